@@ -1,0 +1,69 @@
+"""Flags: what a reviewer should notice about a path, by its name alone.
+
+``executes-later``   the file runs when somebody opens, builds, installs or enters the project
+``secret``           the name is one under which keys and passwords are kept
+``protected``        never applied unless the user names the path: it would change what later commands do on the host
+
+The patterns hold wherever in the tree the file is, nested repositories included (CVE-2025-53773, CVE-2026-25725).
+"""
+
+from __future__ import annotations
+
+_EXECUTES_NAMES = frozenset(
+    b""".envrc .bashrc .bash_profile .profile .zshrc .zshenv .zprofile .npmrc .yarnrc .yarnrc.yml .pnpmfile.cjs
+    package.json Makefile makefile GNUmakefile CMakeLists.txt conftest.py setup.py setup.cfg pyproject.toml tox.ini
+    noxfile.py sitecustomize.py usercustomize.py pyvenv.cfg Rakefile Gemfile build.rs build.gradle build.gradle.kts
+    justfile Justfile Taskfile.yml Dockerfile docker-compose.yml compose.yaml .pre-commit-config.yaml .gitattributes
+    .gitmodules .mcp.json .gitlab-ci.yml Jenkinsfile lefthook.yml flake.nix shell.nix default.nix""".split()
+)
+_EXECUTES_SUFFIXES = (b".pth", b".code-workspace")
+_EXECUTES_PARTS = ((b".git", b"hooks"), (b".github", b"workflows"))
+_EXECUTES_DIRECTORIES = frozenset((b".vscode", b".idea", b".husky", b".devcontainer", b".claude", b".cursor", b".codex"))
+
+_SECRET_NAMES = frozenset((b".env", b".netrc", b"id_rsa", b"id_ed25519", b"id_ecdsa", b"credentials.json", b".pypirc"))
+_SECRET_SUFFIXES = (b".pem", b".key", b".p12", b".pfx", b".keystore")
+
+_GIT_CONFIGURATION = frozenset((b"config", b"config.worktree"))
+
+
+def flags_of(path: bytes) -> tuple[str, ...]:
+    """The flags of a path, in a fixed order."""
+    parts = path.split(b"/")
+    found = []
+    if _executes_later(parts):
+        found.append("executes-later")
+    if parts[-1] in _SECRET_NAMES or parts[-1].startswith(b".env.") or parts[-1].endswith(_SECRET_SUFFIXES):
+        found.append("secret")
+    if is_protected(path):
+        found.append("protected")
+    return tuple(found)
+
+
+def _executes_later(parts: list[bytes]) -> bool:
+    if parts[-1] in _EXECUTES_NAMES or parts[-1].endswith(_EXECUTES_SUFFIXES):
+        return True
+    if not _EXECUTES_DIRECTORIES.isdisjoint(parts):
+        return True
+    pairs = set(zip(parts, parts[1:], strict=False))
+    return any(pair in pairs for pair in _EXECUTES_PARTS) or parts[-2:] == [b".git", b"config"]
+
+
+def git_directory(path: bytes) -> bytes | None:
+    """The ``.git`` directory that ``path`` lies in (or is), outermost first; None if it is in none."""
+    parts = path.split(b"/")
+    if b".git" not in parts:
+        return None
+    return b"/".join(parts[: parts.index(b".git") + 1])
+
+
+def is_protected(path: bytes) -> bool:
+    """Whether apply leaves ``path`` out unless it is named: mudroom's own directory, git hooks and git configuration."""
+    if path.split(b"/", 1)[0] == b".mudroom":
+        return True
+    git = git_directory(path)
+    if git is None or path == git:
+        return False
+    within = path[len(git) + 1 :].split(b"/")
+    if within[0] in (b"modules", b"worktrees"):
+        return within[-1] in _GIT_CONFIGURATION or b"hooks" in within[2:]
+    return within[0] == b"hooks" or (len(within) == 1 and within[0] in _GIT_CONFIGURATION)

@@ -1,0 +1,305 @@
+"""Compares two byte strings line by line.
+
+Rules of this file:
+
+1. It knows bytes and nothing else: no files, no clock, no chance. Equal input gives equal output.
+2. A line ends after b"\\n" and nowhere else. A carriage return or form feed is content, and a last line
+   without newline is a line of its own kind.
+3. The answer is always right and nearly always shortest. Work is bounded: a hopeless region may be reported
+   as more changed than it is, but never wrongly, and never after minutes.
+
+How a region that differs at both ends is compared:
+
+* Lines that the other side of the region lacks cannot match and are set aside. After an ordinary edit, what
+  remains differs in a few places only.
+* Myers' greedy search (An O(ND) Difference Algorithm, 1986) finds the shortest script, if that is short. It
+  comes first because one moved line that happens to be unique must not drag a thousand others along.
+* If it is long, lines that occur once on both sides are anchors: the longest chain of them in the same order
+  is kept (patience diff), and the regions between are compared anew.
+* Without anchors, the furthest point of the search is taken, and the search goes on from there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+# The longest script searched for exactly. The search takes about half its square in steps.
+_MAX_EDITS = 256
+# With less than this affordable, the search would creep on in useless little bites.
+_MIN_EDITS = 8
+# What one comparison may spend, in steps: 20,000 random lines against 20,000 take a quarter of a second.
+_WORK = 5_000_000
+_WORK_PER_LINE = 32
+# Looking at a line of a region (is it shared? is it unique?) costs about this many steps.
+_LOOK = 4
+
+_BINARY_PROBE = 8000
+_NO_NEWLINE = b"\\ No newline at end of file\n"
+
+# Equal lines on the way to a point, the last run first: (runs before, old line, new line, length).
+_Chain = tuple["_Chain", int, int, int] | None
+
+
+class Block(NamedTuple):
+    """Lines that differ, as half-open ranges. Between two blocks lies at least one equal line."""
+
+    old_start: int
+    old_end: int
+    new_start: int
+    new_end: int
+
+
+class Counts(NamedTuple):
+    """How many lines came and went."""
+
+    added: int
+    removed: int
+
+
+def split_lines(data: bytes) -> list[bytes]:
+    """Splits after each b"\\n"; joining the lines gives the data back."""
+    # Not splitlines(): it would also split at a carriage return.
+    *whole, last = data.split(b"\n")
+    lines = [line + b"\n" for line in whole]
+    if last:
+        lines.append(last)
+    return lines
+
+
+def is_binary(data: bytes) -> bool:
+    """Tells whether there is a NUL in the first 8000 bytes: the heuristic of git."""
+    return b"\0" in data[:_BINARY_PROBE]
+
+
+def count_lines(old: bytes, new: bytes) -> Counts:
+    """Counts the lines of the changed blocks."""
+    blocks = diff_lines(split_lines(old), split_lines(new))
+    return Counts(
+        added=sum(block.new_end - block.new_start for block in blocks),
+        removed=sum(block.old_end - block.old_start for block in blocks),
+    )
+
+
+def diff_lines(old: Sequence[bytes], new: Sequence[bytes]) -> list[Block]:
+    """Returns the changed blocks in order; what lies between them is equal."""
+    # Equal lines get equal numbers: from here on, comparing two lines compares two small integers.
+    ids: dict[bytes, int] = {}
+    a = [ids.setdefault(line, len(ids)) for line in old]
+    b = [ids.setdefault(line, len(ids)) for line in new]
+    blocks = []
+    i = j = 0
+    for run_i, run_j, length in _Comparison(a, b).equal_runs():
+        if run_i > i or run_j > j:
+            blocks.append(Block(i, run_i, j, run_j))
+        i, j = run_i + length, run_j + length
+    return _settled(a, b, blocks)
+
+
+def _settled(a: list[int], b: list[int], blocks: list[Block]) -> list[Block]:
+    """Moves pure insertions and deletions down as far as they go; blocks that meet become one.
+
+    Inserting "b a" before "b" is the same as inserting "a b" after it. Always choosing the lower place lets a
+    merge see that two sides made the same change, whatever else they changed around it.
+    """
+    settled = [Block(len(a), len(a), len(b), len(b))]  # from the last to the first
+    effort = 4 * (len(a) + len(b))  # two files of one repeated line would take quadratic time
+    for block in reversed(blocks):
+        while block.old_start == block.old_end or block.new_start == block.new_end:
+            lines, start, end = (b, *block[2:]) if block.old_start == block.old_end else (a, *block[:2])
+            room = settled[-1].old_start - block.old_end
+            step = 0
+            while step < min(room, effort) and lines[start + step] == lines[end + step]:
+                step += 1
+            effort -= step
+            block = Block(*(place + step for place in block))
+            if step < room or len(settled) == 1:
+                break
+            below = settled.pop()
+            block = Block(block.old_start, below.old_end, block.new_start, below.new_end)
+        settled.append(block)
+    return settled[:0:-1]
+
+
+class _Comparison:
+    """One comparison under way: regions still to look at, equal runs found, work left."""
+
+    def __init__(self, a: list[int], b: list[int]) -> None:
+        self.a = a
+        self.b = b
+        self.regions = [Block(0, len(a), 0, len(b))]
+        self.runs: list[tuple[int, int, int]] = []
+        self.work = _WORK + _WORK_PER_LINE * (len(a) + len(b))
+
+    def equal_runs(self) -> list[tuple[int, int, int]]:
+        """Returns (old line, new line, length) in order; the last one stands at the end of both sides."""
+        while self.regions:  # a stack of our own: nesting may go deeper than Python's
+            self._compare(self._trimmed(self.regions.pop()))
+        return sorted(self.runs)
+
+    def _trimmed(self, region: Block) -> Block:
+        """Takes equal lines off both ends."""
+        a, b = self.a, self.b
+        i, i_end, j, j_end = region
+        while i < i_end and j < j_end and a[i] == b[j]:
+            i, j = i + 1, j + 1
+        while i < i_end and j < j_end and a[i_end - 1] == b[j_end - 1]:
+            i_end, j_end = i_end - 1, j_end - 1
+        self.runs.append((region.old_start, region.new_start, i - region.old_start))
+        self.runs.append((i_end, j_end, region.old_end - i_end))
+        return Block(i, i_end, j, j_end)
+
+    def _compare(self, region: Block) -> None:
+        i, i_end, j, j_end = region
+        self.work -= _LOOK * (i_end - i + j_end - j)
+        if i == i_end or j == j_end or self.work < 0:
+            return
+        here, there = set(self.a[i:i_end]), set(self.b[j:j_end])
+        xs = [x for x in range(i, i_end) if self.a[x] in there]
+        ys = [y for y in range(j, j_end) if self.b[y] in here]
+        a, b = [self.a[x] for x in xs], [self.b[y] for y in ys]
+        x = y = 0
+        while x < len(a) and y < len(b):
+            affordable = self.work // (2 * (len(a) - x + len(b) - y))
+            if affordable < _MIN_EDITS:
+                return
+            edits, x_end, y_end, chain = _search(a, b, x, y, min(_MAX_EDITS, affordable))
+            # Each edit opens one diagonal, and none was followed further than the furthest point.
+            self.work -= edits * (x_end - x + y_end - y)
+            if (x_end < len(a) or y_end < len(b)) and x == y == 0 and self._split_at_anchors(region):
+                return
+            x, y = x_end, y_end
+            while chain:
+                chain, run_x, run_y, length = chain
+                self.runs.extend((xs[run_x + n], ys[run_y + n], 1) for n in range(length))
+
+    def _split_at_anchors(self, region: Block) -> bool:
+        i, i_end, j, j_end = region
+        anchors = _rising(_once(self.a, i, i_end), _once(self.b, j, j_end))
+        for x, y in anchors:
+            self.runs.append((x, y, 1))
+            self.regions.append(Block(i, x, j, y))
+            i, j = x + 1, y + 1
+        if anchors:
+            self.regions.append(Block(i, i_end, j, j_end))
+        return bool(anchors)
+
+
+def _search(a: list[int], b: list[int], x0: int, y0: int, limit: int) -> tuple[int, int, int, _Chain]:
+    """Finds the shortest script from (x0, y0) to the end, or the furthest point within the limit.
+
+    Returns the number of edits, the point, and the equal lines on the way. furthest[k] is the greatest x
+    reached on diagonal k, where x - y == x0 - y0 + k (a negative k is a negative index). A diagonal may run
+    one step over the edge: such a point is on no shortest way and gains no equal lines.
+    """
+    n, m = len(a), len(b)
+    furthest = [x0] * (2 * limit + 3)
+    chains: list[_Chain] = [None] * (2 * limit + 3)
+    for edits in range(limit + 1):
+        # Those newly in reach inside the rectangle.
+        low, high = edits - 2 * max(0, edits - m + y0), edits - 2 * max(0, edits - n + x0)
+        diagonals = range(-low, high + 1, 2)
+        for k in diagonals:
+            if k == -edits or (k != edits and furthest[k - 1] < furthest[k + 1]):
+                x, chain = furthest[k + 1], chains[k + 1]
+            else:
+                x, chain = furthest[k - 1] + 1, chains[k - 1]
+            start, y = x, x - k - x0 + y0
+            while x < n and y < m and a[x] == b[y]:
+                x, y = x + 1, y + 1
+            if x > start:
+                chain = (chain, start, y - x + start, x - start)
+            furthest[k], chains[k] = x, chain
+            if x >= n and y >= m:
+                return edits, x, y, chain
+    ends = [(furthest[k], furthest[k] - k - x0 + y0, k) for k in diagonals]
+    x, y, k = max((end for end in ends if end[0] <= n and end[1] <= m), key=lambda end: end[0] + end[1])
+    return limit, x, y, chains[k]
+
+
+def _once(ids: list[int], start: int, end: int) -> dict[int, int]:
+    """Maps each line of the range to its place, or to -1 if it occurs more than once."""
+    places: dict[int, int] = {}
+    for i in range(start, end):
+        line = ids[i]
+        places[line] = -1 if line in places else i
+    return places
+
+
+def _rising(here: dict[int, int], there: dict[int, int]) -> list[tuple[int, int]]:
+    """Returns the longest chain of lines unique on both sides that keeps their order on both sides."""
+    piles: list[int] = []  # the least end of a chain of each length; always rising
+    chains: list[_Chain] = []
+    for line, x in here.items():  # in order of x: a dict keeps it
+        y = there.get(line, -1)
+        if x < 0 or y < 0:
+            continue
+        high = len(piles)
+        low = high if piles and piles[-1] < y else 0  # mostly on top of all
+        while low < high:
+            middle = (low + high) // 2
+            low, high = (middle + 1, high) if piles[middle] < y else (low, middle)
+        piles[low : low + 1] = [y]
+        chains[low : low + 1] = [(chains[low - 1] if low else None, x, y, 1)]
+    rising, chain = [], chains[-1] if chains else None
+    while chain:
+        chain, x, y, _ = chain
+        rising.append((x, y))
+    return rising[::-1]
+
+
+def unified(
+    old: bytes, new: bytes, *, old_label: bytes, new_label: bytes, context: int = 3
+) -> Iterator[bytes]:
+    """Yields the lines of a unified diff that patch(1) and git apply accept; nothing if there is no change.
+
+    The labels are written as they are: quoting an unusual path is for the caller.
+    """
+    before, after = split_lines(old), split_lines(new)
+    blocks = diff_lines(before, after)
+    if blocks:
+        yield b"--- " + old_label + b"\n"
+        yield b"+++ " + new_label + b"\n"
+    for group in _grouped(blocks, context):
+        yield from _hunk(before, after, group, context)
+
+
+def _grouped(blocks: list[Block], context: int) -> Iterator[list[Block]]:
+    """Puts together the blocks whose context would touch."""
+    group: list[Block] = []
+    for block in blocks:
+        if group and block.old_start - group[-1].old_end > 2 * context:
+            yield group
+            group = []
+        group.append(block)
+    if group:
+        yield group
+
+
+def _hunk(old: list[bytes], new: list[bytes], group: list[Block], context: int) -> Iterator[bytes]:
+    first, last = group[0], group[-1]
+    lead = min(context, first.old_start)
+    tail = min(context, len(old) - last.old_end)
+    at = first.old_start - lead
+    old_range, new_range = (at, last.old_end + tail), (first.new_start - lead, last.new_end + tail)
+    yield b"@@ -%b +%b @@\n" % (_range(*old_range), _range(*new_range))
+    for block in group:
+        yield from _signed(b" ", old[at : block.old_start])
+        yield from _signed(b"-", old[block.old_start : block.old_end])
+        yield from _signed(b"+", new[block.new_start : block.new_end])
+        at = block.old_end
+    yield from _signed(b" ", old[at : at + tail])
+
+
+def _range(start: int, end: int) -> bytes:
+    # Lines count from 1; an empty range names the line before it, which may be line 0.
+    if end == start + 1:
+        return b"%d" % end
+    return b"%d,%d" % (start + (end > start), end - start)
+
+
+def _signed(sign: bytes, lines: list[bytes]) -> Iterator[bytes]:
+    for line in lines:
+        yield sign + line.removesuffix(b"\n") + b"\n"
+        if not line.endswith(b"\n"):
+            yield _NO_NEWLINE

@@ -1,0 +1,71 @@
+"""Paths below a project.
+
+A ``RelPath`` is bytes, relative, with ``/`` between components: never empty, absolute, ``.``, ``..``, or with a NUL.
+File names are bytes on Linux and need not be text; they become text only to be shown, through ``show``.
+"""
+
+from __future__ import annotations
+
+from typing import NewType
+
+RelPath = NewType("RelPath", bytes)
+
+ROOT = b""
+"""The project's own directory, where a function accepts it."""
+
+
+def relpath(raw: bytes) -> RelPath:
+    """Check ``raw`` and return it as a RelPath. Raises ValueError, saying what is wrong with it."""
+    if b"\0" in raw:
+        raise ValueError(f"{show(raw)}: a path cannot hold a NUL")
+    if raw.startswith(b"/"):
+        raise ValueError(f"{show(raw)}: is absolute; a path inside the project was expected")
+    parts = [part for part in raw.split(b"/") if part not in (b"", b".")]
+    if not parts:
+        raise ValueError("an empty path was given")
+    if b".." in parts:
+        raise ValueError(f"{show(raw)}: leads out of the project with '..'")
+    if any(len(part) > 255 for part in parts):
+        raise ValueError(f"{show(raw)}: a name is longer than 255 bytes")
+    return RelPath(b"/".join(parts))
+
+
+def parent(path: bytes) -> bytes:
+    """The directory that holds ``path``; ``ROOT`` for a name directly in the project."""
+    return path.rpartition(b"/")[0]
+
+
+def name(path: bytes) -> bytes:
+    return path.rpartition(b"/")[2]
+
+
+def is_below(path: bytes, directory: bytes) -> bool:
+    """Whether ``path`` is ``directory`` or lies in it. Whole components: ``ab`` is not below ``a``."""
+    return not directory or path == directory or path.startswith(directory + b"/")
+
+
+def ancestors(path: bytes) -> list[bytes]:
+    """Every directory above ``path`` in the project, outermost first, ``ROOT`` left out."""
+    parts = path.split(b"/")[:-1]
+    return [b"/".join(parts[: i + 1]) for i in range(len(parts))]
+
+
+def show(path: bytes) -> str:
+    """``path`` for a person: one line, printable, no terminal control, no bidirectional override, unambiguous."""
+    text = path.decode("utf-8", "surrogateescape")
+    if text.isprintable() and "\\" not in text:
+        return text
+    return "".join(_shown(character) for character in text)
+
+
+def _shown(character: str) -> str:
+    code = ord(character)
+    if 0xDC80 <= code <= 0xDCFF:
+        return f"\\x{code - 0xDC00:02x}"
+    if character == "\\":
+        return "\\\\"
+    if character.isprintable():
+        return character
+    return {"\n": "\\n", "\t": "\\t", "\r": "\\r"}.get(character) or (
+        f"\\x{code:02x}" if code < 0x80 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+    )

@@ -1,0 +1,81 @@
+"""A plan: the exact steps by which a launcher turns a process into a confined one, as data that can be printed.
+
+A step is a tuple ``(op, *arguments)``, the op being one of ``STEPS`` in ``sandbox/launcher.py``. It is a plain tuple
+because the launcher imports nothing of mudroom.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+from mudroom.core.path import show
+
+Step = tuple[Any, ...]
+
+NAMESPACES = {
+    "user": 0x10000000,
+    "mount": 0x00020000,
+    "pid": 0x20000000,
+    "ipc": 0x08000000,
+    "uts": 0x04000000,
+    "cgroup": 0x02000000,
+    "net": 0x40000000,
+}
+"""clone(2) flags, from include/uapi/linux/sched.h."""
+
+
+class Plan(NamedTuple):
+    namespaces: int
+    """CLONE_NEW* flags."""
+    maps: tuple[bytes, bytes, bool]
+    """uid_map, gid_map, whether setgroups is denied first: user_namespaces(7)."""
+    steps: tuple[Step, ...]
+
+
+def _attributes(bits: int) -> str:
+    words = [word for bit, word in ((1, "ro"), (2, "nosuid"), (4, "nodev"), (8, "noexec")) if bits & bit]
+    return ",".join(words) or "rw"
+
+
+def _at(path: bytes) -> str:
+    return "/" + show(path)
+
+
+_DESCRIPTIONS: dict[str, Callable[..., str]] = {
+    "private": lambda: "stop mount events from passing between here and the host",
+    "root": lambda _at_, _options: "a new, empty root",
+    "bind": lambda source, path, bits, _optional: f"show {show(source)} at {_at(path)} ({_attributes(bits)})",
+    "tmpfs": lambda path, _options, bits: f"private tmpfs at {_at(path)} ({_attributes(bits)})",
+    "proc": lambda path: f"fresh proc at {_at(path)}",
+    "devpts": lambda path: f"own pseudo-terminals at {_at(path)}",
+    "overlay": lambda path, lowers, upper, _work, _volatile: (
+        f"staged view at {_at(path)}: {' over '.join(show(p) for p in (upper, *lowers))}"
+    ),
+    "directory": lambda path, mode: f"directory {_at(path)} ({mode:o})",
+    "symlink": lambda target, path: f"link {_at(path)} -> {show(target)}",
+    "file": lambda path, content, _mode: f"file {_at(path)} ({len(content)} bytes)",
+    "seal": lambda path, bits: f"make {_at(path)} {_attributes(bits)}",
+    "pivot": lambda: "leave the host's root behind",
+    "hostname": lambda name: f"host name {show(name)}",
+    "loopback": lambda: "bring the private loopback up",
+    "rlimit": lambda resource, soft, _hard: f"rlimit {resource} = {soft}",
+    "umask": lambda mask: f"umask {mask:03o}",
+    "cwd": lambda path: f"work in {show(path)}",
+    "drop_capabilities": lambda: "drop every capability, and check",
+    "no_new_privs": lambda: "no_new_privs: no set-uid program gains anything",
+    "landlock": lambda _fs, _net, _scoped, rules: f"Landlock, {len(rules)} rules",
+    "seccomp": lambda program: f"system call filter, {len(program) // 8} instructions",
+}
+
+
+def describe(step: Step) -> str:
+    """One line for a person. Every op has a description; a test keeps it so."""
+    return _DESCRIPTIONS[step[0]](*step[1:])
+
+
+def explain(plan: Plan) -> Iterator[str]:
+    names = [name for name, bit in NAMESPACES.items() if plan.namespaces & bit]
+    yield "namespaces: " + (", ".join(names) or "none")
+    for number, step in enumerate(plan.steps, 1):
+        yield f"{number:3}. {describe(step)}"

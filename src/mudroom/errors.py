@@ -1,0 +1,44 @@
+"""What can go wrong, by whose fault it is.
+
+    MudroomError            mudroom could not do its job                               exit 125
+    ├── UsageError          the caller asked for something that cannot be              exit 125
+    ├── Unsupported         a protection was asked for that this machine cannot give   exit 125
+    └── CommandNotStarted   the command was not found, or may not be executed          exit 127 or 126
+
+A denial, a conflict or a command that fails is not here: those are values (``core/result.py``, ``core/merge.py``).
+``message`` says what and why in one line; ``hint`` says what to do about it.
+"""
+
+from __future__ import annotations
+
+
+class MudroomError(Exception):
+    exit_code = 125
+
+    def __init__(self, message: str, hint: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+    def __str__(self) -> str:
+        return f"{self.message} ({self.hint})" if self.hint else self.message
+
+
+class UsageError(MudroomError):
+    pass
+
+
+class Unsupported(MudroomError):
+    """``protection`` was asked for; ``needs`` it does; ``found`` is what this machine has instead."""
+
+    def __init__(self, protection: str, needs: str, found: str, hint: str = "") -> None:
+        super().__init__(f"{protection} needs {needs}; found: {found}", hint)
+        self.protection = protection
+        self.needs = needs
+        self.found = found
+
+
+class CommandNotStarted(MudroomError):
+    def __init__(self, message: str, exit_code: int, hint: str = "") -> None:
+        super().__init__(message, hint)
+        self.exit_code = exit_code

@@ -1,0 +1,135 @@
+"""What this host has that a sandbox shows: system directories, devices, toolchains, id maps.
+
+Looked up once per session. It is told the home directory and the search path; it never reads the environment.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import sys
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from mudroom.core.path import is_below
+from mudroom.core.spec import Bind
+
+_SYSTEM = (b"/usr", b"/etc", b"/opt", b"/bin", b"/sbin", b"/lib", b"/lib32", b"/lib64", b"/libx32", b"/nix", b"/gnu")
+_SYSTEM_PARTS = (
+    b"/sys/devices/system/cpu",
+    b"/sys/devices/system/node",
+    b"/var/lib/texmf",
+    b"/var/lib/ca-certificates",
+    b"/var/cache/fontconfig",
+)
+_DEVICES = (b"/dev/null", b"/dev/zero", b"/dev/full", b"/dev/random", b"/dev/urandom", b"/dev/tty")
+
+# Toolchains below the home directory: read-only inside. What else is in the home is not there.
+_TOOLCHAINS = (
+    b".pyenv .rbenv .nodenv .goenv .jenv .asdf .nvm .volta .fnm .rustup .cargo/bin .cargo/env .sdkman .deno .bun "
+    b".local/bin .local/lib .local/pipx .local/share/uv .local/share/pnpm .local/share/mise .local/share/pipx .mise "
+    b".local/share/fnm .ghcup .elan .opam .dotnet .nix-profile miniconda3 anaconda3 miniforge3 bin"
+).split()
+_SETTINGS = (b".gitconfig", b".config/git/config", b".config/git/ignore", b".config/git/attributes")
+
+# Root could read these although the sandbox has no capability: the files are its own.
+_ROOT_SECRETS = (
+    b"/etc/shadow /etc/shadow- /etc/gshadow /etc/gshadow- /etc/sudoers /etc/krb5.keytab /etc/ssh/ssh_host_rsa_key "
+    b"/etc/ssh/ssh_host_ecdsa_key /etc/ssh/ssh_host_ed25519_key"
+).split()
+
+_SYS_landlock_create_ruleset = 444
+_LANDLOCK_CREATE_RULESET_VERSION = 1
+
+
+class Host(NamedTuple):
+    links: tuple[tuple[bytes, bytes], ...]
+    system: tuple[Bind, ...]
+    home: tuple[Bind, ...]
+    devices: tuple[bytes, ...]
+    masks: tuple[bytes, ...]
+    uid_map: bytes
+    gid_map: bytes
+    deny_setgroups: bool
+    as_root: bool
+    landlock_abi: int
+    machine: str
+
+
+def survey(home: bytes, search: Sequence[bytes]) -> Host:
+    """Look at the host. ``home`` is the user's home directory, ``search`` the directories of PATH; both real paths."""
+    uid, gid = os.geteuid(), os.getegid()
+    system, links = _system_directories()
+    below_home = [home + b"/" + part for part in (*_TOOLCHAINS, *_SETTINGS)]
+    toolchains = _existing([*below_home, *_search_roots(search, home, [bind.path for bind in system])])
+    return Host(
+        links=links,
+        system=system,
+        home=toolchains,
+        devices=tuple(device for device in _DEVICES if os.path.exists(device)),
+        masks=tuple(path for path in _ROOT_SECRETS if os.path.exists(path)) if uid == 0 else (),
+        uid_map=_identity(b"/proc/self/uid_map") if uid == 0 else b"%d %d 1" % (uid, uid),
+        gid_map=_identity(b"/proc/self/gid_map") if uid == 0 else b"%d %d 1" % (gid, gid),
+        deny_setgroups=uid != 0,
+        as_root=uid == 0,
+        landlock_abi=landlock_abi(),
+        machine=os.uname().machine,
+    )
+
+
+def _system_directories() -> tuple[tuple[Bind, ...], tuple[tuple[bytes, bytes], ...]]:
+    binds, links = [], []
+    for path in _SYSTEM:
+        if os.path.islink(path):
+            links.append((os.readlink(path), path))
+        elif os.path.isdir(path):
+            binds.append(Bind(path, path))
+    binds += [Bind(path, path) for path in _SYSTEM_PARTS if os.path.exists(path)]
+    resolver = os.path.realpath(b"/etc/resolv.conf")  # often a link into /run, which is private inside
+    if not is_below(resolver, b"/etc") and os.path.exists(resolver):
+        binds.append(Bind(resolver, resolver))
+    return tuple(binds), tuple(links)
+
+
+def _search_roots(search: Iterable[bytes], home: bytes, shown: Sequence[bytes]) -> list[bytes]:
+    """What must be shown so that the programs of PATH work: the directory, or the environment it belongs to."""
+    roots = []
+    prefixes = [os.fsencode(prefix) for prefix in (sys.prefix, sys.base_prefix)]
+    for directory in (*search, *(prefix + b"/bin" for prefix in prefixes)):
+        real = os.path.realpath(directory)
+        if any(is_below(real, path) for path in shown) or real == home:
+            continue
+        above = os.path.dirname(real)
+        if os.path.exists(above + b"/pyvenv.cfg") or above in prefixes:
+            roots.append(above)
+            interpreter = os.path.dirname(os.path.dirname(os.path.realpath(above + b"/bin/python3")))
+            if not any(is_below(interpreter, path) for path in shown):
+                roots.append(interpreter)
+        else:
+            roots.append(real)
+    return roots
+
+
+def _existing(paths: Iterable[bytes]) -> tuple[Bind, ...]:
+    """Binds for the paths that exist, without those that another one shows already."""
+    kept: list[bytes] = []
+    for path in sorted(set(paths)):
+        if path != b"/" and not any(is_below(path, above) for above in kept) and os.path.exists(path):
+            kept.append(path)
+    return tuple(Bind(os.path.realpath(path), path) for path in kept)
+
+
+def _identity(map_file: bytes) -> bytes:
+    """Every id that exists in our own user namespace, mapped to itself. Lines are: inside, outside, count."""
+    with open(map_file, "rb") as lines:
+        rows = [line.split() for line in lines]
+    return b"\n".join(b"%s %s %s" % (inside, inside, count) for inside, _outside, count in rows)
+
+
+def landlock_abi() -> int:
+    """The Landlock ABI of the kernel, 0 without Landlock: landlock_create_ruleset(2)."""
+    libc = ctypes.CDLL(None)
+    version = libc.syscall(
+        ctypes.c_long(_SYS_landlock_create_ruleset), None, ctypes.c_long(0), ctypes.c_long(_LANDLOCK_CREATE_RULESET_VERSION)
+    )
+    return max(0, int(version))

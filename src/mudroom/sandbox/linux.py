@@ -1,0 +1,150 @@
+"""Linux: a ``SandboxSpec`` compiled to a ``Plan``. Pure; what it gives can be read and tested on any machine.
+
+Two shapes, by what the kernel lets an ordinary user do:
+
+* with namespaces: hide, do not deny. A nearly empty root, the staged view at the project's own path, a private home,
+  /tmp and /run; nothing else of the host is there to be opened, connected to or signalled.
+* without (containers, hardened kernels): Landlock decides what may be opened for reading and writing, seccomp takes
+  the network away. Weaker, and reported as such.
+"""
+
+from __future__ import annotations
+
+from mudroom.core.path import is_below
+from mudroom.core.plan import NAMESPACES, Plan, Step
+from mudroom.core.spec import Bind, Copy, SandboxSpec
+from mudroom.sandbox.seccomp import compile_filter
+from mudroom.sandbox.syscall import DENY, NO_NETWORK
+
+# MOUNT_ATTR_* of mount_setattr(2).
+RDONLY, NOSUID, NODEV, NOEXEC = 1, 2, 4, 8
+READ_ONLY = RDONLY | NOSUID | NODEV
+WRITABLE = NOSUID | NODEV
+
+# landlock(7): access rights by the ABI that brought them.
+_FS_EXECUTE, _FS_WRITE_FILE, _FS_READ_FILE, _FS_READ_DIR = 1, 2, 4, 8
+_FS_RIGHTS = {1: (1 << 13) - 1, 2: 1 << 13, 3: 1 << 14, 5: 1 << 15}
+_NET_RIGHTS = 0b11
+_SCOPE_ABSTRACT_UNIX_SOCKET, _SCOPE_SIGNAL = 1, 2
+_FILE_RIGHTS = _FS_EXECUTE | _FS_WRITE_FILE | _FS_READ_FILE | 1 << 14 | 1 << 15
+
+_ROOT_ONLY_PROC = (b"proc/sys", b"proc/sysrq-trigger", b"proc/irq", b"proc/bus", b"proc/fs")
+_STANDARD_LINKS = (
+    (b"/proc/self/fd", b"dev/fd"),
+    (b"/proc/self/fd/0", b"dev/stdin"),
+    (b"/proc/self/fd/1", b"dev/stdout"),
+    (b"/proc/self/fd/2", b"dev/stderr"),
+    (b"pts/ptmx", b"dev/ptmx"),
+    (b"/run", b"var/run"),
+)
+_TMPFS_LIMIT = ((b"mode", b"1777"), (b"size", b"50%"))
+
+
+def compile_plan(spec: SandboxSpec, machine: str) -> Plan:
+    """The steps for this spec on ``machine`` (as uname(2) names it). Raises ValueError for an unknown machine."""
+    if spec.namespaces:
+        return _with_namespaces(spec, machine)
+    return Plan(0, (b"", b"", False), tuple(_without_namespaces(spec, machine)))
+
+
+def _with_namespaces(spec: SandboxSpec, machine: str) -> Plan:
+    flags = sum(bit for name, bit in NAMESPACES.items() if name != "net" or spec.network == "none")
+    steps: list[Step] = [("private",), ("root", spec.scratch, ((b"mode", b"0755"), (b"size", b"16m")))]
+    steps += [("symlink", target, path[1:]) for target, path in spec.links]
+    steps += _devices(spec)
+    for _path, step in sorted(_placed(spec), key=lambda placed: placed[0]):
+        steps.append(step)
+    steps += [("symlink", target, path) for target, path in _STANDARD_LINKS]
+    steps.append(("directory", b"var/tmp", 0o1777))
+    steps += _root_is_not_root(spec)
+    steps += [("seal", b"", READ_ONLY), ("pivot",), ("hostname", b"mudroom")]
+    if spec.network == "none":
+        steps.append(("loopback",))
+    steps += _confinement(spec, machine)
+    return Plan(flags, (spec.uid_map, spec.gid_map, spec.deny_setgroups), tuple(steps))
+
+
+def _devices(spec: SandboxSpec) -> list[Step]:
+    steps: list[Step] = [("directory", b"dev", 0o755)]
+    steps += [("bind", device, device[1:], NOSUID | NOEXEC, False) for device in spec.devices]
+    steps.append(("devpts", b"dev/pts"))
+    steps.append(("tmpfs", b"dev/shm", _TMPFS_LIMIT, WRITABLE))
+    return steps
+
+
+def _placed(spec: SandboxSpec) -> list[tuple[bytes, Step]]:
+    """Everything with a place in the tree; sorted by place, a parent is mounted before what lies in it."""
+    placed: list[tuple[bytes, Step]] = [
+        (b"/proc", ("proc", b"proc")),
+        (b"/tmp", ("tmpfs", b"tmp", _TMPFS_LIMIT, WRITABLE)),
+        (b"/run", ("tmpfs", b"run", ((b"mode", b"0755"), (b"size", b"64m")), WRITABLE)),
+        (spec.home, ("tmpfs", spec.home[1:], ((b"mode", b"0700"), (b"size", b"50%")), WRITABLE)),
+        (spec.project, _view(spec)),
+    ]
+    for bind in spec.binds:
+        if not is_below(bind.path, spec.project) or _is_own_directory(bind, spec):
+            attributes = WRITABLE if bind.writable else READ_ONLY
+            placed.append((bind.path, ("bind", bind.source, bind.path[1:], attributes, False)))
+    return placed
+
+
+def _is_own_directory(bind: Bind, spec: SandboxSpec) -> bool:
+    return bind.path == spec.project + b"/.mudroom"
+
+
+def _view(spec: SandboxSpec) -> Step:
+    path = spec.project[1:]
+    if isinstance(spec.view, Copy):
+        return ("bind", spec.view.work, path, WRITABLE, False)
+    return ("overlay", path, spec.view.lowers, spec.view.upper, spec.view.work, False)
+
+
+def _root_is_not_root(spec: SandboxSpec) -> list[Step]:
+    """uid 0 without capabilities still *owns* /proc/sys and unreadable secrets: cover them (proc(5), sysctl(2))."""
+    steps: list[Step] = [("bind", b"/dev/null", mask[1:], READ_ONLY, True) for mask in spec.masks]
+    if spec.as_root:
+        steps += [("bind", b"/" + path, path, READ_ONLY | NOEXEC, True) for path in _ROOT_ONLY_PROC]
+    return steps
+
+
+def _confinement(spec: SandboxSpec, machine: str) -> list[Step]:
+    steps: list[Step] = [("umask", spec.umask), ("cwd", spec.cwd), ("drop_capabilities",), ("no_new_privs",)]
+    if spec.landlock_abi >= 6:
+        steps.append(("landlock", 0, 0, _SCOPE_ABSTRACT_UNIX_SOCKET | _SCOPE_SIGNAL, ()))
+    return [*steps, ("seccomp", _filter(machine, network=True))]
+
+
+_FILTERS: dict[tuple[str, bool], bytes] = {}
+
+
+def _filter(machine: str, network: bool) -> bytes:
+    key = (machine, network)
+    if key not in _FILTERS:
+        _FILTERS[key] = compile_filter(DENY if network else (*NO_NETWORK, *DENY), machine)
+    return _FILTERS[key]
+
+
+def filesystem_rights(abi: int) -> int:
+    """Every LANDLOCK_ACCESS_FS_* right that a kernel of this ABI can handle."""
+    return sum(bits for since, bits in _FS_RIGHTS.items() if abi >= since)
+
+
+def _without_namespaces(spec: SandboxSpec, machine: str) -> list[Step]:
+    assert isinstance(spec.view, Copy), "an overlay needs a mount namespace"
+    everything = filesystem_rights(spec.landlock_abi)
+    reading = _FS_EXECUTE | _FS_READ_FILE | _FS_READ_DIR
+    rules: list[tuple[bytes, int]] = [(bind.source, everything if bind.writable else reading) for bind in spec.binds]
+    rules += [(b"/proc", reading), (b"/sys/devices/system/cpu", reading)]
+    rules += [(device, everything & _FILE_RIGHTS) for device in spec.devices]
+    rules += [(spec.view.work, everything), (spec.scratch, everything), (b"/dev/pts", everything & _FILE_RIGHTS)]
+    scoped = _SCOPE_ABSTRACT_UNIX_SOCKET | _SCOPE_SIGNAL if spec.landlock_abi >= 6 else 0
+    network = spec.network == "open"
+    handled_net = 0 if network or spec.landlock_abi < 4 else _NET_RIGHTS
+    return [
+        ("umask", spec.umask),
+        ("cwd", spec.cwd),
+        ("drop_capabilities",),
+        ("no_new_privs",),
+        ("landlock", everything, handled_net, scoped, tuple(rules)),
+        ("seccomp", _filter(machine, network)),
+    ]

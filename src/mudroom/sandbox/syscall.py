@@ -1,0 +1,286 @@
+"""Which system calls a sandboxed command may not make, and why: data, and nothing else.
+
+Rules of this file:
+
+1. One row per denied call, and in each row its reason. A row without a reason is a bug.
+2. A row names a system call; its number stands once, in `NUMBERS`, for every machine. A call that a machine
+   does not have is `None` there, on purpose and by hand; a name that is not in the table is a typo.
+3. A condition sees the *low 32 bits* of an argument, and nothing else. The kernel takes `int`, `unsigned int`
+   and `umode_t` arguments from the low half of the register but shows a filter all of it (seccomp(2): "the
+   more-significant half of the argument register is ignored by the system call, but visible in the seccomp
+   data"), so a filter that compares 64 bits is evaded by setting bit 32: CVE-2019-10063. Every argument named
+   below is such an argument, or is cut to 32 bits by the kernel (`clone`, kernel/fork.c: `lower_32_bits`), or
+   is refused by the kernel if any high bit is set (`unshare`). Pointers and 64-bit sizes cannot be judged by
+   a filter, and no row tries.
+4. The error is what programs already know how to live with: EPERM, unless programs fall back to an older way
+   when a call "does not exist": then ENOSYS. Nothing here kills: a command should fail, not vanish.
+
+This is a deny list: defence in depth behind namespaces, dropped capabilities and `no_new_privs`. Most rows
+are refused by the kernel anyway; they are here because the code behind them is where the holes were.
+
+Left open, knowingly: `openat2`; `statmount`, `listmount` (they read); `name_to_handle_at` (a handle is only a
+number until `open_by_handle_at` takes it, and tools compare mounts with it); `mbind`, `set_mempolicy`
+(numerical libraries); `vmsplice`; `seccomp`, `landlock_*` (a command may narrow itself); `pidfd_open`,
+`pidfd_send_signal` (the rights of kill(2)); and chmod of set-id bits (mounts are `nosuid`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal, NamedTuple
+
+# Linux's numbers, not those of `errno`: a filter may be compiled and shown where ENOSYS is not 38.
+EPERM, EACCES, ENOSYS, EAFNOSUPPORT = 1, 13, 38, 97
+ERROR_NAMES: Mapping[int, str] = {1: "EPERM", 13: "EACCES", 38: "ENOSYS", 97: "EAFNOSUPPORT"}
+
+
+class Cond(NamedTuple):
+    """Holds when `(low 32 bits of argument `arg`) & mask` is, or is not, `value`."""
+
+    arg: int
+    op: Literal["==", "!="]
+    value: int
+    mask: int = 0xFFFFFFFF
+
+
+class Rule(NamedTuple):
+    """`syscall` fails with the error `action` when all `conditions` hold. The first such rule decides."""
+
+    syscall: str
+    action: int
+    conditions: tuple[Cond, ...]
+    reason: str
+
+
+class Machine(NamedTuple):
+    """What a filter must know of an architecture. `column` is its place in the rows of `NUMBERS`."""
+
+    audit_arch: int
+    column: int
+    foreign: tuple[tuple[int, int], ...]  # [first, end) of numbers that belong to another calling convention
+
+
+# linux/audit.h: ELF machine number | 64 bit (0x80000000) | little endian (0x40000000).
+AUDIT_ARCH_X86_64, AUDIT_ARCH_AARCH64 = 0xC000003E, 0xC00000B7
+
+# x32 shares its AUDIT_ARCH with x86-64, so a policy based on numbers must deny everything that has
+# __X32_SYSCALL_BIT; before 5.4 the x32 calls 512-547 were reached *without* the bit too: 521 was ptrace, 514
+# ioctl (both: seccomp(2)).
+MACHINES: Mapping[str, Machine] = {
+    "x86_64": Machine(AUDIT_ARCH_X86_64, 0, ((512, 548), (0x40000000, 1 << 32))),
+    "aarch64": Machine(AUDIT_ARCH_AARCH64, 1, ()),
+}
+
+# (x86_64, aarch64): arch/x86/entry/syscalls/syscall_64.tbl and scripts/syscall.tbl. Equal from 424 on.
+NUMBERS: Mapping[str, tuple[int | None, int | None]] = {
+    "_sysctl": (156, None),
+    "acct": (163, 89),
+    "add_key": (248, 217),
+    "adjtimex": (159, 171),
+    "bpf": (321, 280),
+    "chroot": (161, 51),
+    "clock_adjtime": (305, 266),
+    "clock_settime": (227, 112),
+    "clone": (56, 220),
+    "clone3": (435, 435),
+    "delete_module": (176, 106),
+    "fanotify_init": (300, 262),
+    "finit_module": (313, 273),
+    "fsconfig": (431, 431),
+    "fsmount": (432, 432),
+    "fsopen": (430, 430),
+    "fspick": (433, 433),
+    "init_module": (175, 105),
+    "io_uring_enter": (426, 426),
+    "io_uring_register": (427, 427),
+    "io_uring_setup": (425, 425),
+    "ioctl": (16, 29),
+    "ioperm": (173, None),
+    "iopl": (172, None),
+    "kcmp": (312, 272),
+    "kexec_file_load": (320, 294),
+    "kexec_load": (246, 104),
+    "keyctl": (250, 219),
+    "lookup_dcookie": (212, 18),
+    "migrate_pages": (256, 238),
+    "mknod": (133, None),
+    "mknodat": (259, 33),
+    "mount": (165, 40),
+    "mount_setattr": (442, 442),
+    "move_mount": (429, 429),
+    "move_pages": (279, 239),
+    "nfsservctl": (180, 42),
+    "open_by_handle_at": (304, 265),
+    "open_tree": (428, 428),
+    "open_tree_attr": (467, 467),
+    "perf_event_open": (298, 241),
+    "personality": (135, 92),
+    "pidfd_getfd": (438, 438),
+    "pivot_root": (155, 41),
+    "process_vm_readv": (310, 270),
+    "process_vm_writev": (311, 271),
+    "ptrace": (101, 117),
+    "quotactl": (179, 60),
+    "quotactl_fd": (443, 443),
+    "reboot": (169, 142),
+    "request_key": (249, 218),
+    "setns": (308, 268),
+    "settimeofday": (164, 170),
+    "socket": (41, 198),
+    "socketpair": (53, 199),
+    "swapoff": (168, 225),
+    "swapon": (167, 224),
+    "syslog": (103, 116),
+    "umount2": (166, 39),
+    "unshare": (272, 97),
+    "userfaultfd": (323, 282),
+    "vhangup": (153, 58),
+}
+
+
+def number_of(syscall: str, machine: str) -> int | None:
+    """The number of a system call; None where the machine has no such call. A name nobody knows raises."""
+    if machine not in MACHINES:
+        raise ValueError(f"no system call filter for machine {machine!r}, only for {', '.join(MACHINES)}")
+    if syscall not in NUMBERS:
+        raise ValueError(f"system call {syscall!r} is not in the table of numbers")
+    return NUMBERS[syscall][MACHINES[machine].column]
+
+
+# linux/sched.h. CLONE_NEWTIME (0x80) lies within CSIGNAL: clone reads it as part of the exit signal, so only
+# unshare can ask for it. Of unshare the harmless flags are listed rather than the namespaces, because bits
+# gain meanings there: 0x00100000 is CLONE_PARENT_SETTID to clone, but UNSHARE_EMPTY_MNTNS (7.1) to unshare.
+# Harmless: CLONE_VM, CLONE_FS, CLONE_FILES, CLONE_SIGHAND, CLONE_THREAD, CLONE_SYSVSEM.
+CLONE_NEW_ANY = 0x7E020000
+UNSHARE_HARMLESS = 0x00000100 | 0x00000200 | 0x00000400 | 0x00000800 | 0x00010000 | 0x00040000
+
+# personality(2): PER_LINUX32 and UNAME26 change what uname says; ADDR_NO_RANDOMIZE is what `setarch -R`, gdb
+# and ThreadSanitizer set, for themselves and their children. 0xffffffff asks and sets nothing.
+PERSONA_HARMLESS = 0x0008 | 0x0020000 | 0x0040000
+PERSONA_QUERY = 0xFFFFFFFF
+
+# asm-generic/ioctls.h, the same on both machines.
+TIOCSTI, TIOCLINUX, TIOCSETD = 0x5412, 0x541C, 0x5423
+
+S_IFMT, S_IFCHR, S_IFBLK = 0o170000, 0o020000, 0o060000
+
+AF_UNIX, AF_INET, AF_INET6, AF_NETLINK = 1, 2, 10, 16
+NETLINK_ROUTE = 0
+# net/socket.c takes the type from these bits (SOCK_TYPE_MASK); above them are SOCK_CLOEXEC and SOCK_NONBLOCK.
+TYPE_MASK = 0xF
+SOCK_STREAM, SOCK_RAW, SOCK_SEQPACKET, SOCK_PACKET = 1, 3, 5, 10
+
+_ALWAYS: tuple[Cond, ...] = ()
+_UNSHARES = (Cond(0, "!=", 0, ~UNSHARE_HARMLESS & 0xFFFFFFFF),)
+_WEAKER = (Cond(0, "!=", 0, ~PERSONA_HARMLESS & 0xFFFFFFFF), Cond(0, "!=", PERSONA_QUERY))
+_OTHER_FAMILY = tuple(Cond(0, "!=", family) for family in (AF_UNIX, AF_INET, AF_INET6, AF_NETLINK))
+_NETLINK_OTHER = (Cond(0, "==", AF_NETLINK), Cond(2, "!=", NETLINK_ROUTE))
+_UNCONNECTED = (Cond(1, "!=", SOCK_STREAM, TYPE_MASK), Cond(1, "!=", SOCK_SEQPACKET, TYPE_MASK))
+_RAW, _PACKET = Cond(1, "==", SOCK_RAW, TYPE_MASK), Cond(1, "==", SOCK_PACKET, TYPE_MASK)
+
+_FAMILY = "a family no command here needs: vsock reaches a VM's host; CVE-2017-7308, CVE-2021-43267 in others"
+_NETLINK = "only routes may be asked for; netfilter behind netlink was CVE-2022-34918, CVE-2024-1086"
+_KEYRING = "keyrings are not part of any namespace: keys of the user outside are within reach; CVE-2016-0728"
+_MODULE = "kernel modules are the machine's, not the sandbox's"
+_DEVICE = "a device node is the way around every path rule; fifos, sockets and files stay allowed"
+_CLOCK = "the clock is the machine's"
+_URING = "its operations pass no filter: sockets and opens would go unseen; libuv and others fall back"
+_MOUNT = "the view of the files is made before the command starts and stays as it is"
+_MOUNT_API = "a second way to mount; ENOSYS sends libmount back to the first; CVE-2022-0185"
+_RING = "a ring may be inherited or received as an open file, so setting up none is not enough"
+_MEMORY = "another process's memory; the filter cannot tell whose process it is"
+
+DENY: tuple[Rule, ...] = (
+    # Namespaces: in a new user namespace a process has every capability again, and the kernel behind them.
+    Rule("unshare", EPERM, _UNSHARES, "a new namespace gives capabilities"),
+    Rule("clone", EPERM, (Cond(0, "!=", 0, CLONE_NEW_ANY),), "a new namespace gives capabilities"),
+    Rule("clone3", ENOSYS, _ALWAYS, "its flags lie behind a pointer, out of sight; libc falls back to clone"),
+    Rule("setns", EPERM, _ALWAYS, "enters a namespace somebody left open"),
+    # Mounts, the old API and the new one.
+    Rule("mount", EPERM, _ALWAYS, _MOUNT),
+    Rule("umount2", EPERM, _ALWAYS, "what lies under a mount was covered on purpose"),
+    Rule("pivot_root", EPERM, _ALWAYS, _MOUNT),
+    Rule("chroot", EPERM, _ALWAYS, "a new root misleads whatever checks paths"),
+    Rule("open_tree", ENOSYS, _ALWAYS, _MOUNT_API),
+    Rule("open_tree_attr", ENOSYS, _ALWAYS, _MOUNT_API),
+    Rule("move_mount", ENOSYS, _ALWAYS, _MOUNT_API),
+    Rule("fsopen", ENOSYS, _ALWAYS, _MOUNT_API),
+    Rule("fsconfig", ENOSYS, _ALWAYS, _MOUNT_API),
+    Rule("fsmount", ENOSYS, _ALWAYS, _MOUNT_API),
+    Rule("fspick", ENOSYS, _ALWAYS, _MOUNT_API),
+    Rule("mount_setattr", ENOSYS, _ALWAYS, "would make read-only mounts writable; libmount falls back to mount()"),
+    Rule("open_by_handle_at", EPERM, _ALWAYS, "opens by inode, past any root: the shocker escape"),
+    Rule("mknod", EPERM, (Cond(1, "==", S_IFCHR, S_IFMT),), _DEVICE),
+    Rule("mknod", EPERM, (Cond(1, "==", S_IFBLK, S_IFMT),), _DEVICE),
+    Rule("mknodat", EPERM, (Cond(2, "==", S_IFCHR, S_IFMT),), _DEVICE),
+    Rule("mknodat", EPERM, (Cond(2, "==", S_IFBLK, S_IFMT),), _DEVICE),
+    Rule("fanotify_init", EPERM, _ALWAYS, "watches, and can hold up, file access of a whole file system"),
+    Rule("quotactl", EPERM, _ALWAYS, "disk quotas are the machine's"),
+    Rule("quotactl_fd", EPERM, _ALWAYS, "disk quotas are the machine's"),
+    # Other processes.
+    Rule("ptrace", EPERM, _ALWAYS, "steers another process; before 4.8, past this filter (seccomp(2))"),
+    Rule("process_vm_readv", EPERM, _ALWAYS, _MEMORY),
+    Rule("process_vm_writev", EPERM, _ALWAYS, _MEMORY),
+    Rule("pidfd_getfd", EPERM, _ALWAYS, "takes open sockets and directories from another process"),
+    Rule("kcmp", EPERM, _ALWAYS, "compares what other processes have open, by kernel address"),
+    Rule("move_pages", EPERM, _ALWAYS, "moves and locates another process's memory; CVE-2010-0415"),
+    Rule("migrate_pages", EPERM, _ALWAYS, "moves another process's memory between nodes"),
+    # Large and privileged corners of the kernel.
+    Rule("io_uring_setup", ENOSYS, _ALWAYS, _URING),
+    Rule("io_uring_enter", ENOSYS, _ALWAYS, _RING),
+    Rule("io_uring_register", ENOSYS, _ALWAYS, _RING),
+    Rule("bpf", EPERM, _ALWAYS, "runs programs in the kernel; CVE-2017-16995, CVE-2021-3490"),
+    Rule("perf_event_open", EPERM, _ALWAYS, "samples kernel and neighbours; CVE-2013-2094"),
+    Rule("userfaultfd", EPERM, _ALWAYS, "halts the kernel in mid-copy, which makes its races winnable"),
+    Rule("add_key", EPERM, _ALWAYS, _KEYRING),
+    Rule("request_key", EPERM, _ALWAYS, _KEYRING),
+    Rule("keyctl", EPERM, _ALWAYS, _KEYRING),
+    # Most bits of a persona weaken the address space: READ_IMPLIES_EXEC, MMAP_PAGE_ZERO, old layouts.
+    Rule("personality", EPERM, _WEAKER, "turns protections of the address space off; CVE-2009-1895"),
+    # Terminals: the command must not type into, or paste from, the terminal mudroom was started in.
+    Rule("ioctl", EPERM, (Cond(1, "==", TIOCSTI),), "types into the user's shell; CVE-2017-5226"),
+    Rule("ioctl", EPERM, (Cond(1, "==", TIOCLINUX),), "pastes into a virtual console; CVE-2023-28100"),
+    Rule("ioctl", EPERM, (Cond(1, "==", TIOCSETD),), "loads line disciplines; CVE-2017-2636, CVE-2023-6546"),
+    Rule("vhangup", EPERM, _ALWAYS, "hangs up the terminal"),
+    # Sockets: four families, and of netlink only routes. (AF_INET, SOCK_PACKET) is packet(7) under an old
+    # name, which a check of the family alone would let through (net/socket.c, __sock_create).
+    Rule("socket", EAFNOSUPPORT, _OTHER_FAMILY, _FAMILY),
+    Rule("socketpair", EAFNOSUPPORT, _OTHER_FAMILY, _FAMILY),
+    Rule("socket", EAFNOSUPPORT, _NETLINK_OTHER, _NETLINK),
+    Rule("socketpair", EAFNOSUPPORT, _NETLINK_OTHER, _NETLINK),
+    Rule("socket", EPERM, (Cond(0, "==", AF_INET), _RAW), "forges packets; ping uses SOCK_DGRAM"),
+    Rule("socket", EPERM, (Cond(0, "==", AF_INET6), _RAW), "forges packets; ping uses SOCK_DGRAM"),
+    Rule("socket", EPERM, (Cond(0, "==", AF_INET), _PACKET), "an old name of AF_PACKET; CVE-2017-7308"),
+    # The machine as a whole; all need capabilities in the first user namespace. adjtimex and clock_adjtime
+    # can also just read, but which of the two is meant lies behind a pointer.
+    Rule("settimeofday", EPERM, _ALWAYS, _CLOCK),
+    Rule("clock_settime", EPERM, _ALWAYS, _CLOCK),
+    Rule("clock_adjtime", EPERM, _ALWAYS, _CLOCK),
+    Rule("adjtimex", EPERM, _ALWAYS, _CLOCK),
+    Rule("init_module", EPERM, _ALWAYS, _MODULE),
+    Rule("finit_module", EPERM, _ALWAYS, _MODULE),
+    Rule("delete_module", EPERM, _ALWAYS, _MODULE),
+    Rule("kexec_load", EPERM, _ALWAYS, "replaces the kernel"),
+    Rule("kexec_file_load", EPERM, _ALWAYS, "replaces the kernel"),
+    Rule("reboot", EPERM, _ALWAYS, "stops the machine, or the sandbox's first process"),
+    Rule("swapon", EPERM, _ALWAYS, "swap is the machine's"),
+    Rule("swapoff", EPERM, _ALWAYS, "swap is the machine's"),
+    Rule("acct", EPERM, _ALWAYS, "lets the kernel write records of all processes into a file"),
+    Rule("syslog", EPERM, _ALWAYS, "the kernel's log holds addresses and other people's paths"),
+    Rule("iopl", EPERM, _ALWAYS, "touches hardware ports"),
+    Rule("ioperm", EPERM, _ALWAYS, "touches hardware ports"),
+    # Gone from current kernels, which answer the same; an older one should not do more.
+    Rule("lookup_dcookie", ENOSYS, _ALWAYS, "paths of all processes, for a profiler that is gone too"),
+    Rule("nfsservctl", ENOSYS, _ALWAYS, "control of the NFS server; removed in 3.1"),
+    Rule("_sysctl", ENOSYS, _ALWAYS, "kernel settings by number; removed in 5.5"),
+)
+
+# In addition to DENY, where no network namespace keeps the command from the network: no sockets but connected
+# pairs. A pair of datagram sockets is no such pair: connect() to AF_UNSPEC dissolves it and another connect()
+# points it at any unix server; SOCK_RAW is the same under another name (net/unix/af_unix.c, unix_create).
+# Streams and sequenced packets cannot be connected again.
+NO_NETWORK: tuple[Rule, ...] = (
+    Rule("socket", EPERM, (Cond(0, "==", AF_UNIX),), "unix servers (docker, D-Bus) act outside"),
+    Rule("socket", EACCES, _ALWAYS, "the network is closed for this command"),
+    Rule("socketpair", EPERM, _UNCONNECTED, "a pair of datagram sockets can be pointed at any unix server"),
+)
