@@ -18,7 +18,9 @@ _EXECUTES_NAMES = frozenset(
 )
 _EXECUTES_SUFFIXES = (b".pth", b".code-workspace")
 _EXECUTES_PARTS = ((b".git", b"hooks"), (b".github", b"workflows"))
-_EXECUTES_DIRECTORIES = frozenset((b".vscode", b".idea", b".husky", b".devcontainer", b".claude", b".cursor", b".codex"))
+_EXECUTES_DIRECTORIES = frozenset(
+    (b".vscode", b".idea", b".husky", b".devcontainer", b".claude", b".cursor", b".codex")
+)
 
 _SECRET_NAMES = frozenset((b".env", b".netrc", b"id_rsa", b"id_ed25519", b"id_ecdsa", b"credentials.json", b".pypirc"))
 _SECRET_SUFFIXES = (b".pem", b".key", b".p12", b".pfx", b".keystore")

@@ -248,9 +248,7 @@ def _rising(here: dict[int, int], there: dict[int, int]) -> list[tuple[int, int]
     return rising[::-1]
 
 
-def unified(
-    old: bytes, new: bytes, *, old_label: bytes, new_label: bytes, context: int = 3
-) -> Iterator[bytes]:
+def unified(old: bytes, new: bytes, *, old_label: bytes, new_label: bytes, context: int = 3) -> Iterator[bytes]:
     """Yields the lines of a unified diff that patch(1) and git apply accept; nothing if there is no change.
 
     The labels are written as they are: quoting an unusual path is for the caller.

@@ -69,3 +69,8 @@ def _shown(character: str) -> str:
     return {"\n": "\\n", "\t": "\\t", "\r": "\\r"}.get(character) or (
         f"\\x{code:02x}" if code < 0x80 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
     )
+
+
+def sort_key(path: bytes) -> bytes:
+    """Orders paths as a walk meets them: a directory, then all that is in it, then its neighbour (``a``, ``a/b``, ``a-b``)."""
+    return path.replace(b"/", b"\0")

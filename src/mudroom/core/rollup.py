@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from mudroom.core.change import Change, listed
-from mudroom.core.path import ancestors
+from mudroom.core.path import ancestors, is_below, sort_key
 
 MANY = 10
 """A directory that came or went whole is shown as one line if it has more files than this."""
@@ -28,7 +28,10 @@ class Roll(NamedTuple):
 
 
 def whole_directories(changes: Sequence[Change]) -> list[bytes]:
-    """The topmost directories that were added or deleted as a whole and hold more than ``MANY`` files."""
+    """The topmost directories that were added or deleted as a whole and hold more than ``MANY`` files.
+
+    ``changes`` are in walking order (``sort_key``).
+    """
     tops: list[bytes] = []
     counts: dict[bytes, int] = {}
     current = b""
@@ -46,35 +49,37 @@ def roll_up(changes: Sequence[Change], lines: int) -> tuple[list[Change], list[R
     """Split into changes to show one by one and directories to show as one line.
 
     Directories that came or went whole always roll up; then, while there are more than ``lines`` rows, the
-    directory at the top level that stands for the most.
+    directory at the top level that stands for the most rows.
     """
-    rest = listed(changes)
-    tops = whole_directories(changes)
-    while len(rest_after(rest, tops)) + len(tops) > lines:
-        heavy = _heaviest(rest_after(rest, tops))
+    groups: dict[bytes, list[Change]] = {top: [] for top in whole_directories(changes)}
+    rows: list[Change] = []
+    for change in listed(changes):
+        top = next((above for above in (*ancestors(change.path), change.path) if above in groups), None)
+        (rows if top is None else groups[top]).append(change)
+    while len(rows) + len(groups) > lines:
+        heavy = _heaviest([*(change.path for change in rows), *groups])
         if heavy is None:
             break
-        tops = [top for top in tops if not top.startswith(heavy + b"/")] + [heavy]
-    rolls = [_roll(top, [c for c in rest if c.path.startswith(top + b"/")]) for top in sorted(tops)]
-    return rest_after(rest, tops), rolls
+        inside = [change for change in rows if is_below(change.path, heavy)]
+        rows = [change for change in rows if not is_below(change.path, heavy)]
+        for top in [top for top in groups if is_below(top, heavy)]:
+            inside += groups.pop(top)
+        groups[heavy] = inside
+    return rows, [_roll(top, groups[top]) for top in sorted(groups, key=sort_key)]
 
 
-def rest_after(changes: Sequence[Change], tops: Sequence[bytes]) -> list[Change]:
-    covered = set(tops)
-    return [c for c in changes if c.path not in covered and covered.isdisjoint(ancestors(c.path))]
-
-
-def _heaviest(changes: Sequence[Change]) -> bytes | None:
+def _heaviest(paths: Sequence[bytes]) -> bytes | None:
     counts: dict[bytes, int] = {}
-    for change in changes:
-        top = change.path.split(b"/", 1)[0]
-        if top != change.path:
-            counts[top] = counts.get(top, 0) + 1
+    for path in paths:
+        top = path.split(b"/", 1)[0]
+        counts[top] = counts.get(top, 0) + (top != path)
     heavy = max(counts, key=lambda top: (counts[top], top), default=None)
-    return heavy if heavy is not None and counts[heavy] > 1 else None
+    return heavy if heavy is not None and counts[heavy] else None
 
 
 def _roll(top: bytes, below: Sequence[Change]) -> Roll:
     verbs = [change.verb for change in below]
     size = sum(change.staged.size for change in below if change.staged is not None)
-    return Roll(top, *(verbs.count(verb) for verb in ("added", "modified", "deleted", "renamed")), size)
+    return Roll(
+        top, verbs.count("added"), verbs.count("modified"), verbs.count("deleted"), verbs.count("renamed"), size
+    )

@@ -6,6 +6,8 @@ microseconds of its own. Safe to use from several threads: a run reports over it
 
 from __future__ import annotations
 
+import _socket
+import _thread
 import marshal
 import os
 import select
@@ -13,9 +15,6 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
-
-import _socket
-import _thread
 
 from mudroom.core.plan import Plan, describe
 from mudroom.errors import CommandNotStarted, MudroomError

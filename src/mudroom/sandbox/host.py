@@ -130,6 +130,9 @@ def landlock_abi() -> int:
     """The Landlock ABI of the kernel, 0 without Landlock: landlock_create_ruleset(2)."""
     libc = ctypes.CDLL(None)
     version = libc.syscall(
-        ctypes.c_long(_SYS_landlock_create_ruleset), None, ctypes.c_long(0), ctypes.c_long(_LANDLOCK_CREATE_RULESET_VERSION)
+        ctypes.c_long(_SYS_landlock_create_ruleset),
+        None,
+        ctypes.c_long(0),
+        ctypes.c_long(_LANDLOCK_CREATE_RULESET_VERSION),
     )
     return max(0, int(version))

@@ -21,14 +21,26 @@ The report pipe of a run carries one marshalled tuple, ``("failed", step index, 
 ``("exited", wait status, user s, system s, max RSS KiB)``; its end of file means that the whole sandbox is gone.
 """
 
+import _signal
+import _socket
+from __future__ import annotations
+
 import ctypes
 import marshal
 import os
 import select
 import sys
 
-import _signal
+import _signal  # type: ignore[import-not-found]
 import _socket
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any
+
+    Options = Sequence[tuple[bytes, bytes | None]]
+    Request = dict[str, Any]
 
 # --- kernel interface: numbers from the uapi headers, names kept as the man pages spell them ----------------------
 
@@ -60,20 +72,20 @@ libc = ctypes.PyDLL(None, use_errno=True)  # PyDLL keeps the GIL: a clone in the
 c_long, c_ulong, c_char_p, c_void_p = ctypes.c_long, ctypes.c_ulong, ctypes.c_char_p, ctypes.c_void_p
 
 
-def check(result, what=""):
+def check(result: int, what: str = "") -> int:
     if result < 0:
         number = ctypes.get_errno()
         raise OSError(number, os.strerror(number), what)
     return result
 
 
-def syscall(number, *args):
+def syscall(number: int, *args: int | bytes | None) -> int:
     """The raw system call. ints become longs, bytes become pointers; raises OSError."""
     converted = [c_long(a) if isinstance(a, int) else c_char_p(a) if isinstance(a, bytes) else a for a in args]
     return check(libc.syscall(c_long(number), *converted))
 
 
-def prctl(option, a=0, b=0):
+def prctl(option: int, a: int = 0, b: int = 0) -> int:
     return check(libc.prctl(option, c_ulong(a), c_ulong(b), c_ulong(0), c_ulong(0)))
 
 
@@ -83,11 +95,12 @@ def prctl(option, a=0, b=0):
 class Context:
     """What the steps of one plan share: the descriptor of the new root and what confinement needs at the end."""
 
-    def __init__(self):
+    def __init__(self, namespaces: int) -> None:
         self.root = -1
+        self.namespaces = namespaces
 
 
-def make_directories(root, path, mode=0o755):
+def make_directories(root: int, path: bytes, mode: int = 0o755) -> None:
     """Create the directories of ``path`` (relative) below the descriptor ``root``; existing ones are kept."""
     position = path.find(b"/")
     while position > 0:
@@ -97,19 +110,19 @@ def make_directories(root, path, mode=0o755):
         _mkdir(root, path, mode)
 
 
-def _mkdir(root, path, mode):
+def _mkdir(root: int, path: bytes, mode: int) -> None:
     try:
         os.mkdir(path, mode, dir_fd=root)
     except FileExistsError:
         pass
 
 
-def attach(context, tree, path):
+def attach(context: Context, tree: int, path: bytes) -> None:
     syscall(SYS_move_mount, tree, b"", context.root, path or b".", MOVE_MOUNT_F_EMPTY_PATH)
     os.close(tree)
 
 
-def new_filesystem(kind, options, attributes):
+def new_filesystem(kind: bytes, options: Options, attributes: int) -> int:
     """A detached mount of a new file system; ``options`` are (key, value) with None for flags. See fsopen(2)."""
     context_fd = syscall(SYS_fsopen, kind, FSOPEN_CLOEXEC)
     try:
@@ -124,19 +137,19 @@ def new_filesystem(kind, options, attributes):
         os.close(context_fd)
 
 
-def set_attributes(tree, attributes, recursive):
+def set_attributes(tree: int, attributes: int, recursive: bool) -> None:
     """mount_setattr(2): struct mount_attr is attr_set, attr_clr, propagation, userns_fd (64 bits each)."""
     attr = attributes.to_bytes(8, "little") + bytes(24)
     flags = AT_EMPTY_PATH | (AT_RECURSIVE if recursive else 0)
     syscall(SYS_mount_setattr, tree, b"", flags, attr, 32)
 
 
-def step_private(context):
+def step_private(_context: Context) -> None:
     """No mount event of this namespace ever reaches the host's, or the other way round."""
     check(libc.mount(b"none", b"/", None, c_ulong(MS_REC | MS_PRIVATE), None))
 
 
-def step_root(context, mountpoint, options):
+def step_root(context: Context, mountpoint: bytes, options: Options) -> None:
     """A new empty root. It is mounted over ``mountpoint``, a directory of the vault, until the pivot."""
     tree = new_filesystem(b"tmpfs", options, 6)
     syscall(SYS_move_mount, tree, b"", AT_FDCWD, mountpoint, MOVE_MOUNT_F_EMPTY_PATH)
@@ -144,12 +157,10 @@ def step_root(context, mountpoint, options):
     context.root = os.open(mountpoint, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
 
 
-def step_bind(context, source, path, attributes, optional):
+def step_bind(context: Context, source: bytes, path: bytes, attributes: int, optional: bool) -> None:
     """Show a tree of the host at ``path``. Recursive: the kernel refuses to uncover what a submount hides."""
     try:
-        tree = syscall(
-            SYS_open_tree, AT_FDCWD, source, OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_RECURSIVE
-        )
+        tree = syscall(SYS_open_tree, AT_FDCWD, source, OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_RECURSIVE)
     except OSError as error:
         if optional and error.errno in (ENOENT, EACCES, ENOTDIR):
             return
@@ -167,34 +178,36 @@ def step_bind(context, source, path, attributes, optional):
     attach(context, tree, path)
 
 
-def step_tmpfs(context, path, options, attributes):
+def step_tmpfs(context: Context, path: bytes, options: Options, attributes: int) -> None:
     tree = new_filesystem(b"tmpfs", options, attributes)
     make_directories(context.root, path)
     attach(context, tree, path)
 
 
-def step_proc(context, path):
+def step_proc(context: Context, path: bytes) -> None:
     tree = new_filesystem(b"proc", (), 14)
     make_directories(context.root, path)
     attach(context, tree, path)
 
 
-def step_devpts(context, path):
+def step_devpts(context: Context, path: bytes) -> None:
     tree = new_filesystem(b"devpts", ((b"ptmxmode", b"0666"), (b"mode", b"0620"), (b"newinstance", None)), 10)
     make_directories(context.root, path)
     attach(context, tree, path)
 
 
-def step_overlay(context, path, lowers, upper, work, volatile):
+def step_overlay(
+    context: Context, path: bytes, lowers: tuple[bytes, ...], upper: bytes, work: bytes, volatile: bool
+) -> None:
     """The staged view. Layers are named by descriptor, so no character of a path needs escaping on any kernel.
 
     ``userxattr`` always: without it the mount succeeds in a user namespace, but removing a lower directory fails
     with EIO. redirect_dir, metacopy, index and xino stay off: with them a lower that changes between two mounts
     is not supported (Documentation/filesystems/overlayfs.rst).
     """
-    held = []
+    held: list[int] = []
 
-    def named(directory):
+    def named(directory: bytes) -> bytes:
         held.append(os.open(directory, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC))
         return b"/proc/self/fd/%d" % held[-1]
 
@@ -209,17 +222,17 @@ def step_overlay(context, path, lowers, upper, work, volatile):
     attach(context, tree, path)
 
 
-def step_directory(context, path, mode):
+def step_directory(context: Context, path: bytes, mode: int) -> None:
     make_directories(context.root, path, mode)
     os.chmod(path, mode, dir_fd=context.root)
 
 
-def step_symlink(context, target, path):
+def step_symlink(context: Context, target: bytes, path: bytes) -> None:
     make_directories(context.root, path.rpartition(b"/")[0])
     os.symlink(target, path, dir_fd=context.root)
 
 
-def step_file(context, path, content, mode):
+def step_file(context: Context, path: bytes, content: bytes, mode: int) -> None:
     make_directories(context.root, path.rpartition(b"/")[0])
     descriptor = os.open(
         path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW, mode, dir_fd=context.root
@@ -228,14 +241,14 @@ def step_file(context, path, content, mode):
     os.close(descriptor)
 
 
-def step_seal(context, path, attributes):
+def step_seal(context: Context, path: bytes, attributes: int) -> None:
     """Make one mount of the new root read-only, now that everything in it has been put in place."""
     tree = os.open(path or b".", os.O_PATH | os.O_CLOEXEC | os.O_NOFOLLOW, dir_fd=context.root)
     set_attributes(tree, attributes, recursive=False)
     os.close(tree)
 
 
-def step_pivot(context):
+def step_pivot(context: Context) -> None:
     """pivot_root(2) with both arguments ".", as its NOTES describe; the old root is then detached."""
     os.fchdir(context.root)
     syscall(SYS_pivot_root, b".", b".")
@@ -244,11 +257,11 @@ def step_pivot(context):
     os.close(context.root)
 
 
-def step_hostname(context, name):
+def step_hostname(_context: Context, name: bytes) -> None:
     check(libc.sethostname(name, ctypes.c_size_t(len(name))))
 
 
-def step_loopback(context):
+def step_loopback(_context: Context) -> None:
     """Bring ``lo`` up: struct ifreq is a 16 byte name and then a union that starts with short ifr_flags."""
     descriptor = _socket.socket(_socket.AF_INET, _socket.SOCK_DGRAM | _socket.SOCK_CLOEXEC, 0)
     request = b"lo".ljust(16, b"\0") + IFF_UP.to_bytes(2, "little") + bytes(22)
@@ -256,20 +269,20 @@ def step_loopback(context):
     descriptor.close()
 
 
-def step_rlimit(context, resource, soft, hard):
+def step_rlimit(_context: Context, resource: int, soft: int, hard: int) -> None:
     limits = soft.to_bytes(8, "little", signed=soft < 0) + hard.to_bytes(8, "little", signed=hard < 0)
     check(libc.setrlimit(resource, c_char_p(limits)))
 
 
-def step_umask(context, mask):
+def step_umask(_context: Context, mask: int) -> None:
     os.umask(mask)
 
 
-def step_cwd(context, path):
+def step_cwd(_context: Context, path: bytes) -> None:
     os.chdir(path)
 
 
-def step_drop_capabilities(context):
+def step_drop_capabilities(context: Context) -> None:
     """Empty every capability set, the bounding set included, and make sure of it (capabilities(7))."""
     highest = 0
     while highest < 64 and libc.prctl(PR_CAPBSET_READ, c_ulong(highest), 0, 0, 0) >= 0:
@@ -289,11 +302,13 @@ def step_drop_capabilities(context):
                 raise OSError(EPERM, "capability %d is left in the bounding set" % capability)
 
 
-def step_no_new_privs(context):
+def step_no_new_privs(_context: Context) -> None:
     prctl(PR_SET_NO_NEW_PRIVS, 1)
 
 
-def step_landlock(context, handled_fs, handled_net, scoped, rules):
+def step_landlock(
+    _context: Context, handled_fs: int, handled_net: int, scoped: int, rules: tuple[tuple[bytes, int], ...]
+) -> None:
     """Restrict this process for good (landlock(7)). ``rules`` are (path, access); a path that is gone is skipped,
     which only ever allows less."""
     attributes = b"".join(value.to_bytes(8, "little") for value in (handled_fs, handled_net, scoped))
@@ -311,27 +326,25 @@ def step_landlock(context, handled_fs, handled_net, scoped, rules):
     os.close(ruleset)
 
 
-def step_seccomp(context, program):
+def step_seccomp(_context: Context, program: bytes) -> None:
     """Install a filter: struct sock_fprog is a 16 bit count, padding and a pointer."""
     buffer = ctypes.create_string_buffer(program, len(program))
     header = (len(program) // 8).to_bytes(8, "little") + ctypes.addressof(buffer).to_bytes(8, "little")
     syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, header)
 
 
-STEPS = {
-    name[5:]: function for name, function in sorted(globals().items()) if name.startswith("step_")
-}
+STEPS = {name[5:]: function for name, function in sorted(globals().items()) if name.startswith("step_")}
 
 
 # --- one run ------------------------------------------------------------------------------------------------------
 
 
-def clone(flags):
+def clone(flags: int) -> int:
     """fork with namespaces: clone(2) with a null stack behaves as fork does."""
     return syscall(SYS_clone, flags | _signal.SIGCHLD, 0, 0, 0, 0)
 
 
-def write_file(path, content):
+def write_file(path: bytes, content: bytes) -> None:
     descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
     try:
         os.write(descriptor, content)
@@ -339,7 +352,7 @@ def write_file(path, content):
         os.close(descriptor)
 
 
-def map_ids(pid, uid_map, gid_map, deny_setgroups):
+def map_ids(pid: int, uid_map: bytes, gid_map: bytes, deny_setgroups: bool) -> None:
     """Identity maps for a child's user namespace; an ordinary user may map only itself (user_namespaces(7))."""
     if deny_setgroups:
         write_file(b"/proc/%d/setgroups" % pid, b"deny")
@@ -347,27 +360,26 @@ def map_ids(pid, uid_map, gid_map, deny_setgroups):
     write_file(b"/proc/%d/gid_map" % pid, gid_map)
 
 
-class Reported(Exception):
+class ReportedError(Exception):
     """The failure has been written to the report pipe; nothing is left to do but to end."""
 
 
-def tell(report, record):
+def tell(report: int, record: tuple[str | int | float, ...]) -> None:
     os.write(report, marshal.dumps(record))
 
 
-def perform(plan, report, namespaces):
-    context = Context()
-    context.namespaces = namespaces
+def perform(plan: tuple[tuple[Any, ...], ...], report: int, namespaces: int) -> None:
+    context = Context(namespaces)
     for index, step in enumerate(plan):
         try:
             STEPS[step[0]](context, *step[1:])
         except OSError as error:
             detail = str(error.filename or "")
             tell(report, ("failed", index, step[0], error.errno or 0, detail or error.strerror or ""))
-            raise Reported from None
+            raise ReportedError from None
 
 
-def execute(argv, env, search):
+def execute(argv: list[bytes], env: dict[bytes, bytes], search: list[bytes]) -> None:
     """exec, looking through the directories of ``search`` as execvp(3) does, ENOEXEC through the shell included."""
     program = argv[0]
     candidates = [program] if b"/" in program else [d + b"/" + program for d in search]
@@ -390,7 +402,7 @@ FORWARDED_SIGNALS = (_signal.SIGTERM, _signal.SIGHUP, _signal.SIGUSR1, _signal.S
 INHERITED_IGNORED = (_signal.SIGPIPE, _signal.SIGXFSZ)
 
 
-def run_command(request, report):
+def run_command(request: Request, report: int) -> None:
     """In the child that becomes the command: fresh signals, then exec. Never returns."""
     try:
         for number in TERMINAL_SIGNALS + FORWARDED_SIGNALS + INHERITED_IGNORED:
@@ -404,7 +416,7 @@ def run_command(request, report):
         os._exit(127)
 
 
-def reap(command, own_pid_namespace):
+def reap(command: int, own_pid_namespace: bool) -> tuple[int, Any]:
     """Wait for the command, reaping every orphan meanwhile. Returns its wait status and resource use."""
     while True:
         pid, status, usage = os.wait4(-1, 0)
@@ -415,7 +427,7 @@ def reap(command, own_pid_namespace):
     return status, usage
 
 
-def end_children(spared):
+def end_children(spared: Sequence[int]) -> None:
     """Kill and reap all children but ``spared``; as a subreaper we inherit their children in turn."""
     while True:
         with_children = b"/proc/self/task/%d/children" % os.getpid()
@@ -430,7 +442,7 @@ def end_children(spared):
             os.waitpid(pid, 0)
 
 
-def run_init(request, descriptors, report, ready):
+def run_init(request: Request, descriptors: list[int], report: int, ready: int) -> None:
     """Pid 1 of a sandbox, from its first instruction to its end. Never returns."""
     code = 125
     try:
@@ -457,7 +469,7 @@ def run_init(request, descriptors, report, ready):
         status, usage = reap(command, own_pid_namespace)
         tell(report, ("exited", status, usage.ru_utime, usage.ru_stime, usage.ru_maxrss))
         code = 0
-    except Reported:
+    except ReportedError:
         pass
     except BaseException as error:  # noqa: BLE001 - whatever it is, the host must hear of it and nothing may run on
         tell(report, ("failed", -1, "init", getattr(error, "errno", 0) or 0, repr(error)))
@@ -465,7 +477,7 @@ def run_init(request, descriptors, report, ready):
         os._exit(code)
 
 
-def keep_only(descriptor, at):
+def keep_only(descriptor: int, at: int) -> int:
     """Move ``descriptor`` to number ``at`` (close-on-exec) and close all above it: no host descriptor gets in."""
     if descriptor != at:
         os.dup2(descriptor, at, inheritable=False)
@@ -474,18 +486,18 @@ def keep_only(descriptor, at):
 
 
 class Run:
-    def __init__(self, pid, pidfd, report):
-        self.pid, self.pidfd, self.report = pid, pidfd, report
+    def __init__(self, identity: int, pid: int, pidfd: int, report: int) -> None:
+        self.identity, self.pid, self.pidfd, self.report = identity, pid, pidfd, report
 
 
-def start(request, descriptors):
+def start(request: Request, descriptors: list[int]) -> Run | None:
     """Clone a sandbox's init. ``descriptors`` are stdin, stdout, stderr and the report pipe, all ours to close."""
     report = descriptors[3]
     ready_read, ready_write = os.pipe2(os.O_CLOEXEC)
     try:
         pid = clone(request["namespaces"])
     except OSError as error:
-        tell(report, ("failed", -1, "clone", error.errno, ""))
+        tell(report, ("failed", -1, "clone", error.errno or 0, ""))
         for descriptor in (*descriptors, ready_read, ready_write):
             os.close(descriptor)
         return None
@@ -500,28 +512,28 @@ def start(request, descriptors):
         try:
             map_ids(pid, *request["maps"])
         except OSError as error:
-            tell(report, ("failed", -1, "map_ids", error.errno, str(error.filename)))
+            tell(report, ("failed", -1, "map_ids", error.errno or 0, str(error.filename)))
             go = b"n"
     os.write(ready_write, go)
     os.close(ready_write)
-    return Run(pid, os.pidfd_open(pid), report)
+    return Run(request["id"], pid, os.pidfd_open(pid), report)
 
 
 # --- the loop -----------------------------------------------------------------------------------------------------
 
 
-def receive(control):
+def receive(control: _socket.socket) -> tuple[Request | None, list[int]]:
     """One request and its descriptors, or None at the end."""
     head, ancillary, _flags, _address = control.recvmsg(4, _socket.CMSG_SPACE(64))
     if not head:
         return None, []
-    descriptors = []
+    descriptors: list[int] = []
     for _level, _kind, data in ancillary:
         descriptors += [int.from_bytes(data[i : i + 4], "little") for i in range(0, len(data) - 3, 4)]
     for descriptor in descriptors:
         os.set_inheritable(descriptor, False)
     length = int.from_bytes(head, "little")
-    parts = []
+    parts: list[bytes] = []
     while length:
         part = control.recv(min(length, 1 << 20))
         if not part:
@@ -531,7 +543,7 @@ def receive(control):
     return marshal.loads(b"".join(parts)), descriptors
 
 
-def finish(poller, runs, pidfd):
+def finish(poller: select.poll, runs: dict[int, Run], pidfd: int) -> None:
     run = runs.pop(pidfd)
     poller.unregister(pidfd)
     os.waitpid(run.pid, 0)
@@ -540,25 +552,24 @@ def finish(poller, runs, pidfd):
     os.close(run.report)
 
 
-def handle(request, descriptors, poller, runs):
+def handle(request: Request, descriptors: list[int], poller: select.poll, runs: dict[int, Run]) -> None:
     if request["op"] == "run":
         run = start(request, descriptors)
         if run is not None:
-            run.id = request["id"]
             runs[run.pidfd] = run
             poller.register(run.pidfd, select.POLLIN)
     elif request["op"] == "signal":
         for run in runs.values():
-            if run.id == request["id"]:
+            if run.identity == request["id"]:
                 os.kill(run.pid, request["signal"])
 
 
-def serve(control):
+def serve(control: _socket.socket) -> None:
     prctl(PR_SET_CHILD_SUBREAPER, 1)
     for number in (*TERMINAL_SIGNALS, _signal.SIGHUP, _signal.SIGPIPE):
         _signal.signal(number, _signal.SIG_IGN)
     _signal.signal(_signal.SIGTSTP, _signal.SIG_DFL)  # Ctrl-Z stops the launcher with the rest of the group
-    runs = {}
+    runs: dict[int, Run] = {}
     poller = select.poll()
     poller.register(control.fileno(), select.POLLIN)
     while True:
@@ -577,7 +588,7 @@ def serve(control):
                 handle(request, descriptors, poller, runs)
 
 
-def main():
+def main() -> None:
     serve(_socket.socket(fileno=int(sys.argv[1])))
 
 

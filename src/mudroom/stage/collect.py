@@ -17,6 +17,7 @@ from mudroom.core.change import Change, Changeset, Remark, Verb
 from mudroom.core.entry import Entry
 from mudroom.core.flag import flags_of
 from mudroom.core.linediff import count_lines, is_binary, split_lines
+from mudroom.core.path import sort_key
 from mudroom.core.rename import pair_renames
 from mudroom.core.rollup import whole_directories
 from mudroom.stage.beneath import open_file, open_root, read_file
@@ -148,7 +149,7 @@ class _Collector:
         return b"" if first == path else first
 
     def finish(self) -> Changeset:
-        changes = sorted(self._changes, key=lambda change: change.path)
+        changes = sorted(self._changes, key=lambda change: sort_key(change.path))
         changes = pair_renames(changes, self._digest)
         rolled = whole_directories(changes)
         counted = [self._with_lines(change, rolled) for change in changes]
@@ -220,5 +221,3 @@ def user_xattrs(descriptor: int) -> dict[str, bytes]:
 
 def _verb(base: Entry | None, staged: Entry | None) -> Verb:
     return "added" if base is None else "deleted" if staged is None else "modified"
-
-

@@ -220,5 +220,3 @@ def _copy_xattrs(read: int, write: int) -> None:
     for name in names:
         if name.startswith("user.") and not name.startswith("user.overlay."):
             os.setxattr(write, name, os.getxattr(read, name))
-
-

@@ -1,0 +1,43 @@
+"""Which environment variables a command gets: by allowlist, because the one that is forgotten is the leaked one."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+_NAMES = frozenset(
+    b"""PATH HOME USER LOGNAME SHELL TERM COLORTERM TERM_PROGRAM LANG LANGUAGE TZ COLUMNS LINES NO_COLOR FORCE_COLOR
+    CLICOLOR CLICOLOR_FORCE CI EDITOR VISUAL PAGER LESS MANPAGER VIRTUAL_ENV CONDA_PREFIX CONDA_DEFAULT_ENV
+    PYENV_ROOT PYENV_VERSION NVM_DIR NVM_BIN VOLTA_HOME CARGO_HOME RUSTUP_HOME RUSTUP_TOOLCHAIN GOROOT GOFLAGS JAVA_HOME
+    GRADLE_HOME MAVEN_HOME SDKMAN_DIR ANDROID_HOME DOTNET_ROOT GEM_HOME RBENV_ROOT NODE_ENV NODE_OPTIONS NODE_PATH
+    PYTHONPATH PYTHONUNBUFFERED PYTHONDONTWRITEBYTECODE PYTHONWARNINGS CC CXX CFLAGS CXXFLAGS CPPFLAGS LDFLAGS MAKEFLAGS
+    PKG_CONFIG_PATH LD_LIBRARY_PATH SOURCE_DATE_EPOCH DEBIAN_FRONTEND SSL_CERT_FILE SSL_CERT_DIR CURL_CA_BUNDLE
+    REQUESTS_CA_BUNDLE NODE_EXTRA_CA_CERTS GIT_SSL_CAINFO PIP_CERT PIP_FIND_LINKS PIP_DEFAULT_TIMEOUT
+    PIP_DISABLE_PIP_VERSION_CHECK PIP_NO_CACHE_DIR""".split()
+)
+_PREFIXES = (b"LC_",)
+_PROXY_NAMES = frozenset(
+    b"http_proxy https_proxy ftp_proxy all_proxy no_proxy HTTP_PROXY HTTPS_PROXY FTP_PROXY ALL_PROXY NO_PROXY".split()
+)
+
+
+def select(
+    environ: Mapping[bytes, bytes], *, home: bytes, cwd: bytes, network: bool, extra: Collection[bytes] = ()
+) -> dict[bytes, bytes]:
+    """The variables that reach the command.
+
+    ``extra`` are NAME (taken over from ``environ``) or NAME=VALUE. Proxy variables pass only with a network.
+    """
+    chosen = {name: value for name, value in environ.items() if _is_allowed(name, network)}
+    for item in extra:
+        name, equals, value = item.partition(b"=")
+        if equals:
+            chosen[name] = value
+        elif name in environ:
+            chosen[name] = environ[name]
+    chosen.update({b"HOME": home, b"PWD": cwd, b"TMPDIR": b"/tmp", b"MUDROOM": b"1"})
+    chosen.setdefault(b"PATH", b"/usr/local/bin:/usr/bin:/bin")
+    return chosen
+
+
+def _is_allowed(name: bytes, network: bool) -> bool:
+    return name in _NAMES or name.startswith(_PREFIXES) or (network and name in _PROXY_NAMES)

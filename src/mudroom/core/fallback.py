@@ -1,0 +1,38 @@
+"""What to try next when a sandbox cannot be set up as planned. A table; each row says what is lost, in words.
+
+The command has not run when a step fails, so trying again is safe. Nothing is given up that a later row could keep.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple
+
+Mode = Literal["overlay", "copy", "landlock"]
+"""overlay: namespaces and a kernel overlay. copy: namespaces and a staged copy, still at the project's own path.
+landlock: no namespaces; a staged copy at a path of its own, confined by Landlock and seccomp."""
+
+
+class Next(NamedTuple):
+    mode: Mode
+    lost: str
+
+
+_NO_NAMESPACES = (
+    "user namespaces are not permitted here: the command works in a copy at another path, confined by Landlock and "
+    "seccomp; it can see which files and processes exist, but not read outside its directories or write there"
+)
+
+AFTER: dict[tuple[Mode, str], Next] = {
+    ("overlay", "overlay"): Next("copy", "no kernel overlay can be laid over this project: working in a copy of it"),
+    ("overlay", "clone"): Next("landlock", _NO_NAMESPACES),
+    ("overlay", "map_ids"): Next("landlock", _NO_NAMESPACES),
+    ("overlay", "private"): Next("landlock", _NO_NAMESPACES),
+    ("overlay", "root"): Next("landlock", _NO_NAMESPACES),
+    ("overlay", "proc"): Next("landlock", _NO_NAMESPACES),
+    ("copy", "clone"): Next("landlock", _NO_NAMESPACES),
+    ("copy", "map_ids"): Next("landlock", _NO_NAMESPACES),
+    ("copy", "private"): Next("landlock", _NO_NAMESPACES),
+    ("copy", "root"): Next("landlock", _NO_NAMESPACES),
+    ("copy", "proc"): Next("landlock", _NO_NAMESPACES),
+}
+"""By mode and the op of the step that failed."""

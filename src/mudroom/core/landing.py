@@ -1,0 +1,267 @@
+"""How a changeset lands in a project, as a list of operations. Pure: the live project is asked through a callable.
+
+Every operation moves between the project and a numbered *slot*, a place in the apply's own directory:
+
+    op       project           slot before    slot after     taken back by
+    -------  ----------------  -------------  -------------  -------------
+    place    nothing → new     new            nothing        remove
+    swap     old → new         new            old            swap
+    remove   old → nothing     nothing        old            place
+    mkdir    nothing → dir     -              -              rmdir
+    rmdir    dir → nothing     -              -              mkdir
+    chmod    old mode → new    -              -              chmod
+
+Old and new may be whole directories. Each is one ``renameat2``, so each is atomic, and what was replaced lies complete
+in the slot: the backup is made by the very act that replaces. Whether an operation has happened can be told from
+inode numbers alone, which is what recovery after a crash does.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Sequence
+from typing import Literal, NamedTuple
+
+from mudroom.core.change import Change, Remark
+from mudroom.core.entry import Entry
+from mudroom.core.flag import git_directory, is_protected
+from mudroom.core.merge import Conflict, decide
+from mudroom.core.path import ancestors, is_below, parent, sort_key
+
+OpKind = Literal["place", "swap", "remove", "mkdir", "rmdir", "chmod"]
+
+_DIFFERING = frozenset(("mode", "content", "type", "xattr"))
+
+
+class Op(NamedTuple):
+    kind: OpKind
+    path: bytes
+    slot: int
+    old: Entry | None
+    """What the project must hold for the operation to go ahead."""
+    new: Entry | None
+    """What it holds afterwards."""
+    whole: bool = False
+    """Old or new is a directory that goes with all that is in it."""
+    copy: bool = False
+    """The staged file is copied into its slot, not moved: it shares its inode with a name that stays in the fork."""
+
+
+class Landing(NamedTuple):
+    ops: tuple[Op, ...]
+    conflicts: tuple[Conflict, ...] = ()
+    withheld: tuple[bytes, ...] = ()
+    """Protected paths that nobody named."""
+    satisfied: tuple[bytes, ...] = ()
+    """The project already is as the fork wants it."""
+    remarks: tuple[Remark, ...] = ()
+
+
+class Live(NamedTuple):
+    """The project as it is now, asked path by path."""
+
+    look: Callable[[bytes], Entry | None]
+    same_as_staged: Callable[[Change, Entry], bool]
+    """Whether the live entry has the shape and content of the staged one."""
+    same_tree: Callable[[bytes, dict[bytes, Entry]], bool]
+    """Whether the live directory holds exactly these entries (paths from the project), each with this very stamp."""
+    git_moved: Callable[[bytes], bool] = lambda _git: False
+    """Whether the repository at this ``.git`` has new commits, branches or index since the changes were collected."""
+
+
+def plan_landing(changes: Sequence[Change], live: Live, named: Collection[bytes] = ()) -> Landing:
+    """Decide every change and put the survivors in order. ``changes`` are in walking order.
+
+    ``named``: paths given by the user, which lifts the protection of those (and of what is below them).
+    """
+    return _Planner(changes, live, named).plan()
+
+
+class _Planner:
+    def __init__(self, changes: Sequence[Change], live: Live, named: Collection[bytes]) -> None:
+        self._changes, self._live, self._named = changes, live, named
+        self._conflicts: dict[bytes, str] = {}
+        self._satisfied: list[bytes] = []
+        self._remarks: list[Remark] = []
+        self._taken: list[Change] = []
+        self._slots = 0
+        self._counts = _counts_below(changes)
+
+    def plan(self) -> Landing:
+        withheld = [change.path for change in self._changes if self._is_withheld(change)]
+        for change in self._changes:
+            if not self._is_withheld(change):
+                self._decide(change)
+        self._git_as_one_unit()
+        ops = tuple(self._operations())
+        conflicts = tuple(Conflict(path, reason) for path, reason in sorted(self._conflicts.items()))
+        return Landing(ops, conflicts, tuple(withheld), tuple(self._satisfied), tuple(self._remarks))
+
+    def _is_withheld(self, change: Change) -> bool:
+        return is_protected(change.path) and not any(is_below(change.path, name) for name in self._named)
+
+    def _decide(self, change: Change) -> None:
+        ours = self._live.look(change.path)
+        same = ours is None if change.staged is None else ours is not None and self._live.same_as_staged(change, ours)
+        decision = decide(change, ours, ours_is_theirs=same)
+        if decision.outcome == "conflict":
+            self._conflicts[change.path] = decision.reason
+        elif decision.outcome == "satisfied":
+            self._satisfied.append(change.path)
+        else:
+            self._taken.append(change)
+
+    def _git_as_one_unit(self) -> None:
+        """A repository lands whole or not at all: half of a commit is a broken repository."""
+        units = {git for change in self._taken if (git := git_directory(change.path)) is not None}
+        broken = {git_directory(path) for path in self._conflicts} | {git for git in units if self._live.git_moved(git)}
+        for change in self._taken:
+            if git_directory(change.path) in broken - {None}:
+                self._conflicts[change.path] = "the repository moved on in the project meanwhile"
+        self._taken = [change for change in self._taken if change.path not in self._conflicts]
+
+    def _operations(self) -> Iterator[Op]:
+        """In walking order; directories to be removed come last, deepest first."""
+        late: list[Op] = []
+        shared = _partly_shared(self._taken)
+        taken = {change.path for change in self._taken}
+        index = 0
+        while index < len(self._taken):
+            change = self._taken[index]
+            below = _below(self._taken, index)
+            index += 1
+            if self._orphaned(change, taken):
+                continue
+            whole = self._goes_whole(change, below, shared)
+            if whole:
+                index += len(below)
+            for op in self._op(change, whole, copy=_inode(change) in shared):
+                if _closes_directory(op):
+                    late.append(op)
+                else:
+                    yield op
+        yield from reversed(late)
+
+    def _orphaned(self, change: Change, taken: Collection[bytes]) -> bool:
+        """An entry whose directory does not come along and is not there has nowhere to go."""
+        above = parent(change.path)
+        if change.staged is None or not above or above in taken:
+            return False
+        entry = self._live.look(above)
+        if entry is not None and entry.kind == "directory":
+            return False
+        self._conflicts[change.path] = "its directory is not in the project any more"
+        return True
+
+    def _goes_whole(self, change: Change, below: Sequence[Change], shared: Collection[tuple[int, int]]) -> bool:
+        """Whether one rename can move this directory and everything in it."""
+        if change.entry.kind != "directory" and not _is_type_change(change):
+            return False
+        if change.verb == "modified" and not _is_type_change(change):
+            return False
+        if self._counts[change.path] != len(below) or any(_inode(c) in shared for c in below):
+            return False
+        if change.base is not None and change.base.kind == "directory":
+            expected = {c.path: c.base for c in below if c.base is not None}
+            return self._live.same_tree(change.path, expected)
+        return True
+
+    def _op(self, change: Change, whole: bool, copy: bool) -> list[Op]:
+        path, base, staged = change.path, change.base, change.staged
+        if base is None or staged is None:
+            return self._one_sided(change, whole, copy)
+        if base.kind == staged.kind == "directory" or _DIFFERING & set(change.flags) == {"mode"}:
+            return [Op("chmod", path, 0, base, staged)]
+        if "directory" in (base.kind, staged.kind) and not whole:
+            self._conflicts[path] = "turns a directory into something else, but not all of it can go along"
+            return []
+        return [Op("swap", path, self._slot(), base, staged, whole, copy)]
+
+    def _one_sided(self, change: Change, whole: bool, copy: bool) -> list[Op]:
+        path, base, staged = change.path, change.base, change.staged
+        separate = change.entry.kind == "directory" and not whole
+        if staged is None:
+            return (
+                [Op("rmdir", path, 0, base, None)]
+                if separate
+                else [Op("remove", path, self._slot(), base, None, whole)]
+            )
+        if not separate:
+            return [Op("place", path, self._slot(), None, staged, whole, copy)]
+        enterable = staged._replace(mode=staged.mode | 0o700)
+        ops = [Op("mkdir", path, 0, None, enterable)]
+        return ops if staged == enterable else [*ops, Op("chmod", path, 0, enterable, staged)]
+
+    def _slot(self) -> int:
+        self._slots += 1
+        return self._slots
+
+
+def _closes_directory(op: Op) -> bool:
+    """Whether it must wait until all inside the directory is done: its removal, or the loss of write permission."""
+    if op.kind == "chmod" and op.new is not None and op.new.kind == "directory":
+        return op.new.mode & 0o700 != 0o700
+    return op.kind == "rmdir"
+
+
+def _counts_below(changes: Sequence[Change]) -> Counter[bytes]:
+    """How many changes each directory has below it, whether they land or not."""
+    return Counter(above for change in changes for above in ancestors(change.path))
+
+
+def _below(changes: Sequence[Change], index: int) -> Sequence[Change]:
+    """The changes inside the directory of ``changes[index]``: in walking order they follow it directly."""
+    prefix = changes[index].path + b"/"
+    end = index + 1
+    while end < len(changes) and changes[end].path.startswith(prefix):
+        end += 1
+    return changes[index + 1 : end]
+
+
+def _is_type_change(change: Change) -> bool:
+    return change.base is not None and change.staged is not None and change.base.kind != change.staged.kind
+
+
+def _inode(change: Change) -> tuple[int, int]:
+    return (change.staged.device, change.staged.inode) if change.staged is not None else (0, 0)
+
+
+def _partly_shared(changes: Sequence[Change]) -> set[tuple[int, int]]:
+    """Inodes of staged files that also have a name which does not land. Moving one would tie project and fork."""
+    names: dict[tuple[int, int], int] = {}
+    links: dict[tuple[int, int], int] = {}
+    for change in changes:
+        if change.staged is not None and change.staged.kind == "file" and change.staged.links > 1:
+            names[_inode(change)] = names.get(_inode(change), 0) + 1
+            links[_inode(change)] = change.staged.links
+    return {inode for inode, count in names.items() if count < links[inode]}
+
+
+def inverse(op: Op) -> Op:
+    """The operation that takes ``op`` back. Its slot holds what it needs, by the table above."""
+    kinds: dict[OpKind, OpKind] = {
+        "place": "remove",
+        "remove": "place",
+        "swap": "swap",
+        "mkdir": "rmdir",
+        "rmdir": "mkdir",
+        "chmod": "chmod",
+    }
+    return op._replace(kind=kinds[op.kind], old=op.new, new=op.old, copy=False)
+
+
+def expand(op: Op, tree: dict[bytes, Entry], first_slot: int) -> list[Op]:
+    """The removal of a whole directory as the removal of each thing in it, for when it has come to hold more.
+
+    ``tree`` names what we put there, relative to the directory; anything else in it stays.
+    """
+    assert op.kind == "remove" and op.old is not None
+    ops: list[Op] = []
+    directories = [Op("rmdir", op.path, 0, op.old, None)]
+    for path in sorted(tree, key=sort_key):
+        at = op.path + b"/" + path
+        if tree[path].kind == "directory":
+            directories.append(Op("rmdir", at, 0, tree[path], None))
+        else:
+            ops.append(Op("remove", at, first_slot + len(ops), tree[path], None))
+    return ops + directories[::-1]

@@ -1,0 +1,134 @@
+"""What a command came to, and its form as JSON (``mudroom.result/1``, docs/RESULT.md)."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from mudroom.core.change import Change, Changeset, listed, summarise
+from mudroom.core.rollup import roll_up
+
+SCHEMA = "mudroom.result/1"
+
+
+class Verdict(NamedTuple):
+    action: str = "allow"
+    classes: tuple[str, ...] = ()
+    rule: str = "default"
+    reason: str = "a command of the user's own"
+
+
+class Result(NamedTuple):
+    fork: str
+    command: tuple[bytes, ...]
+    level: int
+    exit_code: int
+    """The command's own, 128 + signal if a signal ended it."""
+    signal: int | None
+    timed_out: bool
+    duration: float
+    """Seconds."""
+    changeset: Changeset
+    verdict: Verdict = Verdict()
+    stdout: bytes = b""
+    stderr: bytes = b""
+    truncated: bool = False
+    cpu: float = 0.0
+    """Seconds of processor time, of the command and all that it waited for."""
+    max_rss: int = 0
+    """KiB."""
+    notes: tuple[str, ...] = ()
+    """What was weaker or other than asked for, and what could not be done."""
+
+
+def to_json(result: Result) -> dict[str, Any]:
+    return {
+        "schema": SCHEMA,
+        "fork": result.fork,
+        "command": [text(word) for word in result.command],
+        "level": result.level,
+        "verdict": result.verdict._asdict(),
+        "exit_code": result.exit_code,
+        "signal": result.signal,
+        "timed_out": result.timed_out,
+        "duration_ms": round(result.duration * 1000),
+        "cpu_ms": round(result.cpu * 1000),
+        "max_rss_kib": result.max_rss,
+        "stdout": result.stdout.decode("utf-8", "replace"),
+        "stderr": result.stderr.decode("utf-8", "replace"),
+        "truncated": result.truncated,
+        "checkpoint": None,
+        "changes": changes_to_json(result.changeset),
+        "denials": [],
+        "applied": None,
+        "notes": list(result.notes),
+    }
+
+
+def changes_to_json(changeset: Changeset) -> dict[str, Any]:
+    summary = summarise(changeset.changes)
+    _rows, rolls = roll_up(changeset.changes, lines=1_000_000)
+    return {
+        "summary": {
+            "added": summary.added,
+            "modified": summary.modified,
+            "deleted": summary.deleted,
+            "renamed": summary.renamed,
+            "lines_added": summary.lines_added,
+            "lines_removed": summary.lines_removed,
+            "bytes": summary.size,
+        },
+        "files": [_file(change) for change in listed(changeset.changes)],
+        "rollup": [
+            {"path": text(roll.path) + "/"}
+            | {
+                verb: count
+                for verb, count in zip(("added", "modified", "deleted", "renamed"), roll[1:5], strict=True)
+                if count
+            }
+            | {"bytes": roll.size}
+            for roll in rolls
+        ],
+        "remarks": [{"path": text(remark.path), "text": remark.text} for remark in changeset.remarks],
+    }
+
+
+def _file(change: Change) -> dict[str, Any]:
+    entry = change.entry
+    row: dict[str, Any] = {
+        "path": text(change.path),
+        "change": change.verb,
+        "type": entry.kind,
+        "lines_added": change.lines_added,
+        "lines_removed": change.lines_removed,
+        "binary": change.binary,
+        "bytes": change.staged.size if change.staged is not None else 0,
+        "flags": list(change.flags),
+    }
+    if not _is_text(change.path):
+        row["path_base64"] = base64.b64encode(change.path).decode()
+    if change.source:
+        row["from"] = text(change.source)
+    if change.base is not None and change.staged is not None and change.base.mode != change.staged.mode:
+        row["mode"] = [f"{change.base.mode:04o}", f"{change.staged.mode:04o}"]
+    if not change.original_known:
+        row["original_known"] = False
+    return row
+
+
+def text(raw: bytes) -> str:
+    """For JSON: a name that is not UTF-8 has U+FFFD in it, and ``path_base64`` beside it holds the bytes."""
+    return raw.decode("utf-8", "replace")
+
+
+def _is_text(raw: bytes) -> bool:
+    try:
+        raw.decode("utf-8")
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def conflicts_to_json(conflicts: Sequence[tuple[bytes, str]]) -> list[dict[str, str]]:
+    return [{"path": text(path), "reason": reason} for path, reason in conflicts]

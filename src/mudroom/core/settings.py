@@ -1,0 +1,26 @@
+"""What can be set for a project, with the defaults. ``config.py`` reads it from ``.mudroom/policy.yaml``."""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple
+
+from mudroom.core.spec import Network
+
+ViewChoice = Literal["auto", "overlay", "copy"]
+
+
+class Settings(NamedTuple):
+    network: Network = "none"
+    view: ViewChoice = "auto"
+    timeout: float | None = None
+    """Seconds; None: no limit."""
+    environment: tuple[bytes, ...] = ()
+    """NAME or NAME=VALUE, beyond the allowlist."""
+    read: tuple[bytes, ...] = ()
+    """Absolute paths shown read-only, beyond system directories and toolchains."""
+    output_limit: int = 8 * 1024 * 1024
+    """Bytes of captured stdout, and of stderr; the rest is dropped and said to be."""
+    copy_limit: int = 500 * 1024 * 1024
+    """Bytes that a staged copy may have."""
+    copy_exclude: tuple[bytes, ...] = ()
+    """Paths in the project that a staged copy leaves out."""

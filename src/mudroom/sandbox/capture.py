@@ -1,0 +1,76 @@
+"""Where a command's output goes: straight to the caller's descriptors, or into memory up to a limit."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+
+from mudroom.sandbox.client import Exit, Running, wait_readable
+
+SIGTERM, SIGKILL = 15, 9
+GRACE = 2.0
+"""Seconds between asking a command that ran out of time to end, and ending it."""
+
+
+class Stream:
+    """One captured stream: a pipe, what came through it, and whether some was dropped."""
+
+    def __init__(self, limit: int) -> None:
+        self.read, self.write = os.pipe2(os.O_CLOEXEC)
+        self.truncated = False
+        self._chunks: list[bytes] = []
+        self._room = limit
+
+    def take(self) -> bool:
+        """Read what is there; False at the end."""
+        chunk = os.read(self.read, 1 << 16)
+        self.truncated |= len(chunk) > self._room
+        self._chunks.append(chunk[: self._room])
+        self._room -= len(self._chunks[-1])
+        return bool(chunk)
+
+    @property
+    def data(self) -> bytes:
+        return b"".join(self._chunks)
+
+    def close_write(self) -> None:
+        if self.write >= 0:
+            os.close(self.write)
+            self.write = -1
+
+    def close(self) -> None:
+        self.close_write()
+        os.close(self.read)
+
+
+def attend(
+    running: Running, streams: tuple[Stream, ...], timeout: float | None, meanwhile: Callable[[], None]
+) -> tuple[Exit, bool]:
+    """Wait for a command, draining its streams. Returns how it ended and whether it ran out of time.
+
+    ``meanwhile`` is called once, as soon as the command is on its way: work that need not wait for it. An exception
+    here (Ctrl-C) ends the sandbox before it is passed on.
+    """
+    started = time.monotonic()
+    deadline = None if timeout is None else started + timeout
+    timed_out = False
+    try:
+        meanwhile()
+        open_streams = {stream.read: stream for stream in streams}
+        report = running.fileno()
+        while True:
+            ready = wait_readable([report, *open_streams], deadline)
+            if not ready:
+                running.signal(SIGKILL if timed_out else SIGTERM)
+                deadline = None if timed_out else time.monotonic() + GRACE
+                timed_out = True
+            for descriptor in ready:
+                if descriptor in open_streams and not open_streams[descriptor].take():
+                    del open_streams[descriptor]
+            if report in ready and not any(descriptor in open_streams for descriptor in ready):
+                break
+        return running.wait(), timed_out
+    except BaseException:
+        running.signal(SIGKILL)
+        raise

@@ -1,0 +1,112 @@
+"""What to know about a project before staging it: is it one, and can an overlay be laid over it?"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from mudroom.core.path import is_below, show
+from mudroom.errors import UsageError
+from mudroom.stage.beneath import entries, open_root
+
+MARKERS = (b".mudroom", b".git")
+_LOOK_AT = 512
+"""Entries that the look for foreign owners visits at most: it must not cost what the project weighs."""
+
+
+class Mount(NamedTuple):
+    path: bytes
+    kind: str
+    """The file system type: ext4, nfs4, overlay …"""
+
+
+def find_project(start: bytes, home: bytes) -> bytes:
+    """The project that the directory ``start`` (a real path) lies in: the nearest one above with a ``.mudroom`` or a
+    ``.git``, else ``start`` itself. The home directory and ``/`` are never one."""
+    for marker in MARKERS:
+        current = start
+        while current not in (b"/", home):
+            if os.path.lexists(current + b"/" + marker):
+                return current
+            current = os.path.dirname(current)
+    return start
+
+
+def check_project(project: bytes, home: bytes, state: bytes) -> None:
+    """Raises UsageError if ``project`` (a real path) cannot be staged."""
+    name = show(project)
+    if project == b"/":
+        raise UsageError("the project cannot be /", "change to the directory of a project, or name one with --project")
+    if is_below(home, project):
+        raise UsageError(
+            f"the project cannot be {name}: your home directory is in it",
+            "change to the directory of a project, or name one with --project",
+        )
+    if not os.path.isdir(project):
+        raise UsageError(f"{name} is not a directory" if os.path.lexists(project) else f"{name} does not exist")
+    if not os.access(project, os.R_OK | os.X_OK):
+        raise UsageError(f"{name} cannot be read", "its owner has to permit it")
+    if is_below(state, project):
+        raise UsageError(
+            f"mudroom's own state ({show(state)}) lies in the project {name}", "set MUDROOM_STATE to another directory"
+        )
+
+
+def parse_mounts(mountinfo: bytes) -> list[Mount]:
+    """Every mount of /proc/self/mountinfo, in the order of the file: proc_pid_mountinfo(5)."""
+    found = []
+    for line in mountinfo.splitlines():
+        before, _dash, after = line.partition(b" - ")
+        path = before.split(b" ")[4]
+        for code, character in ((b"\\040", b" "), (b"\\011", b"\t"), (b"\\012", b"\n"), (b"\\134", b"\\")):
+            path = path.replace(code, character)
+        found.append(Mount(path, after.split(b" ", 1)[0].decode("ascii", "replace")))
+    return found
+
+
+def mounts() -> list[Mount]:
+    try:
+        with open("/proc/self/mountinfo", "rb") as stream:
+            return parse_mounts(stream.read())
+    except FileNotFoundError:
+        return []
+
+
+def submounts(project: bytes, table: Sequence[Mount]) -> list[Mount]:
+    """Mounts inside the project: the kernel refuses to lay an overlay over them."""
+    return [mount for mount in table if mount.path != project and is_below(mount.path, project)]
+
+
+def filesystem(path: bytes, table: Sequence[Mount]) -> str:
+    """The type of the file system that ``path`` is on; empty if unknown."""
+    best = Mount(b"", "")
+    for mount in table:
+        if is_below(path, mount.path.rstrip(b"/")) and len(mount.path) >= len(best.path):
+            best = mount
+    return best.kind
+
+
+def foreign(project: bytes, uid: int, gids: Sequence[int]) -> Iterator[bytes]:
+    """Entries near the top that belong to others: an overlay of an ordinary user cannot change them (EOVERFLOW).
+
+    Looks at the first few hundred entries, breadth first.
+    """
+    pending, looked = [b""], 0
+    while pending and looked < _LOOK_AT:
+        path = pending.pop(0)
+        try:
+            opened = open_root(project + b"/" + path if path else project)
+        except OSError:
+            continue
+        try:
+            found = entries(opened)
+        finally:
+            os.close(opened)
+        for name, entry in found.items():
+            looked += 1
+            at = path + b"/" + name if path else name
+            if entry.uid != uid or entry.gid not in gids:
+                yield at
+            if entry.kind == "directory":
+                pending.append(at)

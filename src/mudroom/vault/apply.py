@@ -1,0 +1,288 @@
+"""Apply, undo, recover: a landing performed so that a crash at any moment loses nothing.
+
+The order on disk, per apply ``uN`` in ``applies/uN/``:
+
+1. ``plan.prepare`` is written and fsynced: what is about to happen. The project is untouched.
+2. The slots are filled from the fork and made durable.
+3. ``plan.ready`` is written and fsynced: from here on recovery goes forward.
+4. The operations run, each one atomic rename; the directories they touched are made durable.
+5. ``plan.ready`` becomes ``plan.done``. The slots now hold what was replaced. Undo is the same backwards:
+   ``plan.undoing``, then ``plan.undone``.
+
+A crash before 3 is *deferred*: the slots go back to the fork, the project was never touched. After 3 it is
+*interrupted*: every operation is looked at again, the rest is done, and what the user changed meanwhile is a conflict
+like any other.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Literal, NamedTuple
+
+from mudroom.core.change import Change, Remark
+from mudroom.core.entry import Entry
+from mudroom.core.landing import Landing, Op, expand, inverse
+from mudroom.core.merge import Conflict
+from mudroom.core.path import parent
+from mudroom.errors import MudroomError, UsageError
+from mudroom.stage.beneath import directory, look, look_beneath, open_root
+from mudroom.vault.execute import FEW, Executor, Progress
+from mudroom.vault.record import FORMAT, ApplyRecord, load, save, sync_directory
+from mudroom.vault.rename import move, sync_filesystem
+from mudroom.vault.tree import ForkMovedError, differs, fill_slot, strip_overlay_xattrs, sync_path, walk
+
+State = Literal["prepare", "ready", "done", "undoing", "undone"]
+_ORDER: tuple[State, ...] = ("undone", "undoing", "done", "ready", "prepare")
+
+
+class Applied(NamedTuple):
+    name: str
+    """``u12``: what undo calls it. Empty if there was nothing to do."""
+    written: int = 0
+    """Files created, replaced or given another mode."""
+    removed: int = 0
+    """Files taken away."""
+    conflicts: tuple[Conflict, ...] = ()
+    remarks: tuple[Remark, ...] = ()
+
+
+class Recovered(NamedTuple):
+    name: str
+    fork: str
+    outcome: Literal["deferred", "finished", "undone"]
+    """deferred: the project was never touched, the fork is whole; finished: the rest of the apply was done now."""
+    applied: Applied
+
+
+class ApplyDirectory:
+    """``applies/uN`` of a vault: the plan in one of its states, and the slots."""
+
+    def __init__(self, path: bytes) -> None:
+        self.path = path
+        self.name = os.fsdecode(os.path.basename(path))
+
+    def state(self) -> State | None:
+        return next((state for state in _ORDER if os.path.exists(self._plan(state))), None)
+
+    def _plan(self, state: State) -> bytes:
+        return self.path + b"/plan." + state.encode()
+
+    def load(self) -> ApplyRecord:
+        state = self.state()
+        if state is None:
+            raise MudroomError(f"{os.fsdecode(self.path)} holds no plan")
+        return load(self._plan(state), ApplyRecord)
+
+    def write(self, state: State, record: ApplyRecord) -> None:
+        save(self._plan(state), record, durable=True)
+
+    def advance(self, old: State, new: State) -> None:
+        os.rename(self._plan(old), self._plan(new))
+        sync_directory(self.path)
+
+    def drop(self, state: State) -> None:
+        os.unlink(self._plan(state))
+        sync_directory(self.path)
+
+
+def trees_of(landing: Landing, changes: Mapping[bytes, Change]) -> dict[int, dict[bytes, Entry]]:
+    """For each whole directory of the landing, what is in it: the staged entries that come, or the old that go.
+
+    Where a directory goes and a directory comes (never in one op), the old side wins.
+    """
+    tops = {op.path: op for op in landing.ops if op.whole}
+    trees: dict[int, dict[bytes, Entry]] = {op.slot: {} for op in tops.values()}
+    for path, change in changes.items():
+        above = parent(path)
+        while above:
+            op = tops.get(above)
+            if op is not None:
+                leaving = op.old is not None and op.old.kind == "directory"
+                entry = change.base if leaving else change.staged
+                if entry is not None:
+                    trees[op.slot][path[len(above) + 1 :]] = entry
+                break
+            above = parent(above)
+    return trees
+
+
+def apply(
+    place: ApplyDirectory, record: ApplyRecord, *, verify_fork: bool = True, progress: Progress | None = None
+) -> Applied:
+    """Perform the operations of ``record``. ``place`` is a new apply directory.
+
+    ``verify_fork``: compare whole directories of the fork with what was reviewed; False if the fork was locked since.
+    Raises ForkMovedError if the fork is not what was reviewed (nothing has happened then), OSError if the disk fails;
+    after an OSError ``recover`` knows what to do.
+    """
+    if not record.ops:
+        return Applied("")
+    os.makedirs(record.slots, mode=0o700, exist_ok=True)
+    place.write("prepare", record)
+    try:
+        record = _fill_slots(record, verify_fork=verify_fork)
+    except (ForkMovedError, OSError):
+        _return_slots(record)
+        place.drop("prepare")
+        raise
+    place.write("ready", record)
+    place.drop("prepare")
+    return _finish(place, record, "ready", "done", progress)
+
+
+def undo(place: ApplyDirectory, progress: Progress | None = None) -> Applied:
+    """Bring back what was there before an apply. Files that changed since stay, as conflicts."""
+    state = place.state()
+    if state != "done":
+        raise UsageError(f"{place.name} cannot be undone", "it has been already" if state == "undone" else "")
+    record = place.load()
+    backwards = record._replace(ops=tuple(_backwards(record)))
+    place.write("undoing", backwards)
+    place.drop("done")
+    return _finish(place, backwards, "undoing", "undone", progress)
+
+
+def recover(place: ApplyDirectory) -> Recovered | None:
+    """Finish or take back what a killed mudroom left behind; None if nothing was."""
+    state = place.state()
+    if state not in ("prepare", "ready", "undoing"):
+        return None
+    record = place.load()
+    if state == "prepare":
+        _return_slots(record)
+        place.drop("prepare")
+        return Recovered(place.name, record.fork, "deferred", Applied(place.name))
+    for earlier in ("prepare", "done"):  # a crash between writing one state and dropping the one before it
+        if os.path.exists(place._plan(earlier)):
+            place.drop(earlier)
+    if state == "ready":
+        return Recovered(place.name, record.fork, "finished", _finish(place, record, "ready", "done", None))
+    return Recovered(place.name, record.fork, "undone", _finish(place, record, "undoing", "undone", None))
+
+
+def _finish(place: ApplyDirectory, record: ApplyRecord, old: State, new: State, progress: Progress | None) -> Applied:
+    executor = Executor(record.project, record.slots, record.trees)
+    try:
+        executor.run(record.ops, progress)
+    finally:
+        executor.close()
+    done = set(executor.done)
+    if len(done) != len(record.ops):  # undo must not take back what was never done
+        place.write(old, record._replace(ops=tuple(op for op in record.ops if op in done)))
+    place.advance(old, new)
+    written = sum(_files(op, record) for op in executor.done if op.kind in ("place", "swap", "chmod"))
+    removed = sum(_files(op, record) for op in executor.done if op.kind == "remove")
+    return Applied(place.name, written, removed, tuple(executor.conflicts), tuple(executor.remarks))
+
+
+def _files(op: Op, record: ApplyRecord) -> int:
+    if not op.whole:
+        return int(op.kind != "chmod" or op.new is None or op.new.kind != "directory")
+    return sum(entry.kind != "directory" for entry in record.trees.get(op.slot, {}).values())
+
+
+def _backwards(record: ApplyRecord) -> list[Op]:
+    """The inverse operations in reverse order; a directory that has come to hold more is taken back file by file."""
+    root = open_root(record.project)
+    free = max((op.slot for op in record.ops), default=0) + 1
+    ops: list[Op] = []
+    try:
+        for op in (inverse(op) for op in reversed(record.ops)):
+            if op.kind == "remove" and op.whole and _has_grown(root, op, record.trees[op.slot]):
+                parts = expand(op, record.trees[op.slot], free)
+                free += len(parts)
+                ops += parts
+            else:
+                ops.append(op)
+    finally:
+        os.close(root)
+    return ops
+
+
+def _has_grown(root: int, op: Op, tree: dict[bytes, Entry]) -> bool:
+    above, _slash, name = op.path.rpartition(b"/")
+    try:
+        with directory(root, above) as opened:
+            return differs((opened, name), tree) is not None
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+
+
+def _fill_slots(record: ApplyRecord, *, verify_fork: bool) -> ApplyRecord:
+    """Bring what is to be placed into the slots, durably. Returns the record with the inodes as they are there."""
+    content, slots = open_root(record.content), open_root(record.slots)
+    trees = dict(record.trees)
+    ops: list[Op] = []
+    try:
+        for op in record.ops:
+            if not op.slot or op.new is None:
+                ops.append(op)
+                continue
+            if verify_fork and op.whole and op.new.kind == "directory":
+                _verify_tree(content, op, trees[op.slot])
+            entry = fill_slot(content, slots, op)
+            slot = b"%d" % op.slot
+            strip_overlay_xattrs(slots, slot, entry)
+            if op.whole and entry.kind == "directory" and entry.inode != op.new.inode:
+                trees[op.slot] = dict(walk((slots, slot)))  # a copy: other inodes
+            ops.append(op._replace(new=entry))
+        _make_durable(slots, ops)
+    finally:
+        os.close(content)
+        os.close(slots)
+    return record._replace(ops=tuple(ops), trees=trees)
+
+
+def _verify_tree(content: int, op: Op, tree: dict[bytes, Entry]) -> None:
+    above, _slash, name = op.path.rpartition(b"/")
+    try:
+        with directory(content, above) as opened:
+            found = differs((opened, name), tree)
+    except (FileNotFoundError, NotADirectoryError):
+        raise ForkMovedError(op.path) from None
+    if found is not None:
+        raise ForkMovedError(op.path + b"/" + found)
+
+
+def _make_durable(slots: int, ops: list[Op]) -> None:
+    filled = [op for op in ops if op.slot and op.new is not None]
+    if len(filled) > FEW or any(op.whole for op in filled):
+        sync_filesystem(slots)
+        return
+    for op in filled:
+        if op.new is not None and op.new.kind == "file" and op.new.mode & 0o400:
+            sync_path(slots, b"%d" % op.slot)
+    if filled:
+        os.fsync(slots)
+
+
+def _return_slots(record: ApplyRecord) -> None:
+    """What had been moved into a slot goes back to where the fork has it; a copy simply stays in its slot."""
+    content, slots = open_root(record.content), open_root(record.slots)
+    try:
+        for op in record.ops:
+            slot = (slots, b"%d" % op.slot)
+            if op.slot and op.new is not None and look(*slot) is not None and look_beneath(content, op.path) is None:
+                above, _slash, name = op.path.rpartition(b"/")
+                with directory(content, above) as opened:
+                    move(slot, (opened, name))
+    finally:
+        os.close(content)
+        os.close(slots)
+
+
+def new_record(
+    place: ApplyDirectory,
+    fork: str,
+    started: int,
+    project: bytes,
+    content: bytes,
+    landing: Landing,
+    trees: dict[int, dict[bytes, Entry]],
+) -> ApplyRecord:
+    """``slots`` are in the vault if it is on the project's file system, else in the project's ``.mudroom``."""
+    slots = place.path + b"/slots"
+    if os.stat(place.path).st_dev != os.stat(project).st_dev:
+        slots = project + b"/.mudroom/apply/" + os.fsencode(place.name)
+    return ApplyRecord(FORMAT, place.name, fork, started, project, slots, content, landing.ops, trees)

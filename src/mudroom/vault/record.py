@@ -1,0 +1,91 @@
+"""What the vault writes about forks and applies, and how it gets to disk whole.
+
+Everything is MessagePack of the named tuples below, in a file that is written beside, fsynced and renamed. ``format``
+comes first in each; a file of a newer format is refused, naming the version that wrote it.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import NamedTuple, TypeVar
+
+import msgspec
+
+from mudroom.core.change import Changeset
+from mudroom.core.entry import Entry
+from mudroom.core.landing import Op
+from mudroom.errors import MudroomError
+
+FORMAT = 1
+
+
+class ForkRecord(NamedTuple):
+    """A fork after its last command. A fork without one was left behind in the middle of a command."""
+
+    format: int
+    name: str
+    kind: str
+    """``overlay`` or ``copy``."""
+    command: tuple[bytes, ...]
+    started: int
+    """Nanoseconds since 1970."""
+    exit_code: int
+    changeset: Changeset
+    manifest: dict[bytes, tuple[Entry, Entry]] | None = None
+    """Of a copy: what was copied, and its copy."""
+
+
+class ApplyRecord(NamedTuple):
+    """One apply. The file's name tells how far it got: see vault/apply.py."""
+
+    format: int
+    name: str
+    fork: str
+    started: int
+    project: bytes
+    slots: bytes
+    """The directory of the slots, on the project's file system."""
+    content: bytes
+    """The fork's directory that the staged files came from."""
+    ops: tuple[Op, ...]
+    trees: dict[int, dict[bytes, Entry]]
+    """For whole directories, by slot: every entry below, by its path in the project."""
+
+
+_Record = TypeVar("_Record", ForkRecord, ApplyRecord)
+
+
+def save(path: bytes, record: ForkRecord | ApplyRecord, *, durable: bool) -> None:
+    """Write a record so that a reader finds the old one or the new one, never half of it."""
+    beside = path + b".new"
+    with open(beside, "wb") as stream:
+        stream.write(msgspec.msgpack.encode(record))
+        if durable:
+            stream.flush()
+            os.fsync(stream.fileno())
+    os.rename(beside, path)
+    if durable:
+        sync_directory(os.path.dirname(path))
+
+
+def load(path: bytes, kind: type[_Record]) -> _Record:
+    """Read a record. Raises FileNotFoundError; MudroomError if it is damaged or of a newer format."""
+    with open(path, "rb") as stream:
+        data = stream.read()
+    shown = os.fsdecode(path)
+    try:
+        found = msgspec.msgpack.decode(data)
+        if isinstance(found, list) and found and isinstance(found[0], int) and found[0] > FORMAT:
+            raise MudroomError(f"{shown} has format {found[0]}, this mudroom knows {FORMAT}", "upgrade mudroom")
+        return msgspec.convert(found, kind)
+    except (msgspec.DecodeError, msgspec.ValidationError) as error:
+        raise MudroomError(f"{shown} is damaged: {error}", "other forks are not affected") from error
+
+
+def sync_directory(path: bytes) -> None:
+    """Make the names in a directory durable: fsync(2) of a file does not."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

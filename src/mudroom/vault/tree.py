@@ -1,0 +1,185 @@
+"""Moving, copying and comparing whole trees, by descriptor. The parts of an apply that know about directories."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+from mudroom.core.entry import Entry, same_stamp
+from mudroom.core.landing import Op
+from mudroom.stage.beneath import directory, entries, look, open_beneath
+from mudroom.stage.copy import copy_entry, copy_file
+from mudroom.vault.rename import move
+
+At = tuple[int, bytes]
+"""A name in an open directory."""
+
+
+class ForkMovedError(Exception):
+    """The fork does not hold what was reviewed. ``path`` is the first that differs."""
+
+    def __init__(self, path: bytes) -> None:
+        super().__init__(path)
+        self.path = path
+
+
+def walk(at: At) -> Iterator[tuple[bytes, Entry]]:
+    """Every entry below the directory ``at``, by its path relative to that directory."""
+    pending = [b""]
+    while pending:
+        path = pending.pop()
+        with directory(at[0], at[1] + b"/" + path if path else at[1]) as opened:
+            found = entries(opened)
+        for name, entry in found.items():
+            below = path + b"/" + name if path else name
+            yield below, entry
+            if entry.kind == "directory":
+                pending.append(below)
+
+
+def differs(at: At, expected: Mapping[bytes, Entry]) -> bytes | None:
+    """The first path below the directory ``at`` that is not exactly as expected; None if all are."""
+    missing = set(expected)
+    for path, entry in walk(at):
+        if not same_stamp(expected.get(path), entry):
+            return path
+        missing.discard(path)
+    return min(missing, default=None)
+
+
+@contextmanager
+def movable(at: At, entry: Entry | None) -> Iterator[None]:
+    """rename(2) of a directory to another parent needs write permission on the directory itself: lend it."""
+    lend = entry is not None and entry.kind == "directory" and not entry.mode & 0o200 and os.geteuid() != 0
+    if lend and entry is not None:
+        set_mode(at, entry.mode | 0o200)
+    try:
+        yield
+    finally:
+        if lend and entry is not None and look(*at) is not None:
+            set_mode(at, entry.mode)
+
+
+def move_tree(old: At, new: At, entry: Entry) -> None:
+    """Rename a file or a whole directory, never over anything. Raises OSError as rename(2) does."""
+    with movable(old, entry):
+        move(old, new)
+    if entry.kind == "directory" and not entry.mode & 0o200:
+        set_mode(new, entry.mode)
+
+
+def set_mode(at: At, mode: int) -> None:
+    """chmod that never follows a link: by way of an O_PATH descriptor, since fchmodat(2) cannot refuse one."""
+    descriptor = os.open(at[1], os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=at[0])
+    try:
+        os.chmod(b"/proc/self/fd/%d" % descriptor, mode)
+    finally:
+        os.close(descriptor)
+
+
+def fill_slot(content: int, slots: int, op: Op) -> Entry:
+    """Bring the staged entry of ``op`` into its slot: a rename on one file system, else a copy. Repeatable.
+
+    Returns the entry as it lies in the slot. Raises ForkMovedError if the fork holds something else than was reviewed.
+    """
+    slot = (slots, b"%d" % op.slot)
+    there = look(*slot)
+    if there is not None:
+        return there
+    assert op.new is not None
+    above, _slash, name = op.path.rpartition(b"/")
+    try:
+        with directory(content, above) as opened:
+            staged = look(opened, name)
+            if not same_stamp(op.new, staged):
+                raise ForkMovedError(op.path)
+            if op.copy or not _rename((opened, name), slot, op.new):
+                _copy_tree((opened, name), slot, op.new)
+    except (FileNotFoundError, NotADirectoryError):
+        raise ForkMovedError(op.path) from None
+    arrived = look(*slot)
+    assert arrived is not None
+    return arrived
+
+
+def _rename(old: At, new: At, entry: Entry) -> bool:
+    try:
+        move_tree(old, new, entry)
+    except OSError as error:
+        if error.errno != errno.EXDEV:
+            raise
+        return False
+    return True
+
+
+def _copy_tree(old: At, new: At, entry: Entry) -> None:
+    """A copy with modes, times, links and xattrs. A half-made copy of an earlier try has no slot name yet."""
+    beside = (new[0], new[1] + b".part")
+    links: dict[tuple[int, int], bytes] = {}
+    if entry.kind == "file":
+        _discard(beside)
+        copy_file(old[0], new[0], old[1], beside[1], entry)
+    elif entry.kind == "directory":
+        _discard(beside)
+        os.mkdir(beside[1], 0o700, dir_fd=beside[0])
+        with directory(*old) as source, directory(*beside) as target:
+            below = list(walk((old[0], old[1])))
+            for path, one in below:
+                copy_entry(source, target, path, one, links)
+            for path, one in reversed(below):
+                if one.kind == "directory":
+                    set_mode((target, path), one.mode)
+        set_mode(beside, entry.mode)
+    elif entry.kind == "symlink":
+        os.symlink(entry.target, beside[1], dir_fd=beside[0])
+    else:
+        os.mkfifo(beside[1], entry.mode, dir_fd=beside[0])
+    move(beside, new)
+
+
+def _discard(at: At) -> None:
+    """Remove a half-made copy of ours."""
+    entry = look(*at)
+    if entry is None:
+        return
+    if entry.kind != "directory":
+        os.unlink(at[1], dir_fd=at[0])
+        return
+    found = sorted(walk(at), reverse=True)
+    with directory(*at) as opened:
+        for path, one in found:
+            if one.kind == "directory":
+                os.rmdir(path, dir_fd=opened)
+            else:
+                os.unlink(path, dir_fd=opened)
+    os.rmdir(at[1], dir_fd=at[0])
+
+
+def strip_overlay_xattrs(slots: int, name: bytes, entry: Entry) -> None:
+    """Remove the overlay's bookkeeping (``user.overlay.*``) from what is about to become the user's."""
+    _strip(slots, name)
+    if entry.kind == "directory":
+        for path, _one in walk((slots, name)):
+            _strip(slots, name + b"/" + path)
+
+
+def _strip(root: int, path: bytes) -> None:
+    """By path below the slots: nobody but us writes there, and listxattr(2) does not follow a last link here."""
+    full = b"/proc/self/fd/%d/%s" % (root, path)
+    try:
+        names = os.listxattr(full, follow_symlinks=False)
+    except OSError:
+        return  # no xattrs on this file system, or on this kind of file
+    for name in names:
+        if name.startswith("user.overlay."):
+            os.removexattr(full, name, follow_symlinks=False)
+
+
+def sync_path(root: int, path: bytes) -> None:
+    descriptor = open_beneath(root, path, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
