@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mudroom.core.change import Changeset
@@ -21,13 +21,13 @@ from mudroom.core.entry import Entry
 from mudroom.core.environment import select
 from mudroom.core.fallback import AFTER, Mode
 from mudroom.core.path import is_below, show
-from mudroom.core.plan import Plan
+from mudroom.core.plan import Plan, explain
 from mudroom.core.result import Result
 from mudroom.core.settings import Settings
 from mudroom.core.spec import Bind, SandboxSpec
 from mudroom.errors import CommandNotStarted, Unsupported, UsageError
-from mudroom.sandbox.capture import Stream, attend
-from mudroom.sandbox.client import Client, Exit, StepFailed
+from mudroom.sandbox.capture import SIGTERM, Stream, attend
+from mudroom.sandbox.client import Client, Exit, Running, StepFailed
 from mudroom.sandbox.host import Host, survey
 from mudroom.sandbox.linux import compile_plan
 from mudroom.stage.copy import CopyView
@@ -90,6 +90,7 @@ class Session:
         self._host: Host | None = None
         self._mode: Mode = "overlay"
         self._notes: list[str] = []
+        self._running: Running | None = None
 
     @classmethod
     def open(
@@ -136,6 +137,18 @@ class Session:
             if fork is None:
                 self.vault.discard(place)
             raise
+
+    def interrupt(self) -> None:
+        """Ask the running command to end (SIGTERM), from a signal handler or another thread."""
+        if self._running is not None:
+            self._running.signal(SIGTERM)
+
+    def explain(self, cwd: bytes) -> list[str]:
+        """What would be done to confine a command here, step by step. Nothing is run."""
+        mode: Mode = "copy" if self.settings.view == "copy" else "overlay"
+        view = self._view(Fork("example", self.vault.path + b"/forks/example"), mode)
+        plan, _env = self._plan(view, mode, cwd)
+        return list(explain(plan))
 
     def _fork_for_command(self, name: str) -> Fork:
         try:
@@ -205,12 +218,15 @@ class Session:
             plan, env = self._plan(view, mode, cwd)
             started = time.clock_gettime_ns(_CLOCK_REALTIME_COARSE)
             running = self.client.run(plan, argv, env, descriptors, new_session=not terminal)
+            self._running = running
             for stream in streams:
                 stream.close_write()
             try:
                 ended, timed_out = attend(running, streams, timeout, self._meanwhile)
+                self._running = None
                 return view, started, ended, timed_out
             except StepFailed as failure:
+                self._running = None
                 mode = self._weaker(mode, failure)
 
     def _first_mode(self, fork: Fork) -> Mode:
@@ -378,9 +394,40 @@ class Session:
         return load(fork.record_path, ForkRecord)
 
     def changes(self, name: str) -> Changeset:
-        """What a fork holds, as of its last command."""
-        record = self._record(self.vault.fork(name))
-        return Changeset() if record is None else record.changeset
+        """What a fork holds, as of its last command. One that was cut off in the middle of it is looked at now."""
+        fork = self.vault.fork(name)
+        record = self._record(fork)
+        if record is not None:
+            return record.changeset
+        if not os.path.isdir(fork.path + b"/upper"):
+            return Changeset()
+        created = os.stat(fork.path).st_ctime_ns  # of its last subdirectory, made just before the command started
+        return self._collect(fork, self._view(fork, "overlay"), (), created, {}, Exit(9, 0.0, 0.0, 0))
+
+    def record(self, name: str) -> ForkRecord | None:
+        """What is written down of a fork; None in the middle of its first command."""
+        return self._record(self.vault.fork(name))
+
+    def applies(self) -> list[dict[str, str]]:
+        """Every apply of this project, oldest first, with its state in words."""
+        from mudroom.vault.apply import ApplyDirectory
+
+        words = {"prepare": "deferred", "ready": "interrupted", "undoing": "interrupted", "done": "applied"}
+        found = []
+        for path in self.vault.applies():
+            place = ApplyDirectory(path)
+            state = place.state()
+            if state is not None:
+                found.append({"apply": place.name, "state": words.get(state, state)})
+        return found
+
+    def diff(self, name: str, paths: Sequence[bytes] = ()) -> Iterator[bytes]:
+        """What a fork would change as unified diff, line by line; only at and below ``paths`` if any are given."""
+        from mudroom.stage.diff import diff
+
+        changes = self.changes(name).changes
+        chosen = [c for c in changes if not paths or any(is_below(c.path, path) for path in paths)]
+        return diff(self.project, self.content(name), chosen)
 
     def content(self, name: str) -> bytes:
         """The directory in which the staged files of a fork lie at their own paths."""

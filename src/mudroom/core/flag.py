@@ -9,6 +9,8 @@ The patterns hold wherever in the tree the file is, nested repositories included
 
 from __future__ import annotations
 
+import itertools
+
 _EXECUTES_NAMES = frozenset(
     b""".envrc .bashrc .bash_profile .profile .zshrc .zshenv .zprofile .npmrc .yarnrc .yarnrc.yml .pnpmfile.cjs
     package.json Makefile makefile GNUmakefile CMakeLists.txt conftest.py setup.py setup.cfg pyproject.toml tox.ini
@@ -46,8 +48,7 @@ def _executes_later(parts: list[bytes]) -> bool:
         return True
     if not _EXECUTES_DIRECTORIES.isdisjoint(parts):
         return True
-    pairs = set(zip(parts, parts[1:], strict=False))
-    return any(pair in pairs for pair in _EXECUTES_PARTS) or parts[-2:] == [b".git", b"config"]
+    return any(pair in _EXECUTES_PARTS for pair in itertools.pairwise(parts)) or parts[-2:] == [b".git", b"config"]
 
 
 def git_directory(path: bytes) -> bytes | None:
@@ -59,7 +60,7 @@ def git_directory(path: bytes) -> bytes | None:
 
 
 def is_protected(path: bytes) -> bool:
-    """Whether apply leaves ``path`` out unless it is named: mudroom's own directory, git hooks and git configuration."""
+    """Whether apply leaves ``path`` out unless it is named: mudroom's own directory, git's hooks and settings."""
     if path.split(b"/", 1)[0] == b".mudroom":
         return True
     git = git_directory(path)

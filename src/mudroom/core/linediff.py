@@ -62,9 +62,7 @@ def split_lines(data: bytes) -> list[bytes]:
     # Not splitlines(): it would also split at a carriage return.
     *whole, last = data.split(b"\n")
     lines = [line + b"\n" for line in whole]
-    if last:
-        lines.append(last)
-    return lines
+    return [*lines, last] if last else lines
 
 
 def is_binary(data: bytes) -> bool:
@@ -75,10 +73,8 @@ def is_binary(data: bytes) -> bool:
 def count_lines(old: bytes, new: bytes) -> Counts:
     """Counts the lines of the changed blocks."""
     blocks = diff_lines(split_lines(old), split_lines(new))
-    return Counts(
-        added=sum(block.new_end - block.new_start for block in blocks),
-        removed=sum(block.old_end - block.old_start for block in blocks),
-    )
+    added = sum(block.new_end - block.new_start for block in blocks)
+    return Counts(added, removed=sum(block.old_end - block.old_start for block in blocks))
 
 
 def diff_lines(old: Sequence[bytes], new: Sequence[bytes]) -> list[Block]:
@@ -254,8 +250,7 @@ def unified(old: bytes, new: bytes, *, old_label: bytes, new_label: bytes, conte
     The labels are written as they are: quoting an unusual path is for the caller.
     """
     before, after = split_lines(old), split_lines(new)
-    blocks = diff_lines(before, after)
-    if blocks:
+    if blocks := diff_lines(before, after):
         yield b"--- " + old_label + b"\n"
         yield b"+++ " + new_label + b"\n"
     for group in _grouped(blocks, context):
@@ -291,9 +286,7 @@ def _hunk(old: list[bytes], new: list[bytes], group: list[Block], context: int) 
 
 def _range(start: int, end: int) -> bytes:
     # Lines count from 1; an empty range names the line before it, which may be line 0.
-    if end == start + 1:
-        return b"%d" % end
-    return b"%d,%d" % (start + (end > start), end - start)
+    return b"%d" % end if end == start + 1 else b"%d,%d" % (start + (end > start), end - start)
 
 
 def _signed(sign: bytes, lines: list[bytes]) -> Iterator[bytes]:

@@ -72,5 +72,5 @@ def _shown(character: str) -> str:
 
 
 def sort_key(path: bytes) -> bytes:
-    """Orders paths as a walk meets them: a directory, then all that is in it, then its neighbour (``a``, ``a/b``, ``a-b``)."""
+    """Orders paths as a walk meets them: a directory, all that is in it, its neighbour (``a``, ``a/b``, ``a-b``)."""
     return path.replace(b"/", b"\0")

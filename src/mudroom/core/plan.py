@@ -44,7 +44,7 @@ def _at(path: bytes) -> str:
 
 _DESCRIPTIONS: dict[str, Callable[..., str]] = {
     "private": lambda: "stop mount events from passing between here and the host",
-    "root": lambda _at_, _options: "a new, empty root",
+    "root": lambda _path, _options: "a new, empty root",
     "bind": lambda source, path, bits, _optional: f"show {show(source)} at {_at(path)} ({_attributes(bits)})",
     "tmpfs": lambda path, _options, bits: f"private tmpfs at {_at(path)} ({_attributes(bits)})",
     "proc": lambda path: f"fresh proc at {_at(path)}",

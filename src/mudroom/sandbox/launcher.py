@@ -21,18 +21,15 @@ The report pipe of a run carries one marshalled tuple, ``("failed", step index, 
 ``("exited", wait status, user s, system s, max RSS KiB)``; its end of file means that the whole sandbox is gone.
 """
 
-import _signal
-import _socket
 from __future__ import annotations
 
+import _signal  # type: ignore[import-not-found]
+import _socket
 import ctypes
 import marshal
 import os
 import select
 import sys
-
-import _signal  # type: ignore[import-not-found]
-import _socket
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -299,7 +296,7 @@ def step_drop_capabilities(context: Context) -> None:
     if context.namespaces & CLONE_NEWUSER:
         for capability in range(highest):
             if libc.prctl(PR_CAPBSET_READ, c_ulong(capability), 0, 0, 0) > 0:
-                raise OSError(EPERM, "capability %d is left in the bounding set" % capability)
+                raise OSError(EPERM, f"capability {capability} is left in the bounding set")
 
 
 def step_no_new_privs(_context: Context) -> None:

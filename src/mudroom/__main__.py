@@ -1,0 +1,3 @@
+from mudroom.cli import main
+
+main()

@@ -1,0 +1,77 @@
+"""``mudroom diff``: what a fork would change."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shlex
+import shutil
+import sys
+from collections.abc import Iterator
+
+from mudroom.cli.main import Context
+from mudroom.cli.open import only_fork, open_session, project_paths
+from mudroom.core.result import changes_to_json
+
+EXAMPLES = """\
+examples:
+  mudroom diff                  of the only fork there is
+  mudroom diff run-7f3a src     of that one, only below src
+  mudroom diff --json           counts per file instead of the text"""
+
+_STYLES = ((b"+++", "bold"), (b"---", "bold"), (b"diff ", "bold"), (b"@@", "cyan"), (b"+", "green"), (b"-", "red"))
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("fork", nargs="?", help="the fork; may be left out if there is only one")
+    parser.add_argument("paths", nargs="*", metavar="PATH", help="only what is at and below these")
+    parser.add_argument("--fork", dest="named", metavar="FORK", help="the same, by name of the option")
+
+
+def execute(args: argparse.Namespace, context: Context) -> int:
+    with open_session(context) as session:
+        words = list(args.paths)
+        if args.named is not None and args.fork is not None:
+            words.insert(0, args.fork)
+        name = only_fork(session, args.named or args.fork)
+        if context.as_json:
+            report = {"schema": "mudroom.diff/1", "fork": name, "changes": changes_to_json(session.changes(name))}
+            context.terminal.out(json.dumps(report))
+            return 0
+        page(session.diff(name, project_paths(words, session)), context)
+    return 0
+
+
+def page(lines: Iterator[bytes], context: Context) -> None:
+    """Through the user's pager on a terminal; as it is into a pipe."""
+    if not os.isatty(1):
+        for line in lines:
+            sys.stdout.buffer.write(line)
+        sys.stdout.buffer.flush()
+        return
+    import subprocess
+
+    command = shlex.split(os.fsdecode(context.environ.get(b"PAGER", b"less"))) or ["cat"]
+    if shutil.which(command[0]) is None:
+        command = ["cat"]
+    environment = {**os.environ, "LESS": os.environ.get("LESS", "FRX"), "LESSSECURE": "1"}
+    with subprocess.Popen(command, stdin=subprocess.PIPE, env=environment) as pager:
+        assert pager.stdin is not None
+        try:
+            for line in lines:
+                pager.stdin.write(_coloured(line, context))
+        except BrokenPipeError:
+            pass  # the reader has seen enough
+        try:
+            pager.stdin.close()
+        except BrokenPipeError:
+            pass
+
+
+def _coloured(line: bytes, context: Context) -> bytes:
+    """Coloured, with what could steer the terminal made visible: the text comes from a command we do not trust."""
+    body = line.rstrip(b"\n").translate(None, b"").decode("utf-8", "replace")
+    safe = "".join(c if c.isprintable() or c == "\t" else f"\\x{ord(c):02x}" for c in body)
+    style = next((style for prefix, style in _STYLES if line.startswith(prefix)), "")
+    return ((context.terminal.style(safe, style, 1) if style else safe) + "\n").encode("utf-8", "replace")

@@ -1,0 +1,30 @@
+"""``mudroom discard``: throw a fork away."""
+
+from __future__ import annotations
+
+import argparse
+import json
+
+from mudroom.cli.main import Context
+from mudroom.cli.open import exclusive, open_session
+
+EXAMPLES = """\
+examples:
+  mudroom discard run-7f3a"""
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("forks", nargs="+", metavar="FORK")
+
+
+def execute(args: argparse.Namespace, context: Context) -> int:
+    with open_session(context) as session:
+        names = [session.vault.fork(name).name for name in args.forks]  # all must exist before one goes
+        with exclusive(session, context, "mudroom discard"):
+            for name in names:
+                session.discard(name)
+    if context.as_json:
+        context.terminal.out(json.dumps({"schema": "mudroom.discarded/1", "forks": names}))
+    else:
+        context.terminal.say("discarded: " + ", ".join(names))
+    return 0

@@ -1,0 +1,61 @@
+"""``mudroom ls``: the forks of a project."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from typing import Any
+
+from mudroom.cli.main import Context
+from mudroom.cli.open import open_session
+from mudroom.core.change import summarise
+from mudroom.core.path import show
+from mudroom.core.result import text
+from mudroom.session import Session
+
+EXAMPLES = """\
+examples:
+  mudroom ls
+  mudroom ls --json"""
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    del parser
+
+
+def execute(args: argparse.Namespace, context: Context) -> int:
+    del args
+    with open_session(context) as session:
+        rows = fork_rows(session)
+    if context.as_json:
+        context.terminal.out(json.dumps({"schema": "mudroom.forks/1", "forks": rows}))
+    elif rows:
+        context.terminal.out("\n".join(describe(row) for row in rows))
+    else:
+        context.terminal.say("no forks")
+    return 0
+
+
+def fork_rows(session: Session) -> list[dict[str, Any]]:
+    rows = []
+    for fork in session.vault.forks():
+        record = session.record(fork.name)
+        summary = summarise(record.changeset.changes) if record is not None else None
+        rows.append(
+            {
+                "fork": fork.name,
+                "command": [text(word) for word in record.command] if record is not None else [],
+                "state": "ended" if record is not None else "cut off in the middle of a command, or running",
+                "changed": summary.files if summary is not None else None,
+                "lines_added": summary.lines_added if summary is not None else None,
+                "lines_removed": summary.lines_removed if summary is not None else None,
+            }
+        )
+    return rows
+
+
+def describe(row: dict[str, Any]) -> str:
+    if row["changed"] is None:
+        return f"{row['fork']}  {row['state']}"
+    counts = f"{row['changed']:,} files, +{row['lines_added']} -{row['lines_removed']}"
+    return f"{row['fork']}  {counts}  {show(' '.join(row['command']).encode())}"

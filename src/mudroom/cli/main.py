@@ -1,0 +1,118 @@
+"""Verbs, options that all of them share, and how errors become one line and an exit code.
+
+A verb is a module of this package with ``configure(parser)`` and ``execute(args, context) -> int``; only the one that
+is asked for is imported.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple, NoReturn
+
+from mudroom import __version__
+from mudroom.cli.terminal import Terminal
+from mudroom.errors import MudroomError, UsageError
+
+VERBS = {
+    "run": "run a command on a staged view of the project, see what it would change, then apply or cancel",
+    "ls": "forks of this project and what they hold",
+    "status": "the same, for the eye: forks, unfinished applies, the last apply",
+    "diff": "what a fork would change, as a unified diff",
+    "apply": "bring a fork's changes into the project",
+    "discard": "throw a fork away",
+    "undo": "take an apply back",
+    "log": "what has happened in this project; log verify checks that nobody edited the journal",
+    "doctor": "what this machine can protect, by trying it",
+}
+
+
+class Context(NamedTuple):
+    environ: Mapping[bytes, bytes]
+    terminal: Terminal
+    as_json: bool
+    project: bytes | None
+    """Given with --project."""
+
+
+class _Parser(argparse.ArgumentParser):
+    """Exits with 125, mudroom's own failure code, where argparse would with 2."""
+
+    def error(self, message: str) -> NoReturn:
+        raise UsageError(message, f"{self.prog} --help")
+
+
+def run(argv: Sequence[str], environ: Mapping[bytes, bytes]) -> int:
+    terminal = Terminal(environ)
+    try:
+        return _run(list(argv), environ, terminal)
+    except MudroomError as error:
+        terminal.error(error.message, error.hint)
+        return error.exit_code
+    except KeyboardInterrupt:
+        terminal.error("interrupted")
+        return 130
+    except BrokenPipeError:
+        return 141
+    except OSError as error:
+        where = f"{os.fsdecode(error.filename)}: " if error.filename else ""
+        terminal.error(f"{where}{error.strerror or error}", _ADVICE.get(error.errno or 0, ""))
+        return 125
+
+
+_ADVICE = {
+    28: "make room on that file system; the project is as it was, or mudroom status says what is unfinished",
+    30: "that file system is read-only",
+    122: "your disk quota is used up; the project is as it was, or mudroom status says what is unfinished",
+}
+
+
+def _run(argv: list[str], environ: Mapping[bytes, bytes], terminal: Terminal) -> int:
+    if not argv or argv[0] in ("-h", "--help", "help"):
+        terminal.out(_overview())
+        return 0 if argv else 125
+    if argv[0] in ("-V", "--version"):
+        terminal.out(f"mudroom {__version__}")
+        return 0
+    verb = argv[0]
+    if verb not in VERBS:
+        raise UsageError(f"there is no verb {verb!r}", _near(verb))
+    module: Any = importlib.import_module(f"mudroom.cli.{verb}")
+    parser = _Parser(
+        prog=f"mudroom {verb}",
+        description=VERBS[verb][0].upper() + VERBS[verb][1:] + ".",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        epilog=getattr(module, "EXAMPLES", None),
+    )
+    parser.add_argument("--json", action="store_true", help="print one JSON object instead of text")
+    parser.add_argument("--project", metavar="DIR", help="the project; default: the one the current directory is in")
+    module.configure(parser)
+    args = parser.parse_args(argv[1:])
+    context = Context(environ, terminal, args.json, os.fsencode(args.project) if args.project else None)
+    code: int = module.execute(args, context)
+    return code
+
+
+def _near(verb: str) -> str:
+    import difflib
+
+    near = difflib.get_close_matches(verb, VERBS, 1)
+    return f"did you mean mudroom {near[0]}?" if near else "mudroom --help lists them"
+
+
+def _overview() -> str:
+    rows = "\n".join(f"  {verb:<9} {text}" for verb, text in VERBS.items())
+    return f"""\
+mudroom {__version__}: commands and agents work on a staged view of your project; nothing lands until you apply it.
+
+{rows}
+
+  mudroom run -- npm install       stage, run, preview, then [a]pply [c]ancel [d]iff
+  mudroom run -- rm -rf .          shows the damage, does none
+  mudroom undo                     takes the last apply back
+  mudroom VERB --help              options and examples
+
+Exit codes: the command's own; 124 out of time, 125 mudroom failed, 126 not executable or refused, 127 not found;
+apply: 0 applied, 3 conflicts are left (the rest is applied, nothing is lost), 4 the fork is not what was reviewed."""

@@ -1,0 +1,103 @@
+"""From the words of a command line to a session: which project, which state, which settings."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from mudroom.cli.main import Context
+from mudroom.config import load_settings, places
+from mudroom.core.path import relpath, show
+from mudroom.core.settings import Settings
+from mudroom.errors import UsageError
+from mudroom.sandbox.client import Client
+from mudroom.session import Session
+from mudroom.stage.preflight import find_project
+
+
+def working_directory() -> bytes:
+    try:
+        return os.getcwdb()
+    except FileNotFoundError:
+        raise UsageError("the current directory does not exist any more", "cd to one that does") from None
+
+
+def project_of(context: Context) -> bytes:
+    """The project, as a real path."""
+    if context.project is not None:
+        return os.path.realpath(context.project)
+    home = places(context.environ).home
+    return find_project(os.path.realpath(working_directory()), home)
+
+
+def open_session(context: Context, settings: Settings | None = None, client: Client | None = None) -> Session:
+    place = places(context.environ)
+    project = project_of(context)
+    return Session.open(
+        project,
+        state=place.state,
+        home=place.home,
+        environ=context.environ,
+        settings=load_settings(project) if settings is None else settings,
+        client=client,
+        progress=context.terminal.progress,
+    )
+
+
+@contextmanager
+def exclusive(session: Session, context: Context, what: str) -> Iterator[None]:
+    """Hold the vault's lock. Waits for whoever has it, and says for whom; then deals with what a crash left."""
+    started = time.strftime("%H:%M:%S")
+    holder = f"`{what}` (process {os.getpid()}, since {started})"
+    session.vault.lock.acquire(
+        holder, lambda other: context.terminal.say(f"waiting for {other} to end; Ctrl-C to give up")
+    )
+    try:
+        for recovered in session.recover():
+            tell_recovered(context, recovered.name, recovered.fork, recovered.outcome)
+        yield
+    finally:
+        session.vault.lock.release()
+
+
+_RECOVERED = {
+    "deferred": "was cut off before it touched the project; the fork is whole: mudroom apply {fork}",
+    "finished": "was cut off in the middle; it is finished now (mudroom undo {name} takes it back)",
+    "undone": "was being undone when it was cut off; that is finished now",
+}
+
+
+def tell_recovered(context: Context, name: str, fork: str, outcome: str) -> None:
+    context.terminal.note(f"apply {name} of {fork} " + _RECOVERED[outcome].format(name=name, fork=fork))
+
+
+def project_paths(words: list[str], session: Session) -> list[bytes]:
+    """Paths given on the command line, relative to the current directory, as paths of the project."""
+    here = os.path.realpath(working_directory())
+    inside = here[len(session.project) + 1 :] if here.startswith(session.project + b"/") else b""
+    found: list[bytes] = []
+    for word in words:
+        raw = os.fsencode(word)
+        if raw.startswith(session.project + b"/"):
+            raw = raw[len(session.project) + 1 :]
+        elif not raw.startswith(b"/"):
+            raw = os.path.normpath(os.path.join(inside, raw))
+        try:
+            found.append(relpath(raw))
+        except ValueError as error:
+            raise UsageError(str(error)) from error
+    return found
+
+
+def only_fork(session: Session, name: str | None) -> str:
+    """The fork that is meant: the one named, or the only one there is."""
+    if name is not None:
+        return session.vault.fork(name).name
+    forks = session.vault.forks()
+    if len(forks) == 1:
+        return forks[0].name
+    if not forks:
+        raise UsageError(f"{show(session.project)} has no forks", "mudroom run --keep -- COMMAND makes one")
+    raise UsageError("there are several forks", "name one of: " + ", ".join(fork.name for fork in forks))

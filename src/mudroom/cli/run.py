@@ -1,0 +1,253 @@
+"""``mudroom run``: stage, run, preview, then apply, cancel or keep."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from mudroom.cli.main import Context
+from mudroom.cli.open import exclusive, open_session, project_of, working_directory
+from mudroom.cli.preview import preview
+from mudroom.config import load_settings, seconds
+from mudroom.core.path import is_below, show
+from mudroom.core.result import Result
+from mudroom.core.settings import Settings
+from mudroom.errors import UsageError
+from mudroom.sandbox.client import Client
+from mudroom.session import Session, Stdio
+
+EXAMPLES = """\
+examples:
+  mudroom run --net open -- npm install lodash   the install may use the network (default: none)
+  mudroom run --yes -- make                      apply without asking
+  mudroom run --no -- ./install.sh               only show what it would do
+  mudroom run --keep -- npx prettier -w .        decide later: mudroom diff, mudroom apply, mudroom discard
+  mudroom run --json --yes -- make test          one JSON object; output of the command is in it
+
+Until there is a gate, the network is all or nothing: --net open shares the host's, unfiltered.
+Without a terminal to ask on, and without --yes, --no or --keep, the changes are kept."""
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    answer = parser.add_mutually_exclusive_group()
+    answer.add_argument(
+        "--yes",
+        "-y",
+        action="store_true",
+        help="apply without asking (not if a signal or the timeout ended the command)",
+    )
+    answer.add_argument("--no", "-n", action="store_true", help="throw the changes away after showing them")
+    answer.add_argument("--keep", "-k", action="store_true", help="keep the changes in a fork, to decide later")
+    parser.add_argument("--level", type=int, choices=(1,), default=1, help="isolation; 1: OS sandbox (default)")
+    parser.add_argument(
+        "--net", choices=("none", "open"), help="none: no network but its own loopback (default); open: the host's"
+    )
+    parser.add_argument("--timeout", metavar="TIME", help="end the command after so long: 90s, 5m, 1h")
+    parser.add_argument(
+        "--view", choices=("auto", "overlay", "copy"), help="how the project is staged; auto: overlay, else a copy"
+    )
+    parser.add_argument(
+        "--env",
+        action="append",
+        default=[],
+        metavar="NAME[=VALUE]",
+        help="a variable for the command, beyond the usual ones",
+    )
+    parser.add_argument(
+        "--read", action="append", default=[], metavar="PATH", help="show this path of the host, read-only"
+    )
+    parser.add_argument(
+        "--explain", action="store_true", help="print what would be done to confine the command; run nothing"
+    )
+    parser.add_argument("command", nargs=argparse.REMAINDER, metavar="-- COMMAND", help="the command and its arguments")
+
+
+def execute(args: argparse.Namespace, context: Context) -> int:
+    command = args.command[1:] if args.command[:1] == ["--"] else args.command
+    if not command:
+        raise UsageError("no command was given", "mudroom run -- COMMAND")
+    client = Client()
+    if not args.explain:
+        client.start()  # it starts while we read settings and look at the project
+    argv = [os.fsencode(word) for word in command]
+    settings = _settings(args, load_settings(project_of(context)))
+    with open_session(context, settings, client) as session:
+        cwd = _working_directory(session)
+        if args.explain:
+            context.terminal.out("\n".join(session.explain(cwd)))
+            return 0
+        try:
+            with exclusive(session, context, " ".join(command)):
+                return _staged(session, argv, cwd, args, context)
+        finally:
+            client.close()
+
+
+def _settings(args: argparse.Namespace, settings: Settings) -> Settings:
+    """The command line has the last word over the policy file."""
+    reads = tuple(os.path.realpath(os.fsencode(path)) for path in args.read)
+    for path in reads:
+        if not os.path.exists(path):
+            raise UsageError(f"--read {show(path)}: no such file or directory")
+    return settings._replace(
+        network=args.net or settings.network,
+        view=args.view or settings.view,
+        timeout=seconds(args.timeout, "--timeout") if args.timeout else settings.timeout,
+        environment=(*settings.environment, *(os.fsencode(one) for one in args.env)),
+        read=(*settings.read, *reads),
+    )
+
+
+def _working_directory(session: Session) -> bytes:
+    here = os.path.realpath(working_directory())
+    return here if is_below(here, session.project) else session.project
+
+
+def _staged(session: Session, argv: Sequence[bytes], cwd: bytes, args: argparse.Namespace, context: Context) -> int:
+    with _foreground(session, context):
+        stdio = Stdio(stdin=0) if context.as_json else Stdio(0, 1, 2, terminal=context.terminal.interactive)
+        result = session.run(argv, cwd=cwd, stdio=stdio)
+    outcome: dict[str, Any] | None = None
+    code = 124 if result.timed_out else result.exit_code
+    if not context.as_json:
+        _show(result, argv, context)
+    if not result.changeset.changes:
+        session.vault.discard(session.vault.fork(result.fork))
+    else:
+        answer = _answer(result, args, context, session)
+        if answer == "apply":
+            outcome, conflicts = _apply(session, result.fork, context)
+            code = code or (3 if conflicts else 0)
+        elif answer == "cancel":
+            session.discard(result.fork)
+        else:
+            _tell_kept(result, args, context)
+    if context.as_json:
+        _print_json(result._replace(exit_code=code), outcome, context)
+    return code
+
+
+@contextmanager
+def _foreground(session: Session, context: Context) -> Iterator[None]:
+    """While the command has the terminal: Ctrl-C is its business, and afterwards the terminal is as it was."""
+    terminal = context.terminal.interactive
+    before = _terminal_state() if terminal else None
+
+    def on_interrupt(_number: int, _frame: object) -> None:
+        if not terminal:  # nobody but us has got it; from a terminal the whole foreground group has
+            session.interrupt()
+
+    previous = signal.signal(signal.SIGINT, on_interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, previous)
+        if before is not None:
+            _restore_terminal(before)
+
+
+def _terminal_state() -> list[Any] | None:
+    import termios
+
+    try:
+        return termios.tcgetattr(0)
+    except termios.error:
+        return None
+
+
+def _restore_terminal(state: list[Any]) -> None:
+    """A job-control shell in the sandbox takes the foreground and cannot give it back across the pid namespace."""
+    import termios
+
+    previous = signal.signal(signal.SIGTTOU, signal.SIG_IGN)
+    try:
+        os.tcsetpgrp(0, os.getpgrp())
+        termios.tcsetattr(0, termios.TCSADRAIN, state)
+    except (OSError, termios.error):
+        pass  # the terminal was closed meanwhile: there is nothing to restore
+    finally:
+        signal.signal(signal.SIGTTOU, previous)
+
+
+def _show(result: Result, argv: Sequence[bytes], context: Context) -> None:
+    terminal = context.terminal
+    for note in result.notes:
+        terminal.note(note)
+    title = show(b" ".join(argv))
+    if result.timed_out:
+        terminal.say(terminal.style(f"{title} ran out of time and was ended", "red"))
+    elif result.signal:
+        terminal.say(terminal.style(f"{title} was ended by signal {result.signal}", "red"))
+    elif result.exit_code:
+        terminal.say(terminal.style(f"{title} exited with {result.exit_code}", "yellow"))
+    if not result.changeset.changes:
+        terminal.say(f"{title} changed nothing")
+        for remark in result.changeset.remarks:
+            terminal.say(f"  ! {show(remark.path)} {remark.text}")
+        return
+    for line in preview(f"{title} would change", result.changeset, terminal):
+        terminal.say(line)
+
+
+def _answer(result: Result, args: argparse.Namespace, context: Context, session: Session) -> str:
+    if args.no:
+        return "cancel"
+    if args.keep:
+        return "keep"
+    if args.yes:
+        return "keep" if result.signal or result.timed_out else "apply"
+    if context.as_json or not context.terminal.interactive:
+        return "keep"
+    return _ask(result, context, session)
+
+
+_ANSWERS = {"a": "apply", "apply": "apply", "y": "apply", "c": "cancel", "cancel": "cancel", "n": "cancel", "k": "keep"}
+
+
+def _ask(result: Result, context: Context, session: Session) -> str:
+    while True:
+        try:
+            reply = context.terminal.ask("[a]pply  [c]ancel  [d]iff  [k]eep for later: ")
+        except KeyboardInterrupt:
+            context.terminal.say()
+            return "keep"
+        if not reply:
+            context.terminal.say()
+            return "keep"
+        word = reply.strip().lower()
+        if word in ("d", "diff"):
+            from mudroom.cli.diff import page
+
+            page(session.diff(result.fork), context)
+        elif word in _ANSWERS:
+            return _ANSWERS[word]
+
+
+def _apply(session: Session, fork: str, context: Context) -> tuple[dict[str, Any], bool]:
+    from mudroom.cli.apply import landed_to_json, tell_landed
+
+    landed = session.apply(fork, verify_fork=False)  # the lock has been ours since the changes were collected
+    if not context.as_json:
+        tell_landed(landed, fork, context)
+    return landed_to_json(landed), bool(landed.conflicts)
+
+
+def _tell_kept(result: Result, args: argparse.Namespace, context: Context) -> None:
+    if context.as_json:
+        return
+    if args.yes:
+        context.terminal.say("the command did not end by itself, so nothing was applied")
+    name = result.fork
+    context.terminal.say(f"kept as {name}: mudroom diff {name}, mudroom apply {name}, mudroom discard {name}")
+
+
+def _print_json(result: Result, applied: dict[str, Any] | None, context: Context) -> None:
+    import json
+
+    from mudroom.core.result import to_json
+
+    context.terminal.out(json.dumps(to_json(result) | {"applied": applied}))

@@ -1,0 +1,89 @@
+"""Writing to people: colours only on a terminal, progress on one line, errors as one line with a hint."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Mapping
+
+_STYLES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "blue": "34", "cyan": "36"}
+_PROGRESS_AFTER = 0.3
+"""Seconds. Work shorter than this shows no progress: a flash of text is noise."""
+
+
+class Terminal:
+    def __init__(self, environ: Mapping[bytes, bytes]) -> None:
+        self.interactive = _is_terminal(0) and _is_terminal(2)
+        self._colour = {1: _wants_colour(1, environ), 2: _wants_colour(2, environ)}
+        self._began = 0.0
+        self._label = ""
+        self._shown = 0.0
+
+    def style(self, text: str, style: str, stream: int = 2) -> str:
+        return f"\x1b[{_STYLES[style]}m{text}\x1b[0m" if self._colour[stream] else text
+
+    def coloured(self, stream: int) -> bool:
+        return self._colour[stream]
+
+    def out(self, text: str) -> None:
+        """To stdout: what was asked for."""
+        self.clear()
+        sys.stdout.write(text + "\n")
+        sys.stdout.flush()
+
+    def say(self, text: str = "") -> None:
+        """To stderr: what mudroom has to say beside it."""
+        self.clear()
+        sys.stderr.write(text + "\n")
+        sys.stderr.flush()
+
+    def error(self, message: str, hint: str = "") -> None:
+        self.say(self.style("mudroom: ", "red") + message + (f" ({hint})" if hint else ""))
+
+    def note(self, text: str) -> None:
+        self.say(self.style("note: ", "yellow") + text)
+
+    def progress(self, label: str, done: int, total: int) -> None:
+        """One line that is rewritten; only on a terminal, and only for work that takes a while."""
+        now = time.monotonic()
+        if label != self._label:
+            self._label, self._began, self._shown = label, now, 0.0
+        if not _is_terminal(2) or now - self._began < _PROGRESS_AFTER or now - self._shown < 0.1:
+            return
+        self._shown = now
+        sys.stderr.write(f"\r\x1b[K{label}: {done:,} of {total:,}")
+        sys.stderr.flush()
+
+    def clear(self) -> None:
+        if self._shown:
+            sys.stderr.write("\r\x1b[K")
+            self._shown, self._label = 0.0, ""
+
+    def ask(self, question: str) -> str:
+        """One line of answer; empty at the end of the input."""
+        sys.stderr.write(question)
+        sys.stderr.flush()
+        return sys.stdin.readline()
+
+    def width(self) -> int:
+        try:
+            return os.get_terminal_size(2).columns
+        except OSError:
+            return 100
+
+
+def _is_terminal(descriptor: int) -> bool:
+    try:
+        return os.isatty(descriptor)
+    except OSError:
+        return False
+
+
+def _wants_colour(descriptor: int, environ: Mapping[bytes, bytes]) -> bool:
+    """no-color.org, and FORCE_COLOR as other tools read it."""
+    if environ.get(b"NO_COLOR"):
+        return False
+    if environ.get(b"FORCE_COLOR"):
+        return True
+    return _is_terminal(descriptor) and environ.get(b"TERM") not in (None, b"dumb")

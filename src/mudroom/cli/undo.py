@@ -1,0 +1,48 @@
+"""``mudroom undo``: take an apply back."""
+
+from __future__ import annotations
+
+import argparse
+import json
+
+from mudroom.cli.main import Context
+from mudroom.cli.open import exclusive, open_session
+from mudroom.core.path import show
+from mudroom.core.result import conflicts_to_json
+
+EXAMPLES = """\
+examples:
+  mudroom undo        the last apply that has not been undone
+  mudroom undo u12    that one
+
+A file that changed since the apply stays as it is and is reported (exit code 3)."""
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("apply", nargs="?", metavar="ID", help="u1, u2 …; mudroom log shows them")
+
+
+def execute(args: argparse.Namespace, context: Context) -> int:
+    with open_session(context) as session, exclusive(session, context, "mudroom undo"):
+        applied = session.undo(args.apply)
+    if context.as_json:
+        report = {
+            "schema": "mudroom.undone/1",
+            "undo": applied.name,
+            "state": "conflicts" if applied.conflicts else "undone",
+            "written": applied.written,
+            "removed": applied.removed,
+            "conflicts": conflicts_to_json(applied.conflicts),
+        }
+        context.terminal.out(json.dumps(report))
+        return 3 if applied.conflicts else 0
+    terminal = context.terminal
+    terminal.say(
+        terminal.style(f"undone: {applied.name}", "green")
+        + f", {applied.written:,} brought back, {applied.removed:,} removed"
+    )
+    for conflict in applied.conflicts[:20]:
+        terminal.say(f"  {terminal.style('stays', 'red')}  {show(conflict.path)}: {conflict.reason}")
+    for remark in applied.remarks:
+        terminal.say(f"  {show(remark.path)} {remark.text}")
+    return 3 if applied.conflicts else 0
