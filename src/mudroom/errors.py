@@ -3,6 +3,7 @@
     MudroomError            mudroom could not do its job                               exit 125
     ├── UsageError          the caller asked for something that cannot be              exit 125
     ├── Unsupported         a protection was asked for that this machine cannot give   exit 125
+    ├── ForkMoved           the fork is not what was reviewed; nothing was applied     exit 4
     └── CommandNotStarted   the command was not found, or may not be executed          exit 127 or 126
 
 A denial, a conflict or a command that fails is not here: those are values (``core/result.py``, ``core/merge.py``).
@@ -36,6 +37,18 @@ class Unsupported(MudroomError):
         self.protection = protection
         self.needs = needs
         self.found = found
+
+
+class ForkMoved(MudroomError):
+    """``path`` is the first that differs from what was reviewed."""
+
+    exit_code = 4
+
+    def __init__(self, path: bytes, shown: str) -> None:
+        super().__init__(
+            f"{shown} in the fork is not what was reviewed; nothing was applied", "look again: mudroom diff"
+        )
+        self.path = path
 
 
 class CommandNotStarted(MudroomError):

@@ -32,8 +32,10 @@ from mudroom.sandbox.host import Host, survey
 from mudroom.sandbox.linux import compile_plan
 from mudroom.stage.copy import CopyView
 from mudroom.stage.overlay import OverlayView
-from mudroom.stage.preflight import check_project, filesystem, foreign, mounts, submounts
+from mudroom.stage.preflight import check_project, filesystem, find_project, foreign, mounts, submounts
 from mudroom.vault.store import Fork, Vault, open_vault
+
+__all__ = ["CAPTURED", "Client", "Landed", "Session", "Stdio", "find_project"]
 
 if TYPE_CHECKING:
     from mudroom.vault.apply import Applied, Recovered

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mudroom.cli.main import Context
 from mudroom.cli.open import exclusive, only_fork, open_session, project_paths
@@ -12,8 +12,9 @@ from mudroom.cli.preview import preview, some
 from mudroom.core.path import show
 from mudroom.core.result import conflicts_to_json, text
 from mudroom.errors import UsageError
-from mudroom.vault.land import Landed
-from mudroom.vault.tree import ForkMovedError
+
+if TYPE_CHECKING:
+    from mudroom.session import Landed
 
 EXAMPLES = """\
 examples:
@@ -38,14 +39,7 @@ def execute(args: argparse.Namespace, context: Context) -> int:
         with exclusive(session, context, f"mudroom apply {name}"):
             if not args.yes and not _confirmed(session.changes(name), context):
                 return 0
-            try:
-                landed = session.apply(name, paths)
-            except ForkMovedError as moved:
-                context.terminal.error(
-                    f"{show(moved.path)} in the fork is not what was reviewed; nothing was applied",
-                    f"look again: mudroom diff {name}",
-                )
-                return 4
+            landed = session.apply(name, paths)
     if context.as_json:
         context.terminal.out(json.dumps({"schema": "mudroom.applied/1", "fork": name} | landed_to_json(landed)))
     else:

@@ -12,9 +12,7 @@ from mudroom.config import load_settings, places
 from mudroom.core.path import relpath, show
 from mudroom.core.settings import Settings
 from mudroom.errors import UsageError
-from mudroom.sandbox.client import Client
-from mudroom.session import Session
-from mudroom.stage.preflight import find_project
+from mudroom.session import Client, Session, find_project
 
 
 def working_directory() -> bytes:

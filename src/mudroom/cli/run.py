@@ -17,8 +17,7 @@ from mudroom.core.path import is_below, show
 from mudroom.core.result import Result
 from mudroom.core.settings import Settings
 from mudroom.errors import UsageError
-from mudroom.sandbox.client import Client
-from mudroom.session import Session, Stdio
+from mudroom.session import Client, Session, Stdio
 
 EXAMPLES = """\
 examples:

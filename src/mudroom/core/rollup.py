@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from mudroom.core.change import Change, listed
+from mudroom.core.flag import git_directory
 from mudroom.core.path import ancestors, is_below, sort_key
 
 MANY = 10
@@ -48,14 +49,17 @@ def whole_directories(changes: Sequence[Change]) -> list[bytes]:
 def roll_up(changes: Sequence[Change], lines: int) -> tuple[list[Change], list[Roll]]:
     """Split into changes to show one by one and directories to show as one line.
 
-    Directories that came or went whole always roll up; then, while there are more than ``lines`` rows, the
-    directory at the top level that stands for the most rows.
+    Directories that came or went whole always roll up, and so do repositories (``.git``); then, while there are more
+    than ``lines`` rows, the directory at the top level that stands for the most rows.
     """
     groups: dict[bytes, list[Change]] = {top: [] for top in whole_directories(changes)}
+    groups |= {git: [] for change in changes if (git := git_directory(change.path)) is not None}
     rows: list[Change] = []
     for change in listed(changes):
         top = next((above for above in (*ancestors(change.path), change.path) if above in groups), None)
+        # a group inside a group never gets anything: the outer one comes first
         (rows if top is None else groups[top]).append(change)
+    groups = {top: inside for top, inside in groups.items() if inside}
     while len(rows) + len(groups) > lines:
         heavy = _heaviest([*(change.path for change in rows), *groups])
         if heavy is None:
@@ -78,7 +82,7 @@ def _heaviest(paths: Sequence[bytes]) -> bytes | None:
 
 
 def _roll(top: bytes, below: Sequence[Change]) -> Roll:
-    verbs = [change.verb for change in below]
+    verbs = [change.verb for change in below if change.entry.kind != "directory"]
     size = sum(change.staged.size for change in below if change.staged is not None)
     return Roll(
         top, verbs.count("added"), verbs.count("modified"), verbs.count("deleted"), verbs.count("renamed"), size

@@ -24,13 +24,13 @@ from mudroom.core.change import Change, Remark
 from mudroom.core.entry import Entry
 from mudroom.core.landing import Landing, Op, expand, inverse
 from mudroom.core.merge import Conflict
-from mudroom.core.path import parent
-from mudroom.errors import MudroomError, UsageError
+from mudroom.core.path import parent, show
+from mudroom.errors import ForkMoved, MudroomError, UsageError
 from mudroom.stage.beneath import directory, look, look_beneath, open_root
 from mudroom.vault.execute import FEW, Executor, Progress
 from mudroom.vault.record import FORMAT, ApplyRecord, load, save, sync_directory
 from mudroom.vault.rename import move, sync_filesystem
-from mudroom.vault.tree import ForkMovedError, differs, fill_slot, strip_overlay_xattrs, sync_path, walk
+from mudroom.vault.tree import differs, fill_slot, strip_overlay_xattrs, sync_path, walk
 
 State = Literal["prepare", "ready", "done", "undoing", "undone"]
 _ORDER: tuple[State, ...] = ("undone", "undoing", "done", "ready", "prepare")
@@ -113,7 +113,7 @@ def apply(
     """Perform the operations of ``record``. ``place`` is a new apply directory.
 
     ``verify_fork``: compare whole directories of the fork with what was reviewed; False if the fork was locked since.
-    Raises ForkMovedError if the fork is not what was reviewed (nothing has happened then), OSError if the disk fails;
+    Raises ForkMoved if the fork is not what was reviewed (nothing has happened then), OSError if the disk fails;
     after an OSError ``recover`` knows what to do.
     """
     if not record.ops:
@@ -122,7 +122,7 @@ def apply(
     place.write("prepare", record)
     try:
         record = _fill_slots(record, verify_fork=verify_fork)
-    except (ForkMovedError, OSError):
+    except (ForkMoved, OSError):
         _return_slots(record)
         place.drop("prepare")
         raise
@@ -240,9 +240,9 @@ def _verify_tree(content: int, op: Op, tree: dict[bytes, Entry]) -> None:
         with directory(content, above) as opened:
             found = differs((opened, name), tree)
     except (FileNotFoundError, NotADirectoryError):
-        raise ForkMovedError(op.path) from None
+        raise ForkMoved(op.path, show(op.path)) from None
     if found is not None:
-        raise ForkMovedError(op.path + b"/" + found)
+        raise ForkMoved(op.path + b"/" + found, show(op.path + b"/" + found))
 
 
 def _make_durable(slots: int, ops: list[Op]) -> None:

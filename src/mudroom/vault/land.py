@@ -49,7 +49,7 @@ def land(
 ) -> Landed:
     """Apply a fork's changes, or those at and below ``paths``. What cannot be applied stays in the fork.
 
-    Raises ForkMovedError (nothing happened), OSError (``recover`` will go on), UsageError for a path without a change.
+    Raises ForkMoved (nothing happened), OSError (``recover`` will go on), UsageError for a path without a change.
     """
     record = read_record(fork)
     changes = record.changeset.changes

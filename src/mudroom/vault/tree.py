@@ -9,20 +9,14 @@ from contextlib import contextmanager
 
 from mudroom.core.entry import Entry, same_stamp
 from mudroom.core.landing import Op
+from mudroom.core.path import show
+from mudroom.errors import ForkMoved
 from mudroom.stage.beneath import directory, entries, look, open_beneath
 from mudroom.stage.copy import copy_entry, copy_file
 from mudroom.vault.rename import move
 
 At = tuple[int, bytes]
 """A name in an open directory."""
-
-
-class ForkMovedError(Exception):
-    """The fork does not hold what was reviewed. ``path`` is the first that differs."""
-
-    def __init__(self, path: bytes) -> None:
-        super().__init__(path)
-        self.path = path
 
 
 def walk(at: At) -> Iterator[tuple[bytes, Entry]]:
@@ -82,7 +76,7 @@ def set_mode(at: At, mode: int) -> None:
 def fill_slot(content: int, slots: int, op: Op) -> Entry:
     """Bring the staged entry of ``op`` into its slot: a rename on one file system, else a copy. Repeatable.
 
-    Returns the entry as it lies in the slot. Raises ForkMovedError if the fork holds something else than was reviewed.
+    Returns the entry as it lies in the slot. Raises ForkMoved if the fork holds something else than was reviewed.
     """
     slot = (slots, b"%d" % op.slot)
     there = look(*slot)
@@ -94,11 +88,11 @@ def fill_slot(content: int, slots: int, op: Op) -> Entry:
         with directory(content, above) as opened:
             staged = look(opened, name)
             if not same_stamp(op.new, staged):
-                raise ForkMovedError(op.path)
+                raise ForkMoved(op.path, show(op.path))
             if op.copy or not _rename((opened, name), slot, op.new):
                 _copy_tree((opened, name), slot, op.new)
     except (FileNotFoundError, NotADirectoryError):
-        raise ForkMovedError(op.path) from None
+        raise ForkMoved(op.path, show(op.path)) from None
     arrived = look(*slot)
     assert arrived is not None
     return arrived
