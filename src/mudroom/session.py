@@ -28,10 +28,10 @@ from mudroom.core.spec import Bind, SandboxSpec
 from mudroom.errors import CommandNotStarted, Unsupported, UsageError
 from mudroom.sandbox.capture import SIGTERM, Stream, attend
 from mudroom.sandbox.client import Client, Exit, Running, StepFailed
-from mudroom.sandbox.host import Host, survey
+from mudroom.sandbox.host import Host, survey, without
 from mudroom.sandbox.linux import compile_plan
 from mudroom.stage.copy import CopyView
-from mudroom.stage.overlay import OverlayView
+from mudroom.stage.overlay import OverlayView, remove_tree
 from mudroom.stage.preflight import check_project, filesystem, find_project, foreign, mounts, submounts
 from mudroom.vault.store import Fork, Vault, open_vault
 
@@ -148,8 +148,8 @@ class Session:
     def explain(self, cwd: bytes) -> list[str]:
         """What would be done to confine a command here, step by step. Nothing is run."""
         mode: Mode = "copy" if self.settings.view == "copy" else "overlay"
-        view = self._view(Fork("example", self.vault.path + b"/forks/example"), mode)
-        plan, _env = self._plan(view, mode, cwd)
+        fork = Fork("example", self.vault.path + b"/forks/example")
+        plan, _env = self._plan(fork, self._view(fork, mode), mode, cwd)
         return list(explain(plan))
 
     def _fork_for_command(self, name: str) -> Fork:
@@ -217,7 +217,7 @@ class Session:
         while True:
             view = self._view(fork, mode)
             view.prepare(frozenset(self.settings.copy_exclude))
-            plan, env = self._plan(view, mode, cwd)
+            plan, env = self._plan(fork, view, mode, cwd)
             started = time.clock_gettime_ns(_CLOCK_REALTIME_COARSE)
             running = self.client.run(plan, argv, env, descriptors, new_session=not terminal)
             self._running = running
@@ -290,12 +290,15 @@ class Session:
             view.manifest = record.manifest
         return view
 
-    def _plan(self, view: OverlayView | CopyView, mode: Mode, cwd: bytes) -> tuple[Plan, dict[bytes, bytes]]:
+    def _plan(
+        self, fork: Fork, view: OverlayView | CopyView, mode: Mode, cwd: bytes
+    ) -> tuple[Plan, dict[bytes, bytes]]:
         host, scratch = self.host, self.vault.scratch
         confined = mode == "landlock"
         home, tmp = self._home, b"/tmp"
         if confined:
-            home, tmp = self._private_directories()
+            scratch = fork.path + b"/private"
+            home, tmp = _private_directories(scratch)
             cwd = view.content + cwd[len(self.project) :]
         env = select(
             self._environ,
@@ -326,17 +329,9 @@ class Session:
         )
         return compile_plan(spec, host.machine), env
 
-    def _private_directories(self) -> tuple[bytes, bytes]:
-        """Without a mount namespace, home and /tmp are directories of the vault, emptied for every command."""
-        made = []
-        for name in (b"/home", b"/tmp"):
-            path = self.vault.scratch + name
-            os.makedirs(path, mode=0o700, exist_ok=True)
-            made.append(path)
-        return made[0], made[1]
-
     def _binds(self, host: Host, confined: bool) -> tuple[Bind, ...]:
-        binds = [*host.system, *host.home, *(Bind(path, path) for path in self.settings.read)]
+        system = without(host.system, host.masks) if confined else host.system
+        binds = [*system, *host.home, *(Bind(path, path) for path in self.settings.read)]
         if not confined:
             for name in _CACHES:
                 cache = self.vault.cache + b"/" + name.lstrip(b".")
@@ -501,6 +496,16 @@ class Session:
             "notes": list(result.notes),
         }
         self.vault.journal.append("run", result.fork, data, time=self._clock())
+
+
+def _private_directories(scratch: bytes) -> tuple[bytes, bytes]:
+    """Without a mount namespace, home and /tmp are directories of the fork, fresh for every command."""
+    if os.path.isdir(scratch):
+        remove_tree(scratch)
+    home, tmp = scratch + b"/home", scratch + b"/tmp"
+    os.makedirs(home, mode=0o700)
+    os.mkdir(tmp, 0o700)
+    return home, tmp
 
 
 def _umask() -> int:

@@ -31,6 +31,9 @@ class Plan(NamedTuple):
     maps: tuple[bytes, bytes, bool]
     """uid_map, gid_map, whether setgroups is denied first: user_namespaces(7)."""
     steps: tuple[Step, ...]
+    mediation: tuple[bytes, dict[int, tuple[Any, ...]], tuple[bytes, ...]] | None = None
+    """Where there is no mount namespace: the filter that routes metadata calls, what each of them is, and the
+    directories in which they are performed (``sandbox/metadata.py``)."""
 
 
 def _attributes(bits: int) -> str:
@@ -79,3 +82,6 @@ def explain(plan: Plan) -> Iterator[str]:
     yield "namespaces: " + (", ".join(names) or "none")
     for number, step in enumerate(plan.steps, 1):
         yield f"{number:3}. {describe(step)}"
+    if plan.mediation is not None:
+        _program, calls, roots = plan.mediation
+        yield f"  +  mediate {len(calls)} metadata calls: only in " + ", ".join(show(root) for root in roots)

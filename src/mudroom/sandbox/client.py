@@ -41,6 +41,8 @@ class Exit(NamedTuple):
     """CPU seconds of the command and the children it waited for."""
     max_rss: int
     """KiB."""
+    refused: tuple[bytes, ...] = ()
+    """Metadata changes outside the sandbox's own directories that the mediator refused, as "chmod /path"."""
 
 
 class Running:
@@ -159,6 +161,7 @@ class Client:
                 "namespaces": plan.namespaces,
                 "maps": plan.maps,
                 "plan": plan.steps,
+                "mediation": plan.mediation,
                 "argv": list(argv),
                 "env": dict(env),
                 "search": search,

@@ -91,6 +91,21 @@ def _system_directories() -> tuple[tuple[Bind, ...], tuple[tuple[bytes, bytes], 
     return tuple(binds), tuple(links)
 
 
+def without(binds: Iterable[Bind], hidden: Sequence[bytes]) -> tuple[Bind, ...]:
+    """The same binds with the ``hidden`` files left out, for where nothing can be covered: what lies around them is
+    listed instead, name by name."""
+    found: list[Bind] = []
+    for bind in binds:
+        if bind.path in hidden:
+            continue
+        if any(is_below(path, bind.path) for path in hidden):
+            inside = (bind.path + b"/" + name for name in sorted(os.listdir(bind.path)))
+            found += without((Bind(path, path) for path in inside), hidden)
+        else:
+            found.append(bind)
+    return tuple(found)
+
+
 def _search_roots(search: Iterable[bytes], home: bytes, shown: Sequence[bytes]) -> list[bytes]:
     """What must be shown so that the programs of PATH work: the directory, or the environment it belongs to."""
     roots = []

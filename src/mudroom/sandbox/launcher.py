@@ -18,7 +18,8 @@ Wire format, both ways little-endian: 4 bytes length, then that many bytes of ``
 the length (SCM_RIGHTS). Only the host process and this one ever hold the socket.
 
 The report pipe of a run carries one marshalled tuple, ``("failed", step index, op, errno, detail)`` or
-``("exited", wait status, user s, system s, max RSS KiB)``; its end of file means that the whole sandbox is gone.
+``("exited", wait status, user s, system s, max RSS KiB, refused metadata changes)``; its end of file means that the
+whole sandbox is gone.
 """
 
 from __future__ import annotations
@@ -361,7 +362,7 @@ class ReportedError(Exception):
     """The failure has been written to the report pipe; nothing is left to do but to end."""
 
 
-def tell(report: int, record: tuple[str | int | float, ...]) -> None:
+def tell(report: int, record: tuple[Any, ...]) -> None:
     os.write(report, marshal.dumps(record))
 
 
@@ -399,13 +400,41 @@ FORWARDED_SIGNALS = (_signal.SIGTERM, _signal.SIGHUP, _signal.SIGUSR1, _signal.S
 INHERITED_IGNORED = (_signal.SIGPIPE, _signal.SIGXFSZ)
 
 
-def run_command(request: Request, report: int) -> None:
+def hand_over_listener(channel: _socket.socket, program: bytes) -> None:
+    """In the command's process: route metadata calls to init, which is waiting for the listener."""
+    from mediator import install  # type: ignore[import-not-found]
+
+    listener = install(program)
+    channel.sendmsg([b"l"], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, listener.to_bytes(4, "little"))])
+    channel.close()
+    os.close(listener)
+
+
+def mediate(channel: _socket.socket, request: Request, command: int) -> list[bytes]:
+    """In init: answer the command's metadata calls until it ends. Returns what was refused, the first few."""
+    from mediator import Mediator
+
+    _data, ancillary, _flags, _address = channel.recvmsg(1, _socket.CMSG_SPACE(4))
+    channel.close()
+    if not ancillary:
+        return []  # the command ended before it could be started, and has said why
+    listener = int.from_bytes(ancillary[0][2][:4], "little")
+    os.set_inheritable(listener, False)
+    _program, rows, roots = request["mediation"]
+    mediator = Mediator(listener, rows, roots)
+    mediator.attend(os.pidfd_open(command))
+    return list(mediator.refused)
+
+
+def run_command(request: Request, report: int, channel: _socket.socket | None) -> None:
     """In the child that becomes the command: fresh signals, then exec. Never returns."""
     try:
         for number in TERMINAL_SIGNALS + FORWARDED_SIGNALS + INHERITED_IGNORED:
             _signal.signal(number, _signal.SIG_DFL)
         if request["new_session"]:
             os.setsid()
+        if channel is not None:
+            hand_over_listener(channel, request["mediation"][0])
         execute(request["argv"], request["env"], request["search"])
     except OSError as error:
         tell(report, ("failed", -1, "exec", error.errno or 0, ""))
@@ -456,15 +485,22 @@ def run_init(request: Request, descriptors: list[int], report: int, ready: int) 
             os.dup2(descriptor, target)
         report = keep_only(report, 3)
         perform(request["plan"], report, request["namespaces"])
+        ours = theirs = None
+        if request["mediation"]:
+            ours, theirs = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_STREAM)
         command = os.fork()
         if command == 0:
-            run_command(request, report)
+            run_command(request, report, theirs)
         for number in FORWARDED_SIGNALS:
             _signal.signal(number, lambda received, _frame: os.kill(command, received))
         for descriptor in (0, 1, 2):
             os.close(descriptor)  # a pipe of the command must end when the command does
+        refused: list[bytes] = []
+        if ours is not None and theirs is not None:
+            theirs.close()
+            refused = mediate(ours, request, command)
         status, usage = reap(command, own_pid_namespace)
-        tell(report, ("exited", status, usage.ru_utime, usage.ru_stime, usage.ru_maxrss))
+        tell(report, ("exited", status, usage.ru_utime, usage.ru_stime, usage.ru_maxrss, tuple(refused)))
         code = 0
     except ReportedError:
         pass
@@ -586,6 +622,7 @@ def serve(control: _socket.socket) -> None:
 
 
 def main() -> None:
+    sys.path[:] = [os.path.dirname(os.path.abspath(__file__)), *sys.path]  # for mediator.py, when it is wanted
     serve(_socket.socket(fileno=int(sys.argv[1])))
 
 

@@ -13,8 +13,9 @@ from __future__ import annotations
 from mudroom.core.path import is_below
 from mudroom.core.plan import NAMESPACES, Plan, Step
 from mudroom.core.spec import Bind, Copy, SandboxSpec
+from mudroom.sandbox.metadata import calls, route
 from mudroom.sandbox.seccomp import compile_filter
-from mudroom.sandbox.syscall import DENY, NO_NETWORK
+from mudroom.sandbox.syscall import DENY, NO_NETWORK, Rule
 
 # MOUNT_ATTR_* of mount_setattr(2).
 RDONLY, NOSUID, NODEV, NOEXEC = 1, 2, 4, 8
@@ -44,7 +45,10 @@ def compile_plan(spec: SandboxSpec, machine: str) -> Plan:
     """The steps for this spec on ``machine`` (as uname(2) names it). Raises ValueError for an unknown machine."""
     if spec.namespaces:
         return _with_namespaces(spec, machine)
-    return Plan(0, (b"", b"", False), tuple(_without_namespaces(spec, machine)))
+    assert isinstance(spec.view, Copy), "an overlay needs a mount namespace"
+    routed = {number: tuple(call) for number, call in calls(machine, spec.landlock_abi).items()}
+    mediation = (route(list(routed)), routed, (spec.view.work, spec.scratch))
+    return Plan(0, (b"", b"", False), tuple(_without_namespaces(spec, spec.view, machine)), mediation)
 
 
 def _with_namespaces(spec: SandboxSpec, machine: str) -> Plan:
@@ -111,16 +115,19 @@ def _confinement(spec: SandboxSpec, machine: str) -> list[Step]:
     steps: list[Step] = [("umask", spec.umask), ("cwd", spec.cwd), ("drop_capabilities",), ("no_new_privs",)]
     if spec.landlock_abi >= 6:
         steps.append(("landlock", 0, 0, _SCOPE_ABSTRACT_UNIX_SOCKET | _SCOPE_SIGNAL, ()))
-    return [*steps, ("seccomp", _filter(machine, network=True))]
+    return [*steps, ("seccomp", _filter(machine, DENY))]
 
 
-_FILTERS: dict[tuple[str, bool], bytes] = {}
+_FILTERS: dict[tuple[str, tuple[Rule, ...]], bytes] = {}
+
+_NO_UNIX = tuple(rule for rule in NO_NETWORK if rule.conditions)
+"""Without a mount namespace the host's unix servers (docker, D-Bus) are in sight: none are to be reached."""
 
 
-def _filter(machine: str, network: bool) -> bytes:
-    key = (machine, network)
+def _filter(machine: str, rules: tuple[Rule, ...]) -> bytes:
+    key = (machine, rules)
     if key not in _FILTERS:
-        _FILTERS[key] = compile_filter(DENY if network else (*NO_NETWORK, *DENY), machine)
+        _FILTERS[key] = compile_filter(rules, machine)
     return _FILTERS[key]
 
 
@@ -129,14 +136,13 @@ def filesystem_rights(abi: int) -> int:
     return sum(bits for since, bits in _FS_RIGHTS.items() if abi >= since)
 
 
-def _without_namespaces(spec: SandboxSpec, machine: str) -> list[Step]:
-    assert isinstance(spec.view, Copy), "an overlay needs a mount namespace"
+def _without_namespaces(spec: SandboxSpec, view: Copy, machine: str) -> list[Step]:
     everything = filesystem_rights(spec.landlock_abi)
     reading = _FS_EXECUTE | _FS_READ_FILE | _FS_READ_DIR
     rules: list[tuple[bytes, int]] = [(bind.source, everything if bind.writable else reading) for bind in spec.binds]
     rules += [(b"/proc", reading), (b"/sys/devices/system/cpu", reading)]
     rules += [(device, everything & _FILE_RIGHTS) for device in spec.devices]
-    rules += [(spec.view.work, everything), (spec.scratch, everything), (b"/dev/pts", everything & _FILE_RIGHTS)]
+    rules += [(view.work, everything), (spec.scratch, everything), (b"/dev/pts", everything & _FILE_RIGHTS)]
     scoped = _SCOPE_ABSTRACT_UNIX_SOCKET | _SCOPE_SIGNAL if spec.landlock_abi >= 6 else 0
     network = spec.network == "open"
     handled_net = 0 if network or spec.landlock_abi < 4 else _NET_RIGHTS
@@ -146,5 +152,5 @@ def _without_namespaces(spec: SandboxSpec, machine: str) -> list[Step]:
         ("drop_capabilities",),
         ("no_new_privs",),
         ("landlock", everything, handled_net, scoped, tuple(rules)),
-        ("seccomp", _filter(machine, network)),
+        ("seccomp", _filter(machine, (*(_NO_UNIX if network else NO_NETWORK), *DENY))),
     ]
