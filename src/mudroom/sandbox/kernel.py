@@ -1,0 +1,53 @@
+"""The kernel's interface as the launcher uses it: numbers from the uapi headers, names kept as the man pages have them.
+
+Part of the launcher's process: the rules at the top of ``launcher.py`` hold here.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+
+MACHINE = os.uname().machine
+# Only these three differ between the architectures; everything from 424 on is shared.
+SYS_clone, SYS_pivot_root, SYS_seccomp = {"x86_64": (56, 155, 317), "aarch64": (220, 41, 277)}.get(MACHINE, (0, 0, 0))
+SYS_open_tree, SYS_move_mount, SYS_fsopen, SYS_fsconfig, SYS_fsmount = 428, 429, 430, 431, 432
+SYS_close_range, SYS_mount_setattr = 436, 442
+SYS_landlock_create_ruleset, SYS_landlock_add_rule, SYS_landlock_restrict_self = 444, 445, 446
+
+AT_FDCWD, AT_EMPTY_PATH, AT_RECURSIVE = -100, 0x1000, 0x8000
+OPEN_TREE_CLONE, OPEN_TREE_CLOEXEC = 1, 0o2000000
+MOVE_MOUNT_F_EMPTY_PATH = 4
+FSOPEN_CLOEXEC, FSMOUNT_CLOEXEC = 1, 1
+FSCONFIG_SET_FLAG, FSCONFIG_SET_STRING, FSCONFIG_CMD_CREATE = 0, 1, 6
+MS_REC, MS_PRIVATE, MNT_DETACH = 0x4000, 0x40000, 2
+CLONE_NEWUSER, CLONE_NEWPID = 0x10000000, 0x20000000
+
+PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_CAPBSET_READ, PR_CAPBSET_DROP = 1, 4, 23, 24
+PR_SET_CHILD_SUBREAPER, PR_SET_NO_NEW_PRIVS, PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL = 36, 38, 47, 4
+SECCOMP_SET_MODE_FILTER = 1
+LINUX_CAPABILITY_VERSION_3 = 0x20080522
+SIOCSIFFLAGS, IFF_UP = 0x8914, 1
+LANDLOCK_CREATE_RULESET_VERSION, LANDLOCK_RULE_PATH_BENEATH = 1, 1
+
+ENOENT, ENOEXEC, EACCES, EINVAL, EPERM, ENOSYS, ENOTDIR = 2, 8, 13, 22, 1, 38, 20
+
+libc = ctypes.PyDLL(None, use_errno=True)  # PyDLL keeps the GIL: a clone in the middle of a release would hang
+c_long, c_ulong, c_char_p, c_void_p = ctypes.c_long, ctypes.c_ulong, ctypes.c_char_p, ctypes.c_void_p
+
+
+def check(result: int, what: str = "") -> int:
+    if result < 0:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number), what)
+    return result
+
+
+def syscall(number: int, *args: int | bytes | None) -> int:
+    """The raw system call. ints become longs, bytes become pointers; raises OSError."""
+    converted = [c_long(a) if isinstance(a, int) else c_char_p(a) if isinstance(a, bytes) else a for a in args]
+    return check(libc.syscall(c_long(number), *converted))
+
+
+def prctl(option: int, a: int = 0, b: int = 0) -> int:
+    return check(libc.prctl(option, c_ulong(a), c_ulong(b), c_ulong(0), c_ulong(0)))

@@ -1,0 +1,310 @@
+"""The steps of a plan, one function each: ``step_bind`` performs ``("bind", …)``.
+
+Part of the launcher's process: the rules at the top of ``launcher.py`` hold here. A step runs in the sandbox's init,
+after the clone; what it raises ends the sandbox before the command has run.
+"""
+
+from __future__ import annotations
+
+import _socket
+import ctypes
+import os
+
+from mudroom.sandbox.kernel import (
+    AT_EMPTY_PATH,
+    AT_FDCWD,
+    AT_RECURSIVE,
+    CLONE_NEWUSER,
+    EACCES,
+    ENOENT,
+    ENOTDIR,
+    EPERM,
+    FSCONFIG_CMD_CREATE,
+    FSCONFIG_SET_FLAG,
+    FSCONFIG_SET_STRING,
+    FSMOUNT_CLOEXEC,
+    FSOPEN_CLOEXEC,
+    IFF_UP,
+    LANDLOCK_RULE_PATH_BENEATH,
+    LINUX_CAPABILITY_VERSION_3,
+    MNT_DETACH,
+    MOVE_MOUNT_F_EMPTY_PATH,
+    MS_PRIVATE,
+    MS_REC,
+    OPEN_TREE_CLOEXEC,
+    OPEN_TREE_CLONE,
+    PR_CAP_AMBIENT,
+    PR_CAP_AMBIENT_CLEAR_ALL,
+    PR_CAPBSET_DROP,
+    PR_CAPBSET_READ,
+    PR_SET_NO_NEW_PRIVS,
+    SECCOMP_SET_MODE_FILTER,
+    SIOCSIFFLAGS,
+    SYS_fsconfig,
+    SYS_fsmount,
+    SYS_fsopen,
+    SYS_landlock_add_rule,
+    SYS_landlock_create_ruleset,
+    SYS_landlock_restrict_self,
+    SYS_mount_setattr,
+    SYS_move_mount,
+    SYS_open_tree,
+    SYS_pivot_root,
+    SYS_seccomp,
+    c_char_p,
+    c_ulong,
+    check,
+    libc,
+    prctl,
+    syscall,
+)
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    Options = Sequence[tuple[bytes, bytes | None]]
+
+
+class Context:
+    """What the steps of one plan share: the descriptor of the new root and what confinement needs at the end."""
+
+    def __init__(self, namespaces: int) -> None:
+        self.root = -1
+        self.namespaces = namespaces
+
+
+def make_directories(root: int, path: bytes, mode: int = 0o755) -> None:
+    """Create the directories of ``path`` (relative) below the descriptor ``root``; existing ones are kept."""
+    position = path.find(b"/")
+    while position > 0:
+        _mkdir(root, path[:position], 0o755)
+        position = path.find(b"/", position + 1)
+    if path:
+        _mkdir(root, path, mode)
+
+
+def _mkdir(root: int, path: bytes, mode: int) -> None:
+    try:
+        os.mkdir(path, mode, dir_fd=root)
+    except FileExistsError:
+        pass
+
+
+def attach(context: Context, tree: int, path: bytes) -> None:
+    syscall(SYS_move_mount, tree, b"", context.root, path or b".", MOVE_MOUNT_F_EMPTY_PATH)
+    os.close(tree)
+
+
+def new_filesystem(kind: bytes, options: Options, attributes: int) -> int:
+    """A detached mount of a new file system; ``options`` are (key, value) with None for flags. See fsopen(2)."""
+    context_fd = syscall(SYS_fsopen, kind, FSOPEN_CLOEXEC)
+    try:
+        for key, value in options:
+            if value is None:
+                syscall(SYS_fsconfig, context_fd, FSCONFIG_SET_FLAG, key, None, 0)
+            else:
+                syscall(SYS_fsconfig, context_fd, FSCONFIG_SET_STRING, key, value, 0)
+        syscall(SYS_fsconfig, context_fd, FSCONFIG_CMD_CREATE, None, None, 0)
+        return syscall(SYS_fsmount, context_fd, FSMOUNT_CLOEXEC, attributes)
+    finally:
+        os.close(context_fd)
+
+
+def set_attributes(tree: int, attributes: int, recursive: bool) -> None:
+    """mount_setattr(2): struct mount_attr is attr_set, attr_clr, propagation, userns_fd (64 bits each)."""
+    attr = attributes.to_bytes(8, "little") + bytes(24)
+    flags = AT_EMPTY_PATH | (AT_RECURSIVE if recursive else 0)
+    syscall(SYS_mount_setattr, tree, b"", flags, attr, 32)
+
+
+def step_private(_context: Context) -> None:
+    """No mount event of this namespace ever reaches the host's, or the other way round."""
+    check(libc.mount(b"none", b"/", None, c_ulong(MS_REC | MS_PRIVATE), None))
+
+
+def step_root(context: Context, mountpoint: bytes, options: Options) -> None:
+    """A new empty root. It is mounted over ``mountpoint``, a directory of the vault, until the pivot."""
+    tree = new_filesystem(b"tmpfs", options, 6)
+    syscall(SYS_move_mount, tree, b"", AT_FDCWD, mountpoint, MOVE_MOUNT_F_EMPTY_PATH)
+    os.close(tree)
+    context.root = os.open(mountpoint, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+
+
+def step_bind(context: Context, source: bytes, path: bytes, attributes: int, optional: bool) -> None:
+    """Show a tree of the host at ``path``. Recursive: the kernel refuses to uncover what a submount hides."""
+    try:
+        tree = syscall(SYS_open_tree, AT_FDCWD, source, OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_RECURSIVE)
+    except OSError as error:
+        if optional and error.errno in (ENOENT, EACCES, ENOTDIR):
+            return
+        raise
+    if attributes:
+        set_attributes(tree, attributes, recursive=True)
+    if os.fstat(tree).st_mode & 0o170000 == 0o040000:
+        make_directories(context.root, path)
+    else:
+        make_directories(context.root, path.rpartition(b"/")[0])
+        try:
+            os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o644, dir_fd=context.root))
+        except FileExistsError:
+            pass
+    attach(context, tree, path)
+
+
+def step_tmpfs(context: Context, path: bytes, options: Options, attributes: int) -> None:
+    tree = new_filesystem(b"tmpfs", options, attributes)
+    make_directories(context.root, path)
+    attach(context, tree, path)
+
+
+def step_proc(context: Context, path: bytes) -> None:
+    tree = new_filesystem(b"proc", (), 14)
+    make_directories(context.root, path)
+    attach(context, tree, path)
+
+
+def step_devpts(context: Context, path: bytes) -> None:
+    tree = new_filesystem(b"devpts", ((b"ptmxmode", b"0666"), (b"mode", b"0620"), (b"newinstance", None)), 10)
+    make_directories(context.root, path)
+    attach(context, tree, path)
+
+
+def step_overlay(
+    context: Context, path: bytes, lowers: tuple[bytes, ...], upper: bytes, work: bytes, volatile: bool
+) -> None:
+    """The staged view. Layers are named by descriptor, so no character of a path needs escaping on any kernel.
+
+    ``userxattr`` always: without it the mount succeeds in a user namespace, but removing a lower directory fails
+    with EIO. redirect_dir, metacopy, index and xino stay off: with them a lower that changes between two mounts
+    is not supported (Documentation/filesystems/overlayfs.rst).
+    """
+    held: list[int] = []
+
+    def named(directory: bytes) -> bytes:
+        held.append(os.open(directory, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC))
+        return b"/proc/self/fd/%d" % held[-1]
+
+    below = [named(lower) for lower in lowers]
+    rest = [(b"upperdir", named(upper)), (b"workdir", named(work)), (b"userxattr", None)]
+    if volatile:
+        rest.append((b"volatile", None))
+    tree = new_filesystem(b"overlay", [(b"lowerdir", b":".join(below)), *rest], 6)
+    for descriptor in held:
+        os.close(descriptor)
+    make_directories(context.root, path)
+    attach(context, tree, path)
+
+
+def step_directory(context: Context, path: bytes, mode: int) -> None:
+    make_directories(context.root, path, mode)
+    os.chmod(path, mode, dir_fd=context.root)
+
+
+def step_symlink(context: Context, target: bytes, path: bytes) -> None:
+    make_directories(context.root, path.rpartition(b"/")[0])
+    os.symlink(target, path, dir_fd=context.root)
+
+
+def step_file(context: Context, path: bytes, content: bytes, mode: int) -> None:
+    make_directories(context.root, path.rpartition(b"/")[0])
+    descriptor = os.open(
+        path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW, mode, dir_fd=context.root
+    )
+    os.write(descriptor, content)
+    os.close(descriptor)
+
+
+def step_seal(context: Context, path: bytes, attributes: int) -> None:
+    """Make one mount of the new root read-only, now that everything in it has been put in place."""
+    tree = os.open(path or b".", os.O_PATH | os.O_CLOEXEC | os.O_NOFOLLOW, dir_fd=context.root)
+    set_attributes(tree, attributes, recursive=False)
+    os.close(tree)
+
+
+def step_pivot(context: Context) -> None:
+    """pivot_root(2) with both arguments ".", as its NOTES describe; the old root is then detached."""
+    os.fchdir(context.root)
+    syscall(SYS_pivot_root, b".", b".")
+    check(libc.umount2(b".", MNT_DETACH))
+    os.chdir(b"/")
+    os.close(context.root)
+
+
+def step_hostname(_context: Context, name: bytes) -> None:
+    check(libc.sethostname(name, ctypes.c_size_t(len(name))))
+
+
+def step_loopback(_context: Context) -> None:
+    """Bring ``lo`` up: struct ifreq is a 16 byte name and then a union that starts with short ifr_flags."""
+    descriptor = _socket.socket(_socket.AF_INET, _socket.SOCK_DGRAM | _socket.SOCK_CLOEXEC, 0)
+    request = b"lo".ljust(16, b"\0") + IFF_UP.to_bytes(2, "little") + bytes(22)
+    check(libc.ioctl(descriptor.fileno(), c_ulong(SIOCSIFFLAGS), c_char_p(request)))
+    descriptor.close()
+
+
+def step_rlimit(_context: Context, resource: int, soft: int, hard: int) -> None:
+    limits = soft.to_bytes(8, "little", signed=soft < 0) + hard.to_bytes(8, "little", signed=hard < 0)
+    check(libc.setrlimit(resource, c_char_p(limits)))
+
+
+def step_umask(_context: Context, mask: int) -> None:
+    os.umask(mask)
+
+
+def step_cwd(_context: Context, path: bytes) -> None:
+    os.chdir(path)
+
+
+def step_drop_capabilities(context: Context) -> None:
+    """Empty every capability set, the bounding set included, and make sure of it (capabilities(7))."""
+    highest = 0
+    while highest < 64 and libc.prctl(PR_CAPBSET_READ, c_ulong(highest), 0, 0, 0) >= 0:
+        if libc.prctl(PR_CAPBSET_DROP, c_ulong(highest), 0, 0, 0) < 0 and ctypes.get_errno() != EPERM:
+            check(-1, "bounding set")
+        highest += 1
+    libc.prctl(PR_CAP_AMBIENT, c_ulong(PR_CAP_AMBIENT_CLEAR_ALL), 0, 0, 0)
+    header = LINUX_CAPABILITY_VERSION_3.to_bytes(4, "little") + bytes(4)
+    check(libc.capset(c_char_p(header), c_char_p(bytes(24))))
+    held = ctypes.create_string_buffer(24)
+    check(libc.capget(c_char_p(header), held))
+    if held.raw != bytes(24):
+        raise OSError(EPERM, "capabilities are left after dropping all of them")
+    if context.namespaces & CLONE_NEWUSER:
+        for capability in range(highest):
+            if libc.prctl(PR_CAPBSET_READ, c_ulong(capability), 0, 0, 0) > 0:
+                raise OSError(EPERM, f"capability {capability} is left in the bounding set")
+
+
+def step_no_new_privs(_context: Context) -> None:
+    prctl(PR_SET_NO_NEW_PRIVS, 1)
+
+
+def step_landlock(
+    _context: Context, handled_fs: int, handled_net: int, scoped: int, rules: tuple[tuple[bytes, int], ...]
+) -> None:
+    """Restrict this process for good (landlock(7)). ``rules`` are (path, access); a path that is gone is skipped,
+    which only ever allows less."""
+    attributes = b"".join(value.to_bytes(8, "little") for value in (handled_fs, handled_net, scoped))
+    size = 24 if scoped else 16 if handled_net else 8
+    ruleset = syscall(SYS_landlock_create_ruleset, attributes, size, 0)
+    for path, access in rules:
+        try:
+            descriptor = os.open(path, os.O_PATH | os.O_CLOEXEC)
+        except OSError:
+            continue
+        rule = access.to_bytes(8, "little") + descriptor.to_bytes(4, "little")
+        syscall(SYS_landlock_add_rule, ruleset, LANDLOCK_RULE_PATH_BENEATH, rule, 0)
+        os.close(descriptor)
+    syscall(SYS_landlock_restrict_self, ruleset, 0)
+    os.close(ruleset)
+
+
+def step_seccomp(_context: Context, program: bytes) -> None:
+    """Install a filter: struct sock_fprog is a 16 bit count, padding and a pointer."""
+    buffer = ctypes.create_string_buffer(program, len(program))
+    header = (len(program) // 8).to_bytes(8, "little") + ctypes.addressof(buffer).to_bytes(8, "little")
+    syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, header)
+
+
+STEPS = {name[5:]: function for name, function in sorted(globals().items()) if name.startswith("step_")}
