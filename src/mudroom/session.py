@@ -30,7 +30,6 @@ from mudroom.sandbox.capture import SIGTERM, Stream, attend
 from mudroom.sandbox.client import Client, Exit, Running, StepFailed
 from mudroom.sandbox.host import Host, survey, without
 from mudroom.sandbox.linux import compile_plan
-from mudroom.stage.copy import CopyView
 from mudroom.stage.overlay import OverlayView, remove_tree
 from mudroom.stage.preflight import check_project, filesystem, find_project, foreign, mounts, submounts
 from mudroom.vault.store import Fork, Vault, open_vault
@@ -38,6 +37,7 @@ from mudroom.vault.store import Fork, Vault, open_vault
 __all__ = ["CAPTURED", "Client", "Landed", "Session", "Stdio", "find_project"]
 
 if TYPE_CHECKING:
+    from mudroom.stage.copy import CopyView
     from mudroom.vault.apply import Applied, Recovered
     from mudroom.vault.land import Landed
     from mudroom.vault.record import ForkRecord
@@ -110,7 +110,7 @@ class Session:
         self.close()
 
     def close(self) -> None:
-        self.vault.journal.close()
+        self.vault.close()
         if self._client is not None and self._owns_client:
             self._client.close()
 
@@ -282,6 +282,8 @@ class Session:
     def _view(self, fork: Fork, mode: Mode) -> OverlayView | CopyView:
         if mode == "overlay":
             return OverlayView(self.project, fork.path)
+        from mudroom.stage.copy import CopyView
+
         progress = self._progress
         report = None if progress is None else lambda done, total: progress("copying the project", done, total)
         view = CopyView(self.project, fork.path, limit=self.settings.copy_limit, progress=report)
@@ -344,7 +346,8 @@ class Session:
 
     def _meanwhile(self) -> None:
         """While the command runs: load what collecting needs, and look for what the overlay could not change."""
-        import mudroom.stage.collect  # noqa: F401 - loaded for later
+        import mudroom.stage.collect
+        import mudroom.vault.journal  # noqa: F401 - both loaded for later
 
         if os.geteuid() and self._mode == "overlay":
             found = next(foreign(self.project, os.geteuid(), [os.getegid()]), None)
@@ -371,7 +374,7 @@ class Session:
         if changeset.changes or changeset.remarks or fork.is_copy:
             from mudroom.vault.record import FORMAT, ForkRecord, save
 
-            manifest = view.manifest if isinstance(view, CopyView) else None
+            manifest = None if isinstance(view, OverlayView) else view.manifest
             record = ForkRecord(FORMAT, fork.name, view.kind, argv, self._clock(), ended.status, changeset, manifest)
             save(fork.record_path, record, durable=False)
         elif os.path.exists(fork.record_path):
@@ -463,7 +466,7 @@ class Session:
 
     def recover(self) -> list[Recovered]:
         """Deal with what a killed mudroom left unfinished. Hold the vault's lock."""
-        if not self.vault.applies():
+        if not self.vault.has_unfinished():
             return []
         from mudroom.vault.land import recover_all
 

@@ -44,6 +44,11 @@ class _Parser(argparse.ArgumentParser):
         raise UsageError(message, f"{self.prog} --help")
 
 
+def _format(prog: str) -> argparse.HelpFormatter:
+    # A width of its own: asking for the terminal's imports shutil, and argparse makes a formatter for every option.
+    return argparse.RawDescriptionHelpFormatter(prog, width=100)
+
+
 def run(argv: Sequence[str], environ: Mapping[bytes, bytes]) -> int:
     terminal = Terminal(environ)
     try:
@@ -83,7 +88,7 @@ def _run(argv: list[str], environ: Mapping[bytes, bytes], terminal: Terminal) ->
     parser = _Parser(
         prog=f"mudroom {verb}",
         description=VERBS[verb][0].upper() + VERBS[verb][1:] + ".",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=_format,
         epilog=getattr(module, "EXAMPLES", None),
     )
     parser.add_argument("--json", action="store_true", help="print one JSON object instead of text")

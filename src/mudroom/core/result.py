@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import base64
+import binascii
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -107,7 +107,7 @@ def _file(change: Change) -> dict[str, Any]:
         "flags": list(change.flags),
     }
     if not _is_text(change.path):
-        row["path_base64"] = base64.b64encode(change.path).decode()
+        row["path_base64"] = binascii.b2a_base64(change.path, newline=False).decode()
     if change.source:
         row["from"] = text(change.source)
     if change.base is not None and change.staged is not None and change.base.mode != change.staged.mode:

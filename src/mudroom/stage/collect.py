@@ -9,8 +9,8 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
+from _blake2 import blake2b
 from collections.abc import Iterable, Mapping
 
 from mudroom.core.change import Change, Changeset, Remark, Verb
@@ -156,7 +156,7 @@ class _Collector:
         return Changeset(tuple(counted), tuple(sorted(self._remarks)))
 
     def _digest(self, change: Change) -> bytes:
-        hasher = hashlib.blake2b(digest_size=20)
+        hasher = blake2b(digest_size=20)
         try:
             if change.staged is not None:
                 descriptor = open_staged(self._content, change.path, change.staged)

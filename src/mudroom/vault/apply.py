@@ -81,6 +81,20 @@ class ApplyDirectory:
         os.rename(self._plan(old), self._plan(new))
         sync_directory(self.path)
 
+    def begin(self) -> None:
+        """Leave a mark, durably, that something is going on here: what makes looking for it cheap."""
+        with open(os.path.dirname(self.path) + b"/pending", "wb") as stream:
+            stream.write(self.name.encode())
+            stream.flush()
+            os.fsync(stream.fileno())
+        sync_directory(os.path.dirname(self.path))
+
+    def end(self) -> None:
+        try:
+            os.unlink(os.path.dirname(self.path) + b"/pending")
+        except FileNotFoundError:
+            pass
+
     def drop(self, state: State) -> None:
         os.unlink(self._plan(state))
         sync_directory(self.path)
@@ -119,12 +133,14 @@ def apply(
     if not record.ops:
         return Applied("")
     os.makedirs(record.slots, mode=0o700, exist_ok=True)
+    place.begin()
     place.write("prepare", record)
     try:
         record = _fill_slots(record, verify_fork=verify_fork)
     except (ForkMoved, OSError):
         _return_slots(record)
         place.drop("prepare")
+        place.end()
         raise
     place.write("ready", record)
     place.drop("prepare")
@@ -138,6 +154,7 @@ def undo(place: ApplyDirectory, progress: Progress | None = None) -> Applied:
         raise UsageError(f"{place.name} cannot be undone", "it has been already" if state == "undone" else "")
     record = place.load()
     backwards = record._replace(ops=tuple(_backwards(record)))
+    place.begin()
     place.write("undoing", backwards)
     place.drop("done")
     return _finish(place, backwards, "undoing", "undone", progress)
@@ -152,6 +169,7 @@ def recover(place: ApplyDirectory) -> Recovered | None:
     if state == "prepare":
         _return_slots(record)
         place.drop("prepare")
+        place.end()
         return Recovered(place.name, record.fork, "deferred", Applied(place.name))
     for earlier in ("prepare", "done"):  # a crash between writing one state and dropping the one before it
         if os.path.exists(place._plan(earlier)):
@@ -171,6 +189,7 @@ def _finish(place: ApplyDirectory, record: ApplyRecord, old: State, new: State, 
     if len(done) != len(record.ops):  # undo must not take back what was never done
         place.write(old, record._replace(ops=tuple(op for op in record.ops if op in done)))
     place.advance(old, new)
+    place.end()
     written = sum(_files(op, record) for op in executor.done if op.kind in ("place", "swap", "chmod"))
     removed = sum(_files(op, record) for op in executor.done if op.kind == "remove")
     return Applied(place.name, written, removed, tuple(executor.conflicts), tuple(executor.remarks))

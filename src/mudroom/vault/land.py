@@ -99,15 +99,16 @@ def take_back(vault: Vault, name: str | None, progress: Progress | None = None) 
 
 
 def recover_all(vault: Vault) -> list[Recovered]:
-    """Deal with every apply that a killed mudroom left unfinished. Usually there is none, and this costs a listdir."""
+    """Deal with the applies that a killed mudroom left unfinished."""
     found = []
     for path in vault.applies():
         place = ApplyDirectory(path)
-        if place.state() in (None, "prepare", "ready", "undoing"):
-            outcome = recover(place) if place.state() else None
-            if outcome is not None:
-                found.append(outcome)
-                _settle_fork(vault, outcome, place)
+        outcome = recover(place)
+        if outcome is not None:
+            found.append(outcome)
+            _settle_fork(vault, outcome, place)
+    for path in vault.applies()[-1:]:
+        ApplyDirectory(path).end()  # killed between leaving the mark and writing the plan: nothing had begun
     return found
 
 

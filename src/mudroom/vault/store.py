@@ -9,6 +9,7 @@
         cache/          the caches of package managers, shared by all commands of this project
         forks/<name>/   upper/ and work/ (overlay) or copy/ (copy view), and record (vault/record.py)
         applies/<uN>/   one apply: its plan and its slots (vault/apply.py)
+        applies/pending the name of the apply that is going on, or was when mudroom was killed
         trash/          on its way out; emptied when there is time
 
 docs/FORMAT.md says what of this a reader may rely on.
@@ -16,14 +17,16 @@ docs/FORMAT.md says what of this a reader may rely on.
 
 from __future__ import annotations
 
-import hashlib
 import os
-from typing import NamedTuple
+from _blake2 import blake2b
+from typing import TYPE_CHECKING, NamedTuple
 
 from mudroom.core.path import show
 from mudroom.errors import MudroomError, UsageError
-from mudroom.vault.journal import Journal
 from mudroom.vault.lock import Lock
+
+if TYPE_CHECKING:
+    from mudroom.vault.journal import Journal
 
 FORMAT = b"1"
 _DIRECTORIES = (b"scratch", b"cache", b"forks", b"applies", b"trash")
@@ -47,7 +50,20 @@ class Vault:
         self.path = path
         self.project = project
         self.lock = Lock(path + b"/lock")
-        self.journal = Journal(path + b"/journal.db")
+        self._journal: Journal | None = None
+
+    @property
+    def journal(self) -> Journal:
+        """Loaded at first use: SQLite and OpenSSL's hashes cost more to import than a command to start."""
+        if self._journal is None:
+            from mudroom.vault.journal import Journal
+
+            self._journal = Journal(self.path + b"/journal.db")
+        return self._journal
+
+    def close(self) -> None:
+        if self._journal is not None:
+            self._journal.close()
 
     @property
     def scratch(self) -> bytes:
@@ -107,6 +123,10 @@ class Vault:
         names = [name for name in os.listdir(self.path + b"/applies") if name[:1] == b"u" and name[1:].isdigit()]
         return [self.path + b"/applies/" + name for name in sorted(names, key=lambda name: int(name[1:]))]
 
+    def has_unfinished(self) -> bool:
+        """Whether a killed mudroom has left an apply or an undo in the middle (``ApplyDirectory.begin``)."""
+        return os.path.exists(self.path + b"/applies/pending")
+
     def new_apply(self) -> bytes:
         before = self.applies()
         number = int(os.path.basename(before[-1])[1:]) + 1 if before else 1
@@ -128,7 +148,7 @@ def _fork_directory(name: str) -> bytes:
 
 def vault_path(state: bytes, project: bytes) -> bytes:
     """Where the vault of a project is: its name for people, a hash of its path for certain."""
-    digest = hashlib.sha256(project).hexdigest()[:12].encode()
+    digest = blake2b(project, digest_size=6).hexdigest().encode()
     readable = bytes(c if chr(c).isalnum() and c < 128 else ord("-") for c in os.path.basename(project))[:40]
     return state + b"/vaults/" + (readable or b"project") + b"-" + digest
 
