@@ -93,28 +93,22 @@ def diff_lines(old: Sequence[bytes], new: Sequence[bytes]) -> list[Block]:
 
 
 def _settled(a: list[int], b: list[int], blocks: list[Block]) -> list[Block]:
-    """Moves pure insertions and deletions down as far as they go; blocks that meet become one.
+    """Moves pure insertions and deletions down as far as they go.
 
     Inserting "b a" before "b" is the same as inserting "a b" after it. Always choosing the lower place lets a
     merge see that two sides made the same change, whatever else they changed around it.
     """
-    settled = [Block(len(a), len(a), len(b), len(b))]  # from the last to the first
-    effort = 4 * (len(a) + len(b))  # two files of one repeated line would take quadratic time
-    for block in reversed(blocks):
-        while block.old_start == block.old_end or block.new_start == block.new_end:
+    settled = []
+    # The next block stays where it is or moves down too; one equal line is always left above it.
+    limits = [block.old_start - 1 for block in blocks[1:]] + [len(a)]
+    for block, limit in zip(blocks, limits, strict=False):
+        step = 0
+        if block.old_start == block.old_end or block.new_start == block.new_end:
             lines, start, end = (b, *block[2:]) if block.old_start == block.old_end else (a, *block[:2])
-            room = settled[-1].old_start - block.old_end
-            step = 0
-            while step < min(room, effort) and lines[start + step] == lines[end + step]:
+            while block.old_end + step < limit and lines[start + step] == lines[end + step]:
                 step += 1
-            effort -= step
-            block = Block(*(place + step for place in block))
-            if step < room or len(settled) == 1:
-                break
-            below = settled.pop()
-            block = Block(block.old_start, below.old_end, block.new_start, below.new_end)
-        settled.append(block)
-    return settled[:0:-1]
+        settled.append(Block(*(place + step for place in block)))
+    return settled
 
 
 class _Comparison:

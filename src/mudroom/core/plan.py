@@ -31,6 +31,8 @@ class Plan(NamedTuple):
     maps: tuple[bytes, bytes, bool]
     """uid_map, gid_map, whether setgroups is denied first: user_namespaces(7)."""
     steps: tuple[Step, ...]
+    shared: int = 0
+    """So many leading steps are the same for all commands of a session, and can be performed once for all."""
     mediation: tuple[bytes, dict[int, tuple[Any, ...]], tuple[bytes, ...]] | None = None
     """Where there is no mount namespace: the filter that routes metadata calls, what each of them is, and the
     directories in which they are performed (``sandbox/metadata.py``)."""
@@ -48,6 +50,7 @@ def _at(path: bytes) -> str:
 _DESCRIPTIONS: dict[str, Callable[..., str]] = {
     "private": lambda: "stop mount events from passing between here and the host",
     "root": lambda _path, _options: "a new, empty root",
+    "enter": lambda: "start from the session's prepared root",
     "bind": lambda source, path, bits, _optional: f"show {show(source)} at {_at(path)} ({_attributes(bits)})",
     "tmpfs": lambda path, _options, bits: f"private tmpfs at {_at(path)} ({_attributes(bits)})",
     "proc": lambda path: f"fresh proc at {_at(path)}",

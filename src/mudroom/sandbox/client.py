@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import _socket
 import _thread
+import itertools
 import marshal
 import os
 import select
@@ -16,7 +17,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from mudroom.core.plan import Plan, describe
+from mudroom.core.plan import NAMESPACES, Plan, Step, describe
 from mudroom.errors import CommandNotStarted, MudroomError
 
 _ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
@@ -50,11 +51,13 @@ class Exit(NamedTuple):
 class Running:
     """One command in its sandbox. ``fileno()`` becomes readable when it is over."""
 
-    def __init__(self, client: Client, identity: int, report: int, plan: Plan, program: bytes) -> None:
-        self._client = client
+    def __init__(
+        self, connection: Connection, identity: int, report: int, steps: Sequence[Step], program: bytes
+    ) -> None:
+        self._connection = connection
         self._id = identity
         self._report = report
-        self._plan = plan
+        self._steps = steps
         self._program = program
 
     def fileno(self) -> int:
@@ -62,7 +65,7 @@ class Running:
 
     def signal(self, number: int) -> None:
         """Send a signal to the sandbox's init: it forwards TERM, HUP, USR1 and USR2; KILL ends everything at once."""
-        self._client.send({"op": "signal", "id": self._id, "signal": number}, ())
+        self._connection.send({"op": "signal", "id": self._id, "signal": number}, ())
 
     def wait(self) -> Exit:
         """Block until every process of the sandbox is gone. Raises StepFailed or CommandNotStarted if the command
@@ -75,21 +78,23 @@ class Running:
         data = b"".join(chunks)
         if not data:
             return self._ended_without_report()
-        return self._judge(marshal.loads(data))
+        record = marshal.loads(data)
+        if record[0] == "exited":
+            return Exit(*record[1:])
+        raise _failure(record, self._steps, self._program)
 
     def _ended_without_report(self) -> Exit:
-        if self._client.alive():
+        if self._connection.is_open():
             return Exit(9, 0.0, 0.0, 0)  # init itself was killed, which takes all with it
         raise MudroomError("the sandbox launcher died", "run the command again; nothing was applied")
 
-    def _judge(self, record: tuple[Any, ...]) -> Exit:
-        if record[0] == "exited":
-            return Exit(*record[1:])
-        _failed, index, op, number, detail = record
-        if op == "exec":
-            raise _not_started(self._program, number)
-        what = describe(self._plan.steps[index]) if index >= 0 else op
-        raise StepFailed(op, number, f"cannot set up the sandbox: {what}: {os.strerror(number)} {detail}".rstrip())
+
+def _failure(record: tuple[Any, ...], steps: Sequence[Step], program: bytes) -> MudroomError:
+    _failed, index, op, number, detail = record
+    if op == "exec":
+        return _not_started(program, number)
+    what = describe(steps[index]) if index >= 0 else op
+    return StepFailed(op, number, f"cannot set up the sandbox: {what}: {os.strerror(number)} {detail}".rstrip())
 
 
 def _not_started(program: bytes, number: int) -> CommandNotStarted:
@@ -99,12 +104,40 @@ def _not_started(program: bytes, number: int) -> CommandNotStarted:
     return CommandNotStarted(f"{name}: {os.strerror(number).lower()}", 126, "is it an executable file?")
 
 
+class Connection:
+    """A socket to a launcher or a template. Several threads may send."""
+
+    def __init__(self, ours: _socket.socket) -> None:
+        self._socket = ours
+        self._lock = _thread.allocate_lock()
+
+    def send(self, message: Mapping[str, Any], descriptors: Sequence[int]) -> None:
+        data = marshal.dumps(dict(message))
+        rights = b"".join(fd.to_bytes(4, "little") for fd in descriptors)
+        carried = [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, rights)] if rights else []
+        with self._lock:
+            try:
+                self._socket.sendmsg([len(data).to_bytes(4, "little")], carried)
+                self._socket.sendall(data)
+            except OSError as error:
+                raise MudroomError(f"the sandbox launcher is gone: {error.strerror}") from error
+
+    def is_open(self) -> bool:
+        """Whether the other end lives: it never sends, so anything to read is its end."""
+        poller = select.poll()
+        poller.register(self._socket.fileno(), select.POLLIN)
+        return not poller.poll(0)
+
+    def close(self) -> None:
+        self._socket.close()
+
+
 class Client:
     def __init__(self) -> None:
-        self._lock = _thread.allocate_lock()
-        self._socket: _socket.socket | None = None
+        self._launcher: Connection | None = None
         self._pid = 0
-        self._next = 0
+        self._ids = itertools.count(1)
+        self._templates: dict[tuple[Any, ...], Connection | None] = {}
 
     def start(self) -> None:
         """Start the launcher and return at once; the first run waits for it if need be."""
@@ -118,28 +151,7 @@ class Client:
             )
         finally:
             theirs.close()
-        self._socket = ours
-
-    def alive(self) -> bool:
-        if not self._pid:
-            return False
-        pid, _status = os.waitpid(self._pid, os.WNOHANG)
-        if pid:
-            self._pid = 0
-        return not pid
-
-    def send(self, message: Mapping[str, Any], descriptors: Sequence[int]) -> None:
-        data = marshal.dumps(dict(message))
-        with self._lock:
-            if self._socket is None:
-                raise MudroomError("the sandbox launcher is not running")
-            try:
-                rights = b"".join(fd.to_bytes(4, "little") for fd in descriptors)
-                carried = [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, rights)] if rights else []
-                self._socket.sendmsg([len(data).to_bytes(4, "little")], carried)
-                self._socket.sendall(data)
-            except OSError as error:
-                raise MudroomError(f"the sandbox launcher is gone: {error.strerror}") from error
+        self._launcher = Connection(ours)
 
     def run(
         self,
@@ -150,41 +162,90 @@ class Client:
         *,
         new_session: bool,
     ) -> Running:
-        """Start a command. ``stdio`` stay the caller's to close. PATH is searched inside the sandbox."""
-        read, write = os.pipe2(os.O_CLOEXEC)
+        """Start a command. ``stdio`` stay the caller's to close. PATH is searched inside the sandbox.
+
+        The steps that commands share are performed once, from the second command that has them on.
+        """
+        connection, namespaces, steps = self._where(plan)
+        search = [entry for entry in env.get(b"PATH", os.fsencode(os.defpath)).split(b":") if entry]
+        identity = next(self._ids)
+        request = {
+            "op": "run",
+            "id": identity,
+            "namespaces": namespaces,
+            "maps": plan.maps,
+            "plan": steps,
+            "mediation": plan.mediation,
+            "argv": list(argv),
+            "env": dict(env),
+            "search": search,
+            "new_session": new_session,
+        }
+        report = _with_report(connection, request, stdio)
+        return Running(connection, identity, report, steps, argv[0])
+
+    def _where(self, plan: Plan) -> tuple[Connection, int, tuple[Step, ...]]:
+        """Which process performs a plan, and what is left to do there: namespaces and steps."""
+        if self._launcher is None:
+            raise MudroomError("the sandbox launcher is not running")
+        key = (plan.maps, plan.steps[: plan.shared])
+        if plan.shared and key not in self._templates:
+            self._templates[key] = None  # seen once
+        elif plan.shared:
+            template = self._templates[key]
+            if template is None or not template.is_open():
+                template = self._templates[key] = self._prepare(self._launcher, plan)
+            rest = (("enter",), *plan.steps[plan.shared :])
+            return template, plan.namespaces & ~NAMESPACES["user"], rest
+        return self._launcher, plan.namespaces, plan.steps
+
+    def _prepare(self, launcher: Connection, plan: Plan) -> Connection:
+        ours, theirs = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_STREAM)
+        steps = plan.steps[: plan.shared]
+        request = {
+            "op": "prepare",
+            "id": next(self._ids),
+            "namespaces": NAMESPACES["user"] | NAMESPACES["mount"],
+            "maps": plan.maps,
+            "plan": steps,
+        }
+        with_theirs = theirs.fileno()
         try:
-            with self._lock:
-                self._next += 1
-                identity = self._next
-            search = [entry for entry in env.get(b"PATH", os.fsencode(os.defpath)).split(b":") if entry]
-            request = {
-                "op": "run",
-                "id": identity,
-                "namespaces": plan.namespaces,
-                "maps": plan.maps,
-                "plan": plan.steps,
-                "mediation": plan.mediation,
-                "argv": list(argv),
-                "env": dict(env),
-                "search": search,
-                "new_session": new_session,
-            }
-            self.send(request, (*stdio, write))
-        except BaseException:
-            os.close(read)
-            raise
+            report = _with_report(launcher, request, (with_theirs,))
         finally:
-            os.close(write)
-        return Running(self, identity, read, plan, argv[0])
+            theirs.close()
+        try:
+            record = marshal.loads(os.read(report, 65536) or marshal.dumps(("failed", -1, "init", 0, "it died")))
+        finally:
+            os.close(report)
+        if record[0] != "prepared":
+            ours.close()
+            raise _failure(record, steps, b"")
+        return Connection(ours)
 
     def close(self) -> None:
         """End the launcher and every sandbox of it."""
-        if self._socket is not None:
-            self._socket.close()
-            self._socket = None
+        for connection in (*self._templates.values(), self._launcher):
+            if connection is not None:
+                connection.close()
+        self._templates.clear()
+        self._launcher = None
         if self._pid:
             os.waitpid(self._pid, 0)
             self._pid = 0
+
+
+def _with_report(connection: Connection, request: Mapping[str, Any], descriptors: Sequence[int]) -> int:
+    """Send a request with the write end of a new pipe as its last descriptor; returns the read end."""
+    read, write = os.pipe2(os.O_CLOEXEC)
+    try:
+        connection.send(request, (*descriptors, write))
+    except BaseException:
+        os.close(read)
+        raise
+    finally:
+        os.close(write)
+    return read
 
 
 def wait_readable(descriptors: Sequence[int], deadline: float | None) -> list[int]:

@@ -14,6 +14,10 @@ Rules of this file:
 Processes: ``launcher`` (host namespaces) → ``init`` (pid 1 of the sandbox: performs the plan, then reaps) →
 ``command``. The kernel kills all that is left in a pid namespace when its init ends (pid_namespaces(7)).
 
+From its second command on, a session has a ``template`` between launcher and init: a launcher of its own inside a
+user and mount namespace in which the first steps of the plan, which do not depend on the command, have been
+performed. Every init is cloned from it with a copy of that mount namespace, and performs the rest.
+
 Wire format, both ways little-endian: 4 bytes length, then that many bytes of ``marshal``. Descriptors travel with
 the length (SCM_RIGHTS). Only the host process and this one ever hold the socket.
 
@@ -49,7 +53,7 @@ from mudroom.sandbox.step import STEPS, Context
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from typing import Any
 
     Options = Sequence[tuple[bytes, bytes | None]]
@@ -85,7 +89,7 @@ def tell(report: int, record: tuple[Any, ...]) -> None:
     os.write(report, marshal.dumps(record))
 
 
-def perform(plan: tuple[tuple[Any, ...], ...], report: int, namespaces: int) -> None:
+def perform(plan: tuple[tuple[Any, ...], ...], report: int, namespaces: int) -> Context:
     context = Context(namespaces)
     for index, step in enumerate(plan):
         try:
@@ -94,19 +98,23 @@ def perform(plan: tuple[tuple[Any, ...], ...], report: int, namespaces: int) -> 
             detail = str(error.filename or "")
             tell(report, ("failed", index, step[0], error.errno or 0, detail or error.strerror or ""))
             raise ReportedError from None
+    return context
 
 
-def execute(argv: list[bytes], env: dict[bytes, bytes], search: list[bytes]) -> None:
-    """exec, looking through the directories of ``search`` as execvp(3) does, ENOEXEC through the shell included."""
+def start_program(
+    start: Callable[[bytes, list[bytes]], int | None], argv: list[bytes], search: list[bytes]
+) -> int | None:
+    """Call ``start(path, argv)``, looking through the directories of ``search`` as execvp(3) does, which also runs a
+    file without a known format with the shell."""
     program = argv[0]
     candidates = [program] if b"/" in program else [d + b"/" + program for d in search]
     failure = OSError(ENOENT, "not found")
     for candidate in candidates:
         try:
-            os.execve(candidate, argv, env)
+            return start(candidate, argv)
         except OSError as error:
             if error.errno == ENOEXEC:
-                os.execve(b"/bin/sh", [b"sh", candidate, *argv[1:]], env)
+                return start(b"/bin/sh", [b"sh", candidate, *argv[1:]])
             if error.errno not in (ENOENT, ENOTDIR):
                 failure = error
     raise failure
@@ -116,7 +124,7 @@ def execute(argv: list[bytes], env: dict[bytes, bytes], search: list[bytes]) -> 
 TERMINAL_SIGNALS = (_signal.SIGINT, _signal.SIGQUIT, _signal.SIGTSTP, _signal.SIGTTIN, _signal.SIGTTOU)
 FORWARDED_SIGNALS = (_signal.SIGTERM, _signal.SIGHUP, _signal.SIGUSR1, _signal.SIGUSR2)
 # The interpreter ignores these at start; a command must not inherit that.
-INHERITED_IGNORED = (_signal.SIGPIPE, _signal.SIGXFSZ)
+RESET_SIGNALS = (*TERMINAL_SIGNALS, *FORWARDED_SIGNALS, _signal.SIGPIPE, _signal.SIGXFSZ)
 
 
 def hand_over_listener(channel: _socket.socket, program: bytes) -> None:
@@ -145,16 +153,30 @@ def mediate(channel: _socket.socket, request: Request, command: int) -> list[byt
     return list(mediator.refused)
 
 
-def run_command(request: Request, report: int, channel: _socket.socket | None) -> None:
-    """In the child that becomes the command: fresh signals, then exec. Never returns."""
+def spawn(request: Request) -> int:
+    """Start the command, as cheaply as can be: posix_spawn(3) shares our memory until the exec, fork would copy it."""
+    env, new_session = request["env"], request["new_session"]
+
+    def start(path: bytes, argv: list[bytes]) -> int:
+        return os.posix_spawn(path, argv, env, setsigdef=RESET_SIGNALS, setsid=new_session)
+
+    command = start_program(start, request["argv"], request["search"])
+    assert command is not None
+    return command
+
+
+def fork_mediated(request: Request, report: int, channel: _socket.socket) -> int:
+    """Start the command with a filter of its own, which only the process that becomes it may install."""
+    command = os.fork()
+    if command:
+        return command
     try:
-        for number in TERMINAL_SIGNALS + FORWARDED_SIGNALS + INHERITED_IGNORED:
+        for number in RESET_SIGNALS:
             _signal.signal(number, _signal.SIG_DFL)
         if request["new_session"]:
             os.setsid()
-        if channel is not None:
-            hand_over_listener(channel, request["mediation"][0])
-        execute(request["argv"], request["env"], request["search"])
+        hand_over_listener(channel, request["mediation"][0])
+        start_program(lambda path, argv: os.execve(path, argv, request["env"]), request["argv"], request["search"])
     except OSError as error:
         tell(report, ("failed", -1, "exec", error.errno or 0, ""))
     finally:
@@ -187,54 +209,93 @@ def end_children(spared: Sequence[int]) -> None:
             os.waitpid(pid, 0)
 
 
-def run_init(request: Request, descriptors: list[int], report: int, ready: int) -> None:
-    """Pid 1 of a sandbox, from its first instruction to its end. Never returns."""
+def enter(ready: int) -> None:
+    """The first instructions of a cloned child: die with the launcher, wait for our id maps, be nobody's to trace."""
+    prctl(PR_SET_PDEATHSIG, _signal.SIGKILL)
+    for number in TERMINAL_SIGNALS:
+        _signal.signal(number, _signal.SIG_IGN)
+    if os.read(ready, 1) != b"g":
+        os._exit(125)  # the launcher is gone, or could not write our id maps and has said so
+    prctl(PR_SET_DUMPABLE, 0)  # not earlier: it makes our /proc files root's, the id maps included
+
+
+def run_init(request: Request, descriptors: list[int], report: int) -> None:
+    """Pid 1 of a sandbox: perform the plan, start the command, reap, report."""
+    own_pid_namespace = bool(request["namespaces"] & CLONE_NEWPID)
+    if not own_pid_namespace:
+        prctl(PR_SET_CHILD_SUBREAPER, 1)
+    for target, descriptor in enumerate(descriptors):
+        os.dup2(descriptor, target)
+    report = keep_only([report], 3)
+    perform(request["plan"], report, request["namespaces"])
+    refused: list[bytes] = []
+    if request["mediation"]:
+        ours, theirs = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_STREAM)
+        command = fork_mediated(request, report, theirs)
+        theirs.close()
+    else:
+        try:
+            command = spawn(request)
+        except OSError as error:
+            tell(report, ("failed", -1, "exec", error.errno or 0, ""))
+            return
+    forward_signals(command)
+    for descriptor in (0, 1, 2):
+        os.close(descriptor)  # a pipe of the command must end when the command does
+    if request["mediation"]:
+        refused = mediate(ours, request, command)
+    status, usage = reap(command, own_pid_namespace)
+    tell(report, ("exited", status, usage.ru_utime, usage.ru_stime, usage.ru_maxrss, tuple(refused)))
+
+
+def forward_signals(command: int) -> None:
+    def forward(received: int, _frame: object) -> None:
+        try:
+            os.kill(command, received)
+        except ProcessLookupError:
+            pass  # it has just ended
+
+    for number in FORWARDED_SIGNALS:
+        _signal.signal(number, forward)
+
+
+def run_template(request: Request, descriptors: list[int], report: int) -> None:
+    """Perform the steps that all commands of a session share, then be their launcher."""
+    report = keep_only([report, *descriptors], 3)
+    context = perform(request["plan"], report, request["namespaces"])
+    os.fchdir(context.root)  # a clone finds the copy of this mount in its own namespace as its working directory
+    os.close(context.root)
+    tell(report, ("prepared",))
+    os.close(report)
+    serve(_socket.socket(fileno=4))
+
+
+ROLES = {"run": run_init, "prepare": run_template}
+
+
+def become(request: Request, descriptors: list[int], report: int, ready: int) -> None:
+    """A cloned child, from its first instruction to its end. Never returns."""
     code = 125
     try:
-        prctl(PR_SET_PDEATHSIG, _signal.SIGKILL)
-        for number in TERMINAL_SIGNALS:
-            _signal.signal(number, _signal.SIG_IGN)
-        if os.read(ready, 1) != b"g":
-            os._exit(125)  # the launcher is gone, or could not write our id maps and has said so
-        prctl(PR_SET_DUMPABLE, 0)  # not earlier: it makes our /proc files root's, the id maps included
-        own_pid_namespace = bool(request["namespaces"] & CLONE_NEWPID)
-        if not own_pid_namespace:
-            prctl(PR_SET_CHILD_SUBREAPER, 1)
-        for target, descriptor in enumerate(descriptors):
-            os.dup2(descriptor, target)
-        report = keep_only(report, 3)
-        perform(request["plan"], report, request["namespaces"])
-        ours = theirs = None
-        if request["mediation"]:
-            ours, theirs = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_STREAM)
-        command = os.fork()
-        if command == 0:
-            run_command(request, report, theirs)
-        for number in FORWARDED_SIGNALS:
-            _signal.signal(number, lambda received, _frame: os.kill(command, received))
-        for descriptor in (0, 1, 2):
-            os.close(descriptor)  # a pipe of the command must end when the command does
-        refused: list[bytes] = []
-        if ours is not None and theirs is not None:
-            theirs.close()
-            refused = mediate(ours, request, command)
-        status, usage = reap(command, own_pid_namespace)
-        tell(report, ("exited", status, usage.ru_utime, usage.ru_stime, usage.ru_maxrss, tuple(refused)))
+        enter(ready)
+        ROLES[request["op"]](request, descriptors, report)
         code = 0
     except ReportedError:
         pass
     except BaseException as error:  # noqa: BLE001 - whatever it is, the host must hear of it and nothing may run on
-        tell(report, ("failed", -1, "init", getattr(error, "errno", 0) or 0, repr(error)))
+        tell(report if report < 3 else 3, ("failed", -1, "init", getattr(error, "errno", 0) or 0, repr(error)))
     finally:
         os._exit(code)
 
 
-def keep_only(descriptor: int, at: int) -> int:
-    """Move ``descriptor`` to number ``at`` (close-on-exec) and close all above it: no host descriptor gets in."""
-    if descriptor != at:
-        os.dup2(descriptor, at, inheritable=False)
-    syscall(SYS_close_range, at + 1, 0xFFFFFFFF, 0)
-    return at
+def keep_only(descriptors: list[int], first: int) -> int:
+    """Move ``descriptors`` to numbers from ``first`` on (close-on-exec) and close all above: no other one gets in."""
+    held = [os.dup(descriptor) for descriptor in descriptors]  # the lowest free ones may be in the way of each other
+    safe = [os.dup2(descriptor, 100 + index, inheritable=False) for index, descriptor in enumerate(held)]
+    for index, descriptor in enumerate(safe):
+        os.dup2(descriptor, first + index, inheritable=False)
+    syscall(SYS_close_range, first + len(safe), 0xFFFFFFFF, 0)
+    return first
 
 
 class Run:
@@ -243,8 +304,8 @@ class Run:
 
 
 def start(request: Request, descriptors: list[int]) -> Run | None:
-    """Clone a sandbox's init. ``descriptors`` are stdin, stdout, stderr and the report pipe, all ours to close."""
-    report = descriptors[3]
+    """Clone a sandbox's init, or a template. ``descriptors`` are all ours to close; the last is the report pipe."""
+    report = descriptors[-1]
     ready_read, ready_write = os.pipe2(os.O_CLOEXEC)
     try:
         pid = clone(request["namespaces"])
@@ -255,9 +316,9 @@ def start(request: Request, descriptors: list[int]) -> Run | None:
         return None
     if pid == 0:
         os.close(ready_write)
-        run_init(request, descriptors[:3], report, ready_read)
+        become(request, descriptors[:-1], report, ready_read)
     os.close(ready_read)
-    for descriptor in descriptors[:3]:
+    for descriptor in descriptors[:-1]:
         os.close(descriptor)
     go = b"g"
     if request["namespaces"] & CLONE_NEWUSER:
@@ -305,7 +366,7 @@ def finish(poller: select.poll, runs: dict[int, Run], pidfd: int) -> None:
 
 
 def handle(request: Request, descriptors: list[int], poller: select.poll, runs: dict[int, Run]) -> None:
-    if request["op"] == "run":
+    if request["op"] in ROLES:
         run = start(request, descriptors)
         if run is not None:
             runs[run.pidfd] = run

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from mudroom.core.path import is_below
 from mudroom.core.plan import NAMESPACES, Plan, Step
-from mudroom.core.spec import Bind, Copy, SandboxSpec
+from mudroom.core.spec import Copy, SandboxSpec
 from mudroom.sandbox.metadata import calls, route
 from mudroom.sandbox.seccomp import compile_filter
 from mudroom.sandbox.syscall import DENY, NO_NETWORK, Rule
@@ -48,24 +48,34 @@ def compile_plan(spec: SandboxSpec, machine: str) -> Plan:
     assert isinstance(spec.view, Copy), "an overlay needs a mount namespace"
     routed = {number: tuple(call) for number, call in calls(machine, spec.landlock_abi).items()}
     mediation = (route(list(routed)), routed, (spec.view.work, spec.scratch))
-    return Plan(0, (b"", b"", False), tuple(_without_namespaces(spec, spec.view, machine)), mediation)
+    steps = tuple(_without_namespaces(spec, spec.view, machine))
+    return Plan(0, (b"", b"", False), steps, mediation=mediation)
 
 
 def _with_namespaces(spec: SandboxSpec, machine: str) -> Plan:
     flags = sum(bit for name, bit in NAMESPACES.items() if name != "net" or spec.network == "none")
-    steps: list[Step] = [("private",), ("root", spec.scratch, ((b"mode", b"0755"), (b"size", b"16m")))]
-    steps += [("symlink", target, path[1:]) for target, path in spec.links]
-    steps += _devices(spec)
-    for _path, step in sorted(_placed(spec), key=lambda placed: placed[0]):
-        steps.append(step)
-    steps += [("symlink", target, path) for target, path in _STANDARD_LINKS]
-    steps.append(("directory", b"var/tmp", 0o1777))
-    steps += _root_is_not_root(spec)
+    shared = _shared(spec)
+    steps = [*shared, ("proc", b"proc"), _view(spec), *_own_directory(spec)]
+    if spec.as_root:
+        steps += [("bind", b"/" + path, path, READ_ONLY | NOEXEC, True) for path in _ROOT_ONLY_PROC]
     steps += [("seal", b"", READ_ONLY), ("pivot",), ("hostname", b"mudroom")]
     if spec.network == "none":
         steps.append(("loopback",))
     steps += _confinement(spec, machine)
-    return Plan(flags, (spec.uid_map, spec.gid_map, spec.deny_setgroups), tuple(steps))
+    return Plan(flags, (spec.uid_map, spec.gid_map, spec.deny_setgroups), tuple(steps), len(shared))
+
+
+def _shared(spec: SandboxSpec) -> list[Step]:
+    """The root as every command of a session has it; /tmp, /run and the private home live as long as the session."""
+    steps: list[Step] = [("private",), ("root", spec.scratch, ((b"mode", b"0755"), (b"size", b"16m")))]
+    steps += [("symlink", target, path[1:]) for target, path in spec.links]
+    steps += _devices(spec)
+    steps += [step for _path, step in sorted(_placed(spec), key=lambda placed: placed[0])]
+    steps += [("symlink", target, path) for target, path in _STANDARD_LINKS]
+    steps += [("directory", b"proc", 0o555), ("directory", b"var/tmp", 0o1777)]
+    # uid 0 without capabilities still *owns* secrets that others cannot read
+    steps += [("bind", b"/dev/null", mask[1:], READ_ONLY, True) for mask in spec.masks]
+    return steps
 
 
 def _devices(spec: SandboxSpec) -> list[Step]:
@@ -77,38 +87,30 @@ def _devices(spec: SandboxSpec) -> list[Step]:
 
 
 def _placed(spec: SandboxSpec) -> list[tuple[bytes, Step]]:
-    """Everything with a place in the tree; sorted by place, a parent is mounted before what lies in it."""
+    """What has a place in the tree; sorted by place, a parent is mounted before what lies in it."""
     placed: list[tuple[bytes, Step]] = [
-        (b"/proc", ("proc", b"proc")),
         (b"/tmp", ("tmpfs", b"tmp", _TMPFS_LIMIT, WRITABLE)),
         (b"/run", ("tmpfs", b"run", ((b"mode", b"0755"), (b"size", b"64m")), WRITABLE)),
         (spec.home, ("tmpfs", spec.home[1:], ((b"mode", b"0700"), (b"size", b"50%")), WRITABLE)),
-        (spec.project, _view(spec)),
     ]
     for bind in spec.binds:
-        if not is_below(bind.path, spec.project) or _is_own_directory(bind, spec):
+        if not is_below(bind.path, spec.project):
             attributes = WRITABLE if bind.writable else READ_ONLY
             placed.append((bind.path, ("bind", bind.source, bind.path[1:], attributes, False)))
     return placed
 
 
-def _is_own_directory(bind: Bind, spec: SandboxSpec) -> bool:
-    return bind.path == spec.project + b"/.mudroom"
+def _own_directory(spec: SandboxSpec) -> list[Step]:
+    """The project's ``.mudroom``: readable inside, but its policy is not the command's to change."""
+    own = spec.project + b"/.mudroom"
+    return [("bind", bind.source, own[1:], READ_ONLY, False) for bind in spec.binds if bind.path == own]
 
 
 def _view(spec: SandboxSpec) -> Step:
     path = spec.project[1:]
     if isinstance(spec.view, Copy):
         return ("bind", spec.view.work, path, WRITABLE, False)
-    return ("overlay", path, spec.view.lowers, spec.view.upper, spec.view.work, False)
-
-
-def _root_is_not_root(spec: SandboxSpec) -> list[Step]:
-    """uid 0 without capabilities still *owns* /proc/sys and unreadable secrets: cover them (proc(5), sysctl(2))."""
-    steps: list[Step] = [("bind", b"/dev/null", mask[1:], READ_ONLY, True) for mask in spec.masks]
-    if spec.as_root:
-        steps += [("bind", b"/" + path, path, READ_ONLY | NOEXEC, True) for path in _ROOT_ONLY_PROC]
-    return steps
+    return ("overlay", path, spec.view.lowers, spec.view.upper, spec.view.work, True)
 
 
 def _confinement(spec: SandboxSpec, machine: str) -> list[Step]:

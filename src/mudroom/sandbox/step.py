@@ -131,6 +131,11 @@ def step_root(context: Context, mountpoint: bytes, options: Options) -> None:
     context.root = os.open(mountpoint, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
 
 
+def step_enter(context: Context) -> None:
+    """In a clone of a template: the new root is the working directory."""
+    context.root = os.open(b".", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+
+
 def step_bind(context: Context, source: bytes, path: bytes, attributes: int, optional: bool) -> None:
     """Show a tree of the host at ``path``. Recursive: the kernel refuses to uncover what a submount hides."""
     try:
