@@ -33,6 +33,8 @@ class Plan(NamedTuple):
     steps: tuple[Step, ...]
     shared: int = 0
     """So many leading steps are the same for all commands of a session, and can be performed once for all."""
+    ahead: int = 0
+    """So many steps after those can be performed for a command before it is known."""
     mediation: tuple[bytes, dict[int, tuple[Any, ...]], tuple[bytes, ...]] | None = None
     """Where there is no mount namespace: the filter that routes metadata calls, what each of them is, and the
     directories in which they are performed (``sandbox/metadata.py``)."""
@@ -68,6 +70,7 @@ _DESCRIPTIONS: dict[str, Callable[..., str]] = {
     "rlimit": lambda resource, soft, _hard: f"rlimit {resource} = {soft}",
     "umask": lambda mask: f"umask {mask:03o}",
     "cwd": lambda path: f"work in {show(path)}",
+    "drop_bounding_set": lambda: "let no program gain a capability",
     "drop_capabilities": lambda: "drop every capability, and check",
     "no_new_privs": lambda: "no_new_privs: no set-uid program gains anything",
     "landlock": lambda _fs, _net, _scoped, rules: f"Landlock, {len(rules)} rules",

@@ -68,19 +68,18 @@ class Running:
         self._connection.send({"op": "signal", "id": self._id, "signal": number}, ())
 
     def wait(self) -> Exit:
-        """Block until every process of the sandbox is gone. Raises StepFailed or CommandNotStarted if the command
+        """Block until every process of the command is gone. Raises StepFailed or CommandNotStarted if the command
         never ran, MudroomError if the launcher died."""
-        chunks = []
-        while chunk := os.read(self._report, 65536):
-            chunks.append(chunk)
-        os.close(self._report)
-        self._report = -1
-        data = b"".join(chunks)
+        data = os.read(self._report, 65536)  # at most PIPE_BUF were written, at once
         if not data:
+            os.close(self._report)
             return self._ended_without_report()
         record = marshal.loads(data)
+        if record[0] == "exited" and not record[-1]:
+            os.read(self._report, 1)  # processes are left: they end with init, and the pipe with it
+        os.close(self._report)
         if record[0] == "exited":
-            return Exit(*record[1:])
+            return Exit(*record[1:-1])
         raise _failure(record, self._steps, self._program)
 
     def _ended_without_report(self) -> Exit:
@@ -175,6 +174,7 @@ class Client:
             "namespaces": namespaces,
             "maps": plan.maps,
             "plan": steps,
+            "first": 0,
             "mediation": plan.mediation,
             "argv": list(argv),
             "env": dict(env),
@@ -188,7 +188,7 @@ class Client:
         """Which process performs a plan, and what is left to do there: namespaces and steps."""
         if self._launcher is None:
             raise MudroomError("the sandbox launcher is not running")
-        key = (plan.maps, plan.steps[: plan.shared])
+        key = (plan.namespaces, plan.maps, plan.steps[: plan.shared + plan.ahead])
         if plan.shared and key not in self._templates:
             self._templates[key] = None  # seen once
         elif plan.shared:
@@ -208,10 +208,11 @@ class Client:
             "namespaces": NAMESPACES["user"] | NAMESPACES["mount"],
             "maps": plan.maps,
             "plan": steps,
+            "ahead": (("enter",), *plan.steps[plan.shared : plan.shared + plan.ahead]),
+            "each": plan.namespaces & ~NAMESPACES["user"],
         }
-        with_theirs = theirs.fileno()
         try:
-            report = _with_report(launcher, request, (with_theirs,))
+            report = _with_report(launcher, request, (theirs.fileno(),))
         finally:
             theirs.close()
         try:

@@ -16,14 +16,15 @@ Processes: ``launcher`` (host namespaces) → ``init`` (pid 1 of the sandbox: pe
 
 From its second command on, a session has a ``template`` between launcher and init: a launcher of its own inside a
 user and mount namespace in which the first steps of the plan, which do not depend on the command, have been
-performed. Every init is cloned from it with a copy of that mount namespace, and performs the rest.
+performed. Every init is cloned from it with a copy of that mount namespace, and performs the rest. The template
+clones one init ahead of time, the ``spare``, so that the next command does not wait for its namespaces to be made.
 
 Wire format, both ways little-endian: 4 bytes length, then that many bytes of ``marshal``. Descriptors travel with
 the length (SCM_RIGHTS). Only the host process and this one ever hold the socket.
 
 The report pipe of a run carries one marshalled tuple, ``("failed", step index, op, errno, detail)`` or
-``("exited", wait status, user s, system s, max RSS KiB, refused metadata changes)``; its end of file means that the
-whole sandbox is gone.
+``("exited", wait status, user s, system s, max RSS KiB, refused metadata changes, empty)``; ``empty`` says that no
+process but init is left in the sandbox. The pipe's end of file means that init is gone, too.
 """
 
 from __future__ import annotations
@@ -58,6 +59,7 @@ if TYPE_CHECKING:
 
     Options = Sequence[tuple[bytes, bytes | None]]
     Request = dict[str, Any]
+    Plan = tuple[tuple[Any, ...], ...]
 
 
 def clone(flags: int) -> int:
@@ -89,9 +91,9 @@ def tell(report: int, record: tuple[Any, ...]) -> None:
     os.write(report, marshal.dumps(record))
 
 
-def perform(plan: tuple[tuple[Any, ...], ...], report: int, namespaces: int) -> Context:
-    context = Context(namespaces)
-    for index, step in enumerate(plan):
+def perform(plan: Plan, report: int, context: Context, first: int = 0) -> Context:
+    """Perform steps; the first of them is number ``first`` of what the host knows as the plan."""
+    for index, step in enumerate(plan, first):
         try:
             STEPS[step[0]](context, *step[1:])
         except OSError as error:
@@ -183,15 +185,21 @@ def fork_mediated(request: Request, report: int, channel: _socket.socket) -> int
         os._exit(127)
 
 
-def reap(command: int, own_pid_namespace: bool) -> tuple[int, Any]:
-    """Wait for the command, reaping every orphan meanwhile. Returns its wait status and resource use."""
+def reap(command: int, own_pid_namespace: bool) -> tuple[int, Any, bool]:
+    """Wait for the command, reaping every orphan meanwhile. Returns its wait status, its resource use, and whether
+    nobody is left: init inherits every orphan, so without children it is alone."""
     while True:
         pid, status, usage = os.wait4(-1, 0)
         if pid == command:
             break
     if not own_pid_namespace:
         end_children(())
-    return status, usage
+    try:
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
+    except ChildProcessError:
+        return status, usage, True
+    return status, usage, False
 
 
 def end_children(spared: Sequence[int]) -> None:
@@ -209,25 +217,30 @@ def end_children(spared: Sequence[int]) -> None:
             os.waitpid(pid, 0)
 
 
-def enter(ready: int) -> None:
+def enter(ready: int | None) -> None:
     """The first instructions of a cloned child: die with the launcher, wait for our id maps, be nobody's to trace."""
     prctl(PR_SET_PDEATHSIG, _signal.SIGKILL)
     for number in TERMINAL_SIGNALS:
         _signal.signal(number, _signal.SIG_IGN)
-    if os.read(ready, 1) != b"g":
+    if ready is not None and os.read(ready, 1) != b"g":
         os._exit(125)  # the launcher is gone, or could not write our id maps and has said so
     prctl(PR_SET_DUMPABLE, 0)  # not earlier: it makes our /proc files root's, the id maps included
 
 
-def run_init(request: Request, descriptors: list[int], report: int) -> None:
+def run_init(request: Request, descriptors: list[int], report: int, context: Context | None = None) -> None:
     """Pid 1 of a sandbox: perform the plan, start the command, reap, report."""
     own_pid_namespace = bool(request["namespaces"] & CLONE_NEWPID)
     if not own_pid_namespace:
         prctl(PR_SET_CHILD_SUBREAPER, 1)
     for target, descriptor in enumerate(descriptors):
         os.dup2(descriptor, target)
-    report = keep_only([report], 3)
-    perform(request["plan"], report, request["namespaces"])
+    if context is None:
+        context = Context(request["namespaces"])
+        report = keep_only([report], 3)
+    else:
+        report = keep_only([report, context.root], 3)
+        context.root = report + 1
+    perform(request["plan"], report, context, request["first"])
     refused: list[bytes] = []
     if request["mediation"]:
         ours, theirs = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_STREAM)
@@ -244,8 +257,8 @@ def run_init(request: Request, descriptors: list[int], report: int) -> None:
         os.close(descriptor)  # a pipe of the command must end when the command does
     if request["mediation"]:
         refused = mediate(ours, request, command)
-    status, usage = reap(command, own_pid_namespace)
-    tell(report, ("exited", status, usage.ru_utime, usage.ru_stime, usage.ru_maxrss, tuple(refused)))
+    status, usage, empty = reap(command, own_pid_namespace)
+    tell(report, ("exited", status, usage.ru_utime, usage.ru_stime, usage.ru_maxrss, tuple(refused), empty))
 
 
 def forward_signals(command: int) -> None:
@@ -262,40 +275,106 @@ def forward_signals(command: int) -> None:
 def run_template(request: Request, descriptors: list[int], report: int) -> None:
     """Perform the steps that all commands of a session share, then be their launcher."""
     report = keep_only([report, *descriptors], 3)
-    context = perform(request["plan"], report, request["namespaces"])
+    context = perform(request["plan"], report, Context(request["namespaces"]))
     os.fchdir(context.root)  # a clone finds the copy of this mount in its own namespace as its working directory
     os.close(context.root)
     tell(report, ("prepared",))
     os.close(report)
-    serve(_socket.socket(fileno=4))
+    serve(_socket.socket(fileno=4), Ahead(request["ahead"], request["each"]))
+
+
+def run_spare(channel: _socket.socket, ahead: Plan, namespaces: int) -> None:
+    """An init without a command yet: perform what needs none, then wait for it."""
+    try:
+        enter(None)
+        channel = _socket.socket(fileno=keep_only([channel.detach()], 3))
+        context = perform(ahead, -1, Context(namespaces))
+        request, descriptors = receive(channel)
+        channel.close()
+        if request is not None:
+            become(request, descriptors[:-1], descriptors[-1], None, context)
+    except OSError:
+        pass  # the template sees that we ended, and starts the next command without us: it will find the error again
+    finally:
+        os._exit(125)
 
 
 ROLES = {"run": run_init, "prepare": run_template}
 
 
-def become(request: Request, descriptors: list[int], report: int, ready: int) -> None:
-    """A cloned child, from its first instruction to its end. Never returns."""
+def become(
+    request: Request, descriptors: list[int], report: int, ready: int | None, context: Context | None = None
+) -> None:
+    """A cloned child, from its first instruction (or, of a spare, from its command on) to its end. Never returns."""
     code = 125
     try:
-        enter(ready)
-        ROLES[request["op"]](request, descriptors, report)
+        if context is None:
+            enter(ready)
+            ROLES[request["op"]](request, descriptors, report)
+        else:
+            run_init(request, descriptors, report, context)
         code = 0
     except ReportedError:
         pass
     except BaseException as error:  # noqa: BLE001 - whatever it is, the host must hear of it and nothing may run on
-        tell(report if report < 3 else 3, ("failed", -1, "init", getattr(error, "errno", 0) or 0, repr(error)))
+        record = ("failed", -1, "init", getattr(error, "errno", 0) or 0, repr(error))
+        try:
+            tell(report, record)
+        except OSError:
+            tell(3, record)  # it has been moved there
     finally:
         os._exit(code)
 
 
 def keep_only(descriptors: list[int], first: int) -> int:
     """Move ``descriptors`` to numbers from ``first`` on (close-on-exec) and close all above: no other one gets in."""
-    held = [os.dup(descriptor) for descriptor in descriptors]  # the lowest free ones may be in the way of each other
-    safe = [os.dup2(descriptor, 100 + index, inheritable=False) for index, descriptor in enumerate(held)]
-    for index, descriptor in enumerate(safe):
-        os.dup2(descriptor, first + index, inheritable=False)
-    syscall(SYS_close_range, first + len(safe), 0xFFFFFFFF, 0)
+    if descriptors != [first]:
+        high = [os.dup2(descriptor, 100 + index, inheritable=False) for index, descriptor in enumerate(descriptors)]
+        for index, descriptor in enumerate(high):  # by way of high numbers, as they may be in the way of each other
+            os.dup2(descriptor, first + index, inheritable=False)
+    syscall(SYS_close_range, first + len(descriptors), 0xFFFFFFFF, 0)
     return first
+
+
+class Ahead:
+    """What a template prepares ahead of a command: the steps, and the namespaces of each command."""
+
+    def __init__(self, steps: Plan, namespaces: int) -> None:
+        self.steps, self.namespaces = steps, namespaces
+        self.spare: Run | None = None
+        self.channel: _socket.socket | None = None
+
+    def refill(self) -> Run | None:
+        """Clone a spare if there is none. Returns it if it is new."""
+        if self.spare is not None:
+            return None
+        self.channel, theirs = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_STREAM)
+        try:
+            pid = clone(self.namespaces)
+        except OSError:
+            return None  # the next command is cloned when it comes, and says what is wrong
+        if pid == 0:
+            run_spare(theirs, self.steps, self.namespaces)
+        theirs.close()
+        self.spare = Run(0, pid, os.pidfd_open(pid), -1)
+        return self.spare
+
+    def take(self, request: Request, descriptors: list[int]) -> bool:
+        """Hand a command to the spare. False if there is none."""
+        spare, channel = self.spare, self.channel
+        if spare is None or channel is None:
+            return False
+        own = {**request, "plan": request["plan"][len(self.steps) :], "first": len(self.steps)}
+        try:
+            send(channel, own, descriptors)
+        except OSError:
+            return False  # it ended; its pidfd says so to the loop
+        channel.close()
+        spare.identity, spare.report = request["id"], descriptors[-1]
+        for descriptor in descriptors[:-1]:
+            os.close(descriptor)
+        self.spare = self.channel = None
+        return True
 
 
 class Run:
@@ -335,6 +414,13 @@ def start(request: Request, descriptors: list[int]) -> Run | None:
 # --- the loop -----------------------------------------------------------------------------------------------------
 
 
+def send(channel: _socket.socket, message: Request, descriptors: list[int]) -> None:
+    data = marshal.dumps(message)
+    rights = b"".join(descriptor.to_bytes(4, "little") for descriptor in descriptors)
+    channel.sendmsg([len(data).to_bytes(4, "little")], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, rights)])
+    channel.sendall(data)
+
+
 def receive(control: _socket.socket) -> tuple[Request | None, list[int]]:
     """One request and its descriptors, or None at the end."""
     head, ancillary, _flags, _address = control.recvmsg(4, _socket.CMSG_SPACE(64))
@@ -356,49 +442,71 @@ def receive(control: _socket.socket) -> tuple[Request | None, list[int]]:
     return marshal.loads(b"".join(parts)), descriptors
 
 
-def finish(poller: select.poll, runs: dict[int, Run], pidfd: int) -> None:
-    run = runs.pop(pidfd)
-    poller.unregister(pidfd)
-    os.waitpid(run.pid, 0)
-    end_children([other.pid for other in runs.values()])  # orphans of a sandbox without a pid namespace
-    os.close(pidfd)
-    os.close(run.report)
+class Loop:
+    """Serves requests until the other end of ``control`` is closed; then kills what is left."""
 
+    def __init__(self, control: _socket.socket, ahead: Ahead | None) -> None:
+        self._control, self._ahead = control, ahead
+        self._runs: dict[int, Run] = {}
+        self._poller = select.poll()
+        self._poller.register(control.fileno(), select.POLLIN)
 
-def handle(request: Request, descriptors: list[int], poller: select.poll, runs: dict[int, Run]) -> None:
-    if request["op"] in ROLES:
-        run = start(request, descriptors)
+    def run(self) -> None:
+        while True:
+            self._refill()
+            for descriptor, _events in self._poller.poll():
+                if descriptor in self._runs:
+                    self._finish(descriptor)
+                elif descriptor == self._control.fileno():
+                    request, descriptors = receive(self._control)
+                    if request is None:
+                        self._end()
+                        return
+                    self._handle(request, descriptors)
+
+    def _watch(self, run: Run | None) -> None:
         if run is not None:
-            runs[run.pidfd] = run
-            poller.register(run.pidfd, select.POLLIN)
-    elif request["op"] == "signal":
-        for run in runs.values():
-            if run.identity == request["id"]:
-                os.kill(run.pid, request["signal"])
+            self._runs[run.pidfd] = run
+            self._poller.register(run.pidfd, select.POLLIN)
+
+    def _refill(self) -> None:
+        if self._ahead is not None:
+            self._watch(self._ahead.refill())
+
+    def _handle(self, request: Request, descriptors: list[int]) -> None:
+        if request["op"] == "signal":
+            for run in self._runs.values():
+                if run.identity == request["id"]:
+                    os.kill(run.pid, request["signal"])
+        elif self._ahead is None or not self._ahead.take(request, descriptors):
+            self._watch(start(request, descriptors))
+
+    def _finish(self, pidfd: int) -> None:
+        run = self._runs.pop(pidfd)
+        self._poller.unregister(pidfd)
+        os.waitpid(run.pid, 0)
+        if self._ahead is not None and self._ahead.spare is run:
+            self._ahead.spare = None
+            self._ahead = None  # it could not be prepared: do not try for every command again
+        end_children([other.pid for other in self._runs.values()])  # orphans of a sandbox without a pid namespace
+        os.close(pidfd)
+        if run.report >= 0:
+            os.close(run.report)
+
+    def _end(self) -> None:
+        for run in self._runs.values():
+            os.kill(run.pid, _signal.SIGKILL)
+        for run in self._runs.values():
+            os.waitpid(run.pid, 0)
+        end_children(())
 
 
-def serve(control: _socket.socket) -> None:
+def serve(control: _socket.socket, ahead: Ahead | None = None) -> None:
     prctl(PR_SET_CHILD_SUBREAPER, 1)
     for number in (*TERMINAL_SIGNALS, _signal.SIGHUP, _signal.SIGPIPE):
         _signal.signal(number, _signal.SIG_IGN)
     _signal.signal(_signal.SIGTSTP, _signal.SIG_DFL)  # Ctrl-Z stops the launcher with the rest of the group
-    runs: dict[int, Run] = {}
-    poller = select.poll()
-    poller.register(control.fileno(), select.POLLIN)
-    while True:
-        for descriptor, _events in poller.poll():
-            if descriptor in runs:
-                finish(poller, runs, descriptor)
-            elif descriptor == control.fileno():
-                request, descriptors = receive(control)
-                if request is None:
-                    for run in runs.values():
-                        os.kill(run.pid, _signal.SIGKILL)
-                    for run in runs.values():
-                        os.waitpid(run.pid, 0)
-                    end_children(())
-                    return
-                handle(request, descriptors, poller, runs)
+    Loop(control, ahead).run()
 
 
 def main() -> None:

@@ -54,15 +54,20 @@ def compile_plan(spec: SandboxSpec, machine: str) -> Plan:
 
 def _with_namespaces(spec: SandboxSpec, machine: str) -> Plan:
     flags = sum(bit for name, bit in NAMESPACES.items() if name != "net" or spec.network == "none")
-    shared = _shared(spec)
-    steps = [*shared, ("proc", b"proc"), _view(spec), *_own_directory(spec)]
-    if spec.as_root:
+    shared, ahead = _shared(spec), _ahead(spec)
+    own = [_view(spec), *_own_directory(spec), ("seal", b"", READ_ONLY), ("pivot",), *_confinement(spec, machine)]
+    maps = (spec.uid_map, spec.gid_map, spec.deny_setgroups)
+    return Plan(flags, maps, (*shared, *ahead, *own), len(shared), len(ahead))
+
+
+def _ahead(spec: SandboxSpec) -> list[Step]:
+    """What each command has of its own, but which does not depend on the command."""
+    steps: list[Step] = [("proc", b"proc"), ("hostname", b"mudroom")]
+    if spec.as_root:  # uid 0 without capabilities still owns what is in these: sysctl(2), proc(5)
         steps += [("bind", b"/" + path, path, READ_ONLY | NOEXEC, True) for path in _ROOT_ONLY_PROC]
-    steps += [("seal", b"", READ_ONLY), ("pivot",), ("hostname", b"mudroom")]
     if spec.network == "none":
         steps.append(("loopback",))
-    steps += _confinement(spec, machine)
-    return Plan(flags, (spec.uid_map, spec.gid_map, spec.deny_setgroups), tuple(steps), len(shared))
+    return steps
 
 
 def _shared(spec: SandboxSpec) -> list[Step]:
@@ -75,7 +80,7 @@ def _shared(spec: SandboxSpec) -> list[Step]:
     steps += [("directory", b"proc", 0o555), ("directory", b"var/tmp", 0o1777)]
     # uid 0 without capabilities still *owns* secrets that others cannot read
     steps += [("bind", b"/dev/null", mask[1:], READ_ONLY, True) for mask in spec.masks]
-    return steps
+    return [*steps, ("drop_bounding_set",)]
 
 
 def _devices(spec: SandboxSpec) -> list[Step]:
@@ -151,6 +156,7 @@ def _without_namespaces(spec: SandboxSpec, view: Copy, machine: str) -> list[Ste
     return [
         ("umask", spec.umask),
         ("cwd", spec.cwd),
+        ("drop_bounding_set",),
         ("drop_capabilities",),
         ("no_new_privs",),
         ("landlock", everything, handled_net, scoped, tuple(rules)),
