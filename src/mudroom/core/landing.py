@@ -69,23 +69,28 @@ class Live(NamedTuple):
     """Whether the repository at this ``.git`` has new commits, branches or index since the changes were collected."""
 
 
-def plan_landing(changes: Sequence[Change], live: Live, named: Collection[bytes] = ()) -> Landing:
+def plan_landing(
+    changes: Sequence[Change], live: Live, named: Collection[bytes] = (), blocked: Collection[bytes] = ()
+) -> Landing:
     """Decide every change and put the survivors in order. ``changes`` are in walking order.
 
     ``named``: paths given by the user, which lifts the protection of those (and of what is below them).
+    ``blocked``: paths in the fork that cannot be applied (sockets); no directory that holds one moves as a whole.
     """
-    return _Planner(changes, live, named).plan()
+    return _Planner(changes, live, named, blocked).plan()
 
 
 class _Planner:
-    def __init__(self, changes: Sequence[Change], live: Live, named: Collection[bytes]) -> None:
+    def __init__(
+        self, changes: Sequence[Change], live: Live, named: Collection[bytes], blocked: Collection[bytes]
+    ) -> None:
         self._changes, self._live, self._named = changes, live, named
         self._conflicts: dict[bytes, str] = {}
         self._satisfied: list[bytes] = []
         self._remarks: list[Remark] = []
         self._taken: list[Change] = []
         self._slots = 0
-        self._counts = _counts_below(changes)
+        self._counts = _counts_below({change.path for change in changes}.union(blocked))
 
     def plan(self) -> Landing:
         withheld = [change.path for change in self._changes if self._is_withheld(change)]
@@ -171,7 +176,7 @@ class _Planner:
         if base is None or staged is None:
             return self._one_sided(change, whole, copy)
         if base.kind == staged.kind == "directory" or _DIFFERING & set(change.flags) == {"mode"}:
-            return [Op("chmod", path, 0, base, staged)]
+            return [Op("chmod", path, 0, base, base._replace(mode=staged.mode))]
         if "directory" in (base.kind, staged.kind) and not whole:
             self._conflicts[path] = "turns a directory into something else, but not all of it can go along"
             return []
@@ -204,9 +209,9 @@ def _closes_directory(op: Op) -> bool:
     return op.kind == "rmdir"
 
 
-def _counts_below(changes: Sequence[Change]) -> Counter[bytes]:
-    """How many changes each directory has below it, whether they land or not."""
-    return Counter(above for change in changes for above in ancestors(change.path))
+def _counts_below(paths: Collection[bytes]) -> Counter[bytes]:
+    """How many of the paths each directory has below it."""
+    return Counter(above for path in paths for above in ancestors(path))
 
 
 def _below(changes: Sequence[Change], index: int) -> Sequence[Change]:

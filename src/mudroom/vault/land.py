@@ -55,7 +55,8 @@ def land(
     changes = record.changeset.changes
     chosen = _chosen(changes, paths)
     content = fork.path + (b"/copy" if record.kind == "copy" else b"/upper")
-    landing = plan(vault.project, content, chosen, since=record.started, named=paths)
+    blocked = {remark.path for remark in record.changeset.remarks}
+    landing = plan(vault.project, content, chosen, since=record.started, named=paths, blocked=blocked)
     if record.kind == "copy":  # the copy must stay whole: its later changes are found by comparing with it
         landing = landing._replace(ops=tuple(op._replace(copy=True) for op in landing.ops))
     applied = Applied("")
@@ -77,7 +78,7 @@ def plan(project: bytes, content: bytes, changes: Sequence[Change], *, since: in
     """What would happen, without doing any of it."""
     root, staged = open_root(project), open_root(content)
     try:
-        return plan_landing(changes, _live(project, root, staged, since), named)
+        return plan_landing(changes, _live(project, root, staged, since), named, blocked)
     finally:
         os.close(root)
         os.close(staged)

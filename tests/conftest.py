@@ -1,0 +1,133 @@
+"""What tests share: a project, a home and a state directory of their own, and sessions on them."""
+
+from __future__ import annotations
+
+import os
+import signal
+import stat
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from mudroom.core.result import Result
+from mudroom.core.settings import Settings
+from mudroom.sandbox.client import Client
+from mudroom.session import Session
+
+CLOCK_REALTIME_COARSE = 5
+
+
+def tick() -> None:
+    """Wait until file systems stamp a later time than now: a file written before is then certainly older than what
+    starts after. At most one timer tick (4 ms), spent looking at the clock."""
+    now = time.time_ns()
+    while time.clock_gettime_ns(CLOCK_REALTIME_COARSE) <= now:
+        pass
+
+
+@pytest.fixture(autouse=True)
+def no_test_hangs() -> Iterator[None]:
+    """Two minutes for any test: one that waits for ever must fail, not stop the run."""
+
+    def give_up(_number: int, _frame: object) -> None:
+        raise TimeoutError("the test took more than 120 s")
+
+    previous = signal.signal(signal.SIGALRM, give_up)
+    signal.alarm(120)
+    yield
+    signal.alarm(0)
+    signal.signal(signal.SIGALRM, previous)
+
+
+class Place:
+    """A project in a directory of its own, with everything mudroom needs around it."""
+
+    def __init__(self, root: Path, client: Client) -> None:
+        self.root = root
+        self.project = root / "project"
+        self.home = root / "home"
+        self.state = root / "state"
+        for path in (self.project, self.home):
+            path.mkdir()
+        self._client = client
+        self._open: list[Session] = []
+
+    def write(self, name: str, content: str | bytes = "", mode: int = 0o644) -> Path:
+        path = self.project / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content.encode() if isinstance(content, str) else content)
+        path.chmod(mode)
+        return path
+
+    def session(self, settings: Settings | None = None) -> Session:
+        tick()
+        session = Session.open(
+            os.fsencode(self.project),
+            state=os.fsencode(self.state),
+            home=os.fsencode(self.home),
+            environ={**os.environb, b"LC_ALL": b"C"},
+            settings=settings or Settings(),
+            client=self._client,
+        )
+        self._open.append(session)
+        return session
+
+    def sh(self, script: str, settings: Settings | None = None) -> tuple[Session, Result]:
+        """Run a shell script in a fresh fork of a fresh session."""
+        session = self.session(settings)
+        return session, session.run([b"sh", b"-c", script.encode()])
+
+    def close(self) -> None:
+        for session in self._open:
+            session.close()
+
+
+@pytest.fixture(scope="session")
+def client() -> Iterator[Client]:
+    client = Client()
+    client.start()
+    yield client
+    client.close()
+
+
+@pytest.fixture
+def place(tmp_path: Path, client: Client) -> Iterator[Place]:
+    place = Place(tmp_path, client)
+    yield place
+    place.close()
+
+
+Listing = dict[str, tuple[str, int, bytes]]
+
+
+def listing(root: Path) -> Listing:
+    """Every name below a directory with its kind, permission bits, and content or link target."""
+    found: Listing = {}
+    for directory, directories, files in os.walk(root):
+        for name in (*directories, *files):
+            path = Path(directory) / name
+            info = path.lstat()
+            mode = stat.S_IMODE(info.st_mode)
+            if stat.S_ISLNK(info.st_mode):
+                entry = ("symlink", 0, os.fsencode(os.readlink(path)))
+            elif stat.S_ISDIR(info.st_mode):
+                entry = ("directory", mode, b"")
+            elif stat.S_ISREG(info.st_mode):
+                entry = ("file", mode, path.read_bytes())
+            else:
+                entry = ("special", mode, b"")
+            found[os.path.relpath(path, root)] = entry
+    return found
+
+
+def full_listing(root: Path) -> dict[str, tuple[int, int, int, int]]:
+    """Names with mode, size, mtime and inode: what must not change before an apply. Directories keep their mtime."""
+    found = {}
+    for directory, directories, files in os.walk(root):
+        for name in (*directories, *files):
+            info = (Path(directory) / name).lstat()
+            key = os.path.relpath(Path(directory) / name, root)
+            found[key] = (info.st_mode, info.st_size, info.st_mtime_ns, info.st_ino)
+    return found

@@ -1,0 +1,366 @@
+"""The whole way of a command, through the library: stage, run, collect, apply, undo."""
+
+from __future__ import annotations
+
+import os
+import stat
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+from conftest import Place, full_listing, listing, tick
+
+from mudroom.core.change import listed
+from mudroom.core.result import Result
+from mudroom.core.settings import Settings
+from mudroom.errors import CommandNotStarted, UsageError
+from mudroom.session import Stdio
+
+
+def verbs(result: Result) -> dict[str, str]:
+    return {os.fsdecode(change.path): change.verb for change in listed(result.changeset.changes)}
+
+
+def test_nothing_reaches_the_project_before_apply(place: Place) -> None:
+    place.write("a", "one\n")
+    place.write("d/b", "two\n")
+    os.symlink("a", place.project / "l")
+    before = full_listing(place.project)
+    _session, result = place.sh(
+        "echo more >> a; rm -rf d; ln -sf b l; mkdir n; touch n/x; chmod 600 a; touch -d 2001-01-01 a; mv a z"
+    )
+    assert result.exit_code == 0, result.stderr
+    assert full_listing(place.project) == before
+    assert verbs(result) == {"a": "deleted", "d/b": "deleted", "l": "modified", "n/x": "added", "z": "added"}
+
+
+def test_rm_rf_of_everything_harms_nothing(place: Place) -> None:
+    place.write("a", "one")
+    place.write("deep/er/b", "two")
+    before = full_listing(place.project)
+    _session, result = place.sh(f"rm -rf {place.project}/* {place.project} / --no-preserve-root 2>/dev/null; exit 0")
+    assert full_listing(place.project) == before
+    assert verbs(result) == {"a": "deleted", "deep/er/b": "deleted"}
+
+
+def test_apply_and_undo(place: Place) -> None:
+    place.write("keep", "k")
+    place.write("edit", "1\n2\n3\n")
+    place.write("gone/deep/file", "x")
+    place.write("script", "#!/bin/sh\n")
+    before = listing(place.project)
+    session, result = place.sh(
+        "sed -i s/2/two/ edit; rm -r gone; chmod +x script; mkdir -p new/sub; echo n > new/sub/f; ln -s f new/sub/l"
+    )
+    landed = session.apply(result.fork)
+    assert not landed.conflicts
+    assert landed.remaining == 0
+    assert (place.project / "edit").read_text() == "1\ntwo\n3\n"
+    assert not (place.project / "gone").exists()
+    assert os.access(place.project / "script", os.X_OK)
+    assert os.readlink(place.project / "new/sub/l") == "f"
+    undone = session.undo()
+    assert not undone.conflicts
+    assert listing(place.project) == before
+
+
+def test_undo_twice_and_unknown(place: Place) -> None:
+    session, result = place.sh("echo 1 > f")
+    session.apply(result.fork)
+    session.undo("u1")
+    with pytest.raises(UsageError, match="cannot be undone"):
+        session.undo("u1")
+    with pytest.raises(UsageError, match="nothing to undo"):
+        session.undo()
+    with pytest.raises(UsageError, match="no apply named u9"):
+        session.undo("u9")
+
+
+def test_a_file_edited_meanwhile_is_a_conflict(place: Place) -> None:
+    place.write("shared", "base\n")
+    place.write("mine", "m\n")
+    session, result = place.sh("echo theirs >> shared; echo theirs >> mine; echo new > created")
+    place.write("shared", "the user's own words\n")
+    place.write("created", "the user's, too\n")
+    landed = session.apply(result.fork)
+    assert {conflict.path for conflict in landed.conflicts} == {b"shared", b"created"}
+    assert (place.project / "shared").read_text() == "the user's own words\n"
+    assert (place.project / "created").read_text() == "the user's, too\n"
+    assert (place.project / "mine").read_text() == "m\ntheirs\n"
+    kept = Path(os.fsdecode(session.content(result.fork)))
+    assert (kept / "shared").read_text() == "base\ntheirs\n", "the fork keeps its version"
+    assert landed.remaining == 2
+    again = session.apply(result.fork)
+    assert {conflict.path for conflict in again.conflicts} == {b"shared", b"created"}, "applying again is harmless"
+
+
+def test_an_edit_during_the_command_is_a_conflict(place: Place) -> None:
+    """The command says that it runs by making a file in its view, then waits on its stdin for the user's edit."""
+    place.write("file", "base\n")
+    session = place.session()
+    started = Path(os.fsdecode(session.vault.path)) / "forks/f/upper/started"
+    read, write = os.pipe()
+
+    def edit() -> None:
+        while not started.exists():
+            pass
+        tick()
+        place.write("file", "user\n")
+        os.write(write, b"go\n")
+
+    user = threading.Thread(target=edit)
+    user.start()
+    result = session.run([b"sh", b"-c", b"touch started; read go; echo fork > file"], fork="f", stdio=Stdio(stdin=read))
+    user.join()
+    os.close(read)
+    os.close(write)
+    change = next(change for change in result.changeset.changes if change.path == b"file")
+    assert not change.original_known
+    landed = session.apply("f")
+    assert [conflict.path for conflict in landed.conflicts] == [b"file"]
+    assert (place.project / "file").read_text() == "user\n"
+
+
+def test_both_sides_the_same_is_satisfied(place: Place) -> None:
+    place.write("f", "old\n")
+    session, result = place.sh("echo new > f; rm -f nothing; echo x > g")
+    place.write("f", "new\n")
+    place.write("g", "x\n")
+    landed = session.apply(result.fork)
+    assert not landed.conflicts
+    assert landed.applied.written == 0
+
+
+def test_touching_and_opening_is_no_change(place: Place) -> None:
+    place.write("a", "content")
+    place.write("d/b", "content")
+    _session, result = place.sh("touch a d/b; : >> a; chmod 600 a; chmod 644 a; mv a b; mv b a; cp d/b t; mv t d/b")
+    assert verbs(result) == {}
+
+
+def test_names_that_are_not_text(place: Place) -> None:
+    odd = [b"new\nline", b"\xff\xfe", b"spa ce", b"-dash", "ünï".encode(), b"\x1b[31mred", b"a\\b", b"quo\"te'"]
+    for name in odd:
+        with open(os.path.join(os.fsencode(place.project), name), "wb") as stream:
+            stream.write(b"x\n")
+    session = place.session()
+    result = session.run(
+        [b"sh", b"-c", b'for f in *; do echo more >> "./$f"; done; for f in *; do cp -- "$f" "new$f"; done']
+    )
+    assert result.exit_code == 0, result.stderr
+    changed = {change.path for change in result.changeset.changes}
+    assert changed == set(odd) | {b"new" + name for name in odd}
+    assert not session.apply(result.fork).conflicts
+    with open(os.path.join(os.fsencode(place.project), b"new\xff\xfe"), "rb") as stream:
+        assert stream.read() == b"x\nmore\n"
+
+
+def test_modes_links_sparse_and_empty(place: Place) -> None:
+    place.write("ro", "r", 0o444)
+    session, result = place.sh(
+        "mkdir -m 700 private; mkdir -m 555 closed_later; echo s > secret; chmod 000 secret; truncate -s 50M sparse;"
+        "mkdir empty; mkdir tree; echo 1 > tree/f; chmod 555 tree; mkfifo pipe; chmod 640 ro; ln secret tree2 2>/dev/null;"
+        "echo h > h1; ln h1 h2"
+    )
+    assert result.exit_code == 0, result.stderr
+    landed = session.apply(result.fork)
+    assert not landed.conflicts
+    mode = {name: stat.S_IMODE((place.project / name).lstat().st_mode) for name in os.listdir(place.project)}
+    assert mode["private"] == 0o700
+    assert mode["closed_later"] == 0o555
+    assert mode["secret"] == 0
+    assert mode["tree"] == 0o555
+    assert mode["ro"] == 0o640
+    assert (place.project / "sparse").stat().st_blocks < 100
+    assert stat.S_ISFIFO((place.project / "pipe").stat().st_mode)
+    assert (place.project / "h1").stat().st_ino == (place.project / "h2").stat().st_ino
+    undone = session.undo()
+    assert not undone.conflicts
+    assert os.listdir(place.project) == ["ro"]
+
+
+def test_a_link_to_an_unchanged_file_does_not_tie_project_and_fork(place: Place) -> None:
+    place.write("old", "content\n")
+    session = place.session()
+    result = session.run([b"ln", b"old", b"new"], fork="f")
+    session.apply("f", [b"new"])
+    again = session.run([b"sh", b"-c", b"echo later >> old; echo x > y"], fork="f")
+    assert again.exit_code == 0
+    assert (place.project / "new").read_text() == "content\n"
+    assert (place.project / "new").stat().st_nlink == 1
+    assert result.exit_code == 0
+
+
+def test_a_socket_is_listed_and_not_applied(place: Place) -> None:
+    session, result = place.sh(
+        f"mkdir d; echo f > d/f; {sys.executable} -c \"import socket; socket.socket(socket.AF_UNIX).bind('d/s')\""
+    )
+    assert result.exit_code == 0, result.stderr
+    assert [(remark.path, "socket" in remark.text) for remark in result.changeset.remarks] == [(b"d/s", True)]
+    landed = session.apply(result.fork)
+    assert not landed.conflicts
+    assert sorted(os.listdir(place.project / "d")) == ["f"]
+
+
+def test_file_and_directory_trade_places(place: Place) -> None:
+    place.write("f", "file")
+    place.write("d/x", "x")
+    before = listing(place.project)
+    session, result = place.sh("rm -rf d f; mkdir f; echo in > f/in; echo now a file > d")
+    landed = session.apply(result.fork)
+    assert not landed.conflicts
+    assert (place.project / "f/in").read_text() == "in\n"
+    assert (place.project / "d").read_text() == "now a file\n"
+    session.undo()
+    assert listing(place.project) == before
+
+
+def test_a_directory_that_gained_files_is_not_removed(place: Place) -> None:
+    place.write("d/a", "a")
+    place.write("d/sub/b", "b")
+    session, result = place.sh("rm -rf d")
+    place.write("d/mine", "the user's")
+    landed = session.apply(result.fork)
+    assert sorted(os.listdir(place.project / "d")) == ["mine"]
+    assert any(remark.path == b"d" for remark in landed.applied.remarks)
+    session.undo()
+    assert sorted(os.listdir(place.project / "d")) == ["a", "mine", "sub"]
+
+
+def test_undo_keeps_what_came_after(place: Place) -> None:
+    place.write("edited", "before\n")
+    session, result = place.sh("mkdir pkg; echo 1 > pkg/one; echo 2 > pkg/two; echo after > edited")
+    session.apply(result.fork)
+    place.write("pkg/mine", "the user's")
+    place.write("pkg/two", "changed by the user")
+    undone = session.undo()
+    assert {conflict.path for conflict in undone.conflicts} == {b"pkg/two"}
+    assert sorted(os.listdir(place.project / "pkg")) == ["mine", "two"]
+    assert (place.project / "edited").read_text() == "before\n"
+
+
+def test_symlinked_parent_in_the_project_is_not_followed(place: Place) -> None:
+    outside = place.root / "outside"
+    outside.mkdir()
+    place.write("d/a", "a")
+    session, result = place.sh("echo b > d/b; echo more >> d/a")
+    (place.project / "d/a").unlink()
+    (place.project / "d").rmdir()
+    os.symlink(outside, place.project / "d")
+    landed = session.apply(result.fork)
+    assert {conflict.path for conflict in landed.conflicts} >= {b"d/a", b"d/b"}
+    assert os.listdir(outside) == []
+
+
+def test_git_hooks_and_config_are_left_out_unless_named(place: Place) -> None:
+    place.write(".git/config", "[core]\n")
+    place.write(".git/HEAD", "ref: refs/heads/main\n")
+    session, result = place.sh(
+        "mkdir -p .git/hooks; echo evil > .git/hooks/post-checkout; echo evil >> .git/config; echo f > f"
+    )
+    landed = session.apply(result.fork)
+    assert set(landed.withheld) == {b".git/hooks", b".git/hooks/post-checkout", b".git/config"}
+    assert (place.project / "f").exists()
+    assert (place.project / ".git/config").read_text() == "[core]\n"
+    assert not (place.project / ".git/hooks").exists()
+    landed = session.apply(result.fork, [b".git/config"])
+    assert (place.project / ".git/config").read_text() == "[core]\nevil\n"
+    assert landed.remaining == 2
+
+
+def test_mudrooms_own_directory_cannot_be_changed_from_inside(place: Place) -> None:
+    place.write(".mudroom/policy.yaml", "run:\n  network: none\n")
+    _session, result = place.sh("echo x > .mudroom/policy.yaml; rm -rf .mudroom; cat .mudroom/policy.yaml")
+    assert b"network: none" in result.stdout
+    assert verbs(result) == {}
+
+
+def test_mudrooms_own_directory_created_inside_is_left_out(place: Place) -> None:
+    session, result = place.sh("mkdir .mudroom; echo 'run: {network: open}' > .mudroom/policy.yaml; echo f > f")
+    landed = session.apply(result.fork)
+    assert b".mudroom/policy.yaml" in landed.withheld
+    assert not (place.project / ".mudroom").exists()
+
+
+def test_exit_codes_and_signals(place: Place) -> None:
+    _session, result = place.sh("exit 7")
+    assert (result.exit_code, result.signal) == (7, None)
+    _session, result = place.sh("kill -TERM $$")
+    assert (result.exit_code, result.signal) == (143, 15)
+    session = place.session()
+    with pytest.raises(CommandNotStarted) as caught:
+        session.run([b"no-such-program"])
+    assert caught.value.exit_code == 127
+    place.write("plain", "not executable")
+    with pytest.raises(CommandNotStarted) as caught:
+        place.session().run([b"./plain"])
+    assert caught.value.exit_code == 126
+    assert session.vault.forks() and all(fork.name.startswith("run-") for fork in session.vault.forks())
+
+
+def test_a_script_without_a_shebang_runs_as_in_a_shell(place: Place) -> None:
+    place.write("script", "echo $((6*7))\n", 0o755)
+    assert place.session().run([b"./script"]).stdout == b"42\n"
+
+
+def test_timeout_ends_everything(place: Place) -> None:
+    session = place.session()
+    result = session.run([b"sh", b"-c", b"echo partial > f; sleep 1000 & sleep 1000"], timeout=0.2)
+    assert result.timed_out
+    assert result.duration < 10
+    assert verbs(result) == {"f": "added"}
+
+
+def test_background_processes_end_with_the_command(place: Place) -> None:
+    session = place.session()
+    result = session.run([b"sh", b"-c", b"(setsid sh -c 'sleep 0.3; echo late > late' &) ; echo now > now"])
+    assert verbs(result) == {"now": "added"}
+    assert not os.path.exists(os.path.join(session.content(result.fork), b"late"))
+
+
+def test_output_is_captured_up_to_the_limit(place: Place) -> None:
+    session = place.session(Settings(output_limit=1000))
+    result = session.run([b"sh", b"-c", b"yes | head -c 100000; echo err >&2"])
+    assert len(result.stdout) == 1000
+    assert result.truncated
+    assert result.stderr == b"err\n"
+
+
+def test_the_environment_is_an_allowlist(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
+    monkeypatch.setenv("WANTED", "yes")
+    result = place.session(Settings(environment=(b"WANTED", b"GIVEN=too"))).run([b"env"])
+    assert b"secret" not in result.stdout
+    assert b"WANTED=yes\n" in result.stdout
+    assert b"GIVEN=too\n" in result.stdout
+    assert b"HOME=" + os.fsencode(place.home) in result.stdout
+
+
+def test_two_commands_in_one_fork_add_up(place: Place) -> None:
+    place.write("f", "1\n")
+    session = place.session()
+    session.run([b"sh", b"-c", b"echo 2 >> f; echo a > a"], fork="work")
+    result = session.run([b"sh", b"-c", b"cat f a; echo 3 >> f; rm a; echo b > b"], fork="work")
+    assert result.stdout == b"1\n2\na\n"
+    assert verbs(result) == {"f": "modified", "b": "added"}
+    session.apply("work")
+    assert (place.project / "f").read_text() == "1\n2\n3\n"
+
+
+def test_many_commands_use_the_prepared_root(place: Place) -> None:
+    session = place.session()
+    for number in range(8):
+        result = session.run(
+            [b"sh", b"-c", b"echo %d > f%d; ls /proc | head -1; hostname" % (number, number)], fork="w"
+        )
+        assert result.exit_code == 0, result.stderr
+        assert b"mudroom" in result.stdout
+    assert len(session.changes("w").changes) == 8
+
+
+def test_fork_names_are_plain(place: Place) -> None:
+    session = place.session()
+    for name in ("../x", "a/b", "", ".hidden", "-x", "x" * 65, "a\nb", "ü"):
+        with pytest.raises(UsageError):
+            session.run([b"true"], fork=name)
