@@ -74,7 +74,15 @@ def land(
     return Landed(applied, landing.withheld, remaining)
 
 
-def plan(project: bytes, content: bytes, changes: Sequence[Change], *, since: int, named: Collection[bytes]) -> Landing:
+def plan(
+    project: bytes,
+    content: bytes,
+    changes: Sequence[Change],
+    *,
+    since: int,
+    named: Collection[bytes],
+    blocked: Collection[bytes],
+) -> Landing:
     """What would happen, without doing any of it."""
     root, staged = open_root(project), open_root(content)
     try:
