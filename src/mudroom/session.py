@@ -218,7 +218,7 @@ class Session:
             view = self._view(fork, mode)
             view.prepare(frozenset(self.settings.copy_exclude))
             plan, env = self._plan(fork, view, mode, cwd)
-            started = time.clock_gettime_ns(_CLOCK_REALTIME_COARSE)
+            started = self._start_time()
             running = self.client.run(plan, argv, env, descriptors, new_session=not terminal)
             self._running = running
             for stream in streams:
@@ -230,6 +230,14 @@ class Session:
             except StepFailed as failure:
                 self._running = None
                 mode = self._weaker(mode, failure)
+
+    def _start_time(self) -> int:
+        """Now, by the clock of the file systems, and later than the last apply: what that wrote is no edit of the
+        user's. Right after one, wait for the next tick of that clock (at most 4 ms)."""
+        applied = os.stat(self.vault.path + b"/applies").st_mtime_ns
+        while (now := time.clock_gettime_ns(_CLOCK_REALTIME_COARSE)) <= applied:
+            pass
+        return now
 
     def _first_mode(self, fork: Fork) -> Mode:
         if self._mode == "landlock":

@@ -94,7 +94,8 @@ def _run(argv: list[str], environ: Mapping[bytes, bytes], terminal: Terminal) ->
     parser.add_argument("--json", action="store_true", help="print one JSON object instead of text")
     parser.add_argument("--project", metavar="DIR", help="the project; default: the one the current directory is in")
     module.configure(parser)
-    args = parser.parse_args(argv[1:])
+    # run takes all that follows as the command; elsewhere options and names may come in any order
+    args = parser.parse_args(argv[1:]) if verb == "run" else parser.parse_intermixed_args(argv[1:])
     context = Context(environ, terminal, args.json, os.fsencode(args.project) if args.project else None)
     code: int = module.execute(args, context)
     return code

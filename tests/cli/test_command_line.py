@@ -1,0 +1,363 @@
+"""The command line as a user meets it: whole processes, their output, their exit codes."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from conftest import Place, full_listing, tick
+
+MUDROOM = [sys.executable, "-m", "mudroom"]
+
+
+class Cli:
+    def __init__(self, place: Place) -> None:
+        self.place = place
+        self.environment = {
+            "PATH": os.environ["PATH"],
+            "HOME": str(place.home),
+            "MUDROOM_STATE": str(place.state),
+            "LC_ALL": "C.UTF-8",
+            "TERM": "xterm",
+        }
+
+    def __call__(self, *words: str, cwd: Path | None = None, stdin: str = "") -> subprocess.CompletedProcess[str]:
+        tick()
+        return subprocess.run(
+            [*MUDROOM, *words],
+            cwd=cwd or self.place.project,
+            env=self.environment,
+            input=stdin,
+            capture_output=True,
+            text=True,
+            errors="surrogateescape",
+            timeout=100,
+            check=False,
+        )
+
+    def start(self, *words: str) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            [*MUDROOM, *words],
+            cwd=self.place.project,
+            env=self.environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+
+@pytest.fixture
+def cli(place: Place) -> Cli:
+    return Cli(place)
+
+
+def test_run_yes_then_undo_then_log(cli: Cli) -> None:
+    cli.place.write("package.json", '{\n  "name": "x"\n}\n')
+    done = cli("run", "--yes", "--", "sh", "-c", "echo out; sed -i 's/x/y/' package.json; mkdir m; seq 3 > m/numbers")
+    assert done.returncode == 0
+    assert done.stdout == "out\n"
+    assert "would change 2 files" in done.stderr
+    assert "package.json  +1 -1" in done.stderr
+    assert (cli.place.project / "m/numbers").read_text() == "1\n2\n3\n"
+    undone = cli("undo")
+    assert undone.returncode == 0
+    assert not (cli.place.project / "m").exists()
+    log = cli("log")
+    assert [line.split()[3] for line in log.stdout.splitlines()] == ["run", "apply", "undo"]
+    assert cli("log", "verify").stdout == "the journal is intact\n"
+
+
+def test_json_has_the_documented_form(cli: Cli) -> None:
+    cli.place.write("package.json", "{}\n")
+    done = cli(
+        "run", "--json", "--yes", "--", "sh", "-c", "echo out; echo err >&2; echo '// x' >> package.json; exit 3"
+    )
+    result = json.loads(done.stdout)
+    assert done.returncode == 3
+    assert result["schema"] == "mudroom.result/1"
+    assert result["command"][0] == "sh"
+    assert (result["exit_code"], result["signal"], result["timed_out"], result["level"]) == (3, None, False, 1)
+    assert (result["stdout"], result["stderr"], result["truncated"]) == ("out\n", "err\n", False)
+    assert result["changes"]["summary"] == {
+        "added": 0, "modified": 1, "deleted": 0, "renamed": 0, "lines_added": 1, "lines_removed": 0, "bytes": 8,
+    }  # fmt: skip
+    file = result["changes"]["files"][0]
+    assert (file["path"], file["change"], file["type"], file["lines_added"]) == ("package.json", "modified", "file", 1)
+    assert result["applied"]["state"] == "applied"
+    assert result["applied"]["undo"] == "u1"
+    assert set(result) >= {"verdict", "duration_ms", "checkpoint", "denials", "notes", "fork"}
+
+
+def test_no_and_keep_and_apply(cli: Cli) -> None:
+    before = full_listing(cli.place.project)
+    assert cli("run", "--no", "--", "touch", "a").returncode == 0
+    kept = cli("run", "--keep", "--", "sh", "-c", "echo 1 > a; echo 2 > b")
+    assert full_listing(cli.place.project) == before
+    name = cli("ls").stdout.split()[0]
+    assert name in kept.stderr
+    assert "+1" in cli("diff", name).stdout
+    assert cli("diff", name, "b").stdout.count("diff --git") == 1
+    assert cli("apply", name, "--yes", "b").returncode == 0
+    assert (cli.place.project / "b").exists()
+    assert not (cli.place.project / "a").exists()
+    assert cli("apply", "--yes").returncode == 0, "the only fork needs no name"
+    assert (cli.place.project / "a").exists()
+    assert cli("ls").stderr == "no forks\n"
+
+
+def test_without_a_terminal_and_an_answer_it_keeps(cli: Cli) -> None:
+    done = cli("run", "--", "touch", "a")
+    assert done.returncode == 0
+    assert "kept as run-" in done.stderr
+    assert os.listdir(cli.place.project) == []
+
+
+def test_a_conflict_is_exit_code_3(cli: Cli) -> None:
+    cli.place.write("f", "base\n")
+    cli("run", "--keep", "--", "sh", "-c", "echo fork >> f; echo g > g")
+    cli.place.write("f", "user\n")
+    done = cli("apply", "--yes")
+    assert done.returncode == 3
+    assert "conflict  f: also changed in the project" in done.stderr
+    assert (cli.place.project / "f").read_text() == "user\n"
+    assert (cli.place.project / "g").read_text() == "g\n"
+    report = json.loads(cli("apply", "--yes", "--json").stdout)
+    assert report["state"] == "conflicts"
+    assert report["conflicts"][0]["path"] == "f"
+
+
+def test_the_fork_moved_is_exit_code_4(cli: Cli) -> None:
+    cli("run", "--keep", "--", "sh", "-c", "mkdir d; echo 1 > d/f; echo 2 > g")
+    fork = next((cli.place.state / "vaults").glob("*/forks/*/upper"))
+    (fork / "d/f").write_text("not what was reviewed\n")
+    done = cli("apply", "--yes")
+    assert done.returncode == 4
+    assert "d/f in the fork is not what was reviewed" in done.stderr
+    assert os.listdir(cli.place.project) == []
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "message"),
+    [
+        (["run", "--", "no-such-program"], 127, "no-such-program: command not found"),
+        (["run", "--", "./no/such"], 127, "./no/such: command not found"),
+        (["run", "--", "/etc"], 126, "/etc: permission denied"),
+        (["run"], 125, "no command was given"),
+        (["run", "--yes", "--no", "--", "true"], 125, "not allowed with"),
+        (["run", "--timeout", "soon", "--", "true"], 125, "--timeout is 'soon', which is not a time"),
+        (["run", "--read", "/no/such", "--", "true"], 125, "--read /no/such: no such file"),
+        (["rum", "--", "true"], 125, "there is no verb 'rum' (did you mean mudroom run?)"),
+        (["diff"], 125, "has no forks"),
+        (["diff", "nope"], 125, "there is no fork named nope"),
+        (["apply", "nope", "--yes"], 125, "there is no fork named nope"),
+        (["discard", "a/../b"], 125, "cannot be the name of a fork"),
+        (["undo"], 125, "there is nothing to undo"),
+        (["undo", "u7"], 125, "there is no apply named u7"),
+        (["--project", "/", "ls"], 125, "there is no verb"),
+        (["ls", "--project", "/"], 125, "the project cannot be /"),
+        (["ls", "--project", "/no/such"], 125, "/no/such does not exist"),
+        (["ls", "--project", "/etc/passwd"], 125, "/etc/passwd is not a directory"),
+    ],
+)
+def test_bad_input_is_one_clear_line(cli: Cli, words: list[str], code: int, message: str) -> None:
+    done = cli(*words)
+    assert done.returncode == code, done.stderr
+    assert message in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+    assert "Traceback" not in done.stderr
+
+
+def test_the_home_directory_is_no_project(cli: Cli) -> None:
+    done = cli("run", "--", "true", cwd=cli.place.home)
+    assert done.returncode == 125
+    assert "your home directory is in it" in done.stderr
+
+
+def test_a_directory_that_cannot_be_read(cli: Cli) -> None:
+    if os.geteuid() == 0:
+        pytest.skip("root may read every directory")
+    cli.place.project.chmod(0o000)
+    try:
+        done = cli("ls", "--project", str(cli.place.project), cwd=cli.place.root)
+    finally:
+        cli.place.project.chmod(0o755)
+    assert done.returncode == 125
+    assert "cannot be read" in done.stderr
+
+
+def test_a_policy_that_does_not_parse(cli: Cli) -> None:
+    cli.place.write(".mudroom/policy.yaml", "run:\n  netwerk: open\n")
+    done = cli("run", "--", "true")
+    assert done.returncode == 125
+    assert "policy.yaml:2: there is no setting run.netwerk (did you mean run.network?)" in done.stderr
+
+
+def test_a_command_from_a_subdirectory(cli: Cli) -> None:
+    cli.place.write(".git/HEAD", "ref: refs/heads/main\n")
+    cli.place.write("src/deep/f", "x\n")
+    done = cli("run", "--yes", "--", "sh", "-c", "pwd; touch here ../up", cwd=cli.place.project / "src/deep")
+    assert done.stdout == f"{cli.place.project}/src/deep\n"
+    assert (cli.place.project / "src/deep/here").exists()
+    assert (cli.place.project / "src/up").exists()
+
+
+def test_the_second_run_waits_and_says_for_whom(cli: Cli) -> None:
+    first = cli.start("run", "--yes", "--", "sh", "-c", "echo running; sleep 0.5; echo 1 > order")
+    assert first.stdout is not None
+    assert first.stdout.readline() == "running\n"
+    second = cli("run", "--yes", "--", "sh", "-c", "cat order; echo 2 > order")
+    first.communicate(timeout=60)
+    assert "waiting for `mudroom run" in second.stderr or "waiting for `sh" in second.stderr
+    assert f"process {first.pid}" in second.stderr
+    assert second.stdout == "1\n"
+    assert (cli.place.project / "order").read_text() == "2\n"
+
+
+def test_waiting_can_be_interrupted(cli: Cli) -> None:
+    first = cli.start("run", "--no", "--", "sh", "-c", "echo running; sleep 1000")
+    assert first.stdout is not None
+    assert first.stdout.readline() == "running\n"
+    second = cli.start("run", "--no", "--", "true")
+    assert second.stderr is not None
+    assert "waiting for" in second.stderr.readline()
+    second.send_signal(signal.SIGINT)
+    _out, err = second.communicate(timeout=60)
+    assert second.returncode == 130
+    assert "interrupted" in err
+    first.send_signal(signal.SIGINT)
+    first.communicate(timeout=60)
+    assert first.returncode == 143
+
+
+def test_killing_mudroom_ends_the_sandbox(cli: Cli) -> None:
+    first = cli.start("run", "--yes", "--", "sh", "-c", "echo running; while :; do date > f; done")
+    assert first.stdout is not None
+    assert first.stdout.readline() == "running\n"
+    first.kill()
+    first.communicate(timeout=60)  # its pipes end when the last process that has them, in the sandbox, is gone
+    assert os.listdir(cli.place.project) == []
+    assert cli("run", "--yes", "--", "touch", "later").returncode == 0
+    assert os.listdir(cli.place.project) == ["later"]
+    assert "cut off" in cli("ls").stdout
+
+
+class Terminal:
+    """A command line in a pseudo-terminal, to type into."""
+
+    def __init__(self, cli: Cli, *words: str) -> None:
+        tick()
+        self.pid, self.master = pty.fork()
+        if self.pid == 0:
+            os.chdir(cli.place.project)
+            os.execve(sys.executable, [*MUDROOM, *words], cli.environment)
+        self.seen = b""
+
+    def expect(self, text: bytes) -> None:
+        while text not in self.seen:
+            try:
+                chunk = os.read(self.master, 65536)
+            except OSError:
+                chunk = b""
+            if not chunk:
+                raise AssertionError(f"{text!r} did not come, but: {self.seen!r}")
+            self.seen += chunk
+
+    def type(self, text: bytes) -> None:
+        self.seen = b""
+        os.write(self.master, text)
+
+    def exit_code(self) -> int:
+        while True:
+            try:
+                if not os.read(self.master, 65536):
+                    break
+            except OSError:
+                break
+        _pid, status = os.waitpid(self.pid, 0)
+        return os.waitstatus_to_exitcode(status)
+
+
+@pytest.fixture
+def terminals() -> Iterator[list[Terminal]]:
+    opened: list[Terminal] = []
+    yield opened
+    for terminal in opened:
+        os.close(terminal.master)
+
+
+def test_the_prompt_diff_then_apply(cli: Cli, terminals: list[Terminal]) -> None:
+    cli.place.write("f", "one\n")
+    cli.environment["PAGER"] = "cat"
+    terminal = Terminal(cli, "run", "--", "sh", "-c", "echo two >> f; test -t 0 && test -t 1 && stty size")
+    terminals.append(terminal)
+    terminal.expect(b"[a]pply  [c]ancel  [d]iff")
+    assert (cli.place.project / "f").read_text() == "one\n"
+    terminal.type(b"d\n")
+    terminal.expect(b"+two")
+    terminal.expect(b"[a]pply  [c]ancel  [d]iff")
+    terminal.type(b"a\n")
+    terminal.expect(b"applied: ")
+    assert terminal.exit_code() == 0
+    assert (cli.place.project / "f").read_text() == "one\ntwo\n"
+
+
+def test_the_prompt_cancel(cli: Cli, terminals: list[Terminal]) -> None:
+    terminal = Terminal(cli, "run", "--", "touch", "f")
+    terminals.append(terminal)
+    terminal.expect(b"[a]pply")
+    terminal.type(b"c\n")
+    assert terminal.exit_code() == 0
+    assert os.listdir(cli.place.project) == []
+    assert cli("ls").stderr == "no forks\n"
+
+
+def test_ctrl_c_reaches_the_command_and_the_prompt_comes(cli: Cli, terminals: list[Terminal]) -> None:
+    terminal = Terminal(cli, "run", "--", "sh", "-c", "echo half > f; echo ready; sleep 1000; echo never > g")
+    terminals.append(terminal)
+    terminal.expect(b"ready")
+    terminal.type(b"\x03")
+    terminal.expect(b"was ended by signal 2")
+    terminal.expect(b"[a]pply")
+    terminal.type(b"k\n")
+    terminal.expect(b"kept as run-")
+    assert terminal.exit_code() == 130
+
+
+def test_a_job_control_shell_works_and_gives_the_terminal_back(cli: Cli, terminals: list[Terminal]) -> None:
+    terminal = Terminal(cli, "run", "--", "bash", "--norc", "-i")
+    terminals.append(terminal)
+    terminal.expect(b"bash-")
+    terminal.type(b"sleep 1000\n")
+    terminal.expect(b"sleep 1000")
+    terminal.type(b"\x1a")
+    terminal.expect(b"Stopped")
+    terminal.type(b"kill %1; echo made > f; exit\n")
+    terminal.expect(b"[a]pply")
+    terminal.type(b"a\n")
+    terminal.expect(b"applied: ")
+    assert (cli.place.project / "f").read_text() == "made\n"
+    terminal.exit_code()
+
+
+def test_help_has_examples(cli: Cli) -> None:
+    from mudroom.cli.main import VERBS
+
+    assert all(verb in cli("--help").stdout for verb in VERBS)
+    for verb in VERBS:
+        assert "examples:" in cli(verb, "--help").stdout, verb
+
+
+def test_explain_prints_the_plan_and_runs_nothing(cli: Cli) -> None:
+    done = cli("run", "--explain", "--", "touch", "f")
+    assert "namespaces: user, mount, pid" in done.stdout
+    assert f"staged view at {cli.place.project}" in done.stdout
+    assert os.listdir(cli.place.project) == []
