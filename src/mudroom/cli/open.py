@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from mudroom.cli.main import Context
@@ -30,18 +30,24 @@ def project_of(context: Context) -> bytes:
     return find_project(os.path.realpath(working_directory()), home)
 
 
-def open_session(context: Context, settings: Settings | None = None, client: Client | None = None) -> Session:
+def open_session(
+    context: Context,
+    *,
+    client: Client | None = None,
+    adjust: Callable[[Settings], Settings] = lambda settings: settings,
+) -> Session:
+    """``adjust``: what the command line has to say about the settings of the policy file."""
     place = places(context.environ)
-    project = project_of(context)
-    return Session.open(
-        project,
+    session = Session.open(
+        project_of(context),
         state=place.state,
         home=place.home,
         environ=context.environ,
-        settings=load_settings(project) if settings is None else settings,
         client=client,
         progress=context.terminal.progress,
     )
+    session.settings = adjust(load_settings(session.project))
+    return session
 
 
 @contextmanager

@@ -10,9 +10,9 @@ from contextlib import contextmanager
 from typing import Any
 
 from mudroom.cli.main import Context
-from mudroom.cli.open import exclusive, open_session, project_of, working_directory
+from mudroom.cli.open import exclusive, open_session, working_directory
 from mudroom.cli.preview import preview
-from mudroom.config import load_settings, seconds
+from mudroom.config import seconds
 from mudroom.core.path import is_below, show
 from mudroom.core.result import Result
 from mudroom.core.settings import Settings
@@ -73,8 +73,7 @@ def execute(args: argparse.Namespace, context: Context) -> int:
     if not args.explain:
         client.start()  # it starts while we read settings and look at the project
     argv = [os.fsencode(word) for word in command]
-    settings = _settings(args, load_settings(project_of(context)))
-    with open_session(context, settings, client) as session:
+    with open_session(context, client=client, adjust=lambda settings: _settings(args, settings)) as session:
         cwd = _working_directory(session)
         if args.explain:
             context.terminal.out("\n".join(session.explain(cwd)))
