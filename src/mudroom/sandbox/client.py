@@ -25,6 +25,8 @@ _ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__
 _START = f"import sys; sys.path.insert(0, {_ROOT!r}); from mudroom.sandbox.launcher import main; main()"
 
 ENOENT, ENOTDIR = 2, 20
+TEMPLATES = 8
+"""So many prepared roots are kept: each is a small process, and another one that waits for the next command."""
 
 
 class StepFailed(MudroomError):
@@ -60,6 +62,8 @@ class Running:
         self._steps = steps
         self._program = program
 
+        connection.active += 1
+
     def fileno(self) -> int:
         return self._report
 
@@ -70,14 +74,16 @@ class Running:
     def wait(self) -> Exit:
         """Block until every process of the command is gone. Raises StepFailed or CommandNotStarted if the command
         never ran, MudroomError if the launcher died."""
-        data = os.read(self._report, 65536)  # at most PIPE_BUF were written, at once
-        if not data:
+        try:
+            data = os.read(self._report, 65536)  # at most PIPE_BUF were written, at once
+            record = marshal.loads(data) if data else None
+            if record is not None and record[0] == "exited" and not record[-1]:
+                os.read(self._report, 1)  # processes are left: they end with init, and the pipe with it
+        finally:
             os.close(self._report)
+            self._connection.active -= 1
+        if record is None:
             return self._ended_without_report()
-        record = marshal.loads(data)
-        if record[0] == "exited" and not record[-1]:
-            os.read(self._report, 1)  # processes are left: they end with init, and the pipe with it
-        os.close(self._report)
         if record[0] == "exited":
             return Exit(*record[1:-1])
         raise _failure(record, self._steps, self._program)
@@ -107,6 +113,8 @@ class Connection:
     """A socket to a launcher or a template. Several threads may send."""
 
     def __init__(self, ours: _socket.socket) -> None:
+        self.active = 0
+        """Commands that go on."""
         self._socket = ours
         self._lock = _thread.allocate_lock()
 
@@ -190,14 +198,24 @@ class Client:
             raise MudroomError("the sandbox launcher is not running")
         key = (plan.namespaces, plan.maps, plan.steps[: plan.shared + plan.ahead])
         if plan.shared and key not in self._templates:
+            self._make_room()
             self._templates[key] = None  # seen once
         elif plan.shared:
-            template = self._templates[key]
+            template = self._templates.pop(key)
             if template is None or not template.is_open():
-                template = self._templates[key] = self._prepare(self._launcher, plan)
+                template = self._prepare(self._launcher, plan)
+            self._templates[key] = template  # the most recently used is the last
             rest = (("enter",), *plan.steps[plan.shared :])
             return template, plan.namespaces & ~NAMESPACES["user"], rest
         return self._launcher, plan.namespaces, plan.steps
+
+    def _make_room(self) -> None:
+        """End the templates that have not been used for longest, but none with a command in it."""
+        idle = [key for key, template in self._templates.items() if template is None or not template.active]
+        for key in idle[: max(0, len(self._templates) - TEMPLATES + 1)]:
+            template = self._templates.pop(key)
+            if template is not None:
+                template.close()
 
     def _prepare(self, launcher: Connection, plan: Plan) -> Connection:
         ours, theirs = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_STREAM)

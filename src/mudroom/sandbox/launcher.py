@@ -329,8 +329,9 @@ def become(
 def keep_only(descriptors: list[int], first: int) -> int:
     """Move ``descriptors`` to numbers from ``first`` on (close-on-exec) and close all above: no other one gets in."""
     if descriptors != [first]:
-        high = [os.dup2(descriptor, 100 + index, inheritable=False) for index, descriptor in enumerate(descriptors)]
-        for index, descriptor in enumerate(high):  # by way of high numbers, as they may be in the way of each other
+        free = max(*descriptors, first + len(descriptors)) + 1  # by way of these: they may be in each other's way
+        high = [os.dup2(descriptor, free + index, inheritable=False) for index, descriptor in enumerate(descriptors)]
+        for index, descriptor in enumerate(high):
             os.dup2(descriptor, first + index, inheritable=False)
     syscall(SYS_close_range, first + len(descriptors), 0xFFFFFFFF, 0)
     return first
