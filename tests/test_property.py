@@ -45,7 +45,8 @@ def write(path, text):
 DO = {
     "write": write, "append": append, "remove": os.unlink, "remove_tree": shutil.rmtree, "rename": os.rename,
     "make_directory": lambda p: os.makedirs(p), "symlink": os.symlink, "link": os.link, "fifo": os.mkfifo,
-    "chmod": lambda p, mode: os.chmod(p, mode | (0o700 if os.path.isdir(p) else 0o400)), "touch": lambda p: os.utime(p, (1, 1), follow_symlinks=False),
+    "chmod": lambda p, mode: os.chmod(p, mode | (0o700 if os.path.isdir(p) else 0o400)),
+    "touch": lambda p: os.utime(p, (1, 1), follow_symlinks=False),
 }
 for name, *arguments in OPERATIONS:
     if name == "remove_tree" and not os.path.isdir(arguments[0]): continue  # it opens a fifo, and waits

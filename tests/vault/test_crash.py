@@ -1,0 +1,225 @@
+"""Apply and undo, cut off at every single call that changes something on disk, and with every such call failing.
+
+The child process does the work with counted calls and ends itself (as SIGKILL would) before call N; the parent then
+recovers, as the next mudroom command would. Whatever N is: the project is as before or as after, never torn, the
+user's files are all there, and what did not land is still in the fork.
+"""
+
+from __future__ import annotations
+
+import errno
+import functools
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import mudroom.vault.rename
+from conftest import Listing, Place, listing
+from mudroom.sandbox.client import Client
+from mudroom.vault.land import Landed
+
+SCRIPT = (
+    "echo more >> edited; rm -r gone removed; mkdir -p new/sub; echo n > new/sub/f; chmod +x mode;"
+    "rm kind; mkdir kind; echo k > kind/k; mkdir -m 555 closed; echo s > single; mv moved there"
+)
+
+
+def project(place: Place) -> None:
+    for name in ("edited", "gone/a", "gone/b/c", "removed", "mode", "kind", "moved", "untouched"):
+        place.write(name, f"{name}\n")
+
+
+CALLS = ("rename", "unlink", "mkdir", "rmdir", "fsync", "chmod", "link")
+
+
+class Fault(Exception):
+    pass
+
+
+def counted(monkeypatch: pytest.MonkeyPatch, act: Callable[[int], None]) -> list[int]:
+    """Every call that changes the disk, from now on, first calls ``act`` with its number."""
+    count = [0]
+
+    def wrap(function: Callable[..., Any]) -> Callable[..., Any]:
+        def wrapped(*arguments: Any, **named: Any) -> Any:
+            count[0] += 1
+            act(count[0])
+            return function(*arguments, **named)
+
+        return wrapped
+
+    for name in CALLS:
+        monkeypatch.setattr(os, name, wrap(getattr(os, name)))
+    monkeypatch.setattr(mudroom.vault.rename, "_renameat2", wrap(mudroom.vault.rename._renameat2))
+    return count
+
+
+def fresh(tmp_path: Path, client: Client, number: int) -> Place:
+    root = tmp_path / f"n{number}"
+    root.mkdir()
+    return Place(root, client)
+
+
+def crash_in_child(work: Callable[[], object], at: int) -> bool:
+    """Run ``work`` in a child that ends itself before change number ``at``. False if it got to its end."""
+    pid = os.fork()
+    if pid == 0:
+        code = 99
+        try:
+            with pytest.MonkeyPatch.context() as patch:
+                counted(patch, lambda number: os._exit(7) if number == at else None)
+                work()
+            code = 0
+        finally:
+            os._exit(code)
+    _pid, status = os.waitpid(pid, 0)
+    code = os.waitstatus_to_exitcode(status)
+    assert code in (0, 7)
+    return code == 7
+
+
+def points(limit: int = 400) -> Iterator[int]:
+    yield from range(1, limit)
+    raise AssertionError("the work never came to its end")
+
+
+def test_apply_killed_anywhere(tmp_path: Path, client: Client) -> None:
+    outcomes = set()
+    for number in points():
+        place = fresh(tmp_path, client, number)
+        project(place)
+        before = listing(place.project)
+        session, result = place.sh(SCRIPT)
+        assert result.exit_code == 0, result.stderr
+        after = _expected(before)
+        crashed = crash_in_child(functools.partial(session.apply, result.fork), number)
+        again = place.session()
+        recovered = again.recover()
+        outcomes |= {outcome.outcome for outcome in recovered}
+        assert all(not outcome.applied.conflicts for outcome in recovered)
+        now = listing(place.project)
+        assert now in (before, after), f"torn at change {number}"
+        if now == before:
+            landed: Landed = again.apply(result.fork)
+            assert not landed.conflicts
+            assert listing(place.project) == after
+        undone = again.undo()
+        assert not undone.conflicts
+        assert listing(place.project) == before
+        assert again.recover() == []
+        place.close()
+        subprocess_chmod(place.root)
+        shutil.rmtree(place.root)
+        if not crashed:
+            break
+    assert outcomes == {"deferred", "finished"}
+    assert number > 30
+
+
+def test_undo_killed_anywhere(tmp_path: Path, client: Client) -> None:
+    outcomes = set()
+    for number in points():
+        place = fresh(tmp_path, client, number)
+        project(place)
+        before = listing(place.project)
+        session, result = place.sh(SCRIPT)
+        session.apply(result.fork)
+        after = listing(place.project)
+        crashed = crash_in_child(session.undo, number)
+        again = place.session()
+        recovered = again.recover()
+        outcomes |= {outcome.outcome for outcome in recovered}
+        now = listing(place.project)
+        assert now in (before, after), f"torn at change {number}"
+        if now == after:
+            assert not again.undo().conflicts
+        assert listing(place.project) == before
+        place.close()
+        subprocess_chmod(place.root)
+        shutil.rmtree(place.root)
+        if not crashed:
+            break
+    assert outcomes == {"undone"}
+
+
+@pytest.mark.parametrize("number_of_error", [errno.ENOSPC, errno.EIO])
+def test_a_full_or_failing_disk_anywhere(
+    tmp_path: Path, client: Client, monkeypatch: pytest.MonkeyPatch, number_of_error: int
+) -> None:
+    for number in points():
+        place = fresh(tmp_path, client, number)
+        project(place)
+        before = listing(place.project)
+        session, result = place.sh(SCRIPT)
+        failed: list[int] = []
+
+        def fail(count: int, number: int = number, failed: list[int] = failed) -> None:
+            if count == number:
+                failed.append(count)
+                raise OSError(number_of_error, os.strerror(number_of_error))
+
+        with monkeypatch.context() as patch:
+            counted(patch, fail)
+            try:
+                session.apply(result.fork)
+            except OSError as error:
+                assert error.errno == number_of_error
+        again = place.session()
+        again.recover()
+        after = _expected(before)
+        now = listing(place.project)
+        assert now in (before, after), f"torn when change {number} failed"
+        if now == before:
+            again.apply(result.fork)
+            assert listing(place.project) == after
+        assert not again.undo().conflicts
+        assert listing(place.project) == before
+        place.close()
+        subprocess_chmod(place.root)
+        shutil.rmtree(place.root)
+        if not failed:
+            break
+
+
+def _expected(before: Listing) -> Listing:
+    after = {name: entry for name, entry in before.items() if not name.startswith(("gone", "removed", "moved"))}
+    after["edited"] = ("file", 0o644, b"edited\nmore\n")
+    after |= {"new": ("directory", 0o755, b""), "new/sub": ("directory", 0o755, b"")}
+    after |= {"new/sub/f": ("file", 0o644, b"n\n"), "mode": ("file", 0o755, b"mode\n")}
+    after |= {"kind": ("directory", 0o755, b""), "kind/k": ("file", 0o644, b"k\n")}
+    after |= {"closed": ("directory", 0o555, b""), "single": ("file", 0o644, b"s\n")}
+    return after | {"there": ("file", 0o644, b"moved\n")}
+
+
+def subprocess_chmod(root: Path) -> None:
+    for directory, _directories, _files in os.walk(root):
+        os.chmod(directory, 0o755)
+
+
+def test_a_second_writer_during_apply_loses_nothing(place: Place) -> None:
+    """While files are applied, somebody else rewrites them: every version they wrote last is there afterwards,
+    in the project or, if apply came later, in the backup that undo brings back."""
+    names = [f"f{number}" for number in range(200)]
+    for name in names:
+        place.write(name, "base\n")
+    session, result = place.sh("for f in f*; do echo fork > $f; done")
+    pid = os.fork()
+    if pid == 0:
+        for name in reversed(names):
+            beside = place.project / f"{name}.tmp"
+            beside.write_text("user\n")
+            os.rename(beside, place.project / name)
+        os._exit(0)
+    landed = session.apply(result.fork)
+    os.waitpid(pid, 0)
+    conflicts = {conflict.path.decode() for conflict in landed.conflicts}
+    for name in names:
+        content = (place.project / name).read_text()
+        assert content == "user\n", "the user's rename came last, or was kept as a conflict"
+        assert name in conflicts or content == "user\n"
+    session.undo()
+    assert all((place.project / name).read_text() == "user\n" for name in names)
