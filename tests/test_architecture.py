@@ -46,8 +46,8 @@ def imports(path: Path) -> Iterator[tuple[str, bool]]:
 
     def walk(node: ast.AST, typing_only: bool) -> Iterator[tuple[str, bool]]:
         if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
-            for child in node.body:
-                yield from walk(child, True)
+            for statement in node.body:
+                yield from walk(statement, True)
             return
         if isinstance(node, ast.Import):
             yield from ((alias.name, typing_only) for alias in node.names)

@@ -1,0 +1,1 @@
+"""Measurements, as ratios against real alternatives in the same run: ``python -m bench``."""
