@@ -6,6 +6,7 @@ Every row names what it is measured against, and the budget of docs/DESIGN.md se
 from __future__ import annotations
 
 import argparse
+import functools
 import json
 import os
 import platform
@@ -162,9 +163,7 @@ for n in range({count}):
                     result = session.run([os.fsencode(sys.executable), b"-c", program.encode()])
                     assert result.exit_code == 0, result.stderr
                     ours.append(_timed(lambda: session.apply(result.fork, verify_fork=False)))  # noqa: B023
-                    theirs.append(
-                        _timed(lambda: subprocess.run(["rsync", "-a", f"{project}/", str(other)], check=True))
-                    )
+                    theirs.append(_timed(functools.partial(_run, "rsync", "-a", f"{project}/", str(other))))
                     back.append(_timed(session.undo))
             budget = "≤ 100 ms" if "new" in what else "≤ 0.3 ms a file"
             rows.append(Row(what, figure(ours), "`rsync -a`", figure(theirs), budget))
@@ -186,6 +185,10 @@ for n in range({count}):
             figures.append((count, found["fork"]))
         (few, small), (many, large) = figures
         return [Row(f"fork and discard, {many:,} files", large, f"the same, {few} files", small, "≤ 5 ms, flat")]
+
+
+def _run(*command: str) -> None:
+    subprocess.run(command, check=True)
 
 
 def _timed(call: object) -> float:

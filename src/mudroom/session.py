@@ -11,6 +11,7 @@ record them, journal. Nothing reaches the project before ``apply``.
 
 from __future__ import annotations
 
+import functools
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -93,6 +94,8 @@ class Session:
         self._mode: Mode = "overlay"
         self._notes: list[str] = []
         self._running: Running | None = None
+        self._looked = False
+        self._umask = _umask()
 
     @classmethod
     def open(
@@ -224,7 +227,7 @@ class Session:
             for stream in streams:
                 stream.close_write()
             try:
-                ended, timed_out = attend(running, streams, timeout, self._meanwhile)
+                ended, timed_out = attend(running, streams, timeout, functools.partial(self._meanwhile, view))
                 self._running = None
                 return view, started, ended, timed_out
             except StepFailed as failure:
@@ -335,7 +338,7 @@ class Session:
             uid_map=host.uid_map,
             gid_map=host.gid_map,
             deny_setgroups=host.deny_setgroups,
-            umask=_umask(),
+            umask=self._umask,
         )
         return compile_plan(spec, host.machine), env
 
@@ -352,12 +355,16 @@ class Session:
             binds.append(Bind(own, own))
         return tuple(bind for bind in binds if not is_below(self.vault.path, bind.path))
 
-    def _meanwhile(self) -> None:
-        """While the command runs: load what collecting needs, and look for what the overlay could not change."""
+    def _meanwhile(self, view: OverlayView | CopyView) -> None:
+        """While the command runs: load what collecting needs, clean up after the command before this one, and look
+        for what the overlay could not change."""
         import mudroom.stage.collect
         import mudroom.vault.journal  # noqa: F401 - both loaded for later
 
-        if os.geteuid() and self._mode == "overlay":
+        if isinstance(view, OverlayView):
+            view.tidy()
+        if os.geteuid() and not self._looked and isinstance(view, OverlayView):
+            self._looked = True
             found = next(foreign(self.project, os.geteuid(), [os.getegid()]), None)
             if found is not None:
                 self._notes.append(

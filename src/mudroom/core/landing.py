@@ -26,11 +26,12 @@ from mudroom.core.change import Change, Remark
 from mudroom.core.entry import Entry
 from mudroom.core.flag import git_directory, is_protected
 from mudroom.core.merge import Conflict, decide
-from mudroom.core.path import ancestors, is_below, parent, sort_key
+from mudroom.core.path import ROOT, ancestors, is_below, parent, sort_key
 
 OpKind = Literal["place", "swap", "remove", "mkdir", "rmdir", "chmod"]
 
 _DIFFERING = frozenset(("mode", "content", "type", "xattr"))
+_STUCK = "turns a directory into something else, but not all of it can go along"
 
 
 class Op(NamedTuple):
@@ -91,19 +92,22 @@ class _Planner:
         self._taken: list[Change] = []
         self._slots = 0
         self._counts = _counts_below({change.path for change in changes}.union(blocked))
+        self._directories: dict[bytes, bool] = {}
 
     def plan(self) -> Landing:
         withheld = [change.path for change in self._changes if self._is_withheld(change)]
         for change in self._changes:
             if not self._is_withheld(change):
                 self._decide(change)
-        self._git_as_one_unit()
+        self._settle()
         ops = tuple(self._operations())
         conflicts = tuple(Conflict(path, reason) for path, reason in sorted(self._conflicts.items()))
         return Landing(ops, conflicts, tuple(withheld), tuple(self._satisfied), tuple(self._remarks))
 
     def _is_withheld(self, change: Change) -> bool:
-        return is_protected(change.path) and not any(is_below(change.path, name) for name in self._named)
+        if not is_protected(change.path):
+            return False
+        return not any(is_below(change.path, name) or _leads_to(change, name) for name in self._named)
 
     def _decide(self, change: Change) -> None:
         ours = self._live.look(change.path)
@@ -116,28 +120,47 @@ class _Planner:
         else:
             self._taken.append(change)
 
+    def _settle(self) -> None:
+        """A conflict takes others along: what lies in it, the rest of its repository. Until no more are found."""
+        found = -1
+        while found != len(self._conflicts):
+            found = len(self._conflicts)
+            self._git_as_one_unit()
+            self._strand()
+            self._taken = [change for change in self._taken if change.path not in self._conflicts]
+
     def _git_as_one_unit(self) -> None:
         """A repository lands whole or not at all: half of a commit is a broken repository."""
         units = {git for change in self._taken if (git := git_directory(change.path)) is not None}
         broken = {git_directory(path) for path in self._conflicts} | {git for git in units if self._live.git_moved(git)}
         for change in self._taken:
             if git_directory(change.path) in broken - {None}:
-                self._conflicts[change.path] = "the repository moved on in the project meanwhile"
-        self._taken = [change for change in self._taken if change.path not in self._conflicts]
+                self._conflicts.setdefault(change.path, "the repository moved on in the project meanwhile")
+
+    def _strand(self) -> None:
+        """What has nowhere to go: its directory is not there, or is part of what cannot turn into something else."""
+        shared = _partly_shared(self._taken)
+        coming = {change.path for change in self._taken}
+        for index, change in enumerate(self._taken):
+            below = _below(self._taken, index) if _turns(change) else ()
+            if self._orphaned(change, coming):
+                self._conflicts.setdefault(change.path, "its directory is not in the project any more")
+            elif _turns(change) and not self._goes_whole(change, below, shared):
+                for one in (change, *below):
+                    self._conflicts.setdefault(one.path, _STUCK)
+            if change.path in self._conflicts:
+                coming.discard(change.path)
 
     def _operations(self) -> Iterator[Op]:
         """In walking order; directories to be removed come last, deepest first."""
         late: list[Op] = []
         shared = _partly_shared(self._taken)
-        taken = {change.path for change in self._taken}
         index = 0
         while index < len(self._taken):
             change = self._taken[index]
             below = _below(self._taken, index)
             index += 1
-            if self._orphaned(change, taken):
-                continue
-            whole = self._goes_whole(change, below, shared)
+            whole = _turns(change) or self._goes_whole(change, below, shared)
             if whole:
                 index += len(below)
             for op in self._op(change, whole, copy=_inode(change) in shared):
@@ -147,22 +170,20 @@ class _Planner:
                     yield op
         yield from reversed(late)
 
-    def _orphaned(self, change: Change, taken: Collection[bytes]) -> bool:
-        """An entry whose directory does not come along and is not there has nowhere to go."""
+    def _orphaned(self, change: Change, coming: Collection[bytes]) -> bool:
+        """Whether it is to be in a directory that neither comes along nor is there."""
         above = parent(change.path)
-        if change.staged is None or not above or above in taken:
-            return False
-        entry = self._live.look(above)
-        if entry is not None and entry.kind == "directory":
-            return False
-        self._conflicts[change.path] = "its directory is not in the project any more"
-        return True
+        return change.staged is not None and above != ROOT and above not in coming and not self._is_directory(above)
+
+    def _is_directory(self, path: bytes) -> bool:
+        if path not in self._directories:
+            entry = self._live.look(path)
+            self._directories[path] = entry is not None and entry.kind == "directory"
+        return self._directories[path]
 
     def _goes_whole(self, change: Change, below: Sequence[Change], shared: Collection[tuple[int, int]]) -> bool:
         """Whether one rename can move this directory and everything in it."""
-        if change.entry.kind != "directory" and not _is_type_change(change):
-            return False
-        if change.verb == "modified" and not _is_type_change(change):
+        if not (_turns(change) or (change.verb != "modified" and change.entry.kind == "directory")):
             return False
         if self._counts[change.path] != len(below) or any(_inode(c) in shared for c in below):
             return False
@@ -175,11 +196,8 @@ class _Planner:
         path, base, staged = change.path, change.base, change.staged
         if base is None or staged is None:
             return self._one_sided(change, whole, copy)
-        if base.kind == staged.kind == "directory" or _DIFFERING & set(change.flags) == {"mode"}:
+        if _is_chmod(change):
             return [Op("chmod", path, 0, base, base._replace(mode=staged.mode))]
-        if "directory" in (base.kind, staged.kind) and not whole:
-            self._conflicts[path] = "turns a directory into something else, but not all of it can go along"
-            return []
         return [Op("swap", path, self._slot(), base, staged, whole, copy)]
 
     def _one_sided(self, change: Change, whole: bool, copy: bool) -> list[Op]:
@@ -223,8 +241,23 @@ def _below(changes: Sequence[Change], index: int) -> Sequence[Change]:
     return changes[index + 1 : end]
 
 
-def _is_type_change(change: Change) -> bool:
-    return change.base is not None and change.staged is not None and change.base.kind != change.staged.kind
+def _turns(change: Change) -> bool:
+    """Whether a directory turns into something else, or the other way round."""
+    if change.base is None or change.staged is None:
+        return False
+    return (change.base.kind == "directory") != (change.staged.kind == "directory")
+
+
+def _is_chmod(change: Change) -> bool:
+    """Whether the project's own file or directory stays, with another mode."""
+    if change.base is None or change.staged is None:
+        return False
+    return change.base.kind == change.staged.kind == "directory" or _DIFFERING & set(change.flags) == {"mode"}
+
+
+def _leads_to(change: Change, name: bytes) -> bool:
+    """Whether it is a new directory, without which ``name`` has nowhere to go."""
+    return change.base is None and change.entry.kind == "directory" and is_below(name, change.path)
 
 
 def _inode(change: Change) -> tuple[int, int]:
@@ -232,11 +265,14 @@ def _inode(change: Change) -> tuple[int, int]:
 
 
 def _partly_shared(changes: Sequence[Change]) -> set[tuple[int, int]]:
-    """Inodes of staged files that also have a name which does not land. Moving one would tie project and fork."""
+    """Inodes of staged files that also have a name which stays in the fork: it does not land, or only its mode does.
+    Moving one would tie project and fork."""
     names: dict[tuple[int, int], int] = {}
     links: dict[tuple[int, int], int] = {}
     for change in changes:
-        if change.staged is not None and change.staged.kind == "file" and change.staged.links > 1:
+        if change.staged is None or change.staged.kind != "file" or _is_chmod(change):
+            continue
+        if change.staged.links > 1:
             names[_inode(change)] = names.get(_inode(change), 0) + 1
             links[_inode(change)] = change.staged.links
     return {inode for inode, count in names.items() if count < links[inode]}

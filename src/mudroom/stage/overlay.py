@@ -29,24 +29,38 @@ class OverlayView:
     def __init__(self, project: bytes, place: bytes) -> None:
         self._project = project
         self._upper = place + b"/upper"
-        self._work = place + b"/work"
+        self._works = place + b"/work"
+        self._current = b"1"
 
     @property
     def content(self) -> bytes:
         return self._upper
 
     def prepare(self, exclude: frozenset[bytes] = frozenset()) -> None:
-        """The upper gets the project's own mode: it is what the root of the view shows."""
+        """The upper gets the project's own mode: it is what the root of the view shows.
+
+        Every mount has a work directory of its own. A ``volatile`` overlay leaves a marker in it by which it refuses
+        to be mounted again, in case the system has crashed; our forks have fingerprints for that.
+        """
         del exclude  # an overlay shows everything and copies nothing
         try:
             os.mkdir(self._upper, 0o700)
             os.chmod(self._upper, stat.S_IMODE(os.stat(self._project).st_mode))
         except FileExistsError:
-            clear_work(self._work)
-        os.makedirs(self._work, exist_ok=True)
+            pass
+        os.makedirs(self._works, exist_ok=True)
+        used = [int(name) for name in os.listdir(self._works) if name.isdigit()]
+        self._current = b"%d" % (max(used, default=0) + 1)
+        os.mkdir(self._works + b"/" + self._current, 0o700)
+
+    def tidy(self) -> None:
+        """Remove the work directories of earlier mounts. They hold nothing, but it takes a while."""
+        for name in os.listdir(self._works):
+            if name != self._current:
+                remove_tree(self._works + b"/" + name)
 
     def mount(self) -> Overlay:
-        return Overlay((self._project,), self._upper, self._work)
+        return Overlay((self._project,), self._upper, self._works + b"/" + self._current)
 
     def differences(self, base: int, known: Mapping[bytes, Entry | None]) -> Iterator[Difference]:
         del known
@@ -56,19 +70,6 @@ class OverlayView:
                 yield from _walk(upper, base, enter)
         finally:
             os.close(upper)
-
-
-def clear_work(work: bytes) -> None:
-    """Remove what a mount left in its work directory: files of mode 000, which we own (and so may chmod).
-
-    Among them is the marker by which a ``volatile`` overlay refuses to be mounted a second time. It guards against
-    trusting an upper after a crash of the *system*; our fork would then be reported as torn by its fingerprint.
-    """
-    try:
-        os.chmod(work + b"/work", 0o700)
-    except FileNotFoundError:
-        return
-    remove_tree(work)
 
 
 def remove_tree(path: bytes) -> None:
