@@ -1,1 +1,1 @@
-"""Measurements, as ratios against real alternatives in the same run: ``python -m bench``."""
+"""What mudroom costs, beside what people would use instead: ``python -m bench``. See ``bench/__main__.py``."""

@@ -8,7 +8,7 @@ is a protection that is not there.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mudroom.core.path import relpath, show
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from yaml.nodes import Node
 
 POLICY = b".mudroom/policy.yaml"
+_DEPTH = 8
+"""Of collections in the policy file; the settings need three."""
 
 
 class Places(NamedTuple):
@@ -31,14 +33,22 @@ def places(environ: Mapping[bytes, bytes]) -> Places:
     home = environ.get(b"HOME") or _home_of_user()
     if not home.startswith(b"/"):
         raise UsageError(f"HOME is not an absolute path: {show(home)}")
-    state = environ.get(b"MUDROOM_STATE") or (environ.get(b"XDG_STATE_HOME") or home + b"/.local/state") + b"/mudroom"
-    return Places(os.path.realpath(home), os.path.abspath(state))
+    home = os.path.realpath(home)
+    if home == b"/":
+        raise UsageError("the home directory is /, which a sandbox cannot make private", "set HOME to another directory")
+    xdg = environ.get(b"XDG_STATE_HOME", b"")
+    if not xdg.startswith(b"/"):  # the XDG Base Directory Specification: a relative path is to be ignored
+        xdg = home + b"/.local/state"
+    return Places(home, os.path.abspath(environ.get(b"MUDROOM_STATE") or xdg + b"/mudroom"))
 
 
 def _home_of_user() -> bytes:
     import pwd
 
-    return os.fsencode(pwd.getpwuid(os.getuid()).pw_dir)
+    try:
+        return os.fsencode(pwd.getpwuid(os.getuid()).pw_dir)
+    except KeyError:
+        raise UsageError(f"HOME is not set, and user {os.getuid()} has no entry in /etc/passwd", "set HOME") from None
 
 
 def load_settings(project: bytes) -> Settings:
@@ -60,12 +70,16 @@ def parse_settings(data: bytes, name: str) -> Settings:
 
     loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     try:
+        data.decode()
+        _check_depth(yaml.parse(data, loader), name)
         root = yaml.compose(data, loader)
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        line = f":{mark.line + 1}" if mark is not None else ""
-        problem = getattr(error, "problem", None) or str(error)
-        raise UsageError(f"{name}{line}: this is not YAML: {problem}") from error
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{name}:{_line_at(data, error.start)}: this is not UTF-8") from error
+    except yaml.reader.ReaderError as error:
+        raise UsageError(f"{name}:{_line_at(data, error.position)}: this is not YAML: {error.reason}") from error
+    except yaml.MarkedYAMLError as error:
+        line = error.problem_mark.line + 1 if error.problem_mark is not None else 1
+        raise UsageError(f"{name}:{line}: this is not YAML: {error.problem}") from error
     settings = Settings()
     for key, node, where in _items(root, name, ""):
         section = _SECTIONS.get(key)
@@ -75,8 +89,24 @@ def parse_settings(data: bytes, name: str) -> Settings:
             if below not in section:
                 raise _unknown(at, f"{key}.{below}", [f"{key}.{one}" for one in section])
             field, convert = section[below]
-            settings = settings._replace(**{field: convert(_plain(value, loader), f"{at}: {key}.{below}")})
+            where = f"{at}: {key}.{below}"
+            settings = settings._replace(**{field: convert(_plain(value, loader, where), where)})
     return settings
+
+
+def _check_depth(events: Iterable[Any], name: str) -> None:
+    """Refuse what is nested deeper than any setting: the loader goes down recursively, without a limit of its own."""
+    from yaml.events import CollectionEndEvent, CollectionStartEvent
+
+    depth = 0
+    for event in events:
+        depth += isinstance(event, CollectionStartEvent) - isinstance(event, CollectionEndEvent)
+        if depth > _DEPTH:
+            raise UsageError(f"{name}:{event.start_mark.line + 1}: nested too deeply")
+
+
+def _line_at(data: bytes, position: int) -> int:
+    return data.count(b"\n", 0, position) + 1
 
 
 def _items(node: Node | None, name: str, prefix: str) -> list[tuple[str, Node, str]]:
@@ -94,16 +124,25 @@ def _items(node: Node | None, name: str, prefix: str) -> list[tuple[str, Node, s
         if not isinstance(key, ScalarNode):
             raise UsageError(f"{at}: a key must be a plain text")
         if key.value in seen:
-            raise UsageError(f"{at}: {prefix}{key.value} is given twice")
+            raise UsageError(f"{at}: {_shown(prefix + key.value)} is given twice")
         seen.add(key.value)
         found.append((str(key.value), value, at))
     return found
 
 
-def _plain(node: Node, loader: Any) -> Any:
+def _plain(node: Node, loader: Any, where: str) -> Any:
+    """The value of a scalar or a list of scalars. Nothing deeper: aliases could make that endless."""
+    from yaml import YAMLError
+    from yaml.nodes import ScalarNode, SequenceNode
+
+    nodes = node.value if isinstance(node, SequenceNode) else [node]
+    if not all(isinstance(one, ScalarNode) for one in nodes):
+        raise UsageError(f"{where} must be one value, or a list of texts")
     constructor = loader("")
     try:
         return constructor.construct_object(node, deep=True)
+    except (YAMLError, ValueError, LookupError, AttributeError, TypeError) as error:  # what it does with !!int x
+        raise UsageError(f"{where} cannot be read as what it is tagged or looks like") from error
     finally:
         constructor.dispose()
 
@@ -113,7 +152,11 @@ def _unknown(where: str, key: str, known: Any) -> UsageError:
 
     near = difflib.get_close_matches(key, list(known), 1, 0.5)
     hint = f"did you mean {near[0]}?" if near else "known: " + ", ".join(sorted(known))
-    return UsageError(f"{where}: there is no setting {key}", hint)
+    return UsageError(f"{where}: there is no setting {_shown(key)}", hint)
+
+
+def _shown(key: str) -> str:
+    return show(key.encode("utf-8", "backslashreplace"))
 
 
 def _choice(*allowed: str) -> Callable[[Any, str], str]:
@@ -148,7 +191,7 @@ def size(value: Any, where: str) -> int:
         found = int(float(text[: len(text) - len(unit)]) * units.get(unit, 1))
     except (ValueError, OverflowError):
         found = -1
-    if isinstance(value, bool) or found < 0:
+    if isinstance(value, bool) or not 0 <= found < 1 << 63:
         raise UsageError(f"{where} is {value!r}, which is not a size", "write bytes, or 500MB, 2GB")
     return found
 
@@ -156,11 +199,18 @@ def size(value: Any, where: str) -> int:
 def _strings(value: Any, where: str) -> list[bytes]:
     if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
         raise UsageError(f"{where} must be a list of texts")
-    return [os.fsencode(one) for one in value]
+    found = [one.encode("utf-8", "surrogateescape") for one in value if "\0" not in one]
+    if len(found) != len(value):
+        raise UsageError(f"{where} holds a NUL character")
+    return found
 
 
 def _environment(value: Any, where: str) -> tuple[bytes, ...]:
-    return tuple(_strings(value, where))
+    found = _strings(value, where)
+    for item in found:
+        if item.startswith(b"=") or not item:
+            raise UsageError(f"{where}: {show(item)!r} is neither NAME nor NAME=VALUE")
+    return tuple(found)
 
 
 def _absolute(value: Any, where: str) -> tuple[bytes, ...]:
@@ -168,6 +218,8 @@ def _absolute(value: Any, where: str) -> tuple[bytes, ...]:
     for path in found:
         if not path.startswith(b"/"):
             raise UsageError(f"{where}: {show(path)} is not an absolute path")
+        if os.path.realpath(path) == b"/":
+            raise UsageError(f"{where}: {show(path)} is the whole file system", "name what is needed of it")
     return tuple(os.path.realpath(path) for path in found)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 def main() -> None:
-    """The console script. Ends the process with the exit code that docs/RESULT.md promises."""
+    """The console script. Ends the process with the exit code that docs/FORMAT.md promises."""
     import os
     import sys
 

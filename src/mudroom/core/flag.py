@@ -27,18 +27,20 @@ _EXECUTES_DIRECTORIES = frozenset(
 _SECRET_NAMES = frozenset((b".env", b".netrc", b"id_rsa", b"id_ed25519", b"id_ecdsa", b"credentials.json", b".pypirc"))
 _SECRET_SUFFIXES = (b".pem", b".key", b".p12", b".pfx", b".keystore")
 
-_GIT_CONFIGURATION = frozenset((b"config", b"config.worktree"))
+# commondir says where else git finds its settings and hooks: gitrepository-layout(5).
+_GIT_CONFIGURATION = frozenset((b"config", b"config.worktree", b"commondir"))
 
 
 def flags_of(path: bytes) -> tuple[str, ...]:
     """The flags of a path, in a fixed order."""
     parts = path.split(b"/")
+    protected = is_protected(path)
     found = []
-    if _executes_later(parts):
+    if _executes_later(parts) or (protected and git_directory(path) is not None):
         found.append("executes-later")
     if parts[-1] in _SECRET_NAMES or parts[-1].startswith(b".env.") or parts[-1].endswith(_SECRET_SUFFIXES):
         found.append("secret")
-    if is_protected(path):
+    if protected:
         found.append("protected")
     return tuple(found)
 

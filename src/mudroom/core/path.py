@@ -40,8 +40,11 @@ def name(path: bytes) -> bytes:
 
 
 def is_below(path: bytes, directory: bytes) -> bool:
-    """Whether ``path`` is ``directory`` or lies in it. Whole components: ``ab`` is not below ``a``."""
-    return not directory or path == directory or path.startswith(directory + b"/")
+    """Whether ``path`` is ``directory`` or lies in it. Whole components: ``ab`` is not below ``a``.
+
+    Both relative, or both absolute: everything absolute is below ``/``.
+    """
+    return not directory or path == directory or path.startswith(directory.rstrip(b"/") + b"/")
 
 
 def ancestors(path: bytes) -> list[bytes]:

@@ -1,4 +1,4 @@
-"""What a command came to, and its form as JSON (``mudroom.result/1``, docs/RESULT.md)."""
+"""What a command came to, and its form as JSON (``mudroom.result/1``, docs/FORMAT.md)."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def changes_to_json(changeset: Changeset) -> dict[str, Any]:
         },
         "files": [_file(change) for change in listed(changeset.changes)],
         "rollup": [
-            {"path": text(roll.path) + "/"}
+            named(roll.path, suffix=b"/")
             | {
                 verb: count
                 for verb, count in zip(("added", "modified", "deleted", "renamed"), roll[1:5], strict=True)
@@ -90,14 +90,14 @@ def changes_to_json(changeset: Changeset) -> dict[str, Any]:
             | {"bytes": roll.size}
             for roll in rolls
         ],
-        "remarks": [{"path": text(remark.path), "text": remark.text} for remark in changeset.remarks],
+        "remarks": [named(remark.path) | {"text": remark.text} for remark in changeset.remarks],
     }
 
 
 def _file(change: Change) -> dict[str, Any]:
     entry = change.entry
     row: dict[str, Any] = {
-        "path": text(change.path),
+        **named(change.path),
         "change": change.verb,
         "type": entry.kind,
         "lines_added": change.lines_added,
@@ -106,15 +106,21 @@ def _file(change: Change) -> dict[str, Any]:
         "bytes": change.staged.size if change.staged is not None else 0,
         "flags": list(change.flags),
     }
-    if not _is_text(change.path):
-        row["path_base64"] = binascii.b2a_base64(change.path, newline=False).decode()
     if change.source:
-        row["from"] = text(change.source)
+        row |= named(change.source, "from")
     if change.base is not None and change.staged is not None and change.base.mode != change.staged.mode:
         row["mode"] = [f"{change.base.mode:04o}", f"{change.staged.mode:04o}"]
     if not change.original_known:
         row["original_known"] = False
     return row
+
+
+def named(path: bytes, key: str = "path", suffix: bytes = b"") -> dict[str, str]:
+    """A path under ``key``, and its bytes under ``key_base64`` if they are not UTF-8."""
+    found = {key: text(path + suffix)}
+    if not _is_text(path):
+        found[key + "_base64"] = binascii.b2a_base64(path + suffix, newline=False).decode()
+    return found
 
 
 def text(raw: bytes) -> str:
@@ -131,4 +137,4 @@ def _is_text(raw: bytes) -> bool:
 
 
 def conflicts_to_json(conflicts: Sequence[tuple[bytes, str]]) -> list[dict[str, str]]:
-    return [{"path": text(path), "reason": reason} for path, reason in conflicts]
+    return [named(path) | {"reason": reason} for path, reason in conflicts]
