@@ -35,7 +35,7 @@ def places(environ: Mapping[bytes, bytes]) -> Places:
         raise UsageError(f"HOME is not an absolute path: {show(home)}")
     home = os.path.realpath(home)
     if home == b"/":
-        raise UsageError("the home directory is /, which a sandbox cannot make private", "set HOME to another directory")
+        raise UsageError("the home directory is /, which no sandbox can make private", "set HOME to another directory")
     xdg = environ.get(b"XDG_STATE_HOME", b"")
     if not xdg.startswith(b"/"):  # the XDG Base Directory Specification: a relative path is to be ignored
         xdg = home + b"/.local/state"

@@ -95,6 +95,7 @@ class Session:
         self._notes: list[str] = []
         self._running: Running | None = None
         self._looked = False
+        self._collected: dict[str, ForkRecord] = {}
         self._umask = _umask()
 
     @classmethod
@@ -392,6 +393,7 @@ class Session:
             manifest = None if isinstance(view, OverlayView) else view.manifest
             record = ForkRecord(FORMAT, fork.name, view.kind, argv, self._clock(), ended.status, changeset, manifest)
             save(fork.record_path, record, durable=False)
+            self._collected = {fork.name: record}
         elif os.path.exists(fork.record_path):
             os.unlink(fork.record_path)
         return changeset
@@ -465,7 +467,7 @@ class Session:
             self.vault.fork(name),
             time=self._clock(),
             paths=paths,
-            verify_fork=verify_fork,
+            record=None if verify_fork else self._collected.get(name),
             progress=report,
         )
         self._journal_applied("apply", name, landed.applied)

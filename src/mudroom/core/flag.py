@@ -63,9 +63,9 @@ def git_directory(path: bytes) -> bytes | None:
 
 def is_protected(path: bytes) -> bool:
     """Whether apply leaves ``path`` out unless it is named: mudroom's own directory, git's hooks and settings."""
-    if path.split(b"/", 1)[0] == b".mudroom":
+    if path.startswith(b".mudroom") and path.split(b"/", 1)[0] == b".mudroom":
         return True
-    git = git_directory(path)
+    git = git_directory(path) if b".git" in path else None
     if git is None or path == git:
         return False
     within = path[len(git) + 1 :].split(b"/")

@@ -95,10 +95,16 @@ class _Planner:
         self._directories: dict[bytes, bool] = {}
 
     def plan(self) -> Landing:
-        withheld = [change.path for change in self._changes if self._is_withheld(change)]
+        withheld: list[bytes] = []
+        absent = b"\0"  # a new directory that the project does not have: nothing below it needs to be looked at
         for change in self._changes:
-            if not self._is_withheld(change):
-                self._decide(change)
+            if self._is_withheld(change):
+                withheld.append(change.path)
+                continue
+            ours = None if change.path.startswith(absent) else self._live.look(change.path)
+            self._decide(change, ours)
+            if ours is None and change.base is None and change.entry.kind == "directory":
+                absent = absent if change.path.startswith(absent) else change.path + b"/"
         self._settle()
         ops = tuple(self._operations())
         conflicts = tuple(Conflict(path, reason) for path, reason in sorted(self._conflicts.items()))
@@ -109,8 +115,7 @@ class _Planner:
             return False
         return not any(is_below(change.path, name) or _leads_to(change, name) for name in self._named)
 
-    def _decide(self, change: Change) -> None:
-        ours = self._live.look(change.path)
+    def _decide(self, change: Change, ours: Entry | None) -> None:
         same = ours is None if change.staged is None else ours is not None and self._live.same_as_staged(change, ours)
         decision = decide(change, ours, ours_is_theirs=same)
         if decision.outcome == "conflict":

@@ -134,7 +134,7 @@ def apply(
         return Applied("")
     os.makedirs(record.slots, mode=0o700, exist_ok=True)
     place.begin()
-    place.write("prepare", record)
+    place.write("prepare", record._replace(trees={}))  # to take this back, the trees are not needed
     try:
         record = _fill_slots(record, verify_fork=verify_fork)
     except (ForkMoved, OSError):
@@ -242,7 +242,7 @@ def _fill_slots(record: ApplyRecord, *, verify_fork: bool) -> ApplyRecord:
                 _verify_tree(content, op, trees[op.slot])
             entry = fill_slot(content, slots, op)
             slot = b"%d" % op.slot
-            strip_overlay_xattrs(slots, slot, entry)
+            strip_overlay_xattrs(slots, slot, entry, trees.get(op.slot, {}))
             if op.whole and entry.kind == "directory" and entry.inode != op.new.inode:
                 trees[op.slot] = dict(walk((slots, slot)))  # a copy: other inodes
             ops.append(op._replace(new=entry))

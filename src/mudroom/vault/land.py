@@ -44,14 +44,16 @@ def land(
     *,
     time: int,
     paths: Sequence[bytes] = (),
-    verify_fork: bool = True,
+    record: ForkRecord | None = None,
     progress: Progress | None = None,
 ) -> Landed:
     """Apply a fork's changes, or those at and below ``paths``. What cannot be applied stays in the fork.
 
-    Raises ForkMoved (nothing happened), OSError (``recover`` will go on), UsageError for a path without a change.
+    ``record``: what was collected, if the fork has been locked ever since; else it is read, and the fork is compared
+    with it. Raises ForkMoved (nothing happened), OSError (``recover`` will go on), UsageError for a path without a change.
     """
-    record = read_record(fork)
+    verify_fork = record is None
+    record = record or read_record(fork)
     changes = record.changeset.changes
     chosen = _chosen(changes, paths)
     content = fork.path + (b"/copy" if record.kind == "copy" else b"/upper")

@@ -151,24 +151,34 @@ def _discard(at: At) -> None:
     os.rmdir(at[1], dir_fd=at[0])
 
 
-def strip_overlay_xattrs(slots: int, name: bytes, entry: Entry) -> None:
-    """Remove the overlay's bookkeeping (``user.overlay.*``) from what is about to become the user's."""
-    _strip(slots, name)
-    if entry.kind == "directory":
-        for path, _one in walk((slots, name)):
+def strip_overlay_xattrs(slots: int, name: bytes, entry: Entry, tree: Mapping[bytes, Entry]) -> None:
+    """Remove the overlay's bookkeeping (``user.overlay.*``) from what is about to become the user's.
+
+    ``tree``: what is in a directory. A file in a directory that is new as a whole has such an xattr only if it was
+    moved there from the project, and the kernel then marks the directory ``impure`` (fs/overlayfs/dir.c, ovl_rename).
+    """
+    top = _strip(slots, name)
+    if entry.kind != "directory":
+        return
+    impure = {path for path, one in tree.items() if one.kind == "directory" and _strip(slots, name + b"/" + path)}
+    impure |= {b""} if top else set()
+    for path, one in tree.items() if impure else ():
+        if one.kind != "directory" and path.rpartition(b"/")[0] in impure:
             _strip(slots, name + b"/" + path)
 
 
-def _strip(root: int, path: bytes) -> None:
-    """By path below the slots: nobody but us writes there, and listxattr(2) does not follow a last link here."""
+def _strip(root: int, path: bytes) -> bool:
+    """Whether it was marked impure. By path below the slots, where nobody but us writes; the last link is not
+    followed."""
     full = b"/proc/self/fd/%d/%s" % (root, path)
     try:
         names = os.listxattr(full, follow_symlinks=False)
     except OSError:
-        return  # no xattrs on this file system, or on this kind of file
+        return False  # no xattrs on this file system, or on this kind of file
     for name in names:
         if name.startswith("user.overlay."):
             os.removexattr(full, name, follow_symlinks=False)
+    return "user.overlay.impure" in names
 
 
 def sync_path(root: int, path: bytes) -> None:
