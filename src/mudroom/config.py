@@ -199,8 +199,11 @@ def size(value: Any, where: str) -> int:
 def _strings(value: Any, where: str) -> list[bytes]:
     if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
         raise UsageError(f"{where} must be a list of texts")
-    found = [one.encode("utf-8", "surrogateescape") for one in value if "\0" not in one]
-    if len(found) != len(value):
+    try:
+        found = [one.encode() for one in value]
+    except UnicodeEncodeError as error:
+        raise UsageError(f"{where} holds half a character") from error
+    if any(b"\0" in one for one in found):
         raise UsageError(f"{where} holds a NUL character")
     return found
 

@@ -23,15 +23,15 @@ from mudroom.core.environment import select
 from mudroom.core.fallback import AFTER, Mode
 from mudroom.core.path import is_below, show
 from mudroom.core.plan import Plan, explain
-from mudroom.core.result import Result
+from mudroom.core.result import Denial, Result
 from mudroom.core.settings import Settings
 from mudroom.core.spec import Bind, SandboxSpec
 from mudroom.errors import CommandNotStarted, Unsupported, UsageError
-from mudroom.sandbox.capture import SIGTERM, Stream, attend
+from mudroom.sandbox.capture import SIGTERM, Output, attend
 from mudroom.sandbox.client import Client, Exit, Running, StepFailed
-from mudroom.sandbox.host import Host, survey, without
+from mudroom.sandbox.host import Host, survey, umask, without
 from mudroom.sandbox.linux import compile_plan
-from mudroom.stage.overlay import OverlayView, remove_tree
+from mudroom.stage.overlay import OverlayView, private_directories
 from mudroom.stage.preflight import check_project, filesystem, find_project, foreign, mounts, submounts
 from mudroom.vault.store import Fork, Vault, open_vault
 
@@ -61,6 +61,17 @@ class Stdio(NamedTuple):
     stderr: int | None = None
     terminal: bool = False
     """The command stays in the caller's session and terminal, for job control and Ctrl-C."""
+
+
+class Ran(NamedTuple):
+    """A command that has ended."""
+
+    view: OverlayView | CopyView
+    started: int
+    """Nanoseconds, by the clock that file systems stamp with."""
+    ended: Exit
+    timed_out: bool
+    output: Output
 
 
 DEFAULTS = Settings()
@@ -96,7 +107,7 @@ class Session:
         self._running: Running | None = None
         self._looked = False
         self._collected: dict[str, ForkRecord] = {}
-        self._umask = _umask()
+        self._umask = umask()
 
     @classmethod
     def open(
@@ -166,26 +177,10 @@ class Session:
         self._notes = []
         known = self._known(fork)
         wall = time.monotonic()
-        out = Stream(self.settings.output_limit) if stdio.stdout is None else None
-        err = Stream(self.settings.output_limit) if stdio.stderr is None else None
-        null = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC) if stdio.stdin is None else -1
-        streams = tuple(stream for stream in (out, err) if stream is not None)
-        descriptors = (
-            null if stdio.stdin is None else stdio.stdin,
-            out.write if out is not None else stdio.stdout or 1,
-            err.write if err is not None else stdio.stderr or 2,
-        )
-        try:
-            view, started, ended, timed_out = self._launch(
-                fork, argv, cwd, descriptors, streams, timeout or self.settings.timeout, stdio.terminal
-            )
-        finally:
-            for stream in streams:
-                stream.close()
-            if null >= 0:
-                os.close(null)
+        ran = self._launch(fork, argv, cwd, stdio, timeout or self.settings.timeout)
         duration = time.monotonic() - wall
-        changeset = self._collect(fork, view, argv, started, known, ended)
+        ended, output = ran.ended, ran.output
+        changeset = self._collect(fork, ran.view, argv, ran.started, known, ended)
         signal = ended.status & 0x7F
         result = Result(
             fork.name,
@@ -193,47 +188,39 @@ class Session:
             1,
             128 + signal if signal else ended.status >> 8,
             signal or None,
-            timed_out,
+            ran.timed_out,
             duration,
             changeset,
-            stdout=out.data if out is not None else b"",
-            stderr=err.data if err is not None else b"",
-            truncated=any(stream.truncated for stream in streams),
+            stdout=output.stdout.data if output.stdout is not None else b"",
+            stderr=output.stderr.data if output.stderr is not None else b"",
+            truncated=any(stream.truncated for stream in output.streams),
             cpu=ended.user + ended.system,
             max_rss=ended.max_rss,
+            denials=tuple(Denial.from_mediator(refused) for refused in ended.refused),
             notes=tuple(self._notes),
         )
         self._journal_run(result)
         return result
 
-    def _launch(
-        self,
-        fork: Fork,
-        argv: tuple[bytes, ...],
-        cwd: bytes,
-        descriptors: tuple[int, int, int],
-        streams: tuple[Stream, ...],
-        timeout: float | None,
-        terminal: bool,
-    ) -> tuple[OverlayView | CopyView, int, Exit, bool]:
+    def _launch(self, fork: Fork, argv: tuple[bytes, ...], cwd: bytes, stdio: Stdio, timeout: float | None) -> Ran:
         """Perform the plan; where a step is impossible here, the next weaker mode, announced in the notes."""
         mode: Mode = self._first_mode(fork)
         while True:
             view = self._view(fork, mode)
             view.prepare(frozenset(self.settings.copy_exclude))
             plan, env = self._plan(fork, view, mode, cwd)
-            started = self._start_time()
-            running = self.client.run(plan, argv, env, descriptors, new_session=not terminal)
-            self._running = running
-            for stream in streams:
-                stream.close_write()
-            try:
-                ended, timed_out = attend(running, streams, timeout, functools.partial(self._meanwhile, view))
-                self._running = None
-                return view, started, ended, timed_out
-            except StepFailed as failure:
-                self._running = None
-                mode = self._weaker(mode, failure)
+            with Output(stdio.stdin, stdio.stdout, stdio.stderr, self.settings.output_limit) as output:
+                started = self._start_time()
+                try:
+                    running = self.client.run(plan, argv, env, output.descriptors, new_session=not stdio.terminal)
+                    self._running = running
+                    meanwhile = functools.partial(self._meanwhile, view)
+                    ended, timed_out = attend(running, output, timeout, meanwhile)
+                    return Ran(view, started, ended, timed_out, output)
+                except StepFailed as failure:
+                    mode = self._weaker(mode, failure)
+                finally:
+                    self._running = None
 
     def _start_time(self) -> int:
         """Now, by the clock of the file systems, and later than the last apply: what that wrote is no edit of the
@@ -312,7 +299,7 @@ class Session:
         home, tmp = self._home, b"/tmp"
         if confined:
             scratch = fork.path + b"/private"
-            home, tmp = _private_directories(scratch)
+            home, tmp = private_directories(scratch)
             cwd = view.content + cwd[len(self.project) :]
         env = select(
             self._environ,
@@ -516,22 +503,3 @@ class Session:
             "notes": list(result.notes),
         }
         self.vault.journal.append("run", result.fork, data, time=self._clock())
-
-
-def _private_directories(scratch: bytes) -> tuple[bytes, bytes]:
-    """Without a mount namespace, home and /tmp are directories of the fork, fresh for every command."""
-    if os.path.isdir(scratch):
-        remove_tree(scratch)
-    home, tmp = scratch + b"/home", scratch + b"/tmp"
-    os.makedirs(home, mode=0o700)
-    os.mkdir(tmp, 0o700)
-    return home, tmp
-
-
-def _umask() -> int:
-    """The caller's umask. There is no way to ask but to set it (umask(2)); /proc has it since Linux 4.7."""
-    with open("/proc/self/status", "rb") as stream:
-        for line in stream:
-            if line.startswith(b"Umask:"):
-                return int(line.split()[1], 8)
-    return 0o022

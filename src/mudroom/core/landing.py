@@ -45,7 +45,8 @@ class Op(NamedTuple):
     whole: bool = False
     """Old or new is a directory that goes with all that is in it."""
     copy: bool = False
-    """The staged file is copied into its slot, not moved: it shares its inode with a name that stays in the fork."""
+    """What is staged is copied into its slot, not moved: a file in it shares its inode with a name that stays in the
+    fork."""
 
 
 class Landing(NamedTuple):
@@ -144,13 +145,12 @@ class _Planner:
 
     def _strand(self) -> None:
         """What has nowhere to go: its directory is not there, or is part of what cannot turn into something else."""
-        shared = _partly_shared(self._taken)
         coming = {change.path for change in self._taken}
         for index, change in enumerate(self._taken):
             below = _below(self._taken, index) if _turns(change) else ()
             if self._orphaned(change, coming):
                 self._conflicts.setdefault(change.path, "its directory is not in the project any more")
-            elif _turns(change) and not self._goes_whole(change, below, shared):
+            elif _turns(change) and not self._goes_whole(change, below):
                 for one in (change, *below):
                     self._conflicts.setdefault(one.path, _STUCK)
             if change.path in self._conflicts:
@@ -165,10 +165,11 @@ class _Planner:
             change = self._taken[index]
             below = _below(self._taken, index)
             index += 1
-            whole = _turns(change) or self._goes_whole(change, below, shared)
+            partly = bool(shared) and any(_inode(one) in shared for one in below)
+            whole = _turns(change) or (not partly and self._goes_whole(change, below))
             if whole:
                 index += len(below)
-            for op in self._op(change, whole, copy=_inode(change) in shared):
+            for op in self._op(change, whole, copy=_inode(change) in shared or (whole and partly)):
                 if _closes_directory(op):
                     late.append(op)
                 else:
@@ -186,11 +187,11 @@ class _Planner:
             self._directories[path] = entry is not None and entry.kind == "directory"
         return self._directories[path]
 
-    def _goes_whole(self, change: Change, below: Sequence[Change], shared: Collection[tuple[int, int]]) -> bool:
+    def _goes_whole(self, change: Change, below: Sequence[Change]) -> bool:
         """Whether one rename can move this directory and everything in it."""
         if not (_turns(change) or (change.verb != "modified" and change.entry.kind == "directory")):
             return False
-        if self._counts[change.path] != len(below) or any(_inode(c) in shared for c in below):
+        if self._counts[change.path] != len(below):
             return False
         if change.base is not None and change.base.kind == "directory":
             expected = {c.path: c.base for c in below if c.base is not None}

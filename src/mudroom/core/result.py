@@ -19,6 +19,20 @@ class Verdict(NamedTuple):
     reason: str = "a command of the user's own"
 
 
+class Denial(NamedTuple):
+    """Something that the sandbox refused, as the mechanism that refused it tells; never guessed from output."""
+
+    kind: str
+    """``metadata``: chmod, chown, times or xattrs of a file outside."""
+    target: bytes
+    reason: str
+
+    @classmethod
+    def from_mediator(cls, refused: bytes) -> Denial:
+        action, _space, path = refused.partition(b" ")
+        return cls("metadata", path, f"{action.decode()} outside the command's own directories")
+
+
 class Result(NamedTuple):
     fork: str
     command: tuple[bytes, ...]
@@ -38,6 +52,7 @@ class Result(NamedTuple):
     """Seconds of processor time, of the command and all that it waited for."""
     max_rss: int = 0
     """KiB."""
+    denials: tuple[Denial, ...] = ()
     notes: tuple[str, ...] = ()
     """What was weaker or other than asked for, and what could not be done."""
 
@@ -60,7 +75,7 @@ def to_json(result: Result) -> dict[str, Any]:
         "truncated": result.truncated,
         "checkpoint": None,
         "changes": changes_to_json(result.changeset),
-        "denials": [],
+        "denials": [{"kind": d.kind, "target": text(d.target), "reason": d.reason} for d in result.denials],
         "applied": None,
         "notes": list(result.notes),
     }

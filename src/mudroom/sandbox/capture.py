@@ -44,10 +44,33 @@ class Stream:
         os.close(self.read)
 
 
-def attend(
-    running: Running, streams: tuple[Stream, ...], timeout: float | None, meanwhile: Callable[[], None]
-) -> tuple[Exit, bool]:
-    """Wait for a command, draining its streams. Returns how it ended and whether it ran out of time.
+class Output:
+    """The descriptors of one attempt to start a command: given ones as they are, the others captured."""
+
+    def __init__(self, stdin: int | None, stdout: int | None, stderr: int | None, limit: int) -> None:
+        self.stdout = Stream(limit) if stdout is None else None
+        self.stderr = Stream(limit) if stderr is None else None
+        self.streams = tuple(stream for stream in (self.stdout, self.stderr) if stream is not None)
+        self._null = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC) if stdin is None else -1
+        self.descriptors = (
+            self._null if stdin is None else stdin,
+            self.stdout.write if self.stdout is not None else stdout or 1,
+            self.stderr.write if self.stderr is not None else stderr or 2,
+        )
+
+    def __enter__(self) -> Output:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        for stream in self.streams:
+            stream.close()
+        if self._null >= 0:
+            os.close(self._null)
+
+
+def attend(running: Running, output: Output, timeout: float | None, meanwhile: Callable[[], None]) -> tuple[Exit, bool]:
+    """Wait for a command that has been given its descriptors, draining its streams. Returns how it ended and whether
+    it ran out of time.
 
     ``meanwhile`` is called once, as soon as the command is on its way: work that need not wait for it. An exception
     here (Ctrl-C) ends the sandbox before it is passed on.
@@ -55,9 +78,11 @@ def attend(
     started = time.monotonic()
     deadline = None if timeout is None else started + timeout
     timed_out = False
+    for stream in output.streams:
+        stream.close_write()  # ours: the end of the stream comes when the command's are closed
     try:
         meanwhile()
-        open_streams = {stream.read: stream for stream in streams}
+        open_streams = {stream.read: stream for stream in output.streams}
         report = running.fileno()
         while True:
             ready = wait_readable([report, *open_streams], deadline)

@@ -151,3 +151,12 @@ def landlock_abi() -> int:
         ctypes.c_long(_LANDLOCK_CREATE_RULESET_VERSION),
     )
     return max(0, int(version))
+
+
+def umask() -> int:
+    """The caller's umask. There is no way to ask but to set it (umask(2)); /proc has it since Linux 4.7."""
+    with open("/proc/self/status", "rb") as stream:
+        for line in stream:
+            if line.startswith(b"Umask:"):
+                return int(line.split()[1], 8)
+    return 0o022

@@ -234,6 +234,8 @@ def run_init(request: Request, descriptors: list[int], report: int, context: Con
         prctl(PR_SET_CHILD_SUBREAPER, 1)
     for target, descriptor in enumerate(descriptors):
         os.dup2(descriptor, target)
+    if request["mediation"]:
+        import mudroom.sandbox.mediator  # noqa: F401 - now: under Landlock its file may be out of reach
     if context is None:
         context = Context(request["namespaces"])
         report = keep_only([report], 3)

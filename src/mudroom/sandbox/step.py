@@ -25,6 +25,7 @@ from mudroom.sandbox.kernel import (
     FSMOUNT_CLOEXEC,
     FSOPEN_CLOEXEC,
     IFF_UP,
+    LANDLOCK_FILE_RIGHTS,
     LANDLOCK_RULE_PATH_BENEATH,
     LINUX_CAPABILITY_VERSION_3,
     MNT_DETACH,
@@ -299,6 +300,8 @@ def step_landlock(
             descriptor = os.open(path, os.O_PATH | os.O_CLOEXEC)
         except OSError:
             continue
+        if os.fstat(descriptor).st_mode & 0o170000 != 0o040000:
+            access &= LANDLOCK_FILE_RIGHTS  # a rule on a file with a right of directories is EINVAL
         rule = access.to_bytes(8, "little") + descriptor.to_bytes(4, "little")
         syscall(SYS_landlock_add_rule, ruleset, LANDLOCK_RULE_PATH_BENEATH, rule, 0)
         os.close(descriptor)

@@ -214,3 +214,13 @@ def _xattr(opened: int, name: str) -> bytes:
         return os.getxattr(opened, name)
     except OSError:
         return b""
+
+
+def private_directories(scratch: bytes) -> tuple[bytes, bytes]:
+    """Without a mount namespace, home and /tmp are directories of the fork, fresh for every command."""
+    if os.path.isdir(scratch):
+        remove_tree(scratch)
+    home, tmp = scratch + b"/home", scratch + b"/tmp"
+    os.makedirs(home, mode=0o700)
+    os.mkdir(tmp, 0o700)
+    return home, tmp

@@ -49,8 +49,9 @@ def land(
 ) -> Landed:
     """Apply a fork's changes, or those at and below ``paths``. What cannot be applied stays in the fork.
 
-    ``record``: what was collected, if the fork has been locked ever since; else it is read, and the fork is compared
-    with it. Raises ForkMoved (nothing happened), OSError (``recover`` will go on), UsageError for a path without a change.
+    ``record``: what was collected, if the fork was locked ever since; else it is read, and the fork is compared
+    with it. Raises ForkMoved (nothing happened), OSError (``recover`` will go on), UsageError for a path that has no
+    change.
     """
     verify_fork = record is None
     record = record or read_record(fork)

@@ -1,0 +1,203 @@
+# ruff: noqa: E501 - the attempts are one line each
+"""Where user namespaces are forbidden, as in a container's default profile: a filter like Docker's is put around
+mudroom, which then has to make do with Landlock, seccomp and the mediator."""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from conftest import Place, full_listing, listing, tick
+from mudroom.sandbox.host import landlock_abi
+from mudroom.sandbox.seccomp import compile_filter
+from mudroom.sandbox.syscall import Cond, Rule
+
+pytestmark = pytest.mark.skipif(landlock_abi() == 0, reason="this kernel has no Landlock")
+
+_NAMESPACES = 0x7E020000  # CLONE_NEW* as the profile of moby masks them
+PROFILE = (
+    Rule("unshare", errno.EPERM, (), "as without CAP_SYS_ADMIN"),
+    Rule("clone", errno.EPERM, (Cond(0, "!=", 0, _NAMESPACES),), "as without CAP_SYS_ADMIN"),
+    Rule("clone3", errno.ENOSYS, (), "as in the profile"),
+    Rule("mount", errno.EPERM, (), "as without CAP_SYS_ADMIN"),
+    Rule("open_tree", errno.EPERM, (), "as without CAP_SYS_ADMIN"),
+)
+
+
+def in_a_container() -> None:
+    """In the child, before exec: install the profile."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    program = compile_filter(PROFILE, os.uname().machine)
+    buffer = ctypes.create_string_buffer(program, len(program))
+    header = (len(program) // 8).to_bytes(8, "little") + ctypes.addressof(buffer).to_bytes(8, "little")
+    if libc.prctl(38, 1, 0, 0, 0) or libc.prctl(22, 2, ctypes.c_char_p(header), 0, 0):  # no_new_privs, PR_SET_SECCOMP
+        os._exit(99)
+
+
+class Contained:
+    def __init__(self, place: Place) -> None:
+        self.place = place
+        self.environment = {"PATH": os.environ["PATH"], "HOME": str(place.home), "MUDROOM_STATE": str(place.state)}
+
+    def mudroom(self, *words: str) -> subprocess.CompletedProcess[str]:
+        tick()
+        return subprocess.run(
+            [sys.executable, "-m", "mudroom", *words],
+            cwd=self.place.project,
+            env=self.environment,
+            preexec_fn=in_a_container,
+            capture_output=True,
+            text=True,
+            timeout=80,
+            check=False,
+        )
+
+    def run(self, script: str, answer: str = "--keep") -> dict[str, Any]:
+        done = self.mudroom("run", "--json", answer, "--", "sh", "-c", script)
+        assert done.stdout, done.stderr
+        result: dict[str, Any] = json.loads(done.stdout)
+        return result
+
+
+@pytest.fixture
+def contained(place: Place) -> Contained:
+    return Contained(place)
+
+
+def test_it_works_in_a_copy_and_says_so(contained: Contained) -> None:
+    place = contained.place
+    place.write("f", "one\n")
+    place.write("d/x", "x\n")
+    result = contained.run("pwd; echo two >> f; rm -r d; mkdir -p n; echo n > n/n; chmod 755 f; ln -s f l", "--yes")
+    assert any("user namespaces are not permitted" in note for note in result["notes"])
+    assert "/copy" in result["stdout"]
+    assert result["applied"]["state"] == "applied"
+    assert (place.project / "f").read_text() == "one\ntwo\n"
+    assert os.access(place.project / "f", os.X_OK)
+    assert not (place.project / "d").exists()
+    assert os.readlink(place.project / "l") == "f"
+    assert contained.mudroom("undo").returncode == 0
+    assert sorted(os.listdir(place.project)) == ["d", "f"]
+
+
+ATTEMPTS = {
+    "write": "echo bad > {p}/f",
+    "append": "echo bad >> {p}/f",
+    "truncate": "truncate -s 0 {p}/f",
+    "remove": "rm -f {p}/f",
+    "remove all": "rm -rf {p}",
+    "rename": "mv {p}/f {p}/g",
+    "rename away": "mv {p}/f stolen",
+    "link in": "ln {p}/f linked && echo bad > linked",
+    "create": "touch {p}/new",
+    "make a directory": "mkdir {p}/new",
+    "symlink": "ln -s x {p}/new",
+    "chmod": "chmod 777 {p}/f",
+    "chmod a directory": "chmod 000 {p}",
+    "chmod through a link": "ln -s {p}/f l && chmod 777 l",
+    "chmod relative": "cd {p} && chmod 777 f",
+    "chmod by a descriptor": '{py} -c \'import os; d = os.open("{p}", os.O_PATH); os.chmod("f", 0o777, dir_fd=d)\'',
+    "chmod by proc": '{py} -c \'import os; d = os.open("{p}/f", os.O_PATH); os.chmod(f"/proc/self/fd/{{d}}", 0o777)\'',
+    "chmod by dev fd": '{py} -c \'import os; d = os.open("{p}/f", os.O_PATH); os.chmod(f"/dev/fd/{{d}}", 0o777)\'',
+    "times": "touch -d 2001-01-01 {p}/f",
+    "times of a link": "touch -h -d 2001-01-01 {p}/link",
+    "chown": "chown $(id -u):$(id -g) {p}/f",
+    "xattr": '{py} -c \'import os; os.setxattr("{p}/f", "user.x", b"y")\'',
+    "dots": "chmod 777 ../../../../../../../../../..{p}/f",
+    "read": "cat {p}/f",
+}
+
+
+@pytest.mark.parametrize("name", ATTEMPTS)
+def test_the_project_cannot_be_changed_through_its_real_path(contained: Contained, name: str) -> None:
+    place = contained.place
+    place.write("f", "precious\n", 0o640)
+    os.symlink("f", place.project / "link")
+    before, content = full_listing(place.project), listing(place.project)
+    stamps = {name: (place.project / name).stat().st_ctime_ns for name in ("f", ".")}
+    result = contained.run(ATTEMPTS[name].format(p=place.project, py=sys.executable) + "; echo tried; exit 0")
+    assert full_listing(place.project) == before
+    assert listing(place.project) == content
+    assert {name: (place.project / name).stat().st_ctime_ns for name in stamps} == stamps
+    assert "precious" not in result["stdout"]
+    assert result["stdout"].endswith("tried\n")
+
+
+def test_a_refused_change_is_a_denial(contained: Contained) -> None:
+    contained.place.write("f", "x")
+    result = contained.run(f"chmod 777 {contained.place.project}/f")
+    assert result["denials"][0]["kind"] == "metadata"
+    assert result["denials"][0]["target"] == f"{contained.place.project}/f"
+
+
+def test_metadata_inside_the_copy_works(contained: Contained) -> None:
+    script = (
+        "touch a; chmod 600 a; touch -d 2001-01-01 a; stat -c '%a %Y' a; ln -s a l; touch -h -d 2002-02-02 l;"
+        f"{sys.executable} -c 'import os; os.setxattr(\"a\", \"user.k\", b\"v\"); print(os.getxattr(\"a\", \"user.k\"));"
+        " os.removexattr(\"a\", \"user.k\"); print(os.listxattr(\"a\")); f = open(\"a\", \"w\"); os.fchmod(f.fileno(), 0o644);"
+        " os.utime(f.fileno(), (5, 5)); print(oct(os.stat(\"a\").st_mode), os.stat(\"a\").st_mtime)';"
+        "mkdir d; chmod 700 d; cp -p a d/b; tar cf t.tar d; rm -r d; tar xpf t.tar; stat -c %a d"
+    )  # fmt: skip
+    result = contained.run(script)
+    assert result["exit_code"] == 0, result["stderr"]
+    lines = result["stdout"].split("\n")
+    assert lines[0].startswith("600 978")
+    assert lines[1:4] == ["b'v'", "[]", "0o100644 5.0"]
+    assert lines[4] == "700"
+
+
+def test_no_network_no_unix_sockets_no_home(contained: Contained) -> None:
+    (contained.place.home / "secret").write_text("secret\n")
+    script = (
+        f"cat {contained.place.home}/secret; echo $HOME; "
+        f"{sys.executable} -c 'import socket; socket.socket()' 2>&1 | tail -1; "
+        f"{sys.executable} -c 'import socket; socket.socket(socket.AF_UNIX)' 2>&1 | tail -1; "
+        f"{sys.executable} -c 'import socket; socket.socketpair(); print(\"pair\")'; kill -9 {os.getpid()} && echo killed"
+    )
+    result = contained.run(script)
+    lines = result["stdout"].splitlines()
+    assert "secret" not in lines
+    assert lines[0] != str(contained.place.home)
+    assert "Error" in lines[1] and "Error" in lines[2]
+    assert lines[3] == "pair"
+    if landlock_abi() >= 6:
+        assert "killed" not in lines
+
+
+def test_nothing_is_left_running(contained: Contained) -> None:
+    result = contained.run(
+        "(setsid sh -c 'sleep 0.2; echo late > late' &) ; sh -c 'sleep 1000 &' ; touch made; echo done"
+    )
+    assert result["stdout"] == "done\n"
+    copy = next(Path(contained.place.state).glob("vaults/*/forks/*/copy"))
+    assert not (copy / "late").exists()
+
+
+def test_a_timeout_ends_it(contained: Contained) -> None:
+    done = contained.mudroom("run", "--json", "--timeout", "0.3", "--no", "--", "sh", "-c", "sleep 1000 & sleep 1000")
+    assert done.returncode == 124
+
+
+def test_a_project_that_is_too_large_is_refused(contained: Contained) -> None:
+    contained.place.write(".mudroom/policy.yaml", "copy:\n  limit: 1MB\n")
+    with open(contained.place.project / "big", "wb") as stream:
+        stream.truncate(2_000_000)
+    done = contained.mudroom("run", "--", "true")
+    assert done.returncode == 125
+    assert "more than the 1 MB that may be copied" in done.stderr
+    assert "copy.limit" in done.stderr
+
+
+def test_doctor_says_so(contained: Contained) -> None:
+    rows = json.loads(contained.mudroom("doctor", "--json").stdout)["protections"]
+    states = {row["protection"]: row["state"] for row in rows}
+    assert states["a sandbox"] == "degraded"
+    assert states["the overlay view"] == "degraded"
