@@ -30,7 +30,7 @@ from mudroom.stage.beneath import directory, look, look_beneath, open_root
 from mudroom.vault.execute import FEW, Executor, Progress
 from mudroom.vault.record import FORMAT, ApplyRecord, load, save, sync_directory
 from mudroom.vault.rename import move, sync_filesystem
-from mudroom.vault.tree import differs, fill_slot, strip_overlay_xattrs, sync_path, walk
+from mudroom.vault.tree import differs, discard, fill_slot, strip_overlay_xattrs, sync_path, walk
 
 State = Literal["prepare", "ready", "done", "undoing", "undone"]
 _ORDER: tuple[State, ...] = ("undone", "undoing", "done", "ready", "prepare")
@@ -95,6 +95,12 @@ class ApplyDirectory:
         except FileNotFoundError:
             pass
 
+    def give_back(self, record: ApplyRecord) -> None:
+        """Before the first operation: everything to the fork again, as if this apply had not been begun."""
+        _return_slots(record)
+        self.drop("prepare")
+        self.end()
+
     def drop(self, state: State) -> None:
         os.unlink(self._plan(state))
         sync_directory(self.path)
@@ -132,15 +138,13 @@ def apply(
     """
     if not record.ops:
         return Applied("")
-    os.makedirs(record.slots, mode=0o700, exist_ok=True)
+    _make_slots(record)
     place.begin()
     place.write("prepare", record._replace(trees={}))  # to take this back, the trees are not needed
     try:
         record = _fill_slots(record, verify_fork=verify_fork)
     except (ForkMoved, OSError):
-        _return_slots(record)
-        place.drop("prepare")
-        place.end()
+        place.give_back(record)
         raise
     place.write("ready", record)
     place.drop("prepare")
@@ -167,9 +171,7 @@ def recover(place: ApplyDirectory) -> Recovered | None:
         return None
     record = place.load()
     if state == "prepare":
-        _return_slots(record)
-        place.drop("prepare")
-        place.end()
+        place.give_back(record)
         return Recovered(place.name, record.fork, "deferred", Applied(place.name))
     for earlier in ("prepare", "done"):  # a crash between writing one state and dropping the one before it
         if os.path.exists(place._plan(earlier)):
@@ -277,18 +279,47 @@ def _make_durable(slots: int, ops: list[Op]) -> None:
 
 
 def _return_slots(record: ApplyRecord) -> None:
-    """What had been moved into a slot goes back to where the fork has it; a copy simply stays in its slot."""
+    """What had been moved into a slot goes back to where the fork has it; a copy, whole or half-made, is removed.
+
+    Only before the first operation: until then nothing of the project's is in any slot.
+    """
     content, slots = open_root(record.content), open_root(record.slots)
     try:
         for op in record.ops:
-            slot = (slots, b"%d" % op.slot)
-            if op.slot and op.new is not None and look(*slot) is not None and look_beneath(content, op.path) is None:
-                above, _slash, name = op.path.rpartition(b"/")
+            if not op.slot or op.new is None:
+                continue
+            name = b"%d" % op.slot
+            discard((slots, name + b".part"))
+            if look_beneath(content, op.path) is not None:
+                discard((slots, name))
+            elif look(slots, name) is not None:
+                above, _slash, last = op.path.rpartition(b"/")
                 with directory(content, above) as opened:
-                    move(slot, (opened, name))
+                    move((slots, name), (opened, last))
     finally:
         os.close(content)
         os.close(slots)
+    remove_empty_slots(record)
+
+
+def _make_slots(record: ApplyRecord) -> None:
+    os.makedirs(record.slots, mode=0o700, exist_ok=True)
+    if record.slots.startswith(record.project + b"/"):
+        with open(os.path.dirname(record.slots) + b"/.gitignore", "wb") as stream:
+            stream.write(b"*\n")  # it has to be on this file system, but it is nothing to commit
+
+
+def remove_empty_slots(record: ApplyRecord) -> None:
+    """The slots' directory, and what had to be made in the project for it, if nothing else is in them."""
+    path = record.slots
+    while path not in (record.project, b"/") and path.rpartition(b"/")[2] != b"applies":
+        try:
+            if os.listdir(path) == [b".gitignore"]:
+                os.unlink(path + b"/.gitignore")
+            os.rmdir(path)
+        except OSError:
+            return  # something is in it
+        path = path.rpartition(b"/")[0]
 
 
 def new_record(

@@ -113,10 +113,10 @@ def _copy_tree(old: At, new: At, entry: Entry) -> None:
     beside = (new[0], new[1] + b".part")
     links: dict[tuple[int, int], bytes] = {}
     if entry.kind == "file":
-        _discard(beside)
+        discard(beside)
         copy_file(old[0], new[0], old[1], beside[1], entry)
     elif entry.kind == "directory":
-        _discard(beside)
+        discard(beside)
         os.mkdir(beside[1], 0o700, dir_fd=beside[0])
         with directory(*old) as source, directory(*beside) as target:
             below = list(walk((old[0], old[1])))
@@ -133,14 +133,16 @@ def _copy_tree(old: At, new: At, entry: Entry) -> None:
     move(beside, new)
 
 
-def _discard(at: At) -> None:
-    """Remove a half-made copy of ours."""
+def discard(at: At) -> None:
+    """Remove a copy of ours, whole or half-made; nothing if there is none. Never for anything of the user's."""
     entry = look(*at)
     if entry is None:
         return
     if entry.kind != "directory":
         os.unlink(at[1], dir_fd=at[0])
         return
+    if entry.mode & 0o700 != 0o700:
+        set_mode(at, 0o700)
     found = sorted(walk(at), reverse=True)
     with directory(*at) as opened:
         for path, one in found:

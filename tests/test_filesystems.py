@@ -1,0 +1,219 @@
+"""Projects and state on all sorts of file systems: another one than the project's, one that is full, ones on which no
+overlay can be laid, one with something mounted inside."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from conftest import Place, listing, tick
+from mudroom.core.settings import Settings
+from mudroom.sandbox.client import Client
+from mudroom.session import Session
+
+SHM = Path("/dev/shm")
+root_only = pytest.mark.skipif(os.geteuid() != 0, reason="mounting file systems needs root")
+
+
+class Split:
+    """A project in one place, its state in another."""
+
+    def __init__(self, project: Path, state: Path, home: Path, client: Client) -> None:
+        self.project, self.state, self.home, self.client = project, state, home, client
+
+    def open(self, settings: Settings | None = None) -> Session:
+        tick()
+        return Session.open(
+            os.fsencode(self.project),
+            state=os.fsencode(self.state),
+            home=os.fsencode(self.home),
+            environ=os.environb,
+            settings=settings or Settings(),
+            client=self.client,
+        )
+
+
+@pytest.fixture
+def elsewhere(tmp_path: Path, client: Client) -> Iterator[Split]:
+    """The project on a tmpfs, the state on the disk."""
+    if not os.access(SHM, os.W_OK) or SHM.stat().st_dev == tmp_path.stat().st_dev:
+        pytest.skip("/dev/shm is not a writable file system of its own")
+    project = Path(tempfile.mkdtemp(prefix="mudroom-test-", dir=SHM))
+    home = tmp_path / "home"
+    home.mkdir()
+    yield Split(project, tmp_path / "state", home, client)
+    subprocess.run(["chmod", "-R", "u+rwX", str(project)], check=True)
+    shutil.rmtree(project)
+
+
+def fill(project: Path) -> None:
+    (project / "edit").write_text("one\n")
+    (project / "gone").mkdir()
+    (project / "gone/f").write_text("x\n")
+
+
+SCRIPT = (
+    b"echo two >> edit; rm -r gone; mkdir -p new/deep; echo n > new/deep/n; ln new/deep/n new/hard; echo s > single"
+)
+
+
+def check_apply_and_undo(split: Split, settings: Settings | None = None) -> None:
+    fill(split.project)
+    before = listing(split.project)
+    with split.open(settings) as session:
+        result = session.run([b"sh", b"-c", SCRIPT])
+        assert result.exit_code == 0, result.stderr
+        assert listing(split.project) == before
+        landed = session.apply(result.fork)
+        assert landed.conflicts == ()
+        assert (split.project / "edit").read_text() == "one\ntwo\n"
+        assert (split.project / "new/deep/n").read_text() == "n\n"
+        assert (split.project / "new/hard").stat().st_ino == (split.project / "new/deep/n").stat().st_ino
+        assert not (split.project / "gone").exists()
+        undone = session.undo()
+        assert undone.conflicts == ()
+    after = {name: entry for name, entry in listing(split.project).items() if not name.startswith(".mudroom")}
+    assert after == before
+
+
+def test_state_on_another_file_system(elsewhere: Split) -> None:
+    check_apply_and_undo(elsewhere)
+
+
+def test_a_copy_view_works_the_same(place: Place) -> None:
+    split = Split(place.project, place.state, place.home, place._client)
+    check_apply_and_undo(split, Settings(view="copy"))
+
+
+def test_a_copy_view_is_at_the_projects_own_path_and_adds_up(place: Place) -> None:
+    place.write("f", "1\n")
+    session = place.session(Settings(view="copy"))
+    assert session.run([b"pwd"], fork="c").stdout == os.fsencode(place.project) + b"\n"
+    session.run([b"sh", b"-c", b"echo 2 >> f; echo a > a"], fork="c")
+    result = session.run([b"sh", b"-c", b"cat f a; rm a; echo b > b"], fork="c")
+    assert result.stdout == b"1\n2\na\n"
+    assert {change.path for change in result.changeset.changes} == {b"f", b"b"}
+    assert session.apply("c").conflicts == ()
+    assert sorted(os.listdir(place.project)) == ["b", "f"]
+
+
+def test_a_link_in_the_project_is_copied_as_a_link(place: Place) -> None:
+    (place.root / "outside").mkdir()
+    (place.root / "outside/secret").write_text("secret")
+    os.symlink(place.root / "outside", place.project / "out")
+    session = place.session(Settings(view="copy"))
+    result = session.run([b"sh", b"-c", b"readlink out; cat out/secret; echo x > out/new"])
+    assert b"secret" not in result.stdout.splitlines()[1:]
+    assert os.listdir(place.root / "outside") == ["secret"]
+
+
+@pytest.fixture
+def mounted(tmp_path: Path) -> Iterator[Path]:
+    """A directory that tests mount on; unmounted at the end."""
+    target = tmp_path / "mounted"
+    target.mkdir()
+    yield target
+    subprocess.run(["umount", "--lazy", str(target)], check=False, capture_output=True)
+
+
+def make_filesystem(kind: str, size: str, image: Path, target: Path) -> None:
+    if kind == "tmpfs":
+        subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(target)], check=True)
+        return
+    if shutil.which(f"mkfs.{kind}") is None:
+        pytest.skip(f"mkfs.{kind} is not installed")
+    subprocess.run(["truncate", "-s", size, str(image)], check=True)
+    subprocess.run([f"mkfs.{kind}", str(image)], check=True, capture_output=True)
+    done = subprocess.run(["mount", "-o", "loop", str(image), str(target)], check=False, capture_output=True, text=True)
+    if done.returncode:
+        pytest.skip(f"{kind} cannot be mounted here: {done.stderr.strip()}")
+
+
+@root_only
+@pytest.mark.slow
+@pytest.mark.parametrize(("kind", "size"), [("xfs", "400M"), ("btrfs", "200M"), ("ext4", "50M"), ("tmpfs", "50M")])
+def test_everything_on_one_file_system_of_a_kind(
+    tmp_path: Path, mounted: Path, client: Client, kind: str, size: str
+) -> None:
+    make_filesystem(kind, size, tmp_path / "image", mounted)
+    for name in ("project", "home"):
+        (mounted / name).mkdir()
+    check_apply_and_undo(Split(mounted / "project", mounted / "state", mounted / "home", client))
+
+
+@root_only
+@pytest.mark.slow
+def test_a_project_on_vfat_is_staged_as_a_copy(tmp_path: Path, mounted: Path, client: Client) -> None:
+    make_filesystem("vfat", "50M", tmp_path / "image", mounted)
+    (mounted / "f.txt").write_text("one\n")
+    (tmp_path / "home").mkdir()
+    with Split(mounted, tmp_path / "state", tmp_path / "home", client).open() as session:
+        result = session.run([b"sh", b"-c", b"echo two >> f.txt; mkdir d; echo n > d/n"])
+        assert any("working in a copy" in note and "vfat" in note for note in result.notes)
+        assert (mounted / "f.txt").read_text() == "one\n"
+        landed = session.apply(result.fork)
+        assert landed.conflicts == ()
+        assert (mounted / "f.txt").read_text() == "one\ntwo\n"
+        assert (mounted / "d/n").read_text() == "n\n"
+        assert session.undo().conflicts == ()
+        assert (mounted / "f.txt").read_text() == "one\n"
+
+
+@root_only
+def test_something_mounted_inside_the_project(place: Place, client: Client) -> None:
+    place.write("f", "one\n")
+    inside = place.project / "volume"
+    inside.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "tmpfs", str(inside)], check=True)
+    try:
+        (inside / "data").write_text("data\n")
+        session, result = place.sh("echo two >> f; ls volume")
+        assert any("is mounted inside the project" in note for note in result.notes)
+        assert result.exit_code == 0
+        assert session.apply(result.fork).conflicts == ()
+        assert (place.project / "f").read_text() == "one\ntwo\n"
+        assert (inside / "data").read_text() == "data\n"
+    finally:
+        subprocess.run(["umount", str(inside)], check=True)
+
+
+@root_only
+def test_a_full_disk_while_staging_harms_nothing(tmp_path: Path, mounted: Path, client: Client) -> None:
+    make_filesystem("tmpfs", "1M", tmp_path / "image", mounted)
+    project, home = tmp_path / "project", tmp_path / "home"
+    project.mkdir()
+    home.mkdir()
+    (project / "f").write_text("precious\n")
+    session = Split(project, mounted / "state", home, client).open()
+    with session, pytest.raises(OSError, match="No space left"):  # nor is there room to write down what it changed
+        session.run([b"sh", b"-c", b"head -c 5000000 /dev/zero > big; echo more >> f"])
+    assert listing(project) == {"f": ("file", (project / "f").stat().st_mode & 0o777, b"precious\n")}
+
+
+@root_only
+def test_a_full_disk_while_applying_loses_nothing(tmp_path: Path, mounted: Path, client: Client) -> None:
+    """State and project on different file systems, so that applying has to copy, and there is no room for it."""
+    make_filesystem("tmpfs", "300k", tmp_path / "image", mounted)
+    project, home = mounted / "project", tmp_path / "home"
+    project.mkdir()
+    home.mkdir()
+    (project / "f").write_text("precious\n")
+    with Split(project, tmp_path / "state", home, client).open() as session:
+        result = session.run([b"sh", b"-c", b"head -c 2000000 /dev/zero > big; echo more >> f"])
+        assert result.exit_code == 0
+        with pytest.raises(OSError, match="No space left"):
+            session.apply(result.fork)
+        assert (project / "f").read_text() == "precious\n"
+        assert not (project / "big").exists()
+        assert os.listdir(project) == ["f"]
+        assert session.recover() == []
+        landed = session.apply(result.fork, [b"f"])
+        assert landed.conflicts == ()
+        assert (project / "f").read_text() == "precious\nmore\n"
+        assert landed.remaining == 1
