@@ -10,7 +10,6 @@ from __future__ import annotations
 import errno
 import functools
 import os
-import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -20,6 +19,7 @@ import pytest
 import mudroom.vault.rename
 from conftest import Listing, Place, listing
 from mudroom.sandbox.client import Client
+from mudroom.stage.overlay import remove_tree
 from mudroom.vault.land import Landed
 
 SCRIPT = (
@@ -112,8 +112,7 @@ def test_apply_killed_anywhere(tmp_path: Path, client: Client) -> None:
         assert listing(place.project) == before
         assert again.recover() == []
         place.close()
-        subprocess_chmod(place.root)
-        shutil.rmtree(place.root)
+        remove_tree(os.fsencode(place.root))
         if not crashed:
             break
     assert outcomes == {"deferred", "finished"}
@@ -139,8 +138,7 @@ def test_undo_killed_anywhere(tmp_path: Path, client: Client) -> None:
             assert not again.undo().conflicts
         assert listing(place.project) == before
         place.close()
-        subprocess_chmod(place.root)
-        shutil.rmtree(place.root)
+        remove_tree(os.fsencode(place.root))
         if not crashed:
             break
     assert outcomes == {"undone"}
@@ -179,8 +177,7 @@ def test_a_full_or_failing_disk_anywhere(
         assert not again.undo().conflicts
         assert listing(place.project) == before
         place.close()
-        subprocess_chmod(place.root)
-        shutil.rmtree(place.root)
+        remove_tree(os.fsencode(place.root))
         if not failed:
             break
 
@@ -193,11 +190,6 @@ def _expected(before: Listing) -> Listing:
     after |= {"kind": ("directory", 0o755, b""), "kind/k": ("file", 0o644, b"k\n")}
     after |= {"closed": ("directory", 0o555, b""), "single": ("file", 0o644, b"s\n")}
     return after | {"there": ("file", 0o644, b"moved\n")}
-
-
-def subprocess_chmod(root: Path) -> None:
-    for directory, _directories, _files in os.walk(root):
-        os.chmod(directory, 0o755)
 
 
 def test_a_second_writer_during_apply_loses_nothing(place: Place) -> None:

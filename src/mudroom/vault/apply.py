@@ -29,8 +29,8 @@ from mudroom.errors import ForkMoved, MudroomError, UsageError
 from mudroom.stage.beneath import directory, look, look_beneath, open_root
 from mudroom.vault.execute import FEW, Executor, Progress
 from mudroom.vault.record import FORMAT, ApplyRecord, load, save, sync_directory
-from mudroom.vault.rename import move, sync_filesystem
-from mudroom.vault.tree import differs, discard, fill_slot, strip_overlay_xattrs, sync_path, walk
+from mudroom.vault.rename import sync_filesystem
+from mudroom.vault.tree import differs, discard, fill_slot, move_tree, settle, strip_overlay_xattrs, sync_path, walk
 
 State = Literal["prepare", "ready", "done", "undoing", "undone"]
 _ORDER: tuple[State, ...] = ("undone", "undoing", "done", "ready", "prepare")
@@ -291,15 +291,22 @@ def _return_slots(record: ApplyRecord) -> None:
             name = b"%d" % op.slot
             discard((slots, name + b".part"))
             if look_beneath(content, op.path) is not None:
+                _settle_staged(content, op.path, op.new)
                 discard((slots, name))
             elif look(slots, name) is not None:
                 above, _slash, last = op.path.rpartition(b"/")
                 with directory(content, above) as opened:
-                    move((slots, name), (opened, last))
+                    move_tree((slots, name), (opened, last), op.new)
     finally:
         os.close(content)
         os.close(slots)
     remove_empty_slots(record)
+
+
+def _settle_staged(content: int, path: bytes, entry: Entry) -> None:
+    above, _slash, last = path.rpartition(b"/")
+    with directory(content, above) as opened:
+        settle((opened, last), entry)
 
 
 def _make_slots(record: ApplyRecord) -> None:

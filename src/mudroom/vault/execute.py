@@ -19,7 +19,7 @@ from mudroom.core.path import parent
 from mudroom.errors import MudroomError
 from mudroom.stage.beneath import look, open_beneath, open_root
 from mudroom.vault.rename import exchange, sync_filesystem
-from mudroom.vault.tree import At, differs, movable, move_tree, set_mode, sync_path
+from mudroom.vault.tree import At, differs, is_still, movable, move_tree, set_mode, settle, sync_path
 
 FEW = 32
 """Up to so many files or directories are fsynced one by one; above, one syncfs is cheaper."""
@@ -85,8 +85,11 @@ class Executor:
     def _place(self, op: Op, at: At) -> str:
         here, slot = look(*at), self._slot(op)
         assert op.new is not None
+        if here is not None and _same_inode(here, op.new):
+            settle(at, op.new)
+            return ""
         if here is not None:
-            return "" if _same_inode(here, op.new) else CREATED
+            return CREATED
         if look(*slot) is None:
             raise MudroomError(f"{os.fsdecode(op.path)}: its backup {op.slot} is missing")
         move_tree(slot, at, op.new)
@@ -95,8 +98,9 @@ class Executor:
     def _swap(self, op: Op, at: At) -> str:
         here, slot = look(*at), self._slot(op)
         if here is not None and op.new is not None and _same_inode(here, op.new):
+            settle(at, op.new)
             return ""
-        if not same_stamp(op.old, here):
+        if not is_still(op.old, here):
             return EDITED
         with movable(slot, op.new), movable(at, op.old):
             exchange(slot, at)
@@ -109,7 +113,7 @@ class Executor:
         here, slot = look(*at), self._slot(op)
         if here is None or look(*slot) is not None:
             return ""  # gone already; or taken away by us before, and there is a new one of the user's
-        if op.old is None or not same_stamp(op.old, here):
+        if op.old is None or not is_still(op.old, here):
             return EDITED
         move_tree(at, slot, op.old)
         if self._holds_old(op, slot):
@@ -119,7 +123,7 @@ class Executor:
 
     def _holds_old(self, op: Op, slot: At) -> bool:
         """Whether what was just taken out of the project is what was expected, down to every file of a directory."""
-        if not same_stamp(op.old, look(*slot)):
+        if not is_still(op.old, look(*slot)):
             return False
         directory = op.old is not None and op.old.kind == "directory"
         return not directory or differs(slot, self._trees.get(op.slot, {})) is None

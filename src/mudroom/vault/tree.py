@@ -56,6 +56,22 @@ def movable(at: At, entry: Entry | None) -> Iterator[None]:
             set_mode(at, entry.mode)
 
 
+def is_still(expected: Entry | None, found: Entry | None) -> bool:
+    """``same_stamp``, but a directory may still have the write permission that it was lent when we were cut off."""
+    if same_stamp(expected, found):
+        return True
+    if expected is None or found is None or expected.kind != "directory":
+        return False
+    return same_stamp(expected._replace(mode=expected.mode | 0o200), found)
+
+
+def settle(at: At, entry: Entry) -> None:
+    """Take back what ``movable`` lent, in case we were cut off before that."""
+    here = look(*at)
+    if here is not None and here.kind == "directory" and here.mode != entry.mode and is_still(entry, here):
+        set_mode(at, entry.mode)
+
+
 def move_tree(old: At, new: At, entry: Entry) -> None:
     """Rename a file or a whole directory, never over anything. Raises OSError as rename(2) does."""
     with movable(old, entry):
@@ -79,23 +95,26 @@ def fill_slot(content: int, slots: int, op: Op) -> Entry:
     Returns the entry as it lies in the slot. Raises ForkMoved if the fork holds something else than was reviewed.
     """
     slot = (slots, b"%d" % op.slot)
-    there = look(*slot)
-    if there is not None:
-        return there
     assert op.new is not None
+    if look(*slot) is None:
+        _bring(content, slot, op, op.new)
+    settle(slot, op.new)
+    arrived = look(*slot)
+    assert arrived is not None
+    return arrived
+
+
+def _bring(content: int, slot: At, op: Op, new: Entry) -> None:
     above, _slash, name = op.path.rpartition(b"/")
     try:
         with directory(content, above) as opened:
             staged = look(opened, name)
-            if not same_stamp(op.new, staged):
+            if not is_still(new, staged):
                 raise ForkMoved(op.path, show(op.path))
-            if op.copy or not _rename((opened, name), slot, op.new):
-                _copy_tree((opened, name), slot, op.new)
+            if op.copy or not _rename((opened, name), slot, new):
+                _copy_tree((opened, name), slot, new)
     except (FileNotFoundError, NotADirectoryError):
         raise ForkMoved(op.path, show(op.path)) from None
-    arrived = look(*slot)
-    assert arrived is not None
-    return arrived
 
 
 def _rename(old: At, new: At, entry: Entry) -> bool:
