@@ -1,0 +1,74 @@
+"""Vaults: where they are, whose they are, and what a damaged or newer one leads to."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from conftest import Place
+from mudroom.errors import MudroomError, UsageError
+from mudroom.vault.record import ForkRecord, load
+from mudroom.vault.store import open_vault, vault_path
+
+
+def test_projects_have_vaults_of_their_own(tmp_path: Path) -> None:
+    state = os.fsencode(tmp_path)
+    paths = {vault_path(state, project) for project in (b"/a/x", b"/b/x", b"/a/x y", b"/a/\xff", b"/a/x/")}
+    assert len(paths) == 5
+    assert all(path.startswith(state + b"/vaults/") for path in paths)
+    assert all(path.rpartition(b"/")[2].isascii() for path in paths)
+
+
+def test_a_vault_is_private_and_found_again(tmp_path: Path) -> None:
+    vault = open_vault(os.fsencode(tmp_path), b"/some/project")
+    assert os.stat(vault.path).st_mode & 0o777 == 0o700
+    vault.new_fork("f")
+    again = open_vault(os.fsencode(tmp_path), b"/some/project")
+    assert [fork.name for fork in again.forks()] == ["f"]
+    with pytest.raises(UsageError, match="there is a fork named f already"):
+        again.new_fork("f")
+
+
+def test_a_newer_format_is_refused(tmp_path: Path) -> None:
+    vault = open_vault(os.fsencode(tmp_path), b"/p")
+    Path(os.fsdecode(vault.path), "format").write_text("2\n")
+    with pytest.raises(MudroomError, match="has format 2, this mudroom knows 1"):
+        open_vault(os.fsencode(tmp_path), b"/p")
+
+
+def test_a_state_directory_that_cannot_be_made(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(MudroomError, match="cannot be"):
+        open_vault(os.fsencode(tmp_path / "file"), b"/p")
+
+
+@pytest.mark.parametrize("content", [b"", b"\x93\x01", b"garbage", b"\x98\x01\x02\x03"])
+def test_a_damaged_record_is_named_and_others_are_not_affected(place: Place, content: bytes) -> None:
+    session = place.session()
+    session.run([b"touch", b"a"], fork="good")
+    session.run([b"touch", b"b"], fork="bad")
+    record = Path(os.fsdecode(session.vault.fork("bad").record_path))
+    record.write_bytes(content)
+    with pytest.raises(MudroomError, match="record is damaged"):
+        session.changes("bad")
+    assert [change.path for change in session.changes("good").changes] == [b"a"]
+
+
+def test_a_record_of_a_newer_format_is_refused(place: Place) -> None:
+    session = place.session()
+    session.run([b"touch", b"a"], fork="f")
+    record = Path(os.fsdecode(session.vault.fork("f").record_path))
+    content = record.read_bytes()
+    record.write_bytes(content.replace(b"\x01", b"\x07", 1))
+    with pytest.raises(MudroomError, match="has format 7"):
+        load(os.fsencode(record), ForkRecord)
+
+
+def test_discarding_does_not_need_permissions_inside(place: Place) -> None:
+    session = place.session()
+    session.run([b"sh", b"-c", b"mkdir -p a/b/c; touch a/b/c/f; chmod 000 a/b/c a/b a"], fork="f")
+    session.discard("f")
+    assert session.vault.forks() == []
+    assert os.listdir(session.vault.path + b"/trash") == []
