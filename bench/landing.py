@@ -1,21 +1,44 @@
 """Collecting, applying and undoing many files, beside what copies trees: cp and rsync.
 
-An apply is durable when it returns and keeps what it replaced; cp and rsync are neither, so rsync is also measured
-together with the ``sync -f`` that makes it so. Before each contestant all that the last one left unwritten is synced.
+An apply is durable when it returns and keeps what it replaced. cp and rsync do neither, so rsync is also measured with
+the ``sync -f`` that makes it durable. What one contestant leaves unwritten is synced before the next one begins.
 """
 
 from __future__ import annotations
 
 import os
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Mapping, Sequence
 
-from bench.measure import Contestant, Row, Series, at_most, command, interleave, seconds_of, timed, times, versus
+from bench.measure import (
+    Budget,
+    Contestant,
+    Finding,
+    Lap,
+    Series,
+    against,
+    at_most,
+    at_most_times,
+    clocked,
+    command,
+    interleave,
+    seconds_of,
+)
 from bench.place import Place, Scale, discard, fill, have, new_place, run, tick
 from mudroom.core.result import Result
 from mudroom.session import Session
 
+Argv = Sequence[str | bytes]
+
+_FILL = """
+import os, sys
+for start in range(0, int(sys.argv[1]), 100):
+    below = "new/d%04d" % (start // 100)
+    os.makedirs(below)
+    for number in range(start, start + 100):
+        with open("%s/f%06d.txt" % (below, number), "wb") as stream:
+            stream.write(b"file %d\\n" % number * (4 + number % 60))
+"""
 _MODIFY = """
 import os
 for directory, _directories, files in os.walk("."):
@@ -25,130 +48,116 @@ for directory, _directories, files in os.walk("."):
 """
 _PYTHON = [sys.executable, "-I", "-S", "-c"]
 
-Make = Callable[[], Result]
 
-
-class _Stopwatch:
-    """Series that come up on the way of another measurement."""
-
-    def __init__(self) -> None:
-        self.found: dict[str, list[float]] = {}
-
-    def note(self, name: str, seconds: float) -> None:
-        self.found.setdefault(name, []).append(seconds)
-
-    def series(self, name: str) -> Series:
-        """The first is the warm-up."""
-        return Series(tuple(self.found[name][1:]))
-
-
-def many_added(base: bytes, scale: Scale) -> Iterator[Row]:
+def many_added(base: bytes, scale: Scale) -> Iterator[Finding]:
     """One new directory with very many small files."""
     with new_place(base, "added") as place:
+        fill(place.project, 10)
         source, target = place.root + b"/source", place.root + b"/target"
         os.mkdir(source)
         os.mkdir(target)
-        fill(source + b"/new", scale.added)
-        fill(place.project, 10)
-        script = f"import sys; sys.path.insert(0, {os.getcwd()!r}); from bench.place import fill; fill(b'new', {scale.added})"
-        watch = _Stopwatch()
-        with place.session() as session:
-            session.settings = session.settings._replace(read=(os.fsencode(os.getcwd()),))
-
-            def make() -> Result:
-                return _measured_run(session, watch, sys.executable, "-c", script)
-
-            clear = ["rm", "-rf", target + b"/new"]
-            contestants = _mudroom(session, make, watch)
-            contestants |= _copies(
-                {
-                    "cp -a": [["cp", "-a", source + b"/new", target]],
-                    "rsync -a": [["rsync", "-a", source + b"/new", target]],
-                    "rsync -a; sync -f": [["rsync", "-a", source + b"/new", target], ["sync", "-f", target]],
-                },
-                clear,
-                "rm -rf",
-                watch,
-            )
-            contestants["rsync -ain"] = timed(["rsync", "-ain", source + b"/new", target])
-            if not have("rsync"):
-                contestants = {name: one for name, one in contestants.items() if not name.startswith("rsync")}
-            found = interleave(contestants, scale.applies)
-    yield from _rows(f"{scale.added:,} new files", found, watch, {"": at_most(0.100, "≤ 100 ms")}, "rm -rf")
+        make = [*_PYTHON, _FILL, str(scale.added)]
+        command(make, source)
+        ways: dict[str, Argv] = {name: [*name.split(), source + b"/new", target] for name in ("cp -a", "rsync -a")}
+        found = _measure(place, make, ways, target, ("rm -rf", ["rm", "-rf", target + b"/new"]), scale.applies)
+    yield from _findings(f"{scale.added:,} new files", found, at_most(0.100, "100 ms"), {}, "rm -rf")
 
 
-def many_modified(base: bytes, scale: Scale) -> Iterator[Row]:
+def many_modified(base: bytes, scale: Scale) -> Iterator[Finding]:
     """Very many files changed, each in its own place."""
     with new_place(base, "modified") as place:
-        source, target, backup = (place.root + b"/" + name for name in (b"source", b"target", b"backup"))
         fill(place.project, scale.modified)
+        source, target, backup = (place.root + b"/" + name for name in (b"source", b"target", b"backup"))
         for copy in (source, target, backup):
             command(["cp", "-a", place.project, copy])
-        time.sleep(1.1)  # rsync tells a change by size and whole seconds
-        command([*_PYTHON, _MODIFY], source)
-        watch = _Stopwatch()
-        with place.session() as session:
-
-            def make() -> Result:
-                return _measured_run(session, watch, *_PYTHON, _MODIFY)
-
-            contestants = _mudroom(session, make, watch)
-            if have("rsync"):
-                copying = ["rsync", "-a", source + b"/", target + b"/"]
-                contestants |= _copies(
-                    {"rsync -a": [copying], "rsync -a; sync -f": [copying, ["sync", "-f", target]]},
-                    ["rsync", "-a", backup + b"/", target + b"/"],
-                    "rsync -a back",
-                    watch,
-                )
-                contestants["rsync -ain"] = timed(["rsync", "-ain", source + b"/", target + b"/"])
-            found = interleave(contestants, scale.applies)
-    budget = at_most(0.0003 * scale.modified, f"≤ 0.3 ms per file: {0.3 * scale.modified / 1000:g} s")
-    budgets = {"": budget, "rsync -a": times(1)}
-    yield from _rows(f"{scale.modified:,} modified files", found, watch, budgets, "rsync -a back")
+        make = [*_PYTHON, _MODIFY]
+        command(make, source)
+        ways: dict[str, Argv] = {"rsync -a": ["rsync", "-a", source + b"/", target + b"/"]}
+        back: Argv = ["rsync", "-a", backup + b"/", target + b"/"]
+        found = _measure(place, make, ways, target, ("rsync -a back", back), scale.applies)
+    budget = at_most(0.0003 * scale.modified, f"0.3 ms per file: {0.3 * scale.modified / 1000:g} s")
+    relative = {"rsync -a": at_most_times(1)}
+    yield from _findings(f"{scale.modified:,} modified files", found, budget, relative, "rsync -a back")
 
 
-def _measured_run(session: Session, watch: _Stopwatch, *argv: str) -> Result:
-    tick()
-    results: list[Result] = []
-    seconds = seconds_of(lambda: results.append(run(session, *argv)))
-    watch.note("collect", seconds - results[0].duration)
-    return results[0]
+def _measure(
+    place: Place, make: Sequence[str], ways: Mapping[str, Argv], target: bytes, back: tuple[str, Argv], rounds: int
+) -> dict[str, Series]:
+    ways = {name: argv for name, argv in ways.items() if have(name.split()[0])}
+    with place.session() as session:
+        contestants = [
+            _apply(session, make, "apply, at once", reviewed=False),
+            _discard(session, make),
+            _apply(session, make, "apply, reviewed", reviewed=True),
+        ]
+        for name, argv in ways.items():
+            contestants.append(_copy(name, [argv], back))
+        if "rsync -a" in ways:
+            contestants.append(_copy("rsync -a; sync -f", [ways["rsync -a"], ["sync", "-f", target]], back))
+            contestants.append(_dry_run(ways["rsync -a"]))
+        return interleave(contestants, rounds)
 
 
-def _mudroom(session: Session, make: Make, watch: _Stopwatch) -> dict[str, Contestant]:
-    def landing(*, review: bool) -> Contestant:
-        def measure() -> list[float]:
-            os.sync()
-            result = make()
-            if review:
-                os.sync()
-            seconds = seconds_of(lambda: session.apply(result.fork, verify_fork=review))
-            os.sync()
-            watch.note("undo", seconds_of(session.undo))
-            return [seconds]
+def _apply(session: Session, make: Sequence[str], name: str, *, reviewed: bool) -> Contestant:
+    """Either at once, as ``mudroom run --yes`` does it; or after a pause in which the staged files reach the disk
+    and the fork is unlocked, so that it is compared with what was reviewed."""
 
-        return measure
-
-    def thrown_away() -> list[float]:
-        result = make()
+    def measure() -> Iterator[Lap]:
         os.sync()
-        return [seconds_of(lambda: discard(session, result))]
-
-    return {"apply": landing(review=False), "apply, reviewed": landing(review=True), "discard": thrown_away}
-
-
-def _copies(
-    ways: dict[str, list[list[str | bytes]]], back: list[str | bytes], name_back: str, watch: _Stopwatch
-) -> dict[str, Contestant]:
-    def copying(commands: list[list[str | bytes]]) -> Contestant:
-        def measure() -> list[float]:
+        result, laps = _staged(session, make)
+        yield from laps
+        if reviewed:
             os.sync()
-            seconds = sum(seconds_of(lambda argv=argv: command(argv)) for argv in commands)  # type: ignore[misc]
-            os.sync()
-            watch.note(name_back, seconds_of(lambda: command(back)))
-            return [seconds]
+        yield name, seconds_of(lambda: session.apply(result.fork, verify_fork=reviewed))
+        os.sync()
+        yield "undo", seconds_of(session.undo)
 
-        return measure
+    return measure
 
-    return {name: copying(commands) for name, commands in ways.items()}
+
+def _discard(session: Session, make: Sequence[str]) -> Contestant:
+    def measure() -> Iterator[Lap]:
+        result, laps = _staged(session, make)
+        yield from laps
+        os.sync()
+        yield "discard", seconds_of(lambda: discard(session, result))
+
+    return measure
+
+
+def _staged(session: Session, make: Sequence[str]) -> tuple[Result, list[Lap]]:
+    """Run the command that makes the files; what comes after it, in the session, is the collecting."""
+    tick()
+    seconds, result = clocked(lambda: run(session, *make))
+    return result, [("collect", seconds - result.duration)]
+
+
+def _copy(name: str, commands: Sequence[Argv], back: tuple[str, Argv]) -> Contestant:
+    def copy() -> None:
+        for argv in commands:
+            command(argv)
+
+    def measure() -> Iterator[Lap]:
+        os.sync()
+        yield name, seconds_of(copy)
+        os.sync()
+        yield back[0], seconds_of(lambda: command(back[1]))
+
+    return measure
+
+
+def _dry_run(argv: Argv) -> Contestant:
+    """What would change, as rsync finds it out."""
+    return lambda: [("rsync -ain", seconds_of(lambda: command([*argv, "-in"])))]
+
+
+def _findings(
+    what: str, found: Mapping[str, Series], budget: Budget, relative: Mapping[str, Budget], back: str
+) -> Iterator[Finding]:
+    copies = ("cp -a", "rsync -a", "rsync -a; sync -f")
+    yield Finding("apply", f"collect {what}", found["collect"], None, against(found, ["rsync -ain"]))
+    for name in ("apply, at once", "apply, reviewed"):
+        verb, _comma, when = name.partition(", ")
+        yield Finding("apply", f"{verb} {what}, {when}", found[name], budget, against(found, copies, relative))
+    yield Finding("apply", f"undo {what}", found["undo"], None, against(found, [back]))
+    yield Finding("apply", f"discard {what}", found["discard"], None, against(found, ["rm -rf"]))

@@ -14,7 +14,7 @@ def facts(directory: bytes) -> dict[str, str]:
     return {
         "mudroom": mudroom.__version__,
         "kernel": platform.release(),
-        "processors": f"{os.cpu_count()} × {_processor()}",
+        "processors": f"{os.cpu_count()} x {_processor()}",
         "memory": f"{os.sysconf('SC_PAGE_SIZE') * os.sysconf('SC_PHYS_PAGES') / 2**30:.1f} GiB",
         "file system": filesystem(os.path.realpath(directory), mounts()) or "unknown",
         "python": platform.python_version(),

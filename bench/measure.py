@@ -1,4 +1,4 @@
-"""Measuring contestants in turn, and what came of it as rows of one table.
+"""Measuring contestants in turn, and what came of it.
 
 Contestants run A B C A B C …, never A A A B B B: a machine that slows down meanwhile slows all of them alike.
 """
@@ -8,11 +8,16 @@ from __future__ import annotations
 import statistics
 import subprocess
 import time
-from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import NamedTuple, TypeVar
 
-Contestant = Callable[[], Sequence[float]]
-"""Prepares, measures, clears up; returns the seconds measured, one or several."""
+_Made = TypeVar("_Made")
+
+Lap = tuple[str, float]
+"""What was measured, and its seconds."""
+
+Contestant = Callable[[], Iterable[Lap]]
+"""Prepares, measures one thing or several, clears up."""
 
 
 class Series(NamedTuple):
@@ -23,115 +28,89 @@ class Series(NamedTuple):
     def median(self) -> float:
         return statistics.median(self.values)
 
-    def scaled(self, unit: str, factor: float) -> Series:
-        return Series(tuple(value * factor for value in self.values), unit)
-
-    def __str__(self) -> str:
-        factor, unit = _scale(self.median, self.unit)
-        low, high = (_number(edge(self.values) * factor) for edge in (min, max))
-        return f"{_number(self.median * factor)} {unit} ({low}–{high})"
-
 
 class Budget(NamedTuple):
     text: str
-    met: Callable[[Series, Series], bool]
-    """Given ours and theirs."""
+    holds: Callable[[float, float], bool]
+    """Given the medians of ours and of what it is compared with."""
 
 
-class Row(NamedTuple):
+class Against(NamedTuple):
+    """What ours is compared with."""
+
+    name: str
+    series: Series
+    budget: Budget | None = None
+
+
+class Finding(NamedTuple):
+    """One thing measured, what it may cost, and the alternatives measured with it."""
+
     bench: str
     what: str
     ours: Series
-    against: str = ""
-    theirs: Series | None = None
     budget: Budget | None = None
+    others: tuple[Against, ...] = ()
 
-    @property
-    def ratio(self) -> float | None:
-        return None if self.theirs is None else self.ours.median / self.theirs.median
-
-    @property
     def met(self) -> bool | None:
-        return None if self.budget is None else self.budget.met(self.ours, self.theirs or self.ours)
+        return None if self.budget is None else self.budget.holds(self.ours.median, 0.0)
+
+    def met_against(self, other: Against) -> bool | None:
+        return None if other.budget is None else other.budget.holds(self.ours.median, other.series.median)
+
+    def ratio(self, other: Against) -> float:
+        return self.ours.median / other.series.median
 
 
 def at_most(limit: float, text: str) -> Budget:
-    return Budget(text, lambda ours, _theirs: ours.median <= limit)
+    return Budget("≤ " + text, lambda ours, _other: ours <= limit)
 
 
-def times(limit: float) -> Budget:
-    return Budget(f"≤ {limit:g}×", lambda ours, theirs: ours.median <= limit * theirs.median)
+def at_most_times(limit: float) -> Budget:
+    return Budget(f"≤ {limit:g}x", lambda ours, other: ours <= limit * other)
 
 
-def more(limit: float, text: str) -> Budget:
-    return Budget(text, lambda ours, theirs: ours.median - theirs.median <= limit)
+def at_most_over(limit: float, text: str) -> Budget:
+    return Budget(f"≤ {text} over it", lambda ours, other: ours - other <= limit)
 
 
-def interleave(contestants: Mapping[str, Contestant], rounds: int, warm_up: int = 1) -> dict[str, Series]:
+def interleave(contestants: Sequence[Contestant], rounds: int, warm_up: int = 1) -> dict[str, Series]:
     """Let all contestants run in turn, ``rounds`` times; the first ``warm_up`` rounds do not count."""
-    found: dict[str, list[float]] = {name: [] for name in contestants}
+    found: dict[str, list[float]] = {}
     for number in range(warm_up + rounds):
-        for name, contestant in contestants.items():
-            seconds = contestant()
-            if number >= warm_up:
-                found[name] += seconds
+        for contestant in contestants:
+            for name, seconds in contestant():
+                if number >= warm_up:
+                    found.setdefault(name, []).append(seconds)
     return {name: Series(tuple(values)) for name, values in found.items()}
 
 
-def versus(
-    bench: str,
-    what: str,
-    ours: Series,
-    others: Mapping[str, Series],
-    budgets: Mapping[str, Budget],
-) -> list[Row]:
-    """A row for each alternative. ``budgets`` are by the name of the alternative they are measured against; one by
-    any other name needs none."""
-    alone = [budget for name, budget in budgets.items() if name not in others]
-    rows = [Row(bench, what, ours, name, theirs, budgets.get(name)) for name, theirs in others.items()]
-    if not rows:
-        return [Row(bench, what, ours, budget=budget) for budget in alone or [None]]
-    for budget in alone:  # it goes where there is room
-        free = next((index for index, row in enumerate(rows) if row.budget is None), None)
-        if free is None:
-            rows.insert(0, Row(bench, what, ours, budget=budget))
-        else:
-            rows[free] = rows[free]._replace(budget=budget)
-    return rows
+def against(
+    found: Mapping[str, Series], names: Iterable[str], budgets: Mapping[str, Budget] | None = None
+) -> tuple[Against, ...]:
+    """The alternatives of these names, as far as they were there to be measured."""
+    return tuple(Against(name, found[name], (budgets or {}).get(name)) for name in names if name in found)
+
+
+def clocked(action: Callable[[], _Made]) -> tuple[float, _Made]:
+    """The seconds that ``action`` took, and what it gave."""
+    started = time.perf_counter()
+    made = action()
+    return time.perf_counter() - started, made
 
 
 def seconds_of(action: Callable[[], object]) -> float:
-    started = time.perf_counter()
-    action()
-    return time.perf_counter() - started
+    return clocked(action)[0]
 
 
 def command(argv: Sequence[str | bytes], cwd: bytes | None = None, env: Mapping[bytes, bytes] | None = None) -> None:
     """Run a command, its output dropped. Raises CalledProcessError if it fails."""
-    subprocess.run(
-        argv,
-        cwd=cwd,
-        env=env,
-        check=True,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
+    nothing = subprocess.DEVNULL
+    subprocess.run(argv, cwd=cwd, env=env, check=True, stdin=nothing, stdout=nothing, stderr=nothing)
 
 
 def timed(
-    argv: Sequence[str | bytes], cwd: bytes | None = None, env: Mapping[bytes, bytes] | None = None
+    name: str, argv: Sequence[str | bytes], cwd: bytes | None = None, env: Mapping[bytes, bytes] | None = None
 ) -> Contestant:
-    return lambda: [seconds_of(lambda: command(argv, cwd, env))]
-
-
-def _scale(value: float, unit: str) -> tuple[float, str]:
-    if unit != "s":
-        return 1, unit
-    if value >= 1:
-        return 1, "s"
-    return (1e3, "ms") if value >= 1e-3 else (1e6, "µs")
-
-
-def _number(value: float) -> str:
-    return f"{value:.0f}" if value >= 100 else f"{value:.1f}" if value >= 10 else f"{value:.2f}"
+    """A contestant that is one command."""
+    return lambda: [(name, seconds_of(lambda: command(argv, cwd, env)))]

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
-from bench.measure import Contestant, Row, Series, interleave, times, versus
+from bench.measure import Contestant, Finding, Lap, against, at_most_times, interleave
 from bench.place import Place, Scale, discard, fill, have, make_repository, new_place, run
 from mudroom.session import Session
 
-_AGAIN = 4
+_TIMES = 5
 _LOOP = """
 import subprocess, sys, time
 for _ in range(int(sys.argv[1])):
@@ -33,49 +33,40 @@ for number in range(int(sys.argv[1])):
 _PYTHON = [sys.executable, "-I", "-S", "-c"]
 
 
-def workloads(base: bytes, scale: Scale) -> Iterator[Row]:
+def workloads(base: bytes, scale: Scale) -> Iterator[Finding]:
+    writes = scale.tree // 10
     commands = {
-        "git status": ["git", "status", "--porcelain"],
-        "find . -type f": ["find", ".", "-type", "f"],
-        "grep -r": ["grep", "-r", "file 1234", "."],
-        "write and remove files": [*_PYTHON, _WRITE, str(scale.tree // 20)],
+        f"find . -type f, {scale.tree:,} files": ["find", ".", "-type", "f"],
+        f"grep -r, {scale.tree:,} files": ["grep", "-r", "file 123", "."],
+        f"write and remove {writes:,} files": [*_PYTHON, _WRITE, str(writes)],
     }
     with new_place(base, "view") as place:
         fill(place.project, scale.tree)
         if have("git"):
+            commands = {f"git status, {scale.tree:,} files": ["git", "status", "--porcelain"]} | commands
             make_repository(place.project, place.environ)
-        else:
-            del commands["git status"]
         with place.session() as session:
-            contestants: dict[str, Contestant] = {}
-            for name, argv in commands.items():
-                contestants |= _pair(name, place, session, argv)
+            contestants = [one for name, argv in commands.items() for one in _pair(name, place, session, argv)]
             found = interleave(contestants, scale.looks)
     for name in commands:
-        first, again = _apart(found[name])
-        bare = _apart(found[name + ", bare"])[1]
-        what = f"{name} ({scale.tree:,} files)" if name in ("git status", "find . -type f", "grep -r") else name
-        yield from versus("view", what + ", first", first, {"bare tree": bare}, {"bare tree": times(1.15)})
-        yield from versus("view", what + ", again", again, {"bare tree": bare}, {"bare tree": times(1.15)})
+        for turn in ("first in its mount", "again"):
+            bare = against(
+                {"the bare tree": found[f"{name}, bare"]}, ["the bare tree"], {"the bare tree": at_most_times(1.15)}
+            )
+            yield Finding("view", f"{name}, {turn}", found[f"{name}, {turn}"], None, bare)
 
 
-def _pair(name: str, place: Place, session: Session, argv: list[str]) -> dict[str, Contestant]:
-    loop = [*_PYTHON, _LOOP, str(1 + _AGAIN), *argv]
+def _pair(name: str, place: Place, session: Session, argv: list[str]) -> tuple[Contestant, Contestant]:
+    loop = [*_PYTHON, _LOOP, str(_TIMES), *argv]
 
-    def staged() -> list[float]:
+    def staged() -> Iterable[Lap]:
         result = run(session, *loop)
         discard(session, result)
-        return [float(line) for line in result.stdout.split()]
+        first, *rest = (float(line) for line in result.stdout.split())
+        return [(f"{name}, first in its mount", first), *((f"{name}, again", seconds) for seconds in rest)]
 
-    def bare() -> list[float]:
+    def bare() -> Iterable[Lap]:
         output = subprocess.run(loop, cwd=place.project, env=place.environ, check=True, stdout=subprocess.PIPE).stdout
-        return [float(line) for line in output.split()]
+        return [(f"{name}, bare", float(line)) for line in output.split()]
 
-    return {name: staged, name + ", bare": bare}
-
-
-def _apart(series: Series) -> tuple[Series, Series]:
-    """The first of each loop, and the rest."""
-    each = 1 + _AGAIN
-    first = tuple(value for index, value in enumerate(series.values) if index % each == 0)
-    return Series(first), Series(tuple(value for index, value in enumerate(series.values) if index % each))
+    return staged, bare

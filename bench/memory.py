@@ -1,0 +1,79 @@
+"""What stays in memory between two commands, against an idle interpreter and against bwrap while it runs one."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack
+
+from bench.measure import Against, Finding, Series, at_most
+from bench.place import BWRAP, Place, Scale, discard, fill, have, new_place, run
+
+_COMMANDS = 20
+_IDLE = [sys.executable, "-I", "-S", "-c", "import sys; print(flush=True); sys.stdin.read()"]
+
+
+def launcher_memory(base: bytes, scale: Scale) -> Iterator[Finding]:
+    del scale
+    with new_place(base, "memory") as place:
+        fill(place.project, 10)
+        yield from _measure(place)
+
+
+def _measure(place: Place) -> Iterator[Finding]:
+    with ExitStack() as stack, place.session() as session:
+        others = {"an idle python -I -S": _start(stack, _IDLE)}
+        if have("bwrap"):
+            others["bwrap, running a command"] = _start(stack, [*BWRAP, "sh", "-c", "echo; exec cat"])
+        for _ in range(_COMMANDS):
+            discard(session, run(session, "/bin/true"))
+        launcher = session.client._pid
+        for what, measure in (("RSS", resident), ("PSS", proportional)):
+            ours = measure(launcher)
+            beside = [(name, measure(pid)) for name, pid in others.items()]
+            if ours is not None:
+                known = tuple(Against(name, _megabytes(size)) for name, size in beside if size is not None)
+                yield Finding("memory", f"launcher, {what}", _megabytes(ours), at_most(15, "15 MB"), known)
+        yield from _with_helpers(launcher)
+
+
+def _start(stack: ExitStack, argv: list[str]) -> int:
+    """The pid of a process that is up and waits for its input to end."""
+    process = stack.enter_context(subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE))
+    assert process.stdout is not None
+    process.stdout.readline()
+    return process.pid
+
+
+def _with_helpers(launcher: int) -> Iterator[Finding]:
+    """With the prepared root and the sandbox that waits for a command. Only root may read what those share."""
+    pids = (launcher, *descendants(launcher))
+    sizes = [size for pid in pids if (size := proportional(pid)) is not None]
+    if len(sizes) == len(pids):
+        yield Finding("memory", f"launcher and its {len(pids) - 1} helpers, PSS", _megabytes(sum(sizes)))
+
+
+def _megabytes(size: float) -> Series:
+    return Series((size / 1e6,), "MB")
+
+
+def resident(pid: int) -> float | None:
+    with open(f"/proc/{pid}/statm") as stream:
+        return int(stream.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def proportional(pid: int) -> float | None:
+    """Shared pages count by the share; None where that may not be read."""
+    try:
+        with open(f"/proc/{pid}/smaps_rollup") as stream:
+            return next(int(line.split()[1]) * 1024.0 for line in stream if line.startswith("Pss:"))
+    except PermissionError:
+        return None
+
+
+def descendants(pid: int) -> list[int]:
+    with open(f"/proc/{pid}/task/{pid}/children") as stream:
+        children = [int(word) for word in stream.read().split()]
+    return [below for child in children for below in (child, *descendants(child))]

@@ -1,0 +1,74 @@
+"""The environment: what is not on the list does not get in."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mudroom.core.environment import select
+
+OURS = {b"HOME": b"/home/u", b"PWD": b"/p", b"TMPDIR": b"/tmp", b"MUDROOM": b"1"}
+PATH = {b"PATH": b"/usr/local/bin:/usr/bin:/bin"}
+LEAKS = b"""
+AWS_SECRET_ACCESS_KEY GITHUB_TOKEN OPENAI_API_KEY ANTHROPIC_API_KEY NPM_TOKEN SSH_AUTH_SOCK GPG_AGENT_INFO DOCKER_HOST
+DBUS_SESSION_BUS_ADDRESS DISPLAY WAYLAND_DISPLAY XDG_RUNTIME_DIR LD_PRELOAD BASH_ENV ENV PS4 PROMPT_COMMAND
+PYTHONSTARTUP PERL5OPT RUBYOPT GIT_DIR GIT_SSH_COMMAND KUBECONFIG DATABASE_URL PGPASSWORD MYSQL_PWD PIP_INDEX_URL
+lc_all Path
+""".split()
+PROXIES = b"http_proxy https_proxy ftp_proxy all_proxy no_proxy HTTP_PROXY HTTPS_PROXY ALL_PROXY NO_PROXY".split()
+
+
+def selected(environ: dict[bytes, bytes], *extra: bytes, network: bool = False) -> dict[bytes, bytes]:
+    """Without what every command gets."""
+    found = select(environ, home=b"/home/u", cwd=b"/p", network=network, extra=extra)
+    assert found.items() >= OURS.items()
+    return {name: value for name, value in found.items() if name not in OURS and (name, value) not in PATH.items()}
+
+
+def test_what_every_command_gets() -> None:
+    assert select({}, home=b"/home/u", cwd=b"/p", network=False) == OURS | PATH
+
+
+def test_home_and_directory_are_those_of_the_sandbox() -> None:
+    assert selected({b"HOME": b"/real", b"PWD": b"/else", b"TMPDIR": b"/var/tmp", b"OLDPWD": b"/x"}) == {}
+
+
+@pytest.mark.parametrize("name", [b"PATH", b"LANG", b"LC_ALL", b"LC_X", b"TERM", b"VIRTUAL_ENV", b"NODE_ENV", b"CC"])
+def test_what_is_taken_over(name: bytes) -> None:
+    assert selected({name: b"\xffvalue=\n"}) == {name: b"\xffvalue=\n"}
+
+
+@pytest.mark.parametrize("name", LEAKS)
+@pytest.mark.parametrize("network", [False, True])
+def test_what_is_not(name: bytes, network: bool) -> None:
+    assert selected({name: b"secret"}, network=network) == {}
+
+
+@pytest.mark.parametrize("name", PROXIES)
+def test_proxies_only_with_a_network(name: bytes) -> None:
+    environ = {name: b"http://user:password@proxy"}
+    assert selected(environ, network=True) == environ
+    assert selected(environ) == {}
+
+
+@pytest.mark.parametrize(
+    ("extra", "expected"),
+    [
+        ([b"TOKEN"], {b"TOKEN": b"t"}),
+        ([b"TOKEN=other"], {b"TOKEN": b"other"}),
+        ([b"TOKEN="], {b"TOKEN": b""}),
+        ([b"NEW=a=b"], {b"NEW": b"a=b"}),
+        ([b"ABSENT"], {}),
+        ([b"TOKEN", b"TOKEN=last"], {b"TOKEN": b"last"}),
+        ([b"PATH=/only"], {b"PATH": b"/only"}),
+        ([b"HOME=/elsewhere"], {}),
+    ],
+)
+def test_what_the_policy_adds(extra: list[bytes], expected: dict[bytes, bytes]) -> None:
+    assert selected({b"TOKEN": b"t", b"SECRET": b"s"}, *extra) == expected
+
+
+@given(st.dictionaries(st.binary(min_size=1, max_size=6), st.binary(max_size=4), max_size=6), st.booleans())
+def test_no_name_gets_in_by_chance(environ: dict[bytes, bytes], network: bool) -> None:
+    assert set(selected(environ, network=network)) <= {name for name in environ if name.startswith(b"LC_")} | {b"TZ"}

@@ -1,0 +1,84 @@
+"""The chain: it holds as it was made, and breaks wherever it is touched."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mudroom.core.event import GENESIS, Event, digest_of, first_broken
+
+Fields = tuple[int, str, str, str]
+
+
+def chain(rows: list[Fields]) -> list[Event]:
+    events: list[Event] = []
+    previous = GENESIS
+    for number, row in enumerate(rows, 1):
+        previous = digest_of(previous, number, *row)
+        events.append(Event(number, *row, previous))
+    return events
+
+
+def rows(least: int = 0) -> st.SearchStrategy[list[Fields]]:
+    text = st.text(st.sampled_from('ab:1{}"\n\udcff\u00e9'), max_size=5)
+    return st.lists(st.tuples(st.integers(0, 2**63), text, text, text), min_size=least, max_size=6)
+
+
+@given(rows())
+def test_a_chain_holds(fields: list[Fields]) -> None:
+    assert first_broken(chain(fields)) is None
+
+
+def test_the_format_is_fixed() -> None:
+    """Journals of earlier versions must keep verifying."""
+    digest = digest_of(GENESIS, 1, 1700000000000000000, "run", "run-7f3a", '{"exit_code":0}')
+    assert digest == "8f3782f87ed9b99e4da74b0a8ea375e33b27126a7cb1d28551f116da3c62b127"
+
+
+@given(rows(least=1), st.data())
+def test_an_edit_of_any_field_is_found(fields: list[Fields], data: st.DataObject) -> None:
+    events = chain(fields)
+    at = data.draw(st.integers(0, len(events) - 1))
+    field = data.draw(st.sampled_from(Event._fields))
+    old = getattr(events[at], field)
+    new: Any = old + 1 if isinstance(old, int) else old + "x"
+    edited = events[at]._replace(**{field: new})
+    assert first_broken([*events[:at], edited, *events[at + 1 :]]) == edited.number
+
+
+@given(rows(least=2), st.data())
+def test_a_removal_is_found_by_what_follows(fields: list[Fields], data: st.DataObject) -> None:
+    events = chain(fields)
+    at = data.draw(st.integers(0, len(events) - 2))
+    assert first_broken([*events[:at], *events[at + 1 :]]) == events[at + 1].number
+
+
+@given(rows(least=2), st.data())
+def test_another_order_is_found(fields: list[Fields], data: st.DataObject) -> None:
+    events = chain(fields)
+    order = data.draw(st.permutations(events))
+    broken = first_broken(order)
+    assert (broken is None) == (order == events)
+
+
+@given(rows(least=1), st.data())
+def test_an_event_with_a_right_digest_in_the_wrong_place_is_found(fields: list[Fields], data: st.DataObject) -> None:
+    events = chain(fields)
+    at = data.draw(st.integers(0, len(events) - 1))
+    forged = chain([(1, "run", "f", "{}")])[0]
+    inserted = [*events[:at], forged._replace(number=at + 1), *events[at:]]
+    assert (first_broken(inserted) is None) == (inserted == events)
+
+
+@given(st.lists(st.text(max_size=3), min_size=3, max_size=3), st.lists(st.text(max_size=3), min_size=3, max_size=3))
+def test_fields_do_not_run_into_one_another(one: list[str], other: list[str]) -> None:
+    digests = [digest_of(GENESIS, 1, 2, *fields) for fields in (one, other)]
+    assert (digests[0] == digests[1]) == (one == other)
+
+
+def test_each_event_covers_the_one_before() -> None:
+    events = chain([(1, "run", "", "{}"), (1, "run", "", "{}"), (1, "run", "", "{}")])
+    assert all(a.digest != b.digest for a, b in pairwise(events))

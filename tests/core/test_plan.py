@@ -1,0 +1,87 @@
+"""Plans: every step can be performed, every step can be printed."""
+
+from __future__ import annotations
+
+import inspect
+
+import pytest
+
+from mudroom.core.plan import _DESCRIPTIONS, NAMESPACES, Plan, Step, describe, explain
+from mudroom.sandbox.step import STEPS
+
+EXAMPLES: list[tuple[Step, str]] = [
+    (("private",), "stop mount events from passing between here and the host"),
+    (("root", b"/vault/scratch", ((b"mode", b"0755"),)), "a new, empty root"),
+    (("enter",), "start from the session's prepared root"),
+    (("bind", b"/usr", b"usr", 7, False), "show /usr at /usr (ro,nosuid,nodev)"),
+    (("bind", b"/c", b"h/.cache", 6, False), "show /c at /h/.cache (nosuid,nodev)"),
+    (("bind", b"/c", b"c", 0, True), "show /c at /c (rw)"),
+    (("tmpfs", b"tmp", (), 8), "private tmpfs at /tmp (noexec)"),
+    (("proc", b"proc"), "fresh proc at /proc"),
+    (("devpts", b"dev/pts"), "own pseudo-terminals at /dev/pts"),
+    (("overlay", b"p", (b"/l", b"/p"), b"/u", b"/w", True), "staged view at /p: /u over /l over /p"),
+    (("directory", b"var/tmp", 0o1777), "directory /var/tmp (1777)"),
+    (("symlink", b"usr/bin", b"bin"), "link /bin -> usr/bin"),
+    (("file", b"etc/hosts", b"12345", 0o644), "file /etc/hosts (5 bytes)"),
+    (("seal", b"", 7), "make / ro,nosuid,nodev"),
+    (("pivot",), "leave the host's root behind"),
+    (("hostname", b"mudroom"), "host name mudroom"),
+    (("loopback",), "bring the private loopback up"),
+    (("rlimit", 7, 1024, 4096), "rlimit 7 = 1024"),
+    (("umask", 0o22), "umask 022"),
+    (("cwd", b"/p/a"), "work in /p/a"),
+    (("drop_bounding_set",), "let no program gain a capability"),
+    (("drop_capabilities",), "drop every capability, and check"),
+    (("no_new_privs",), "no_new_privs: no set-uid program gains anything"),
+    (("landlock", 1, 2, 3, ((b"/p", 1),)), "Landlock, 1 rules"),
+    (("seccomp", bytes(80)), "system call filter, 10 instructions"),
+]
+
+
+@pytest.mark.parametrize(("step", "line"), EXAMPLES, ids=[line for _step, line in EXAMPLES])
+def test_describe(step: Step, line: str) -> None:
+    assert describe(step) == line
+
+
+def test_every_op_has_a_description_and_a_performance() -> None:
+    assert set(_DESCRIPTIONS) == set(STEPS) == {step[0] for step, _line in EXAMPLES}
+
+
+@pytest.mark.parametrize("op", sorted(STEPS))
+def test_both_take_the_same_arguments(op: str) -> None:
+    performed = list(inspect.signature(STEPS[op]).parameters)[1:]
+    described = list(inspect.signature(_DESCRIPTIONS[op]).parameters)
+    assert len(performed) == len(described)
+
+
+def test_a_description_is_one_printable_line() -> None:
+    nasty = b"/a\n\x1b[2J\xff\xe2\x80\xae"
+    for step, _line in EXAMPLES:
+        line = describe(tuple(nasty if isinstance(word, bytes) else word for word in step))
+        assert line.isprintable()
+
+
+def test_explain() -> None:
+    plan = Plan(NAMESPACES["user"] | NAMESPACES["net"], (b"", b"", True), (("pivot",), ("umask", 0o77)))
+    assert list(explain(plan)) == ["namespaces: user, net", "  1. leave the host's root behind", "  2. umask 077"]
+
+
+def test_explain_without_namespaces() -> None:
+    mediation = (b"", {90: ("chmod",), 91: ("chmod",)}, (b"/copy", b"/private"))
+    plan = Plan(0, (b"", b"", False), (), mediation=mediation)
+    assert list(explain(plan)) == [
+        "namespaces: none",
+        "  +  mediate 2 metadata calls: only in /copy, /private",
+    ]
+
+
+def test_the_flags_are_those_of_the_kernel() -> None:
+    assert {name: hex(bit) for name, bit in NAMESPACES.items()} == {
+        "user": "0x10000000",
+        "mount": "0x20000",
+        "pid": "0x20000000",
+        "ipc": "0x8000000",
+        "uts": "0x4000000",
+        "cgroup": "0x2000000",
+        "net": "0x40000000",
+    }

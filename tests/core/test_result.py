@@ -1,0 +1,158 @@
+"""The result as JSON: every key of the schema, and nothing lost of names that are not UTF-8."""
+
+from __future__ import annotations
+
+import base64
+import json
+
+from hypothesis import given
+from hypothesis import strategies as st
+from sample import added, deleted, directory, file, modified, paths, symlink
+
+from mudroom.core.change import Change, Changeset, Remark
+from mudroom.core.result import SCHEMA, Result, Verdict, changes_to_json, conflicts_to_json, named, text, to_json
+
+RESULT = Result("run-7f3a", (b"npm", b"install"), 1, 0, None, False, 1.2344, Changeset())
+
+
+def test_the_whole_object() -> None:
+    """docs/RESULT.md is written from this. A key may be added; none may change or go without another SCHEMA."""
+    assert SCHEMA == "mudroom.result/1"
+    assert to_json(RESULT) == {
+        "schema": "mudroom.result/1",
+        "fork": "run-7f3a",
+        "command": ["npm", "install"],
+        "level": 1,
+        "verdict": {"action": "allow", "classes": (), "rule": "default", "reason": "a command of the user's own"},
+        "exit_code": 0,
+        "signal": None,
+        "timed_out": False,
+        "duration_ms": 1234,
+        "cpu_ms": 0,
+        "max_rss_kib": 0,
+        "stdout": "",
+        "stderr": "",
+        "truncated": False,
+        "checkpoint": None,
+        "changes": {
+            "summary": {
+                "added": 0,
+                "modified": 0,
+                "deleted": 0,
+                "renamed": 0,
+                "lines_added": 0,
+                "lines_removed": 0,
+                "bytes": 0,
+            },
+            "files": [],
+            "rollup": [],
+            "remarks": [],
+        },
+        "denials": [],
+        "applied": None,
+        "notes": [],
+    }
+
+
+def test_what_a_command_that_failed_says() -> None:
+    result = RESULT._replace(
+        exit_code=137,
+        signal=9,
+        timed_out=True,
+        verdict=Verdict("deny", ("destructive",), "no-rm", "because"),
+        stdout=b"\xff\x00out",
+        stderr=b"err",
+        truncated=True,
+        cpu=0.0125,
+        max_rss=2048,
+        notes=("working in a copy",),
+    )
+    found = to_json(result)
+    assert (found["exit_code"], found["signal"], found["timed_out"], found["truncated"]) == (137, 9, True, True)
+    assert found["verdict"] == {"action": "deny", "classes": ("destructive",), "rule": "no-rm", "reason": "because"}
+    assert (found["stdout"], found["stderr"]) == ("\ufffd\0out", "err")
+    assert (found["cpu_ms"], found["max_rss_kib"], found["notes"]) == (12, 2048, ["working in a copy"])
+
+
+def rows(*changes: Change) -> list[dict[str, object]]:
+    found: list[dict[str, object]] = changes_to_json(Changeset(changes))["files"]
+    return found
+
+
+def test_a_row_of_each_kind() -> None:
+    plain = {"lines_added": 0, "lines_removed": 0, "binary": False, "flags": []}
+    changed = modified(
+        b"m", file(1), file(9), lines_added=3, lines_removed=2, flags=("executes-later",), original_known=False
+    )
+    assert rows(
+        added(b"a", file(4), binary=True),
+        deleted(b"d", symlink()),
+        added(b"e", directory()),
+        changed,
+        Change(b"r", "renamed", None, file(6), source=b"old"),
+        deleted(b"old", moved_to=b"r"),
+        modified(b"x", file(5), file(5, mode=0o4755), flags=("mode",)),
+    ) == [
+        {"path": "a", "change": "added", "type": "file", "bytes": 4, **plain, "binary": True},
+        {"path": "d", "change": "deleted", "type": "symlink", "bytes": 0, **plain},
+        {"path": "e", "change": "added", "type": "directory", "bytes": 0, **plain},
+        {
+            "path": "m",
+            "change": "modified",
+            "type": "file",
+            "lines_added": 3,
+            "lines_removed": 2,
+            "binary": False,
+            "bytes": 9,
+            "flags": ["executes-later"],
+            "original_known": False,
+        },
+        {"path": "r", "change": "renamed", "type": "file", "bytes": 6, **plain, "from": "old"},
+        {
+            "path": "x",
+            "change": "modified",
+            "type": "file",
+            "bytes": 5,
+            **plain,
+            "flags": ["mode"],
+            "mode": ["0644", "4755"],
+        },
+    ]
+
+
+def test_directories_that_came_whole() -> None:
+    changes = [added(b"n", directory()), *(added(b"n/%02d" % number, file(10)) for number in range(12))]
+    found = changes_to_json(Changeset(tuple(changes), (Remark(b"n/socket", "a socket cannot be applied"),)))
+    assert found["rollup"] == [{"path": "n/", "added": 12, "bytes": 120}]
+    assert len(found["files"]) == 12, "rolling up leaves nothing out of the list"
+    assert found["remarks"] == [{"path": "n/socket", "text": "a socket cannot be applied"}]
+
+
+def test_names_that_are_not_utf8_keep_their_bytes() -> None:
+    changes = [added(b"\xff", directory()), *(added(b"\xff/%02d" % number) for number in range(11))]
+    moved = Change(b"\xffnew", "renamed", None, file(), source=b"\xfeold")
+    found = changes_to_json(Changeset((*changes, moved), (Remark(b"\xfd", "odd"),)))
+    assert found["rollup"] == [{"path": "\ufffd/", "path_base64": "/y8=", "added": 11, "bytes": 11}]
+    assert found["remarks"] == [{"path": "\ufffd", "path_base64": "/Q==", "text": "odd"}]
+    row = found["files"][-1]
+    assert (row["path"], row["path_base64"]) == ("\ufffdnew", "/25ldw==")
+    assert (row["from"], row["from_base64"]) == ("\ufffdold", "/m9sZA==")
+    assert conflicts_to_json([(b"\xff", "gone"), (b"a", "gone")]) == [
+        {"path": "\ufffd", "path_base64": "/w==", "reason": "gone"},
+        {"path": "a", "reason": "gone"},
+    ]
+
+
+@given(st.binary(max_size=20) | paths())
+def test_a_path_can_always_be_had_back(path: bytes) -> None:
+    found = named(path)
+    assert json.loads(json.dumps(found)) == found
+    assert (base64.b64decode(found["path_base64"]) if "path_base64" in found else found["path"].encode()) == path
+    assert found["path"] == text(path)
+
+
+@given(st.lists(paths(), max_size=5), st.binary(max_size=20), st.lists(st.binary(max_size=5)))
+def test_it_is_json_whatever_is_in_it(some: list[bytes], output: bytes, command: list[bytes]) -> None:
+    changeset = Changeset(tuple(added(path) for path in sorted(some)))
+    result = RESULT._replace(command=tuple(command), stdout=output, stderr=output, changeset=changeset)
+    json.dumps(to_json(result), allow_nan=False).encode()
