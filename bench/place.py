@@ -114,6 +114,7 @@ def make_repository(directory: bytes, environ: dict[bytes, bytes]) -> None:
     """Commit all that is in ``directory``; its index is written later than the files, so that git believes it."""
     who = ["-c", "user.name=bench", "-c", "user.email=bench@localhost"]
     command(["git", "init", "-q"], directory, environ)
+    command(["git", "config", "gc.auto", "0"], directory, environ)  # no tidying up behind our back
     command(["git", "add", "-A"], directory, environ)
     command(["git", *who, "commit", "-q", "-m", "bench"], directory, environ)
     time.sleep(1.1)  # git compares whole seconds in places

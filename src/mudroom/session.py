@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import functools
 import os
+import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -114,7 +115,11 @@ class Session:
         cls, project: bytes, *, state: bytes, home: bytes, environ: Mapping[bytes, bytes], **options: Any
     ) -> Session:
         """A session on ``project``, a directory. Raises UsageError if it cannot be staged."""
+        if sys.platform != "linux":
+            raise Unsupported("mudroom", "Linux", sys.platform, "macOS and Windows are not built yet")
         real, real_home = os.path.realpath(project), os.path.realpath(home)
+        if real_home == b"/":  # a service account without a home: the private one still has to be somewhere
+            real_home = b"/home/nobody"
         check_project(real, real_home, os.path.realpath(state))
         return cls(open_vault(os.path.realpath(state), real), home=real_home, environ=environ, **options)
 
@@ -328,7 +333,10 @@ class Session:
             deny_setgroups=host.deny_setgroups,
             umask=self._umask,
         )
-        return compile_plan(spec, host.machine), env
+        try:
+            return compile_plan(spec, host.machine), env
+        except ValueError as error:
+            raise Unsupported("a system call filter", "x86_64 or aarch64", str(error)) from error
 
     def _binds(self, host: Host, confined: bool) -> tuple[Bind, ...]:
         system = without(host.system, host.masks) if confined else host.system

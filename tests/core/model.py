@@ -286,22 +286,22 @@ class Disk:
 
 # --- what happens to a tree ---------------------------------------------------------------------------------------
 
-NAMES = [b"a", b"b", b"a-b", b"d", b"e"]
-GIT_NAMES = [b"a", b"d", b".git", b"hooks", b"config", b"HEAD", b".mudroom"]
+PATHS = b"a b a-b d d/a d/b d/e d/e/a d/e/b e e/a e/b/a".split()
+GIT_PATHS = b"""
+a .git .git/HEAD .git/index .git/config .git/hooks .git/hooks/a .git/refs .git/refs/a .git/refs/b
+d d/a d/.git d/.git/HEAD d/.git/config d/.git/hooks/a .mudroom .mudroom/policy.yaml
+""".split()
 CONTENTS = [b"", b"x", b"y", b"longer"]
 MODES = [0o644, 0o755, 0o600, 0o700, 0o500]
 
 
-def tree_paths(names: list[bytes]) -> st.SearchStrategy[bytes]:
-    return st.lists(st.sampled_from(names), min_size=1, max_size=3).map(b"/".join)
-
-
-def edits(names: list[bytes] = NAMES, verbs: Collection[str] = (), most: int = 10) -> st.SearchStrategy[list[Edit]]:
-    usual = ("write", "write", "mkdir", "remove", "rename", "symlink", "chmod", "touch", "link", "fifo")
-    path = tree_paths(names)
-    edit = st.builds(
-        Edit, st.sampled_from([*usual, *verbs]), path, path, st.sampled_from(MODES), st.sampled_from(CONTENTS)
+def edits(paths: list[bytes] = PATHS, verbs: Collection[str] = (), most: int = 10) -> st.SearchStrategy[list[Edit]]:
+    """Few paths, so that the edits meet."""
+    verb = st.sampled_from(
+        ["write", "write", "mkdir", "remove", "rename", "symlink", "chmod", "touch", "link", "link", "fifo", *verbs]
     )
+    path = st.sampled_from(paths)
+    edit = st.builds(Edit, verb, path, path, st.sampled_from(MODES), st.sampled_from(CONTENTS))
     return st.lists(edit, max_size=most)
 
 

@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from model import (
     FORK,
-    GIT_NAMES,
+    GIT_PATHS,
     LATER,
-    NAMES,
+    PATHS,
     PROJECT,
     Disk,
     Edit,
@@ -22,7 +22,6 @@ from model import (
     edits,
     grown,
     live,
-    tree_paths,
     visible,
 )
 from sample import directory, file
@@ -120,7 +119,7 @@ def test_with_nobody_else_at_work_the_project_becomes_the_fork(start: list[Edit]
     assert not disk.left_standing
 
 
-@given(edits(), edits(verbs=["socket", "socket"]), edits(), st.sets(tree_paths(NAMES)))
+@given(edits(), edits(verbs=["socket", "socket"]), edits(), st.sets(st.sampled_from(PATHS)))
 @settings(max_examples=400)
 def test_whatever_the_user_does_meanwhile_is_kept(
     start: list[Edit], work: list[Edit], meanwhile: list[Edit], unknown: set[bytes]
@@ -153,7 +152,7 @@ def test_a_part_of_the_changes(start: list[Edit], work: list[Edit], meanwhile: l
     case.land(chosen=chosen)
 
 
-@given(edits(GIT_NAMES), edits(GIT_NAMES), edits(GIT_NAMES, most=3), st.sets(tree_paths(GIT_NAMES), max_size=2))
+@given(edits(GIT_PATHS), edits(GIT_PATHS), edits(GIT_PATHS, most=3), st.sets(st.sampled_from(GIT_PATHS), max_size=2))
 @settings(max_examples=400)
 def test_repositories_and_what_is_protected(
     start: list[Edit], work: list[Edit], meanwhile: list[Edit], named: set[bytes]
@@ -462,8 +461,8 @@ def test_expand_takes_away_what_was_put_there_and_nothing_else() -> None:
     ]
 
 
-@given(st.dictionaries(tree_paths(NAMES), st.booleans(), max_size=8))
-def test_expand_empties_a_directory_before_it_goes(files: dict[bytes, bool]) -> None:
+@given(st.sets(st.sampled_from(PATHS), max_size=8))
+def test_expand_empties_a_directory_before_it_goes(files: set[bytes]) -> None:
     tree = {above: directory() for path in files for above in ancestors(path)}
     tree |= {path: file() for path in files if path not in tree}
     ops = expand(Op("remove", b"d", 1, directory(), None, True), tree, 2)

@@ -153,8 +153,6 @@ class _Planner:
             elif _turns(change) and not self._goes_whole(change, below):
                 for one in (change, *below):
                     self._conflicts.setdefault(one.path, _STUCK)
-            if change.path in self._conflicts:
-                coming.discard(change.path)
 
     def _operations(self) -> Iterator[Op]:
         """In walking order; directories to be removed come last, deepest first."""

@@ -1,0 +1,41 @@
+"""What the documents say exists, and what exists is in the documents."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from mudroom.cli.main import VERBS
+from mudroom.config import _SECTIONS
+from mudroom.core.result import SCHEMA
+
+ROOT = Path(__file__).parent.parent
+DOCUMENTS = sorted([ROOT / "README.md", ROOT / "CHANGELOG.md", *(ROOT / "docs").rglob("*.md")])
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_every_verb_is_in_the_readme(verb: str) -> None:
+    text = (ROOT / "README.md").read_text()
+    assert re.search(rf"`(mudroom )?{verb}\b|mudroom {verb}\b", text), verb
+
+
+def test_every_setting_is_named_somewhere() -> None:
+    text = "".join(path.read_text() for path in DOCUMENTS)
+    for section, settings in _SECTIONS.items():
+        assert f"{section}:" in text
+        for name in settings:
+            assert name in text, f"{section}.{name}"
+
+
+def test_the_result_schema_is_documented() -> None:
+    assert SCHEMA in (ROOT / "docs/FORMAT.md").read_text()
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
+def test_links_and_file_names_in_documents_exist(path: Path) -> None:
+    for target in re.findall(r"\]\(([^)#:]+)\)", path.read_text()):
+        assert (path.parent / target).exists(), target
+    for name in re.findall(r"`((?:core|stage|vault|sandbox|cli)/\w+\.py)`", path.read_text()):
+        assert (ROOT / "src/mudroom" / name).exists(), name
