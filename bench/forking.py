@@ -21,7 +21,7 @@ from bench.measure import (
 from bench.place import Place, Scale, discard, fill, have, make_repository, new_place, run
 from mudroom.session import Session
 
-_FORKS = 20
+_FORKS = 40
 _COPIED = 10_000
 """Larger projects are not copied: it takes too long, and the answer is known by then."""
 _FLAT = at_most_times(1.5)
@@ -39,7 +39,7 @@ def forks(base: bytes, scale: Scale) -> Iterator[Finding]:
             contestants += [_fork(session, size), _fork_and_run(session, size)]
             if size <= _COPIED:
                 contestants += _alternatives(place, size)
-        found = interleave(contestants, scale.looks)
+        found = interleave(contestants, scale.applies)
     smallest = scale.projects[0]
     for size in scale.projects:
         others = against(found, [f"cp -a and rm -rf, {size}", f"git worktree add and remove, {size}"])

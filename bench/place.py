@@ -39,7 +39,7 @@ class Scale(NamedTuple):
     """Sizes of the projects that are forked."""
 
 
-FULL = Scale(200, 30, 20_000, 7, 40_000, 10_000, 5, (10, 10_000, 100_000))
+FULL = Scale(200, 30, 20_000, 7, 40_000, 10_000, 3, (10, 10_000, 100_000))
 QUICK = Scale(20, 5, 1_000, 2, 1_000, 200, 2, (10, 1_000))
 
 
