@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 
@@ -12,6 +13,7 @@ from bench.measure import Against, Finding, Series, at_most
 from bench.place import BWRAP, Place, Scale, discard, fill, have, new_place, run
 
 _COMMANDS = 20
+_SETTLE = 0.3  # seconds in which the launcher prepares the next sandbox and the last one ends
 _IDLE = [sys.executable, "-I", "-S", "-c", "import sys; print(flush=True); sys.stdin.read()"]
 
 
@@ -30,6 +32,7 @@ def _measure(place: Place) -> Iterator[Finding]:
         for _ in range(_COMMANDS):
             discard(session, run(session, "/bin/true"))
         launcher = session.client._pid
+        time.sleep(_SETTLE)
         for what, measure in (("RSS", resident), ("PSS", proportional)):
             ours = measure(launcher)
             beside = [(name, measure(pid)) for name, pid in others.items()]
@@ -65,11 +68,11 @@ def resident(pid: int) -> float | None:
 
 
 def proportional(pid: int) -> float | None:
-    """Shared pages count by the share; None where that may not be read."""
+    """Shared pages count by the share; None where that may not be read, or of a process that has just ended."""
     try:
         with open(f"/proc/{pid}/smaps_rollup") as stream:
             return next(int(line.split()[1]) * 1024.0 for line in stream if line.startswith("Pss:"))
-    except PermissionError:
+    except (PermissionError, ProcessLookupError):
         return None
 
 

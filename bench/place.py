@@ -117,6 +117,7 @@ def make_repository(directory: bytes, environ: dict[bytes, bytes]) -> None:
     command(["git", "config", "gc.auto", "0"], directory, environ)  # no tidying up behind our back
     command(["git", "add", "-A"], directory, environ)
     command(["git", *who, "commit", "-q", "-m", "bench"], directory, environ)
+    command(["git", "gc", "-q"], directory, environ)  # in packs, as after a clone
     time.sleep(1.1)  # git compares whole seconds in places
     command(["git", "update-index", "-q", "--really-refresh", "--force-write-index"], directory, environ)
 

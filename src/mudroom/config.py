@@ -84,10 +84,10 @@ def parse_settings(data: bytes, name: str) -> Settings:
     for key, node, where in _items(root, name, ""):
         section = _SECTIONS.get(key)
         if section is None:
-            raise _unknown(where, key, _SECTIONS)
+            raise _unknown(where, "", key, _SECTIONS)
         for below, value, at in _items(node, name, key + "."):
             if below not in section:
-                raise _unknown(at, f"{key}.{below}", [f"{key}.{one}" for one in section])
+                raise _unknown(at, key + ".", below, section)
             field, convert = section[below]
             where = f"{at}: {key}.{below}"
             settings = settings._replace(**{field: convert(_plain(value, loader, where), where)})
@@ -147,12 +147,12 @@ def _plain(node: Node, loader: Any, where: str) -> Any:
         constructor.dispose()
 
 
-def _unknown(where: str, key: str, known: Any) -> UsageError:
+def _unknown(where: str, prefix: str, key: str, known: Iterable[str]) -> UsageError:
     import difflib
 
-    near = difflib.get_close_matches(key, list(known), 1, 0.5)
-    hint = f"did you mean {near[0]}?" if near else "known: " + ", ".join(sorted(known))
-    return UsageError(f"{where}: there is no setting {_shown(key)}", hint)
+    near = difflib.get_close_matches(key, known, 1, 0.5)
+    hint = f"did you mean {prefix}{near[0]}?" if near else "known: " + ", ".join(prefix + one for one in sorted(known))
+    return UsageError(f"{where}: there is no setting {_shown(prefix + key)}", hint)
 
 
 def _shown(key: str) -> str:

@@ -218,6 +218,11 @@ def test_a_new_directory_is_one_operation() -> None:
     assert told(landing) == [("place", b"d", True)]
 
 
+def test_its_neighbour_is_another() -> None:
+    landing, _disk = Case([], [folder(b"a"), put(b"a/f"), put(b"a-b")]).land()
+    assert told(landing) == [("place", b"a", True), ("place", b"a-b", False)]
+
+
 def test_a_removed_directory_is_one_operation() -> None:
     landing, _disk = Case([put(b"d/e/f"), put(b"d/g")], [gone(b"d")]).land()
     assert told(landing) == [("remove", b"d", True)]
@@ -264,6 +269,20 @@ def test_only_another_mode_leaves_the_file_where_it_is() -> None:
     (op,) = landing.ops
     assert (op.kind, op.slot, op.new and op.new.mode) == ("chmod", 0, 0o755)
     assert disk.project[b"f"].entry.device == PROJECT
+
+
+def test_another_mode_of_one_name_of_a_file_is_not_for_its_other_names() -> None:
+    case = Case([put(b"f"), Edit("link", b"f", b"g")], [put(b"f", mode=0o600)])
+    landing, disk = case.land()
+    assert told(landing) == [("swap", b"f", False)]
+    assert (disk.project[b"f"].entry.mode, disk.project[b"g"].entry.mode) == (0o600, 0o644)
+
+
+def test_nor_for_a_name_that_the_user_has_given_it_meanwhile() -> None:
+    case = Case([put(b"f")], [Edit("chmod", b"f", mode=0o600)], [Edit("link", b"f", b"g")])
+    landing, disk = case.land()
+    assert told(landing) == [("swap", b"f", False)]
+    assert disk.project[b"g"].entry.mode == 0o644
 
 
 def test_a_file_that_became_a_link_is_a_plain_swap() -> None:

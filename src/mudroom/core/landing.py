@@ -124,7 +124,7 @@ class _Planner:
         elif decision.outcome == "satisfied":
             self._satisfied.append(change.path)
         else:
-            self._taken.append(change)
+            self._taken.append(change if ours is None else change._replace(base=ours))  # its links may be others now
 
     def _settle(self) -> None:
         """A conflict takes others along: what lies in it, the rest of its repository. Until no more are found."""
@@ -253,10 +253,13 @@ def _turns(change: Change) -> bool:
 
 
 def _is_chmod(change: Change) -> bool:
-    """Whether the project's own file or directory stays, with another mode."""
+    """Whether the project's own file or directory stays, with another mode. Not if it has other names, which are the
+    same file: they would change, too."""
     if change.base is None or change.staged is None:
         return False
-    return change.base.kind == change.staged.kind == "directory" or _DIFFERING & set(change.flags) == {"mode"}
+    if change.base.kind == change.staged.kind == "directory":
+        return True
+    return change.base.links == 1 and _DIFFERING & set(change.flags) == {"mode"}
 
 
 def _leads_to(change: Change, name: bytes) -> bool:

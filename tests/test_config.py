@@ -1,0 +1,333 @@
+"""Settings and places: whatever is wrong is one clean line that names file, line and key."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from mudroom import config
+from mudroom.config import Places, load_settings, parse_settings, places, seconds, size
+from mudroom.core.settings import Settings
+from mudroom.errors import UsageError
+
+
+@pytest.fixture(autouse=True, params=["CSafeLoader", "SafeLoader"])
+def loader(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """PyYAML is built with and without libyaml, and the two fail in different ways."""
+    if request.param == "SafeLoader":
+        monkeypatch.delattr(yaml, "CSafeLoader", raising=False)
+    elif not hasattr(yaml, "CSafeLoader"):
+        pytest.skip("this PyYAML is built without libyaml")
+    yield
+
+
+def parse(text: str) -> Settings:
+    return parse_settings(text.encode(), "policy.yaml")
+
+
+def refusal(data: str | bytes) -> str:
+    with pytest.raises(UsageError) as caught:
+        parse_settings(data.encode() if isinstance(data, str) else data, "policy.yaml")
+    assert str(caught.value).isprintable()
+    return str(caught.value)
+
+
+# --- what is read -------------------------------------------------------------------------------------------------
+
+
+def test_everything_that_can_be_set() -> None:
+    text = """
+    run:
+      network: open
+      view: copy
+      timeout: 5m
+      environment: [TOKEN, "NAME=a=b", "caf\u00e9=\u00fc"]
+      read: [/usr/share, /opt//data/../data]
+      output_limit: 64KiB
+    copy:
+      limit: 2GB
+      exclude: [node_modules, build/./out/]
+    """
+    assert parse(text) == Settings(
+        network="open",
+        view="copy",
+        timeout=300.0,
+        environment=(b"TOKEN", b"NAME=a=b", "caf\u00e9=\u00fc".encode()),
+        read=(b"/usr/share", os.path.realpath(b"/opt/data")),
+        output_limit=65536,
+        copy_limit=2_000_000_000,
+        copy_exclude=(b"node_modules", b"build/out"),
+    )
+
+
+@pytest.mark.parametrize("data", [b"", b"# only a comment\n", b"\xef\xbb\xbf", b"run: {}", b"---\ncopy: {}\n"])
+def test_nothing_set(data: bytes) -> None:
+    assert parse_settings(data, "policy.yaml") == Settings()
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("run: {network: 'none'}", Settings()),
+        ("run: {timeout: 1.5}", Settings(timeout=1.5)),
+        ("run: {timeout: '90'}", Settings(timeout=90.0)),
+        ("run: {output_limit: 0}", Settings(output_limit=0)),
+        ("run: {environment: []}", Settings()),
+        ("base: &b\nrun: {}", None),
+        ("run: {environment: [&a X, *a]}", Settings(environment=(b"X", b"X"))),
+        ('run: {environment: ["A=\\x07\\u00e9"]}', Settings(environment=(b"A=\x07\xc3\xa9",))),
+    ],
+)
+def test_values(text: str, expected: Settings | None) -> None:
+    if expected is None:
+        refusal(text)
+    else:
+        assert parse(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [(1, 1.0), (0.25, 0.25), ("90s", 90.0), ("5m", 300.0), ("1h", 3600.0), (" 2 m ", 120.0), ("1e3", 1000.0)],
+)
+def test_times(value: object, expected: float) -> None:
+    assert seconds(value, "run.timeout") == expected
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        (0, 0),
+        (1024, 1024),
+        ("10kb", 10_000),
+        ("10 KiB", 10_240),
+        ("1.5MB", 1_500_000),
+        ("2GiB", 2 << 30),
+        ("3gb", 3 * 10**9),
+        (2**62, 2**62),
+    ],
+)
+def test_sizes(value: object, expected: int) -> None:
+    assert size(value, "copy.limit") == expected
+
+
+NOT_ONE = ["", True, None, [], "nan", "inf", "1e999"]
+BAD_TIMES = [*NOT_ONE, 0, -1, "0s", "-5m", "soon", "m", "5d", "-inf", 10**400, "1 2"]
+BAD_SIZES = [*NOT_ONE, -1, "-1MB", "much", "MB", "1TB", 1e300, 2**63, "1e12GB", "1,5MB"]
+
+
+@pytest.mark.parametrize(("convert", "bad"), [(seconds, BAD_TIMES), (size, BAD_SIZES)], ids=["times", "sizes"])
+def test_what_is_no_time_and_no_size(convert: Callable[[object, str], object], bad: list[object]) -> None:
+    for value in bad:
+        with pytest.raises(UsageError, match=re.escape(f"here is {value!r}, which is not a ")):
+            convert(value, "here")
+
+
+# --- what is wrong ------------------------------------------------------------------------------------------------
+
+WRONG = [
+    ("run:\n  networks: open\n", 2, "there is no setting run.networks (did you mean run.network?)"),
+    ("run:\n  network: open\n  time_out: 3\n", 3, "there is no setting run.time_out (did you mean run.timeout?)"),
+    ("runn: {}", 1, "there is no setting runn (did you mean run?)"),
+    ("copy: {limits: 3}", 1, "there is no setting copy.limits (did you mean copy.limit?)"),
+    ("\nnetwork:\n  none", 2, "there is no setting network (known: copy, run)"),
+    ("copy: {qqqq: 3}", 1, "there is no setting copy.qqqq (known: copy.exclude, copy.limit)"),
+    ('"\\e[31m\\u202e": 1', 1, r"there is no setting \x1b[31m\u202e (known: copy, run)"),
+    ("<<: {run: {network: open}}", 1, "there is no setting << (known: copy, run)"),
+    ("run:\n  view: copy\n  network: none\n  view: copy\n", 4, "run.view is given twice"),
+    ("run: {}\ncopy: {}\nrun: {}\n", 3, "run is given twice"),
+    ("run: {? [a] : 1}", 1, "a key must be a plain text"),
+    ("- run", 1, "the file must hold keys with values"),
+    ("just words", 1, "the file must hold keys with values"),
+    ("run: open", 1, "run must hold keys with values"),
+    ("copy: {}\nrun:\n", 2, "run must hold keys with values"),
+    ("run: {network: on}", 1, "run.network is True (allowed: none, open)"),
+    ("run: {network: [open]}", 1, "run.network is ['open'] (allowed: none, open)"),
+    ("run: {view: Overlay}", 1, "run.view is 'Overlay' (allowed: auto, overlay, copy)"),
+    ('run: {view: "a\\nb"}', 1, r"run.view is 'a\nb' (allowed: auto, overlay, copy)"),
+    ("run: {view: {copy: 1}}", 1, "run.view must be one value, or a list of texts"),
+    ("run: {timeout: -1}", 1, "run.timeout is -1, which is not a time (write seconds, or 90s, 5m, 1h)"),
+    ("run:\n  output_limit: -1\n", 2, "run.output_limit is -1, which is not a size (write bytes, or 500MB, 2GB)"),
+    ("run: {timeout: }", 1, "run.timeout is None, which is not a time (write seconds, or 90s, 5m, 1h)"),
+    ("run: {environment: TOKEN}", 1, "run.environment must be a list of texts"),
+    ("run: {environment: [TOKEN, 1]}", 1, "run.environment must be a list of texts"),
+    ("run: {environment: [[TOKEN]]}", 1, "run.environment must be one value, or a list of texts"),
+    ("run: {environment: [=x]}", 1, "run.environment: '=x' is neither NAME nor NAME=VALUE"),
+    ("run: {environment: ['']}", 1, "run.environment: '' is neither NAME nor NAME=VALUE"),
+    ('run: {environment: ["A=\\0"]}', 1, "run.environment holds a NUL character"),
+    ('run: {read: ["/a\\0"]}', 1, "run.read holds a NUL character"),
+    ("run:\n  read:\n  - /usr\n  - ~/.cargo\n", 2, "run.read: ~/.cargo is not an absolute path"),
+    ("run: {read: [/]}", 1, "run.read: / is the whole file system (name what is needed of it)"),
+    ("run: {read: [/usr/..]}", 1, "run.read: /usr/.. is the whole file system (name what is needed of it)"),
+    ("copy: {exclude: [../x]}", 1, "copy.exclude: ../x: leads out of the project with '..'"),
+    ("copy: {exclude: [/x]}", 1, "copy.exclude: /x: is absolute; a path inside the project was expected"),
+    ("copy: {exclude: ['']}", 1, "copy.exclude: an empty path was given"),
+]
+
+
+@pytest.mark.parametrize(("text", "line", "message"), WRONG)
+def test_a_wrong_setting_is_named(text: str, line: int, message: str) -> None:
+    where = f"policy.yaml:{line}: "
+    assert refusal(text) == where + message
+
+
+TAGGED = ["!!int x", "!!float x", "!!bool x", "!!timestamp x", "!!python/object:os.system x"]
+
+
+@pytest.mark.parametrize("value", [*TAGGED, "2024-13-45", "9" * 5000])
+def test_a_value_that_cannot_be_made_of_its_text(value: str) -> None:
+    message = "policy.yaml:2: run.timeout cannot be read as what it is tagged or looks like"
+    assert refusal(f"run:\n  timeout: {value}\n") == message
+
+
+@pytest.mark.parametrize(
+    ("data", "line"),
+    [
+        (b"run: [\n", 2),
+        (b"run:\n\tview: copy\n", 2),
+        (b"run: {}\nrun: x: y\n", 2),
+        (b"run: {}\n---\ncopy: {}\n", 2),
+        (b"run: *nowhere\n", 1),
+        (b"%YAML 3.0\n---\nrun: {}\n", 1),
+        (b"run: {}\n\x07", 2),
+        (b"run: \0", 1),
+    ],
+)
+def test_what_is_not_yaml(data: bytes, line: int) -> None:
+    assert refusal(data).startswith(f"policy.yaml:{line}: this is not YAML: ")
+
+
+@pytest.mark.parametrize(
+    ("data", "line"), [(b"\xff", 1), (b"run:\n  view: caf\xe9\n", 2), (b"\xff\xfer\0u\0", 1), (b"run: \xed\xa0\x80", 1)]
+)
+def test_what_is_not_utf8(data: bytes, line: int) -> None:
+    assert refusal(data) == f"policy.yaml:{line}: this is not UTF-8"
+
+
+@pytest.mark.parametrize("data", [b"[" * 100_000, b"{a: " * 100_000, b"- " * 100_000, b"run: {view: " + b"[" * 20])
+def test_what_is_nested_too_deeply_does_not_reach_the_loader(data: bytes) -> None:
+    assert refusal(data) == "policy.yaml:1: nested too deeply"
+
+
+def test_aliases_cannot_make_it_large_or_endless() -> None:
+    assert refusal("run: {view: &a [*a]}") == "policy.yaml:1: run.view must be one value, or a list of texts"
+    doubling = "".join(f"  - &a{n} [{f'*a{n - 1}, ' * 9}]\n" for n in range(1, 40))
+    assert refusal(f"run:\n  view:\n  - &a0 x\n{doubling}").endswith("must be one value, or a list of texts")
+
+
+PIECES = b"""
+run copy network view timeout environment read limit exclude : - [ ] { } , & * ! !!int !!set !!binary | > ' " # % @
+\\0 \\ud800 <<: ? --- ... ~ true 1 -1 1e999 0x1 1:30 .inf 2001-01-01 /a ../b =
+""".split()
+
+
+@given(st.binary(max_size=40) | st.lists(st.sampled_from([*PIECES, b"\n", b"\t"]), max_size=15).map(b" ".join))
+@example(b"run: {timeout: !!set {a}}")
+@example(b"run: !!python/object:x {view: copy}")
+@example(b'run: {environment: ["\\ud800"]}')
+def test_nothing_but_a_clean_error_comes_of_any_bytes(data: bytes) -> None:
+    try:
+        parse_settings(data, "policy.yaml")
+    except UsageError as error:
+        assert re.match(r"policy\.yaml:[0-9]+: ", error.message)
+        assert str(error).isprintable()
+
+
+# --- the file -----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def policy(tmp_path: Path) -> Path:
+    (tmp_path / ".mudroom").mkdir()
+    return tmp_path / ".mudroom/policy.yaml"
+
+
+def test_a_policy_file(policy: Path) -> None:
+    policy.write_text("run: {view: copy}")
+    assert load_settings(os.fsencode(policy.parent.parent)) == Settings(view="copy")
+
+
+def test_an_error_names_the_file(policy: Path) -> None:
+    policy.write_text("run: {view: none}")
+    with pytest.raises(UsageError) as caught:
+        load_settings(os.fsencode(policy.parent.parent))
+    assert str(caught.value) == f"{policy}:1: run.view is 'none' (allowed: auto, overlay, copy)"
+
+
+def test_without_a_policy_file_the_defaults_hold(tmp_path: Path) -> None:
+    assert load_settings(os.fsencode(tmp_path)) == Settings()
+    (tmp_path / ".mudroom").write_text("not a directory")
+    assert load_settings(os.fsencode(tmp_path)) == Settings()
+
+
+def test_a_policy_that_cannot_be_read_is_not_ignored(policy: Path) -> None:
+    policy.mkdir()
+    with pytest.raises(UsageError) as caught:
+        load_settings(os.fsencode(policy.parent.parent))
+    assert str(caught.value) == f"{policy}: Is a directory"
+
+
+# --- places -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("environ", "state"),
+    [
+        ({}, b"/home/u/.local/state/mudroom"),
+        ({b"XDG_STATE_HOME": b"/var/state"}, b"/var/state/mudroom"),
+        ({b"XDG_STATE_HOME": b""}, b"/home/u/.local/state/mudroom"),
+        ({b"XDG_STATE_HOME": b"relative"}, b"/home/u/.local/state/mudroom"),
+        ({b"XDG_STATE_HOME": b"/var/state", b"MUDROOM_STATE": b"/own//state/"}, b"/own/state"),
+        ({b"MUDROOM_STATE": b""}, b"/home/u/.local/state/mudroom"),
+    ],
+)
+def test_places(environ: dict[bytes, bytes], state: bytes) -> None:
+    assert places({b"HOME": b"/home/u/", **environ}) == Places(b"/home/u", state)
+
+
+def test_the_home_is_a_real_path(tmp_path: Path) -> None:
+    (tmp_path / "home").mkdir()
+    (tmp_path / "link").symlink_to("home")
+    assert places({b"HOME": os.fsencode(tmp_path / "link")}).home == os.fsencode(tmp_path / "home")
+
+
+@pytest.mark.parametrize(
+    ("home", "message"),
+    [
+        (b"relative\n", r"HOME is not an absolute path: relative\n"),
+        (b"/", "the home directory is /, which no sandbox can make private (set HOME to another directory)"),
+    ],
+)
+def test_a_home_that_cannot_be(home: bytes, message: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        places({b"HOME": home})
+    assert str(caught.value) == message
+
+
+def test_without_home_the_password_database_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    entry = pwd.struct_passwd(("u", "x", 1000, 1000, "", "/home/from/passwd", "/bin/sh"))
+    monkeypatch.setattr(pwd, "getpwuid", lambda _uid: entry)
+    assert places({}).home == b"/home/from/passwd"
+    assert places({b"HOME": b""}).home == b"/home/from/passwd"
+
+
+def test_a_user_without_home_and_entry_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(uid: int) -> pwd.struct_passwd:
+        raise KeyError(f"getpwuid(): uid not found: {uid}")
+
+    monkeypatch.setattr(pwd, "getpwuid", missing)
+    with pytest.raises(UsageError, match=r"HOME is not set, and user [0-9]+ has no entry in /etc/passwd"):
+        places({})
+
+
+def test_every_field_of_the_settings_can_be_set() -> None:
+    assert sorted(field for section in config._SECTIONS.values() for field, _convert in section.values()) == sorted(
+        Settings._fields
+    )
