@@ -10,13 +10,23 @@ from hypothesis import strategies as st
 from sample import added, deleted, directory, file, modified, paths, symlink
 
 from mudroom.core.change import Change, Changeset, Remark
-from mudroom.core.result import SCHEMA, Result, Verdict, changes_to_json, conflicts_to_json, named, text, to_json
+from mudroom.core.result import (
+    SCHEMA,
+    Denial,
+    Result,
+    Verdict,
+    changes_to_json,
+    conflicts_to_json,
+    named,
+    text,
+    to_json,
+)
 
 RESULT = Result("run-7f3a", (b"npm", b"install"), 1, 0, None, False, 1.2344, Changeset())
 
 
 def test_the_whole_object() -> None:
-    """docs/RESULT.md is written from this. A key may be added; none may change or go without another SCHEMA."""
+    """docs/FORMAT.md is written from this. A key may be added; none may change or go without another SCHEMA."""
     assert SCHEMA == "mudroom.result/1"
     assert to_json(RESULT) == {
         "schema": "mudroom.result/1",
@@ -72,6 +82,16 @@ def test_what_a_command_that_failed_says() -> None:
     assert found["verdict"] == {"action": "deny", "classes": ("destructive",), "rule": "no-rm", "reason": "because"}
     assert (found["stdout"], found["stderr"]) == ("\ufffd\0out", "err")
     assert (found["cpu_ms"], found["max_rss_kib"], found["notes"]) == (12, 2048, ["working in a copy"])
+
+
+def test_what_was_refused() -> None:
+    refused = (b"chmod /etc/a b", b"chown /home/\xff")
+    found = to_json(RESULT._replace(denials=tuple(Denial.from_mediator(one) for one in refused)))["denials"]
+    chmod, chown = (f"{action} outside the command's own directories" for action in ("chmod", "chown"))
+    assert found == [
+        {"kind": "metadata", "target": "/etc/a b", "reason": chmod},
+        {"kind": "metadata", "target": "/home/\ufffd", "target_base64": "L2hvbWUv/w==", "reason": chown},
+    ]
 
 
 def rows(*changes: Change) -> list[dict[str, object]]:

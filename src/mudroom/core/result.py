@@ -75,7 +75,7 @@ def to_json(result: Result) -> dict[str, Any]:
         "truncated": result.truncated,
         "checkpoint": None,
         "changes": changes_to_json(result.changeset),
-        "denials": [{"kind": d.kind, "target": text(d.target), "reason": d.reason} for d in result.denials],
+        "denials": [{"kind": d.kind, **named(d.target, "target"), "reason": d.reason} for d in result.denials],
         "applied": None,
         "notes": list(result.notes),
     }

@@ -1,0 +1,360 @@
+"""Specs compiled to plans: read line by line, and judged by what must hold for every spec."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mudroom.core.path import is_below
+from mudroom.core.plan import _DESCRIPTIONS, NAMESPACES, Plan, Step, explain
+from mudroom.core.spec import Bind, Copy, Overlay, SandboxSpec
+from mudroom.sandbox.linux import compile_plan, filesystem_rights
+from mudroom.sandbox.seccomp import compile_filter
+from mudroom.sandbox.step import STEPS
+from mudroom.sandbox.syscall import DENY, MACHINES, NO_NETWORK
+
+VAULT = b"/home/u/.local/state/mudroom/p1"
+PROJECT = b"/home/u/work"
+
+USER = SandboxSpec(
+    project=PROJECT,
+    view=Overlay((PROJECT,), VAULT + b"/forks/f/upper", VAULT + b"/forks/f/work"),
+    cwd=PROJECT + b"/src",
+    home=b"/home/u",
+    scratch=VAULT + b"/scratch",
+    links=((b"usr/bin", b"/bin"),),
+    binds=(
+        Bind(b"/usr", b"/usr"),
+        Bind(b"/etc", b"/etc"),
+        Bind(b"/home/u/.pyenv", b"/home/u/.pyenv"),
+        Bind(VAULT + b"/cache/npm", b"/home/u/.npm", writable=True),
+        Bind(PROJECT + b"/.mudroom", PROJECT + b"/.mudroom"),
+    ),
+    devices=(b"/dev/null", b"/dev/tty"),
+    landlock_abi=6,
+    uid_map=b"1000 1000 1",
+    gid_map=b"1000 1000 1",
+)
+COPY = USER._replace(view=Copy(VAULT + b"/forks/f/copy"))
+BARE = COPY._replace(namespaces=False, cwd=VAULT + b"/forks/f/copy/src", scratch=VAULT + b"/forks/f/private")
+
+
+def compiled(spec: SandboxSpec, machine: str = "x86_64") -> Plan:
+    return compile_plan(spec, machine)
+
+
+def printed(spec: SandboxSpec) -> list[str]:
+    """The plan without the numbers of its steps, and without the length of the filter."""
+    lines = list(explain(compiled(spec)))
+    return [lines[0], *(line[5:].split(" filter, ")[0] for line in lines[1:])]
+
+
+def ops(plan: Plan) -> list[str]:
+    return [step[0] for step in plan.steps]
+
+
+AS_USER = """\
+namespaces: user, mount, pid, ipc, uts, cgroup, net
+stop mount events from passing between here and the host
+a new, empty root
+link /bin -> usr/bin
+directory /dev (755)
+show /dev/null at /dev/null (nosuid,noexec)
+show /dev/tty at /dev/tty (nosuid,noexec)
+own pseudo-terminals at /dev/pts
+private tmpfs at /dev/shm (nosuid,nodev)
+show /etc at /etc (ro,nosuid,nodev)
+private tmpfs at /home/u (nosuid,nodev)
+show /home/u/.local/state/mudroom/p1/cache/npm at /home/u/.npm (nosuid,nodev)
+show /home/u/.pyenv at /home/u/.pyenv (ro,nosuid,nodev)
+private tmpfs at /run (nosuid,nodev)
+private tmpfs at /tmp (nosuid,nodev)
+show /usr at /usr (ro,nosuid,nodev)
+link /dev/fd -> /proc/self/fd
+link /dev/stdin -> /proc/self/fd/0
+link /dev/stdout -> /proc/self/fd/1
+link /dev/stderr -> /proc/self/fd/2
+link /dev/ptmx -> pts/ptmx
+link /var/run -> /run
+directory /proc (555)
+directory /var/tmp (1777)
+let no program gain a capability
+fresh proc at /proc
+host name mudroom
+bring the private loopback up
+staged view at /home/u/work: /home/u/.local/state/mudroom/p1/forks/f/upper over /home/u/work
+show /home/u/work/.mudroom at /home/u/work/.mudroom (ro,nosuid,nodev)
+make / ro,nosuid,nodev
+leave the host's root behind
+umask 022
+work in /home/u/work/src
+drop every capability, and check
+no_new_privs: no set-uid program gains anything
+Landlock, 0 rules
+system call""".splitlines()
+
+
+def test_as_an_ordinary_user() -> None:
+    assert printed(USER) == AS_USER
+    plan = compiled(USER)
+    assert plan.maps == (b"1000 1000 1", b"1000 1000 1", True)
+    assert plan.mediation is None
+    prepared = plan.steps[: plan.shared], plan.steps[plan.shared : plan.shared + plan.ahead]
+    assert prepared[0][-1] == ("drop_bounding_set",)
+    assert prepared[1] == (("proc", b"proc"), ("hostname", b"mudroom"), ("loopback",))
+
+
+def difference(spec: SandboxSpec) -> tuple[list[str], list[str]]:
+    """What the plan of ``spec`` lacks and what it has, beside that of an ordinary user."""
+    found = printed(spec)
+    return [line for line in AS_USER if line not in found], [line for line in found if line not in AS_USER]
+
+
+def test_as_root_more_is_taken_away() -> None:
+    root = USER._replace(as_root=True, masks=(b"/etc/shadow",), uid_map=b"0 0 4294967295", deny_setgroups=False)
+    assert compiled(root).maps == (b"0 0 4294967295", b"1000 1000 1", False)
+    assert difference(root) == (
+        [],
+        [
+            "show /dev/null at /etc/shadow (ro,nosuid,nodev)",
+            "show /proc/sys at /proc/sys (ro,nosuid,nodev,noexec)",
+            "show /proc/sysrq-trigger at /proc/sysrq-trigger (ro,nosuid,nodev,noexec)",
+            "show /proc/irq at /proc/irq (ro,nosuid,nodev,noexec)",
+            "show /proc/bus at /proc/bus (ro,nosuid,nodev,noexec)",
+            "show /proc/fs at /proc/fs (ro,nosuid,nodev,noexec)",
+        ],
+    )
+
+
+def test_a_copy_appears_at_the_projects_own_path() -> None:
+    lacks, has = difference(COPY)
+    assert lacks == [line for line in AS_USER if line.startswith("staged view")]
+    assert has == ["show /home/u/.local/state/mudroom/p1/forks/f/copy at /home/u/work (nosuid,nodev)"]
+
+
+def test_an_open_network_is_the_hosts() -> None:
+    lacks, has = difference(USER._replace(network="open"))
+    assert lacks == ["namespaces: user, mount, pid, ipc, uts, cgroup, net", "bring the private loopback up"]
+    assert has == ["namespaces: user, mount, pid, ipc, uts, cgroup"]
+
+
+@pytest.mark.parametrize("abi", range(6))
+def test_landlock_adds_to_namespaces_only_what_they_do_not_do(abi: int) -> None:
+    assert difference(USER._replace(landlock_abi=abi)) == (["Landlock, 0 rules"], [])
+    step = compiled(USER).steps[-2]
+    assert step == ("landlock", 0, 0, 3, ())
+
+
+def test_without_namespaces() -> None:
+    assert printed(BARE) == [
+        "namespaces: none",
+        "umask 022",
+        "work in /home/u/.local/state/mudroom/p1/forks/f/copy/src",
+        "let no program gain a capability",
+        "drop every capability, and check",
+        "no_new_privs: no set-uid program gains anything",
+        "Landlock, 12 rules",
+        "system call",
+        "mediate 21 metadata calls: only in "
+        "/home/u/.local/state/mudroom/p1/forks/f/copy, /home/u/.local/state/mudroom/p1/forks/f/private",
+    ]
+
+
+READ, WRITE_FILE, EVERYTHING = 0b1101, 0b10, filesystem_rights(6)
+
+
+def landlock_rules(spec: SandboxSpec) -> dict[bytes, int]:
+    (step,) = [step for step in compiled(spec).steps if step[0] == "landlock"]
+    rules: tuple[tuple[bytes, int], ...] = step[4]
+    assert len(dict(rules)) == len(rules)
+    return dict(rules)
+
+
+def test_without_namespaces_landlock_says_what_may_be_opened() -> None:
+    rules = landlock_rules(BARE)
+    writable = {path for path, access in rules.items() if access & ~READ}
+    everything = {path for path, access in rules.items() if access == EVERYTHING}
+    assert everything == {VAULT + b"/forks/f/copy", VAULT + b"/forks/f/private", VAULT + b"/cache/npm"}
+    assert writable - everything == {b"/dev/null", b"/dev/tty", b"/dev/pts"}
+    assert rules[b"/usr"] == rules[b"/etc"] == rules[b"/proc"] == READ
+    assert PROJECT not in rules
+
+
+@pytest.mark.parametrize(
+    ("abi", "network", "files", "net", "scoped"),
+    [
+        (1, "none", 13, 0, 0),
+        (2, "none", 14, 0, 0),
+        (3, "none", 15, 0, 0),
+        (4, "none", 15, 3, 0),
+        (5, "none", 16, 3, 0),
+        (6, "none", 16, 3, 3),
+        (7, "none", 16, 3, 3),
+        (6, "open", 16, 0, 3),
+    ],
+)
+def test_landlock_handles_all_that_the_kernel_can(abi: int, network: str, files: int, net: int, scoped: int) -> None:
+    plan = compiled(BARE._replace(landlock_abi=abi, network=network))  # type: ignore[arg-type]
+    (step,) = [step for step in plan.steps if step[0] == "landlock"]
+    assert step[1:4] == ((1 << files) - 1, net, scoped)
+    assert all(access & ~step[1] == 0 for _path, access in step[4]), "a right that is not handled is refused: EINVAL"
+
+
+def test_without_landlock_there_is_nothing_to_handle() -> None:
+    assert filesystem_rights(0) == 0
+
+
+def test_without_namespaces_the_filter_takes_the_network_away() -> None:
+    closed, opened = compiled(BARE), compiled(BARE._replace(network="open"))
+    assert closed.steps[-1] == ("seccomp", compile_filter((*NO_NETWORK, *DENY), "x86_64"))
+    unix = tuple(rule for rule in NO_NETWORK if rule.conditions)
+    assert opened.steps[-1] == ("seccomp", compile_filter((*unix, *DENY), "x86_64"))
+    assert unix
+
+
+def test_an_overlay_needs_a_mount_namespace() -> None:
+    with pytest.raises(AssertionError, match="mount namespace"):
+        compiled(USER._replace(namespaces=False))
+
+
+@pytest.mark.parametrize("spec", [USER, BARE], ids=["namespaces", "without"])
+def test_an_unknown_machine_is_refused(spec: SandboxSpec) -> None:
+    with pytest.raises(ValueError, match="riscv64"):
+        compiled(spec, "riscv64")
+
+
+# --- for every spec -----------------------------------------------------------------------------------------------
+
+
+@st.composite
+def specs(draw: st.DrawFn) -> SandboxSpec:
+    home = draw(st.sampled_from([b"/home/u", b"/root", b"/tmp/home", b"/run/user/1000"]))
+    places = [home + b"/work", home + b"/.cache/p", b"/tmp/p", b"/run/p", b"/dev/shm/p", b"/var/tmp/p", b"/srv/p"]
+    project = draw(st.sampled_from([*places, b"/usr/src/p", b"/opt/p"]))
+    vault = draw(st.sampled_from([home + b"/.local/state/mudroom/p1", b"/tmp/state/p1", b"/var/lib/mudroom/p1"]))
+    shown = [b"/usr", b"/etc", b"/opt", b"/srv", home + b"/.pyenv", b"/tmp/shown", project + b"/.mudroom"]
+    binds = [Bind(path, path) for path in shown if draw(st.booleans())]
+    if draw(st.booleans()):
+        binds.append(Bind(vault + b"/cache/cache", home + b"/.cache", writable=True))
+    views: list[Overlay | Copy] = [Copy(vault + b"/copy"), Overlay((project,), vault + b"/upper", vault + b"/work")]
+    view = draw(st.sampled_from(views))
+    namespaces = isinstance(view, Overlay) or draw(st.booleans())
+    return SandboxSpec(
+        project=project,
+        view=view,
+        cwd=project,
+        home=home,
+        scratch=vault + b"/scratch",
+        namespaces=namespaces,
+        network=draw(st.sampled_from(["none", "open"])),
+        binds=tuple(draw(st.permutations(binds))),
+        masks=draw(st.sampled_from([(), (b"/etc/shadow", b"/etc/ssh/key")])),
+        devices=(b"/dev/null", b"/dev/tty"),
+        landlock_abi=draw(st.integers(1, 7)),
+        as_root=draw(st.booleans()),
+        umask=draw(st.sampled_from([0o022, 0o077])),
+    )
+
+
+def mounted_at(step: Step) -> bytes | None:
+    """Where a step mounts something, as an absolute path; None if it mounts nothing."""
+    at = {"bind": 2, "tmpfs": 1, "proc": 1, "devpts": 1, "overlay": 1}.get(step[0])
+    return None if at is None else b"/" + step[at]
+
+
+machines = st.sampled_from(sorted(MACHINES))
+
+
+@given(specs(), machines)
+def test_every_step_can_be_performed_and_printed(spec: SandboxSpec, machine: str) -> None:
+    plan = compiled(spec, machine)
+    assert set(ops(plan)) <= set(STEPS) & set(_DESCRIPTIONS)
+    assert all(line.isprintable() for line in explain(plan))
+    assert 0 <= plan.shared <= plan.shared + plan.ahead <= len(plan.steps)
+
+
+@given(specs(), machines)
+def test_the_end_is_always_the_same(spec: SandboxSpec, machine: str) -> None:
+    """Nothing happens after the filter, and nothing but Landlock between it and the loss of every privilege."""
+    found = ops(compiled(spec, machine))
+    assert found[-1] == "seccomp"
+    assert found.count("seccomp") == found.count("no_new_privs") == found.count("drop_capabilities") == 1
+    order = [found.index(op) for op in ("drop_bounding_set", "drop_capabilities", "no_new_privs", "seccomp")]
+    assert order == sorted(order)
+    assert set(found[order[1] :]) <= {"drop_capabilities", "no_new_privs", "landlock", "seccomp"}
+    if spec.namespaces:
+        inside = found[found.index("pivot") + 1 :]
+        assert set(inside) <= {"umask", "cwd", "drop_capabilities", "no_new_privs", "landlock", "seccomp"}
+        assert found.index("private") < found.index("root") < found.index("seal") == found.index("pivot") - 1
+
+
+@given(specs())
+def test_nothing_is_covered_and_nothing_is_mounted_before_what_it_lies_in(spec: SandboxSpec) -> None:
+    """Above all: a project below /tmp or the home comes after the tmpfs there."""
+    mounts = [at for step in compiled(spec).steps if (at := mounted_at(step)) is not None]
+    for number, at in enumerate(mounts):
+        assert not [later for later in mounts[number + 1 :] if is_below(at, later)]
+    if spec.namespaces:
+        assert spec.project in mounts
+        assert {b"/tmp", b"/run", b"/dev/shm", spec.home} <= set(mounts)
+
+
+@given(specs())
+def test_nothing_of_the_project_or_the_vault_shows_but_what_is_meant_to(spec: SandboxSpec) -> None:
+    vault = spec.scratch.removesuffix(b"/scratch")
+    for step in compiled(spec).steps:
+        if step[0] == "bind":
+            assert not is_below(vault, step[1]), "the vault, or what it lies in"
+            assert not is_below(spec.project, step[1]) or step[1] in {bind.source for bind in spec.binds}
+            if is_below(step[1], vault):
+                assert step[1] in (vault + b"/copy", vault + b"/cache/cache")
+        if step[0] == "landlock":
+            assert spec.project not in dict(step[4])
+            assert not [path for path in dict(step[4]) if is_below(vault, path)]
+
+
+@given(specs())
+def test_only_the_view_the_caches_and_private_places_can_be_written(spec: SandboxSpec) -> None:
+    writable = {b"/" + step[2] for step in compiled(spec).steps if step[0] == "bind" and not step[3] & 1}
+    caches = {bind.path for bind in spec.binds if bind.writable}
+    view = {spec.project} if isinstance(spec.view, Copy) else set()
+    assert writable <= view | caches | set(spec.devices)
+    own = spec.project + b"/.mudroom"
+    if spec.namespaces and own in {bind.path for bind in spec.binds}:
+        places = [mounted_at(step) for step in compiled(spec).steps]
+        assert places.index(own) > places.index(spec.project)
+
+
+@given(specs())
+def test_as_root_the_kernels_settings_cannot_be_written(spec: SandboxSpec) -> None:
+    plan = compiled(spec)
+    covered = {b"/" + step[2] for step in plan.steps if step[0] == "bind" and step[3] & 1}
+    if spec.namespaces:
+        assert spec.as_root == (b"/proc/sys" in covered) == (b"/proc/sysrq-trigger" in covered)
+        assert set(spec.masks) <= covered
+
+
+@given(specs(), st.sampled_from([b"/a", b"/b"]), st.sampled_from([0o022, 0o077]))
+def test_what_is_prepared_once_does_not_depend_on_the_command(spec: SandboxSpec, cwd: bytes, umask: int) -> None:
+    plan = compiled(spec)
+    other = compiled(spec._replace(cwd=cwd, umask=umask, view=Copy(b"/another/copy")))
+    ahead = plan.shared + plan.ahead
+    assert (plan.shared, plan.ahead, plan.steps[:ahead]) == (other.shared, other.ahead, other.steps[:ahead])
+    assert bool(ahead) == spec.namespaces
+    assert not {"overlay", "cwd", "umask", "pivot"} & {step[0] for step in plan.steps[:ahead]}
+
+
+@given(specs())
+def test_only_an_open_network_shares_the_hosts_namespace(spec: SandboxSpec) -> None:
+    plan = compiled(spec)
+    everything = sum(NAMESPACES.values())
+    if spec.namespaces:
+        assert plan.namespaces == (everything if spec.network == "none" else everything & ~NAMESPACES["net"])
+        assert ("loopback" in ops(plan)) == (spec.network == "none")
+        assert plan.mediation is None
+    else:
+        assert plan.namespaces == 0
+        assert plan.mediation is not None
+        assert isinstance(spec.view, Copy)
+        assert plan.mediation[2] == (spec.view.work, spec.scratch)
