@@ -321,7 +321,9 @@ def test_the_prompt_cancel(cli: Cli, terminals: list[Terminal]) -> None:
 
 
 def test_ctrl_c_reaches_the_command_and_the_prompt_comes(cli: Cli, terminals: list[Terminal]) -> None:
-    terminal = Terminal(cli, "run", "--", "sh", "-c", "echo half > f; echo ready; sleep 1000; echo never > g")
+    # Not dash: a SIGINT that it catches just before it forks waits until the child ends.
+    program = "import time; open('f', 'w').write('half'); print('ready', flush=True); time.sleep(1000)"
+    terminal = Terminal(cli, "run", "--", sys.executable, "-I", "-S", "-c", program)
     terminals.append(terminal)
     terminal.expect(b"ready")
     terminal.type(b"\x03")
