@@ -32,7 +32,7 @@ MAY_IMPORT = {
 PURE_LIBRARY = {
     "__future__", "binascii", "collections", "collections.abc", "hashlib", "itertools", "re", "struct", "typing",
 }  # fmt: skip
-LAUNCHER_LIBRARY = {"__future__", "ctypes", "marshal", "os", "select", "sys", "_signal", "_socket"}
+LAUNCHER_LIBRARY = {"__future__", "ctypes", "marshal", "os", "resource", "select", "sys", "_signal", "_socket"}
 FORBIDDEN_NAMES = {"utils", "util", "helpers", "common", "manager", "misc"}
 
 

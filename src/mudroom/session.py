@@ -89,7 +89,7 @@ class Session:
         settings: Settings = DEFAULTS,
         client: Client | None = None,
         clock: Callable[[], int] = time.time_ns,
-        new_id: Callable[[], str] = lambda: os.urandom(2).hex(),
+        new_id: Callable[[], str] = lambda: os.urandom(4).hex(),
         progress: Progress | None = None,
     ) -> None:
         self.vault = vault

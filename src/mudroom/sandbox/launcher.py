@@ -33,6 +33,7 @@ import _signal  # type: ignore[import-not-found]
 import _socket
 import marshal
 import os
+import resource  # noqa: F401 - os.wait4 imports it, and must not do so where a command could have put one
 import select
 import sys
 
