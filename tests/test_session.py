@@ -7,6 +7,7 @@ import stat
 import sys
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,6 +17,7 @@ from mudroom.core.result import Result
 from mudroom.core.settings import Settings
 from mudroom.errors import CommandNotStarted, UsageError
 from mudroom.session import Stdio
+from mudroom.vault.execute import Executor
 
 
 def verbs(result: Result) -> dict[str, str]:
@@ -363,3 +365,30 @@ def test_fork_names_are_plain(place: Place) -> None:
     for name in ("../x", "a/b", "", ".hidden", "-x", "x" * 65, "a\nb", "ü"):
         with pytest.raises(UsageError):
             session.run([b"true"], fork=name)
+
+
+def test_part_of_a_new_directory(place: Place) -> None:
+    session, result = place.sh("mkdir d; echo a > d/a; echo b > d/b")
+    assert session.apply(result.fork, [b"d/a"]).conflicts == ()
+    assert os.listdir(place.project / "d") == ["a"]
+    assert session.apply(result.fork).conflicts == ()
+    assert sorted(os.listdir(place.project / "d")) == ["a", "b"]
+
+
+def test_a_conflict_found_while_applying_leaves_theirs_in_the_fork(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place.write("e", "base")
+    session, result = place.sh("echo fork > f; echo fork > e")
+    run = Executor.run
+
+    def late(self: Executor, *arguments: Any) -> None:
+        place.write("f", "user")
+        place.write("e", "user!")
+        run(self, *arguments)
+
+    monkeypatch.setattr(Executor, "run", late)
+    assert len(session.apply(result.fork).conflicts) == 2
+    kept = Path(os.fsdecode(session.content(result.fork)))
+    assert (kept / "f").read_text() == (kept / "e").read_text() == "fork\n"
+    assert (place.project / "f").read_text() == "user"

@@ -188,6 +188,8 @@ def _finish(place: ApplyDirectory, record: ApplyRecord, old: State, new: State, 
     finally:
         executor.close()
     done = set(executor.done)
+    if old == "ready" and len(done) != len(record.ops):  # a conflict keeps both versions: theirs stays the fork's
+        _return_slots(record._replace(ops=tuple(op for op in record.ops if op not in done)))
     if len(done) != len(record.ops):  # undo must not take back what was never done
         place.write(old, record._replace(ops=tuple(op for op in record.ops if op in done)))
     place.advance(old, new)

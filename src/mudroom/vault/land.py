@@ -59,6 +59,7 @@ def land(
     chosen = _chosen(changes, paths)
     content = fork.path + (b"/copy" if record.kind == "copy" else b"/upper")
     blocked = {remark.path for remark in record.changeset.remarks}
+    blocked |= {change.path for change in changes} - {change.path for change in chosen}  # it must not come along
     landing = plan(vault.project, content, chosen, since=record.started, named=paths, blocked=blocked)
     if record.kind == "copy":  # the copy must stay whole: its later changes are found by comparing with it
         landing = landing._replace(ops=tuple(op._replace(copy=True) for op in landing.ops))
