@@ -168,7 +168,7 @@ def copy_file(source: int, target: int, path: bytes, to: bytes, entry: Entry) ->
         write = open_beneath(target, to, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         try:
             copy_content(read, write, entry.size)
-            _copy_xattrs(read, write)
+            copy_xattrs(read, write)
             os.fchmod(write, entry.mode)
             os.utime(write, ns=(entry.mtime, entry.mtime))
         finally:
@@ -212,7 +212,7 @@ def _copy_range(read: int, write: int, start: int, end: int) -> None:
         start += done
 
 
-def _copy_xattrs(read: int, write: int) -> None:
+def copy_xattrs(read: int, write: int) -> None:
     try:
         names = os.listxattr(read)
     except OSError:

@@ -1,0 +1,283 @@
+"""A layer: changes over what lies below, as a directory in the format of an overlayfs upper directory.
+
+Source of every format fact here: Documentation/filesystems/overlayfs.rst. In a layer
+
+* a character device 0:0 is a whiteout (the name is gone), as is an empty file with the xattr
+  ``user.overlay.whiteout`` in a directory marked ``x``;
+* a directory with the xattr ``user.overlay.opaque`` = ``y`` hides everything below it;
+* anything else replaces, or merges with (two directories), what lies below.
+
+Any user may make a whiteout: mknod(2) asks for CAP_MKNOD for every device but 0:0 (fs/namei.c, vfs_mknod, since 5.8).
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import NamedTuple
+
+from mudroom.core.entry import Entry
+from mudroom.core.path import ancestors
+from mudroom.stage.beneath import directory, entries, look, look_beneath, open_beneath, open_file, open_root
+from mudroom.stage.copy import copy_content, copy_xattrs
+from mudroom.stage.source import Source, is_absence
+
+OPAQUE, WHITEOUT = "user.overlay.opaque", "user.overlay.whiteout"
+
+
+class Listing(NamedTuple):
+    """One directory of a layer."""
+
+    entries: dict[bytes, Entry]
+    gone: frozenset[bytes]
+    """Names that are whited out; they are not in ``entries``."""
+    opaque: bool
+
+
+def read_directory(layer: int, path: bytes) -> Listing | None:
+    """What the layer says of a directory; None if it says nothing."""
+    try:
+        with directory(layer, path) as opened:
+            return listing(opened, path != b"")
+    except OSError as error:
+        if is_absence(error):
+            return None
+        raise
+
+
+def listing(opened: int, may_be_marked: bool = True) -> Listing:
+    """The same of an open directory. ``may_be_marked``: False for the root of a layer, which has no marks."""
+    found = entries(opened)
+    mark = _xattr(opened, OPAQUE) if may_be_marked else b""
+    gone = {name for name, entry in found.items() if entry.kind == "device"}
+    if mark == b"x":
+        gone |= {name for name, entry in found.items() if _is_marked(opened, name, entry)}
+    for name in gone:
+        del found[name]
+    return Listing(found, frozenset(gone), mark == b"y")
+
+
+def _is_marked(opened: int, name: bytes, entry: Entry) -> bool:
+    if entry.kind != "file" or entry.size:
+        return False
+    try:
+        os.getxattr(b"/proc/self/fd/%d/%s" % (opened, name), WHITEOUT, follow_symlinks=False)
+    except OSError:
+        return False
+    return True
+
+
+def _xattr(opened: int, name: str) -> bytes:
+    try:
+        return os.getxattr(opened, name)
+    except OSError:
+        return b""
+
+
+def open_staged(layer: int, path: bytes) -> int:
+    """A staged file for reading, even if a command left it without read permission for its owner."""
+    try:
+        return open_file(layer, path)
+    except PermissionError:
+        staged = look_beneath(layer, path)
+        if staged is None or staged.kind != "file" or staged.mode & 0o400:
+            raise
+        with directory(layer, path.rpartition(b"/")[0]) as above:
+            name = path.rpartition(b"/")[2]
+            os.chmod(name, staged.mode | 0o400, dir_fd=above)
+            try:
+                return open_file(above, name)
+            finally:
+                os.chmod(name, staged.mode, dir_fd=above)
+
+
+@contextmanager
+def loosened(root: int) -> Iterator[Callable[[bytes, Entry], None]]:
+    """Gives a function that makes a directory of ours enterable whatever mode the command gave it.
+
+    The modes are put back at the end of the block; the entries looked at before keep telling the real ones.
+    """
+    changed: list[tuple[bytes, int]] = []
+
+    def enter(path: bytes, entry: Entry) -> None:
+        if entry.mode & 0o700 != 0o700 and os.geteuid() == entry.uid != 0:
+            os.chmod(path, entry.mode | 0o700, dir_fd=root)
+            changed.append((path, entry.mode))
+
+    try:
+        yield enter
+    finally:
+        for path, mode in reversed(changed):
+            os.chmod(path, mode, dir_fd=root)
+
+
+class LayerWriter:
+    """Writes into a layer that no mount is using. What it writes over one path replaces all the layer had there.
+
+    ``lower`` is what lies below the layer: the directories on the way to a path get the modes that it shows.
+    Raises NotADirectoryError or FileNotFoundError if view and path do not fit, OSError as the disk does.
+    """
+
+    def __init__(self, layer: int, lower: Source) -> None:
+        self._layer, self._lower = layer, lower
+        self._ready: set[bytes] = set()
+
+    def file(self, path: bytes, source: int, *, mode: int, mtime: int | None = None, xattrs: bool = False) -> None:
+        """A regular file with the content of an open one. ``xattrs``: with its ``user.`` attributes, too."""
+        self._clear(path)
+        write = open_beneath(self._layer, path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        try:
+            copy_content(source, write, os.fstat(source).st_size)
+            if xattrs:
+                copy_xattrs(source, write)
+            os.fchmod(write, mode)
+            if mtime is not None:
+                os.utime(write, ns=(mtime, mtime))
+        finally:
+            os.close(write)
+
+    def data(self, path: bytes, content: bytes, *, mode: int) -> None:
+        """A regular file with this content."""
+        self._clear(path)
+        write = open_beneath(self._layer, path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(write, "wb") as stream:
+            stream.write(content)
+            stream.flush()
+            os.fchmod(write, mode)
+
+    def symlink(self, path: bytes, target: bytes) -> None:
+        with self._cleared(path) as (above, name):
+            os.symlink(target, name, dir_fd=above)
+
+    def fifo(self, path: bytes, mode: int) -> None:
+        with self._cleared(path) as (above, name):
+            os.mkfifo(name, mode, dir_fd=above)
+            os.chmod(name, mode, dir_fd=above)
+
+    def whiteout(self, path: bytes) -> None:
+        """The name is gone. Nothing is written if nothing lies below."""
+        with self._cleared(path) as (above, name):
+            if self._lower.look(path) is not None:
+                os.mknod(name, stat.S_IFCHR, os.makedev(0, 0), dir_fd=above)
+
+    def directory(self, path: bytes, mode: int) -> None:
+        """A directory that shows what lies below it. One that is there already gets the mode."""
+        with self._above(path) as (above, name):
+            found = look(above, name)
+            if found is None or found.kind != "directory":
+                self._remove(path)
+                os.mkdir(name, 0o700, dir_fd=above)
+                if found is not None:  # it stands on what was gone, or something else: nothing below shows through
+                    self._make_opaque(path)
+            os.chmod(name, mode, dir_fd=above)
+
+    def new_directory(self, path: bytes, mode: int) -> None:
+        """An empty directory, whatever lies below."""
+        with self._cleared(path) as (above, name):
+            os.mkdir(name, 0o700, dir_fd=above)
+            if self._lower.look(path) is not None:
+                self._make_opaque(path)
+            os.chmod(name, mode, dir_fd=above)
+
+    def _make_opaque(self, path: bytes) -> None:
+        with directory(self._layer, path) as opened:
+            os.setxattr(opened, OPAQUE, b"y")
+
+    @contextmanager
+    def _above(self, path: bytes) -> Iterator[tuple[int, bytes]]:
+        above, _slash, name = path.rpartition(b"/")
+        self._scaffold(path)
+        with directory(self._layer, above) as opened:
+            yield opened, name
+
+    @contextmanager
+    def _cleared(self, path: bytes) -> Iterator[tuple[int, bytes]]:
+        self._clear(path)
+        above, _slash, name = path.rpartition(b"/")
+        with directory(self._layer, above) as opened:
+            yield opened, name
+
+    def _clear(self, path: bytes) -> None:
+        self._scaffold(path)
+        self._remove(path)
+
+    def _remove(self, path: bytes) -> None:
+        above, _slash, name = path.rpartition(b"/")
+        with directory(self._layer, above) as opened:
+            remove_at(opened, name)
+        self._ready = {ready for ready in self._ready if not ready.startswith(path + b"/") and ready != path}
+
+    def _scaffold(self, path: bytes) -> None:
+        """The directories above ``path``, with the modes they have in the view."""
+        for above in ancestors(path):
+            if above in self._ready:
+                continue
+            here = look_beneath(self._layer, above)
+            if here is None:
+                below = self._lower.look(above)
+                if below is None or below.kind != "directory":
+                    raise (FileNotFoundError if below is None else NotADirectoryError)(
+                        2 if below is None else 20, above
+                    )
+                os.mkdir(above, 0o700, dir_fd=self._layer)
+                os.chmod(above, below.mode | 0o700 if os.geteuid() else below.mode, dir_fd=self._layer)
+            elif here.kind != "directory":
+                raise NotADirectoryError(20, os.strerror(20), above)
+            self._ready.add(above)
+
+
+def remove_tree(path: bytes) -> None:
+    """rm -r for a tree of ours in which directories may have lost their permissions. Never follows a link."""
+    parent, _slash, name = path.rpartition(b"/")
+    at = open_root(parent)
+    try:
+        remove_at(at, name)
+    finally:
+        os.close(at)
+
+
+def remove_at(at: int, name: bytes) -> None:
+    """The same for a name in an open directory; nothing if it is not there."""
+    entry = look(at, name)
+    if entry is None:
+        return
+    if entry.kind != "directory":
+        os.unlink(name, dir_fd=at)
+        return
+    if entry.mode & 0o700 != 0o700:
+        os.chmod(name, 0o700, dir_fd=at)
+    pending = [name]
+    while pending:  # depth first without recursion: a tree can be deeper than the interpreter's stack
+        path = pending[-1]
+        below = _clear_directory(at, path)
+        if below:
+            pending += below
+        else:
+            os.rmdir(path, dir_fd=at)
+            pending.pop()
+
+
+def _clear_directory(at: int, path: bytes) -> list[bytes]:
+    """Unlink the files of a directory; returns the directories in it, made accessible."""
+    below = []
+    with directory(at, path) as opened, os.scandir(opened) as scan:
+        for item in scan:
+            name = os.fsencode(item.name)
+            if item.is_dir(follow_symlinks=False):
+                os.chmod(name, 0o700, dir_fd=opened)
+                below.append(path + b"/" + name)
+            else:
+                os.unlink(name, dir_fd=opened)
+    return below
+
+
+def private_directories(scratch: bytes) -> tuple[bytes, bytes]:
+    """Without a mount namespace, home and /tmp are directories of the fork, fresh for every command."""
+    if os.path.isdir(scratch):
+        remove_tree(scratch)
+    home, tmp = scratch + b"/home", scratch + b"/tmp"
+    os.makedirs(home, mode=0o700)
+    os.mkdir(tmp, 0o700)
+    return home, tmp
