@@ -31,6 +31,7 @@ SIOCSIFFLAGS, IFF_UP = 0x8914, 1
 LANDLOCK_CREATE_RULESET_VERSION, LANDLOCK_RULE_PATH_BENEATH = 1, 1
 LANDLOCK_FILE_RIGHTS = 0b1100_0000_0000_0111  # execute, write, read; truncate, ioctl: what landlock(7) has for files
 
+SIGCHLD = 17
 ENOENT, ENOEXEC, EACCES, EINVAL, EPERM, ENOSYS, ENOTDIR = 2, 8, 13, 22, 1, 38, 20
 
 libc = ctypes.PyDLL(None, use_errno=True)  # PyDLL keeps the GIL: a clone in the middle of a release would hang
@@ -48,6 +49,11 @@ def syscall(number: int, *args: int | bytes | None) -> int:
     """The raw system call. ints become longs, bytes become pointers; raises OSError."""
     converted = [c_long(a) if isinstance(a, int) else c_char_p(a) if isinstance(a, bytes) else a for a in args]
     return check(libc.syscall(c_long(number), *converted))
+
+
+def clone(flags: int) -> int:
+    """fork with namespaces: clone(2) with a null stack behaves as fork does."""
+    return syscall(SYS_clone, flags | SIGCHLD, 0, 0, 0, 0)
 
 
 def prctl(option: int, a: int = 0, b: int = 0) -> int:

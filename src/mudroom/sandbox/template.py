@@ -1,0 +1,88 @@
+"""The template: what a session's commands have in common, prepared once, and the spare, prepared ahead of a command.
+
+Part of the launcher's process: the rules at the top of ``launcher.py`` hold here.
+"""
+
+from __future__ import annotations
+
+import _socket
+import os
+
+from mudroom.sandbox.init import Run, become, enter, keep_only, perform, run_init
+from mudroom.sandbox.kernel import clone
+from mudroom.sandbox.step import Context
+from mudroom.sandbox.wire import receive, send, tell
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from mudroom.sandbox.init import Plan
+    from mudroom.sandbox.wire import Request
+
+
+def prepare(request: Request, descriptors: list[int], report: int) -> tuple[_socket.socket, Ahead]:
+    """Become a template: perform the steps that all commands of a session share. Returns what it is to serve."""
+    report = keep_only([report, *descriptors], 3)
+    context = perform(request["plan"], report, Context(request["namespaces"]))
+    os.fchdir(context.root)  # a clone finds the copy of this mount in its own namespace as its working directory
+    os.close(context.root)
+    tell(report, ("prepared",))
+    os.close(report)
+    return _socket.socket(fileno=4), Ahead(request["ahead"], request["each"])
+
+
+def run_spare(channel: _socket.socket, ahead: Plan, namespaces: int) -> None:
+    """An init without a command yet: perform what needs none, then wait for it."""
+    try:
+        enter(None)
+        channel = _socket.socket(fileno=keep_only([channel.detach()], 3))
+        context = perform(ahead, -1, Context(namespaces))
+        request, descriptors = receive(channel)
+        channel.close()
+        if request is not None:
+            report = descriptors[-1]
+            become(lambda: run_init(request, descriptors[:-1], report, context), report)
+    except OSError:
+        pass  # the template sees that we ended, and starts the next command without us: it will find the error again
+    finally:
+        os._exit(125)
+
+
+class Ahead:
+    """What a template prepares ahead of a command: the steps, and the namespaces of each command."""
+
+    def __init__(self, steps: Plan, namespaces: int) -> None:
+        self.steps, self.namespaces = steps, namespaces
+        self.spare: Run | None = None
+        self.channel: _socket.socket | None = None
+
+    def refill(self) -> Run | None:
+        """Clone a spare if there is none. Returns it if it is new."""
+        if self.spare is not None:
+            return None
+        self.channel, theirs = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_STREAM)
+        try:
+            pid = clone(self.namespaces)
+        except OSError:
+            return None  # the next command is cloned when it comes, and says what is wrong
+        if pid == 0:
+            run_spare(theirs, self.steps, self.namespaces)
+        theirs.close()
+        self.spare = Run(0, pid, os.pidfd_open(pid), -1)
+        return self.spare
+
+    def take(self, request: Request, descriptors: list[int]) -> bool:
+        """Hand a command to the spare. False if there is none."""
+        spare, channel = self.spare, self.channel
+        if spare is None or channel is None:
+            return False
+        own = {**request, "plan": request["plan"][len(self.steps) :], "first": len(self.steps)}
+        try:
+            send(channel, own, descriptors)
+        except OSError:
+            return False  # it ended; its pidfd says so to the loop
+        channel.close()
+        spare.identity, spare.report = request["id"], descriptors[-1]
+        for descriptor in descriptors[:-1]:
+            os.close(descriptor)
+        self.spare = self.channel = None
+        return True

@@ -1,0 +1,48 @@
+"""What goes over the sockets and pipes of the launcher's processes. ``launcher.py`` says who tells whom what.
+
+Part of the launcher's process: the rules at the top of ``launcher.py`` hold here.
+"""
+
+from __future__ import annotations
+
+import _socket
+import marshal
+import os
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    Request = dict[str, Any]
+
+
+def tell(report: int, record: tuple[Any, ...]) -> None:
+    os.write(report, marshal.dumps(record))
+
+
+def send(channel: _socket.socket, message: Request, descriptors: list[int]) -> None:
+    data = marshal.dumps(message)
+    rights = b"".join(descriptor.to_bytes(4, "little") for descriptor in descriptors)
+    channel.sendmsg([len(data).to_bytes(4, "little")], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, rights)])
+    channel.sendall(data)
+
+
+def receive(control: _socket.socket) -> tuple[Request | None, list[int]]:
+    """One request and its descriptors, or None at the end."""
+    head, ancillary, _flags, _address = control.recvmsg(4, _socket.CMSG_SPACE(64))
+    if not head:
+        return None, []
+    descriptors: list[int] = []
+    for _level, _kind, data in ancillary:
+        descriptors += [int.from_bytes(data[i : i + 4], "little") for i in range(0, len(data) - 3, 4)]
+    for descriptor in descriptors:
+        os.set_inheritable(descriptor, False)
+    length = int.from_bytes(head, "little")
+    parts: list[bytes] = []
+    while length:
+        part = control.recv(min(length, 1 << 20))
+        if not part:
+            return None, []
+        parts.append(part)
+        length -= len(part)
+    return marshal.loads(b"".join(parts)), descriptors
