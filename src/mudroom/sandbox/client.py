@@ -51,7 +51,10 @@ class Exit(NamedTuple):
 
 
 class Running:
-    """One command in its sandbox. ``fileno()`` becomes readable when it is over."""
+    """One command in its sandbox. ``fileno()`` becomes readable when it is over.
+
+    What it holds open is closed by ``gone``, by ``close``, or as soon as nobody refers to it.
+    """
 
     def __init__(
         self, connection: Connection, identity: int, report: int, steps: Sequence[Step], program: bytes
@@ -61,8 +64,7 @@ class Running:
         self._report = report
         self._steps = steps
         self._program = program
-
-        connection.active += 1
+        connection.active.add(identity)
 
     def fileno(self) -> int:
         return self._report
@@ -73,20 +75,44 @@ class Running:
 
     def wait(self) -> Exit:
         """Block until every process of the command is gone. Raises StepFailed or CommandNotStarted if the command
-        never ran, MudroomError if the launcher died."""
+        never ran, MudroomError if the launcher died.
+
+        The sandbox's init may live on for a moment, and its mounts with it: before the same fork is mounted again,
+        call ``gone``.
+        """
         try:
             data = os.read(self._report, 65536)  # at most PIPE_BUF were written, at once
             record = marshal.loads(data) if data else None
-            if record is not None and record[0] == "exited" and not record[-1]:
-                os.read(self._report, 1)  # processes are left: they end with init, and the pipe with it
+            if record is None or (record[0] == "exited" and not record[-1]):
+                self.gone()  # processes are left: they end with init, and the pipe with it
         finally:
-            os.close(self._report)
-            self._connection.active -= 1
+            self._connection.active.discard(self._id)
         if record is None:
             return self._ended_without_report()
         if record[0] == "exited":
             return Exit(*record[1:-1])
         raise _failure(record, self._steps, self._program)
+
+    def gone(self) -> None:
+        """After ``wait``: block until init is gone, too, and every mount of the sandbox.
+
+        The end of the report pipe says so: init closes it as it ends, the launcher when it has reaped init, and a
+        process is reaped only after it has given up its mount namespace (exit_task_namespaces and exit_task_work in
+        kernel/exit.c come before exit_notify). Most often that has long happened when somebody asks.
+        """
+        while self._report >= 0 and os.read(self._report, 65536):
+            pass
+        self.close()
+
+    def close(self) -> None:
+        """Give up what is open, without waiting for anything. Harmless when repeated."""
+        report, self._report = self._report, -1
+        if report >= 0:
+            os.close(report)
+        self._connection.active.discard(self._id)
+
+    def __del__(self) -> None:
+        self.close()
 
     def _ended_without_report(self) -> Exit:
         if self._connection.is_open():
@@ -113,8 +139,8 @@ class Connection:
     """A socket to a launcher or a template. Several threads may send."""
 
     def __init__(self, ours: _socket.socket) -> None:
-        self.active = 0
-        """Commands that go on."""
+        self.active: set[int] = set()
+        """The ids of the commands that go on."""
         self._socket = ours
         self._lock = _thread.allocate_lock()
 
