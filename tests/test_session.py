@@ -90,7 +90,7 @@ def test_a_file_edited_meanwhile_is_a_conflict(place: Place) -> None:
     assert (place.project / "shared").read_text() == "the user's own words\n"
     assert (place.project / "created").read_text() == "the user's, too\n"
     assert (place.project / "mine").read_text() == "m\ntheirs\n"
-    kept = Path(os.fsdecode(session.content(result.fork)))
+    kept = Path(os.fsdecode(session.vault.fork(result.fork).contents[0]))
     assert (kept / "shared").read_text() == "base\ntheirs\n", "the fork keeps its version"
     assert landed.remaining == 2
     again = session.apply(result.fork)
@@ -101,7 +101,7 @@ def test_an_edit_during_the_command_is_a_conflict(place: Place) -> None:
     """The command says that it runs by making a file in its view, then waits on its stdin for the user's edit."""
     place.write("file", "base\n")
     session = place.session()
-    started = Path(os.fsdecode(session.vault.path)) / "forks/f/upper/started"
+    started = Path(os.fsdecode(session.new_fork("f").upper)) / "started"
     read, write = os.pipe()
 
     def edit() -> None:
@@ -317,7 +317,7 @@ def test_background_processes_end_with_the_command(place: Place) -> None:
     session = place.session()
     result = session.run([b"sh", b"-c", b"(setsid sh -c 'sleep 0.3; echo late > late' &) ; echo now > now"])
     assert verbs(result) == {"now": "added"}
-    assert not os.path.exists(os.path.join(session.content(result.fork), b"late"))
+    assert not os.path.exists(os.path.join(session.vault.fork(result.fork).contents[0], b"late"))
 
 
 def test_output_is_captured_up_to_the_limit(place: Place) -> None:
@@ -389,6 +389,6 @@ def test_a_conflict_found_while_applying_leaves_theirs_in_the_fork(
 
     monkeypatch.setattr(Executor, "run", late)
     assert len(session.apply(result.fork).conflicts) == 2
-    kept = Path(os.fsdecode(session.content(result.fork)))
+    kept = Path(os.fsdecode(session.vault.fork(result.fork).contents[0]))
     assert (kept / "f").read_text() == (kept / "e").read_text() == "fork\n"
     assert (place.project / "f").read_text() == "user"

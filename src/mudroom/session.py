@@ -18,40 +18,34 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from mudroom.confine import Confinement
 from mudroom.core.change import Changeset
-from mudroom.core.entry import Entry
-from mudroom.core.environment import select
-from mudroom.core.fallback import AFTER, Mode
+from mudroom.core.fallback import Mode
 from mudroom.core.path import is_below, show
-from mudroom.core.plan import Plan, explain
+from mudroom.core.plan import explain
 from mudroom.core.result import Denial, Result
 from mudroom.core.settings import Settings
-from mudroom.core.spec import Bind, SandboxSpec
+from mudroom.core.spec import Copy
 from mudroom.errors import CommandNotStarted, Unsupported, UsageError
 from mudroom.sandbox.capture import SIGTERM, Output, attend
 from mudroom.sandbox.client import Client, Exit, Running, StepFailed
-from mudroom.sandbox.host import Host, survey, umask, without
-from mudroom.sandbox.linux import compile_plan
-from mudroom.stage.overlay import OverlayView, private_directories
-from mudroom.stage.preflight import check_project, filesystem, find_project, foreign, mounts, submounts
-from mudroom.vault.store import Fork, Vault, open_vault
+from mudroom.stage.overlay import OverlayView
+from mudroom.stage.preflight import check_project, find_project, foreign
+from mudroom.stage.view import View
+from mudroom.vault.fork import Fork
+from mudroom.vault.gather import Command, Progress, gather, stand_on_copy, view_of
+from mudroom.vault.opened import OpenFork
+from mudroom.vault.store import Vault, open_vault
 
 __all__ = ["CAPTURED", "Client", "Landed", "Session", "Stdio", "find_project"]
 
 if TYPE_CHECKING:
-    from mudroom.stage.copy import CopyView
     from mudroom.vault.apply import Applied, Recovered
     from mudroom.vault.land import Landed
     from mudroom.vault.record import ForkRecord
 
 _CLOCK_REALTIME_COARSE = 5
 """The clock that file systems stamp with: linux/time.h, ktime_get_coarse_real_ts64. Python has no name for it."""
-
-_CACHES = (b".cache", b".npm")
-"""Below the home: kept per vault, so that a second install is fast."""
-
-Progress = Callable[[str, int, int], None]
-"""What is going on, how much of it is done, out of how much."""
 
 
 class Stdio(NamedTuple):
@@ -67,7 +61,7 @@ class Stdio(NamedTuple):
 class Ran(NamedTuple):
     """A command that has ended."""
 
-    view: OverlayView | CopyView
+    view: View
     started: int
     """Nanoseconds, by the clock that file systems stamp with."""
     ended: Exit
@@ -95,20 +89,15 @@ class Session:
         self.vault = vault
         self.project = vault.project
         self.settings = settings
-        self._home = home
-        self._environ = environ
+        self.confinement = Confinement(vault, home, environ)
         self._clock = clock
         self._new_id = new_id
         self._progress = progress
         self._client = client
         self._owns_client = client is None
-        self._host: Host | None = None
-        self._mode: Mode = "overlay"
         self._notes: list[str] = []
         self._running: Running | None = None
         self._looked = False
-        self._collected: dict[str, ForkRecord] = {}
-        self._umask = umask()
 
     @classmethod
     def open(
@@ -152,7 +141,7 @@ class Session:
         """
         if not argv:
             raise UsageError("no command was given", "mudroom run -- COMMAND")
-        place = self.vault.new_fork("run-" + self._new_id()) if fork is None else self._fork_for_command(fork)
+        place = self.new_fork("run-" + self._new_id(), named=False) if fork is None else self._fork_for_command(fork)
         try:
             return self._run(place, tuple(argv), cwd or self.project, stdio, timeout)
         except CommandNotStarted:
@@ -168,26 +157,36 @@ class Session:
     def explain(self, cwd: bytes) -> list[str]:
         """What would be done to confine a command here, step by step. Nothing is run."""
         mode: Mode = "copy" if self.settings.view == "copy" else "overlay"
-        fork = Fork("example", self.vault.path + b"/forks/example")
-        plan, _env = self._plan(fork, self._view(fork, mode), mode, cwd)
+        fork = Fork("example", self.vault.path + b"/forks/example", self.vault.path)
+        here = fork.path + b"/upper"
+        mount = OverlayView(self.project, (), here, fork.path + b"/work").mount()
+        view = mount if mode == "overlay" else Copy(fork.copy_place + b"/work")
+        plan, _env = self.confinement.plan(view, mode, cwd, fork.path + b"/private", self.settings)
         return list(explain(plan))
 
     def _fork_for_command(self, name: str) -> Fork:
         try:
             return self.vault.fork(name)
         except UsageError:
-            return self.vault.new_fork(name)
+            return self.new_fork(name)
 
     def _run(self, fork: Fork, argv: tuple[bytes, ...], cwd: bytes, stdio: Stdio, timeout: float | None) -> Result:
         self._notes = []
-        known = self._known(fork)
-        wall = time.monotonic()
-        ran = self._launch(fork, argv, cwd, stdio, timeout or self.settings.timeout)
-        duration = time.monotonic() - wall
+        with fork.lock(show(b" ".join(argv))):
+            self._settle(fork)
+            wall = time.monotonic()
+            mode, notes = self.confinement.first_mode(self.settings, is_copy=fork.is_copy)
+            self._notes += notes
+            ran, changeset = self._launch(fork, mode, argv, cwd, stdio, timeout or self.settings.timeout)
+            duration = time.monotonic() - wall
+        result = self._result(fork, argv, ran, changeset, duration)
+        self._journal_run(result)
+        return result
+
+    def _result(self, fork: Fork, argv: tuple[bytes, ...], ran: Ran, changeset: Changeset, duration: float) -> Result:
         ended, output = ran.ended, ran.output
-        changeset = self._collect(fork, ran.view, argv, ran.started, known, ended)
         signal = ended.status & 0x7F
-        result = Result(
+        return Result(
             fork.name,
             argv,
             1,
@@ -204,28 +203,58 @@ class Session:
             denials=tuple(Denial.from_mediator(refused) for refused in ended.refused),
             notes=tuple(self._notes),
         )
-        self._journal_run(result)
-        return result
 
-    def _launch(self, fork: Fork, argv: tuple[bytes, ...], cwd: bytes, stdio: Stdio, timeout: float | None) -> Ran:
+    def _launch(
+        self, fork: Fork, mode: Mode, argv: tuple[bytes, ...], cwd: bytes, stdio: Stdio, timeout: float | None
+    ) -> tuple[Ran, Changeset]:
         """Perform the plan; where a step is impossible here, the next weaker mode, announced in the notes."""
-        mode: Mode = self._first_mode(fork)
         while True:
-            view = self._view(fork, mode)
-            view.prepare(frozenset(self.settings.copy_exclude))
-            plan, env = self._plan(fork, view, mode, cwd)
-            with Output(stdio.stdin, stdio.stdout, stdio.stderr, self.settings.output_limit) as output:
-                started = self._start_time()
+            if mode != "overlay":
+                stand_on_copy(self.vault, fork, self.settings, self._progress)
+            with OpenFork(self.vault, fork) as opened:
+                view = view_of(self.vault, fork, opened, mode, self._progress)
+                view.prepare()
                 try:
-                    running = self.client.run(plan, argv, env, output.descriptors, new_session=not stdio.terminal)
-                    self._running = running
-                    meanwhile = functools.partial(self._meanwhile, view)
-                    ended, timed_out = attend(running, output, timeout, meanwhile)
-                    return Ran(view, started, ended, timed_out, output)
+                    ran = self._attempt(fork, view, mode, argv, cwd, stdio, timeout)
                 except StepFailed as failure:
                     mode = self._weaker(mode, failure)
-                finally:
-                    self._running = None
+                    continue
+                command = Command(argv, ran.ended.status, self._clock())
+                changeset = gather(fork, opened, view, command, ran.started)
+                fork.end()
+                return ran, changeset
+
+    def _attempt(
+        self,
+        fork: Fork,
+        view: View,
+        mode: Mode,
+        argv: tuple[bytes, ...],
+        cwd: bytes,
+        stdio: Stdio,
+        timeout: float | None,
+    ) -> Ran:
+        plan, env = self.confinement.plan(view.mount(), mode, cwd, fork.path + b"/private", self.settings)
+        with Output(stdio.stdin, stdio.stdout, stdio.stderr, self.settings.output_limit) as output:
+            started = self._start_time()
+            fork.begin(started)
+            try:
+                running = self.client.run(plan, argv, env, output.descriptors, new_session=not stdio.terminal)
+                self._running = running
+                meanwhile = functools.partial(self._meanwhile, view)
+                ended, timed_out = attend(running, output, timeout, meanwhile)
+                return Ran(view, started, ended, timed_out, output)
+            except (StepFailed, CommandNotStarted):
+                fork.end()
+                raise
+            finally:
+                self._running = None
+
+    def _weaker(self, mode: Mode, failure: StepFailed) -> Mode:
+        following, lost = self.confinement.weaker(mode, failure, self.settings)
+        self._notes.append(lost)
+        self.vault.journal.append("degrade", "", {"to": following, "why": failure.message}, time=self._clock())
+        return following
 
     def _start_time(self) -> int:
         """Now, by the clock of the file systems, and later than the last apply: what that wrote is no edit of the
@@ -235,40 +264,6 @@ class Session:
             pass
         return now
 
-    def _first_mode(self, fork: Fork) -> Mode:
-        if self._mode == "landlock":
-            return "landlock"
-        if fork.is_copy or self.settings.view == "copy":
-            return "copy"
-        inside = submounts(self.project, mounts())
-        if inside and self.settings.view == "auto":
-            self._notes.append(
-                f"{show(inside[0].path)} is mounted inside the project, which no overlay can span: working in a copy"
-            )
-            return "copy"
-        return self._mode
-
-    def _weaker(self, mode: Mode, failure: StepFailed) -> Mode:
-        following = AFTER.get((mode, failure.op))
-        if following is None:
-            raise failure
-        if self.settings.view == "overlay" and mode == "overlay":
-            raise Unsupported("the overlay view", "a kernel overlay in a user namespace", failure.message)
-        where = ""
-        if following.mode == "copy":
-            where = f" (on {filesystem(self.project, mounts()) or 'this file system'})"
-        if following.mode == "landlock" and not self.host.landlock_abi:
-            raise Unsupported(
-                "a sandbox",
-                "user namespaces, or Landlock in the kernel",
-                failure.message,
-                "permit one of them; mudroom doctor says how",
-            )
-        self._notes.append(following.lost + where)
-        self.vault.journal.append("degrade", "", {"to": following.mode, "why": failure.message}, time=self._clock())
-        self._mode = following.mode
-        return following.mode
-
     @property
     def client(self) -> Client:
         if self._client is None:
@@ -276,82 +271,7 @@ class Session:
             self._client.start()
         return self._client
 
-    @property
-    def host(self) -> Host:
-        if self._host is None:
-            search = self._environ.get(b"PATH", b"/usr/bin:/bin").split(b":")
-            self._host = survey(self._home, [entry for entry in search if entry.startswith(b"/")])
-        return self._host
-
-    def _view(self, fork: Fork, mode: Mode) -> OverlayView | CopyView:
-        if mode == "overlay":
-            return OverlayView(self.project, fork.path)
-        from mudroom.stage.copy import CopyView
-
-        progress = self._progress
-        report = None if progress is None else lambda done, total: progress("copying the project", done, total)
-        view = CopyView(self.project, fork.path, limit=self.settings.copy_limit, progress=report)
-        record = self._record(fork)
-        if record is not None:
-            view.manifest = record.manifest
-        return view
-
-    def _plan(
-        self, fork: Fork, view: OverlayView | CopyView, mode: Mode, cwd: bytes
-    ) -> tuple[Plan, dict[bytes, bytes]]:
-        host, scratch = self.host, self.vault.scratch
-        confined = mode == "landlock"
-        home, tmp = self._home, b"/tmp"
-        if confined:
-            scratch = fork.path + b"/private"
-            home, tmp = private_directories(scratch)
-            cwd = view.content + cwd[len(self.project) :]
-        env = select(
-            self._environ,
-            home=home,
-            cwd=cwd,
-            network=self.settings.network != "none",
-            extra=self.settings.environment,
-        )
-        env[b"TMPDIR"] = tmp
-        spec = SandboxSpec(
-            project=self.project,
-            view=view.mount(),
-            cwd=cwd,
-            home=home,
-            scratch=scratch,
-            namespaces=not confined,
-            network=self.settings.network,
-            links=host.links,
-            binds=self._binds(host, confined),
-            masks=host.masks,
-            devices=host.devices,
-            landlock_abi=host.landlock_abi,
-            as_root=host.as_root,
-            uid_map=host.uid_map,
-            gid_map=host.gid_map,
-            deny_setgroups=host.deny_setgroups,
-            umask=self._umask,
-        )
-        try:
-            return compile_plan(spec, host.machine), env
-        except ValueError as error:
-            raise Unsupported("a system call filter", "x86_64 or aarch64", str(error)) from error
-
-    def _binds(self, host: Host, confined: bool) -> tuple[Bind, ...]:
-        system = without(host.system, host.masks) if confined else host.system
-        binds = [*system, *host.home, *(Bind(path, path) for path in self.settings.read)]
-        if not confined:
-            for name in _CACHES:
-                cache = self.vault.cache + b"/" + name.lstrip(b".")
-                os.makedirs(cache, mode=0o700, exist_ok=True)
-                binds.append(Bind(cache, self._home + b"/" + name, writable=True))
-        own = self.project + b"/.mudroom"
-        if os.path.isdir(own) and not os.path.islink(own):
-            binds.append(Bind(own, own))
-        return tuple(bind for bind in binds if not is_below(self.vault.path, bind.path))
-
-    def _meanwhile(self, view: OverlayView | CopyView) -> None:
+    def _meanwhile(self, view: View) -> None:
         """While the command runs: load what collecting needs, clean up after the command before this one, and look
         for what the overlay could not change."""
         import mudroom.stage.collect
@@ -368,57 +288,37 @@ class Session:
                     "(--view copy can)"
                 )
 
-    # --- collecting ---
+    # --- what forks hold ---
 
-    def _collect(
-        self,
-        fork: Fork,
-        view: OverlayView | CopyView,
-        argv: tuple[bytes, ...],
-        started: int,
-        known: Mapping[bytes, Entry | None],
-        ended: Exit,
-    ) -> Changeset:
-        from mudroom.stage.collect import collect
+    def new_fork(self, name: str, *, named: bool = True) -> Fork:
+        """An empty fork of the project. Raises UsageError if there is one of that name."""
+        return self.vault.new_fork(name, time=self._clock(), named=named)
 
-        changeset = collect(view, self.project, started, known)
-        if changeset.changes or changeset.remarks or fork.is_copy:
-            from mudroom.vault.record import FORMAT, ForkRecord, save
-
-            manifest = None if isinstance(view, OverlayView) else view.manifest
-            record = ForkRecord(FORMAT, fork.name, view.kind, argv, self._clock(), ended.status, changeset, manifest)
-            save(fork.record_path, record, durable=False)
-            self._collected = {fork.name: record}
-        elif os.path.exists(fork.record_path):
-            os.unlink(fork.record_path)
-        return changeset
-
-    def _known(self, fork: Fork) -> dict[bytes, Entry | None]:
-        """The originals of what earlier commands of this fork changed."""
-        record = self._record(fork)
-        return {} if record is None else {change.path: change.base for change in record.changeset.changes}
-
-    def _record(self, fork: Fork) -> ForkRecord | None:
-        if not os.path.exists(fork.record_path):
-            return None
-        from mudroom.vault.record import ForkRecord, load
-
-        return load(fork.record_path, ForkRecord)
+    def _settle(self, fork: Fork) -> None:
+        """What a command that was cut off with mudroom itself has left behind is looked at now."""
+        started = fork.interrupted
+        if started is None:
+            return
+        with OpenFork(self.vault, fork) as opened:
+            view = view_of(self.vault, fork, opened, "copy" if fork.is_copy else "overlay")
+            if os.path.isdir(view.staged[0]):
+                gather(fork, opened, view, Command((), 9, self._clock()), started)
+        fork.end()
 
     def changes(self, name: str) -> Changeset:
         """What a fork holds, as of its last command. One that was cut off in the middle of it is looked at now."""
-        fork = self.vault.fork(name)
-        record = self._record(fork)
-        if record is not None:
-            return record.changeset
-        if not os.path.isdir(fork.path + b"/upper"):
-            return Changeset()
-        created = os.stat(fork.path).st_ctime_ns  # of its last subdirectory, made just before the command started
-        return self._collect(fork, self._view(fork, "overlay"), (), created, {}, Exit(9, 0.0, 0.0, 0))
+        record = self.record(name)
+        return record.changeset if record is not None else Changeset()
 
     def record(self, name: str) -> ForkRecord | None:
-        """What is written down of a fork; None in the middle of its first command."""
-        return self._record(self.vault.fork(name))
+        """What is written down of a fork; None if nothing is."""
+        fork = self.vault.fork(name)
+        if fork.interrupted is not None and fork.try_lock("looking at what is left"):
+            try:
+                self._settle(fork)
+            finally:
+                fork.unlock()
+        return fork.record
 
     def applies(self) -> list[dict[str, str]]:
         """Every apply of this project, oldest first, with its state in words."""
@@ -439,12 +339,8 @@ class Session:
 
         changes = self.changes(name).changes
         chosen = [c for c in changes if not paths or any(is_below(c.path, path) for path in paths)]
-        return diff(self.project, self.content(name), chosen)
-
-    def content(self, name: str) -> bytes:
-        """The directory in which the staged files of a fork lie at their own paths."""
-        fork = self.vault.fork(name)
-        return fork.path + (b"/copy" if fork.is_copy else b"/upper")
+        with OpenFork(self.vault, self.vault.fork(name)) as opened:
+            yield from diff(opened.ground().read_original, opened.staged(), chosen)
 
     # --- landing ---
 
@@ -457,14 +353,10 @@ class Session:
 
         progress = self._progress
         report = None if progress is None else lambda done, total: progress("applying", done, total)
-        landed = land(
-            self.vault,
-            self.vault.fork(name),
-            time=self._clock(),
-            paths=paths,
-            record=None if verify_fork else self._collected.get(name),
-            progress=report,
-        )
+        fork = self.vault.fork(name)
+        record = None if verify_fork else fork.record
+        with fork.lock("apply"):
+            landed = land(self.vault, fork, time=self._clock(), paths=paths, record=record, progress=report)
         self._journal_applied("apply", name, landed.applied)
         return landed
 

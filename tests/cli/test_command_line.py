@@ -137,7 +137,7 @@ def test_a_conflict_is_exit_code_3(cli: Cli) -> None:
 
 def test_the_fork_moved_is_exit_code_4(cli: Cli) -> None:
     cli("run", "--keep", "--", "sh", "-c", "mkdir d; echo 1 > d/f; echo 2 > g")
-    fork = next((cli.place.state / "vaults").glob("*/forks/*/upper"))
+    fork = next((cli.place.state / "vaults").glob("*/layers/*/tree"))
     (fork / "d/f").write_text("not what was reviewed\n")
     done = cli("apply", "--yes")
     assert done.returncode == 4

@@ -33,8 +33,8 @@ def test_a_vault_is_private_and_found_again(tmp_path: Path) -> None:
 
 def test_a_newer_format_is_refused(tmp_path: Path) -> None:
     vault = open_vault(os.fsencode(tmp_path), b"/p")
-    Path(os.fsdecode(vault.path), "format").write_text("2\n")
-    with pytest.raises(MudroomError, match="has format 2, this mudroom knows 1"):
+    Path(os.fsdecode(vault.path), "format").write_text("3\n")
+    with pytest.raises(MudroomError, match="has format 3, this mudroom knows 2"):
         open_vault(os.fsencode(tmp_path), b"/p")
 
 
@@ -61,7 +61,7 @@ def test_a_record_of_a_newer_format_is_refused(place: Place) -> None:
     session.run([b"touch", b"a"], fork="f")
     record = Path(os.fsdecode(session.vault.fork("f").record_path))
     content = record.read_bytes()
-    record.write_bytes(content.replace(b"\x01", b"\x07", 1))
+    record.write_bytes(content.replace(b"\x02", b"\x07", 1))
     with pytest.raises(MudroomError, match="has format 7"):
         load(os.fsencode(record), ForkRecord)
 

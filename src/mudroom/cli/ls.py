@@ -40,22 +40,24 @@ def fork_rows(session: Session) -> list[dict[str, Any]]:
     rows = []
     for fork in session.vault.forks():
         record = session.record(fork.name)
-        summary = summarise(record.changeset.changes) if record is not None else None
+        running = fork.interrupted is not None
+        summary = summarise(record.changeset.changes if record is not None else ())
         rows.append(
             {
                 "fork": fork.name,
                 "command": [text(word) for word in record.command] if record is not None else [],
-                "state": "ended" if record is not None else "cut off in the middle of a command, or running",
-                "changed": summary.files if summary is not None else None,
-                "lines_added": summary.lines_added if summary is not None else None,
-                "lines_removed": summary.lines_removed if summary is not None else None,
+                "state": "running" if running else "cut off" if record and not record.command else "ended",
+                "changed": summary.files,
+                "lines_added": summary.lines_added,
+                "lines_removed": summary.lines_removed,
+                "checkpoints": [point.name for point in fork.state.checkpoints],
             }
         )
     return rows
 
 
 def describe(row: dict[str, Any]) -> str:
-    if row["changed"] is None:
-        return f"{row['fork']}  {row['state']}"
     counts = f"{row['changed']:,} files, +{row['lines_added']} -{row['lines_removed']}"
-    return f"{row['fork']}  {counts}  {show(' '.join(row['command']).encode())}"
+    state = {"running": "  running", "cut off": "  its last command was cut off"}.get(row["state"], "")
+    points = f"  {len(row['checkpoints'])} checkpoints" if row["checkpoints"] else ""
+    return f"{row['fork']}  {counts}{state}{points}  {show(' '.join(row['command']).encode())}".rstrip()

@@ -1,17 +1,20 @@
-"""From raw differences to a changeset: what the command really changed.
+"""From raw differences to a changeset: what the fork really changed, in all its layers.
 
-1. A difference is a change only if content, kind, permissions, link target or user xattrs differ. An overlay copies a
-   whole file up when it is merely opened for writing or touched.
+1. A difference is a change only if content, kind, permissions, link target or user xattrs differ from the *base*. An
+   overlay copies a whole file up when it is merely opened for writing or touched.
 2. An original is believed only if it was not touched while the command ran ("stamp before trust"): its ctime must be
-   older than the command's start. Otherwise ``original_known`` is False and apply treats it as a conflict.
+   older than the command's start. Otherwise ``original_known`` is False and apply treats it as a conflict. A believed
+   one is kept at once (``stage/original.py``): the live file may be another one tomorrow.
 3. What cannot be applied (sockets, devices) becomes a remark, never silence.
+
+Only the writable layer is walked; what the sealed ones below it hold comes from the changeset of when they were sealed.
 """
 
 from __future__ import annotations
 
 import os
 from _blake2 import blake2b
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 from mudroom.core.change import Change, Changeset, Remark, Verb
 from mudroom.core.entry import Entry
@@ -20,104 +23,126 @@ from mudroom.core.linediff import count_lines, is_binary, split_lines
 from mudroom.core.path import sort_key
 from mudroom.core.rename import pair_renames
 from mudroom.core.rollup import whole_directories
-from mudroom.stage.beneath import open_file, open_root, read_file
+from mudroom.stage.ground import Ground
+from mudroom.stage.source import Source, read_all, same_bytes
 from mudroom.stage.view import Difference, View
 
 TEXT_LIMIT = 4 * 1024 * 1024
 """Bytes. Lines of a larger file are not counted."""
 
-Originals = dict[bytes, Entry | None]
-"""What the project held at each changed path before the fork first changed it."""
 
-
-def collect(view: View, project: bytes, started: int, known: Mapping[bytes, Entry | None]) -> Changeset:
-    """Everything the fork changed.
+def collect(view: View, staged: Source, lower: Source, ground: Ground, started: int) -> Changeset:
+    """Everything the fork changed. ``staged`` reads the fork's layers alone, ``lower`` what lies below the upper.
 
     ``started`` is the start of the last command by the coarse real-time clock, in nanoseconds, as file systems stamp
-    ctime; ``known`` are originals recorded after earlier commands of this fork, which hold whatever became of the
-    live file since. Raises OSError if the fork cannot be read.
+    ctime. Raises OSError if the fork cannot be read.
     """
-    base = open_root(project)
-    content = open_root(view.content)
-    try:
-        collector = _Collector(base, content, started, known, trusted_base=view.kind == "copy")
-        for difference in view.differences(base, known):
-            collector.consider(difference)
-        return collector.finish()
-    finally:
-        os.close(base)
-        os.close(content)
+    collector = _Collector(staged, ground, started)
+    for difference in view.differences(lower):
+        collector.consider(difference)
+    ground.originals.save()
+    return collector.finish()
 
 
 class _Collector:
-    def __init__(
-        self, base: int, content: int, started: int, known: Mapping[bytes, Entry | None], *, trusted_base: bool
-    ) -> None:
-        self._base, self._content = base, content
-        self._started, self._known, self._trusted = started, known, trusted_base
-        self._changes: list[Change] = []
-        self._remarks: list[Remark] = []
+    def __init__(self, staged: Source, ground: Ground, started: int) -> None:
+        self._staged, self._ground, self._started = staged, ground, started
+        self._base, self._originals, self._frozen = ground.base, ground.originals, ground.frozen
+        self._stacked = bool(ground.sealed.changes)
+        self._before = {change.path: change for change in ground.before.changes}
+        self._changes = {c.path: _unpaired(c) for c in ground.sealed.changes if not ground.has_landed(c.path, c.staged)}
+        self._remarks = {remark.path: remark for remark in ground.sealed.remarks}
         self._links: dict[tuple[int, int], bytes] = {}
 
     def consider(self, difference: Difference) -> None:
         path, found, staged = difference
-        base = self._known.get(path, found)
+        self._changes.pop(path, None)
+        self._remarks.pop(path, None)
         if staged is not None and staged.kind in ("socket", "device"):
-            self._remarks.append(Remark(path, f"a {staged.kind} cannot be applied"))
+            self._remarks[path] = Remark(path, f"a {staged.kind} cannot be applied")
             staged = None
-        if base is None and staged is None:
+        base, known = self._base_of(path, found)
+        if (base is None and staged is None) or self._ground.has_landed(path, staged):
             return
-        flags = list(flags_of(path)) if path else []
+        change = Change(path, _verb(base, staged), base, staged, original_known=known)
         if base is not None and staged is not None:
-            differing = self._what_differs(path, base, staged)
-            if not differing:
+            change = self._compared(change, base, staged)
+            if not change.flags:
                 return
-            flags += differing
         self._notice_links(path, base, staged)
-        self._changes.append(
-            Change(
-                path,
-                _verb(base, staged),
-                base,
-                staged,
-                flags=tuple(flags),
-                original_known=self._is_trusted(path, base),
-                link_to=self._link_of(path, staged),
-            )
-        )
+        named = tuple(flags_of(path)) if path else ()
+        self._changes[path] = change._replace(flags=named + change.flags, link_to=self._link_of(path, staged))
 
-    def _is_trusted(self, path: bytes, base: Entry | None) -> bool:
-        if self._trusted or base is None or base.kind == "directory" or path in self._known:
-            return True
-        return base.ctime < self._started
+    def _base_of(self, path: bytes, found: Entry | None) -> tuple[Entry | None, bool]:
+        """What the project held before the fork changed it, and whether that is certain."""
+        if path in self._ground.landed:
+            return self._ground.landed[path].project, True
+        original = self._originals.get(path)
+        if original is not None:
+            return original.entry, True
+        before = self._before.get(path)
+        if before is not None:
+            return before.base, before.original_known
+        base = self._base.look(path) if self._stacked else found
+        if self._frozen or base is None or base.kind == "directory":
+            return base, True
+        return base, base.ctime < self._started
 
-    def _what_differs(self, path: bytes, base: Entry, staged: Entry) -> list[str]:
+    def _compared(self, change: Change, base: Entry, staged: Entry) -> Change:
+        """With flags for what differs, and line counts. No flag: nothing does."""
         if base.kind != staged.kind:
-            return ["type"]
-        flags = [] if base.mode == staged.mode else ["mode"]
+            if base.kind == "file":
+                self._keep(change, base)
+            return change._replace(flags=("type",))
+        flags = () if base.mode == staged.mode else ("mode",)
         if base.kind == "symlink":
-            return ["content"] if base.target != staged.target else flags
-        if base.kind == "file":
-            if base.size != staged.size or not self._same_content(path, staged):
-                flags.append("content")
-            elif not self._same_xattrs(path):
-                flags.append("xattr")
-        return flags
+            flags = ("content",) if base.target != staged.target else flags
+        elif base.kind == "file":
+            return self._compared_files(change._replace(flags=flags), base, staged)
+        return change._replace(flags=flags)
 
-    def _same_content(self, path: bytes, staged: Entry) -> bool:
+    def _compared_files(self, change: Change, base: Entry, staged: Entry) -> Change:
+        path, flags = change.path, change.flags
+        if max(base.size, staged.size) > TEXT_LIMIT:
+            self._keep(change, base)
+            if base.size != staged.size or not self._same_content(path, base):
+                return change._replace(flags=(*flags, "content"), binary=True)
+        else:
+            old, new = self._ground.read_original(path, base, TEXT_LIMIT), read_all(self._staged, path, TEXT_LIMIT)
+            if change.original_known and not self._frozen and old is not None:
+                self._originals.keep(path, base, old)
+            if old is None or new is None or is_binary(old) or is_binary(new):
+                if old is None or old != new:
+                    return change._replace(flags=(*flags, "content"), binary=True)
+            elif old != new:
+                counts = count_lines(old, new)
+                return change._replace(
+                    flags=(*flags, "content"), lines_added=counts.added, lines_removed=counts.removed
+                )
+        if not flags and self._same_xattrs(path):
+            return change._replace(flags=())
+        return change._replace(flags=flags or ("xattr",))
+
+    def _keep(self, change: Change, base: Entry) -> None:
+        if self._frozen or not change.original_known or self._originals.get(change.path) is not None:
+            return
         try:
-            old = open_file(self._base, path)
+            opened = self._base.open(change.path)
         except OSError:
-            return False  # the user changed or removed it since; the merge will say what that means
+            return  # it has just gone: its content cannot be kept, and the merge will say what that means
         try:
-            new = open_staged(self._content, path, staged)
+            self._originals.keep_file(change.path, base, opened)
+        finally:
+            os.close(opened)
+
+    def _same_content(self, path: bytes, base: Entry) -> bool:
+        old = self._ground.open_original(path, base)
+        if old is None:
+            return False
+        try:
+            new = self._staged.open(path)
             try:
-                while True:
-                    a, b = os.read(old, 1 << 20), os.read(new, 1 << 20)
-                    if a != b:
-                        return False
-                    if not a:
-                        return True
+                return same_bytes(old, new)
             finally:
                 os.close(new)
         finally:
@@ -125,9 +150,9 @@ class _Collector:
 
     def _same_xattrs(self, path: bytes) -> bool:
         found = []
-        for root in (self._base, self._content):
+        for source in (self._base, self._staged):
             try:
-                descriptor = open_file(root, path)
+                descriptor = source.open(path)
             except OSError:
                 return True
             try:
@@ -138,8 +163,8 @@ class _Collector:
 
     def _notice_links(self, path: bytes, base: Entry | None, staged: Entry | None) -> None:
         if base is not None and staged is not None and base.kind == staged.kind == "file" and base.links > 1:
-            self._remarks.append(
-                Remark(path, f"has {base.links} hard links in the project; the others keep the old content")
+            self._remarks[path] = Remark(
+                path, f"has {base.links} hard links in the project; the others keep the old content"
             )
 
     def _link_of(self, path: bytes, staged: Entry | None) -> bytes:
@@ -149,19 +174,16 @@ class _Collector:
         return b"" if first == path else first
 
     def finish(self) -> Changeset:
-        changes = sorted(self._changes, key=lambda change: sort_key(change.path))
+        changes = sorted(self._changes.values(), key=lambda change: sort_key(change.path))
         changes = pair_renames(changes, self._digest)
         rolled = whole_directories(changes)
         counted = [self._with_lines(change, rolled) for change in changes]
-        return Changeset(tuple(counted), tuple(sorted(self._remarks)))
+        return Changeset(tuple(counted), tuple(sorted(self._remarks.values())))
 
     def _digest(self, change: Change) -> bytes:
         hasher = blake2b(digest_size=20)
         try:
-            if change.staged is not None:
-                descriptor = open_staged(self._content, change.path, change.staged)
-            else:
-                descriptor = open_file(self._base, change.path)
+            descriptor = (self._staged if change.staged is not None else self._base).open(change.path)
         except OSError:
             return os.fsencode(f"unreadable {change.path!r}")
         try:
@@ -172,41 +194,27 @@ class _Collector:
         return hasher.digest()
 
     def _with_lines(self, change: Change, rolled: Iterable[bytes]) -> Change:
-        """Line counts of text. Files of directories that came or went whole are counted as files only."""
-        if change.entry.kind != "file" or change.verb == "renamed" or change.moved_to or "type" in change.flags:
+        """Lines of files that came or went. Those of directories that did so whole are counted as files only."""
+        if change.verb not in ("added", "deleted") or change.entry.kind != "file" or change.moved_to:
             return change
-        if change.verb != "modified" and any(change.path.startswith(top + b"/") for top in rolled):
+        if any(change.path.startswith(top + b"/") for top in rolled):
             return change
-        old = self._text(self._base, change.path, change.base)
-        new = self._text(self._content, change.path, change.staged)
-        if old is None or new is None:
-            return change._replace(binary=True)
-        if change.verb == "modified":
-            counts = count_lines(old, new)
-            return change._replace(lines_added=counts.added, lines_removed=counts.removed)
-        return change._replace(lines_added=len(split_lines(new)), lines_removed=len(split_lines(old)))
-
-    def _text(self, root: int, path: bytes, entry: Entry | None) -> bytes | None:
-        """The content, b"" for no entry, None for what has no lines: binary, too large, unreadable."""
-        if entry is None:
-            return b""
+        source = self._staged if change.staged is not None else self._base
         try:
-            data = read_file(root, path, TEXT_LIMIT)
+            data = read_all(source, change.path, TEXT_LIMIT)
         except OSError:
-            return None
-        return None if data is None or is_binary(data) else data
+            data = None
+        if data is None or is_binary(data):
+            return change._replace(binary=True, lines_added=0, lines_removed=0)
+        lines = len(split_lines(data))
+        added = change.staged is not None
+        return change._replace(lines_added=lines * added, lines_removed=lines * (not added))
 
 
-def open_staged(content: int, path: bytes, staged: Entry) -> int:
-    """A staged file for reading, even if the command left it without read permission for its owner."""
-    try:
-        return open_file(content, path)
-    except PermissionError:
-        os.chmod(path, staged.mode | 0o400, dir_fd=content)
-        try:
-            return open_file(content, path)
-        finally:
-            os.chmod(path, staged.mode, dir_fd=content)
+def _unpaired(change: Change) -> Change:
+    """As it was before renames were found: they are looked for anew among all changes."""
+    verb: Verb = "added" if change.verb == "renamed" else change.verb
+    return change._replace(verb=verb, source=b"", moved_to=b"")
 
 
 def user_xattrs(descriptor: int) -> dict[str, bytes]:

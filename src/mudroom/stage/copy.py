@@ -1,8 +1,7 @@
-"""The copy view: a staged copy of the project, for where a kernel overlay cannot be had.
+"""Copying files and trees: reflink, else copy_file_range by extents, else read and write.
 
-It is made once per fork and costs what the project weighs, so its size is checked first. The manifest keeps the stamp
-of every entry as it was copied; a file whose copy and original both still have their stamps has not changed.
-Symbolic links are copied as links and never followed.
+Symbolic links are copied as links and never followed; hard links stay hard links among the copies; sockets and
+devices are not copied.
 """
 
 from __future__ import annotations
@@ -10,124 +9,73 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 
-from mudroom.core.entry import Entry, same_shape, same_stamp
-from mudroom.core.path import is_below
-from mudroom.core.spec import Copy
-from mudroom.errors import UsageError
-from mudroom.stage.beneath import directory, entries, open_beneath, open_file, open_root
-from mudroom.stage.view import Difference
+from mudroom.core.entry import Entry
+from mudroom.stage.beneath import open_beneath, open_file
+from mudroom.stage.source import Source
 
 FICLONE = 0x40049409  # ioctl_ficlone(2)
-DEFAULT_LIMIT = 500 * 1024 * 1024
-"""Bytes. More than this is not copied unless the policy raises the limit."""
-
-Manifest = dict[bytes, tuple[Entry, Entry]]
-"""Per path: the entry of the original, and of its copy."""
 
 
-class CopyView:
-    kind = "copy"
-
-    def __init__(
-        self,
-        project: bytes,
-        place: bytes,
-        *,
-        limit: int = DEFAULT_LIMIT,
-        progress: Callable[[int, int], None] | None = None,
-    ) -> None:
-        self._project = project
-        self._work = place + b"/copy"
-        self._limit = limit
-        self._progress = progress
-        self.manifest: Manifest | None = None
-        """None until copied, or loaded by the vault."""
-
-    @property
-    def content(self) -> bytes:
-        return self._work
-
-    def prepare(self, exclude: frozenset[bytes] = frozenset()) -> None:
-        if self.manifest is not None:
-            return
-        source = open_root(self._project)
-        try:
-            originals = dict(_everything(source, exclude))
-            self._check_size(originals)
-            os.mkdir(self._work, 0o700)
-            work = open_root(self._work)
-            try:
-                self.manifest = self._copy(source, work, originals)
-            finally:
-                os.close(work)
-        finally:
-            os.close(source)
-
-    def _check_size(self, originals: Mapping[bytes, Entry]) -> None:
-        total = sum(entry.size for entry in originals.values())
-        if total > self._limit:
-            raise UsageError(
-                f"the project holds {total / 1e6:.0f} MB, more than the {self._limit / 1e6:.0f} MB that may be copied",
-                "raise copy.limit in .mudroom/policy.yaml, or exclude directories with copy.exclude",
-            )
-
-    def _copy(self, source: int, work: int, originals: Mapping[bytes, Entry]) -> Manifest:
-        manifest: Manifest = {}
-        links: dict[tuple[int, int], bytes] = {}
-        for number, (path, entry) in enumerate(originals.items()):
-            if self._progress:
-                self._progress(number, len(originals))
-            if copy_entry(source, work, path, entry, links):
-                manifest[path] = (entry, entry)
-        for path in sorted(manifest, reverse=True):  # directories last: their own modes may forbid writing into them
-            if manifest[path][0].kind == "directory":
-                os.chmod(path, manifest[path][0].mode, dir_fd=work)
-        root = os.fstat(source).st_mode & 0o7777
-        os.chmod(b".", root, dir_fd=work)
-        copies = dict(_everything(work, frozenset()))
-        return {path: (manifest[path][0], copies[path]) for path in manifest}
-
-    def mount(self) -> Copy:
-        return Copy(self._work)
-
-    def differences(self, base: int, known: Mapping[bytes, Entry | None]) -> Iterator[Difference]:
-        """What was touched in the copy. The base of a path is what was copied, whatever became of it since."""
-        assert self.manifest is not None, "prepare comes first"
-        work = open_root(self._work)
-        try:
-            staged = dict(_everything(work, frozenset()))
-        finally:
-            os.close(work)
-        for path, entry in staged.items():
-            original, copied = self.manifest.get(path, (None, None))
-            if original is None or not (same_stamp(copied, entry) and same_shape(copied, entry)):
-                yield Difference(path, original, entry)
-        for path, (original, _copied) in self.manifest.items():
-            if path not in staged:
-                yield Difference(path, original, None)
-        del base, known
+def clone(
+    source: Source, target: int, items: Mapping[bytes, Entry], progress: Callable[[int, int], None] | None = None
+) -> set[bytes]:
+    """Copy ``items`` of a source, a directory before what is in it, into an empty directory. Returns what was
+    copied: all but sockets, devices, files that cannot be read, and what lies in a directory that was left out."""
+    links: dict[tuple[int, int], bytes] = {}
+    copied: set[bytes] = set()
+    for number, (path, entry) in enumerate(items.items()):
+        if progress and number % 64 == 0:
+            progress(number, len(items))
+        above = path.rpartition(b"/")[0]
+        if (not above or above in copied) and _clone_entry(source, target, path, entry, links):
+            copied.add(path)
+    for path in sorted(copied, reverse=True):  # directories last: their own modes may forbid writing into them
+        if items[path].kind == "directory":
+            os.chmod(path, items[path].mode, dir_fd=target)
+    return copied
 
 
-def _everything(root: int, exclude: frozenset[bytes]) -> Iterator[tuple[bytes, Entry]]:
-    """Every entry below an open directory, a directory before what is in it. Other file systems are not entered."""
-    device = os.fstat(root).st_dev
+def _clone_entry(source: Source, target: int, path: bytes, entry: Entry, links: dict[tuple[int, int], bytes]) -> bool:
+    if entry.kind != "file":
+        return _copy_special(target, path, entry)
+    key = (entry.device, entry.inode)
+    if entry.links > 1 and key in links:
+        os.link(links[key], path, src_dir_fd=target, dst_dir_fd=target, follow_symlinks=False)
+        return True
+    try:
+        read = source.open(path)
+    except (PermissionError, FileNotFoundError):
+        return False  # its owner keeps it from us, and so from every command of ours; or it has just gone
+    try:
+        copy_open_file(read, target, path, entry)
+    finally:
+        os.close(read)
+    links[key] = path
+    return True
+
+
+def listed(source: Source, leave_out: Callable[[bytes, Entry], bool] | None = None) -> dict[bytes, Entry]:
+    """Every entry of a source, a directory before what is in it. Other file systems are named, not entered."""
+    root = source.look(b"")
+    device = root.device if root is not None else 0
+    found: dict[bytes, Entry] = {}
     pending = [b""]
     while pending:
         path = pending.pop()
         try:
-            with directory(root, path) as opened:
-                found = entries(opened)
+            names = source.names(path)
         except PermissionError:
-            continue  # its owner keeps it from us, and so from every command of ours
-        for name, entry in found.items():
+            continue
+        for name, entry in names.items():
             at = path + b"/" + name if path else name
-            if any(is_below(at, excluded) for excluded in exclude):
+            if leave_out is not None and leave_out(at, entry):
                 continue
-            yield at, entry
+            found[at] = entry
             if entry.kind == "directory" and entry.device == device:
                 pending.append(at)
+    return found
 
 
 def copy_entry(source: int, target: int, path: bytes, entry: Entry, links: dict[tuple[int, int], bytes]) -> bool:
@@ -165,26 +113,36 @@ def copy_file(source: int, target: int, path: bytes, to: bytes, entry: Entry) ->
     """Copy a regular file with its mode, mtime and user xattrs; a new file, never over an existing one."""
     read = open_file(source, path)
     try:
-        write = open_beneath(target, to, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        try:
-            copy_content(read, write, entry.size)
-            copy_xattrs(read, write)
-            os.fchmod(write, entry.mode)
-            os.utime(write, ns=(entry.mtime, entry.mtime))
-        finally:
-            os.close(write)
+        copy_open_file(read, target, to, entry)
     finally:
         os.close(read)
 
 
-def copy_content(read: int, write: int, size: int) -> None:
-    """reflink, else copy_file_range by extents (holes stay holes), else read and write."""
+def copy_open_file(read: int, target: int, to: bytes, entry: Entry) -> None:
+    """The same of a file that is open already."""
+    write = open_beneath(target, to, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    try:
+        copy_content(read, write, entry.size)
+        copy_xattrs(read, write)
+        os.fchmod(write, entry.mode)
+        os.utime(write, ns=(entry.mtime, entry.mtime))
+    finally:
+        os.close(write)
+
+
+def copy_content(read: int, write: int, size: int, *, only_reflink: bool = False) -> bool:
+    """reflink, else copy_file_range by extents (holes stay holes), else read and write.
+
+    ``only_reflink``: returns False instead of copying byte by byte.
+    """
     try:
         fcntl.ioctl(write, FICLONE, read)
-        return
+        return True
     except OSError as error:
         if error.errno not in (errno.EOPNOTSUPP, errno.EXDEV, errno.EINVAL, errno.ENOTTY, errno.EPERM, errno.ENOSYS):
             raise
+    if only_reflink:
+        return False
     position = 0
     while position < size:
         try:
@@ -197,6 +155,7 @@ def copy_content(read: int, write: int, size: int) -> None:
         _copy_range(read, write, position, end)
         position = end
     os.ftruncate(write, size)
+    return True
 
 
 def _copy_range(read: int, write: int, start: int, end: int) -> None:

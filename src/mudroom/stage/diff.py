@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from mudroom.core.change import Change
-from mudroom.core.entry import Entry, same_stamp
+from mudroom.core.entry import Entry
 from mudroom.core.linediff import is_binary, unified
 from mudroom.core.path import show
-from mudroom.stage.beneath import look_beneath, open_root, read_file
-from mudroom.stage.collect import open_staged
+from mudroom.stage.source import Source, read_all
 
 LIMIT = 16 * 1024 * 1024
 """Bytes. A larger file is named, not shown."""
@@ -18,29 +16,28 @@ LIMIT = 16 * 1024 * 1024
 _GIT_KINDS = {"file": 0o100000, "symlink": 0o120000, "directory": 0o040000}
 
 
-def diff(project: bytes, content: bytes, changes: Iterable[Change]) -> Iterator[bytes]:
-    """Lines, each with its newline. ``content`` is the fork's directory of staged files."""
-    base, staged = open_root(project), open_root(content)
-    try:
-        for change in changes:
-            if change.entry.kind != "directory" and not change.moved_to:
-                yield from _one(base, staged, change)
-    finally:
-        os.close(base)
-        os.close(staged)
+Original = Callable[[bytes, Entry, int], bytes | None]
+"""Path, entry, limit → the content a file had; None if that is not known any more, or too much."""
 
 
-def _one(base: int, staged: int, change: Change) -> Iterator[bytes]:
+def diff(original: Original, staged: Source, changes: Iterable[Change]) -> Iterator[bytes]:
+    """Lines, each with its newline."""
+    for change in changes:
+        if change.entry.kind != "directory" and not change.moved_to:
+            yield from _one(original, staged, change)
+
+
+def _one(original: Original, staged: Source, change: Change) -> Iterator[bytes]:
     old_path = change.source or change.path
     yield b"diff --git a/%s b/%s\n" % (_name(old_path), _name(change.path))
     yield from _header(change)
     if change.verb == "renamed":
         return
-    if change.base is not None and not same_stamp(change.base, look_beneath(base, change.path)):
-        yield b"# the project's file has changed since; what it was is not shown\n"
+    old = _original(original, change)
+    new = _staged(staged, change)
+    if old is None and change.base is not None and change.base.kind == "file" and change.base.size <= LIMIT:
+        yield b"# the project's file has changed since; what it was is not known any more\n"
         return
-    old = _content(base, change.path, change.base, is_staged=False)
-    new = _content(staged, change.path, change.staged, is_staged=True)
     if old is None or new is None or is_binary(old) or is_binary(new):
         yield b"Binary files differ\n" if old != new else b""
         return
@@ -74,16 +71,22 @@ def _name(path: bytes) -> bytes:
     return path if shown == path.decode("utf-8", "surrogateescape") else f'"{shown}"'.encode()
 
 
-def _content(root: int, path: bytes, entry: Entry | None, *, is_staged: bool) -> bytes | None:
-    if entry is None:
+def _original(original: Original, change: Change) -> bytes | None:
+    if change.base is None:
         return b""
-    if entry.kind == "symlink":
-        return entry.target
-    if entry.kind != "file":
+    if change.base.kind == "symlink":
+        return change.base.target
+    return original(change.path, change.base, LIMIT) if change.base.kind == "file" else None
+
+
+def _staged(staged: Source, change: Change) -> bytes | None:
+    if change.staged is None:
+        return b""
+    if change.staged.kind == "symlink":
+        return change.staged.target
+    if change.staged.kind != "file":
         return None
-    if is_staged:
-        os.close(open_staged(root, path, entry))  # makes sure that its mode lets us read it
     try:
-        return read_file(root, path, LIMIT)
+        return read_all(staged, change.path, LIMIT)
     except OSError:
         return None

@@ -6,16 +6,18 @@ change yet (``stage/collect.py`` decides that: a file opened for writing but not
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import NamedTuple, Protocol
 
 from mudroom.core.entry import Entry
 from mudroom.core.spec import Copy, Overlay
+from mudroom.stage.source import Source
 
 
 class Difference(NamedTuple):
     path: bytes
-    base: Entry | None
+    lower: Entry | None
+    """What lies below the fork's writable layer: the base, or a sealed layer over it."""
     staged: Entry | None
 
 
@@ -24,14 +26,14 @@ class View(Protocol):
     """``overlay`` or ``copy``."""
 
     @property
-    def content(self) -> bytes:
-        """The directory in which a staged file lies at its own relative path."""
+    def staged(self) -> tuple[bytes, ...]:
+        """Directories in which a staged file lies at its own relative path; the first that has it counts."""
 
-    def prepare(self, exclude: frozenset[bytes] = frozenset()) -> None:
+    def prepare(self) -> None:
         """Make it ready for one command. Idempotent."""
 
     def mount(self) -> Overlay | Copy:
         """How a sandbox shows it."""
 
-    def differences(self, base: int, known: Mapping[bytes, Entry | None]) -> Iterator[Difference]:
-        """Everything that may differ from the project, open at ``base``. ``known``: originals recorded earlier."""
+    def differences(self, lower: Source) -> Iterator[Difference]:
+        """Everything in which the writable layer may differ from what lies below it."""

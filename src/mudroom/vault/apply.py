@@ -17,7 +17,7 @@ like any other.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Literal, NamedTuple
 
 from mudroom.core.change import Change, Remark
@@ -27,6 +27,8 @@ from mudroom.core.merge import Conflict
 from mudroom.core.path import parent, show
 from mudroom.errors import ForkMoved, MudroomError, UsageError
 from mudroom.stage.beneath import directory, look, look_beneath, open_root
+from mudroom.stage.source import walk as walk_source
+from mudroom.stage.union import Union
 from mudroom.vault.execute import FEW, Executor, Progress
 from mudroom.vault.record import FORMAT, ApplyRecord, load, save, sync_directory
 from mudroom.vault.rename import sync_filesystem
@@ -227,14 +229,14 @@ def _has_grown(root: int, op: Op, tree: dict[bytes, Entry]) -> bool:
     above, _slash, name = op.path.rpartition(b"/")
     try:
         with directory(root, above) as opened:
-            return differs((opened, name), tree) is not None
+            return differs(walk((opened, name)), tree) is not None
     except (FileNotFoundError, NotADirectoryError):
         return False
 
 
 def _fill_slots(record: ApplyRecord, *, verify_fork: bool) -> ApplyRecord:
     """Bring what is to be placed into the slots, durably. Returns the record with the inodes as they are there."""
-    content, slots = open_root(record.content), open_root(record.slots)
+    slots = open_root(record.slots)
     trees = dict(record.trees)
     ops: list[Op] = []
     try:
@@ -243,8 +245,8 @@ def _fill_slots(record: ApplyRecord, *, verify_fork: bool) -> ApplyRecord:
                 ops.append(op)
                 continue
             if verify_fork and op.whole and op.new.kind == "directory":
-                _verify_tree(content, op, trees[op.slot])
-            entry = fill_slot(content, slots, op)
+                _verify_tree(record.contents, op, trees[op.slot])
+            entry = fill_slot(record.contents, slots, op)
             slot = b"%d" % op.slot
             strip_overlay_xattrs(slots, slot, entry, trees.get(op.slot, {}))
             if op.whole and entry.kind == "directory" and entry.inode != op.new.inode:
@@ -252,18 +254,14 @@ def _fill_slots(record: ApplyRecord, *, verify_fork: bool) -> ApplyRecord:
             ops.append(op._replace(new=entry))
         _make_durable(slots, ops)
     finally:
-        os.close(content)
         os.close(slots)
     return record._replace(ops=tuple(ops), trees=trees)
 
 
-def _verify_tree(content: int, op: Op, tree: dict[bytes, Entry]) -> None:
-    above, _slash, name = op.path.rpartition(b"/")
-    try:
-        with directory(content, above) as opened:
-            found = differs((opened, name), tree)
-    except (FileNotFoundError, NotADirectoryError):
-        raise ForkMoved(op.path, show(op.path)) from None
+def _verify_tree(contents: Sequence[bytes], op: Op, tree: dict[bytes, Entry]) -> None:
+    with Union(contents, None) as staged:
+        below = ((path[len(op.path) + 1 :], entry) for path, entry in walk_source(staged, op.path))
+        found = differs(below, tree)
     if found is not None:
         raise ForkMoved(op.path + b"/" + found, show(op.path + b"/" + found))
 
@@ -285,14 +283,16 @@ def _return_slots(record: ApplyRecord) -> None:
 
     Only before the first operation: until then nothing of the project's is in any slot.
     """
-    content, slots = open_root(record.content), open_root(record.slots)
+    content, slots = open_root(record.contents[0]), open_root(record.slots)
     try:
         for op in record.ops:
             if not op.slot or op.new is None:
                 continue
             name = b"%d" % op.slot
             discard((slots, name + b".part"))
-            if look_beneath(content, op.path) is not None:
+            if len(record.contents) > 1:
+                discard((slots, name))
+            elif look_beneath(content, op.path) is not None:
                 _settle_staged(content, op.path, op.new)
                 discard((slots, name))
             elif look(slots, name) is not None:
@@ -336,7 +336,7 @@ def new_record(
     fork: str,
     started: int,
     project: bytes,
-    content: bytes,
+    contents: tuple[bytes, ...],
     landing: Landing,
     trees: dict[int, dict[bytes, Entry]],
 ) -> ApplyRecord:
@@ -344,4 +344,4 @@ def new_record(
     slots = place.path + b"/slots"
     if os.stat(place.path).st_dev != os.stat(project).st_dev:
         slots = project + b"/.mudroom/apply/" + os.fsencode(place.name)
-    return ApplyRecord(FORMAT, place.name, fork, started, project, slots, content, landing.ops, trees)
+    return ApplyRecord(FORMAT, place.name, fork, started, project, slots, contents, landing.ops, trees)

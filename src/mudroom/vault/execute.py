@@ -19,7 +19,7 @@ from mudroom.core.path import parent
 from mudroom.errors import MudroomError
 from mudroom.stage.beneath import look, open_beneath, open_root
 from mudroom.vault.rename import exchange, sync_filesystem
-from mudroom.vault.tree import At, differs, is_still, movable, move_tree, set_mode, settle, sync_path
+from mudroom.vault.tree import At, differs, is_still, movable, move_tree, set_mode, settle, sync_path, walk
 
 FEW = 32
 """Up to so many files or directories are fsynced one by one; above, one syncfs is cheaper."""
@@ -126,7 +126,7 @@ class Executor:
         if not is_still(op.old, look(*slot)):
             return False
         directory = op.old is not None and op.old.kind == "directory"
-        return not directory or differs(slot, self._trees.get(op.slot, {})) is None
+        return not directory or differs(walk(slot), self._trees.get(op.slot, {})) is None
 
     def _mkdir(self, op: Op, at: At) -> str:
         assert op.new is not None

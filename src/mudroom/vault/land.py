@@ -9,18 +9,21 @@ import os
 from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
-from mudroom.core.change import Change, Changeset
+from mudroom.core.change import Change
 from mudroom.core.entry import Entry, same_shape, same_stamp
 from mudroom.core.landing import Landing, Live, plan_landing
 from mudroom.core.merge import Conflict
 from mudroom.core.path import is_below
 from mudroom.errors import UsageError
-from mudroom.stage.beneath import directory, entries, look_beneath, open_file, open_root
-from mudroom.stage.collect import open_staged
+from mudroom.stage.beneath import directory, entries, look_beneath
+from mudroom.stage.source import OpenSource, Source, same_bytes
+from mudroom.stage.union import Union
 from mudroom.vault.apply import Applied, ApplyDirectory, Recovered, apply, new_record, recover, trees_of, undo
 from mudroom.vault.execute import Progress
-from mudroom.vault.record import ForkRecord, load, save
-from mudroom.vault.store import Fork, Vault
+from mudroom.vault.fork import Fork
+from mudroom.vault.record import ForkRecord, load
+from mudroom.vault.remain import keep_the_rest
+from mudroom.vault.store import Vault
 
 _OVERLAYFS_MAGIC = 0x794C7630  # statfs(2)
 _GIT_HEADS = (b"HEAD", b"index", b"packed-refs", b"logs/HEAD")
@@ -57,30 +60,29 @@ def land(
     record = record or read_record(fork)
     changes = record.changeset.changes
     chosen = _chosen(changes, paths)
-    content = fork.path + (b"/copy" if record.kind == "copy" else b"/upper")
     blocked = {remark.path for remark in record.changeset.remarks}
     blocked |= {change.path for change in changes} - {change.path for change in chosen}  # it must not come along
-    landing = plan(vault.project, content, chosen, since=record.started, named=paths, blocked=blocked)
-    if record.kind == "copy":  # the copy must stay whole: its later changes are found by comparing with it
+    landing = plan(vault.project, fork.contents, chosen, since=record.started, named=paths, blocked=blocked)
+    if fork.is_copy:  # the copy must stay whole: its later changes are found by comparing with it
         landing = landing._replace(ops=tuple(op._replace(copy=True) for op in landing.ops))
     applied = Applied("")
     if landing.ops:
         place = ApplyDirectory(vault.new_apply())
         trees = trees_of(landing, {change.path: change for change in chosen})
-        new = new_record(place, fork.name, time, vault.project, content, landing, trees)
+        new = new_record(place, fork.name, time, vault.project, fork.contents, landing, trees)
         applied = apply(place, new, verify_fork=verify_fork, progress=progress)
     applied = applied._replace(
         conflicts=tuple(sorted({*landing.conflicts, *applied.conflicts})),
         remarks=(*landing.remarks, *applied.remarks),
     )
     kept = {conflict.path for conflict in applied.conflicts} | set(landing.withheld)
-    remaining = _keep_the_rest(vault, fork, record, {change.path for change in chosen} - kept)
+    remaining = keep_the_rest(vault, fork, record, {change.path for change in chosen} - kept)
     return Landed(applied, landing.withheld, remaining)
 
 
 def plan(
     project: bytes,
-    content: bytes,
+    contents: Sequence[bytes],
     changes: Sequence[Change],
     *,
     since: int,
@@ -88,12 +90,8 @@ def plan(
     blocked: Collection[bytes],
 ) -> Landing:
     """What would happen, without doing any of it."""
-    root, staged = open_root(project), open_root(content)
-    try:
-        return plan_landing(changes, _live(project, root, staged, since), named, blocked)
-    finally:
-        os.close(root)
-        os.close(staged)
+    with OpenSource(project) as live, Union(contents, None) as staged:
+        return plan_landing(changes, _live(project, live, staged, since), named, blocked)
 
 
 def take_back(vault: Vault, name: str | None, progress: Progress | None = None) -> Applied:
@@ -142,7 +140,7 @@ def _settle_fork(vault: Vault, outcome: Recovered, place: ApplyDirectory) -> Non
         for change in record.changeset.changes
         if change.path in landed or any(is_below(change.path, top) for top in whole)
     }
-    _keep_the_rest(vault, fork, record, paths - kept)
+    keep_the_rest(vault, fork, record, paths - kept)
 
 
 def read_record(fork: Fork) -> ForkRecord:
@@ -170,24 +168,12 @@ def _holds_wanted(change: Change, needed: Collection[bytes]) -> bool:
     return is_new and any(path.startswith(change.path + b"/") for path in needed)
 
 
-def _keep_the_rest(vault: Vault, fork: Fork, record: ForkRecord, landed: Collection[bytes]) -> int:
-    rest = tuple(change for change in record.changeset.changes if change.path not in landed)
-    if not rest:
-        vault.discard(fork)
-        return 0
-    changeset = Changeset(rest, record.changeset.remarks)
-    save(fork.record_path, record._replace(changeset=changeset), durable=True)
-    return len(rest)
-
-
-def _live(project: bytes, root: int, staged: int, since: int) -> Live:
+def _live(project: bytes, live: OpenSource, staged: Source, since: int) -> Live:
+    root = live.root
     renames_directories = _filesystem_magic(project) != _OVERLAYFS_MAGIC
 
-    def look(path: bytes) -> Entry | None:
-        return look_beneath(root, path) if path else look_beneath(root, b".")
-
     def same_as_staged(change: Change, ours: Entry) -> bool:
-        return same_shape(change.staged, ours) and (ours.kind != "file" or _same_bytes(root, staged, change, ours))
+        return same_shape(change.staged, ours) and (ours.kind != "file" or _same_content(live, staged, change, ours))
 
     def same_tree(path: bytes, expected: dict[bytes, Entry]) -> bool:
         # EXDEV: an overlay (a container's own root) cannot rename a directory that is in its lower layers
@@ -197,29 +183,24 @@ def _live(project: bytes, root: int, staged: int, since: int) -> Live:
         found = (look_beneath(root, git + b"/" + name) for name in _GIT_HEADS)
         return any(entry is not None and entry.ctime > since for entry in found)
 
-    return Live(look, same_as_staged, same_tree, git_moved)
+    return Live(live.look, same_as_staged, same_tree, git_moved)
 
 
-def _same_bytes(root: int, staged: int, change: Change, ours: Entry) -> bool:
+def _same_content(live: Source, staged: Source, change: Change, ours: Entry) -> bool:
     assert change.staged is not None
     if ours.size != change.staged.size:
         return False
     try:
-        theirs = open_staged(staged, change.path, change.staged)
+        theirs = staged.open(change.path)
     except OSError:
         return False
     try:
-        mine = open_file(root, change.path)
+        mine = live.open(change.path)
     except OSError:
         os.close(theirs)
         return False
     try:
-        while True:
-            a, b = os.read(mine, 1 << 20), os.read(theirs, 1 << 20)
-            if a != b:
-                return False
-            if not a:
-                return True
+        return same_bytes(mine, theirs)
     finally:
         os.close(mine)
         os.close(theirs)

@@ -16,7 +16,7 @@ from mudroom.core.entry import Entry
 from mudroom.core.landing import Op
 from mudroom.errors import MudroomError
 
-FORMAT = 1
+FORMAT = 2
 
 
 class ForkRecord(NamedTuple):
@@ -31,8 +31,6 @@ class ForkRecord(NamedTuple):
     """Nanoseconds since 1970."""
     exit_code: int
     changeset: Changeset
-    manifest: dict[bytes, tuple[Entry, Entry]] | None = None
-    """Of a copy: what was copied, and its copy."""
 
 
 class ApplyRecord(NamedTuple):
@@ -45,8 +43,9 @@ class ApplyRecord(NamedTuple):
     project: bytes
     slots: bytes
     """The directory of the slots, on the project's file system."""
-    content: bytes
-    """The fork's directory that the staged files came from."""
+    contents: tuple[bytes, ...]
+    """The fork's directories that the staged files come from; the first that has one counts. From a single one files
+    are moved, from several they are copied: sealed layers are never changed."""
     ops: tuple[Op, ...]
     trees: dict[int, dict[bytes, Entry]]
     """For whole directories, by slot: every entry below, by its path in the project."""

@@ -2,12 +2,14 @@
 
     <state>/vaults/<name>-<hash of the path>/
         project         the project's path, as bytes
-        format          "1"
-        lock            flock(2), and who holds it
+        format          "2"
+        lock            flock(2), and who holds it (vault/lock.py)
         journal.db      the journal (SQLite)
         scratch/        stays empty: sandboxes mount their root over it
         cache/          the caches of package managers, shared by all commands of this project
-        forks/<name>/   upper/ and work/ (overlay) or copy/ (copy view), and record (vault/record.py)
+        forks/<name>/   one fork: its state and the changes of its last command (vault/fork.py)
+        layers/<id>/    one layer: tree/, originals/, and once it is sealed the record of what the stack came to
+        bases/<id>/     one snapshot of the project (stage/snapshot.py)
         applies/<uN>/   one apply: its plan and its slots (vault/apply.py)
         applies/pending the name of the apply that is going on, or was when mudroom was killed
         trash/          on its way out; emptied when there is time
@@ -19,37 +21,27 @@ from __future__ import annotations
 
 import os
 from _blake2 import blake2b
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
-from mudroom.core.path import show
 from mudroom.errors import MudroomError, UsageError
+from mudroom.vault.fork import Fork, fork_directory
 from mudroom.vault.lock import Lock
 
 if TYPE_CHECKING:
+    from mudroom.core.stack import ForkState
     from mudroom.vault.journal import Journal
 
-FORMAT = b"1"
-_DIRECTORIES = (b"scratch", b"cache", b"forks", b"applies", b"trash")
-
-
-class Fork(NamedTuple):
-    name: str
-    path: bytes
-
-    @property
-    def record_path(self) -> bytes:
-        return self.path + b"/record"
-
-    @property
-    def is_copy(self) -> bool:
-        return os.path.isdir(self.path + b"/copy")
+FORMAT = b"2"
+_DIRECTORIES = (b"scratch", b"cache", b"forks", b"layers", b"bases", b"applies", b"trash")
 
 
 class Vault:
-    def __init__(self, path: bytes, project: bytes) -> None:
+    def __init__(self, path: bytes, project: bytes, new_id: Callable[[], str] = lambda: os.urandom(6).hex()) -> None:
         self.path = path
         self.project = project
         self.lock = Lock(path + b"/lock")
+        self.new_id = new_id
         self._journal: Journal | None = None
 
     @property
@@ -75,17 +67,38 @@ class Vault:
 
     # --- forks ---
 
-    def new_fork(self, name: str) -> Fork:
+    def new_layer(self) -> str:
+        """A new, empty layer: its id. Its tree is made when somebody is about to write to it."""
+        name = self.new_id()
+        os.mkdir(self.path + b"/layers/" + name.encode(), 0o700)
+        return name
+
+    def layer(self, name: str) -> bytes:
+        return self.path + b"/layers/" + name.encode()
+
+    def base(self, name: str) -> bytes:
+        return self.path + b"/bases/" + name.encode()
+
+    def new_fork(self, name: str, *, time: int = 0, named: bool = False) -> Fork:
         """An empty fork. Raises UsageError if there is one of that name."""
-        fork = Fork(name, self.path + b"/forks/" + _fork_directory(name))
+        from mudroom.core.stack import ForkState
+
+        return self.add_fork(name, ForkState(self.new_layer(), created=time, named=named))
+
+    def add_fork(self, name: str, state: ForkState) -> Fork:
+        fork = self._place(name)
         try:
             os.mkdir(fork.path, 0o700)
         except FileExistsError:
             raise UsageError(f"there is a fork named {name} already", "choose another name, or discard it") from None
+        fork.save(state)
         return fork
 
+    def _place(self, name: str) -> Fork:
+        return Fork(name, self.path + b"/forks/" + fork_directory(name), self.path)
+
     def fork(self, name: str) -> Fork:
-        fork = Fork(name, self.path + b"/forks/" + _fork_directory(name))
+        fork = self._place(name)
         if not os.path.isdir(fork.path):
             raise UsageError(f"there is no fork named {name}", "mudroom ls shows the forks of this project")
         return fork
@@ -93,25 +106,48 @@ class Vault:
     def forks(self) -> list[Fork]:
         """Oldest first."""
         with os.scandir(self.path + b"/forks") as scan:
-            found = [(item.stat().st_ctime_ns, item.name) for item in scan]
-        return [Fork(os.fsdecode(name), self.path + b"/forks/" + name) for _time, name in sorted(found)]
+            names = [item.name for item in scan]
+        found = [Fork(os.fsdecode(name), self.path + b"/forks/" + name, self.path) for name in names]
+        return sorted(found, key=lambda fork: (fork.created, fork.name))
 
     def discard(self, fork: Fork) -> None:
-        """The fork is gone when this returns; its bytes are freed in the same breath if they are few."""
-        place = self._trash(fork.path)
-        if place is not None:
-            self.empty_trash()
+        """The fork is gone when this returns, with every layer and snapshot that no other fork needs."""
+        state = fork.state_or_none
+        self.throw_away(fork.path)
+        if state is not None:
+            for place in self._only_of(state):
+                self.throw_away(place)
+        self.empty_trash()
 
-    def _trash(self, path: bytes) -> bytes | None:
+    def _only_of(self, state: ForkState) -> list[bytes]:
+        """The layers and the snapshot that no other fork needs. Its upper is always its own."""
+        from mudroom.core.stack import LIVE
+
+        if state.references == {state.upper} and state.base == LIVE:
+            return [self.layer(state.upper)]
+        others = [other.state_or_none for other in self.forks()]
+        if None in others:  # what that one needs cannot be told: nothing shared goes
+            return [self.layer(state.upper)]
+        needed = {layer for other in others if other is not None for layer in other.references}
+        places = [self.layer(layer) for layer in state.references - needed]
+        if state.base != LIVE and all(other is None or other.base != state.base for other in others):
+            places.append(self.base(state.base))
+        return places
+
+    def throw_away(self, path: bytes) -> None:
+        """Out of sight at once; its bytes are freed by ``empty_trash``."""
         for number in range(1_000_000):
             place = self.path + b"/trash/%d" % number
             if not os.path.lexists(place):
-                os.rename(path, place)
-                return place
+                try:
+                    os.rename(path, place)
+                except FileNotFoundError:
+                    pass  # it was never written
+                return
         raise MudroomError("the vault's trash is full")
 
     def empty_trash(self) -> None:
-        from mudroom.stage.overlay import remove_tree
+        from mudroom.stage.layer import remove_tree
 
         for name in os.listdir(self.path + b"/trash"):
             remove_tree(self.path + b"/trash/" + name)
@@ -135,17 +171,6 @@ class Vault:
         return path
 
 
-def _fork_directory(name: str) -> bytes:
-    """A fork's name is the name of its directory, so it must be a plain one."""
-    plain = name.replace("-", "").replace("_", "").replace(".", "")
-    if not plain.isascii() or not plain.isalnum() or name.startswith((".", "-")) or len(name) > 64:
-        raise UsageError(
-            f"{show(os.fsencode(name))!r} cannot be the name of a fork",
-            "use up to 64 letters, digits, '-', '_' and '.', starting with a letter or digit",
-        )
-    return name.encode()
-
-
 def vault_path(state: bytes, project: bytes) -> bytes:
     """Where the vault of a project is: its name for people, a hash of its path for certain."""
     digest = blake2b(project, digest_size=6).hexdigest().encode()
@@ -156,7 +181,7 @@ def vault_path(state: bytes, project: bytes) -> bytes:
 def open_vault(state: bytes, project: bytes) -> Vault:
     """The vault of ``project`` (a real path), made if there is none.
 
-    Raises MudroomError if it cannot be made, is somebody else's, or was written by a newer mudroom.
+    Raises MudroomError if it cannot be made, is somebody else's, or was written by another format of mudroom.
     """
     path = vault_path(state, project)
     try:
@@ -167,9 +192,10 @@ def open_vault(state: bytes, project: bytes) -> Vault:
     except OSError as error:
         raise MudroomError(f"the vault {os.fsdecode(path)} cannot be read: {error.strerror}") from error
     if found != FORMAT:
+        older = found.isdigit() and int(found) < int(FORMAT)
         raise MudroomError(
-            f"the vault {os.fsdecode(path)} has format {found.decode('ascii', 'replace')}, this mudroom knows 1",
-            "upgrade mudroom",
+            f"the vault {os.fsdecode(path)} has format {found.decode('ascii', 'replace')}, this mudroom knows 2",
+            "it was made by a mudroom before the first release: move it aside" if older else "upgrade mudroom",
         )
     if os.stat(path).st_uid != os.geteuid():
         raise MudroomError(f"the vault {os.fsdecode(path)} belongs to another user")

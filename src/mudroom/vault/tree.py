@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from mudroom.core.entry import Entry, same_stamp
 from mudroom.core.landing import Op
 from mudroom.core.path import show
 from mudroom.errors import ForkMoved
-from mudroom.stage.beneath import directory, entries, look, open_beneath
-from mudroom.stage.copy import copy_entry, copy_file
+from mudroom.stage.beneath import directory, entries, look, open_beneath, open_root
+from mudroom.stage.copy import clone, copy_open_file
+from mudroom.stage.source import Source
+from mudroom.stage.source import walk as walk_source
+from mudroom.stage.union import Union
 from mudroom.vault.rename import move
 
 At = tuple[int, bytes]
@@ -33,10 +36,10 @@ def walk(at: At) -> Iterator[tuple[bytes, Entry]]:
                 pending.append(below)
 
 
-def differs(at: At, expected: Mapping[bytes, Entry]) -> bytes | None:
-    """The first path below the directory ``at`` that is not exactly as expected; None if all are."""
+def differs(found: Iterable[tuple[bytes, Entry]], expected: Mapping[bytes, Entry]) -> bytes | None:
+    """The first path of a walk that is not exactly as expected; None if all are."""
     missing = set(expected)
-    for path, entry in walk(at):
+    for path, entry in found:
         if not same_stamp(expected.get(path), entry):
             return path
         missing.discard(path)
@@ -89,7 +92,7 @@ def set_mode(at: At, mode: int) -> None:
         os.close(descriptor)
 
 
-def fill_slot(content: int, slots: int, op: Op) -> Entry:
+def fill_slot(contents: Sequence[bytes], slots: int, op: Op) -> Entry:
     """Bring the staged entry of ``op`` into its slot: a rename on one file system, else a copy. Repeatable.
 
     Returns the entry as it lies in the slot. Raises ForkMoved if the fork holds something else than was reviewed.
@@ -97,24 +100,34 @@ def fill_slot(content: int, slots: int, op: Op) -> Entry:
     slot = (slots, b"%d" % op.slot)
     assert op.new is not None
     if look(*slot) is None:
-        _bring(content, slot, op, op.new)
+        _bring(contents, slot, op, op.new)
     settle(slot, op.new)
     arrived = look(*slot)
     assert arrived is not None
     return arrived
 
 
-def _bring(content: int, slot: At, op: Op, new: Entry) -> None:
-    above, _slash, name = op.path.rpartition(b"/")
-    try:
-        with directory(content, above) as opened:
-            staged = look(opened, name)
-            if not is_still(new, staged):
+def _bring(contents: Sequence[bytes], slot: At, op: Op, new: Entry) -> None:
+    if len(contents) > 1 or op.copy or not _move_in(contents[0], slot, op, new):
+        with Union(contents, None) as staged:
+            if not is_still(new, staged.look(op.path)):
                 raise ForkMoved(op.path, show(op.path))
-            if op.copy or not _rename((opened, name), slot, new):
-                _copy_tree((opened, name), slot, new)
+            _copy_in(staged, slot, op.path, new)
+
+
+def _move_in(content: bytes, slot: At, op: Op, new: Entry) -> bool:
+    """False if it lies on another file system."""
+    above, _slash, name = op.path.rpartition(b"/")
+    root = open_root(content)
+    try:
+        with directory(root, above) as opened:
+            if not is_still(new, look(opened, name)):
+                raise ForkMoved(op.path, show(op.path))
+            return _rename((opened, name), slot, new)
     except (FileNotFoundError, NotADirectoryError):
         raise ForkMoved(op.path, show(op.path)) from None
+    finally:
+        os.close(root)
 
 
 def _rename(old: At, new: At, entry: Entry) -> bool:
@@ -127,29 +140,43 @@ def _rename(old: At, new: At, entry: Entry) -> bool:
     return True
 
 
-def _copy_tree(old: At, new: At, entry: Entry) -> None:
+def _copy_in(staged: Source, new: At, path: bytes, entry: Entry) -> None:
     """A copy with modes, times, links and xattrs. A half-made copy of an earlier try has no slot name yet."""
     beside = (new[0], new[1] + b".part")
-    links: dict[tuple[int, int], bytes] = {}
+    discard(beside)
     if entry.kind == "file":
-        discard(beside)
-        copy_file(old[0], new[0], old[1], beside[1], entry)
+        opened = staged.open(path)
+        try:
+            copy_open_file(opened, beside[0], beside[1], entry)
+        finally:
+            os.close(opened)
     elif entry.kind == "directory":
-        discard(beside)
         os.mkdir(beside[1], 0o700, dir_fd=beside[0])
-        with directory(*old) as source, directory(*beside) as target:
-            below = list(walk((old[0], old[1])))
-            for path, one in below:
-                copy_entry(source, target, path, one, links)
-            for path, one in reversed(below):
-                if one.kind == "directory":
-                    set_mode((target, path), one.mode)
+        below = dict(walk_source(staged, path))
+        with directory(*beside) as target:
+            clone(_Below(staged, path), target, {at[len(path) + 1 :]: one for at, one in below.items()})
         set_mode(beside, entry.mode)
     elif entry.kind == "symlink":
         os.symlink(entry.target, beside[1], dir_fd=beside[0])
     else:
         os.mkfifo(beside[1], entry.mode, dir_fd=beside[0])
     move(beside, new)
+
+
+class _Below:
+    """The part of a source below a directory, as a source."""
+
+    def __init__(self, source: Source, path: bytes) -> None:
+        self._source, self._path = source, path
+
+    def look(self, path: bytes) -> Entry | None:
+        return self._source.look(self._path + b"/" + path if path else self._path)
+
+    def names(self, path: bytes) -> dict[bytes, Entry]:
+        return self._source.names(self._path + b"/" + path if path else self._path)
+
+    def open(self, path: bytes) -> int:
+        return self._source.open(self._path + b"/" + path)
 
 
 def discard(at: At) -> None:

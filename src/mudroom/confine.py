@@ -1,0 +1,128 @@
+"""How a command of a session is confined on this machine: settings, host and view, made into a plan."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+
+from mudroom.core.environment import select
+from mudroom.core.fallback import AFTER, Mode
+from mudroom.core.path import is_below, show
+from mudroom.core.plan import Plan
+from mudroom.core.settings import Settings
+from mudroom.core.spec import Bind, Copy, Overlay, SandboxSpec
+from mudroom.errors import Unsupported, UsageError
+from mudroom.sandbox.client import StepFailed
+from mudroom.sandbox.host import Host, survey, umask, without
+from mudroom.sandbox.linux import compile_plan
+from mudroom.stage.layer import private_directories
+from mudroom.stage.preflight import filesystem, mounts, submounts
+from mudroom.vault.store import Vault
+
+_CACHES = (b".cache", b".npm")
+"""Below the home: kept per vault, so that a second install is fast."""
+
+
+class Confinement:
+    def __init__(self, vault: Vault, home: bytes, environ: Mapping[bytes, bytes]) -> None:
+        self._vault, self._home, self._environ = vault, home, environ
+        self._host: Host | None = None
+        self._umask = umask()
+        self.mode: Mode = "overlay"
+        """The strongest that has not failed yet in this session."""
+
+    @property
+    def host(self) -> Host:
+        if self._host is None:
+            search = self._environ.get(b"PATH", b"/usr/bin:/bin").split(b":")
+            self._host = survey(self._home, [entry for entry in search if entry.startswith(b"/")])
+        return self._host
+
+    def first_mode(self, settings: Settings, *, is_copy: bool) -> tuple[Mode, list[str]]:
+        """Where to begin, and what there is to say about it."""
+        if self.mode == "landlock":
+            return "landlock", []
+        if is_copy or settings.view == "copy":
+            return "copy", []
+        inside = submounts(self._vault.project, mounts())
+        if inside and settings.view == "auto":
+            where = show(inside[0].path)
+            return "copy", [f"{where} is mounted inside the project, which no overlay can span: working in a copy"]
+        return self.mode, []
+
+    def weaker(self, mode: Mode, failure: StepFailed, settings: Settings) -> tuple[Mode, str]:
+        """The next mode, and what is lost. Raises ``failure`` if there is none, Unsupported if it may not be."""
+        following = AFTER.get((mode, failure.op))
+        if following is None:
+            raise failure
+        if settings.view == "overlay" and mode == "overlay":
+            raise Unsupported("the overlay view", "a kernel overlay in a user namespace", failure.message)
+        where = ""
+        if following.mode == "copy":
+            where = f" (on {filesystem(self._vault.project, mounts()) or 'this file system'})"
+        if following.mode == "landlock" and not self.host.landlock_abi:
+            raise Unsupported(
+                "a sandbox",
+                "user namespaces, or Landlock in the kernel",
+                failure.message,
+                "permit one of them; mudroom doctor says how",
+            )
+        self.mode = following.mode
+        return following.mode, following.lost + where
+
+    def plan(
+        self, view: Overlay | Copy, mode: Mode, cwd: bytes, private: bytes, settings: Settings
+    ) -> tuple[Plan, dict[bytes, bytes]]:
+        """The plan and the environment of a command. ``private``: where home and /tmp go without a mount namespace."""
+        host, scratch = self.host, self._vault.scratch
+        confined = mode == "landlock"
+        home, tmp = self._home, b"/tmp"
+        if confined:
+            assert isinstance(view, Copy)
+            scratch = private
+            home, tmp = private_directories(scratch)
+            cwd = view.work + cwd[len(self._vault.project) :]
+        env = select(self._environ, home=home, cwd=cwd, network=settings.network != "none", extra=settings.environment)
+        env[b"TMPDIR"] = tmp
+        spec = SandboxSpec(
+            project=self._vault.project,
+            view=view,
+            cwd=cwd,
+            home=home,
+            scratch=scratch,
+            namespaces=not confined,
+            network=settings.network,
+            links=host.links,
+            binds=self._binds(host, confined, settings),
+            masks=host.masks,
+            devices=host.devices,
+            landlock_abi=host.landlock_abi,
+            as_root=host.as_root,
+            uid_map=host.uid_map,
+            gid_map=host.gid_map,
+            deny_setgroups=host.deny_setgroups,
+            umask=self._umask,
+        )
+        try:
+            return compile_plan(spec, host.machine), env
+        except ValueError as error:
+            raise Unsupported("a system call filter", "x86_64 or aarch64", str(error)) from error
+
+    def _binds(self, host: Host, confined: bool, settings: Settings) -> tuple[Bind, ...]:
+        for path in settings.read:
+            if is_below(self._vault.path, path):
+                raise UsageError(
+                    f"{show(path)} cannot be shown to commands: mudroom's own state lies in it",
+                    "name what is needed of it, or set MUDROOM_STATE to another directory",
+                )
+        system = without(host.system, host.masks) if confined else host.system
+        binds = [*system, *host.home, *(Bind(path, path) for path in settings.read)]
+        if not confined:
+            for name in _CACHES:
+                cache = self._vault.cache + b"/" + name.lstrip(b".")
+                os.makedirs(cache, mode=0o700, exist_ok=True)
+                binds.append(Bind(cache, self._home + b"/" + name, writable=True))
+        own = self._vault.project + b"/.mudroom"
+        if os.path.isdir(own) and not os.path.islink(own):
+            binds.append(Bind(own, own))
+        return tuple(bind for bind in binds if not is_below(self._vault.path, bind.path))

@@ -1,0 +1,186 @@
+"""Originals: what the project held at a path before the fork first changed it.
+
+A live base moves on, so a fork remembers what it started from: the entry, and for a file that it changed the content.
+Each layer keeps the originals of the paths that were first changed in it, so they are shared, sealed and dropped along
+with it:
+
+    originals/index     batches of rows (MessagePack), appended; the first row of a path counts
+    originals/pack      the contents of small files, one after the other
+    originals/<n>       one large file
+
+Deleted files are remembered without their content: the deletion can be judged by the entry alone.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from mudroom.core.entry import Entry
+from mudroom.errors import MudroomError
+from mudroom.stage.copy import copy_content
+
+SMALL = 1024 * 1024
+"""Bytes. A larger file is kept as a file of its own, a reflink where the file system has them."""
+LARGE = 64 * 1024 * 1024
+"""Bytes. The content of an even larger one is not kept, unless it costs nothing (a reflink)."""
+
+
+class Original(NamedTuple):
+    entry: Entry | None
+    """None: there was nothing."""
+    place: str = ""
+    """``pack``, or the name of a file of its own; empty if the content was not kept."""
+    offset: int = 0
+    length: int = 0
+    layer: bytes = b""
+    """The layer's directory, filled in when it is read."""
+
+
+_Row = tuple[bytes, Original]
+
+
+class Originals:
+    """The originals of a stack: ``layers`` are directories of layers, bottom first; new ones go to the last."""
+
+    def __init__(self, layers: Sequence[bytes]) -> None:
+        self._top = layers[-1] + b"/originals"
+        self._known: dict[bytes, Original] = {}
+        self._new: list[_Row] = []
+        self._pack: list[bytes] = []
+        self._packed = -1
+        for layer in layers:
+            self._load(layer + b"/originals/index", layer)
+
+    def _load(self, index: bytes, layer: bytes) -> None:
+        try:
+            with open(index, "rb") as stream:
+                data = stream.read()
+        except FileNotFoundError:
+            return
+        for path, original in read_rows(data, index):
+            self._known.setdefault(path, original._replace(layer=layer))
+
+    def get(self, path: bytes) -> Original | None:
+        return self._known.get(path)
+
+    def paths(self) -> Iterator[bytes]:
+        yield from self._known
+
+    def __bool__(self) -> bool:
+        return bool(self._known)
+
+    def keep(self, path: bytes, entry: Entry | None, content: bytes | None = None) -> None:
+        """Remember what the project holds, with this content (None: without). The first time counts."""
+        if path in self._known:
+            return
+        original = Original(entry)
+        if content is not None:
+            original = Original(entry, "pack", self._end() + sum(map(len, self._pack)), len(content))
+            self._pack.append(content)
+            if sum(map(len, self._pack)) > 16 * SMALL:
+                self._write_pack()
+        self._add(path, original)
+
+    def keep_file(self, path: bytes, entry: Entry, source: int) -> None:
+        """The same of an open file of any size."""
+        if path in self._known:
+            return
+        if entry.size <= SMALL:
+            self.keep(path, entry, os.pread(source, entry.size, 0))
+            return
+        os.makedirs(self._top, mode=0o700, exist_ok=True)
+        name = f"{len(os.listdir(self._top))}"
+        kept = _keep_large(self._top + b"/" + name.encode(), source, entry.size)
+        self._add(path, Original(entry, name if kept else "", 0, entry.size if kept else 0))
+
+    def _add(self, path: bytes, original: Original) -> None:
+        self._new.append((path, original))
+        self._known[path] = original._replace(layer=os.path.dirname(self._top))
+
+    def _end(self) -> int:
+        if self._packed < 0:
+            try:
+                self._packed = os.stat(self._top + b"/pack").st_size
+            except FileNotFoundError:
+                self._packed = 0
+        return self._packed
+
+    def _write_pack(self) -> None:
+        os.makedirs(self._top, mode=0o700, exist_ok=True)
+        data = b"".join(self._pack)
+        with open(self._top + b"/pack", "ab") as stream:
+            stream.write(data)
+        self._packed = self._end() + len(data)
+        self._pack.clear()
+
+    def save(self) -> None:
+        """Write down what is new. A row is written after the content it names."""
+        if not self._new:
+            return
+        if self._pack:
+            self._write_pack()
+        os.makedirs(self._top, mode=0o700, exist_ok=True)
+        append_rows(self._top + b"/index", self._new)
+        self._new.clear()
+
+    def content(self, path: bytes) -> int | None:
+        """A descriptor that reads the original content from its beginning to its end; None if it was not kept."""
+        original = self._known.get(path)
+        if original is None or not original.place:
+            return None
+        self.save()
+        place = original.layer + b"/originals/" + os.fsencode(original.place)
+        source = os.open(place, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+        if original.place != "pack":
+            return source
+        try:
+            copy = os.memfd_create("original", os.MFD_CLOEXEC)
+            os.write(copy, os.pread(source, original.length, original.offset))
+            os.lseek(copy, 0, os.SEEK_SET)
+        finally:
+            os.close(source)
+        return copy
+
+
+def _keep_large(path: bytes, source: int, size: int) -> bool:
+    target = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    try:
+        if size > LARGE and not copy_content(source, target, size, only_reflink=True):
+            os.unlink(path)
+            return False
+        if size <= LARGE:
+            copy_content(source, target, size)
+        return True
+    finally:
+        os.close(target)
+
+
+def append_rows(path: bytes, rows: Sequence[_Row]) -> None:
+    import msgspec
+
+    data = msgspec.msgpack.encode([(name, original[:4]) for name, original in rows])
+    with open(path, "ab") as stream:
+        stream.write(len(data).to_bytes(8, "little") + data)
+
+
+def read_rows(data: bytes, path: bytes) -> list[_Row]:
+    """Rows in the order in which they were written. A batch that was cut off (a crash) is left out: what it would
+    have said is not known, which is what a missing row means. Raises MudroomError if the file is damaged."""
+    import msgspec
+
+    rows: list[_Row] = []
+    position = 0
+    try:
+        while position + 8 <= len(data):
+            length = int.from_bytes(data[position : position + 8], "little")
+            batch = data[position + 8 : position + 8 + length]
+            if len(batch) < length:
+                break
+            found = msgspec.msgpack.decode(batch, type=list[tuple[bytes, Original]])
+            rows += found
+            position += 8 + length
+    except (msgspec.DecodeError, msgspec.ValidationError) as error:
+        raise MudroomError(f"{os.fsdecode(path)} is damaged: {error}", "other forks are not affected") from error
+    return rows

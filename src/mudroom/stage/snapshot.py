@@ -1,0 +1,104 @@
+"""A snapshot: a frozen copy of the project that forks may stand on instead of the project itself.
+
+    source/     the copy, reflinks where the file system has them
+    manifest    for every entry of it: the project's entry at that moment (MessagePack)
+
+It answers as a ``Source`` with the *project's* entries and the copy's content, so that a later merge can tell at once
+whether the project's file is still the one that was copied.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+
+from mudroom.core.entry import Entry
+from mudroom.errors import MudroomError, UsageError
+from mudroom.stage.beneath import open_file, open_root
+from mudroom.stage.copy import clone, listed
+from mudroom.stage.layer import remove_tree
+from mudroom.stage.source import OpenSource
+
+DEFAULT_LIMIT = 500 * 1024 * 1024
+"""Bytes. More than this is not copied unless the policy raises the limit."""
+
+LeaveOut = Callable[[bytes, Entry], bool]
+
+
+def take(
+    project: bytes,
+    place: bytes,
+    *,
+    leave_out: LeaveOut | None = None,
+    limit: int | None = DEFAULT_LIMIT,
+    progress: Callable[[int, int], None] | None = None,
+) -> None:
+    """Copy the project into the directory ``place``, which is made. Raises UsageError if it is larger than ``limit``
+    bytes; nothing has been copied then."""
+    with OpenSource(project) as source:
+        items = listed(source, leave_out)
+        check_size(items, limit)
+        os.mkdir(place, 0o700)
+        try:
+            os.mkdir(place + b"/source", 0o700)
+            target = open_root(place + b"/source")
+            try:
+                copied = clone(source, target, items, progress)
+                top = source.look(b"")
+                assert top is not None
+                os.chmod(b".", top.mode, dir_fd=target)
+            finally:
+                os.close(target)
+            _save(place, {b"": top, **{path: entry for path, entry in items.items() if path in copied}})
+        except BaseException:
+            remove_tree(place)
+            raise
+
+
+def check_size(items: dict[bytes, Entry], limit: int | None) -> None:
+    total = sum(entry.size for entry in items.values())
+    if limit is not None and total > limit:
+        raise UsageError(
+            f"the project holds {total / 1e6:.0f} MB, more than the {limit / 1e6:.0f} MB that may be copied",
+            "raise copy.limit in .mudroom/policy.yaml, or exclude directories with copy.exclude",
+        )
+
+
+def _save(place: bytes, manifest: dict[bytes, Entry]) -> None:
+    import msgspec
+
+    with open(place + b"/manifest.new", "wb") as stream:
+        stream.write(msgspec.msgpack.encode(manifest))
+    os.rename(place + b"/manifest.new", place + b"/manifest")
+
+
+class SnapshotSource:
+    def __init__(self, place: bytes) -> None:
+        import msgspec
+
+        try:
+            with open(place + b"/manifest", "rb") as stream:
+                self._entries = msgspec.msgpack.decode(stream.read(), type=dict[bytes, Entry])
+        except (FileNotFoundError, msgspec.DecodeError, msgspec.ValidationError) as error:
+            shown = os.fsdecode(place)
+            raise MudroomError(f"the snapshot {shown} is damaged: {error}", "forks of it cannot be used") from error
+        self._root = open_root(place + b"/source")
+        self._below: dict[bytes, dict[bytes, Entry]] | None = None
+
+    def close(self) -> None:
+        os.close(self._root)
+
+    def look(self, path: bytes) -> Entry | None:
+        return self._entries.get(path)
+
+    def names(self, path: bytes) -> dict[bytes, Entry]:
+        if self._below is None:
+            self._below = {}
+            for at, entry in self._entries.items():
+                if at:
+                    above, _slash, name = at.rpartition(b"/")
+                    self._below.setdefault(above, {})[name] = entry
+        return dict(self._below.get(path, {}))
+
+    def open(self, path: bytes) -> int:
+        return open_file(self._root, path)

@@ -1,0 +1,140 @@
+"""The copy view: a staged copy of base and layers, for where a kernel overlay cannot be had.
+
+    copy/work/       what the command works in
+    copy/manifest    for every entry of it: what lies below, and the stamp of the copy (MessagePack)
+    artifacts/       what the commands printed, one file each
+
+It is made once per fork and costs what the project weighs. A file whose copy still has its stamp has not changed.
+The base of such a fork is always a snapshot (``stage/snapshot.py``), so that what a change is judged against does not
+move either.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+
+from mudroom.core.entry import Entry, same_shape, same_stamp
+from mudroom.core.spec import Copy
+from mudroom.stage.beneath import look, open_root
+from mudroom.stage.copy import clone, listed
+from mudroom.stage.layer import LayerWriter, remove_tree
+from mudroom.stage.source import OpenSource, Source
+from mudroom.stage.view import Difference
+
+Manifest = dict[bytes, tuple[Entry, Entry]]
+"""Per path: the entry of the original, and of its copy."""
+
+
+class CopyView:
+    kind = "copy"
+
+    def __init__(self, place: bytes, lower: Source, progress: Callable[[int, int], None] | None = None) -> None:
+        """``place``: the fork's ``copy`` directory. ``lower``: base and sealed layers."""
+        self._place, self._lower, self._progress = place, lower, progress
+        self._work = place + b"/work"
+        self._manifest: Manifest | None = None
+
+    @property
+    def staged(self) -> tuple[bytes, ...]:
+        return (self._work,)
+
+    def prepare(self) -> None:
+        if os.path.exists(self._place + b"/manifest"):
+            return
+        if os.path.isdir(self._work):
+            remove_tree(self._work)  # half a copy: it has no manifest yet
+        os.makedirs(self._work, mode=0o700)
+        items = listed(self._lower)
+        target = open_root(self._work)
+        try:
+            copied = clone(self._lower, target, items, self._progress)
+            top = self._lower.look(b"")
+            os.chmod(b".", top.mode if top is not None else 0o755, dir_fd=target)
+        finally:
+            os.close(target)
+        self._note({path: items[path] for path in items if path in copied})
+
+    def _note(self, below: dict[bytes, Entry]) -> None:
+        with OpenSource(self._work) as work:
+            copies = listed(work)
+            top = work.look(b"")
+        base = self._lower.look(b"")
+        assert top is not None and base is not None
+        manifest = {path: (entry, copies[path]) for path, entry in below.items() if path in copies}
+        self._save({b"": (base, top), **manifest})
+
+    def _save(self, manifest: Manifest) -> None:
+        import msgspec
+
+        with open(self._place + b"/manifest.new", "wb") as stream:
+            stream.write(msgspec.msgpack.encode(manifest))
+        os.rename(self._place + b"/manifest.new", self._place + b"/manifest")
+        self._manifest = manifest
+
+    @property
+    def manifest(self) -> Manifest:
+        if self._manifest is None:
+            import msgspec
+
+            with open(self._place + b"/manifest", "rb") as stream:
+                self._manifest = msgspec.msgpack.decode(stream.read(), type=Manifest)
+        return self._manifest
+
+    def mount(self) -> Copy:
+        return Copy(self._work)
+
+    def differences(self, lower: Source) -> Iterator[Difference]:
+        """What was touched in the copy."""
+        del lower  # the manifest says what it was when it was copied
+        with OpenSource(self._work) as work:
+            staged = listed(work)
+            top = work.look(b"")
+        assert top is not None
+        for path, entry in {b"": top, **staged}.items():
+            below, copied = self.manifest.get(path, (None, None))
+            if below is None or not (same_stamp(copied, entry) and same_shape(copied, entry)):
+                yield Difference(path, below, entry)
+        for path, (below, _copied) in self.manifest.items():
+            if path and path not in staged:
+                yield Difference(path, below, None)
+
+    def seal(self, layer: bytes) -> None:
+        """Write what the copy has changed into an empty layer; from now on the copy stands on that."""
+        source, root = OpenSource(self._work), open_root(layer)
+        try:
+            writer = LayerWriter(root, self._lower)
+            for difference in sorted(self.differences(self._lower)):
+                _write(writer, source, difference)
+            top = look(source.root, b".")
+            assert top is not None
+            os.chmod(b".", top.mode, dir_fd=root)
+        finally:
+            source.close()
+            os.close(root)
+
+    def rebase(self, lower: Source) -> None:
+        """After ``seal``: what lies below is now what is in the copy."""
+        self._lower = lower
+        self._note(listed(lower))
+
+
+def _write(writer: LayerWriter, source: OpenSource, difference: Difference) -> None:
+    path, below, entry = difference
+    if not path or (entry is not None and entry.kind in ("socket", "device")):
+        return
+    if entry is None:
+        if below is not None:
+            writer.whiteout(path)
+    elif entry.kind == "directory":
+        writer.directory(path, entry.mode)
+    elif entry.kind == "symlink":
+        writer.symlink(path, entry.target)
+    elif entry.kind == "fifo":
+        writer.fifo(path, entry.mode)
+    else:
+        opened = source.open(path)
+        try:
+            writer.file(path, opened, mode=entry.mode, mtime=entry.mtime, xattrs=True)
+        finally:
+            os.close(opened)

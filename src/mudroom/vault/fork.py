@@ -1,0 +1,182 @@
+"""One fork on disk.
+
+forks/<name>/
+    state           its stack of layers, its checkpoints (core/stack.py)
+    record          what its last command changed (vault/record.py); absent while the first one runs
+    landed          what applies have made of paths that its layers still hold (stage/original.py)
+    lock            flock(2): one command, apply or mount of this fork at a time
+    running         when the command began that is running, or was when mudroom was killed
+    work/<n>/       of the overlay's mounts
+    copy/           of the copy view (stage/staged.py)
+    private/        without namespaces: home and /tmp of the last command
+    mount           where it is mounted for the user's own tools (vault/mount.py)
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from mudroom.core.path import show
+from mudroom.core.stack import ForkState, from_text, to_text
+from mudroom.errors import MudroomError, UsageError
+from mudroom.vault.lock import Lock
+
+if TYPE_CHECKING:
+    from mudroom.core.change import Changeset
+    from mudroom.vault.record import ForkRecord
+
+
+class Fork:
+    def __init__(self, name: str, path: bytes, vault: bytes) -> None:
+        self.name = name
+        self.path = path
+        self._vault = vault
+        self._lock: Lock | None = None
+
+    def __repr__(self) -> str:
+        return f"Fork({self.name!r})"
+
+    # --- its state ---
+
+    @property
+    def state(self) -> ForkState:
+        """Read anew each time: another process may have written it. Raises MudroomError if it is damaged."""
+        try:
+            with open(self.path + b"/state", "rb") as stream:
+                return from_text(stream.read().decode("ascii"))
+        except FileNotFoundError:
+            problem = "is missing"
+        except ValueError as error:
+            problem = str(error)
+        raise MudroomError(
+            f"the state of the fork {self.name} {problem}", "other forks are not affected; mudroom fork rm removes it"
+        )
+
+    def save(self, state: ForkState) -> None:
+        """Replace the state, in one act."""
+        beside = self.path + b"/state.new"
+        with open(beside, "wb") as stream:
+            stream.write(to_text(state).encode("ascii"))
+        os.rename(beside, self.path + b"/state")
+
+    @property
+    def state_or_none(self) -> ForkState | None:
+        """None if it is damaged: what such a fork needs cannot be told, so nothing that it may share is removed."""
+        try:
+            return self.state
+        except MudroomError:
+            return None
+
+    @property
+    def created(self) -> int:
+        state = self.state_or_none
+        return state.created if state is not None and state.created else os.stat(self.path).st_ctime_ns
+
+    # --- one thing at a time ---
+
+    def lock(self, holder: str, waiting: Callable[[str], None] = lambda _other: None) -> Lock:
+        """Held for as long as a ``with`` block runs; waits for whoever has it."""
+        return Lock(self.path + b"/lock", holder, waiting)
+
+    def try_lock(self, holder: str) -> bool:
+        """Take the lock if nobody has it; ``unlock`` gives it back."""
+        self._lock = Lock(self.path + b"/lock", holder)
+        return self._lock.acquire_now()
+
+    def unlock(self) -> None:
+        if self._lock is not None:
+            self._lock.release()
+            self._lock = None
+
+    def begin(self, started: int) -> None:
+        """A command is about to run; until ``end`` the record does not tell what the layers hold."""
+        with open(self.path + b"/running", "wb") as stream:
+            stream.write(b"%d" % started)
+
+    def end(self) -> None:
+        os.unlink(self.path + b"/running")
+
+    @property
+    def interrupted(self) -> int | None:
+        """When the command began that is running, or was when mudroom was killed; None if there is none."""
+        try:
+            with open(self.path + b"/running", "rb") as stream:
+                return int(stream.read() or b"0")
+        except FileNotFoundError:
+            return None
+
+    # --- its places ---
+
+    def layer(self, name: str) -> bytes:
+        return self._vault + b"/layers/" + name.encode()
+
+    @property
+    def upper(self) -> bytes:
+        """The tree of its writable layer."""
+        return self.layer(self.state.upper) + b"/tree"
+
+    @property
+    def sealed(self) -> tuple[bytes, ...]:
+        """The trees of its sealed layers, topmost first."""
+        return tuple(self.layer(name) + b"/tree" for name in reversed(self.state.layers))
+
+    @property
+    def contents(self) -> tuple[bytes, ...]:
+        """The directories in which its staged files lie at their own paths; the first that has one counts."""
+        if self.is_copy:
+            return (self.copy_place + b"/work",)
+        return tuple(path for path in (self.upper, *self.sealed) if os.path.isdir(path))
+
+    @property
+    def record_path(self) -> bytes:
+        return self.path + b"/record"
+
+    @property
+    def copy_place(self) -> bytes:
+        return self.path + b"/copy"
+
+    @property
+    def is_copy(self) -> bool:
+        return os.path.isdir(self.copy_place)
+
+    # --- what it holds ---
+
+    @property
+    def record(self) -> ForkRecord | None:
+        """What its last command left; None if there was none, or nothing was changed."""
+        return _load(self.record_path)
+
+    @property
+    def sealed_changes(self) -> Changeset:
+        """What its sealed layers come to."""
+        from mudroom.core.change import Changeset
+
+        layers = self.state.layers
+        record = _load(self.layer(layers[-1]) + b"/record") if layers else None
+        return record.changeset if record is not None else Changeset()
+
+
+def _load(path: bytes) -> ForkRecord | None:
+    if not os.path.exists(path):
+        return None
+    from mudroom.vault.record import ForkRecord, load
+
+    return load(path, ForkRecord)
+
+
+def fork_directory(name: str) -> bytes:
+    """A fork's name is the name of its directory, so it must be a plain one. Raises UsageError."""
+    if not is_plain(name):
+        raise UsageError(
+            f"{show(os.fsencode(name))!r} cannot be the name of a fork",
+            "use up to 64 letters, digits, '-', '_' and '.', starting with a letter or digit",
+        )
+    return name.encode()
+
+
+def is_plain(name: str) -> bool:
+    """Whether it is safe as the name of a file, and as a word."""
+    letters = name.replace("-", "").replace("_", "").replace(".", "")
+    return letters.isascii() and letters.isalnum() and not name.startswith((".", "-")) and len(name) <= 64

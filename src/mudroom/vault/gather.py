@@ -1,0 +1,85 @@
+"""A fork's view, and after a command what the fork holds: collected and written down."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from mudroom.core.change import Changeset
+from mudroom.core.fallback import Mode
+from mudroom.core.settings import Settings
+from mudroom.core.stack import LIVE
+from mudroom.stage.overlay import OverlayView
+from mudroom.stage.view import View
+from mudroom.vault.fork import Fork
+from mudroom.vault.opened import OpenFork
+from mudroom.vault.store import Vault
+
+Progress = Callable[[str, int, int], None]
+"""What is going on, how much of it is done, out of how much."""
+
+
+class Command(NamedTuple):
+    """What is written down of the command that made the changes."""
+
+    argv: Sequence[bytes]
+    status: int
+    time: int
+    """Nanoseconds since 1970."""
+
+
+def view_of(vault: Vault, fork: Fork, opened: OpenFork, mode: Mode, progress: Progress | None = None) -> View:
+    """The view of a fork in this mode. For a copy, ``stand_on_copy`` comes first."""
+    if mode == "overlay":
+        state = fork.state
+        base = vault.project if state.base == LIVE else vault.base(state.base) + b"/source"
+        return OverlayView(base, fork.sealed, fork.upper, fork.path + b"/work")
+    from mudroom.stage.staged import CopyView
+
+    report = None if progress is None else lambda done, total: progress("copying the project", done, total)
+    return CopyView(fork.copy_place, opened.lower, report)
+
+
+def stand_on_copy(vault: Vault, fork: Fork, settings: Settings, progress: Progress | None = None) -> None:
+    """Before a fork works in a copy: what its upper holds is sealed, its base becomes a snapshot."""
+    if fork.is_copy:
+        return
+    from mudroom.vault.stacking import seal_upper
+
+    seal_upper(vault, fork)
+    if fork.state.base == LIVE:
+        take_snapshot(vault, fork, settings, progress)
+    os.mkdir(fork.copy_place, 0o700)
+
+
+def take_snapshot(vault: Vault, fork: Fork, settings: Settings, progress: Progress | None = None) -> None:
+    """Freeze the project as it is now, and let the fork stand on that."""
+    from mudroom.core.path import is_below
+    from mudroom.stage.snapshot import take
+
+    report = None if progress is None else lambda done, total: progress("copying the project", done, total)
+    name = vault.new_id()
+    take(
+        vault.project,
+        vault.base(name),
+        leave_out=lambda path, _entry: any(is_below(path, excluded) for excluded in settings.copy_exclude),
+        limit=settings.copy_limit,
+        progress=report,
+    )
+    fork.save(fork.state._replace(base=name))
+
+
+def gather(fork: Fork, opened: OpenFork, view: View, command: Command, started: int) -> Changeset:
+    """Collect what the fork holds and write it down. Hold the fork's lock; no command may be running in it."""
+    from mudroom.stage.collect import collect
+
+    changeset = collect(view, opened.staged(), opened.lower, opened.ground(), started)
+    if changeset.changes or changeset.remarks or fork.state.layers:
+        from mudroom.vault.record import FORMAT, ForkRecord, save
+
+        record = ForkRecord(FORMAT, fork.name, view.kind, tuple(command.argv), command.time, command.status, changeset)
+        save(fork.record_path, record, durable=False)
+    elif os.path.exists(fork.record_path):
+        os.unlink(fork.record_path)
+    return changeset

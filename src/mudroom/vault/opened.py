@@ -1,0 +1,86 @@
+"""A fork opened for reading: its base, what lies below its upper layer, what it has staged."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeVar
+
+from mudroom.core.change import Changeset
+from mudroom.core.stack import LIVE
+from mudroom.stage.ground import Ground
+from mudroom.stage.landed import LANDED, load_landed
+from mudroom.stage.original import Originals
+from mudroom.stage.source import OpenSource
+from mudroom.stage.union import OneLayer, Union, staged_source
+from mudroom.vault.fork import Fork
+from mudroom.vault.store import Vault
+
+if TYPE_CHECKING:
+    from mudroom.stage.snapshot import SnapshotSource
+
+    Base = OpenSource | SnapshotSource
+
+_Opened = TypeVar("_Opened", bound="OpenSource | Union")
+
+
+class OpenFork:
+    """Descriptors of everything a fork is made of. Close it; open it anew after a command has run."""
+
+    def __init__(self, vault: Vault, fork: Fork) -> None:
+        self._vault, self._fork = vault, fork
+        self._state = state = fork.state
+        self._opened: list[Callable[[], None]] = []
+        self._snapshot: SnapshotSource | None = None
+        try:
+            if state.base == LIVE:
+                self.base: Base = self._keep(OpenSource(vault.project))
+            else:
+                from mudroom.stage.snapshot import SnapshotSource
+
+                self._snapshot = self.base = SnapshotSource(vault.base(state.base))
+            sealed = fork.sealed
+            self.lower: Union | Base = self._keep(Union(sealed, self.base)) if sealed else self.base
+        except BaseException:
+            self.close()
+            raise
+
+    def _keep(self, source: _Opened) -> _Opened:
+        self._opened.append(source.close)
+        return source
+
+    def __enter__(self) -> OpenFork:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        for close in self._opened:
+            close()
+        self._opened.clear()
+        if self._snapshot is not None:
+            self._snapshot.close()
+            self._snapshot = None
+
+    def staged(self) -> OneLayer | Union:
+        """What its layers hold, without the base."""
+        return self._keep(staged_source(self._fork.contents))
+
+    def merged(self) -> Union | Base:
+        """All of it, as a command sees it."""
+        contents = self._fork.contents
+        return self._keep(Union(contents, None if self._fork.is_copy else self.base)) if contents else self.base
+
+    def ground(self) -> Ground:
+        fork, state = self._fork, self._state
+        layers = [fork.layer(name) for name in (*state.layers, state.upper)]
+        record = fork.record
+        sealed = fork.sealed_changes if state.layers else Changeset()
+        return Ground(
+            self.base,
+            Originals(layers),
+            frozen=state.base != LIVE,
+            sealed=sealed,
+            before=record.changeset if record is not None else sealed,
+            landed=load_landed(fork.path + LANDED),
+        )

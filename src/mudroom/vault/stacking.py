@@ -1,0 +1,164 @@
+"""Checkpoints, rollbacks and forks of forks: new lists of layers. Nothing here looks at the files of the project.
+
+The caller holds the fork's lock.
+"""
+
+from __future__ import annotations
+
+import os
+
+from mudroom.core import stack
+from mudroom.core.stack import Checkpoint, ForkState
+from mudroom.errors import MudroomError, UsageError
+from mudroom.vault.fork import Fork, fork_directory, is_plain
+from mudroom.vault.store import Vault
+
+
+def upper_is_empty(fork: Fork) -> bool:
+    """Whether nothing was changed since the last seal: no record, and nothing in the writable layer."""
+    if fork.is_copy:
+        return not os.path.exists(fork.copy_place + b"/manifest")
+    try:
+        with os.scandir(fork.upper) as scan:
+            return next(scan, None) is None
+    except FileNotFoundError:
+        return True
+
+
+def seal_upper(vault: Vault, fork: Fork) -> None:
+    """Nothing is written to the upper any more; a new one takes its place. No cost but that of three small files.
+
+    Of a copy view: what the copy has changed is written into the upper first, which costs what was changed.
+    """
+    if upper_is_empty(fork):
+        return
+    state = fork.state
+    if fork.is_copy:
+        _seal_copy(vault, fork, state)
+        return
+    _keep_record(vault, fork, state)
+    fork.save(stack.seal(state, vault.new_layer()))
+
+
+def _keep_record(vault: Vault, fork: Fork, state: ForkState) -> None:
+    """What the stack up to here comes to goes with the layer; the fork's own record stays until the next command."""
+    record = fork.record
+    if record is not None:
+        beside = vault.layer(state.upper) + b"/record"
+        if not os.path.exists(beside):
+            os.link(fork.record_path, beside)  # a record is replaced, never written to, so both may have it
+
+
+def _seal_copy(vault: Vault, fork: Fork, state: ForkState) -> None:
+    from mudroom.stage.staged import CopyView
+    from mudroom.vault.opened import OpenFork
+
+    tree = vault.layer(state.upper) + b"/tree"
+    with OpenFork(vault, fork) as opened:
+        view = CopyView(fork.copy_place, opened.lower)
+        if next(view.differences(opened.lower), None) is None:
+            return
+        os.mkdir(tree, 0o700)
+        view.seal(tree)
+        _keep_record(vault, fork, state)
+    fork.save(stack.seal(state, vault.new_layer()))
+    with OpenFork(vault, fork) as opened:
+        view.rebase(opened.lower)
+
+
+def checkpoint(vault: Vault, fork: Fork, name: str, time: int, *, automatic: bool = False) -> Checkpoint:
+    """Freeze what the fork holds under a name. Raises UsageError if the name is taken or no name."""
+    if not is_plain(name):
+        raise UsageError(
+            f"{name!r} cannot be the name of a checkpoint",
+            "use up to 64 letters, digits, '-', '_' and '.', starting with a letter or digit",
+        )
+    if fork.state.checkpoint(name) is not None:
+        raise UsageError(f"{fork.name} has a checkpoint named {name} already", "choose another name")
+    seal_upper(vault, fork)
+    state = stack.with_checkpoint(fork.state, name, time, automatic=automatic)
+    fork.save(state)
+    return state.checkpoints[-1]
+
+
+def find_checkpoint(fork: Fork, name: str) -> Checkpoint:
+    point = fork.state.checkpoint(name)
+    if point is None:
+        known = ", ".join(one.name for one in fork.state.checkpoints[-8:]) or "none"
+        raise UsageError(f"{fork.name} has no checkpoint named {name}", f"the last ones: {known}")
+    return point
+
+
+def rollback(vault: Vault, fork: Fork, name: str, time: int) -> Checkpoint | None:
+    """Drop what came after a checkpoint. Returns the checkpoint that was made of it first, by which it can be had
+    back; None if there was nothing to drop."""
+    point = find_checkpoint(fork, name)
+    before = None
+    if not upper_is_empty(fork) or fork.state.layers != point.layers:
+        seal_upper(vault, fork)
+        if fork.state.layers != point.layers:
+            before = checkpoint(vault, fork, stack.free_name(fork.state, "rollback"), time, automatic=True)
+    state = fork.state
+    fork.save(stack.rolled_back(state, point, vault.new_layer()))
+    vault.throw_away(vault.layer(state.upper))
+    if fork.is_copy:
+        vault.throw_away(fork.copy_place + b"/manifest")  # the next command makes the copy anew
+    restore_record(vault, fork)
+    vault.empty_trash()
+    return before
+
+
+def restore_record(vault: Vault, fork: Fork) -> None:
+    """The record of what the sealed layers come to, as the fork's own."""
+    layers = fork.state.layers
+    kept = vault.layer(layers[-1]) + b"/record" if layers else b""
+    beside = fork.path + b"/record.new"
+    if kept and os.path.exists(kept):
+        os.link(kept, beside)
+        os.rename(beside, fork.record_path)
+        if os.path.exists(beside):  # rename(2) of two names of one file does nothing
+            os.unlink(beside)
+    elif os.path.exists(fork.record_path):
+        os.unlink(fork.record_path)
+
+
+def fork_of(vault: Vault, parent: Fork, name: str, time: int, at: str | None = None) -> Fork:
+    """A new fork that starts with what ``parent`` holds now, or held at a checkpoint. Neither sees what the other
+    does later."""
+    if at is None:
+        seal_upper(vault, parent)
+        layers = None
+    else:
+        layers = find_checkpoint(parent, at).layers
+    if parent.name == name:
+        raise UsageError(f"there is a fork named {name} already", "choose another name")
+    child = vault.add_fork(name, stack.forked(parent.state, parent.name, vault.new_layer(), time, layers))
+    restore_record(vault, child)
+    landed = parent.path + b"/landed"
+    if os.path.exists(landed):
+        os.link(landed, child.path + b"/landed")  # replaced when it changes, never written to
+    return child
+
+
+def rename(vault: Vault, fork: Fork, name: str) -> Fork:
+    """Another name for a fork. Raises UsageError if it is taken."""
+    target = vault.path + b"/forks/" + fork_directory(name)
+    if os.path.lexists(target):
+        raise UsageError(f"there is a fork named {name} already", "choose another name")
+    os.rename(fork.path, target)
+    renamed = vault.fork(name)
+    renamed.save(renamed.state._replace(named=True))
+    return renamed
+
+
+def drop_checkpoint(vault: Vault, fork: Fork, name: str) -> None:
+    """Forget a checkpoint. Its layers go when nobody else needs them (``gc``)."""
+    find_checkpoint(fork, name)
+    fork.save(stack.without_checkpoint(fork.state, name))
+    del vault
+
+
+def require_idle(fork: Fork) -> None:
+    """Raises MudroomError if the fork is mounted somewhere: it would be a second truth."""
+    if os.path.exists(fork.path + b"/mount"):
+        raise MudroomError(f"the fork {fork.name} is mounted", f"mudroom unmount {fork.name}")
