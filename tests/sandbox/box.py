@@ -56,6 +56,9 @@ class Box:
     def plan(self, **changes: Any) -> Plan:
         return compile_plan(self.spec(**changes), self.host.machine)
 
+    def run_spec(self, script: str, spec: SandboxSpec) -> tuple[Exit, str]:
+        return self.run(script, compile_plan(spec, self.host.machine))
+
     def bare(self) -> Plan:
         """Without namespaces."""
         work, scratch = os.fsencode(self.copy), os.fsencode(self.scratch)

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from mudroom.core.path import is_below
 from mudroom.core.plan import _DESCRIPTIONS, NAMESPACES, Plan, Step, explain
 from mudroom.core.spec import Bind, Copy, Overlay, SandboxSpec
+from mudroom.errors import UsageError
 from mudroom.sandbox.linux import compile_plan, filesystem_rights
 from mudroom.sandbox.seccomp import compile_filter
 from mudroom.sandbox.step import STEPS
@@ -71,6 +72,7 @@ show /home/u/.pyenv at /home/u/.pyenv (ro,nosuid,nodev)
 private tmpfs at /run (nosuid,nodev)
 private tmpfs at /tmp (nosuid,nodev)
 show /usr at /usr (ro,nosuid,nodev)
+private tmpfs at /var/tmp (nosuid,nodev)
 link /dev/fd -> /proc/self/fd
 link /dev/stdin -> /proc/self/fd/0
 link /dev/stdout -> /proc/self/fd/1
@@ -78,7 +80,6 @@ link /dev/stderr -> /proc/self/fd/2
 link /dev/ptmx -> pts/ptmx
 link /var/run -> /run
 directory /proc (555)
-directory /var/tmp (1777)
 let no program gain a capability
 fresh proc at /proc
 host name mudroom
@@ -234,7 +235,9 @@ def specs(draw: st.DrawFn) -> SandboxSpec:
     project = draw(st.sampled_from([*places, b"/usr/src/p", b"/opt/p"]))
     vault = draw(st.sampled_from([home + b"/.local/state/mudroom/p1", b"/tmp/state/p1", b"/var/lib/mudroom/p1"]))
     shown = [b"/usr", b"/etc", b"/opt", b"/srv", home + b"/.pyenv", b"/tmp/shown", project + b"/.mudroom"]
-    binds = [Bind(path, path) for path in shown if draw(st.booleans())]
+    shown += [b"/var", b"/var/tmp", b"/var/tmp/shown", b"/var/run/shown", b"/run/shown", b"/home", b"/dev/shm/shown"]
+    shown += [b"/bin", b"/bin/shown"]
+    binds = [Bind(path, path) for path in shown if draw(st.booleans()) and path != home and not is_below(vault, path)]
     if draw(st.booleans()):
         binds.append(Bind(vault + b"/cache/cache", home + b"/.cache", writable=True))
     views: list[Overlay | Copy] = [Copy(vault + b"/copy"), Overlay((project,), vault + b"/upper", vault + b"/work")]
@@ -247,6 +250,7 @@ def specs(draw: st.DrawFn) -> SandboxSpec:
         home=home,
         scratch=vault + b"/scratch",
         namespaces=namespaces,
+        links=((b"usr/bin", b"/bin"),),
         network=draw(st.sampled_from(["none", "open"])),
         binds=tuple(draw(st.permutations(binds))),
         masks=draw(st.sampled_from([(), (b"/etc/shadow", b"/etc/ssh/key")])),
@@ -298,6 +302,49 @@ def test_nothing_is_covered_and_nothing_is_mounted_before_what_it_lies_in(spec: 
     if spec.namespaces:
         assert spec.project in mounts
         assert {b"/tmp", b"/run", b"/dev/shm", spec.home} <= set(mounts)
+
+
+@given(specs())
+def test_nothing_is_made_inside_what_is_shown(spec: SandboxSpec) -> None:
+    """It is the host's: read-only, or worse, writable. Mount points in it exist, since they do on the host."""
+    made = {"symlink": 2, "file": 1, "directory": 1}
+    shown: list[bytes] = []
+    links: list[bytes] = []
+    for step in compiled(spec).steps:
+        if step[0] in made:
+            assert not [path for path in shown if is_below(b"/" + step[made[step[0]]], path)]
+        at = mounted_at(step)
+        assert at is None or not [link for link in links if is_below(at, link)], "through a link"
+        if step[0] == "bind" and at is not None:
+            shown.append(at)
+        if step[0] == "symlink":
+            links.append(b"/" + step[2])
+
+
+@pytest.mark.parametrize(
+    "path", [b"/", b"/tmp", b"/run", b"/var/run", b"/home/u", b"/proc", b"/proc/1", b"/dev", b"/dev/fd", b"/dev/shm"]
+)
+def test_what_the_sandbox_has_of_its_own_cannot_be_shown(path: bytes) -> None:
+    with pytest.raises(UsageError, match=f"{path.decode()} cannot be shown"):
+        compiled(USER._replace(binds=(*USER.binds, Bind(path, path))))
+    assert compiled(BARE._replace(binds=(*BARE.binds, Bind(path, path)))), "Landlock hides nothing, so it can allow it"
+
+
+@pytest.mark.parametrize(
+    ("path", "place"),
+    [
+        (b"/var/run/user", b"/run/user"),
+        (b"/bin", b"/usr/bin"),
+        (b"/bin/x", b"/usr/bin/x"),
+        (b"/var", b"/var"),
+        (b"/home", b"/home"),
+        (b"/dev/shm/x", b"/dev/shm/x"),
+        (b"/tmpx", b"/tmpx"),
+    ],
+)
+def test_what_is_shown_below_a_link_is_where_the_link_leads(path: bytes, place: bytes) -> None:
+    plan = compiled(USER._replace(binds=(*USER.binds, Bind(path, path))))
+    assert ("bind", path, place[1:], 7, False) in plan.steps
 
 
 @given(specs())

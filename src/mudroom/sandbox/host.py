@@ -38,6 +38,9 @@ _ROOT_SECRETS = (
     b"/etc/ssh/ssh_host_ecdsa_key /etc/ssh/ssh_host_ed25519_key"
 ).split()
 
+# A sandbox has its own of these, and a PATH that names one of them is no reason to do without.
+_NOT_SHOWN = (b"/", b"/tmp", b"/run", b"/dev", b"/dev/shm", b"/proc")
+
 _SYS_landlock_create_ruleset = 444
 _LANDLOCK_CREATE_RULESET_VERSION = 1
 
@@ -112,10 +115,10 @@ def _search_roots(search: Iterable[bytes], home: bytes, shown: Sequence[bytes]) 
     prefixes = [os.fsencode(prefix) for prefix in (sys.prefix, sys.base_prefix)]
     for directory in (*search, *(prefix + b"/bin" for prefix in prefixes)):
         real = os.path.realpath(directory)
-        if any(is_below(real, path) for path in shown) or real == home:
+        if any(is_below(real, path) for path in shown) or real == home or real in _NOT_SHOWN:
             continue
         above = os.path.dirname(real)
-        if os.path.exists(above + b"/pyvenv.cfg") or above in prefixes:
+        if above not in (*_NOT_SHOWN, home) and (os.path.exists(above + b"/pyvenv.cfg") or above in prefixes):
             roots.append(above)
             interpreter = os.path.dirname(os.path.dirname(os.path.realpath(above + b"/bin/python3")))
             if not any(is_below(interpreter, path) for path in shown):

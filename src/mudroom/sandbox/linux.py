@@ -10,9 +10,10 @@ Two shapes, by what the kernel lets an ordinary user do:
 
 from __future__ import annotations
 
-from mudroom.core.path import is_below
+from mudroom.core.path import is_below, show
 from mudroom.core.plan import NAMESPACES, Plan, Step
-from mudroom.core.spec import Copy, SandboxSpec
+from mudroom.core.spec import Bind, Copy, SandboxSpec
+from mudroom.errors import UsageError
 from mudroom.sandbox.metadata import calls, route
 from mudroom.sandbox.seccomp import compile_filter
 from mudroom.sandbox.syscall import DENY, NO_NETWORK, Rule
@@ -36,13 +37,16 @@ _STANDARD_LINKS = (
     (b"/proc/self/fd/1", b"dev/stdout"),
     (b"/proc/self/fd/2", b"dev/stderr"),
     (b"pts/ptmx", b"dev/ptmx"),
-    (b"/run", b"var/run"),
 )
+_RUN = (b"/run", b"/var/run")
+_PRIVATE = (b"/", b"/tmp", b"/run", b"/dev/shm")
+"""The sandbox has its own, and in it, where that is meant to be possible, parts of the host's."""
 _TMPFS_LIMIT = ((b"mode", b"1777"), (b"size", b"50%"))
 
 
 def compile_plan(spec: SandboxSpec, machine: str) -> Plan:
-    """The steps for this spec on ``machine`` (as uname(2) names it). Raises ValueError for an unknown machine."""
+    """The steps for this spec on ``machine`` (as uname(2) names it). Raises ValueError for an unknown machine, and
+    UsageError for a bind in a place that the sandbox needs for itself."""
     if spec.namespaces:
         return _with_namespaces(spec, machine)
     assert isinstance(spec.view, Copy), "an overlay needs a mount namespace"
@@ -71,13 +75,19 @@ def _ahead(spec: SandboxSpec) -> list[Step]:
 
 
 def _shared(spec: SandboxSpec) -> list[Step]:
-    """The root as every command of a session has it; /tmp, /run and the private home live as long as the session."""
+    """The root as every command of a session has it; the private directories live as long as the session.
+
+    Nothing is made inside a bind: what lies there is the host's, and read-only.
+    """
+    placed = sorted(_placed(spec), key=lambda place: place[0])
     steps: list[Step] = [("private",), ("root", spec.scratch, ((b"mode", b"0755"), (b"size", b"16m")))]
     steps += [("symlink", target, path[1:]) for target, path in spec.links]
     steps += _devices(spec)
-    steps += [step for _path, step in sorted(_placed(spec), key=lambda placed: placed[0])]
+    steps += [step for _path, step in placed]
     steps += [("symlink", target, path) for target, path in _STANDARD_LINKS]
-    steps += [("directory", b"proc", 0o555), ("directory", b"var/tmp", 0o1777)]
+    if not any(is_below(_RUN[1], path) for path, _step in placed):  # else it is the host's: most often the same link
+        steps.append(("symlink", _RUN[0], _RUN[1][1:]))
+    steps.append(("directory", b"proc", 0o555))
     # uid 0 without capabilities still *owns* secrets that others cannot read
     steps += [("bind", b"/dev/null", mask[1:], READ_ONLY, True) for mask in spec.masks]
     return [*steps, ("drop_bounding_set",)]
@@ -92,17 +102,36 @@ def _devices(spec: SandboxSpec) -> list[Step]:
 
 
 def _placed(spec: SandboxSpec) -> list[tuple[bytes, Step]]:
-    """What has a place in the tree; sorted by place, a parent is mounted before what lies in it."""
+    """What has a place in the tree; sorted by place, a parent is mounted before what lies in it. Of two binds in one
+    place the later one counts."""
+    binds = {_place(bind, spec): bind for bind in spec.binds if not is_below(bind.path, spec.project)}
     placed: list[tuple[bytes, Step]] = [
         (b"/tmp", ("tmpfs", b"tmp", _TMPFS_LIMIT, WRITABLE)),
         (b"/run", ("tmpfs", b"run", ((b"mode", b"0755"), (b"size", b"64m")), WRITABLE)),
         (spec.home, ("tmpfs", spec.home[1:], ((b"mode", b"0700"), (b"size", b"50%")), WRITABLE)),
     ]
-    for bind in spec.binds:
-        if not is_below(bind.path, spec.project):
-            attributes = WRITABLE if bind.writable else READ_ONLY
-            placed.append((bind.path, ("bind", bind.source, bind.path[1:], attributes, False)))
+    if not any(is_below(b"/var/tmp", path) for path in binds):
+        placed.append((b"/var/tmp", ("tmpfs", b"var/tmp", _TMPFS_LIMIT, WRITABLE)))
+    for path, bind in binds.items():
+        attributes = WRITABLE if bind.writable else READ_ONLY
+        placed.append((path, ("bind", bind.source, path[1:], attributes, False)))
     return placed
+
+
+def _place(bind: Bind, spec: SandboxSpec) -> bytes:
+    """Where a bind belongs, the links of the root resolved: a link is never mounted upon, nor followed by a step (an
+    absolute one would lead back to the host). Raises UsageError where only the sandbox's own can be."""
+    path = bind.path
+    for target, link in (*spec.links, _RUN):
+        if is_below(path, link):
+            parts = [part for part in target.split(b"/") if part not in (b"", b".", b"..")]
+            path = b"/" + b"/".join(parts) + path[len(link) :]
+            break
+    devices = is_below(path, b"/dev") and not is_below(path, b"/dev/shm")
+    if path in (*_PRIVATE, spec.home) or devices or is_below(path, b"/proc"):
+        hint = "" if devices or is_below(path, b"/proc") else "name what is needed of it"
+        raise UsageError(f"{show(bind.path)} cannot be shown: the sandbox has its own", hint)
+    return path
 
 
 def _own_directory(spec: SandboxSpec) -> list[Step]:

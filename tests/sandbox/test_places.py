@@ -1,0 +1,73 @@
+"""What of the host may be shown, tried: a sandbox comes up with it, and has its private places all the same."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from box import Box
+
+from mudroom.core.spec import Bind
+from mudroom.sandbox.client import Client
+from mudroom.sandbox.host import survey
+
+
+@pytest.fixture
+def box(tmp_path: Path, client: Client) -> Box:
+    return Box(tmp_path, client)
+
+
+def binds(box: Box, *paths: str) -> tuple[Bind, ...]:
+    """As a session has them: real paths."""
+    given = [os.path.realpath(os.fsencode(path)) for path in paths]
+    return (*box.host.system, *box.host.home, *(Bind(path, path) for path in given))
+
+
+PRIVATE = "touch /tmp/x /run/x $HOME/x /dev/shm/x x && ls -d /proc/self /dev/fd/0 && cat /dev/null"
+
+
+@pytest.mark.parametrize(
+    "paths",
+    [
+        (),
+        ("/var",),
+        ("/var/tmp",),
+        ("/var", "/var/tmp", "/var/run", "/var/lib"),
+        ("/var/lib",),
+        ("/sys",),
+        ("/home",),
+        ("/srv", "/mnt", "/bin", "/bin/sh", "/lib", "/usr", "/etc", "/etc/hosts"),
+        ("/usr/lib", "/usr/share", "/opt"),
+    ],
+    ids=" ".join,
+)
+def test_a_sandbox_comes_up_with_whatever_is_shown(box: Box, paths: tuple[str, ...]) -> None:
+    existing = [path for path in paths if os.path.exists(path) and os.path.realpath(path) != "/run"]
+    spec = box.spec(binds=binds(box, *existing))
+    for _number in range(2):  # the second is the template's
+        spec = spec._replace(view=box.overlay())
+        ended, output = box.run_spec(f"export HOME={box.home}; {PRIVATE}; ls -d {' '.join(existing)}", spec)
+        assert ended.status == 0, output
+
+
+def test_var_tmp_is_private_and_can_be_written(box: Box) -> None:
+    ended, output = box.run("echo x > /var/tmp/mudroom-test && cat /var/tmp/mudroom-test; stat -c %a /var/tmp")
+    assert (ended.status, output) == (0, "x\n1777\n")
+    assert not os.path.exists("/var/tmp/mudroom-test")
+
+
+@pytest.mark.skipif(not os.path.isdir("/var/log"), reason="this machine has no /var/log")
+def test_var_can_be_shown(box: Box) -> None:
+    spec = box.spec(binds=binds(box, "/var"))
+    ended, output = box.run_spec("ls -d /var/log; readlink /var/run; touch /var/tmp/x", spec)
+    assert output.startswith("/var/log\n")
+    assert "Read-only file system" in output
+    assert ended.status != 0
+
+
+def test_a_search_path_does_not_take_the_private_places_away(tmp_path: Path) -> None:
+    search = [b"/tmp", b"/run", b"/dev", b"/dev/shm", b"/proc", b"/", b"/usr/bin", os.fsencode(tmp_path)]
+    shown = [bind.path for bind in survey(b"/home/nobody", search).home]
+    assert not {b"/tmp", b"/run", b"/dev", b"/dev/shm", b"/proc", b"/"} & set(shown)
+    assert os.fsencode(tmp_path) in shown
