@@ -20,6 +20,8 @@ from bench.measure import (
 )
 from bench.place import Place, Scale, discard, fill, have, make_repository, new_place, run
 from mudroom.session import Session
+from mudroom.vault.gather import view_of
+from mudroom.vault.opened import OpenFork
 
 _FORKS = 40
 _COPIED = 10_000
@@ -61,7 +63,8 @@ def forks(base: bytes, scale: Scale) -> Iterator[Finding]:
 def _fork(session: Session, size: int) -> Contestant:
     def forked() -> None:
         fork = session.vault.new_fork("bench")
-        session._view(fork, "overlay").prepare()
+        with OpenFork(session.vault, fork) as opened:
+            view_of(session.vault, fork, opened, "overlay").prepare()
         session.vault.discard(fork)
 
     return lambda: [(f"fork {size}", seconds_of(forked)) for _ in range(_FORKS)]

@@ -22,6 +22,8 @@ from bench.measure import (
 )
 from bench.place import BWRAP, Scale, discard, fill, have, new_place, run
 from mudroom.session import Session
+from mudroom.vault.gather import view_of
+from mudroom.vault.opened import OpenFork
 
 TRUE = "/bin/true"
 _IN_A_ROW = 10
@@ -81,9 +83,13 @@ def _bare_launcher(session: Session) -> Contestant:
     stdio = (null, null, null)
 
     def launch() -> Iterator[Lap]:
-        view = session._view(fork, "overlay")
+        with OpenFork(session.vault, fork) as opened:
+            view = view_of(session.vault, fork, opened, "overlay")
         view.prepare()
-        plan, environment = session._plan(fork, view, "overlay", session.project)
+        private = fork.path + b"/private"
+        plan, environment = session.confinement.plan(
+            view.mount(), "overlay", session.project, private, session.settings
+        )
         start = session.client.run
         yield "launcher", seconds_of(lambda: start(plan, [TRUE.encode()], environment, stdio, new_session=True).wait())
 

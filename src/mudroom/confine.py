@@ -28,6 +28,7 @@ class Confinement:
         self._vault, self._home, self._environ = vault, home, environ
         self._host: Host | None = None
         self._umask = umask()
+        self._first = True
         self.mode: Mode = "overlay"
         """The strongest that has not failed yet in this session."""
 
@@ -120,8 +121,10 @@ class Confinement:
         if not confined:
             for name in _CACHES:
                 cache = self._vault.cache + b"/" + name.lstrip(b".")
-                os.makedirs(cache, mode=0o700, exist_ok=True)
+                if self._first:
+                    os.makedirs(cache, mode=0o700, exist_ok=True)
                 binds.append(Bind(cache, self._home + b"/" + name, writable=True))
+        self._first = False
         own = self._vault.project + b"/.mudroom"
         if os.path.isdir(own) and not os.path.islink(own):
             binds.append(Bind(own, own))

@@ -313,11 +313,10 @@ class Session:
     def record(self, name: str) -> ForkRecord | None:
         """What is written down of a fork; None if nothing is."""
         fork = self.vault.fork(name)
-        if fork.interrupted is not None and fork.try_lock("looking at what is left"):
-            try:
-                self._settle(fork)
-            finally:
-                fork.unlock()
+        if fork.interrupted is not None:
+            with fork.lock_if_free("looking at what is left") as free:
+                if free:
+                    self._settle(fork)
         return fork.record
 
     def applies(self) -> list[dict[str, str]]:

@@ -15,7 +15,8 @@ forks/<name>/
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from mudroom.core.path import show
@@ -34,6 +35,7 @@ class Fork:
         self.path = path
         self._vault = vault
         self._lock: Lock | None = None
+        self._state: ForkState | None = None
 
     def __repr__(self) -> str:
         return f"Fork({self.name!r})"
@@ -42,10 +44,16 @@ class Fork:
 
     @property
     def state(self) -> ForkState:
-        """Read anew each time: another process may have written it. Raises MudroomError if it is damaged."""
+        """Read anew each time, but while this object holds the lock: another process may have written it.
+
+        Raises MudroomError if it is damaged."""
+        if self._state is not None:
+            return self._state
         try:
             with open(self.path + b"/state", "rb") as stream:
-                return from_text(stream.read().decode("ascii"))
+                state = from_text(stream.read().decode("ascii"))
+            self._state = state if self._lock is not None else None
+            return state
         except FileNotFoundError:
             problem = "is missing"
         except ValueError as error:
@@ -56,6 +64,8 @@ class Fork:
 
     def save(self, state: ForkState) -> None:
         """Replace the state, in one act."""
+        if self._lock is not None:
+            self._state = state
         beside = self.path + b"/state.new"
         with open(beside, "wb") as stream:
             stream.write(to_text(state).encode("ascii"))
@@ -76,19 +86,30 @@ class Fork:
 
     # --- one thing at a time ---
 
-    def lock(self, holder: str, waiting: Callable[[str], None] = lambda _other: None) -> Lock:
-        """Held for as long as a ``with`` block runs; waits for whoever has it."""
-        return Lock(self.path + b"/lock", holder, waiting)
+    @contextmanager
+    def lock(self, holder: str, waiting: Callable[[str], None] = lambda _other: None) -> Iterator[None]:
+        """Held for as long as the block runs; waits for whoever has it."""
+        lock = Lock(self.path + b"/lock", holder, waiting)
+        with lock:
+            self._lock = lock
+            try:
+                yield
+            finally:
+                self._lock = self._state = None
 
-    def try_lock(self, holder: str) -> bool:
-        """Take the lock if nobody has it; ``unlock`` gives it back."""
-        self._lock = Lock(self.path + b"/lock", holder)
-        return self._lock.acquire_now()
-
-    def unlock(self) -> None:
-        if self._lock is not None:
-            self._lock.release()
-            self._lock = None
+    @contextmanager
+    def lock_if_free(self, holder: str) -> Iterator[bool]:
+        """The same without waiting: gives whether the lock was free."""
+        lock = Lock(self.path + b"/lock", holder)
+        if not lock.acquire_now():
+            yield False
+            return
+        self._lock = lock
+        try:
+            yield True
+        finally:
+            self._lock = self._state = None
+            lock.release()
 
     def begin(self, started: int) -> None:
         """A command is about to run; until ``end`` the record does not tell what the layers hold."""
