@@ -219,6 +219,13 @@ def test_an_overlay_needs_a_mount_namespace() -> None:
         compiled(USER._replace(namespaces=False))
 
 
+def test_more_layers_than_linux_takes() -> None:
+    lowers = tuple(b"/layer/%d" % number for number in range(500))
+    assert compiled(USER._replace(view=Overlay(lowers, b"/upper", b"/work")))
+    with pytest.raises(ValueError, match="501"):
+        compiled(USER._replace(view=Overlay((*lowers, PROJECT), b"/upper", b"/work")))
+
+
 @pytest.mark.parametrize("spec", [USER, BARE], ids=["namespaces", "without"])
 def test_an_unknown_machine_is_refused(spec: SandboxSpec) -> None:
     with pytest.raises(ValueError, match="riscv64"):

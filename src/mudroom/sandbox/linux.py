@@ -23,6 +23,9 @@ RDONLY, NOSUID, NODEV, NOEXEC = 1, 2, 4, 8
 READ_ONLY = RDONLY | NOSUID | NODEV
 WRITABLE = NOSUID | NODEV
 
+MOST_LOWERS = 500
+"""OVL_MAX_STACK in fs/overlayfs/super.c."""
+
 # landlock(7): access rights by the ABI that brought them.
 _FS_EXECUTE, _FS_WRITE_FILE, _FS_READ_FILE, _FS_READ_DIR = 1, 2, 4, 8
 _FS_RIGHTS = {1: (1 << 13) - 1, 2: 1 << 13, 3: 1 << 14, 5: 1 << 15}
@@ -45,8 +48,8 @@ _TMPFS_LIMIT = ((b"mode", b"1777"), (b"size", b"50%"))
 
 
 def compile_plan(spec: SandboxSpec, machine: str) -> Plan:
-    """The steps for this spec on ``machine`` (as uname(2) names it). Raises ValueError for an unknown machine, and
-    UsageError for a bind in a place that the sandbox needs for itself."""
+    """The steps for this spec on ``machine`` (as uname(2) names it). Raises ValueError for an unknown machine or
+    too many layers, UsageError for a bind in a place that the sandbox needs for itself."""
     if spec.namespaces:
         return _with_namespaces(spec, machine)
     assert isinstance(spec.view, Copy), "an overlay needs a mount namespace"
@@ -144,6 +147,8 @@ def _view(spec: SandboxSpec) -> Step:
     path = spec.project[1:]
     if isinstance(spec.view, Copy):
         return ("bind", spec.view.work, path, WRITABLE, False)
+    if len(spec.view.lowers) > MOST_LOWERS:
+        raise ValueError(f"an overlay of {len(spec.view.lowers)} layers: Linux takes {MOST_LOWERS}")
     return ("overlay", path, spec.view.lowers, spec.view.upper, spec.view.work, True)
 
 

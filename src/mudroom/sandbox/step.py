@@ -16,6 +16,7 @@ from mudroom.sandbox.kernel import (
     AT_RECURSIVE,
     CLONE_NEWUSER,
     EACCES,
+    EINVAL,
     ENOENT,
     ENOTDIR,
     EPERM,
@@ -30,6 +31,8 @@ from mudroom.sandbox.kernel import (
     LINUX_CAPABILITY_VERSION_3,
     MNT_DETACH,
     MOVE_MOUNT_F_EMPTY_PATH,
+    MS_NODEV,
+    MS_NOSUID,
     MS_PRIVATE,
     MS_REC,
     OPEN_TREE_CLOEXEC,
@@ -99,7 +102,11 @@ def attach(context: Context, tree: int, path: bytes) -> None:
 
 def new_filesystem(kind: bytes, options: Options, attributes: int) -> int:
     """A detached mount of a new file system; ``options`` are (key, value) with None for flags. See fsopen(2)."""
-    context_fd = syscall(SYS_fsopen, kind, FSOPEN_CLOEXEC)
+    return configured(syscall(SYS_fsopen, kind, FSOPEN_CLOEXEC), options, attributes)
+
+
+def configured(context_fd: int, options: Options, attributes: int) -> int:
+    """What fsopen(2) began, brought to its end: the mount. ``context_fd`` is closed."""
     try:
         for key, value in options:
             if value is None:
@@ -185,21 +192,54 @@ def step_overlay(
     with EIO. redirect_dir, metacopy, index and xino stay off: with them a lower that changes between two mounts
     is not supported (Documentation/filesystems/overlayfs.rst).
     """
-    held: list[int] = []
-
-    def named(directory: bytes) -> bytes:
-        held.append(os.open(directory, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC))
-        return b"/proc/self/fd/%d" % held[-1]
-
-    below = [named(lower) for lower in lowers]
-    rest = [(b"upperdir", named(upper)), (b"workdir", named(work)), (b"userxattr", None)]
+    make_directories(context.root, path)
+    held = [
+        os.open(layer, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC) for layer in (*lowers, upper, work)
+    ]
+    names = [b"/proc/self/fd/%d" % descriptor for descriptor in held]
+    options: list[tuple[bytes, bytes | None]] = [
+        (b"upperdir", names[-2]),
+        (b"workdir", names[-1]),
+        (b"userxattr", None),
+    ]
     if volatile:
-        rest.append((b"volatile", None))
-    tree = new_filesystem(b"overlay", [(b"lowerdir", b":".join(below)), *rest], 6)
+        options.append((b"volatile", None))
+    if len(lowers) == 1:
+        attach(context, new_filesystem(b"overlay", [(b"lowerdir", names[0]), *options], 6), path)
+    elif not _overlay_one_by_one(context, path, names[:-2], options):
+        _overlay_all_at_once(context, path, held, volatile)
     for descriptor in held:
         os.close(descriptor)
-    make_directories(context.root, path)
-    attach(context, tree, path)
+
+
+def _overlay_one_by_one(context: Context, path: bytes, lowers: list[bytes], options: Options) -> bool:
+    """Many lowers, each in a string of its own: fsconfig(2) takes no string longer than 255 bytes. False before
+    Linux 6.8, which has no such option (EINVAL)."""
+    context_fd = syscall(SYS_fsopen, b"overlay", FSOPEN_CLOEXEC)
+    try:
+        syscall(SYS_fsconfig, context_fd, FSCONFIG_SET_STRING, b"lowerdir+", lowers[0], 0)
+    except OSError as error:
+        os.close(context_fd)
+        if error.errno == EINVAL:
+            return False
+        raise
+    rest = [(b"lowerdir+", lower) for lower in lowers[1:]]
+    attach(context, configured(context_fd, [*rest, *options], 6), path)
+    return True
+
+
+def _overlay_all_at_once(context: Context, path: bytes, layers: list[int], volatile: bool) -> None:
+    """Many lowers by mount(2), whose options may fill a page: 500 lowers, all that an overlay can have (OVL_MAX_STACK
+    in fs/overlayfs/super.c), are 2000 bytes when they are named relative to where the descriptors are."""
+    *lowers, upper, work = (b"%d" % layer for layer in layers)
+    options = b"lowerdir=" + b":".join(lowers) + b",upperdir=" + upper + b",workdir=" + work + b",userxattr"
+    if volatile:
+        options += b",volatile"
+    place = os.open(path, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=context.root)
+    os.chdir(b"/proc/self/fd")
+    check(libc.mount(b"overlay", b"%d" % place, b"overlay", c_ulong(MS_NOSUID | MS_NODEV), c_char_p(options)))
+    os.chdir(b"/")
+    os.close(place)
 
 
 def step_directory(context: Context, path: bytes, mode: int) -> None:
