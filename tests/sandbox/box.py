@@ -10,10 +10,13 @@ from mudroom.core.plan import Plan
 from mudroom.core.spec import Copy, Overlay, SandboxSpec
 from mudroom.sandbox.capture import Output, attend
 from mudroom.sandbox.client import Client, Exit, Running
-from mudroom.sandbox.host import survey
+from mudroom.sandbox.host import landlock_abi, survey
 from mudroom.sandbox.linux import compile_plan
 
 ENVIRONMENT = {b"PATH": os.environb[b"PATH"], b"LC_ALL": b"C"}
+
+KINDS = ("overlay", "overlay prepared", "copy", "copy prepared", *(("bare",) if landlock_abi() else ()))
+"""Every way to confine a command, performed by the launcher, or by a template and its spare."""
 
 
 class Box:
@@ -64,6 +67,18 @@ class Box:
         work, scratch = os.fsencode(self.copy), os.fsencode(self.scratch)
         return self.plan(view=Copy(work), cwd=work, namespaces=False, masks=(), scratch=scratch)
 
+    def prepared(self, kind: str) -> Plan:
+        """A plan of one of ``KINDS``, at the point of its session that it names."""
+        mode, _space, which = kind.partition(" ")
+        make = {"overlay": self.plan, "copy": lambda: self.plan(view=Copy(os.fsencode(self.copy))), "bare": self.bare}
+        for _number in range(2 if which == "prepared" else 0):
+            assert self.run("true", make[mode]())[0].status == 0
+        return make[mode]()
+
+    def staged(self, kind: str) -> Path:
+        """Where the files of the view lie on the host."""
+        return self.upper if kind.startswith("overlay") else self.copy
+
     def start(self, script: str, output: Output, plan: Plan | None = None, **options: Any) -> Running:
         argv = [b"sh", b"-c", script.encode()]
         chosen = self.plan() if plan is None else plan
@@ -79,3 +94,35 @@ class Box:
             ended, _timed_out = attend(running, output, None, lambda: None)
             running.gone()
             return ended, "".join(stream.data.decode() for stream in output.streams)
+
+
+class Conversation:
+    """A command that waits for a word on its stdin, and says a line on its stdout, in turn with the test."""
+
+    def __init__(self, box: Box, kind: str, script: str, **options: Any) -> None:
+        self._stdin, self._write = os.pipe()
+        self._output = Output(self._stdin, None, None, 1 << 20)
+        self.running: Running = box.start(script, self._output, box.prepared(kind), **options)
+        self.stream = self._output.streams[0]
+
+    def say(self, word: str = "go") -> None:
+        os.write(self._write, word.encode() + b"\n")
+
+    def hear(self) -> str:
+        """One line; a command is expected to write it at once."""
+        line = b""
+        while not line.endswith(b"\n"):
+            part = os.read(self.stream.read, 1)
+            if not part:
+                raise AssertionError(f"it ended: {line!r} {os.read(self._output.streams[1].read, 4096)!r}")
+            line += part
+        return line.decode().strip()
+
+    def end(self) -> int:
+        self.say()
+        status = self.running.wait().status
+        self.running.gone()
+        for descriptor in (self._stdin, self._write):
+            os.close(descriptor)
+        self._output.__exit__()
+        return status

@@ -86,6 +86,7 @@ host name mudroom
 bring the private loopback up
 staged view at /home/u/work: /home/u/.local/state/mudroom/p1/forks/f/upper over /home/u/work
 show /home/u/work/.mudroom at /home/u/work/.mudroom (ro,nosuid,nodev)
+hand /home/u/work to mudroom's own file tools, if they asked for it
 make / ro,nosuid,nodev
 leave the host's root behind
 umask 022
@@ -150,6 +151,7 @@ def test_landlock_adds_to_namespaces_only_what_they_do_not_do(abi: int) -> None:
 def test_without_namespaces() -> None:
     assert printed(BARE) == [
         "namespaces: none",
+        "hand /home/u/.local/state/mudroom/p1/forks/f/copy to mudroom's own file tools, if they asked for it",
         "umask 022",
         "work in /home/u/.local/state/mudroom/p1/forks/f/copy/src",
         "let no program gain a capability",

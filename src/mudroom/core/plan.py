@@ -1,7 +1,7 @@
 """A plan: the exact steps by which a launcher turns a process into a confined one, as data that can be printed.
 
-A step is a tuple ``(op, *arguments)``, the op being one of ``STEPS`` in ``sandbox/launcher.py``. It is a plain tuple
-because the launcher imports nothing of mudroom.
+A step is a tuple ``(op, *arguments)``, the op being one of ``STEPS`` in ``sandbox/step.py``. It is a plain tuple
+because the launcher imports nothing of ``core``.
 """
 
 from __future__ import annotations
@@ -60,6 +60,7 @@ _DESCRIPTIONS: dict[str, Callable[..., str]] = {
     "overlay": lambda path, lowers, upper, _work, _volatile: (
         f"staged view at {_at(path)}: {' over '.join(show(p) for p in (upper, *lowers))}"
     ),
+    "view": lambda path: f"hand {_at(path.lstrip(b'/'))} to mudroom's own file tools, if they asked for it",
     "directory": lambda path, mode: f"directory {_at(path)} ({mode:o})",
     "symlink": lambda target, path: f"link {_at(path)} -> {show(target)}",
     "file": lambda path, content, _mode: f"file {_at(path)} ({len(content)} bytes)",

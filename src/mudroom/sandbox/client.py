@@ -57,13 +57,20 @@ class Running:
     """
 
     def __init__(
-        self, connection: Connection, identity: int, report: int, steps: Sequence[Step], program: bytes
+        self,
+        connection: Connection,
+        identity: int,
+        report: int,
+        steps: Sequence[Step],
+        program: bytes,
+        view: _socket.socket | None = None,
     ) -> None:
         self._connection = connection
         self._id = identity
         self._report = report
         self._steps = steps
         self._program = program
+        self._view = [] if view is None else [view]  # a list: whoever pops it, in whichever thread, closes it
         connection.active.add(identity)
 
     def fileno(self) -> int:
@@ -72,6 +79,27 @@ class Running:
     def signal(self, number: int) -> None:
         """Send a signal to the sandbox's init: it forwards TERM, HUP, USR1 and USR2; KILL ends everything at once."""
         self._connection.send({"op": "signal", "id": self._id, "signal": number}, ())
+
+    def view(self) -> int:
+        """The directory in which the command works, as the command has it: a descriptor (O_PATH) of its very mount,
+        for openat2(2) and the like below it. Blocks until it is mounted, which is before the command starts.
+
+        To be asked for with ``want_view`` and taken once; the caller closes it, before the fork is mounted again: it
+        keeps the mount alive. Any thread may wait here while another is in ``wait``. What the command put there (links,
+        FIFOs) is the command's: resolve beneath, follow nothing. Raises MudroomError if the sandbox never came so far;
+        ``wait`` says why.
+        """
+        try:
+            channel = self._view.pop()
+        except IndexError:
+            raise MudroomError("the view of this command was not asked for, or has been taken") from None
+        try:
+            _data, ancillary, _flags, _address = channel.recvmsg(1, _socket.CMSG_SPACE(4), _socket.MSG_CMSG_CLOEXEC)
+        finally:
+            channel.close()
+        if not ancillary:
+            raise MudroomError("the sandbox ended before it had a view")
+        return int.from_bytes(ancillary[0][2][:4], "little")
 
     def wait(self) -> Exit:
         """Block until every process of the command is gone. Raises StepFailed or CommandNotStarted if the command
@@ -100,6 +128,7 @@ class Running:
         process is reaped only after it has given up its mount namespace (exit_task_namespaces and exit_task_work in
         kernel/exit.c come before exit_notify). Most often that has long happened when somebody asks.
         """
+        self._drop_view()
         while self._report >= 0 and os.read(self._report, 65536):
             pass
         self.close()
@@ -109,7 +138,15 @@ class Running:
         report, self._report = self._report, -1
         if report >= 0:
             os.close(report)
+        self._drop_view()
         self._connection.active.discard(self._id)
+
+    def _drop_view(self) -> None:
+        """Whoever did not take it does not want it; on its way it keeps the mount alive as well."""
+        try:
+            self._view.pop().close()
+        except IndexError:
+            pass  # there was none, or it has been taken
 
     def __del__(self) -> None:
         self.close()
@@ -194,8 +231,10 @@ class Client:
         stdio: tuple[int, int, int],
         *,
         new_session: bool,
+        want_view: bool = False,
     ) -> Running:
-        """Start a command. ``stdio`` stay the caller's to close. PATH is searched inside the sandbox.
+        """Start a command. ``stdio`` stay the caller's to close. PATH is searched inside the sandbox. ``want_view``:
+        somebody is going to call ``Running.view``.
 
         The steps that commands share are performed once, from the second command that has them on.
         """
@@ -215,8 +254,17 @@ class Client:
             "search": search,
             "new_session": new_session,
         }
-        report = _with_report(connection, request, stdio)
-        return Running(connection, identity, report, steps, argv[0])
+        if not want_view:
+            return Running(connection, identity, _with_report(connection, request, stdio), steps, argv[0])
+        ours, theirs = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_STREAM)
+        try:
+            report = _with_report(connection, request, (*stdio, theirs.fileno()))
+        except BaseException:
+            ours.close()
+            raise
+        finally:
+            theirs.close()
+        return Running(connection, identity, report, steps, argv[0], ours)
 
     def _where(self, plan: Plan) -> tuple[Connection, int, tuple[Step, ...]]:
         """Which process performs a plan, and what is left to do there: namespaces and steps."""

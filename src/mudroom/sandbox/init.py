@@ -206,16 +206,19 @@ def run_init(request: Request, descriptors: list[int], report: int, context: Con
     own_pid_namespace = bool(request["namespaces"] & CLONE_NEWPID)
     if not own_pid_namespace:
         prctl(PR_SET_CHILD_SUBREAPER, 1)
-    for target, descriptor in enumerate(descriptors):
+    for target, descriptor in enumerate(descriptors[:3]):
         os.dup2(descriptor, target)
     if request["mediation"]:
         import mudroom.sandbox.mediator  # noqa: F401 - now: under Landlock its file may be out of reach
+    view = descriptors[3:]  # where to send it: none, or one
     if context is None:
         context = Context(request["namespaces"])
-        report = keep_only([report], 3)
+        report = keep_only([report, *view], 3)
     else:
-        report = keep_only([report, context.root], 3)
+        report = keep_only([report, context.root, *view], 3)
         context.root = report + 1
+    if view:
+        context.view = report + 1 + (context.root >= 0)
     perform(request["plan"], report, context, request["first"])
     refused: list[bytes] = []
     if request["mediation"]:

@@ -23,6 +23,9 @@ clones one init ahead of time, the ``spare``, so that the next command does not 
 Wire format, both ways little-endian: 4 bytes length, then that many bytes of ``marshal``. Descriptors travel with
 the length (SCM_RIGHTS). Only the host process and this one ever hold the socket.
 
+The descriptors of a run are its stdin, stdout and stderr, then, if its host wants it, a socket over which init sends a
+descriptor of the view (``step_view``), then the report pipe.
+
 The report pipe of a run carries one marshalled tuple, ``("failed", step index, op, errno, detail)`` or
 ``("exited", wait status, user s, system s, max RSS KiB, refused metadata changes, empty)``; ``empty`` says that no
 process but init is left in the sandbox. The pipe's end of file means that init is gone, too.

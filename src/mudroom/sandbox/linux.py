@@ -62,7 +62,14 @@ def compile_plan(spec: SandboxSpec, machine: str) -> Plan:
 def _with_namespaces(spec: SandboxSpec, machine: str) -> Plan:
     flags = sum(bit for name, bit in NAMESPACES.items() if name != "net" or spec.network == "none")
     shared, ahead = _shared(spec), _ahead(spec)
-    own = [_view(spec), *_own_directory(spec), ("seal", b"", READ_ONLY), ("pivot",), *_confinement(spec, machine)]
+    own = [
+        _view(spec),
+        *_own_directory(spec),
+        ("view", spec.project[1:]),
+        ("seal", b"", READ_ONLY),
+        ("pivot",),
+        *_confinement(spec, machine),
+    ]
     maps = (spec.uid_map, spec.gid_map, spec.deny_setgroups)
     return Plan(flags, maps, (*shared, *ahead, *own), len(shared), len(ahead))
 
@@ -188,6 +195,7 @@ def _without_namespaces(spec: SandboxSpec, view: Copy, machine: str) -> list[Ste
     network = spec.network == "open"
     handled_net = 0 if network or spec.landlock_abi < 4 else _NET_RIGHTS
     return [
+        ("view", view.work),
         ("umask", spec.umask),
         ("cwd", spec.cwd),
         ("drop_bounding_set",),

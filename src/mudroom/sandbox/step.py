@@ -71,10 +71,11 @@ if TYPE_CHECKING:
 
 
 class Context:
-    """What the steps of one plan share: the descriptor of the new root and what confinement needs at the end."""
+    """What the steps of one plan share: the descriptor of the new root, what confinement needs at the end, and where
+    the view is to be sent (-1: nowhere)."""
 
     def __init__(self, namespaces: int) -> None:
-        self.root = -1
+        self.root = self.view = -1
         self.namespaces = namespaces
 
 
@@ -240,6 +241,22 @@ def _overlay_all_at_once(context: Context, path: bytes, layers: list[int], volat
     check(libc.mount(b"overlay", b"%d" % place, b"overlay", c_ulong(MS_NOSUID | MS_NODEV), c_char_p(options)))
     os.chdir(b"/")
     os.close(place)
+
+
+def step_view(context: Context, path: bytes) -> None:
+    """Send the view's mount itself to the host, if it asked: what is opened below this descriptor (openat2(2)) is what
+    the command sees, from whichever mount namespace. Ours is closed again before there is a command."""
+    if context.view < 0:
+        return
+    place = os.open(path, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=context.root)
+    channel = _socket.socket(fileno=context.view)
+    try:
+        channel.sendmsg([b"v"], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, place.to_bytes(4, "little"))])
+    except BrokenPipeError:
+        pass  # nobody waits for it any more
+    channel.close()
+    os.close(place)
+    context.view = -1
 
 
 def step_directory(context: Context, path: bytes, mode: int) -> None:
