@@ -28,7 +28,7 @@ from bench.place import FULL, QUICK, Scale, missing
 from bench.small import cold_command, session_command
 from bench.table import header, lines, summary, to_json
 from bench.view import workloads
-from mudroom.stage.overlay import remove_tree
+from mudroom.stage.layer import remove_tree
 
 Bench = Callable[[bytes, Scale], Iterator[Finding]]
 

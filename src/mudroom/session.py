@@ -16,6 +16,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mudroom.confine import Confinement
@@ -32,15 +33,18 @@ from mudroom.sandbox.client import Client, Exit, Running, StepFailed
 from mudroom.stage.overlay import OverlayView
 from mudroom.stage.preflight import check_project, find_project, foreign
 from mudroom.stage.view import View
+from mudroom.vault import stacking
 from mudroom.vault.fork import Fork
-from mudroom.vault.gather import Command, Progress, gather, stand_on_copy, view_of
+from mudroom.vault.gather import Command, Progress, gather, stand_on_copy, take_snapshot, view_of
 from mudroom.vault.opened import OpenFork
 from mudroom.vault.store import Vault, open_vault
 
 __all__ = ["CAPTURED", "Client", "Landed", "Session", "Stdio", "find_project"]
 
 if TYPE_CHECKING:
+    from mudroom.core.stack import Checkpoint
     from mudroom.vault.apply import Applied, Recovered
+    from mudroom.vault.compare import Comparison
     from mudroom.vault.land import Landed
     from mudroom.vault.record import ForkRecord
 
@@ -98,6 +102,8 @@ class Session:
         self._notes: list[str] = []
         self._running: Running | None = None
         self._looked = False
+        self._merged: str | None = None
+        """A layer that was made of many while a command ran, for the fork to stand on afterwards."""
 
     @classmethod
     def open(
@@ -222,7 +228,12 @@ class Session:
                 command = Command(argv, ran.ended.status, self._clock())
                 changeset = gather(fork, opened, view, command, ran.started)
                 fork.end()
-                return ran, changeset
+            if self._merged is not None:
+                from mudroom.vault.deep import stand_on
+
+                stand_on(fork, self._merged)
+                self._merged = None
+            return ran, changeset
 
     def _attempt(
         self,
@@ -241,7 +252,7 @@ class Session:
             try:
                 running = self.client.run(plan, argv, env, output.descriptors, new_session=not stdio.terminal)
                 self._running = running
-                meanwhile = functools.partial(self._meanwhile, view)
+                meanwhile = functools.partial(self._meanwhile, fork, view)
                 ended, timed_out = attend(running, output, timeout, meanwhile)
                 return Ran(view, started, ended, timed_out, output)
             except (StepFailed, CommandNotStarted):
@@ -271,14 +282,18 @@ class Session:
             self._client.start()
         return self._client
 
-    def _meanwhile(self, view: View) -> None:
-        """While the command runs: load what collecting needs, clean up after the command before this one, and look
-        for what the overlay could not change."""
+    def _meanwhile(self, fork: Fork, view: View) -> None:
+        """While the command runs: load what collecting needs, clean up after the command before this one, merge
+        layers that have become many, and look for what the overlay could not change."""
         import mudroom.stage.collect
         import mudroom.vault.journal  # noqa: F401 - both loaded for later
 
         if isinstance(view, OverlayView):
             view.tidy()
+        if len(fork.state.layers) > 1:
+            from mudroom.vault.deep import is_deep, merge_lowest
+
+            self._merged = merge_lowest(self.vault, fork) if is_deep(fork) else None
         if os.geteuid() and not self._looked and isinstance(view, OverlayView):
             self._looked = True
             found = next(foreign(self.project, os.geteuid(), [os.getegid()]), None)
@@ -288,11 +303,64 @@ class Session:
                     "(--view copy can)"
                 )
 
-    # --- what forks hold ---
+    # --- lines of work ---
 
-    def new_fork(self, name: str, *, named: bool = True) -> Fork:
-        """An empty fork of the project. Raises UsageError if there is one of that name."""
-        return self.vault.new_fork(name, time=self._clock(), named=named)
+    def new_fork(
+        self, name: str, *, parent: str | None = None, at: str | None = None, snapshot: bool = False, named: bool = True
+    ) -> Fork:
+        """A fork of the project, or of what another fork holds now, or held at a checkpoint (``at``).
+
+        ``snapshot``: on a frozen copy of the project instead of the live one. Raises UsageError if the name is taken.
+        """
+        if parent is None:
+            fork = self.vault.new_fork(name, time=self._clock(), named=named)
+            if snapshot:
+                take_snapshot(self.vault, fork, self.settings._replace(copy_limit=1 << 62), self._progress)
+        else:
+            with self.at_rest(parent) as above:
+                fork = stacking.fork_of(self.vault, above, name, self._clock(), at)
+        if named:
+            self.vault.journal.append("fork", name, {"parent": parent, "at": at}, time=self._clock())
+        return fork
+
+    def checkpoint(self, name: str, point: str) -> Checkpoint:
+        """Freeze what a fork holds under a name. Raises UsageError if the name is taken."""
+        with self.at_rest(name) as fork:
+            made = stacking.checkpoint(self.vault, fork, point, self._clock())
+        self.vault.journal.append("checkpoint", name, {"checkpoint": point}, time=self._clock())
+        return made
+
+    def rollback(self, name: str, point: str) -> Checkpoint | None:
+        """Drop what a fork has changed since a checkpoint. Returns the checkpoint by which that can be had back."""
+        with self.at_rest(name) as fork:
+            before = stacking.rollback(self.vault, fork, point, self._clock())
+        undo = before.name if before is not None else None
+        self.vault.journal.append("rollback", name, {"checkpoint": point, "undo": undo}, time=self._clock())
+        return before
+
+    def rename_fork(self, name: str, new: str) -> Fork:
+        with self.at_rest(name) as fork:
+            renamed = stacking.rename(self.vault, fork, new)
+        self.vault.journal.append("rename", new, {"was": name}, time=self._clock())
+        return renamed
+
+    @contextmanager
+    def at_rest(self, name: str) -> Iterator[Fork]:
+        """A fork with its lock held, nothing running in it, and all it holds written down."""
+        fork = self.vault.fork(name)
+        with fork.lock("mudroom"):
+            self._settle(fork)
+            yield fork
+
+    def compare(self, old: str, new: str) -> Comparison:
+        """Two states side by side: ``base``, ``now``, ``FORK`` or ``FORK@CHECKPOINT``. To be closed."""
+        from mudroom.vault.compare import Comparison
+
+        for side in {old, new} - {"base", "now"}:
+            self.changes(side.partition("@")[0])  # one that was cut off is looked at now
+        return Comparison(self.vault, old, new)
+
+    # --- what forks hold ---
 
     def _settle(self, fork: Fork) -> None:
         """What a command that was cut off with mudroom itself has left behind is looked at now."""

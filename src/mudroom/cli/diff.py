@@ -12,34 +12,61 @@ from collections.abc import Iterator
 
 from mudroom.cli.main import Context
 from mudroom.cli.open import only_fork, open_session, project_paths
+from mudroom.core.path import is_below
 from mudroom.core.result import changes_to_json
+from mudroom.session import Session
 
 EXAMPLES = """\
 examples:
-  mudroom diff                  of the only fork there is
-  mudroom diff run-7f3a src     of that one, only below src
-  mudroom diff --json           counts per file instead of the text"""
+  mudroom diff                       of the only fork there is
+  mudroom diff run-7f3a src          of that one, only below src
+  mudroom diff try@green try         what has changed in a fork since a checkpoint
+  mudroom diff try-1 try-2           from one fork to another
+  mudroom diff try now               from a fork to the project as it is; base: what a fork was made from
+  mudroom diff --json                counts per file instead of the text"""
 
 _STYLES = ((b"+++", "bold"), (b"---", "bold"), (b"diff ", "bold"), (b"@@", "cyan"), (b"+", "green"), (b"-", "red"))
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("fork", nargs="?", help="the fork; may be left out if there is only one")
-    parser.add_argument("paths", nargs="*", metavar="PATH", help="only what is at and below these")
+    parser.add_argument("fork", nargs="?", help="the fork, or FORK@CHECKPOINT, base, now")
+    parser.add_argument("paths", nargs="*", metavar="PATH", help="what to compare it with, then paths to look at")
     parser.add_argument("--fork", dest="named", metavar="FORK", help="the same, by name of the option")
 
 
 def execute(args: argparse.Namespace, context: Context) -> int:
+    words = [word for word in (args.fork, *args.paths) if word is not None]
     with open_session(context) as session:
-        words = list(args.paths)
-        if args.named is not None and args.fork is not None:
-            words.insert(0, args.fork)
-        name = only_fork(session, args.named or args.fork)
+        if args.named is not None:
+            words.insert(0, args.named)
+        name = words.pop(0) if words else only_fork(session, None)
+        old, new = ("base", name) if not words or not _is_side(session, words[0]) else (name, words.pop(0))
+        if "@" in new or old != "base":
+            return _compare(session, old, new, words, context)
+        only_fork(session, name)
         if context.as_json:
             report = {"schema": "mudroom.diff/1", "fork": name, "changes": changes_to_json(session.changes(name))}
             context.terminal.out(json.dumps(report))
             return 0
         page(session.diff(name, project_paths(words, session)), context)
+    return 0
+
+
+def _is_side(session: Session, word: str) -> bool:
+    """Whether a word names something to compare with, and not a path."""
+    return word in ("base", "now") or word.partition("@")[0] in {fork.name for fork in session.vault.forks()}
+
+
+def _compare(session: Session, old: str, new: str, words: list[str], context: Context) -> int:
+    paths = project_paths(words, session)
+    with session.compare(old, new) as found:
+        changeset = found.changeset
+        chosen = [c for c in changeset.changes if not paths or any(is_below(c.path, path) for path in paths)]
+        if context.as_json:
+            changes = changes_to_json(changeset._replace(changes=tuple(chosen)))
+            context.terminal.out(json.dumps({"schema": "mudroom.diff/1", "old": old, "new": new, "changes": changes}))
+        else:
+            page(found.lines(chosen), context)
     return 0
 
 

@@ -18,6 +18,10 @@ from mudroom.errors import MudroomError, UsageError
 
 VERBS = {
     "run": "run a command on a staged view of the project, see what it would change, then apply or cancel",
+    "exec": "run an agent's command in a fork; nothing is applied",
+    "fork": "lines of work side by side: new, ls, rename, rm",
+    "checkpoint": "freeze what a fork holds under a name",
+    "rollback": "drop what a fork has changed since a checkpoint; can itself be undone",
     "ls": "forks of this project and what they hold",
     "status": "the same, for the eye: forks, unfinished applies, the last apply",
     "diff": "what a fork would change, as a unified diff",
@@ -95,7 +99,7 @@ def _run(argv: list[str], environ: Mapping[bytes, bytes], terminal: Terminal) ->
     parser.add_argument("--project", metavar="DIR", help="the project; default: the one the current directory is in")
     module.configure(parser)
     # run takes all that follows as the command; elsewhere options and names may come in any order
-    args = parser.parse_args(argv[1:]) if verb == "run" else parser.parse_intermixed_args(argv[1:])
+    args = parser.parse_args(argv[1:]) if verb in ("run", "exec") else parser.parse_intermixed_args(argv[1:])
     context = Context(environ, terminal, args.json, os.fsencode(args.project) if args.project else None)
     code: int = module.execute(args, context)
     return code
@@ -109,7 +113,7 @@ def _near(verb: str) -> str:
 
 
 def _overview() -> str:
-    rows = "\n".join(f"  {verb:<9} {text}" for verb, text in VERBS.items())
+    rows = "\n".join(f"  {verb:<10} {text}" for verb, text in VERBS.items())
     return f"""\
 mudroom {__version__}: commands and agents work on a staged view of your project; nothing lands until you apply it.
 
@@ -117,6 +121,7 @@ mudroom {__version__}: commands and agents work on a staged view of your project
 
   mudroom run -- npm install       stage, run, preview, then [a]pply [c]ancel [d]iff
   mudroom run -- rm -rf .          shows the damage, does none
+  mudroom exec --fork a -- CMD     an agent's command, in a fork of its own
   mudroom undo                     takes the last apply back
   mudroom VERB --help              options and examples
 

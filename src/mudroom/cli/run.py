@@ -41,6 +41,15 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     answer.add_argument("--no", "-n", action="store_true", help="throw the changes away after showing them")
     answer.add_argument("--keep", "-k", action="store_true", help="keep the changes in a fork, to decide later")
+    configure_confinement(parser)
+    parser.add_argument(
+        "--explain", action="store_true", help="print what would be done to confine the command; run nothing"
+    )
+    parser.add_argument("command", nargs=argparse.REMAINDER, metavar="-- COMMAND", help="the command and its arguments")
+
+
+def configure_confinement(parser: argparse.ArgumentParser) -> None:
+    """The options that say how a command is confined."""
     parser.add_argument("--level", type=int, choices=(1,), default=1, help="isolation; 1: OS sandbox (default)")
     parser.add_argument(
         "--net", choices=("none", "open"), help="none: no network but its own loopback (default); open: the host's"
@@ -59,10 +68,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--read", action="append", default=[], metavar="PATH", help="show this path of the host, read-only"
     )
-    parser.add_argument(
-        "--explain", action="store_true", help="print what would be done to confine the command; run nothing"
-    )
-    parser.add_argument("command", nargs=argparse.REMAINDER, metavar="-- COMMAND", help="the command and its arguments")
 
 
 def execute(args: argparse.Namespace, context: Context) -> int:
@@ -73,7 +78,7 @@ def execute(args: argparse.Namespace, context: Context) -> int:
     if not args.explain:
         client.start()  # it starts while we read settings and look at the project
     argv = [os.fsencode(word) for word in command]
-    with open_session(context, client=client, adjust=lambda settings: _settings(args, settings)) as session:
+    with open_session(context, client=client, adjust=lambda settings: adjusted(args, settings)) as session:
         cwd = _working_directory(session)
         if args.explain:
             context.terminal.out("\n".join(session.explain(cwd)))
@@ -85,7 +90,7 @@ def execute(args: argparse.Namespace, context: Context) -> int:
             client.close()
 
 
-def _settings(args: argparse.Namespace, settings: Settings) -> Settings:
+def adjusted(args: argparse.Namespace, settings: Settings) -> Settings:
     """The command line has the last word over the policy file."""
     reads = tuple(os.path.realpath(os.fsencode(path)) for path in args.read)
     for path in reads:
@@ -106,13 +111,13 @@ def _working_directory(session: Session) -> bytes:
 
 
 def _staged(session: Session, argv: Sequence[bytes], cwd: bytes, args: argparse.Namespace, context: Context) -> int:
-    with _foreground(session, context):
+    with foreground(session, context):
         stdio = Stdio(stdin=0) if context.as_json else Stdio(0, 1, 2, terminal=context.terminal.interactive)
         result = session.run(argv, cwd=cwd, stdio=stdio)
     outcome: dict[str, Any] | None = None
     code = 124 if result.timed_out else result.exit_code
     if not context.as_json:
-        _show(result, argv, context)
+        show_result(result, argv, context)
     if not result.changeset.changes:
         session.vault.discard(session.vault.fork(result.fork))
     else:
@@ -125,12 +130,12 @@ def _staged(session: Session, argv: Sequence[bytes], cwd: bytes, args: argparse.
         else:
             _tell_kept(result, args, context)
     if context.as_json:
-        _print_json(result._replace(exit_code=code), outcome, context)
+        print_json(result._replace(exit_code=code), outcome, context)
     return code
 
 
 @contextmanager
-def _foreground(session: Session, context: Context) -> Iterator[None]:
+def foreground(session: Session, context: Context) -> Iterator[None]:
     """While the command has the terminal: Ctrl-C is its business, and afterwards the terminal is as it was."""
     terminal = context.terminal.interactive
     before = _terminal_state() if terminal else None
@@ -171,7 +176,7 @@ def _restore_terminal(state: list[Any]) -> None:
         signal.signal(signal.SIGTTOU, previous)
 
 
-def _show(result: Result, argv: Sequence[bytes], context: Context) -> None:
+def show_result(result: Result, argv: Sequence[bytes], context: Context) -> None:
     terminal = context.terminal
     for note in result.notes:
         terminal.note(note)
@@ -243,7 +248,7 @@ def _tell_kept(result: Result, args: argparse.Namespace, context: Context) -> No
     context.terminal.say(f"kept as {name}: mudroom diff {name}, mudroom apply {name}, mudroom discard {name}")
 
 
-def _print_json(result: Result, applied: dict[str, Any] | None, context: Context) -> None:
+def print_json(result: Result, applied: dict[str, Any] | None, context: Context) -> None:
     import json
 
     from mudroom.core.result import to_json

@@ -8,7 +8,7 @@ from mudroom.core.change import Change
 from mudroom.core.entry import Entry
 from mudroom.core.linediff import is_binary, unified
 from mudroom.core.path import show
-from mudroom.stage.source import Source, read_all
+from mudroom.stage.source import Content, read_all
 
 LIMIT = 16 * 1024 * 1024
 """Bytes. A larger file is named, not shown."""
@@ -20,14 +20,14 @@ Original = Callable[[bytes, Entry, int], bytes | None]
 """Path, entry, limit → the content a file had; None if that is not known any more, or too much."""
 
 
-def diff(original: Original, staged: Source, changes: Iterable[Change]) -> Iterator[bytes]:
+def diff(original: Original, staged: Content, changes: Iterable[Change]) -> Iterator[bytes]:
     """Lines, each with its newline."""
     for change in changes:
         if change.entry.kind != "directory" and not change.moved_to:
             yield from _one(original, staged, change)
 
 
-def _one(original: Original, staged: Source, change: Change) -> Iterator[bytes]:
+def _one(original: Original, staged: Content, change: Change) -> Iterator[bytes]:
     old_path = change.source or change.path
     yield b"diff --git a/%s b/%s\n" % (_name(old_path), _name(change.path))
     yield from _header(change)
@@ -79,7 +79,7 @@ def _original(original: Original, change: Change) -> bytes | None:
     return original(change.path, change.base, LIMIT) if change.base.kind == "file" else None
 
 
-def _staged(staged: Source, change: Change) -> bytes | None:
+def _staged(staged: Content, change: Change) -> bytes | None:
     if change.staged is None:
         return b""
     if change.staged.kind == "symlink":

@@ -73,18 +73,23 @@ def layer_differences(layer: bytes, lower: Source, *, tidy: bool = False) -> Ite
 
 
 def _walk(layer: int, lower: Source, enter: Callable[[bytes, Entry], None], tidy: bool) -> Iterator[Difference]:
-    """Both trees side by side, directory by directory. Each pending item: path, whether there is a directory below
-    that shows through."""
+    """Both trees side by side, directory by directory.
+
+    Each pending item: path, whether there is a directory below at it, whether that is hidden. Only the topmost
+    directory of a hidden tree is marked opaque (fs/overlayfs/dir.c, ovl_create_upper: "setting opaque here is just an
+    optimization" where the parent is a merged one), so what is hidden is passed down.
+    """
     root_lower, root_staged = lower.look(b""), look(layer, b".")
     if root_lower is not None and root_staged is not None and root_lower.mode != root_staged.mode:
         yield Difference(b"", root_lower, root_staged)
-    pending: list[tuple[bytes, bool]] = [(b"", True)]
+    pending: list[tuple[bytes, bool, bool]] = [(b"", True, False)]
     while pending:
-        path, merged = pending.pop()
+        path, merged, hidden = pending.pop()
         prefix = path + b"/" if path else b""
         with directory(layer, path) as opened:
             here = listing(opened, path != b"")
-        below = _names_below(lower, path, here) if merged else {}
+        hidden = hidden or here.opaque
+        below = _names_below(lower, path, here, hidden) if merged else {}
         for name in here.gone:
             original = below.get(name)
             if original is not None:
@@ -97,20 +102,20 @@ def _walk(layer: int, lower: Source, enter: Callable[[bytes, Entry], None], tidy
                 if original is None or original.kind != "directory" or original.mode != entry.mode:
                     yield Difference(at, original, entry)
                 enter(at, entry)
-                pending.append((at, original is not None and original.kind == "directory"))
+                pending.append((at, original is not None and original.kind == "directory", hidden))
             else:
                 if original is not None and original.kind == "directory":
                     yield from deleted_below(lower, at)
                 yield Difference(at, original, entry)
-        if merged and here.opaque:
+        if merged and hidden:
             for name, original in below.items():
                 if name not in here.entries and name not in here.gone:
                     yield from deleted(lower, prefix + name, original)
 
 
-def _names_below(lower: Source, path: bytes, here: Listing) -> dict[bytes, Entry]:
-    """What lies below at the names of a directory; at all names if it is opaque."""
-    if here.opaque or len(here.entries) + len(here.gone) > _FEW:
+def _names_below(lower: Source, path: bytes, here: Listing, hidden: bool) -> dict[bytes, Entry]:
+    """What lies below at the names of a directory; at all names if it is hidden."""
+    if hidden or len(here.entries) + len(here.gone) > _FEW:
         return lower.names(path)
     prefix = path + b"/" if path else b""
     found = {name: lower.look(prefix + name) for name in (*here.entries, *here.gone)}

@@ -15,6 +15,7 @@ import os
 from collections.abc import Callable, Iterator
 
 from mudroom.core.entry import Entry, same_shape, same_stamp
+from mudroom.core.path import parent, sort_key
 from mudroom.core.spec import Copy
 from mudroom.stage.beneath import look, open_root
 from mudroom.stage.copy import clone, listed
@@ -104,7 +105,7 @@ class CopyView:
         source, root = OpenSource(self._work), open_root(layer)
         try:
             writer = LayerWriter(root, self._lower)
-            for difference in sorted(self.differences(self._lower)):
+            for difference in sorted(self.differences(self._lower), key=lambda one: sort_key(one.path)):
                 _write(writer, source, difference)
             top = look(source.root, b".")
             assert top is not None
@@ -124,7 +125,8 @@ def _write(writer: LayerWriter, source: OpenSource, difference: Difference) -> N
     if not path or (entry is not None and entry.kind in ("socket", "device")):
         return
     if entry is None:
-        if below is not None:
+        above = source.look(parent(path))
+        if below is not None and above is not None and above.kind == "directory":  # else it goes with that one
             writer.whiteout(path)
     elif entry.kind == "directory":
         writer.directory(path, entry.mode)

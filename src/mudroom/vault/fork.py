@@ -146,8 +146,14 @@ class Fork:
     @property
     def contents(self) -> tuple[bytes, ...]:
         """The directories in which its staged files lie at their own paths; the first that has one counts."""
-        if self.is_copy:
-            return (self.copy_place + b"/work",)
+        work = self.copy_place + b"/work"
+        if os.path.exists(self.copy_place + b"/manifest"):
+            return (work,)
+        return self.layered
+
+    @property
+    def layered(self) -> tuple[bytes, ...]:
+        """The same without regard to a copy: what is in its layers."""
         return tuple(path for path in (self.upper, *self.sealed) if os.path.isdir(path))
 
     @property
@@ -167,7 +173,7 @@ class Fork:
     @property
     def record(self) -> ForkRecord | None:
         """What its last command left; None if there was none, or nothing was changed."""
-        return _load(self.record_path)
+        return load_record(self.record_path)
 
     @property
     def sealed_changes(self) -> Changeset:
@@ -175,11 +181,11 @@ class Fork:
         from mudroom.core.change import Changeset
 
         layers = self.state.layers
-        record = _load(self.layer(layers[-1]) + b"/record") if layers else None
+        record = load_record(self.layer(layers[-1]) + b"/record") if layers else None
         return record.changeset if record is not None else Changeset()
 
 
-def _load(path: bytes) -> ForkRecord | None:
+def load_record(path: bytes) -> ForkRecord | None:
     if not os.path.exists(path):
         return None
     from mudroom.vault.record import ForkRecord, load

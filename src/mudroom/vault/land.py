@@ -57,19 +57,24 @@ def land(
     change.
     """
     verify_fork = record is None
+    if fork.is_copy:
+        from mudroom.vault.copied import seal_copy
+
+        seal_copy(vault, fork, as_reviewed=True)
+        record = None
     record = record or read_record(fork)
     changes = record.changeset.changes
     chosen = _chosen(changes, paths)
     blocked = {remark.path for remark in record.changeset.remarks}
     blocked |= {change.path for change in changes} - {change.path for change in chosen}  # it must not come along
-    landing = plan(vault.project, fork.contents, chosen, since=record.started, named=paths, blocked=blocked)
-    if fork.is_copy:  # the copy must stay whole: its later changes are found by comparing with it
+    landing = plan(vault.project, fork.layered, chosen, since=record.started, named=paths, blocked=blocked)
+    if fork.state.layers:  # a sealed layer is never changed
         landing = landing._replace(ops=tuple(op._replace(copy=True) for op in landing.ops))
     applied = Applied("")
     if landing.ops:
         place = ApplyDirectory(vault.new_apply())
         trees = trees_of(landing, {change.path: change for change in chosen})
-        new = new_record(place, fork.name, time, vault.project, fork.contents, landing, trees)
+        new = new_record(place, fork.name, time, vault.project, fork.layered, landing, trees)
         applied = apply(place, new, verify_fork=verify_fork, progress=progress)
     applied = applied._replace(
         conflicts=tuple(sorted({*landing.conflicts, *applied.conflicts})),

@@ -69,7 +69,9 @@ class OpenFork:
     def merged(self) -> Union | Base:
         """All of it, as a command sees it."""
         contents = self._fork.contents
-        return self._keep(Union(contents, None if self._fork.is_copy else self.base)) if contents else self.base
+        if contents == self._fork.layered:
+            return self._keep(Union(contents, self.base)) if contents else self.base
+        return self._keep(OneLayer(contents[0]))  # a copy holds everything
 
     def ground(self) -> Ground:
         fork, state = self._fork, self._state

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 
 from mudroom.core import stack
-from mudroom.core.stack import Checkpoint, ForkState
+from mudroom.core.stack import Checkpoint
 from mudroom.errors import MudroomError, UsageError
 from mudroom.vault.fork import Fork, fork_directory, is_plain
 from mudroom.vault.store import Vault
@@ -32,38 +32,23 @@ def seal_upper(vault: Vault, fork: Fork) -> None:
     """
     if upper_is_empty(fork):
         return
-    state = fork.state
     if fork.is_copy:
-        _seal_copy(vault, fork, state)
+        from mudroom.vault.copied import seal_copy
+
+        seal_copy(vault, fork)
         return
-    _keep_record(vault, fork, state)
-    fork.save(stack.seal(state, vault.new_layer()))
+    seal_layer(vault, fork)
 
 
-def _keep_record(vault: Vault, fork: Fork, state: ForkState) -> None:
-    """What the stack up to here comes to goes with the layer; the fork's own record stays until the next command."""
-    record = fork.record
-    if record is not None:
+def seal_layer(vault: Vault, fork: Fork) -> None:
+    """The upper as it is becomes a sealed layer. What the stack up to here comes to goes with it; the fork's own
+    record stays until the next command."""
+    state = fork.state
+    if fork.record is not None:
         beside = vault.layer(state.upper) + b"/record"
         if not os.path.exists(beside):
             os.link(fork.record_path, beside)  # a record is replaced, never written to, so both may have it
-
-
-def _seal_copy(vault: Vault, fork: Fork, state: ForkState) -> None:
-    from mudroom.stage.staged import CopyView
-    from mudroom.vault.opened import OpenFork
-
-    tree = vault.layer(state.upper) + b"/tree"
-    with OpenFork(vault, fork) as opened:
-        view = CopyView(fork.copy_place, opened.lower)
-        if next(view.differences(opened.lower), None) is None:
-            return
-        os.mkdir(tree, 0o700)
-        view.seal(tree)
-        _keep_record(vault, fork, state)
     fork.save(stack.seal(state, vault.new_layer()))
-    with OpenFork(vault, fork) as opened:
-        view.rebase(opened.lower)
 
 
 def checkpoint(vault: Vault, fork: Fork, name: str, time: int, *, automatic: bool = False) -> Checkpoint:
@@ -97,7 +82,8 @@ def rollback(vault: Vault, fork: Fork, name: str, time: int) -> Checkpoint | Non
     if not upper_is_empty(fork) or fork.state.layers != point.layers:
         seal_upper(vault, fork)
         if fork.state.layers != point.layers:
-            before = checkpoint(vault, fork, stack.free_name(fork.state, "rollback"), time, automatic=True)
+            same = next((one for one in fork.state.checkpoints if one.layers == fork.state.layers), None)
+            before = same or checkpoint(vault, fork, stack.free_name(fork.state, "rollback"), time, automatic=True)
     state = fork.state
     fork.save(stack.rolled_back(state, point, vault.new_layer()))
     vault.throw_away(vault.layer(state.upper))

@@ -1,0 +1,49 @@
+"""``mudroom exec``: an agent's command in a fork. Nothing is applied."""
+
+from __future__ import annotations
+
+import argparse
+import os
+
+from mudroom.cli.main import Context
+from mudroom.cli.open import open_session, working_directory
+from mudroom.cli.run import adjusted, configure_confinement, foreground, print_json, show_result
+from mudroom.core.path import is_below
+from mudroom.errors import UsageError
+from mudroom.session import Client, Stdio
+
+EXAMPLES = """\
+examples:
+  mudroom exec --fork try-1 -- npm test          in that fork, which is made if there is none
+  mudroom exec --fork try-1 --json -- npm test   one JSON object: exit code, output, changes
+  mudroom diff try-1, mudroom apply try-1        look at it, bring it into the project"""
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--fork", metavar="NAME", help="the fork; made if there is none. Default: a new one")
+    configure_confinement(parser)
+    parser.add_argument("command", nargs=argparse.REMAINDER, metavar="-- COMMAND", help="the command and its arguments")
+
+
+def execute(args: argparse.Namespace, context: Context) -> int:
+    command = args.command[1:] if args.command[:1] == ["--"] else args.command
+    if not command:
+        raise UsageError("no command was given", "mudroom exec --fork NAME -- COMMAND")
+    client = Client()
+    client.start()  # it starts while we read settings and look at the project
+    argv = [os.fsencode(word) for word in command]
+    try:
+        with open_session(context, client=client, adjust=lambda settings: adjusted(args, settings)) as session:
+            here = os.path.realpath(working_directory())
+            cwd = here if is_below(here, session.project) else session.project
+            with foreground(session, context):
+                stdio = Stdio(stdin=0) if context.as_json else Stdio(0, 1, 2, terminal=context.terminal.interactive)
+                result = session.run(argv, fork=args.fork, cwd=cwd, stdio=stdio)
+    finally:
+        client.close()
+    code = 124 if result.timed_out else result.exit_code
+    if context.as_json:
+        print_json(result._replace(exit_code=code), None, context)
+    else:
+        show_result(result, argv, context)
+    return code

@@ -1,0 +1,96 @@
+"""Many layers made into one that says the same. The old ones stay as they are, for whoever else stands on them.
+
+Files are hard links: nothing is ever written to a sealed layer, so two of them may share an inode.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from collections.abc import Sequence
+
+from mudroom.core.entry import Entry
+from mudroom.stage.beneath import directory, open_root
+from mudroom.stage.copy import copy_file
+from mudroom.stage.layer import OPAQUE, Listing, read_directory
+
+_Place = tuple[bytes, tuple[int, ...], bool]
+"""A directory: its path, the layers that make it up (topmost first), whether something hides what is below them."""
+
+
+def flatten(layers: Sequence[bytes], target: bytes) -> None:
+    """Merge layers, topmost first, into the empty directory ``target``."""
+    roots = [open_root(layer) for layer in layers]
+    into = open_root(target)
+    try:
+        modes: list[tuple[bytes, int]] = [(b"", os.fstat(roots[0]).st_mode & 0o7777)]
+        pending: list[_Place] = [(b"", tuple(roots), False)]
+        while pending:
+            path, contributing, hidden = pending.pop()
+            pending += _directory(path, contributing, hidden, into, modes)
+        for path, mode in reversed(modes):  # deepest first: a mode may forbid to go through
+            os.chmod(path or b".", mode, dir_fd=into)
+    finally:
+        for descriptor in (*roots, into):
+            os.close(descriptor)
+
+
+def _directory(
+    path: bytes, contributing: tuple[int, ...], hidden: bool, into: int, modes: list[tuple[bytes, int]]
+) -> list[_Place]:
+    """Write one directory; returns those in it."""
+    levels: list[tuple[int, Listing]] = []
+    for root in contributing:
+        listing = read_directory(root, path)
+        assert listing is not None, "a layer that is sealed does not change"
+        levels.append((root, listing))
+        if listing.opaque:
+            hidden = True
+            break
+    if hidden:
+        _make_opaque(into, path)
+    below: list[_Place] = []
+    seen: set[bytes] = set()
+    prefix = path + b"/" if path else b""
+    for index, (root, listing) in enumerate(levels):
+        for name in listing.gone - seen:
+            if not hidden:
+                os.mknod(prefix + name, stat.S_IFCHR, os.makedev(0, 0), dir_fd=into)
+        for name, entry in listing.entries.items():
+            if name in seen:
+                continue
+            if entry.kind == "directory":
+                os.mkdir(prefix + name, 0o700, dir_fd=into)
+                modes.append((prefix + name, entry.mode))
+                below.append((prefix + name, *_beneath(name, levels[index:])))
+            else:
+                _link(root, into, prefix + name, entry)
+        seen |= listing.gone | listing.entries.keys()
+    return below
+
+
+def _beneath(name: bytes, levels: Sequence[tuple[int, Listing]]) -> tuple[tuple[int, ...], bool]:
+    """The layers that make up a directory, and whether one below them hides all the rest."""
+    found: list[int] = []
+    for root, listing in levels:
+        entry = listing.entries.get(name)
+        if name in listing.gone or (entry is not None and entry.kind != "directory"):
+            return tuple(found), True
+        if entry is not None:
+            found.append(root)
+    return tuple(found), False
+
+
+def _make_opaque(into: int, path: bytes) -> None:
+    with directory(into, path) as opened:
+        os.setxattr(opened, OPAQUE, b"y")
+
+
+def _link(root: int, into: int, path: bytes, entry: Entry) -> None:
+    try:
+        os.link(path, path, src_dir_fd=root, dst_dir_fd=into, follow_symlinks=False)
+    except OSError as error:
+        if error.errno not in (errno.EMLINK, errno.EXDEV, errno.EPERM) or entry.kind != "file":
+            raise
+        copy_file(root, into, path, path, entry)

@@ -1,0 +1,86 @@
+"""Forks that work in a copy: what the copy has changed, made into a layer like any other.
+
+From then on checkpoints, forks of the fork and applies see no difference to an overlay's layers.
+"""
+
+from __future__ import annotations
+
+import os
+
+from mudroom.core.change import Change
+from mudroom.core.entry import Entry, same_shape, same_stamp
+from mudroom.core.path import show
+from mudroom.errors import ForkMoved
+from mudroom.stage.source import OpenSource, Source, same_bytes
+from mudroom.stage.staged import CopyView
+from mudroom.stage.union import OneLayer
+from mudroom.stage.view import Difference
+from mudroom.vault.fork import Fork
+from mudroom.vault.opened import OpenFork
+from mudroom.vault.record import save
+from mudroom.vault.stacking import seal_layer
+from mudroom.vault.store import Vault
+
+
+def seal_copy(vault: Vault, fork: Fork, *, as_reviewed: bool = False) -> None:
+    """Write what the copy has changed into the fork's upper layer and seal it. Costs what was changed.
+
+    ``as_reviewed``: raises ForkMoved if the copy is not what the record says; nothing has happened then.
+    """
+    tree = fork.upper
+    with OpenFork(vault, fork) as opened:
+        view = CopyView(fork.copy_place, opened.lower)
+        differences = list(view.differences(opened.lower))
+        if as_reviewed:
+            _check(fork, differences, opened.lower, view.staged[0])
+        if not differences:
+            return
+        os.mkdir(tree, 0o700)
+        view.seal(tree)
+    _name_layer_in_record(fork, tree)
+    seal_layer(vault, fork)
+    with OpenFork(vault, fork) as opened:
+        view.rebase(opened.lower)
+
+
+def _check(fork: Fork, differences: list[Difference], lower: Source, work: bytes) -> None:
+    record = fork.record
+    reviewed = {change.path: change.staged for change in record.changeset.changes} if record is not None else {}
+    remarked = {remark.path for remark in record.changeset.remarks} if record is not None else set()
+    with OpenSource(work) as copy:
+        for path, below, staged in differences:
+            known = path in reviewed and same_stamp(reviewed[path], staged)
+            if not known and path not in remarked and not _is_nothing(path, below, staged, lower, copy):
+                raise ForkMoved(path, show(path))
+
+
+def _is_nothing(path: bytes, below: Entry | None, staged: Entry | None, lower: Source, copy: Source) -> bool:
+    """Whether a file was only touched."""
+    if below is None or staged is None or not same_shape(below, staged) or below.size != staged.size:
+        return False
+    if staged.kind != "file":
+        return True
+    one = lower.open(path)
+    try:
+        other = copy.open(path)
+        try:
+            return same_bytes(one, other)
+        finally:
+            os.close(other)
+    finally:
+        os.close(one)
+
+
+def _name_layer_in_record(fork: Fork, tree: bytes) -> None:
+    """The record tells the entries of the layer's files now, not those of the copy's."""
+    record = fork.record
+    if record is None:
+        return
+    with OneLayer(tree) as layer:
+        changes = tuple(_in_layer(change, layer) for change in record.changeset.changes)
+    save(fork.record_path, record._replace(changeset=record.changeset._replace(changes=changes)), durable=False)
+
+
+def _in_layer(change: Change, layer: OneLayer) -> Change:
+    entry = layer.look(change.path) if change.staged is not None and change.path else None
+    return change if entry is None else change._replace(staged=entry)

@@ -1,0 +1,213 @@
+"""A fork behaves as a plain copy of the project would: random commands, checkpoints, rollbacks, forks of forks, each
+compared with a model that is made with ``cp -a``, through the mount and without one."""
+
+from __future__ import annotations
+
+import ast
+import os
+import shutil
+import stat
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, multiple, rule
+
+from conftest import Listing, Place, full_listing, listing
+from mudroom.core.settings import Settings
+from mudroom.sandbox.client import Client
+from mudroom.stage.source import Source, read_all, walk
+from mudroom.vault import deep
+from mudroom.vault.opened import OpenFork
+from test_property import OPERATION, PROGRAM, perform
+
+# Root, without its capabilities, is refused inside what it could write to outside: files stay writable. An overlay
+# splits hard links of what lies below it (Documentation/filesystems/overlayfs.rst, "Non-standard behavior").
+OPERATIONS = st.lists(OPERATION.filter(lambda one: 0o444 not in one and one[0] != "link"), min_size=1, max_size=4)
+STEPS = int(os.environ.get("MUDROOM_STEPS", "40"))
+EXAMPLES = int(os.environ.get("MUDROOM_MACHINES", "12"))
+
+LOOK = """
+import os, stat
+def look():
+    found = {}
+    for directory, directories, files in os.walk("."):
+        for name in (*directories, *files):
+            path = os.path.join(directory, name)
+            info = os.lstat(path)
+            mode = stat.S_IMODE(info.st_mode)
+            if stat.S_ISLNK(info.st_mode): entry = ("symlink", 0, os.fsencode(os.readlink(path)))
+            elif stat.S_ISDIR(info.st_mode): entry = ("directory", mode, b"")
+            elif stat.S_ISREG(info.st_mode): entry = ("file", mode, open(path, "rb").read())
+            else: entry = ("special", mode, b"")
+            found[os.path.normpath(path)] = entry
+    return found
+print(look())
+"""
+
+
+def listing_of(source: Source) -> Listing:
+    """The same as ``conftest.listing``, without a mount."""
+    found: Listing = {}
+    for path, entry in walk(source):
+        kind = entry.kind if entry.kind in ("symlink", "directory", "file") else "special"
+        content = entry.target if kind == "symlink" else b""
+        if kind == "file":
+            data = read_all(source, path, 1 << 20)
+            assert data is not None
+            content = data
+        found[os.fsdecode(path)] = (kind, entry.mode, content)
+    return found
+
+
+class Machine(RuleBasedStateMachine):
+    client: Client
+    view: Any = "overlay"
+    forks = Bundle("forks")
+    points = Bundle("points")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.root = Path(tempfile.mkdtemp(prefix="mudroom-machine-"))
+        self.place = Place(self.root, self.client)
+        perform(
+            [("write", "a", "one\ntwo\n"), ("make_directory", "d/e"), ("write", "d/f", "x"), ("write", "d/e/g", "y")],
+            self.place.project,
+        )
+        perform([("symlink", "a", "b"), ("chmod", "d/f", 0o600)], self.place.project)
+        self.session = self.place.session(Settings(view=self.view))
+        self.before = full_listing(self.place.project)
+        self.count = 0
+
+    def teardown(self) -> None:
+        self.place.close()
+        subprocess.run(["chmod", "-R", "u+rwX", str(self.root)], check=True)
+        shutil.rmtree(self.root)
+
+    def name(self, stem: str) -> str:
+        self.count += 1
+        return f"{stem}{self.count}"
+
+    def model(self, name: str) -> Path:
+        return self.root / "models" / name
+
+    def copy(self, old: Path, new: Path) -> None:
+        new.parent.mkdir(exist_ok=True)
+        if new.exists():
+            shutil.rmtree(new)
+        subprocess.run(["cp", "-a", str(old), str(new)], check=True)
+
+    @rule(target=forks)
+    def new(self) -> str:
+        name = self.name("fork")
+        self.session.new_fork(name)
+        self.copy(self.place.project, self.model(name))
+        return name
+
+    @rule(target=forks, parent=forks)
+    def fork_of(self, parent: str) -> str:
+        name = self.name("child")
+        self.session.new_fork(name, parent=parent)
+        self.copy(self.model(parent), self.model(name))
+        return name
+
+    @rule(fork=forks, operations=OPERATIONS)
+    def command(self, fork: str, operations: object) -> None:
+        perform(operations, self.model(fork))
+        program = f"OPERATIONS = {operations!r}\n{PROGRAM}\n{LOOK}"
+        result = self.session.run([os.fsencode(sys.executable), b"-I", b"-S", b"-c", program.encode()], fork=fork)
+        assert result.exit_code == 0, result.stderr
+        assert ast.literal_eval(result.stdout.decode()) == listing(self.model(fork)), "what the mount showed"
+        self.check(fork)
+
+    def check(self, fork: str) -> None:
+        """Read without a mount, and as the base with the changes over it, it is the model, too."""
+        expected = listing(self.model(fork))
+        with OpenFork(self.session.vault, self.session.vault.fork(fork)) as opened:
+            assert listing_of(opened.merged()) == expected
+        changes = self.session.changes(fork).changes
+        original = listing(self.place.project)
+        differing = {path for path in {*expected, *original} if expected.get(path) != original.get(path)}
+        assert {os.fsdecode(change.path) for change in changes} == differing
+
+    @rule(target=points, fork=forks)
+    def checkpoint(self, fork: str) -> Any:
+        name = self.name("point")
+        self.session.checkpoint(fork, name)
+        self.copy(self.model(fork), self.model(f"{fork}@{name}"))
+        return fork, name
+
+    @rule(target=points, point=points)
+    def rollback(self, point: tuple[str, str]) -> Any:
+        fork, name = point
+        held = self.root / "held"
+        self.copy(self.model(fork), held)
+        before = self.session.rollback(fork, name)
+        self.copy(self.model(f"{fork}@{name}"), self.model(fork))
+        self.check(fork)
+        if before is None:
+            return multiple()
+        self.copy(held, self.model(f"{fork}@{before.name}"))
+        return fork, before.name
+
+    @rule(target=forks, point=points)
+    def fork_of_a_checkpoint(self, point: tuple[str, str]) -> str:
+        name = self.name("grandchild")
+        self.session.new_fork(name, parent=point[0], at=point[1])
+        self.copy(self.model(f"{point[0]}@{point[1]}"), self.model(name))
+        self.check(name)
+        return name
+
+    @invariant()
+    def the_project_is_untouched(self) -> None:
+        assert full_listing(self.place.project) == self.before
+
+    @rule(fork=forks)
+    def apply_and_undo(self, fork: str) -> None:
+        """In a fork of its own, so that the machine may go on with the one that was applied."""
+        if not self.session.changes(fork).changes:
+            return
+        child = self.name("applied")
+        self.session.new_fork(child, parent=fork)
+        landed = self.session.apply(child)
+        assert landed.conflicts == ()
+        assert listing(self.place.project) == listing(self.model(fork))
+        assert self.session.undo().conflicts == ()
+        self.session.discard(child) if landed.remaining else None
+        self.check(fork)
+        self.before = full_listing(self.place.project)
+
+
+@pytest.mark.parametrize("view", ["overlay", "copy"])
+def test_forks_are_copies(client: Client, view: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(deep, "DEEP", 5)  # so that merging layers comes up
+    monkeypatch.setattr(deep, "KEPT", 2)
+    from hypothesis.stateful import run_state_machine_as_test
+
+    machine = type("Machine", (Machine,), {"client": client, "view": view})
+    run_state_machine_as_test(  # type: ignore[no-untyped-call]
+        machine,
+        settings=settings(
+            max_examples=EXAMPLES,
+            stateful_step_count=STEPS,
+            deadline=None,
+            report_multiple_bugs=False,
+            suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+        ),
+    )
+
+
+def test_listings_agree(place: Place) -> None:
+    place.write("f", "x", 0o640)
+    place.write("d/g", "y")
+    os.symlink("f", place.project / "l")
+    from mudroom.stage.source import OpenSource
+
+    with OpenSource(os.fsencode(place.project)) as source:
+        assert listing_of(source) == listing(place.project)
+    assert stat.S_IMODE((place.project / "f").stat().st_mode) == 0o640
