@@ -12,7 +12,9 @@ import pytest
 
 SOURCE = Path(__file__).parent.parent / "src" / "mudroom"
 FILES = sorted(SOURCE.rglob("*.py"))
-LAUNCHER = {"sandbox." + name for name in ("launcher", "init", "template", "step", "wire", "kernel", "mediator")}
+LAUNCHER = {
+    "sandbox." + name for name in ("launcher", "init", "template", "step", "wire", "kernel", "mediator", "pause")
+}
 PURE = {"sandbox.linux", "sandbox.seccomp", "sandbox.syscall", "sandbox.metadata"}
 
 # What each room may import of mudroom; a prefix stands for all in it. Imports only point down.

@@ -78,7 +78,32 @@ class Running:
 
     def signal(self, number: int) -> None:
         """Send a signal to the sandbox's init: it forwards TERM, HUP, USR1 and USR2; KILL ends everything at once."""
-        self._connection.send({"op": "signal", "id": self._id, "signal": number}, ())
+        self._connection.send({"op": "signal", "id": self._id, "signal": int(number)}, ())
+
+    def pause(self) -> None:
+        """Stop every process of the sandbox. When this returns none of them can write, until ``resume``; what was
+        opened through ``view`` is not theirs and still can. Of signals KILL works at once, the others after that.
+
+        Not counted: one ``resume`` undoes any number of pauses. Harmless when the command has ended. Raises
+        MudroomError if some process does not come to rest within a few seconds; all go on then.
+        """
+        self._hold("pause")
+
+    def resume(self) -> None:
+        """Let those go on that ``pause`` stopped; a process that its own job control had stopped stays so."""
+        self._hold("resume")
+
+    def _hold(self, op: str) -> None:
+        answer = _with_report(self._connection, {"op": op, "id": self._id}, ())
+        try:
+            data = os.read(answer, 65536)
+        finally:
+            os.close(answer)
+        if not data:
+            raise MudroomError("the sandbox launcher died", "run the command again; nothing was applied")
+        record = marshal.loads(data)
+        if record[0] == "failed":
+            raise MudroomError(f"the command cannot be paused: {record[1]}", "wait for its end, or end it")
 
     def view(self) -> int:
         """The directory in which the command works, as the command has it: a descriptor (O_PATH) of its very mount,

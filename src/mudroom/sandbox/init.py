@@ -41,6 +41,8 @@ class Run:
 
     def __init__(self, identity: int, pid: int, pidfd: int, report: int) -> None:
         self.identity, self.pid, self.pidfd, self.report = identity, pid, pidfd, report
+        self.stopped: list[int] = []
+        """Its processes that a pause has stopped."""
 
 
 class ReportedError(Exception):

@@ -3,7 +3,7 @@
 It runs as a process of its own (``python -I -S``), receives requests over a socket, and for each one
 clones a child into new namespaces, performs the plan's steps there, drops every privilege and runs the command.
 
-Rules of this file, and of its family: ``init``, ``template``, ``step``, ``wire``, ``kernel``, ``mediator``:
+Rules of this file, and of its family: ``init``, ``template``, ``step``, ``wire``, ``kernel``, ``mediator``, ``pause``:
 1. They import each other and nothing else of mudroom, and of the library only what the architecture test lists: every
    millisecond of start-up here is a millisecond of every cold ``mudroom run``. What a first command does not need is
    imported when it is needed, but never in an init after its ``pivot``: its files are then the command's.
@@ -25,6 +25,8 @@ the length (SCM_RIGHTS). Only the host process and this one ever hold the socket
 
 The descriptors of a run are its stdin, stdout and stderr, then, if its host wants it, a socket over which init sends a
 descriptor of the view (``step_view``), then the report pipe.
+
+``pause`` and ``resume`` carry a pipe on which ``("done",)`` or ``("failed", why)`` is answered.
 
 The report pipe of a run carries one marshalled tuple, ``("failed", step index, op, errno, detail)`` or
 ``("exited", wait status, user s, system s, max RSS KiB, refused metadata changes, empty)``; ``empty`` says that no
@@ -141,8 +143,27 @@ class Loop:
             for run in self._runs.values():
                 if run.identity == request["id"]:
                     os.kill(run.pid, request["signal"])
+        elif request["op"] in ("pause", "resume"):
+            self._hold(request, descriptors[0])
         elif self._ahead is None or not self._ahead.take(request, descriptors):
             self._watch(start(request, descriptors))
+
+    def _hold(self, request: Request, answer: int) -> None:
+        """Stop a sandbox, or let it go on, and say when that is done. One that has ended is as good as stopped."""
+        from mudroom.sandbox.pause import pause, resume
+
+        record: tuple[object, ...] = ("done",)
+        try:
+            for run in self._runs.values():
+                if run.identity == request["id"]:
+                    (pause if request["op"] == "pause" else resume)(run.pid, run.stopped)
+        except OSError as error:
+            record = ("failed", error.strerror or "")
+        try:
+            tell(answer, record)
+        except BrokenPipeError:
+            pass  # the caller was interrupted
+        os.close(answer)
 
     def _finish(self, pidfd: int) -> None:
         run = self._runs.pop(pidfd)
