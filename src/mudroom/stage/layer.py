@@ -138,7 +138,7 @@ class LayerWriter:
         finally:
             os.close(write)
 
-    def data(self, path: bytes, content: bytes, *, mode: int) -> None:
+    def data(self, path: bytes, content: bytes, *, mode: int, mtime: int | None = None) -> None:
         """A regular file with this content."""
         self._clear(path)
         write = open_beneath(self._layer, path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
@@ -146,6 +146,8 @@ class LayerWriter:
             stream.write(content)
             stream.flush()
             os.fchmod(write, mode)
+            if mtime is not None:
+                os.utime(write, ns=(mtime, mtime))
 
     def symlink(self, path: bytes, target: bytes) -> None:
         with self._cleared(path) as (above, name):
