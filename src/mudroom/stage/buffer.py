@@ -1,0 +1,551 @@
+"""The write buffer: what an agent's file tools changed and nothing has needed on a disk yet.
+
+Reads look in the buffer, then through to what lies below. Nothing below is ever written, and symbolic links are never
+followed. The changes are a tree of nodes. A node of a directory either merges with a directory below (``below`` is its
+path there) or shows nothing of it (``below`` is None); a name that is gone is None among its names. So renaming a
+directory moves one node, whatever is in it, and the node goes on reading where the directory was.
+
+Before a path is changed for the first time, the caller's ``keep`` captures its original; nothing is changed if that
+fails. Permissions are kept but not enforced; extended attributes are not kept. What was renamed, or had its mode set, and was not written since still
+reads what lies below: if that is changed meanwhile, the change shows.
+
+Nothing here needs Linux.
+"""
+
+from __future__ import annotations
+
+import errno
+import itertools
+import os
+import stat
+import time
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, BinaryIO, Protocol
+
+from mudroom.core.entry import Entry, Kind
+from mudroom.core.path import is_below, parent, relpath
+from mudroom.core.path import name as last
+from mudroom.stage.content import PER_FILE, TOTAL, Content, Contents, Spool, read_whole
+from mudroom.stage.files import Draft, check_file, no_file, os_error, refusal
+
+if TYPE_CHECKING:
+    from mudroom.stage.source import Source
+
+_PATH_MAX = 4096
+_inodes = itertools.count(1)  # of all buffers: they may lie on each other
+
+
+class Writer(Protocol):
+    """Where a buffer is flushed to: a layer (``LayerWriter``) or a real directory (``PlainWriter``).
+
+    What is written over a path replaces all there was; the directories above it are there, or lie below the target.
+    """
+
+    def file(self, path: bytes, source: int, *, mode: int, mtime: int | None = None, xattrs: bool = False) -> None: ...
+    def data(self, path: bytes, content: bytes, *, mode: int, mtime: int | None = None) -> None: ...
+    def symlink(self, path: bytes, target: bytes) -> None: ...
+    def fifo(self, path: bytes, mode: int) -> None: ...
+    def whiteout(self, path: bytes) -> None: ...
+
+    def directory(self, path: bytes, mode: int) -> None:
+        """A directory with what is in it already."""
+
+    def new_directory(self, path: bytes, mode: int) -> None:
+        """An empty one, whatever was there."""
+
+
+class _Node:
+    """One changed name, or a directory on the way to one."""
+
+    __slots__ = ("below", "changed", "content", "entry", "names")
+
+    def __init__(
+        self,
+        entry: Entry,
+        below: bytes | None = None,
+        content: Content | None = None,
+        names: dict[bytes, _Node | None] | None = None,
+    ) -> None:
+        self.entry = entry
+        self.below = below
+        """The path below of the directory to merge with, or of the file that has the content."""
+        self.content = content
+        self.names = names
+        """Of a directory: what is in it other than below; None for a name that is gone."""
+        self.changed = False
+        """Its mode or time was set."""
+
+
+def _through(entry: Entry, below: bytes) -> _Node:
+    """The node of something that lies below."""
+    return _Node(entry, below, names={} if entry.kind == "directory" else None)
+
+
+_ROOT = Entry("directory", 0, 0, b"", 0, 0, 1, 0, 0, 0, 0)
+
+
+class Buffer:
+    """A ``Tree`` (``stage/files.py``) over ``below``. Of all the errors, ValueError is for a path that is no RelPath.
+
+    ``keep(path)`` captures the original of a path, once, before its first change, with the buffer's lock held.
+    ``spill`` is a directory for what does not fit into memory. ``clock`` gives nanoseconds since 1970.
+    """
+
+    def __init__(
+        self,
+        below: Source,
+        *,
+        keep: Callable[[bytes], None],
+        spill: bytes,
+        per_file: int = PER_FILE,
+        total: int = TOTAL,
+        clock: Callable[[], int] = time.time_ns,
+    ) -> None:
+        self._below, self._keep, self._clock = below, keep, clock
+        self._contents = Contents(spill, per_file, total)
+        self._lock = self._contents.lock
+        self._root = _Node(_ROOT, b"", names={})
+        self._kept: set[bytes] = set()
+
+    @property
+    def changed(self) -> bool:
+        """Whether there is anything to flush."""
+        with self._lock:
+            return any(node is None or node.changed or node.below != at for at, node in _nodes(self._root))
+
+    # --- reading ---
+
+    def look(self, path: bytes) -> Entry | None:
+        with self._lock:
+            node, below = self._find(path) if path else (None, path)
+            return node.entry if node is not None else None if below is None else self._below.look(below)
+
+    def names(self, path: bytes) -> dict[bytes, Entry]:
+        with self._lock:
+            node, below = self._find(path)
+            if node is None:
+                return {} if below is None else self._below.names(below)
+            found = {} if node.names is None or node.below is None else dict(self._below.names(node.below))
+            for name, child in (node.names or {}).items():
+                if child is None:
+                    found.pop(name, None)
+                else:
+                    found[name] = child.entry
+            return found
+
+    def read(self, path: bytes) -> bytes:
+        """The content of a file. No descriptor is used for what is in memory."""
+        with self._lock:
+            content, below = self._content(path)
+            return self._contents.read(content) if content is not None else read_whole(self._open_below(path, below))
+
+    def readable(self, path: bytes) -> BinaryIO:
+        """The content of a file as a stream. What is written later does not show in it."""
+        with self._lock:
+            content, below = self._content(path)
+            if content is not None:
+                return self._contents.readable(content)
+            return os.fdopen(self._open_below(path, below), "rb")
+
+    def open(self, path: bytes) -> int:
+        with self._lock:
+            content, below = self._content(path)
+            return self._contents.open(content) if content is not None else self._open_below(path, below)
+
+    def _content(self, path: bytes) -> tuple[Content | None, bytes]:
+        """What a file holds, or the path below of the file that holds it."""
+        node, below = self._find(path)
+        if node is not None:
+            if node.entry.kind != "file":
+                raise no_file(node.entry, path)
+            if node.content is not None:
+                return node.content, b""
+            below = node.below
+        if below is None:
+            raise refusal(self.look, path)
+        return None, below
+
+    def _open_below(self, path: bytes, below: bytes) -> int:
+        try:
+            descriptor = self._below.open(below)
+        except OSError as error:
+            if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENXIO, errno.EISDIR):
+                entry = self.look(path)
+                if entry is None or entry.kind != "file":
+                    raise refusal(self.look, path) from None
+            error.filename = os.fsdecode(path)
+            raise
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            os.close(descriptor)
+            raise refusal(self.look, path)
+        return descriptor
+
+    def _find(self, path: bytes) -> tuple[_Node | None, bytes | None]:
+        """The node at a path, else the path below that shows there; (None, None) if nothing is there."""
+        node = self._root
+        for name in path.split(b"/") if path else ():
+            child = node.names.get(name) if node.names else None
+            if child is None:
+                return self._find_below(relpath(path))
+            node = child
+        return node, None
+
+    def _find_below(self, path: bytes) -> tuple[_Node | None, bytes | None]:
+        """The same for a checked path that may leave the nodes."""
+        node, names = self._root, path.split(b"/")
+        for index, name in enumerate(names):
+            if node.names is None:
+                return None, None
+            if name not in node.names:
+                return None, None if node.below is None else _join(node.below, b"/".join(names[index:]))
+            child = node.names[name]
+            if child is None:
+                return None, None
+            node = child
+        return node, None
+
+    # --- writing ---
+
+    def write(self, path: bytes, content: bytes, mode: int | None = None) -> None:
+        """The whole content of a file; its mode is ``mode``, else what it was, else 0o644."""
+        path = relpath(path)
+        with self._lock:
+            self._check_file(path)
+            self._place(path, lambda: self._contents.hold(bytes(content)), mode)
+
+    def create(self, path: bytes, mode: int | None = None, *, exclusive: bool = False) -> Draft:
+        path = relpath(path)
+        with self._lock:
+            self._check_file(path, exclusive)
+        spool = Spool(self._contents)
+
+        def commit() -> None:
+            with self._lock:
+                self._check_file(path, exclusive)
+                self._place(path, spool.finish, mode)
+
+        return Draft(spool, commit, spool.abandon)
+
+    def mkdir(self, path: bytes, mode: int = 0o755) -> None:
+        self._put_new(relpath(path), _Node(self._entry("directory", mode), names={}))
+
+    def symlink(self, path: bytes, target: bytes) -> None:
+        path = relpath(path)
+        if b"\0" in target:
+            raise ValueError("a link target cannot hold a NUL")
+        if not 0 < len(target) < _PATH_MAX:
+            raise os_error(errno.ENAMETOOLONG if target else errno.ENOENT, path)
+        self._put_new(path, _Node(self._entry("symlink", 0, 0, bytes(target))))
+
+    def unlink(self, path: bytes) -> None:
+        path = relpath(path)
+        with self._lock:
+            if self._existing(path).kind == "directory":
+                raise os_error(errno.EISDIR, path)
+            self._drop(path)
+
+    def rmdir(self, path: bytes) -> None:
+        path = relpath(path)
+        with self._lock:
+            if self._existing(path).kind != "directory":
+                raise os_error(errno.ENOTDIR, path)
+            if self.names(path):
+                raise os_error(errno.ENOTEMPTY, path)
+            self._drop(path)
+
+    def remove(self, path: bytes) -> None:
+        path = relpath(path)
+        with self._lock:
+            self._existing(path)
+            self._drop(path)
+
+    def rename(self, old: bytes, new: bytes) -> None:
+        old, new = relpath(old), relpath(new)
+        with self._lock:
+            self._check_above(old)
+            self._check_above(new)
+            entry, target = self._existing(old), self.look(new)
+            if old != new and entry.kind == "directory" and is_below(new, old):
+                raise os_error(errno.EINVAL, new)
+            if old != new and is_below(old, new):
+                raise os_error(errno.ENOTEMPTY, new)
+            if target is not None:
+                if old == new or _hard_links(entry, target):
+                    return  # rename(2) does nothing either
+                self._check_replaceable(entry, target, new)
+            self._keep_tree(old)
+            self._keep_once(new)
+            self._move(old, new, entry)
+
+    def chmod(self, path: bytes, mode: int) -> None:
+        self._stamp(relpath(path), lambda entry: entry._replace(mode=mode & 0o7777))
+
+    def utime(self, path: bytes, mtime: int) -> None:
+        """The time of a directory is not flushed: it is that of the last change in it."""
+        self._stamp(relpath(path), lambda entry: entry._replace(mtime=mtime))
+
+    def clear(self) -> None:
+        """Forget every change."""
+        with self._lock:
+            self._release(self._root)
+            self._root = _Node(_ROOT, b"", names={})
+
+    # --- what writing is made of ---
+
+    def _existing(self, path: bytes) -> Entry:
+        entry = self.look(path)
+        if entry is None:
+            raise refusal(self.look, path)
+        return entry
+
+    def _check_above(self, path: bytes) -> None:
+        """That the directory of ``path`` is one. A path that no system call takes could never be flushed."""
+        if len(path) >= _PATH_MAX:
+            raise os_error(errno.ENAMETOOLONG, path)
+        above = parent(path)
+        entry = self.look(above) if above else _ROOT
+        if entry is None or entry.kind != "directory":
+            raise refusal(self.look, path)
+
+    def _check_file(self, path: bytes, exclusive: bool = False) -> None:
+        """That a file can be written at ``path``."""
+        self._check_above(path)
+        check_file(self.look(path), path, exclusive)
+
+    def _check_replaceable(self, entry: Entry, target: Entry, new: bytes) -> None:
+        """That rename(2) would put the one in the place of the other."""
+        if (entry.kind == "directory") != (target.kind == "directory"):
+            raise os_error(errno.EISDIR if target.kind == "directory" else errno.ENOTDIR, new)
+        if self.names(new):
+            raise os_error(errno.ENOTEMPTY, new)
+
+    def _keep_once(self, path: bytes) -> None:
+        if path not in self._kept:
+            self._keep(path)
+            self._kept.add(path)
+
+    def _keep_tree(self, path: bytes) -> None:
+        pending = [path]
+        while pending:
+            at = pending.pop()
+            self._keep_once(at)
+            pending += [at + b"/" + name for name in self.names(at)]
+
+    def _entry(self, kind: Kind, mode: int, size: int = 0, target: bytes = b"") -> Entry:
+        now, (uid, gid) = self._clock(), _owner()
+        return Entry(kind, mode & 0o7777, size, target, 0, next(_inodes), 1, uid, gid, now, now)
+
+    def _place(self, path: bytes, hold: Callable[[], Content], mode: int | None) -> None:
+        """Give a checked path the content that ``hold`` makes."""
+        self._keep_once(path)
+        directory, name, old = self._directory(path), last(path), self.look(path)
+        content = hold()
+        mode = mode if mode is not None else old.mode if old is not None else 0o644
+        self._put(directory, name, _Node(self._entry("file", mode, content.size), content=content))
+
+    def _put_new(self, path: bytes, node: _Node) -> None:
+        with self._lock:
+            self._check_above(path)
+            if self.look(path) is not None:
+                raise os_error(errno.EEXIST, path)
+            self._keep_once(path)
+            self._put(self._directory(path), last(path), node)
+
+    def _put(self, directory: _Node, name: bytes, node: _Node | None) -> None:
+        """Nothing here fails but the removal of a spilled file, and that is last."""
+        assert directory.names is not None
+        replaced = directory.names.get(name)
+        directory.names[name] = node
+        if directory is not self._root:
+            now = self._clock()
+            directory.entry = directory.entry._replace(mtime=now, ctime=now)
+        if replaced is not None and replaced is not node:
+            self._release(replaced)
+
+    def _drop(self, path: bytes) -> None:
+        self._keep_tree(path)
+        directory, name = self._directory(path), last(path)
+        hides = self._hides(directory, name)
+        self._put(directory, name, None)
+        if not hides:
+            assert directory.names is not None
+            del directory.names[name]
+
+    def _hides(self, directory: _Node, name: bytes) -> bool:
+        """Whether something below would show at a name if there were no node."""
+        return directory.below is not None and self._below.look(_join(directory.below, name)) is not None
+
+    def _move(self, old: bytes, new: bytes, entry: Entry) -> None:
+        source, target = self._directory(old), self._directory(new)
+        hides, node = self._hides(source, last(old)), self._own(old, entry)
+        assert source.names is not None
+        if hides:
+            source.names[last(old)] = None
+        else:
+            del source.names[last(old)]
+        node.entry = entry._replace(ctime=self._clock())
+        self._put(target, last(new), node)
+
+    def _directory(self, path: bytes) -> _Node:
+        """The node of the directory of a checked path."""
+        node = self._root
+        for name in path.split(b"/")[:-1]:
+            assert node.names is not None
+            child = node.names.get(name)
+            if child is None:
+                assert node.below is not None
+                below = _join(node.below, name)
+                entry = self._below.look(below)
+                if entry is None or entry.kind != "directory":
+                    raise os_error(errno.ENOENT, path)  # gone since it was checked
+                child = node.names[name] = _Node(entry, below, names={})
+            node = child
+        return node
+
+    def _stamp(self, path: bytes, stamped: Callable[[Entry], Entry]) -> None:
+        with self._lock:
+            entry = self._existing(path)
+            if entry.kind == "symlink":
+                raise os_error(errno.ELOOP, path)
+            self._keep_once(path)
+            node = self._own(path, entry)
+            node.entry = stamped(node.entry._replace(ctime=self._clock()))
+            node.changed = True
+
+    def _own(self, path: bytes, entry: Entry) -> _Node:
+        """The node of what is at ``path``, made if there is none."""
+        directory, name = self._directory(path), last(path)
+        assert directory.names is not None
+        node = directory.names.get(name)
+        if node is None:
+            assert directory.below is not None
+            node = directory.names[name] = _through(entry, _join(directory.below, name))
+        return node
+
+    def _release(self, node: _Node) -> None:
+        for _at, below in [(b"", node), *_nodes(node)]:
+            if below is not None and below.content is not None:
+                self._contents.release(below.content)
+                below.content = None
+
+    # --- flushing ---
+
+    def flush(self, writer: Writer, below: Callable[[], Source] | None = None) -> list[bytes]:
+        """Write everything that differs, then forget it. ``below`` gives what the buffer lies on from then on.
+
+        Before anything is written, all that is still read from below is taken into the buffer: the target may be a
+        part of it. So if this raises, nothing is lost, and it can be repeated. Returns the paths that cannot be
+        written: sockets, devices, and what was renamed but has gone from below meanwhile.
+        """
+        with self._lock:
+            lost = self._take_in()
+            self._write_out(writer)
+            if below is not None:
+                self._below = below()
+            self.clear()
+            return lost
+
+    def _take_in(self) -> list[bytes]:
+        """Read all that the target might overwrite. A directory that is not in its place becomes a new one."""
+        lost: list[bytes] = []
+        pending = [(b"", self._root, True)]
+        while pending:
+            above, directory, in_place = pending.pop()
+            assert directory.names is not None
+            for name, node in list(directory.names.items()):
+                at = _join(above, name)
+                if node is not None and node.names is not None:
+                    here = in_place and node.below == at and self._is_directory(at)
+                    if not here:
+                        self._unfold(node)
+                    pending.append((at, node, here))
+                elif node is not None and not self._take(node):
+                    lost.append(at)
+        return lost
+
+    def _is_directory(self, below: bytes) -> bool:
+        entry = self._below.look(below)
+        return entry is not None and entry.kind == "directory"
+
+    def _unfold(self, node: _Node) -> None:
+        """Give a directory nodes for all that it shows of what lies below."""
+        assert node.names is not None
+        if node.below is not None:
+            for name, entry in self._below.names(node.below).items():
+                node.names.setdefault(name, _through(entry, _join(node.below, name)))
+        node.below = None
+
+    def _take(self, node: _Node) -> bool:
+        """Get the content of a file into the buffer; False if it is not to be had."""
+        if node.entry.kind in ("socket", "device"):
+            return False
+        if node.entry.kind != "file" or node.content is not None:
+            return True
+        assert node.below is not None
+        try:
+            descriptor = self._below.open(node.below)
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        node.content = self._contents.take(descriptor)
+        node.entry = node.entry._replace(size=node.content.size)
+        return True
+
+    def _write_out(self, writer: Writer) -> None:
+        modes: list[tuple[bytes, int]] = []
+        for at, node in _nodes(self._root):
+            if node is None:
+                writer.whiteout(at)
+            elif node.names is None:
+                self._write_one(writer, at, node)
+            else:
+                mode = node.entry.mode
+                closed = mode & 0o700 != 0o700  # it gets its mode when all that is in it is written
+                if node.below is None:
+                    writer.new_directory(at, mode | 0o700)
+                elif closed and node.names:
+                    writer.directory(at, mode | 0o700)
+                if closed or (node.changed and node.below is not None):
+                    modes.append((at, mode))
+        for at, mode in reversed(modes):
+            writer.directory(at, mode)
+
+    def _write_one(self, writer: Writer, at: bytes, node: _Node) -> None:
+        entry, content = node.entry, node.content
+        if entry.kind == "symlink":
+            writer.symlink(at, entry.target)
+        elif entry.kind == "fifo":
+            writer.fifo(at, entry.mode)
+        elif content is None:  # it is among the lost
+            writer.whiteout(at)
+        elif content.data is not None:
+            writer.data(at, content.data, mode=entry.mode, mtime=entry.mtime)
+        else:
+            descriptor = self._contents.open(content)
+            try:
+                writer.file(at, descriptor, mode=entry.mode, mtime=entry.mtime)
+            finally:
+                os.close(descriptor)
+
+
+def _nodes(top: _Node) -> Iterator[tuple[bytes, _Node | None]]:
+    """Everything below a node, a directory before what is in it."""
+    pending = [(b"", top)]
+    while pending:
+        above, directory = pending.pop()
+        for name, node in (directory.names or {}).items():
+            at = _join(above, name)
+            yield at, node
+            if node is not None and node.names:
+                pending.append((at, node))
+
+
+def _hard_links(a: Entry, b: Entry) -> bool:
+    return a.kind == "file" and a.links > 1 and (a.device, a.inode) == (b.device, b.inode)
+
+
+def _join(above: bytes, name: bytes) -> bytes:
+    return above + b"/" + name if above else name
+
+
+def _owner() -> tuple[int, int]:
+    return (os.geteuid(), os.getegid()) if hasattr(os, "geteuid") else (0, 0)

@@ -1,0 +1,220 @@
+"""The contents of the files of a write buffer: in memory while they are small and few, else spilled to a directory.
+
+Nothing here needs Linux.
+"""
+
+from __future__ import annotations
+
+import io
+import itertools
+import os
+from _thread import RLock  # threading.RLock, without the rest of that module on the fast path
+from typing import BinaryIO
+
+PER_FILE, TOTAL = 4 << 20, 64 << 20
+"""Bytes: the largest content that is held in memory, and how much of it in all."""
+_NEW = os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
+_READ = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0) | getattr(os, "O_NOFOLLOW", 0)
+_CHUNK = 1 << 20
+
+
+class Content:
+    """The bytes of one file, in memory or spilled."""
+
+    __slots__ = ("data", "path", "size")
+
+    def __init__(self, size: int, data: bytes | None = None, path: bytes = b"") -> None:
+        self.size, self.data, self.path = size, data, path
+
+
+class Contents:
+    """All contents of a buffer. No more than ``total`` bytes of them are in memory, no one larger than ``per_file``.
+
+    What is too much goes to files of its own in ``directory``, which is made when it is needed and is the caller's to
+    remove after a crash; the least recently used go first. Raises OSError as the disk does, and has then lost nothing.
+    """
+
+    def __init__(self, directory: bytes, per_file: int, total: int) -> None:
+        self._directory, self.per_file, self.total = directory, min(per_file, total), total
+        self.lock = RLock()
+        self.used = 0
+        """Bytes in memory."""
+        self._recent: dict[Content, None] = {}
+        self._numbers = itertools.count(1)
+
+    def hold(self, data: bytes) -> Content:
+        if len(data) > self.per_file or not self.make_room(len(data)):
+            return Content(len(data), path=self._spill(data))
+        content = Content(len(data), data)
+        self._recent[content] = None
+        self.used += len(data)
+        return content
+
+    def take(self, descriptor: int) -> Content:
+        """What is in an open file from here to its end; closes it."""
+        spool = Spool(self)
+        try:
+            while data := os.read(descriptor, _CHUNK):
+                spool.write(memoryview(data))
+            return spool.finish()
+        except BaseException:
+            spool.abandon()
+            raise
+        finally:
+            os.close(descriptor)
+
+    def make_room(self, size: int) -> bool:
+        """Whether so many bytes more fit into memory, after spilling what may be spilled."""
+        while self.used + size > self.total and self._recent:
+            oldest = next(iter(self._recent))
+            assert oldest.data is not None
+            oldest.path = self._spill(oldest.data)
+            self._leave(oldest)
+        return self.used + size <= self.total
+
+    def _leave(self, content: Content) -> None:
+        del self._recent[content]
+        self.used -= content.size
+        content.data = None
+
+    def read(self, content: Content) -> bytes:
+        data = content.data
+        if data is None:
+            return read_whole(self.open(content))
+        del self._recent[content]
+        self._recent[content] = None
+        return data
+
+    def readable(self, content: Content) -> BinaryIO:
+        return io.BytesIO(self.read(content)) if content.data is not None else os.fdopen(self.open(content), "rb")
+
+    def open(self, content: Content) -> int:
+        """A descriptor for reading, at the beginning; it stays good whatever becomes of the content."""
+        if content.data is None:
+            return os.open(content.path, _READ)
+        descriptor = os.memfd_create("mudroom") if hasattr(os, "memfd_create") else self._nameless()
+        try:
+            _write_whole(descriptor, content.data)
+            os.lseek(descriptor, 0, os.SEEK_SET)
+        except BaseException:
+            os.close(descriptor)
+            raise
+        return descriptor
+
+    def release(self, content: Content) -> None:
+        if content.data is not None:
+            self._leave(content)
+        else:
+            os.unlink(content.path)
+
+    def new_file(self) -> tuple[int, bytes]:
+        while True:
+            path = self._directory + b"/%d" % next(self._numbers)
+            try:
+                return os.open(path, _NEW, 0o600), path
+            except FileNotFoundError:
+                os.makedirs(self._directory, 0o700)
+            except FileExistsError:
+                continue  # of another buffer, or of one that crashed
+
+    def _nameless(self) -> int:
+        descriptor, path = self.new_file()
+        os.unlink(path)
+        return descriptor
+
+    def _spill(self, data: bytes) -> bytes:
+        descriptor, path = self.new_file()
+        try:
+            _write_whole(descriptor, data)
+        except BaseException:
+            os.unlink(path)
+            raise
+        finally:
+            os.close(descriptor)
+        return path
+
+
+class Spool:
+    """Content that grows: in memory while it is small and there is room, then in a file of its own."""
+
+    def __init__(self, contents: Contents) -> None:
+        self._contents = contents
+        self._stream: io.BytesIO | io.FileIO = io.BytesIO()
+        self._counted = 0
+        self._path = b""
+
+    def write(self, data: memoryview, /) -> int | None:
+        if not self._path:
+            with self._contents.lock:
+                self._grow(self._stream.tell() + len(data))
+        return self._stream.write(data)
+
+    def _grow(self, end: int) -> None:
+        more = end - self._counted
+        if end > self._contents.per_file or (more > 0 and not self._contents.make_room(more)):
+            self._roll_over()
+        elif more > 0:
+            self._contents.used += more
+            self._counted = end
+
+    def _roll_over(self) -> None:
+        """To a file. If that fails all is as before."""
+        assert isinstance(self._stream, io.BytesIO)
+        descriptor, path = self._contents.new_file()
+        try:
+            _write_whole(descriptor, self._stream.getvalue())
+            os.lseek(descriptor, self._stream.tell(), os.SEEK_SET)
+        except BaseException:
+            os.close(descriptor)
+            os.unlink(path)
+            raise
+        self._stream, self._path = io.FileIO(descriptor, "r+"), path
+        self._uncount()
+
+    def _uncount(self) -> None:
+        self._contents.used -= self._counted
+        self._counted = 0
+
+    def read(self, size: int = -1, /) -> bytes | None:
+        return self._stream.read(size)
+
+    def seek(self, offset: int, whence: int = 0, /) -> int:
+        return self._stream.seek(offset, whence)
+
+    def tell(self) -> int:
+        return self._stream.tell()
+
+    def truncate(self, size: int | None = None, /) -> int:
+        return self._stream.truncate(size)
+
+    def finish(self) -> Content:
+        """Its content, now the caller's. The buffer's lock is held."""
+        if isinstance(self._stream, io.BytesIO):
+            data = self._stream.getvalue()
+            self._uncount()
+            content = self._contents.hold(data)
+        else:
+            content = Content(os.fstat(self._stream.fileno()).st_size, path=self._path)
+            self._path = b""
+        self._stream.close()
+        return content
+
+    def abandon(self) -> None:
+        with self._contents.lock:
+            self._uncount()
+        self._stream.close()
+        if self._path:
+            os.unlink(self._path)
+            self._path = b""
+
+
+def _write_whole(descriptor: int, data: bytes) -> None:
+    view = memoryview(data)
+    while view:
+        view = view[os.write(descriptor, view) :]
+
+
+def read_whole(descriptor: int) -> bytes:
+    """What is in an open file from here to its end; closes it."""
+    with os.fdopen(descriptor, "rb") as stream:
+        return stream.read()

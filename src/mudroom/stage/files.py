@@ -1,0 +1,478 @@
+"""The files of a fork for an agent's tools (``fork.fs``), and what such a tool needs of the tree below it.
+
+Where the truth is moves: it is the write buffer, or the live mount while a command runs. So ``Files`` asks for the
+``Tree`` at every call. Paths are relative to the project; ``..``, absolute paths and symbolic links on the way are
+refused. What goes wrong is one line: the OSError that the system would give, or UsageError for what makes no sense.
+
+Nothing here needs Linux.
+"""
+
+from __future__ import annotations
+
+import errno
+import fnmatch
+import io
+import os
+import re
+from collections.abc import Callable, Iterator
+from itertools import islice
+from typing import TYPE_CHECKING, BinaryIO, NamedTuple, Protocol, TypeAlias
+
+from mudroom.core.entry import Entry
+from mudroom.core.path import ancestors, is_below, parent, relpath, show
+from mudroom.core.path import name as last
+from mudroom.errors import UsageError
+
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer
+
+Path = str | bytes | os.PathLike[str] | os.PathLike[bytes]
+_CHUNK = 1 << 20
+_HEAD = 8192
+"""Bytes in which a NUL tells a binary file from text, as git does it."""
+
+
+class Tree(Protocol):
+    """Files to read and to change. ``look``, ``names`` and ``open`` are those of a ``Source``.
+
+    Symbolic links are never followed: a path through one, or the content of one, is ELOOP. Writing replaces the whole
+    file, keeps the mode of what was there, and never happens by half. All but ``look`` and ``names`` raise OSError as
+    the system would; a path that is none of ours is a ValueError.
+    """
+
+    def look(self, path: bytes) -> Entry | None: ...
+    def names(self, path: bytes) -> dict[bytes, Entry]: ...
+    def open(self, path: bytes) -> int: ...
+    def read(self, path: bytes) -> bytes: ...
+    def readable(self, path: bytes) -> BinaryIO: ...
+    def write(self, path: bytes, content: bytes, mode: int | None = None) -> None: ...
+
+    def create(self, path: bytes, mode: int | None = None, *, exclusive: bool = False) -> Draft:
+        """The same in pieces: the file gets its place when the draft is closed."""
+
+    def mkdir(self, path: bytes, mode: int = 0o755) -> None: ...
+    def symlink(self, path: bytes, target: bytes) -> None: ...
+    def unlink(self, path: bytes) -> None: ...
+    def rmdir(self, path: bytes) -> None: ...
+
+    def remove(self, path: bytes) -> None:
+        """Whatever is there, a directory with all that is in it."""
+
+    def rename(self, old: bytes, new: bytes) -> None:
+        """As rename(2): it replaces a file by a file, an empty directory by a directory."""
+
+    def chmod(self, path: bytes, mode: int) -> None: ...
+
+    def utime(self, path: bytes, mtime: int) -> None:
+        """``mtime``: nanoseconds since 1970."""
+
+
+class Stream(Protocol):
+    """What a draft is collected in."""
+
+    def write(self, data: memoryview, /) -> int | None: ...
+    def read(self, size: int = -1, /) -> bytes | None: ...
+    def seek(self, offset: int, whence: int = 0, /) -> int: ...
+    def tell(self) -> int: ...
+    def truncate(self, size: int | None = None, /) -> int: ...
+
+
+class Draft(io.BufferedIOBase):
+    """A file that is being written. It gets its place when it is closed, whole.
+
+    ``discard``, a block left with an exception, a write that fails, or being forgotten leave nothing behind. With
+    ``at_close`` set to False it waits for ``commit``. Closing it twice does no harm.
+    """
+
+    _settled = True
+    at_close = True
+
+    def __init__(self, stream: Stream, commit: Callable[[], None], abandon: Callable[[], None]) -> None:
+        self._stream, self._commit, self._abandon = stream, commit, abandon
+        self._settled = False
+
+    def write(self, data: ReadableBuffer, /) -> int:
+        view = memoryview(data).cast("B")
+        self._check()
+        done = 0
+        try:
+            while done < len(view):
+                done += self._stream.write(view[done:]) or 0
+        except BaseException:
+            self.discard()
+            raise
+        return done
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        self._check()
+        return self._stream.read(-1 if size is None else size) or b""
+
+    def seek(self, offset: int, whence: int = 0, /) -> int:
+        self._check()
+        return self._stream.seek(offset, whence)
+
+    def tell(self) -> int:
+        self._check()
+        return self._stream.tell()
+
+    def truncate(self, size: int | None = None, /) -> int:
+        self._check()
+        return self._stream.truncate(size)
+
+    def readable(self) -> bool:
+        return True
+
+    def writable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def close(self) -> None:
+        if self.at_close:
+            self.commit()
+        super().close()
+
+    def commit(self) -> None:
+        """Give the file its place, unless that is done or was called off."""
+        if self._settled:
+            return
+        self._settled = True
+        try:
+            self._commit()
+        except BaseException:
+            self._abandon()
+            raise
+        finally:
+            super().close()
+
+    def discard(self) -> None:
+        if not self._settled:
+            self._settled = True
+            self._abandon()
+        super().close()
+
+    def __exit__(self, kind: object, *_error: object) -> None:
+        if kind is None:
+            self.close()
+        else:
+            self.discard()
+
+    def __del__(self) -> None:
+        self.discard()
+
+    def _check(self) -> None:
+        if self.closed:
+            raise ValueError("I/O operation on a closed file")
+
+
+def os_error(number: int, path: bytes) -> OSError:
+    return OSError(number, os.strerror(number), os.fsdecode(path))
+
+
+def refusal(look: Callable[[bytes], Entry | None], path: bytes) -> OSError:
+    """Why the content at ``path`` cannot be had: ENOENT, ENOTDIR, ELOOP; EISDIR, ELOOP or ENXIO for what is no file."""
+    for above in ancestors(path):
+        entry = look(above)
+        if entry is None or entry.kind != "directory":
+            return os_error(
+                errno.ENOENT if entry is None else errno.ELOOP if entry.kind == "symlink" else errno.ENOTDIR, path
+            )
+    return no_file(look(path), path)
+
+
+def no_file(entry: Entry | None, path: bytes) -> OSError:
+    """The error for the content of something that is not a file, or that is not there."""
+    if entry is None:
+        return os_error(errno.ENOENT, path)
+    return os_error({"directory": errno.EISDIR, "symlink": errno.ELOOP}.get(entry.kind, errno.ENXIO), path)
+
+
+def check_file(there: Entry | None, path: bytes, exclusive: bool) -> None:
+    """That a file can be written where ``there`` is now; ``exclusive``: only where nothing is."""
+    if there is not None and exclusive:
+        raise os_error(errno.EEXIST, path)
+    if there is not None and there.kind != "file":
+        raise no_file(there, path)
+
+
+class Found(NamedTuple):
+    """A line that ``search`` found."""
+
+    path: str
+    line: int
+    """Counted from 1."""
+    text: str
+    """Without its end."""
+
+
+Paths: TypeAlias = list[str]  # in the class below, ``list`` is a method
+Lines: TypeAlias = list[Found]
+
+
+class Files:
+    """Paths are str, bytes or PathLike; those that come back are str, and ``os.fsencode`` gives their bytes."""
+
+    def __init__(self, tree: Callable[[], Tree]) -> None:
+        self.tree = tree
+
+    def read(self, path: Path) -> bytes:
+        return self.tree().read(_relative(path))
+
+    def read_text(self, path: Path, start_line: int = 1, limit: int | None = None) -> str:
+        """``limit`` lines from ``start_line`` (counted from 1) with their ends; bytes that are not UTF-8 become
+        surrogates. Raises UsageError for a binary file."""
+        if start_line < 1 or (limit is not None and limit < 0):
+            raise UsageError("lines are counted from 1, and a limit is not negative")
+        with self.tree().readable(_relative(path)) as stream:
+            if b"\0" in stream.read(_HEAD):
+                raise UsageError(f"{_shown(path)} is binary; read its bytes")
+            stream.seek(0)
+            stop = None if limit is None else start_line - 1 + limit
+            return _text(b"".join(islice(stream, start_line - 1, stop)))
+
+    def open(self, path: Path) -> BinaryIO:
+        """To read it in pieces."""
+        return self.tree().readable(_relative(path))
+
+    def create(self, path: Path, mode: int | None = None, *, exclusive: bool = False) -> Draft:
+        """To write it in pieces; directories on the way are made."""
+        tree, at = self._with_parents(path)
+        return tree.create(at, mode, exclusive=exclusive)
+
+    def write(self, path: Path, content: str | bytes, mode: int | None = None) -> None:
+        """Create or replace a file; directories on the way are made. Its mode stays, or is ``mode`` (0o644)."""
+        tree, at = self._with_parents(path)
+        tree.write(at, _bytes(content), mode)
+
+    def append(self, path: Path, content: str | bytes) -> None:
+        """Add to the end of a file, or create it."""
+        tree, at = self._with_parents(path)
+        with tree.create(at) as draft:
+            if tree.look(at) is not None:
+                with tree.readable(at) as stream:
+                    _pump(stream, draft)
+            draft.write(_bytes(content))
+
+    def edit(self, path: Path, old: str | bytes, new: str | bytes, *, all: bool = False) -> int:  # noqa: A002
+        """Replace ``old`` by ``new``, exactly as they are; gives how many were replaced.
+
+        ``old`` has to be there once; with ``all``, at least once. In a file whose lines all end in CRLF, a plain
+        newline in ``old`` and ``new`` means CRLF. Raises UsageError otherwise, saying how many there are and where.
+        """
+        tree, at = self.tree(), _relative(path)
+        before = tree.read(at)
+        search, replacement = _bytes(old), _bytes(new)
+        if b"\r\n" in before and before.count(b"\r\n") == before.count(b"\n"):
+            search, replacement = _crlf(search), _crlf(replacement)
+        if not search or search == replacement:
+            raise UsageError("the old text is empty" if not search else "the old and the new text are the same")
+        count = before.count(search)
+        if not count:
+            raise UsageError(f"{_shown(path)}: the old text is not in it")
+        if count > 1 and not all:
+            lines = ", ".join(map(str, islice(_lines_of(before, search), 5))) + (", ..." if count > 5 else "")
+            hint = "take more of the text around it, or replace all"
+            raise UsageError(f"{_shown(path)}: the old text is in it {count} times (lines {lines})", hint)
+        tree.write(at, before.replace(search, replacement))
+        return count
+
+    def delete(self, path: Path, recursive: bool = False) -> None:
+        """A file, a link, an empty directory; with ``recursive``, whatever it is with all that is in it."""
+        tree, at = self.tree(), _relative(path)
+        entry = tree.look(at)
+        if recursive:
+            tree.remove(at)
+        elif entry is not None and entry.kind == "directory":
+            tree.rmdir(at)
+        else:
+            tree.unlink(at)
+
+    def move(self, old: Path, new: Path) -> None:
+        """As rename(2); directories on the way to ``new`` are made."""
+        source = _relative(old)
+        if self.tree().look(source) is None:
+            raise refusal(self.tree().look, source)
+        tree, target = self._with_parents(new)
+        tree.rename(source, target)
+
+    def copy(self, old: Path, new: Path) -> None:
+        """A file (over a file, too), a link as a link, or a directory with all that is in it, to where nothing is."""
+        source = _relative(old)
+        entry = self.tree().look(source)
+        if entry is None:
+            raise refusal(self.tree().look, source)
+        if entry.kind == "directory" and is_below(_relative(new), source):
+            raise os_error(errno.EINVAL, _relative(new))
+        tree, target = self._with_parents(new)
+        pending = [(source, target, entry)]
+        while pending:
+            source, target, entry = pending.pop()
+            _copy(tree, source, target, entry)
+            if entry.kind == "directory":
+                names = tree.names(source).items()
+                pending += [(source + b"/" + name, target + b"/" + name, below) for name, below in names]
+
+    def mkdir(self, path: Path, *, exist_ok: bool = False) -> None:
+        """A directory, and those on the way to it."""
+        tree, at = self._with_parents(path)
+        entry = tree.look(at)
+        if not (exist_ok and entry is not None and entry.kind == "directory"):
+            tree.mkdir(at)
+
+    def touch(self, path: Path, mtime: int) -> None:
+        """Give a file this time, in nanoseconds since 1970; an empty one is made if there is none."""
+        tree, at = self._with_parents(path)
+        if tree.look(at) is None:
+            tree.write(at, b"")
+        tree.utime(at, mtime)
+
+    def list(self, path: Path = b"") -> dict[str, Entry]:
+        """What is in a directory, sorted by name."""
+        tree, at = self.tree(), _relative(path, root=True)
+        entry = tree.look(at)
+        if entry is None or entry.kind != "directory":
+            raise refusal(tree.look, at) if entry is None else os_error(errno.ENOTDIR, at)
+        return {os.fsdecode(name): below for name, below in sorted(tree.names(at).items())}
+
+    def look(self, path: Path) -> Entry | None:
+        """What is at ``path``, a link itself; None if there is nothing."""
+        return self.tree().look(_relative(path, root=True))
+
+    def stat(self, path: Path) -> Entry:
+        """The same; FileNotFoundError if there is nothing."""
+        tree, at = self.tree(), _relative(path, root=True)
+        entry = tree.look(at)
+        if entry is None:
+            raise refusal(tree.look, at)
+        return entry
+
+    def glob(self, pattern: Path) -> Paths:
+        """Sorted paths that match. ``**`` as a whole name stands for any directories, and at the end for everything
+        below; ``*``, ``?`` and ``[...]`` do not match a ``/``, and match names with a leading dot."""
+        return [os.fsdecode(path) for path, _entry in sorted(_glob(self.tree(), _relative(pattern)))]
+
+    def search(self, regex: str, glob: Path = b"**", limit: int = 1000) -> Lines:
+        """Lines in which a regular expression is found, at most ``limit``; binary files are skipped."""
+        tree = self.tree()
+        found: Lines = []
+        try:
+            pattern = re.compile(regex)
+        except re.error as error:
+            raise UsageError(f"not a regular expression: {error}") from None
+        for path, entry in sorted(_glob(tree, _relative(glob))):
+            if entry.kind == "file":
+                for number, line in _matching(tree, path, pattern):
+                    if len(found) >= limit:
+                        return found
+                    found.append(Found(os.fsdecode(path), number, line))
+        return found
+
+    def _with_parents(self, path: Path) -> tuple[Tree, bytes]:
+        tree, at = self.tree(), _relative(path)
+        if tree.look(parent(at)) is None:
+            for above in ancestors(at):
+                if tree.look(above) is None:
+                    tree.mkdir(above)
+        return tree, at
+
+
+def _relative(path: Path, *, root: bool = False) -> bytes:
+    """The checked path; ``root``: the project itself (``""``, ``"."``) is one, too. Raises UsageError."""
+    raw = os.fsencode(path)
+    if root and not raw.strip(b"/.") and not raw.startswith(b"/") and b".." not in raw:
+        return b""
+    try:
+        return relpath(raw)
+    except ValueError as error:
+        raise UsageError(str(error)) from None
+
+
+def _shown(path: Path) -> str:
+    return show(os.fsencode(path))
+
+
+def _bytes(content: str | bytes) -> bytes:
+    return content.encode("utf-8", "surrogateescape") if isinstance(content, str) else content
+
+
+def _text(content: bytes) -> str:
+    return content.decode("utf-8", "surrogateescape")
+
+
+def _crlf(content: bytes) -> bytes:
+    return content.replace(b"\r\n", b"\n").replace(b"\n", b"\r\n")
+
+
+def _lines_of(content: bytes, search: bytes) -> Iterator[int]:
+    """The line numbers at which ``search`` is found."""
+    at, line = content.find(search), 1
+    counted = 0
+    while at >= 0:
+        line += content.count(b"\n", counted, at)
+        yield line
+        counted, at = at, content.find(search, at + len(search))
+
+
+def _pump(stream: BinaryIO, draft: Draft) -> None:
+    while data := stream.read(_CHUNK):
+        draft.write(data)
+
+
+def _copy(tree: Tree, source: bytes, target: bytes, entry: Entry) -> None:
+    if entry.kind == "directory":
+        tree.mkdir(target, entry.mode)
+    elif entry.kind == "symlink":
+        tree.symlink(target, entry.target)
+    else:
+        with tree.readable(source) as stream, tree.create(target, entry.mode) as draft:
+            _pump(stream, draft)
+
+
+def _matching(tree: Tree, path: bytes, pattern: re.Pattern[str]) -> Iterator[tuple[int, str]]:
+    with tree.readable(path) as stream:
+        if b"\0" in stream.read(_HEAD):
+            return
+        stream.seek(0)
+        for number, raw in enumerate(stream, 1):
+            line = _text(raw).rstrip("\r\n")
+            if pattern.search(line):
+                yield number, line
+
+
+def _glob(tree: Tree, pattern: bytes) -> Iterator[tuple[bytes, Entry]]:
+    """Every match once. A directory is only listed if something in it can match; links are never entered."""
+    parts = pattern.split(b"/")
+    pending, seen = [(b"", 0)], {(b"", 0)}
+    matched: set[bytes] = set()
+    while pending:
+        at, index = pending.pop()
+        for path, entry, ahead in _step(tree, at, parts, index):
+            if ahead == len(parts):
+                if path not in matched:
+                    matched.add(path)
+                    yield path, entry
+            elif entry.kind == "directory" and (path, ahead) not in seen:
+                seen.add((path, ahead))
+                pending.append((path, ahead))
+
+
+def _step(tree: Tree, at: bytes, parts: list[bytes], index: int) -> Iterator[tuple[bytes, Entry, int]]:
+    """What in one directory matches ``parts[index]``, and the part that what is below it has to match."""
+    part, prefix = parts[index], at + b"/" if at else b""
+    if part == b"**":
+        if index + 1 < len(parts):
+            yield from _step(tree, at, parts, index + 1)  # as deep as there are ** in a row
+        for name, entry in tree.names(at).items():
+            if index + 1 == len(parts):
+                yield prefix + name, entry, len(parts)
+            yield prefix + name, entry, index
+    elif not any(special in part for special in (b"*", b"?", b"[")):
+        only = tree.look(prefix + part)
+        if only is not None:
+            yield prefix + part, only, index + 1
+    else:
+        matches = re.compile(fnmatch.translate(os.fsdecode(part))).match
+        for name, entry in tree.names(at).items():
+            if matches(os.fsdecode(name)):
+                yield prefix + last(name), entry, index + 1

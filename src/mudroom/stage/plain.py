@@ -1,0 +1,319 @@
+"""A real directory as a ``Tree``: the live mount of a running command, a working copy, a FUSE mount.
+
+A command may be working in it at the same time, and is not trusted: every path is opened beneath the directory, one
+descriptor at a time, and no system call here follows a symbolic link.
+"""
+
+from __future__ import annotations
+
+import errno
+import io
+import itertools
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import BinaryIO
+
+from mudroom.core.entry import Entry
+from mudroom.core.path import name as last
+from mudroom.core.path import parent, relpath
+from mudroom.stage.beneath import directory, look, open_beneath
+from mudroom.stage.content import read_whole
+from mudroom.stage.copy import copy_content, copy_xattrs
+from mudroom.stage.files import Draft, check_file, os_error, refusal
+from mudroom.stage.layer import remove_at
+from mudroom.stage.source import DirectorySource, is_absence
+
+_numbers = itertools.count(1)
+
+
+class PlainTree:
+    """``root``: a descriptor of the directory, O_PATH or not; its owner closes it.
+
+    A file is written beside its place, as ``.mudroom-<pid>-<number>``, and renamed into it. So it is never there by
+    half, gets a new inode, and does not keep the other names or the extended attributes of the old one.
+    """
+
+    def __init__(self, root: int) -> None:
+        self._root = root
+        self._source = DirectorySource(root)
+
+    def look(self, path: bytes) -> Entry | None:
+        return self._source.look(relpath(path) if path else path)
+
+    def names(self, path: bytes) -> dict[bytes, Entry]:
+        return self._source.names(relpath(path) if path else path)
+
+    def open(self, path: bytes) -> int:
+        path = relpath(path)
+        try:
+            descriptor = self._source.open(path)
+        except OSError as error:
+            if is_absence(error) or error.errno == errno.ENXIO:
+                raise refusal(self.look, path) from None
+            raise
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            os.close(descriptor)
+            raise refusal(self.look, path)
+        return descriptor
+
+    def read(self, path: bytes) -> bytes:
+        return read_whole(self.open(path))
+
+    def readable(self, path: bytes) -> BinaryIO:
+        return os.fdopen(self.open(path), "rb")
+
+    def write(self, path: bytes, content: bytes, mode: int | None = None) -> None:
+        with self.create(path, mode) as draft:
+            draft.write(content)
+
+    def create(self, path: bytes, mode: int | None = None, *, exclusive: bool = False) -> Draft:
+        path = relpath(path)
+        above = self._open_above(path)
+        try:
+            check_file(look(above, last(path)), path, exclusive)
+            beside = _Beside(above, path, mode, exclusive)
+        except BaseException:
+            os.close(above)
+            raise
+        return Draft(beside.stream, beside.commit, beside.abandon)
+
+    def mkdir(self, path: bytes, mode: int = 0o755) -> None:
+        with self._at(relpath(path)) as (above, name):
+            os.mkdir(name, 0o700, dir_fd=above)
+            _chmod(above, name, mode)
+
+    def symlink(self, path: bytes, target: bytes) -> None:
+        with self._at(relpath(path)) as (above, name):
+            os.symlink(target, name, dir_fd=above)
+
+    def unlink(self, path: bytes) -> None:
+        with self._at(relpath(path)) as (above, name):
+            os.unlink(name, dir_fd=above)
+
+    def rmdir(self, path: bytes) -> None:
+        with self._at(relpath(path)) as (above, name):
+            os.rmdir(name, dir_fd=above)
+
+    def remove(self, path: bytes) -> None:
+        """If it fails, a part of a directory may be gone."""
+        path = relpath(path)
+        with self._at(path) as (above, name):
+            entry = look(above, name)
+            if entry is None:
+                raise os_error(errno.ENOENT, path)
+            if entry.kind != "directory":
+                os.unlink(name, dir_fd=above)
+                return
+        pending: list[bytes] = [path]
+        while pending:  # without recursion: a tree can be deeper than the interpreter's stack
+            below = self._unlink_files(pending[-1])
+            pending += below
+            if not below:
+                self.rmdir(pending.pop())
+
+    def _unlink_files(self, path: bytes) -> list[bytes]:
+        """Empty a directory but for the directories in it, which are returned."""
+        below = []
+        with directory(self._root, path) as opened, os.scandir(opened) as scan:
+            for item in scan:
+                name = os.fsencode(item.name)
+                if item.is_dir(follow_symlinks=False):
+                    below.append(path + b"/" + name)
+                else:
+                    os.unlink(name, dir_fd=opened)
+        return below
+
+    def rename(self, old: bytes, new: bytes) -> None:
+        """An overlay mount cannot rename a directory that lies below it; then all that is in it is moved, one by one.
+
+        If that fails half-way, nothing is lost: what was moved is at the new place, the rest at the old one.
+        """
+        old, new = relpath(old), relpath(new)
+        entry = self.look(old)
+        try:
+            self._rename(old, new)
+        except OSError as error:
+            if error.errno != errno.EXDEV or entry is None or entry.kind != "directory":
+                raise
+            if self.look(new) is not None:
+                self.rmdir(new)
+            self._move_parts(old, new, entry)
+
+    def _rename(self, old: bytes, new: bytes) -> None:
+        with self._at(old) as (source, name), self._at(new) as (target, to):
+            try:
+                os.rename(name, to, src_dir_fd=source, dst_dir_fd=target)
+            except FileNotFoundError:
+                raise os_error(errno.ENOENT, old) from None
+
+    def _move_parts(self, old: bytes, new: bytes, entry: Entry) -> None:
+        pending, made = [(old, new, entry)], []
+        while pending:
+            source, target, entry = pending.pop()
+            self.mkdir(target, 0o700)
+            made.append((source, target, entry.mode))
+            for name, below in self.names(source).items():
+                pair = source + b"/" + name, target + b"/" + name
+                if below.kind == "directory":
+                    pending.append((*pair, below))
+                else:
+                    self._rename(*pair)
+        for source, target, mode in reversed(made):
+            self.rmdir(source)
+            self.chmod(target, mode)
+
+    def chmod(self, path: bytes, mode: int) -> None:
+        path = relpath(path)
+        with self._at(path) as (above, name):
+            _chmod(above, name, mode)
+
+    def utime(self, path: bytes, mtime: int) -> None:
+        with self._at(relpath(path)) as (above, name), _handle(above, name) as handle:
+            os.utime(handle, ns=(mtime, mtime))
+
+    def _open_above(self, path: bytes) -> int:
+        try:
+            return open_beneath(self._root, parent(path), os.O_RDONLY | os.O_DIRECTORY)
+        except OSError as error:
+            if is_absence(error):
+                raise refusal(self.look, path) from None
+            raise
+
+    @contextmanager
+    def _at(self, path: bytes) -> Iterator[tuple[int, bytes]]:
+        """The open directory that holds ``path``, and the name there. Errors tell the whole path."""
+        above = self._open_above(path)
+        try:
+            yield above, last(path)
+        except OSError as error:
+            if error.filename is None or isinstance(error.filename, bytes):  # else it is told already
+                error.filename, error.filename2 = os.fsdecode(path), None
+            raise
+        finally:
+            os.close(above)
+
+
+class _Beside:
+    """A file that is written beside its place. Owns the descriptor of the directory."""
+
+    def __init__(self, above: int, path: bytes, mode: int | None, exclusive: bool) -> None:
+        self._above, self._path, self._mode, self._exclusive = above, path, mode, exclusive
+        descriptor, self._name = _temporary(above)
+        self.stream = io.FileIO(descriptor, "r+")
+
+    def commit(self) -> None:
+        place = last(self._path)
+        there = look(self._above, place)
+        check_file(there, self._path, self._exclusive)
+        mode = self._mode if self._mode is not None else there.mode if there is not None else 0o644
+        os.fchmod(self.stream.fileno(), mode)
+        self.stream.close()
+        if self._exclusive:  # fails if something got there meanwhile
+            os.link(self._name, place, src_dir_fd=self._above, dst_dir_fd=self._above, follow_symlinks=False)
+            os.unlink(self._name, dir_fd=self._above)
+        else:
+            os.rename(self._name, place, src_dir_fd=self._above, dst_dir_fd=self._above)
+        os.close(self._above)
+
+    def abandon(self) -> None:
+        self.stream.close()
+        try:
+            os.unlink(self._name, dir_fd=self._above)
+        except FileNotFoundError:
+            pass  # somebody who works in the directory removed it, which is what is wanted
+        finally:
+            os.close(self._above)
+
+
+def _temporary(above: int) -> tuple[int, bytes]:
+    flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    while True:
+        name = b".mudroom-%d-%d" % (os.getpid(), next(_numbers))
+        try:
+            return os.open(name, flags, 0o600, dir_fd=above), name
+        except FileExistsError:
+            continue  # left by a crash of a process with our number
+
+
+@contextmanager
+def _handle(above: int, name: bytes) -> Iterator[bytes]:
+    """A path of what is at a name, and stays at it whatever becomes of the name. Raises ELOOP for a symbolic link."""
+    descriptor = open_beneath(above, name, os.O_PATH)
+    try:
+        if stat.S_ISLNK(os.fstat(descriptor).st_mode):
+            raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), name)
+        yield b"/proc/self/fd/%d" % descriptor
+    finally:
+        os.close(descriptor)
+
+
+def _chmod(above: int, name: bytes, mode: int) -> None:
+    with _handle(above, name) as handle:
+        os.chmod(handle, mode)
+
+
+class PlainWriter:
+    """Writes into a real directory that nothing else is using: what a ``Buffer`` is flushed to in a staged copy.
+
+    What it writes over one path replaces all that was there. Raises OSError as the disk does, FileNotFoundError or
+    NotADirectoryError if the directory of a path is not there.
+    """
+
+    def __init__(self, root: int) -> None:
+        self._tree = PlainTree(root)
+
+    def file(self, path: bytes, source: int, *, mode: int, mtime: int | None = None, xattrs: bool = False) -> None:
+        with self._new_file(path, mode, mtime) as write:
+            copy_content(source, write, os.fstat(source).st_size)
+            if xattrs:
+                copy_xattrs(source, write)
+
+    def data(self, path: bytes, content: bytes, *, mode: int, mtime: int | None = None) -> None:
+        with self._new_file(path, mode, mtime) as write, os.fdopen(os.dup(write), "wb") as stream:
+            stream.write(content)
+
+    def symlink(self, path: bytes, target: bytes) -> None:
+        with self._cleared(path) as (above, name):
+            os.symlink(target, name, dir_fd=above)
+
+    def fifo(self, path: bytes, mode: int) -> None:
+        with self._cleared(path) as (above, name):
+            os.mkfifo(name, 0o600, dir_fd=above)
+            _chmod(above, name, mode)
+
+    def whiteout(self, path: bytes) -> None:
+        with self._cleared(path):
+            pass
+
+    def directory(self, path: bytes, mode: int) -> None:
+        with self._tree._at(path) as (above, name):
+            found = look(above, name)
+            if found is None or found.kind != "directory":
+                remove_at(above, name)
+                os.mkdir(name, 0o700, dir_fd=above)
+            _chmod(above, name, mode)
+
+    def new_directory(self, path: bytes, mode: int) -> None:
+        with self._cleared(path) as (above, name):
+            os.mkdir(name, 0o700, dir_fd=above)
+            _chmod(above, name, mode)
+
+    @contextmanager
+    def _cleared(self, path: bytes) -> Iterator[tuple[int, bytes]]:
+        with self._tree._at(path) as (above, name):
+            remove_at(above, name)
+            yield above, name
+
+    @contextmanager
+    def _new_file(self, path: bytes, mode: int, mtime: int | None) -> Iterator[int]:
+        with self._cleared(path) as (above, name):
+            write = open_beneath(above, name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+            try:
+                yield write
+                os.fchmod(write, mode)
+                if mtime is not None:
+                    os.utime(write, ns=(mtime, mtime))
+            finally:
+                os.close(write)
