@@ -27,6 +27,7 @@ MAY_IMPORT = {
     "config": ("core", "errors"),
     "confine": ("core", "errors", "stage", "vault", "sandbox"),
     "session": ("core", "errors", "stage", "vault", "sandbox", "confine"),
+    "filesystem": ("core", "errors", "stage", "session"),
     "doctor": ("core", "errors", "sandbox", "session"),
     "cli": ("", "core", "errors", "config", "session", "doctor", "cli"),
     "__main__": ("cli",),
