@@ -208,8 +208,10 @@ class LayerWriter:
     def _remove(self, path: bytes) -> None:
         above, _slash, name = path.rpartition(b"/")
         with directory(self._layer, above) as opened:
+            found = look(opened, name)
             remove_at(opened, name)
-        self._ready = {ready for ready in self._ready if not ready.startswith(path + b"/") and ready != path}
+        if found is not None and found.kind == "directory":
+            self._ready = {ready for ready in self._ready if not ready.startswith(path + b"/") and ready != path}
 
     def _scaffold(self, path: bytes) -> None:
         """The directories above ``path``, with the modes they have in the view."""
