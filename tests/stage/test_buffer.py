@@ -151,6 +151,7 @@ def perform(tree: Tree, operation: tuple[object, ...]) -> object:
         return type(error), error.errno
 
 
+@pytest.mark.slow
 @settings(max_examples=int(os.environ.get("MUDROOM_EXAMPLES", "150")), deadline=None)
 @given(operations=st.lists(OPERATION, max_size=14), flush_at=st.integers(0, 14))
 @example(operations=[("rename", b"d", b"b"), ("rename", b"full", b"d"), ("rename", b"b", b"full")], flush_at=14)
@@ -639,6 +640,9 @@ def test_entries_are_those_of_files(ground: Ground) -> None:
     buffer.write(b"dir/in", b"")
     later = buffer.look(b"dir")
     assert later is not None and later.mtime > directory.mtime and later.inode == directory.inode
+    buffer.rename(b"dir/in", b"out")
+    last = buffer.look(b"dir")
+    assert last is not None and last.mtime > later.mtime
     renamed = buffer.look(b"new")
     buffer.rename(b"new", b"dir/new")
     moved = buffer.look(b"dir/new")

@@ -6,8 +6,8 @@ path there) or shows nothing of it (``below`` is None); a name that is gone is N
 directory moves one node, whatever is in it, and the node goes on reading where the directory was.
 
 Before a path is changed for the first time, the caller's ``keep`` captures its original; nothing is changed if that
-fails. Permissions are kept but not enforced; extended attributes are not kept. What was renamed, or had its mode set, and was not written since still
-reads what lies below: if that is changed meanwhile, the change shows.
+fails. Permissions are kept but not enforced; extended attributes are not kept. What was renamed, or had its mode set,
+and was not written since still reads what lies below: if that is changed meanwhile, the change shows.
 
 Nothing here needs Linux.
 """
@@ -59,26 +59,15 @@ class _Node:
 
     __slots__ = ("below", "changed", "content", "entry", "names")
 
-    def __init__(
-        self,
-        entry: Entry,
-        below: bytes | None = None,
-        content: Content | None = None,
-        names: dict[bytes, _Node | None] | None = None,
-    ) -> None:
+    def __init__(self, entry: Entry, below: bytes | None = None, content: Content | None = None) -> None:
         self.entry = entry
         self.below = below
         """The path below of the directory to merge with, or of the file that has the content."""
         self.content = content
-        self.names = names
+        self.names: dict[bytes, _Node | None] | None = {} if entry.kind == "directory" else None
         """Of a directory: what is in it other than below; None for a name that is gone."""
         self.changed = False
         """Its mode or time was set."""
-
-
-def _through(entry: Entry, below: bytes) -> _Node:
-    """The node of something that lies below."""
-    return _Node(entry, below, names={} if entry.kind == "directory" else None)
 
 
 _ROOT = Entry("directory", 0, 0, b"", 0, 0, 1, 0, 0, 0, 0)
@@ -104,7 +93,7 @@ class Buffer:
         self._below, self._keep, self._clock = below, keep, clock
         self._contents = Contents(spill, per_file, total)
         self._lock = self._contents.lock
-        self._root = _Node(_ROOT, b"", names={})
+        self._root = _Node(_ROOT, b"")
         self._kept: set[bytes] = set()
 
     @property
@@ -227,7 +216,7 @@ class Buffer:
         return Draft(spool, commit, spool.abandon)
 
     def mkdir(self, path: bytes, mode: int = 0o755) -> None:
-        self._put_new(relpath(path), _Node(self._entry("directory", mode), names={}))
+        self._put_new(relpath(path), _Node(self._entry("directory", mode)))
 
     def symlink(self, path: bytes, target: bytes) -> None:
         path = relpath(path)
@@ -288,7 +277,7 @@ class Buffer:
         """Forget every change."""
         with self._lock:
             self._release(self._root)
-            self._root = _Node(_ROOT, b"", names={})
+            self._root = _Node(_ROOT, b"")
 
     # --- what writing is made of ---
 
@@ -351,38 +340,39 @@ class Buffer:
             self._keep_once(path)
             self._put(self._directory(path), last(path), node)
 
-    def _put(self, directory: _Node, name: bytes, node: _Node | None) -> None:
+    def _put(self, directory: _Node, name: bytes, node: _Node) -> None:
         """Nothing here fails but the removal of a spilled file, and that is last."""
         assert directory.names is not None
         replaced = directory.names.get(name)
         directory.names[name] = node
-        if directory is not self._root:
-            now = self._clock()
-            directory.entry = directory.entry._replace(mtime=now, ctime=now)
-        if replaced is not None and replaced is not node:
+        self._touch(directory)
+        if replaced is not None:
             self._release(replaced)
 
     def _drop(self, path: bytes) -> None:
         self._keep_tree(path)
-        directory, name = self._directory(path), last(path)
-        hides = self._hides(directory, name)
-        self._put(directory, name, None)
-        if not hides:
-            assert directory.names is not None
-            del directory.names[name]
+        node = self._detach(path)
+        if node is not None:
+            self._release(node)
 
-    def _hides(self, directory: _Node, name: bytes) -> bool:
-        """Whether something below would show at a name if there were no node."""
-        return directory.below is not None and self._below.look(_join(directory.below, name)) is not None
+    def _detach(self, path: bytes) -> _Node | None:
+        """Nothing is at ``path`` from now on. Gives the node that was."""
+        directory, name = self._directory(path), last(path)
+        assert directory.names is not None
+        hides = directory.below is not None and self._below.look(_join(directory.below, name)) is not None
+        node = directory.names.pop(name, None)
+        if hides:
+            directory.names[name] = None
+        self._touch(directory)
+        return node
+
+    def _touch(self, directory: _Node) -> None:
+        now = self._clock()
+        directory.entry = directory.entry._replace(mtime=now, ctime=now)
 
     def _move(self, old: bytes, new: bytes, entry: Entry) -> None:
-        source, target = self._directory(old), self._directory(new)
-        hides, node = self._hides(source, last(old)), self._own(old, entry)
-        assert source.names is not None
-        if hides:
-            source.names[last(old)] = None
-        else:
-            del source.names[last(old)]
+        node, target = self._own(old, entry), self._directory(new)
+        self._detach(old)
         node.entry = entry._replace(ctime=self._clock())
         self._put(target, last(new), node)
 
@@ -398,7 +388,7 @@ class Buffer:
                 entry = self._below.look(below)
                 if entry is None or entry.kind != "directory":
                     raise os_error(errno.ENOENT, path)  # gone since it was checked
-                child = node.names[name] = _Node(entry, below, names={})
+                child = node.names[name] = _Node(entry, below)
             node = child
         return node
 
@@ -419,7 +409,7 @@ class Buffer:
         node = directory.names.get(name)
         if node is None:
             assert directory.below is not None
-            node = directory.names[name] = _through(entry, _join(directory.below, name))
+            node = directory.names[name] = _Node(entry, _join(directory.below, name))
         return node
 
     def _release(self, node: _Node) -> None:
@@ -472,7 +462,7 @@ class Buffer:
         assert node.names is not None
         if node.below is not None:
             for name, entry in self._below.names(node.below).items():
-                node.names.setdefault(name, _through(entry, _join(node.below, name)))
+                node.names.setdefault(name, _Node(entry, _join(node.below, name)))
         node.below = None
 
     def _take(self, node: _Node) -> bool:
