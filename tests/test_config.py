@@ -55,8 +55,15 @@ def test_everything_that_can_be_set() -> None:
     copy:
       limit: 2GB
       exclude: [node_modules, build/./out/]
+    keep:
+      age: 14d
+      applies: 7
+      bytes: 1GB
     """
     assert parse(text) == Settings(
+        keep_age=14 * 86400.0,
+        keep_applies=7,
+        keep_bytes=10**9,
         network="open",
         view="copy",
         timeout=300.0,
@@ -95,7 +102,16 @@ def test_values(text: str, expected: Settings | None) -> None:
 
 @pytest.mark.parametrize(
     ("value", "expected"),
-    [(1, 1.0), (0.25, 0.25), ("90s", 90.0), ("5m", 300.0), ("1h", 3600.0), (" 2 m ", 120.0), ("1e3", 1000.0)],
+    [
+        (1, 1.0),
+        (0.25, 0.25),
+        ("90s", 90.0),
+        ("5m", 300.0),
+        ("1h", 3600.0),
+        ("2d", 172800.0),
+        (" 2 m ", 120.0),
+        ("1e3", 1000.0),
+    ],
 )
 def test_times(value: object, expected: float) -> None:
     assert seconds(value, "run.timeout") == expected
@@ -119,7 +135,7 @@ def test_sizes(value: object, expected: int) -> None:
 
 
 NOT_ONE = ["", True, None, [], "nan", "inf", "1e999"]
-BAD_TIMES = [*NOT_ONE, 0, -1, "0s", "-5m", "soon", "m", "5d", "-inf", 10**400, "1 2"]
+BAD_TIMES = [*NOT_ONE, 0, -1, "0s", "-5m", "soon", "m", "5y", "-inf", 10**400, "1 2"]
 BAD_SIZES = [*NOT_ONE, -1, "-1MB", "much", "MB", "1TB", 1e300, 2**63, "1e12GB", "1,5MB"]
 
 
@@ -137,10 +153,11 @@ WRONG = [
     ("run:\n  network: open\n  time_out: 3\n", 3, "there is no setting run.time_out (did you mean run.timeout?)"),
     ("runn: {}", 1, "there is no setting runn (did you mean run?)"),
     ("copy: {limits: 3}", 1, "there is no setting copy.limits (did you mean copy.limit?)"),
-    ("\nnetwork:\n  none", 2, "there is no setting network (known: copy, run)"),
+    ("\nnetwork:\n  none", 2, "there is no setting network (known: copy, keep, run)"),
+    ("keep: {applies: 0}", 1, "keep.applies is 0, which is not a number from 1 on"),
     ("copy: {qqqq: 3}", 1, "there is no setting copy.qqqq (known: copy.exclude, copy.limit)"),
-    ('"\\e[31m\\u202e": 1', 1, r"there is no setting \x1b[31m\u202e (known: copy, run)"),
-    ("<<: {run: {network: open}}", 1, "there is no setting << (known: copy, run)"),
+    ('"\\e[31m\\u202e": 1', 1, r"there is no setting \x1b[31m\u202e (known: copy, keep, run)"),
+    ("<<: {run: {network: open}}", 1, "there is no setting << (known: copy, keep, run)"),
     ("run:\n  view: copy\n  network: none\n  view: copy\n", 4, "run.view is given twice"),
     ("run: {}\ncopy: {}\nrun: {}\n", 3, "run is given twice"),
     ("run: {? [a] : 1}", 1, "a key must be a plain text"),

@@ -169,8 +169,8 @@ def _choice(*allowed: str) -> Callable[[Any, str], str]:
 
 
 def seconds(value: Any, where: str) -> float:
-    """A number, or a text such as 90s, 5m, 1h."""
-    units = {"s": 1, "m": 60, "h": 3600}
+    """A number, or a text such as 90s, 5m, 1h, 30d."""
+    units = {"s": 1, "m": 60, "h": 3600, "d": 86400}
     text = str(value).strip()
     factor = units.get(text[-1:], 1)
     try:
@@ -194,6 +194,12 @@ def size(value: Any, where: str) -> int:
     if isinstance(value, bool) or not 0 <= found < 1 << 63:
         raise UsageError(f"{where} is {value!r}, which is not a size", "write bytes, or 500MB, 2GB")
     return found
+
+
+def _count(value: Any, where: str) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 < value < 1 << 31:
+        raise UsageError(f"{where} is {value!r}, which is not a number from 1 on")
+    return value
 
 
 def _strings(value: Any, where: str) -> list[bytes]:
@@ -245,6 +251,11 @@ _SECTIONS: dict[str, dict[str, tuple[str, Callable[[Any, str], Any]]]] = {
     "copy": {
         "limit": ("copy_limit", size),
         "exclude": ("copy_exclude", _inside),
+    },
+    "keep": {
+        "age": ("keep_age", seconds),
+        "applies": ("keep_applies", _count),
+        "bytes": ("keep_bytes", size),
     },
 }
 """Section, key → the field of Settings, and what checks and converts the value."""

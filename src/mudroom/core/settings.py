@@ -24,3 +24,9 @@ class Settings(NamedTuple):
     """Bytes that a staged copy may have."""
     copy_exclude: tuple[bytes, ...] = ()
     """Paths in the project that a staged copy leaves out."""
+    keep_age: float = 30 * 86400.0
+    """Seconds. Applies and automatic checkpoints that are older go."""
+    keep_applies: int = 50
+    """So many applies stay to be undone, and so many automatic checkpoints of each fork."""
+    keep_bytes: int = 5 * 10**9
+    """Bytes on disk that the applies may have together; the oldest go first."""

@@ -1,0 +1,93 @@
+"""What has had its time: a table of limits, and what holds whatever the limits are."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mudroom.core.retention import (
+    DAY,
+    SECOND,
+    YOUNG,
+    ApplyFact,
+    Kept,
+    expired_applies,
+    expired_checkpoints,
+    horizon,
+    kept_by,
+    unneeded,
+)
+from mudroom.core.settings import Settings
+from mudroom.core.stack import Checkpoint, ForkState
+
+NOW = 1000 * DAY
+WIDE = Kept(30 * DAY, 50, 1 << 40)
+
+
+def applies(*facts: tuple[int, int]) -> list[ApplyFact]:
+    """(age in days, bytes), oldest first."""
+    return [ApplyFact(f"u{number}", NOW - age * DAY, size) for number, (age, size) in enumerate(facts, 1)]
+
+
+@pytest.mark.parametrize(
+    ("facts", "kept", "expected"),
+    [
+        ([], WIDE, []),
+        ([(400, 1 << 50)], WIDE, []),  # the newest stays, whatever its age and size
+        ([(31, 1), (30, 1), (1, 1)], WIDE, [("u1", "age")]),
+        ([(3, 1), (2, 1), (1, 1)], Kept(DAY * 30, 1, 100), [("u1", "count"), ("u2", "count")]),
+        ([(3, 10), (2, 10), (1, 10)], Kept(DAY * 30, 9, 20), [("u1", "bytes")]),
+        ([(3, 10), (2, 1), (1, 100)], Kept(DAY * 30, 9, 20), [("u1", "bytes"), ("u2", "bytes")]),
+        ([(-5, 1), (1, 1)], WIDE, []),  # a clock that was set back
+    ],
+)
+def test_applies(facts: list[tuple[int, int]], kept: Kept, expected: list[tuple[str, str]]) -> None:
+    assert [(one.name, one.reason) for one in expired_applies(applies(*facts), kept, NOW)] == expected
+
+
+def test_an_unfinished_apply_stays() -> None:
+    facts = [fact._replace(finished=False) for fact in applies((400, 1), (300, 1), (1, 1))]
+    assert expired_applies(facts, Kept(0, 0, 0), NOW) == []
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 50), st.integers(0, 9), st.booleans())),
+    st.integers(0, 40),
+    st.integers(1, 9),
+    st.integers(0, 40),
+)
+def test_what_is_left_is_within_the_limits(rows: list[tuple[int, int, bool]], age: int, number: int, size: int) -> None:
+    rows = sorted(rows, reverse=True)
+    facts = [ApplyFact(f"u{i}", NOW - old * DAY, bytes_, done) for i, (old, bytes_, done) in enumerate(rows)]
+    gone = {one.name for one in expired_applies(facts, Kept(age * DAY, number, size), NOW)}
+    left = [fact for fact in facts if fact.name not in gone]
+    assert not facts or left[-1] == facts[-1]
+    assert all(fact in left for fact in facts if not fact.finished)
+    free = [fact for fact in left[:-1] if fact.finished]
+    if free:
+        assert len(left) <= number or not free
+        assert sum(fact.size for fact in left) <= size
+    assert all(NOW - fact.time <= age * DAY for fact in free)
+
+
+def test_automatic_checkpoints_go_by_age_and_number_and_named_ones_stay() -> None:
+    points = [Checkpoint(f"c{age}", NOW - age * DAY, ("a",), age % 2 == 0) for age in (90, 89, 40, 10, 8, 6, 5, 4)]
+    state = ForkState("u", checkpoints=tuple(points))
+    assert expired_checkpoints(state, WIDE, NOW) == ("c90", "c40")
+    assert expired_checkpoints(state, Kept(DAY * 1000, 2, 0), NOW) == ("c90", "c40", "c10", "c8")[:4]
+    assert expired_checkpoints(state, Kept(DAY * 1000, 99, 0), NOW) == ()
+
+
+def test_what_is_younger_than_a_held_lock_is_not_unneeded() -> None:
+    assert horizon(NOW, []) == NOW - YOUNG
+    assert horizon(NOW, [NOW - 1, NOW - 3 * DAY]) == NOW - 4 * DAY
+    states = [ForkState("up", ("a",), "b1"), ForkState("up2", checkpoints=(Checkpoint("c", 1, ("d",)),))]
+    layers = {"up": 1, "up2": 1, "a": 1, "d": 1, "old": 1, "new": 99}
+    assert unneeded(layers, {"b1": 1, "b2": 1, "b3": 99}, states, 50) == (["old"], ["b2"])
+    assert unneeded(layers, {}, [], 0) == ([], [])
+
+
+def test_the_settings() -> None:
+    assert kept_by(Settings()) == Kept(30 * DAY, 50, 5 * 10**9)
+    assert kept_by(Settings(keep_age=1.5)).age == 1_500_000_000 == int(1.5 * SECOND)
