@@ -99,8 +99,7 @@ def _walk(layer: int, lower: Source, enter: Callable[[bytes, Entry], None], tidy
         for name, entry in here.entries.items():
             at, original = prefix + name, below.get(name)
             if entry.kind == "directory":
-                if original is None or original.kind != "directory" or original.mode != entry.mode:
-                    yield Difference(at, original, entry)
+                yield Difference(at, original, entry)
                 enter(at, entry)
                 pending.append((at, original is not None and original.kind == "directory", hidden))
             else:

@@ -18,7 +18,6 @@ from mudroom.stage.view import Difference
 from mudroom.vault.fork import Fork
 from mudroom.vault.opened import OpenFork
 from mudroom.vault.record import save
-from mudroom.vault.stacking import seal_layer
 from mudroom.vault.store import Vault
 
 
@@ -38,7 +37,7 @@ def seal_copy(vault: Vault, fork: Fork, *, as_reviewed: bool = False) -> None:
         os.mkdir(tree, 0o700)
         view.seal(tree)
     _name_layer_in_record(fork, tree)
-    seal_layer(vault, fork)
+    vault.seal(fork)
     with OpenFork(vault, fork) as opened:
         view.rebase(opened.lower)
 

@@ -37,18 +37,7 @@ def seal_upper(vault: Vault, fork: Fork) -> None:
 
         seal_copy(vault, fork)
         return
-    seal_layer(vault, fork)
-
-
-def seal_layer(vault: Vault, fork: Fork) -> None:
-    """The upper as it is becomes a sealed layer. What the stack up to here comes to goes with it; the fork's own
-    record stays until the next command."""
-    state = fork.state
-    if fork.record is not None:
-        beside = vault.layer(state.upper) + b"/record"
-        if not os.path.exists(beside):
-            os.link(fork.record_path, beside)  # a record is replaced, never written to, so both may have it
-    fork.save(stack.seal(state, vault.new_layer()))
+    vault.seal(fork)
 
 
 def checkpoint(vault: Vault, fork: Fork, name: str, time: int, *, automatic: bool = False) -> Checkpoint:

@@ -94,6 +94,18 @@ class Vault:
         fork.save(state)
         return fork
 
+    def seal(self, fork: Fork) -> None:
+        """The fork's upper as it is becomes a sealed layer. What the stack up to here comes to goes with it; the
+        fork's own record stays until its next command."""
+        from mudroom.core import stack
+
+        state = fork.state
+        if fork.record is not None:
+            beside = self.layer(state.upper) + b"/record"
+            if not os.path.exists(beside):
+                os.link(fork.record_path, beside)  # a record is replaced, never written to, so both may have it
+        fork.save(stack.seal(state, self.new_layer()))
+
     def _place(self, name: str) -> Fork:
         return Fork(name, self.path + b"/forks/" + fork_directory(name), self.path)
 
