@@ -29,7 +29,8 @@ MAY_IMPORT = {
     "session": ("core", "errors", "stage", "vault", "sandbox", "confine"),
     "filesystem": ("core", "errors", "stage", "session"),
     "doctor": ("core", "errors", "sandbox", "session"),
-    "cli": ("", "core", "errors", "config", "session", "doctor", "cli"),
+    "keeper": ("core", "errors", "stage", "vault", "session"),
+    "cli": ("", "core", "errors", "config", "session", "doctor", "keeper", "cli"),
     "__main__": ("cli",),
     "": (),
 }

@@ -29,6 +29,7 @@ VERBS = {
     "discard": "throw a fork away",
     "undo": "take an apply back",
     "log": "what has happened in this project; log verify checks that nobody edited the journal",
+    "vault": "what mudroom keeps: ls, init, gc, check; export and import carry a fork elsewhere",
     "doctor": "what this machine can protect, by trying it",
 }
 

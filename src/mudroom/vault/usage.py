@@ -7,6 +7,7 @@ it is met first. (Extents that reflinks share are counted with each; no file sys
 from __future__ import annotations
 
 import os
+import re
 from typing import NamedTuple
 
 from mudroom.core.change import summarise
@@ -17,6 +18,9 @@ from mudroom.vault.store import FORMAT, Vault
 
 _BLOCK = 512
 """The unit of st_blocks, whatever the file system: stat(3type)."""
+
+_OVERLAYS_OWN = re.compile(rb"/forks/[^/]+/work/\d+/work\Z").search
+"""The kernel makes this one with mode 0 at each mount (fs/overlayfs/super.c, ovl_workdir_create). It holds nothing."""
 
 Seen = set[tuple[int, int]]
 """Device and inode of files with several names that were counted already."""
@@ -112,7 +116,7 @@ def measure(path: bytes, seen: Seen | None = None, remarks: list[str] | None = N
             except FileNotFoundError:
                 continue  # it has just gone
             except PermissionError:
-                if remarks is not None:
+                if remarks is not None and not _OVERLAYS_OWN(above + b"/" + at):
                     remarks.append(f"{show(above + b'/' + at)} cannot be read: what is in it is not counted")
     finally:
         os.close(root)

@@ -1,0 +1,103 @@
+"""What is done to vaults as such, not to a fork in one: looked after, checked, carried elsewhere.
+
+Beside ``session.py`` the only file that opens vaults for a front door. A session needs a project that is there; a
+vault can be looked after when its project is gone.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import closing
+
+from mudroom.core.retention import SECOND, Kept, kept_by
+from mudroom.errors import MudroomError
+from mudroom.session import Session
+from mudroom.stage.layer import remove_tree
+from mudroom.vault.adopt import LIMIT, Imported, import_fork
+from mudroom.vault.bundle import Exported, export_fork
+from mudroom.vault.check import Problem, check
+from mudroom.vault.prune import Swept, collect_garbage, old_forks
+from mudroom.vault.store import Vault
+from mudroom.vault.usage import Holding, Usage, holding, usage, vaults, why_unusable
+
+__all__ = ["LIMIT", "Exported", "Holding", "Imported", "Kept", "Problem", "Swept", "Usage", "Vault", "kept_by"]
+
+
+def holdings(state: bytes) -> list[Holding]:
+    """Every vault of a state directory, by name."""
+    found = []
+    for vault in vaults(state):
+        with closing(vault):
+            found.append(holding(vault))
+    return found
+
+
+def holdings_of(vault: Vault) -> Holding:
+    return holding(vault)
+
+
+def others(state: bytes, vault: Vault) -> list[Vault]:
+    """Every usable vault of a state directory but this one. Close them."""
+    return [one for one in vaults(state) if one.path != vault.path and not why_unusable(one)]
+
+
+def describe(session: Session) -> tuple[Holding, Usage]:
+    return holding(session.vault), usage(session.vault)
+
+
+def problems(session: Session) -> list[Problem]:
+    return check(session.vault)
+
+
+def forks_unused(vault: Vault, seconds: float, now: int) -> list[str]:
+    """Unnamed forks that nobody has used for so long."""
+    return old_forks(vault, int(seconds * SECOND), now)
+
+
+def sweep(vault: Vault, kept: Kept, now: int, *, forks_older: float | None = None, dry_run: bool = False) -> Swept:
+    """``collect_garbage``, written down in the journal. Hold the vault's lock. ``forks_older``: seconds."""
+    older = None if forks_older is None else int(forks_older * SECOND)
+    swept = collect_garbage(vault, kept, now, forks_older=older, dry_run=dry_run)
+    if swept and not dry_run:
+        vault.journal.append("gc", "", told(swept), time=now)
+    return swept
+
+
+def told(swept: Swept) -> dict[str, object]:
+    """For the journal and for JSON."""
+    return {
+        "applies": [one.name for one in swept.applies],
+        "checkpoints": list(swept.checkpoints),
+        "forks": list(swept.forks),
+        "layers": len(swept.layers),
+        "snapshots": len(swept.snapshots),
+        "leftovers": swept.leftovers,
+        "bytes": swept.size,
+    }
+
+
+def remove_vault(vault: Vault) -> None:
+    """A whole vault, whose project is gone, with everything in it. Hold its lock."""
+    if os.path.isdir(vault.project):
+        raise MudroomError(f"the project of {os.fsdecode(vault.path)} is there")
+    aside = vault.path + b".gone"
+    os.rename(vault.path, aside)
+    remove_tree(aside)
+
+
+def send_away(session: Session, fork: str, path: bytes, now: int) -> Exported:
+    """Export a fork to a new file."""
+    with session.at_rest(fork) as resting:
+        exported = export_fork(session.vault, resting, path, now)
+    session.vault.journal.append("export", fork, {"bytes": exported.size}, time=now)
+    return exported
+
+
+def take_in(session: Session, path: bytes, name: str | None, now: int, limit: int = LIMIT) -> Imported:
+    """Import a fork. Hold the vault's lock."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    with open(descriptor, "rb") as stream:
+        imported = import_fork(session.vault, stream, name, now, limit)
+    data = {"changed": imported.changed, "strangers": imported.strangers}
+    session.vault.journal.append("import", imported.name, data, time=now)
+    return imported

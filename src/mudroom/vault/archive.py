@@ -1,0 +1,112 @@
+"""Reading an archive that may be hostile, from its beginning to its end, once.
+
+``tarfile`` only parses headers here, it never extracts; and it is not trusted with sizes. Whatever bytes there are, the
+outcome is the next entry or ``Refused``.
+"""
+
+from __future__ import annotations
+
+import gzip
+import tarfile
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import IO, Any, cast
+
+from mudroom.core.path import show
+from mudroom.errors import MudroomError
+
+BLOCK = 1 << 20
+"""Bytes of one header, and of one read."""
+_ENTRIES = 2_000_000
+
+
+class Refused(MudroomError):
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"the archive cannot be imported: {reason}", "nothing of it was kept")
+
+
+class _Bounded:
+    """A stream that is read forward only, so much at a time and so much in all. ``tarfile`` trusts sizes; this does
+    not."""
+
+    def __init__(self, stream: Any, limit: int) -> None:
+        self._stream, self._limit, self._at = stream, limit, 0
+
+    def read(self, size: int) -> bytes:
+        if not 0 <= size <= BLOCK:
+            raise Refused(f"it has a header of {size} bytes")
+        data: bytes = self._stream.read(size)
+        self._at += len(data)
+        if self._at > self._limit:
+            raise Refused(f"it holds more than {self._limit / 1e6:,.0f} MB")
+        return data
+
+    def tell(self) -> int:
+        return self._at
+
+    def seek(self, position: int) -> None:
+        if position < self._at:
+            raise Refused("it has a size that makes no sense")
+        while self._at < position and self.read(min(position - self._at, BLOCK)):
+            pass
+
+
+class Archive:
+    """``for info in archive: …``; the content of a file is read while it is the current one."""
+
+    def __init__(self, stream: IO[bytes], limit: int) -> None:
+        """``limit``: bytes that all of it may unpack to."""
+        start = stream.read(2)
+        stream.seek(0)
+        unpacked: Any = gzip.GzipFile(fileobj=stream) if start == b"\x1f\x8b" else stream
+        self._bounded = _Bounded(unpacked, limit)
+        with refusing():
+            self._tar: Any = tarfile.TarFile(
+                fileobj=cast("Any", self._bounded), mode="r", encoding="utf-8", errors="surrogateescape"
+            )
+
+    def __iter__(self) -> Iterator[tarfile.TarInfo]:
+        for _number in range(_ENTRIES):
+            with refusing():
+                info: tarfile.TarInfo | None = self._tar.next()
+                self._tar.members.clear()  # it would remember all of them
+            if info is None:
+                return
+            yield info
+        raise Refused(f"it has more than {_ENTRIES:,} entries")
+
+    def read(self, info: tarfile.TarInfo, limit: int) -> bytes:
+        """A whole file. Raises Refused if it is none, or larger than ``limit`` bytes."""
+        if info.size > limit:
+            raise Refused(f"{show(name_of(info))} has {info.size} bytes")
+        return b"".join(self.blocks(info))
+
+    def blocks(self, info: tarfile.TarInfo) -> Iterator[bytes]:
+        if info.type not in (tarfile.REGTYPE, tarfile.AREGTYPE) or info.sparse is not None or info.size < 0:
+            raise Refused(f"{show(name_of(info))} is not a plain file")
+        left = info.size
+        with refusing():
+            self._bounded.seek(info.offset_data)
+        while left:
+            with refusing():
+                block = self._bounded.read(min(left, BLOCK))
+            if not block:
+                raise Refused("it is cut off")
+            left -= len(block)
+            yield block
+
+
+@contextmanager
+def refusing() -> Iterator[None]:
+    """Whatever a parser says of bytes that make no sense is one error. What the disk says is not touched."""
+    try:
+        yield
+    except (tarfile.TarError, gzip.BadGzipFile, zlib.error, EOFError, ValueError, ArithmeticError) as error:
+        raise Refused(f"it is damaged, or not one of mudroom's: {error}") from error
+    except (LookupError, TypeError, RecursionError) as error:  # tarfile on headers that nest, or that lack something
+        raise Refused("it is damaged, or not one of mudroom's") from error
+
+
+def name_of(info: tarfile.TarInfo) -> bytes:
+    return info.name.encode("utf-8", "surrogateescape")

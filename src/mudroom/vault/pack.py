@@ -1,0 +1,148 @@
+"""Writing trees into a tar archive (POSIX.1-2001, pax): layers with their whiteouts and marks, snapshots.
+
+Names, link targets and the values of xattrs are bytes; pax headers take them as UTF-8 with ``hdrcharset=BINARY``. A
+whiteout is a character device 0:0, as GNU tar and others write one. xattrs are ``SCHILY.xattr.NAME``, as theirs are.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import tarfile
+from typing import IO
+
+from mudroom.core.entry import Entry
+from mudroom.core.path import show
+from mudroom.stage.beneath import directory, entries, look, open_root
+from mudroom.stage.layer import OPAQUE, WHITEOUT, loosened, open_staged
+
+XATTR = "SCHILY.xattr."
+_SETID = 0o6000
+
+
+class Packer:
+    """Writes to ``stream``, which its owner closes. ``remarks``: what was left out, and why."""
+
+    def __init__(self, stream: IO[bytes]) -> None:
+        self._tar = tarfile.open(  # noqa: SIM115 - closed by close()
+            fileobj=stream, mode="w", format=tarfile.PAX_FORMAT, encoding="utf-8", errors="surrogateescape"
+        )
+        self.remarks: list[str] = []
+
+    def close(self) -> None:
+        """Write the end of the archive."""
+        self._tar.close()
+
+    def data(self, name: bytes, content: bytes) -> None:
+        info = _info(name, 0o600, 0)
+        info.size = len(content)
+        self._tar.addfile(info, io.BytesIO(content))
+
+    def file(self, name: bytes, path: bytes) -> None:
+        """A file of ours; nothing if there is none."""
+        try:
+            with open(path, "rb") as stream:
+                info = _info(name, 0o600, 0)
+                info.size = os.fstat(stream.fileno()).st_size
+                self._tar.addfile(info, stream)
+        except FileNotFoundError:
+            return
+
+    def tree(self, name: bytes, place: bytes) -> None:
+        """A whole directory; a directory comes before what is in it, the first name of a file before its others."""
+        root = open_root(place)
+        links: dict[tuple[int, int], bytes] = {}
+        try:
+            with loosened(root) as enter:
+                top = look(root, b".")
+                assert top is not None
+                self._directory(name, root, top)
+                pending = [b""]
+                while pending:
+                    path = pending.pop()
+                    with directory(root, path) as opened:
+                        found = entries(opened)
+                    for below, entry in sorted(found.items()):
+                        at = path + b"/" + below if path else below
+                        if entry.kind == "directory":
+                            enter(at, entry)
+                            with directory(root, at) as opened:
+                                self._directory(name + b"/" + at, opened, entry)
+                            pending.append(at)
+                        else:
+                            self._other(name, root, at, entry, links)
+        finally:
+            os.close(root)
+
+    def _directory(self, name: bytes, opened: int, entry: Entry) -> None:
+        info = _info(name, entry.mode, entry.mtime)
+        info.type = tarfile.DIRTYPE
+        self._add_xattrs(info, opened, name, OPAQUE)
+        self._tar.addfile(info)
+
+    def _other(self, tree: bytes, root: int, at: bytes, entry: Entry, links: dict[tuple[int, int], bytes]) -> None:
+        name = tree + b"/" + at
+        info = _info(name, entry.mode & ~_SETID, entry.mtime)
+        if entry.mode & _SETID:
+            self.remarks.append(f"{show(at)}: its set-id bits are left out")
+        if entry.kind == "file":
+            first = links.setdefault((entry.device, entry.inode), at)
+            if entry.links > 1 and first != at:
+                info.type, info.linkname = tarfile.LNKTYPE, _text(tree + b"/" + first)
+                self._tar.addfile(info)
+            else:
+                self._file(info, root, at, entry)
+        elif entry.kind == "symlink":
+            info.type, info.linkname = tarfile.SYMTYPE, _text(entry.target)
+            self._tar.addfile(info)
+        elif entry.kind == "fifo":
+            info.type = tarfile.FIFOTYPE
+            self._tar.addfile(info)
+        elif entry.kind == "device" and _is_whiteout(root, at):
+            info.type, info.devmajor, info.devminor = tarfile.CHRTYPE, 0, 0
+            self._tar.addfile(info)
+        else:
+            self.remarks.append(f"{show(at)}: a {entry.kind} is left out")
+
+    def _file(self, info: tarfile.TarInfo, root: int, at: bytes, entry: Entry) -> None:
+        with os.fdopen(open_staged(root, at), "rb") as stream:
+            self._add_xattrs(info, stream.fileno(), at, WHITEOUT)
+            info.size = entry.size
+            self._tar.addfile(info, stream)
+
+    def _add_xattrs(self, info: tarfile.TarInfo, opened: int, shown: bytes, mark: str) -> None:
+        """The user's own, and of the overlay's the one ``mark`` that says what there is; the rest is bookkeeping."""
+        headers = dict(info.pax_headers)
+        for name in _user_xattrs(opened):
+            if name.startswith("user.overlay.") and name != mark:
+                continue
+            if "=" in name:
+                self.remarks.append(f"{show(shown)}: its attribute {show(os.fsencode(name))} is left out")
+                continue
+            headers[XATTR + name] = _text(os.getxattr(opened, name))
+        info.pax_headers = headers
+
+
+def _user_xattrs(opened: int) -> list[str]:
+    try:
+        return [name for name in os.listxattr(opened) if name.startswith("user.")]
+    except OSError:
+        return []  # the file system has none
+
+
+def _info(name: bytes, mode: int, mtime: int) -> tarfile.TarInfo:
+    info = tarfile.TarInfo(_text(name))
+    info.mode, info.mtime = mode, 0
+    if mtime > 0:
+        info.pax_headers = {"mtime": f"{mtime // 10**9}.{mtime % 10**9:09d}"}
+    return info
+
+
+def _text(raw: bytes) -> str:
+    return raw.decode("utf-8", "surrogateescape")
+
+
+def _is_whiteout(root: int, path: bytes) -> bool:
+    above, _slash, name = path.rpartition(b"/")
+    with directory(root, above) as opened:
+        return os.stat(name, dir_fd=opened, follow_symlinks=False).st_rdev == os.makedev(0, 0)

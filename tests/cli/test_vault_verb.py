@@ -1,0 +1,189 @@
+"""``mudroom vault`` as a user meets it: whole processes, their output, their exit codes."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from conftest import Place, tick
+
+MUDROOM = [sys.executable, "-m", "mudroom"]
+
+
+class Cli:
+    def __init__(self, place: Place) -> None:
+        self.place = place
+        self.environment = {
+            "PATH": os.environ["PATH"],
+            "HOME": str(place.home),
+            "MUDROOM_STATE": str(place.state),
+            "LC_ALL": "C.UTF-8",
+        }
+
+    def __call__(self, *words: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+        tick()
+        return subprocess.run(
+            [*MUDROOM, *words],
+            cwd=cwd or self.place.project,
+            env=self.environment,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=100,
+            check=False,
+        )
+
+    def json(self, *words: str, cwd: Path | None = None, code: int = 0) -> dict[str, Any]:
+        done = self(*words, "--json", cwd=cwd)
+        assert done.returncode == code, done.stderr
+        found: dict[str, Any] = json.loads(done.stdout)
+        return found
+
+    def apply(self, script: str) -> None:
+        assert self("run", "--yes", "--", "sh", "-c", script).returncode == 0
+
+    def keep(self, script: str, cwd: Path | None = None) -> None:
+        assert self("run", "--keep", "--", "sh", "-c", script, cwd=cwd).returncode == 0
+
+
+@pytest.fixture
+def cli(place: Place) -> Cli:
+    return Cli(place)
+
+
+def test_init_and_ls(cli: Cli) -> None:
+    assert cli("vault", "ls").stderr == "no vaults\n"
+    done = cli("vault", "init")
+    path = Path(done.stdout.strip())
+    assert (path / "format").read_text() == "2\n"
+    assert cli("vault", "init").stdout == done.stdout
+    assert cli.json("vault", "init") == {
+        "schema": "mudroom.init/1",
+        "project": str(cli.place.project),
+        "vault": str(path),
+    }
+    cli.keep("echo x > a; echo y > b")
+    listed = cli("vault", "ls").stdout
+    assert re.fullmatch(r" *\S+ kB    1 forks, 2 changes  \S+/project\n", listed)
+    found = cli.json("vault", "ls")
+    assert found["schema"] == "mudroom.vaults/1"
+    (row,) = found["vaults"]
+    assert (row["project"], row["exists"], row["forks"], row["unapplied"]) == (str(cli.place.project), True, 1, 2)
+    detail = cli("vault", "ls", ".").stdout
+    assert re.search(r"^layers +1 +\S+ kB$", detail, re.MULTILINE)
+    assert "kept       30 days, 50 applies, 5.0 GB" in detail
+    assert cli.json("vault", "ls", ".")["usage"]["forks"]["number"] == 1
+
+
+def test_gc_by_the_policy_file(cli: Cli) -> None:
+    cli.place.write(".mudroom/policy.yaml", "keep: {applies: 1}\n")
+    for number in range(3):
+        cli.apply(f"echo {number} > file{number}")
+    told = cli("vault", "gc", "--dry-run")
+    assert told.stdout.startswith("would remove u1 (count), u2 (count): ")
+    assert cli.json("vault", "gc", "-n")["vaults"][0]["applies"] == ["u1", "u2"]
+    done = cli("vault", "gc")
+    assert done.stdout.startswith("removed u1 (count), u2 (count): ")
+    assert cli("vault", "gc").stdout == "nothing has had its time\n"
+    log = [json.loads(line) for line in cli("log", "--json").stdout.splitlines()]
+    assert log[-1]["kind"] == "gc"
+    assert log[-1]["data"]["applies"] == ["u1", "u2"]
+    assert cli("undo").returncode == 0
+    assert cli("vault", "check").stdout == "the vault is whole\n"
+
+
+def test_forks_go_only_on_request_and_are_named_first(cli: Cli) -> None:
+    cli.keep("echo x > a")
+    name = cli.json("ls")["forks"][0]["fork"]
+    assert cli("vault", "gc").stdout == "nothing has had its time\n"
+    refused = cli("vault", "gc", "--forks", "0.001s")
+    assert refused.returncode == 125
+    assert f"not used for so long: {name}" in refused.stderr
+    assert "add --yes" in refused.stderr
+    assert len(cli.json("ls")["forks"]) == 1
+    assert name in cli("vault", "gc", "--forks", "0.001s", "--dry-run").stdout
+    done = cli("vault", "gc", "--forks", "0.001s", "--yes")
+    assert done.returncode == 0
+    assert f"removed {name}" in done.stdout
+    assert cli.json("ls")["forks"] == []
+
+
+def test_gc_of_all_vaults(cli: Cli, tmp_path: Path) -> None:
+    cli.apply("echo x > a")
+    for name in ("empty", "work"):
+        (tmp_path / name).mkdir()
+    cli("vault", "init", cwd=tmp_path / "empty")
+    cli.keep("echo x > a", cwd=tmp_path / "work")
+    assert len(cli.json("vault", "ls")["vaults"]) == 3
+    shutil.rmtree(tmp_path / "empty")
+    shutil.rmtree(tmp_path / "work")
+    assert cli("vault", "gc", "--all").returncode == 0
+    assert len(cli.json("vault", "ls")["vaults"]) == 3  # nobody was there to be asked
+    done = cli("vault", "gc", "--all", "--yes")
+    assert "is gone; its vault holds 1 unapplied changes" in done.stderr
+    assert "it stays" in done.stderr
+    left = {row["project"]: row["exists"] for row in cli.json("vault", "ls")["vaults"]}
+    assert left == {str(cli.place.project): True, str(tmp_path / "work"): False}
+    assert "gone" in cli("vault", "ls").stdout
+
+
+def test_check_names_what_is_wrong(cli: Cli) -> None:
+    cli.keep("echo x > a")
+    vault = Path(cli("vault", "init").stdout.strip())
+    name = cli.json("ls")["forks"][0]["fork"]
+    (vault / "forks" / name / "record").write_bytes(b"\x91")
+    done = cli("vault", "check")
+    assert done.returncode == 1
+    assert done.stdout.startswith(f"fork {name}: ")
+    found = cli.json("vault", "check", code=1)
+    assert (found["whole"], found["problems"][0]["subject"]) == (False, f"fork {name}")
+    (vault / "format").write_text("3\n")
+    assert cli("vault", "check").returncode == 125
+    assert "has format 3, this mudroom knows 2" in cli("vault", "ls").stdout
+
+
+def test_export_and_import(cli: Cli, tmp_path: Path) -> None:
+    cli.place.write("a", "a\n")
+    cli.keep("echo more >> a; echo n > new")
+    name = cli.json("ls")["forks"][0]["fork"]
+    done = cli("vault", "export", name, "../fork.tar.gz")
+    assert done.returncode == 0, done.stderr
+    assert f"exported {name}: ../fork.tar.gz" in done.stderr
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "a").write_text("a\n")
+    found = cli.json("vault", "import", str(tmp_path / "fork.tar.gz"), "g", cwd=other)
+    assert found == {
+        "schema": "mudroom.import/1",
+        "name": "g",
+        "changed": 2,
+        "strangers": 0,
+        "project": str(cli.place.project),
+    }
+    assert cli("apply", "g", "--yes", cwd=other).returncode == 0
+    assert (other / "a").read_text() == "a\nmore\n"
+    assert cli("vault", "import", str(tmp_path / "fork.tar.gz"), "g", cwd=other).returncode in (0, 125)
+    (tmp_path / "bad.tar").write_bytes(b"x" * 10_000)
+    refused = cli("vault", "import", str(tmp_path / "bad.tar"))
+    assert refused.returncode == 125
+    assert "the archive cannot be imported" in refused.stderr
+    assert "No such file" in cli("vault", "import", "absent").stderr
+    assert "more than 0 MB" in cli("vault", "import", "../fork.tar.gz", "h", "--limit", "1kB").stderr
+
+
+@pytest.mark.parametrize(
+    "words",
+    [("gc", "x"), ("export", "x"), ("import",), ("ls", "a", "b"), ("rm",), ("gc", "--forks", "soon"), ()],
+)
+def test_wrong_words(cli: Cli, words: tuple[str, ...]) -> None:
+    done = cli("vault", *words)
+    assert done.returncode == 125
+    assert done.stderr.startswith("mudroom: ")

@@ -1,0 +1,557 @@
+"""A fork as a file: what goes out comes in, here and elsewhere, and an archive of anybody can do no harm."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import os
+import random
+import stat
+import tarfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from conftest import Place, listing
+from mudroom.core.change import Changeset
+from mudroom.core.retention import DAY, Kept
+from mudroom.core.settings import Settings
+from mudroom.errors import MudroomError, UsageError
+from mudroom.sandbox.client import Client
+from mudroom.session import Session
+from mudroom.stage.source import walk
+from mudroom.vault.adopt import Imported, import_fork
+from mudroom.vault.archive import Refused
+from mudroom.vault.bundle import Label, export_fork
+from mudroom.vault.check import check
+from mudroom.vault.opened import OpenFork
+from mudroom.vault.prune import collect_garbage
+from mudroom.vault.store import Vault
+
+NOW = 1_700_000_000 * 10**9
+SCRIPT = (
+    b"echo more >> edited; rm -r gone removed; mkdir -p new/sub; echo n > new/sub/f; chmod +x mode; rm kind;"
+    b"mkdir kind; echo k > kind/k; ln -s edited link; ln new/sub/f new/hard; mkfifo pipe; mv moved there;"
+    b"rm -r again; mkdir again; echo again > again/only; mkdir -m 555 closed; truncate -s 3M new/sparse;"
+    b"printf x > \"$(printf 'odd\\377\\nname')\""
+)
+
+
+def project(place: Place) -> None:
+    for name in ("edited", "gone/a", "gone/b/c", "removed", "mode", "kind", "moved", "again/1", "again/2", "still"):
+        place.write(name, f"{name}\n")
+
+
+@pytest.fixture
+def other(tmp_path: Path, client: Client) -> Place:
+    root = tmp_path / "other"
+    root.mkdir()
+    return Place(root, client)
+
+
+def export(session: Session, name: str, path: Path) -> bytes:
+    with session.at_rest(name) as fork:
+        export_fork(session.vault, fork, os.fsencode(path), NOW)
+    return path.read_bytes()
+
+
+def take_in(vault: Vault, data: bytes, name: str | None = None, **options: int) -> Imported:
+    return import_fork(vault, io.BytesIO(data), name, NOW, **options)
+
+
+def shown(changeset: Changeset) -> list[tuple[object, ...]]:
+    return [
+        (c.path, c.verb, c.source, c.moved_to, c.link_to, c.flags, c.binary, c.lines_added, c.lines_removed)
+        for c in changeset.changes
+    ]
+
+
+def merged(vault: Vault, name: str) -> dict[bytes, tuple[str, int, bytes]]:
+    """What a command would see: kind, mode, link target of everything, and what is in the files."""
+    found: dict[bytes, tuple[str, int, bytes]] = {}
+    with OpenFork(vault, vault.fork(name)) as opened:
+        source = opened.merged()
+        for path, entry in walk(source):
+            content = entry.target
+            if entry.kind == "file":
+                with os.fdopen(source.open(path), "rb") as stream:
+                    content = stream.read()
+            found[path] = (entry.kind, entry.mode, content)
+    return found
+
+
+def left(vault: Vault) -> list[tuple[str, list[str]]]:
+    """What the vault holds of forks, layers and the rest."""
+    place = Path(os.fsdecode(vault.path))
+    return [(name, sorted(os.listdir(place / name))) for name in ("forks", "layers", "bases", "trash")]
+
+
+# --- back home ---
+
+
+@pytest.mark.parametrize("name", ["f.tar", "f.tar.gz"])
+def test_a_fork_comes_back_as_it_was(place: Place, tmp_path: Path, name: str) -> None:
+    project(place)
+    session = place.session()
+    session.run([b"sh", b"-c", SCRIPT], fork="f")
+    data = export(session, "f", tmp_path / name)
+    assert stat.S_IMODE((tmp_path / name).stat().st_mode) == 0o600
+    assert sorted(path.name for path in tmp_path.glob("f.tar*")) == [name]
+    found = take_in(session.vault, data, "g")
+    assert (found.name, found.strangers, found.project) == ("g", 0, os.fsencode(place.project))
+    assert shown(session.changes("g")) == shown(session.changes("f"))
+    assert merged(session.vault, "g") == merged(session.vault, "f")
+    assert check(session.vault) == []
+    assert list(session.diff("g")) == list(session.diff("f"))
+    assert session.apply("g").conflicts == ()
+    assert session.apply("f").conflicts == ()  # all of it is there already
+    assert not session.changes("f").changes
+
+
+def test_layers_checkpoints_and_what_has_landed(place: Place, tmp_path: Path) -> None:
+    project(place)
+    session = place.session()
+    session.run([b"sh", b"-c", b"echo one >> edited; rm moved"], fork="f")
+    session.checkpoint("f", "first")
+    session.run([b"sh", b"-c", b"echo two >> edited; echo m > moved; echo s >> still"], fork="f")
+    session.checkpoint("f", "second")
+    session.run([b"sh", b"-c", b"echo three >> edited; rm -r gone"], fork="f")
+    session.rollback("f", "second")
+    session.run([b"sh", b"-c", b"echo four >> edited"], fork="f")
+    session.apply("f", [b"still"])
+    found = take_in(session.vault, export(session, "f", tmp_path / "f.tar"), "g")
+    assert found.strangers == 0
+    assert shown(session.changes("g")) == shown(session.changes("f"))
+    old, new = session.vault.fork("f").state, session.vault.fork("g").state
+    assert [p.name for p in new.checkpoints] == [p.name for p in old.checkpoints] == ["first", "second", "rollback-1"]
+    assert not old.references & new.references
+    for name in ("first", "rollback-1", "second"):
+        session.rollback("f", name)
+        session.rollback("g", name)
+        assert shown(session.changes("g")) == [row for row in shown(session.changes("f")) if row[0] != b"still"]
+        assert merged(session.vault, "g") == merged(session.vault, "f")
+    session.run([b"sh", b"-c", b"echo five >> edited"], fork="g")
+    assert session.apply("g").conflicts == ()
+    assert (place.project / "edited").read_text() == "edited\none\ntwo\nfive\n"
+    assert check(session.vault) == []
+
+
+@pytest.mark.parametrize("view", ["copy", "snapshot"])
+def test_a_fork_on_a_snapshot_brings_it_along(place: Place, other: Place, tmp_path: Path, view: str) -> None:
+    project(place)
+    session = place.session(Settings(view="copy") if view == "copy" else None)
+    if view == "snapshot":
+        session.new_fork("f", snapshot=True)
+    session.run([b"sh", b"-c", SCRIPT.replace(b"ln new/sub/f", b"cp new/sub/f")], fork="f")
+    place.write("still", "moved on\n")
+    data = export(session, "f", tmp_path / "f.tar")
+    take_in(session.vault, data, "g")
+    assert shown(session.changes("g")) == shown(session.changes("f"))
+    assert merged(session.vault, "g")[b"still"][2] == b"still\n"
+    assert session.apply("g").conflicts == ()
+    project(other)
+    other.write("edited", "another\n")
+    there = other.session()
+    found = take_in(there.vault, data)
+    assert found.strangers == 0 or view == "snapshot"
+    assert [conflict.path for conflict in there.apply("f").conflicts] == [b"edited"]
+    assert (other.project / "edited").read_text() == "another\n"
+    assert (other.project / "new/sub/f").read_text() == "n\n"
+    assert not (other.project / "removed").exists()
+
+
+# --- elsewhere ---
+
+
+def test_in_a_project_with_the_same_files_all_of_it_applies(place: Place, other: Place, tmp_path: Path) -> None:
+    project(place)
+    session = place.session()
+    session.run([b"sh", b"-c", SCRIPT], fork="f")
+    data = export(session, "f", tmp_path / "f.tar")
+    project(other)
+    for path in [other.project, *other.project.rglob("*")]:
+        path.chmod(path.stat().st_mode | 0o020)  # made with another umask
+    there = other.session()
+    found = take_in(there.vault, data)
+    assert found.strangers == 0
+    assert shown(there.changes("f")) == shown(session.changes("f"))
+    assert there.apply("f").conflicts == ()
+    session.apply("f")
+    mine, theirs = listing(place.project), listing(other.project)
+    assert {name: (kind, content) for name, (kind, _mode, content) in mine.items()} == {
+        name: (kind, content) for name, (kind, _mode, content) in theirs.items()
+    }
+    assert theirs["edited"][1] == 0o664
+    there.undo()
+    assert (other.project / "edited").read_text() == "edited\n"
+
+
+def test_in_a_project_that_differs_what_differs_is_a_conflict(place: Place, other: Place, tmp_path: Path) -> None:
+    project(place)
+    session = place.session()
+    session.run([b"sh", b"-c", SCRIPT], fork="f")
+    data = export(session, "f", tmp_path / "f.tar")
+    project(other)
+    other.write("edited", "not the same\n")
+    other.write("gone/b/c", "not the same\n")
+    other.write("again/3", "of this project alone\n")
+    other.write("new/sub/f", "there already\n")
+    (other.project / "removed").unlink()
+    before = listing(other.project)
+    there = other.session()
+    found = take_in(there.vault, data)
+    assert found.strangers >= 2
+    landed = there.apply("f")
+    conflicts = {conflict.path for conflict in landed.conflicts}
+    assert {b"edited", b"gone/b/c", b"again/3", b"new/sub/f"} <= conflicts
+    after = listing(other.project)
+    for name in ("edited", "gone/b/c", "again/3", "new/sub/f"):
+        assert after[name] == before[name]
+    assert "moved" not in after
+    assert after["there"][2] == b"moved\n"
+    assert after["mode"][1] & 0o100
+
+
+def test_what_is_there_already_is_no_conflict(place: Place, other: Place, tmp_path: Path) -> None:
+    project(place)
+    session = place.session()
+    session.run([b"sh", b"-c", b"echo more >> edited; rm removed; echo n > new"], fork="f")
+    data = export(session, "f", tmp_path / "f.tar")
+    project(other)
+    other.write("edited", "edited\nmore\n")
+    other.write("new", "n\n")
+    (other.project / "removed").unlink()
+    there = other.session()
+    take_in(there.vault, data)
+    assert there.apply("f").conflicts == ()
+
+
+def test_what_has_landed_there_is_a_change_here(place: Place, other: Place, tmp_path: Path) -> None:
+    project(place)
+    session = place.session()
+    session.run([b"sh", b"-c", b"echo more >> edited; echo x >> still"], fork="f")
+    session.checkpoint("f", "kept")
+    session.apply("f", [b"edited"])
+    data = export(session, "f", tmp_path / "f.tar")
+    project(other)
+    there = other.session()
+    take_in(there.vault, data)
+    assert [change.path for change in there.changes("f").changes] == [b"edited", b"still"]
+    assert there.apply("f").conflicts == ()
+
+
+def test_what_a_fork_cannot_take_along_is_said(place: Place, tmp_path: Path) -> None:
+    session = place.session()
+    session.run([b"sh", b"-c", b"echo x > suid; chmod 4755 suid; mkdir -m 2775 shared"], fork="f")
+    with session.at_rest("f") as fork:
+        exported = export_fork(session.vault, fork, os.fsencode(tmp_path / "f.tar"), NOW)
+    assert exported.remarks == ("suid: its set-id bits are left out",)
+    take_in(session.vault, (tmp_path / "f.tar").read_bytes(), "g")
+    modes = {change.path: change.entry.mode for change in session.changes("g").changes}
+    assert modes == {b"shared": 0o2775, b"suid": 0o755}
+
+
+def test_an_export_never_replaces_a_file(place: Place, tmp_path: Path) -> None:
+    session = place.session()
+    session.run([b"touch", b"a"], fork="f")
+    (tmp_path / "f.tar").write_text("precious")
+    with pytest.raises(UsageError, match="is there already"):
+        export(session, "f", tmp_path / "f.tar")
+    assert (tmp_path / "f.tar").read_text() == "precious"
+
+
+def test_an_export_that_fails_leaves_nothing(place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    session = place.session()
+    session.run([b"touch", b"a"], fork="f")
+
+    def full(_descriptor: int) -> None:
+        raise OSError(28, os.strerror(28))
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="No space left"):
+        export(session, "f", tmp_path / "f.tar")
+    assert list(tmp_path.glob("f.tar*")) == []
+
+
+# --- archives of anybody ---
+
+
+def member(name: str, content: bytes = b"", **fields: object) -> tarfile.TarInfo:
+    info = tarfile.TarInfo(name)
+    info.mode = 0o644
+    for key, value in fields.items():
+        setattr(info, key, value)
+    info.size = len(content)
+    return info
+
+
+STATE = b"mudroom-fork 2\nupper up\nlayers \nbase live\ncreated 1\nend\n".replace(b"layers \n", b"layers\n")
+HEAD: list[tuple[tarfile.TarInfo, bytes]] = [
+    (member("mudroom-fork"), msgspec.msgpack.encode(Label(1, "evil", b"/x", 2, 1))),
+    (member("state"), STATE),
+    (member("layers/up/tree", type=tarfile.DIRTYPE, mode=0o755), b""),
+]
+END = (member("mudroom-end"), b"")
+TREE = "layers/up/tree/"
+
+
+def archive(*members: tuple[tarfile.TarInfo, bytes], head: list[tuple[tarfile.TarInfo, bytes]] | None = None) -> bytes:
+    stream = io.BytesIO()
+    with tarfile.open(fileobj=stream, mode="w", format=tarfile.PAX_FORMAT) as tar:
+        for info, content in [*(HEAD if head is None else head), *members, END]:
+            info.size = len(content)
+            tar.addfile(info, io.BytesIO(content))
+    return stream.getvalue()
+
+
+def xattr(name: str, value: str) -> dict[str, str]:
+    return {"SCHILY.xattr." + name: value}
+
+
+HOSTILE: dict[str, list[tuple[tarfile.TarInfo, bytes]]] = {
+    "absolute": [(member("/etc/evil"), b"x")],
+    "parent": [(member(TREE + "../../../evil"), b"x")],
+    "parent of the tree": [(member(TREE + ".."), b"x")],
+    "dot": [(member(TREE + "./a"), b"x")],
+    "empty name": [(member(TREE + "a//b"), b"x")],
+    "another layer": [(member("layers/other/tree/a"), b"x")],
+    "no layer": [(member("forks/f/state"), b"x")],
+    "the record of the upper's tree": [(member("layers/up/lock"), b"x")],
+    "through a link": [
+        (member(TREE + "l", type=tarfile.SYMTYPE, linkname="/tmp"), b""),
+        (member(TREE + "l/evil"), b"x"),
+    ],
+    "over a link": [(member(TREE + "l", type=tarfile.SYMTYPE, linkname="/tmp/x"), b""), (member(TREE + "l"), b"x")],
+    "twice": [(member(TREE + "a"), b"x"), (member(TREE + "a"), b"y")],
+    "no directory": [(member(TREE + "d/a"), b"x")],
+    "through a file": [(member(TREE + "a"), b"x"), (member(TREE + "a/b"), b"x")],
+    "hard link out": [(member(TREE + "a", type=tarfile.LNKTYPE, linkname="/etc/passwd"), b"")],
+    "hard link up": [(member(TREE + "a", type=tarfile.LNKTYPE, linkname=TREE + "../../../format"), b"")],
+    "hard link to a link": [
+        (member(TREE + "l", type=tarfile.SYMTYPE, linkname="/etc/passwd"), b""),
+        (member(TREE + "a", type=tarfile.LNKTYPE, linkname=TREE + "l"), b""),
+    ],
+    "link to nothing": [(member(TREE + "a", type=tarfile.SYMTYPE, linkname=""), b"")],
+    "device": [(member(TREE + "a", type=tarfile.CHRTYPE, devmajor=1, devminor=3), b"")],
+    "block device": [(member(TREE + "a", type=tarfile.BLKTYPE, devmajor=0, devminor=0), b"")],
+    "set-uid": [(member(TREE + "a", mode=0o4755), b"x")],
+    "set-gid": [(member(TREE + "a", mode=0o2755), b"x")],
+    "security xattr": [(member(TREE + "a", pax_headers=xattr("security.capability", "x")), b"x")],
+    "redirect": [(member(TREE + "a", type=tarfile.DIRTYPE, pax_headers=xattr("user.overlay.redirect", "/etc")), b"")],
+    "metacopy": [(member(TREE + "a", pax_headers=xattr("user.overlay.metacopy", "")), b"x")],
+    "strange mark": [(member(TREE + "a", type=tarfile.DIRTYPE, pax_headers=xattr("user.overlay.opaque", "z")), b"")],
+    "NUL": [(member(TREE + "a", pax_headers={"path": TREE + "a\0b"}), b"x")],
+    "long name": [(member(TREE + "a" * 256), b"x")],
+    "sparse": [(member(TREE + "a", pax_headers={"GNU.sparse.map": "0,1", "GNU.sparse.size": "9999999999"}), b"x")],
+    "strange type": [(member(TREE + "a", type=b"7"), b"")],
+    "a snapshot it does not stand on": [(member("base/source", type=tarfile.DIRTYPE), b"")],
+    "original with a path": [(member("layers/up/originals/../x"), b"x")],
+    "original twice": [(member("layers/up/originals/index"), b""), (member("layers/up/originals/index"), b"")],
+    "damaged index": [(member("layers/up/originals/index"), (9).to_bytes(8, "little") + b"\x91" * 9)],
+    "damaged record": [(member("record"), b"\x93\x01")],
+    "huge array": [(member("digests"), b"\xdd\xff\xff\xff\xff")],
+    "deep": [(member("record"), b"\x91" * 100_000)],
+    "after the end": [END, (member(TREE + "a"), b"x")],
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_a_hostile_archive_is_refused_and_leaves_nothing(place: Place, tmp_path: Path, name: str) -> None:
+    session = place.session()
+    before, outside = left(session.vault), listing(tmp_path / "project")
+    with pytest.raises(Refused, match=r"^the archive cannot be imported: "):
+        take_in(session.vault, archive(*HOSTILE[name]))
+    assert left(session.vault) == before
+    assert listing(tmp_path / "project") == outside
+    assert not Path("/tmp/evil").exists()
+
+
+def rows(*originals: tuple[object, ...]) -> bytes:
+    data = msgspec.msgpack.encode(list(originals))
+    return len(data).to_bytes(8, "little") + data
+
+
+FILE = ("file", 0o644, 3, b"", 1, 2, 1, 0, 0, 5, 5)
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        (b"a", (FILE, "../../../format", 0, 1)),
+        (b"a", (FILE, "/etc/passwd", 0, 1)),
+        (b"a", (FILE, "pack", 0, 1 << 60)),
+        (b"a", (FILE, "pack", -1, 1)),
+        (b"a", (FILE, "7", 0, 1)),
+        (b"../a", (FILE, "", 0, 0)),
+    ],
+)
+def test_originals_that_lead_elsewhere(place: Place, row: tuple[object, ...]) -> None:
+    session = place.session()
+    before = left(session.vault)
+    with pytest.raises(Refused):
+        take_in(
+            session.vault,
+            archive((member("layers/up/originals/pack"), b"abc"), (member("layers/up/originals/index"), rows(row))),
+        )
+    assert left(session.vault) == before
+
+
+@pytest.mark.parametrize(
+    ("head", "reason"),
+    [
+        ([], "not one of mudroom's"),
+        ([(member("mudroom-fork"), msgspec.msgpack.encode((7, 1, 2)))], "has format 7"),
+        ([(member("mudroom-fork"), msgspec.msgpack.encode((1, "f", b"/x", 9, 1)))], "vault of format 9"),
+        ([(member("mudroom-fork"), b"\x91")], "damaged"),
+        ([HEAD[0]], "has no state"),
+        ([HEAD[0], (member("state"), STATE.replace(b"2", b"9"))], "has format 9"),
+        ([HEAD[0], (member("state"), STATE.replace(b"layers", b"layers a a"))], "names a layer twice"),
+        ([HEAD[0], (member("state"), STATE.replace(b"layers", b"layers up"))], "names a layer twice"),
+        ([HEAD[0], (member("state"), STATE.replace(b"layers", b"layers a"))], "one of its layers is missing"),
+        ([HEAD[0], (member("state"), STATE.replace(b"upper up", b"upper ../x"))], "its state lacks upper"),
+        ([HEAD[0], (member("state"), STATE.replace(b"end", b"checkpoint ../x 1\nend"))], "make no sense"),
+        ([HEAD[0], (member("state"), STATE.replace(b"live", b"abc"))], "its snapshot is missing"),
+    ],
+)
+def test_an_archive_that_does_not_begin_as_one(
+    place: Place, head: list[tuple[tarfile.TarInfo, bytes]], reason: str
+) -> None:
+    session = place.session()
+    before = left(session.vault)
+    with pytest.raises(Refused, match=reason):
+        take_in(session.vault, archive(head=head))
+    assert left(session.vault) == before
+
+
+def test_names_of_forks_are_checked(place: Place) -> None:
+    session = place.session()
+    data = archive()
+    take_in(session.vault, data)
+    with pytest.raises(UsageError, match="there is a fork named evil already"):
+        take_in(session.vault, data)
+    take_in(session.vault, data, "another")
+    with pytest.raises(UsageError, match="cannot be the name"):
+        take_in(session.vault, data, "../x")
+    assert sorted(fork.name for fork in session.vault.forks()) == ["another", "evil"]
+
+
+def test_it_is_limited(place: Place) -> None:
+    session = place.session()
+    before = left(session.vault)
+    bomb = gzip.compress(archive((member(TREE + "a"), bytes(50_000_000))))
+    assert len(bomb) < 100_000
+    with pytest.raises(Refused, match="more than 20 MB"):
+        take_in(session.vault, bomb, limit=20_000_000)
+    data = bytearray(archive((member(TREE + "a", pax_headers={"x": "y" * 2_000_000}), b"")))
+    with pytest.raises(Refused, match="a header of"):
+        take_in(session.vault, bytes(data))
+    assert left(session.vault) == before
+
+
+def test_a_false_record_hides_nothing(place: Place) -> None:
+    """What a review shows is found anew: a record that says "nothing was changed" changes nothing."""
+    place.write("a", "mine\n")
+    session = place.session()
+    lie = msgspec.msgpack.encode((2, "evil", "overlay", (b"true",), 1, 0, ((), ())))
+    take_in(
+        session.vault, archive((member(TREE + "a"), b"evil\n"), (member(TREE + "b"), b"b\n"), (member("record"), lie))
+    )
+    assert [(change.path, change.verb) for change in session.changes("evil").changes] == [
+        (b"a", "modified"),
+        (b"b", "added"),
+    ]
+    assert [conflict.path for conflict in session.apply("evil").conflicts] == [b"a"]
+    assert (place.project / "a").read_text() == "mine\n"
+
+
+@pytest.fixture
+def sample(place: Place, tmp_path: Path) -> tuple[Session, bytes]:
+    project(place)
+    session = place.session()
+    session.run([b"sh", b"-c", SCRIPT], fork="f")
+    session.checkpoint("f", "c")
+    session.run([b"sh", b"-c", b"echo more >> edited"], fork="f")
+    return session, export(session, "f", tmp_path / "f.tar")
+
+
+def test_cut_off_anywhere(sample: tuple[Session, bytes]) -> None:
+    session, data = sample
+    before = left(session.vault)
+    end = data.rindex(b"mudroom-end")
+    for at in range(0, end, 512 * 17 + 100):
+        with pytest.raises(Refused):
+            take_in(session.vault, data[:at], "g")
+        assert left(session.vault) == before
+    packed = gzip.compress(data)
+    with pytest.raises(Refused):
+        take_in(session.vault, packed[: len(packed) // 2], "g")
+    assert left(session.vault) == before
+
+
+def test_bytes_turned_over(sample: tuple[Session, bytes], place: Place) -> None:
+    """Whatever a byte is changed to: refused, or a fork like any other; nothing else is touched."""
+    session, data = sample
+    before, outside = left(session.vault), listing(place.project)
+    chance = random.Random(7)
+    outcomes = set()
+    for _time in range(150):
+        broken = bytearray(data)
+        for _byte in range(chance.choice((1, 1, 5))):
+            broken[chance.randrange(len(data.rstrip(b"\0")))] = chance.randrange(256)
+        try:
+            take_in(session.vault, bytes(broken), "g")
+        except (MudroomError, OSError) as error:
+            outcomes.add(type(error))
+        else:
+            session.changes("g")
+            session.discard("g")
+        assert left(session.vault) == before
+    assert Refused in outcomes
+    assert listing(place.project) == outside
+
+
+def test_killed_anywhere_an_import_leaves_nothing_that_gc_does_not_take(
+    sample: tuple[Session, bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session, data = sample
+    names = [fork.name for fork in session.vault.forks()]
+    for at in range(1, 400, 7):
+        pid = os.fork()
+        if pid == 0:
+            try:
+                counted(monkeypatch, at)
+                take_in(session.vault, data, "g")
+                os._exit(0)
+            finally:
+                os._exit(9)
+        _pid, status = os.waitpid(pid, 0)
+        if os.waitstatus_to_exitcode(status) == 0:
+            break
+        assert os.waitstatus_to_exitcode(status) == 7
+        assert [fork.name for fork in session.vault.forks()] == names
+        collect_garbage(session.vault, Kept(1 << 60, 99, 1 << 60), time.time_ns() + 2 * DAY)
+        assert check(session.vault) == []
+        assert len(os.listdir(session.vault.path + b"/layers")) == 2
+    else:
+        raise AssertionError("the work never came to its end")
+    assert {fork.name for fork in session.vault.forks()} == {*names, "g"}
+
+
+def counted(monkeypatch: pytest.MonkeyPatch, at: int) -> None:
+    count = [0]
+
+    def wrap(function: Callable[..., Any]) -> Callable[..., Any]:
+        def wrapped(*arguments: Any, **named: Any) -> Any:
+            count[0] += 1
+            if count[0] == at:
+                os._exit(7)
+            return function(*arguments, **named)
+
+        return wrapped
+
+    for name in ("mkdir", "rename", "unlink", "mknod", "symlink", "link", "write", "chmod"):
+        monkeypatch.setattr(os, name, wrap(getattr(os, name)))

@@ -1,0 +1,148 @@
+"""What is wrong with a vault is named, with the fork it touches; the others work on."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from conftest import Place
+from mudroom.errors import MudroomError
+from mudroom.session import Session
+from mudroom.stage.layer import remove_tree
+from mudroom.vault.check import Problem, check
+
+
+@pytest.fixture
+def session(place: Place) -> Session:
+    """A fork of every kind, an apply."""
+    place.write("a", "a\n")
+    place.write("b", "b\n")
+    session = place.session()
+    session.run([b"sh", b"-c", b"echo 1 >> a; rm b"])
+    session.apply(session.vault.forks()[0].name)
+    session.run([b"sh", b"-c", b"echo 2 >> a"], fork="good")
+    session.run([b"sh", b"-c", b"echo 3 >> a"], fork="bad")
+    session.checkpoint("bad", "point")
+    session.run([b"sh", b"-c", b"echo 4 >> a"], fork="bad")
+    session.new_fork("frozen", snapshot=True)
+    assert check(session.vault) == []
+    return session
+
+
+def place_of(session: Session, name: str) -> Path:
+    return Path(os.fsdecode(session.vault.fork(name).path))
+
+
+def layer_of(session: Session, name: str) -> Path:
+    return Path(os.fsdecode(session.vault.layer(session.vault.fork(name).state.layers[0])))
+
+
+def only(session: Session) -> Problem:
+    (problem,) = check(session.vault)
+    return problem
+
+
+def good_works(session: Session) -> None:
+    session.run([b"sh", b"-c", b"echo 5 >> a"], fork="good")
+    assert session.apply("good").conflicts == ()
+
+
+def test_a_state(session: Session) -> None:
+    (place_of(session, "bad") / "state").write_text("mudroom-fork 9\n")
+    assert only(session).text == "the state of the fork bad has format 9, this mudroom knows 2"
+    (place_of(session, "bad") / "state").write_bytes(b"\xff\x00")
+    assert only(session).subject == "fork bad"
+    (place_of(session, "bad") / "state").unlink()
+    assert "is missing" in only(session).text
+    good_works(session)
+
+
+@pytest.mark.parametrize("name", ["record", "landed"])
+def test_a_record(session: Session, name: str) -> None:
+    (place_of(session, "bad") / name).write_bytes(b"\x91")
+    assert only(session).subject == "fork bad"
+    assert "is damaged" in only(session).text
+    good_works(session)
+
+
+def test_what_is_running(session: Session) -> None:
+    (place_of(session, "bad") / "running").write_text("soon")
+    assert only(session).subject == "fork bad"
+
+
+def test_a_layer(session: Session) -> None:
+    remove_tree(os.fsencode(layer_of(session, "bad")))
+    problem = only(session)
+    assert problem.subject == "fork bad"
+    assert "is missing" in problem.text
+    good_works(session)
+
+
+def test_a_layer_that_only_a_checkpoint_needs(session: Session) -> None:
+    session.rollback("bad", "point")
+    (point,) = [one for one in session.vault.fork("bad").state.checkpoints if one.automatic]
+    remove_tree(session.vault.layer(point.layers[-1]))
+    assert "(only of the checkpoints rollback-1)" in only(session).text
+
+
+def test_originals(session: Session) -> None:
+    place = layer_of(session, "bad") / "originals"
+    (place / "pack").write_bytes(b"")
+    assert "is cut off" in only(session).text
+    (place / "pack").unlink()
+    assert "No such file" in only(session).text
+    (place / "index").write_bytes((3).to_bytes(8, "little") + b"\xc1\xc1\xc1")
+    assert "is damaged" in only(session).text
+    good_works(session)
+
+
+def test_a_snapshot(session: Session) -> None:
+    base = Path(os.fsdecode(session.vault.base(session.vault.fork("frozen").state.base)))
+    (base / "manifest").write_bytes(b"\x81")
+    assert only(session) == Problem(
+        "fork frozen", f"the snapshot {base} is damaged: Input data was truncated", "forks of it cannot be used"
+    )
+    good_works(session)
+
+
+def test_an_apply(session: Session) -> None:
+    apply = Path(os.fsdecode(session.vault.applies()[0]))
+    next((apply / "slots").iterdir()).unlink()
+    assert "cannot be undone whole" in only(session).text
+    (apply / "plan.done").write_bytes(b"\x93")
+    assert only(session).subject == "apply u1"
+
+
+def test_the_journal(session: Session) -> None:
+    path = os.fsdecode(session.vault.path) + "/journal.db"
+    with sqlite3.connect(path) as database:
+        database.execute("DROP TRIGGER event_is_never_changed")
+        database.execute("UPDATE event SET fork = 'another' WHERE number = 2")
+    database.close()
+    assert only(session) == Problem("journal", "event 2 was edited, or one before it is missing")
+    session.vault.close()
+    for ending in ("", "-wal", "-shm"):
+        Path(path + ending).unlink(missing_ok=True)
+    Path(path).write_bytes(b"not a database" * 100)
+    assert "cannot be used" in only(session).text
+    with pytest.raises(MudroomError, match="journal"):
+        session.vault.journal.verify()
+
+
+def test_the_vault_itself(session: Session) -> None:
+    vault = Path(os.fsdecode(session.vault.path))
+    (vault / "cache").rename(vault / "elsewhere")
+    assert "cache is missing" in only(session).text
+    (vault / "elsewhere").rename(vault / "cache")
+    session.vault.project = b"/another"
+    assert any("its name says otherwise" in problem.text for problem in check(session.vault))
+    (vault / "format").write_text("7\n")
+    assert only(session).text == "has format 7, this mudroom knows 2"
+
+
+def test_a_fork_that_is_just_being_made_is_no_damage(session: Session) -> None:
+    (Path(os.fsdecode(session.vault.path)) / "forks/new").mkdir()
+    assert "being made" in only(session).text

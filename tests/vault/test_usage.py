@@ -1,0 +1,128 @@
+"""What a vault holds, counted as du counts it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from conftest import Place, full_listing
+from mudroom.core.retention import Kept
+from mudroom.vault.prune import collect_garbage
+from mudroom.vault.store import Vault, open_vault
+from mudroom.vault.usage import Amount, holding, measure, usage, vaults, why_unusable
+
+
+@pytest.fixture
+def vault(tmp_path: Path) -> Iterator[Vault]:
+    vault = open_vault(os.fsencode(tmp_path / "state"), b"/some/project")
+    yield vault
+    vault.close()
+
+
+def du(path: Path) -> int:
+    done = subprocess.run(["du", "-s", "--block-size=1", path], capture_output=True, text=True, check=True)
+    return int(done.stdout.split()[0])
+
+
+def test_it_counts_as_du_does(tmp_path: Path) -> None:
+    (tmp_path / "d/e").mkdir(parents=True)
+    (tmp_path / "d/big").write_bytes(b"x" * 100_000)
+    os.link(tmp_path / "d/big", tmp_path / "d/e/again")
+    os.truncate(os.open(tmp_path / "d/hole", os.O_CREAT | os.O_WRONLY), 1 << 30)
+    (tmp_path / "d/link").symlink_to("/usr")
+    (tmp_path / "d/loop").symlink_to(".")
+    assert measure(os.fsencode(tmp_path / "d")) == du(tmp_path / "d") < 200_000
+    assert measure(os.fsencode(tmp_path / "d/big")) == du(tmp_path / "d/big")
+    assert measure(os.fsencode(tmp_path / "absent")) == 0
+
+
+def test_deeper_than_a_path_can_be_long(tmp_path: Path) -> None:
+    at = os.open(tmp_path, os.O_DIRECTORY)
+    for _level in range(60):
+        os.mkdir("n" * 100, dir_fd=at)
+        below = os.open("n" * 100, os.O_DIRECTORY, dir_fd=at)
+        os.close(at)
+        at = below
+    os.close(os.open("f", os.O_CREAT | os.O_WRONLY, dir_fd=at))
+    os.close(at)
+    assert measure(os.fsencode(tmp_path)) == du(tmp_path)
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+def test_what_cannot_be_read_is_said(tmp_path: Path) -> None:
+    closed = tmp_path / "d/closed"
+    closed.mkdir(parents=True)
+    closed.chmod(0)
+    remarks: list[str] = []
+    assert measure(os.fsencode(tmp_path / "d"), None, remarks) > 0
+    assert remarks == [f"{closed} cannot be read: what is in it is not counted"]
+    assert closed.stat().st_mode & 0o777 == 0
+    closed.chmod(0o700)
+
+
+def test_an_empty_vault(vault: Vault) -> None:
+    found = usage(vault)
+    assert {found.forks.number, found.layers.number, found.applies.number, found.trash.number} == {0}
+    assert found.journal == Amount(0, 0)
+    assert not os.path.exists(vault.path + b"/journal.db")
+
+
+def test_every_kind_and_nothing_is_changed(place: Place) -> None:
+    place.write("a", "a\n")
+    session = place.session()
+    session.run([b"sh", b"-c", b"echo b >> a"])
+    session.apply(session.vault.forks()[0].name)
+    session.run([b"sh", b"-c", b"head -c 300000 /dev/zero | tr '\\0' x > big"], fork="f")
+    session.new_fork("g", snapshot=True)
+    cached = Path(os.fsdecode(session.vault.cache)) / "pip"
+    cached.mkdir(exist_ok=True)
+    (cached / "wheel").write_bytes(b"w" * 50_000)
+    before = full_listing(Path(os.fsdecode(session.vault.path)))
+    found = usage(session.vault)
+    one = holding(session.vault)
+    assert full_listing(Path(os.fsdecode(session.vault.path))).keys() >= before.keys()
+    assert (found.forks.number, found.layers.number, found.snapshots.number, found.applies.number) == (2, 2, 1, 1)
+    assert 300_000 <= found.layers.size < 400_000
+    assert found.caches.number >= 1
+    assert found.caches.size >= 50_000
+    assert found.journal.number == 5  # run, apply, fork, run, fork
+    assert found.remarks == ()
+    assert (one.forks, one.unapplied, one.exists, one.project) == (2, 1, True, os.fsencode(place.project))
+    assert 0 <= one.size - found.size <= 64 << 10  # the vault's own few files and directories
+
+
+def test_layers_that_share_files_are_counted_once(vault: Vault) -> None:
+    for name in (vault.new_layer(), vault.new_layer()):
+        os.mkdir(vault.layer(name) + b"/tree")
+    one, other = (path / "tree/f" for path in (Path(os.fsdecode(vault.path)) / "layers").iterdir())
+    one.write_bytes(b"x" * 1_000_000)
+    os.link(one, other)
+    assert 1_000_000 <= usage(vault).layers.size < 1_100_000
+
+
+def test_all_vaults_whatever_is_wrong_with_them(tmp_path: Path) -> None:
+    state = os.fsencode(tmp_path)
+    assert vaults(state) == []
+    (tmp_path / "here").mkdir()
+    good = open_vault(state, os.fsencode(tmp_path / "here"))
+    gone = open_vault(state, b"/gone/away")
+    newer, half = open_vault(state, b"/newer"), open_vault(state, b"/half")
+    Path(os.fsdecode(newer.path), "format").write_text("9\n")
+    Path(os.fsdecode(half.path), "format").unlink()
+    (tmp_path / "vaults/stray").write_text("")
+    gone.new_fork("f")
+    Path(os.fsdecode(gone.fork("f").record_path)).write_bytes(b"\x91")
+    found = {vault.path: holding(vault) for vault in vaults(state)}
+    assert found[good.path].exists
+    assert not found[gone.path].exists
+    assert found[gone.path].forks == 1
+    assert "is damaged" in found[gone.path].remarks[0]
+    assert found[newer.path].remarks == ("has format 9, this mudroom knows 2",)
+    assert "not complete" in found[half.path].remarks[0]
+    assert [why_unusable(vault) for vault in (good, gone)] == ["", ""]
+    assert len(found) == 4
+    assert not collect_garbage(gone, Kept(1, 1, 1), 5)
