@@ -28,6 +28,11 @@ class Places(NamedTuple):
     state: bytes
 
 
+def environment() -> Mapping[bytes, bytes]:
+    """The environment of this process, for a library call that was not given one."""
+    return os.environb
+
+
 def places(environ: Mapping[bytes, bytes]) -> Places:
     """The home directory and mudroom's state directory (MUDROOM_STATE, else XDG_STATE_HOME/mudroom)."""
     home = environ.get(b"HOME") or _home_of_user()

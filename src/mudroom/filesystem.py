@@ -16,7 +16,6 @@ from typing import Any, BinaryIO
 from fsspec.spec import AbstractFileSystem  # type: ignore[import-untyped]
 
 from mudroom.core.entry import Entry
-from mudroom.core.path import show
 from mudroom.stage.files import Draft, Files, os_error
 
 _SCHEME = "mudroom://"
@@ -190,7 +189,12 @@ def _info(path: str, entry: Entry) -> dict[str, Any]:
 
 
 def _open_fork(name: str, project: bytes) -> Files:
-    """The files of a fork by its name. NOT CONNECTED YET: waits for ``Session.files``."""
-    from mudroom.session import Session
+    """The files of a fork by its name, in a session of its own that ends with the file system."""
+    from mudroom.config import environment, places
+    from mudroom.session import Session, find_project
 
-    raise NotImplementedError(f"{show(project)}: {Session.__name__}.files({name!r})")
+    environ = environment()
+    place = places(environ)
+    found = find_project(os.path.realpath(project), place.home)
+    session = Session.open(found, state=place.state, home=place.home, environ=environ)
+    return session.files(name)

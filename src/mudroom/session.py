@@ -23,10 +23,11 @@ from mudroom.confine import Confinement
 from mudroom.core.change import Changeset
 from mudroom.core.fallback import Mode
 from mudroom.core.path import is_below, show
-from mudroom.core.plan import explain
+from mudroom.core.plan import Plan, explain
 from mudroom.core.result import Denial, Result
 from mudroom.core.settings import Settings
 from mudroom.core.spec import Copy
+from mudroom.desk import Desk
 from mudroom.errors import CommandNotStarted, Unsupported, UsageError
 from mudroom.sandbox.capture import SIGTERM, Output, attend
 from mudroom.sandbox.client import Client, Exit, Running, StepFailed
@@ -43,6 +44,7 @@ __all__ = ["CAPTURED", "Client", "Landed", "Session", "Stdio", "find_project"]
 
 if TYPE_CHECKING:
     from mudroom.core.stack import Checkpoint
+    from mudroom.stage.files import Files
     from mudroom.vault.apply import Applied, Recovered
     from mudroom.vault.compare import Comparison
     from mudroom.vault.land import Landed
@@ -102,6 +104,9 @@ class Session:
         self._notes: list[str] = []
         self._running: Running | None = None
         self._looked = False
+        self._desk = Desk(vault, clock)
+        self._last: dict[str, Running] = {}
+        """By fork: the last command, whose mount may not be gone yet."""
         self._merged: str | None = None
         """A layer that was made of many while a command ran, for the fork to stand on afterwards."""
 
@@ -125,6 +130,10 @@ class Session:
         self.close()
 
     def close(self) -> None:
+        """What file tools have written is brought into its forks; then everything is let go."""
+        for name in self._desk.in_use():
+            self.flush(name)
+            self._desk.drop(name)
         self.vault.close()
         if self._client is not None and self._owns_client:
             self._client.close()
@@ -180,11 +189,13 @@ class Session:
         self._notes = []
         with fork.lock(show(b" ".join(argv))):
             self._settle(fork)
+            self._notes += self._desk.flush(fork)
             wall = time.monotonic()
             mode, notes = self.confinement.first_mode(self.settings, is_copy=fork.is_copy)
             self._notes += notes
             ran, changeset = self._launch(fork, mode, argv, cwd, stdio, timeout or self.settings.timeout)
             duration = time.monotonic() - wall
+            self._desk.refresh(fork)
         result = self._result(fork, argv, ran, changeset, duration)
         self._journal_run(result)
         return result
@@ -250,8 +261,7 @@ class Session:
             started = self._start_time()
             fork.begin(started)
             try:
-                running = self.client.run(plan, argv, env, output.descriptors, new_session=not stdio.terminal)
-                self._running = running
+                running = self._start(fork, plan, argv, env, output.descriptors, stdio)
                 meanwhile = functools.partial(self._meanwhile, fork, view)
                 ended, timed_out = attend(running, output, timeout, meanwhile)
                 return Ran(view, started, ended, timed_out, output)
@@ -260,6 +270,29 @@ class Session:
                 raise
             finally:
                 self._running = None
+                self._desk.end_live(fork.name)
+
+    def _start(
+        self,
+        fork: Fork,
+        plan: Plan,
+        argv: tuple[bytes, ...],
+        env: dict[bytes, bytes],
+        descriptors: tuple[int, int, int],
+        stdio: Stdio,
+    ) -> Running:
+        """Start the command, after the last one of this fork has let go of its mount. File tools that are in use go
+        through the new mount from here on."""
+        before = self._last.pop(fork.name, None)
+        if before is not None:
+            before.gone()
+        edited = fork.name in self._desk
+        run = self.client.run
+        running = run(plan, argv, env, descriptors, new_session=not stdio.terminal, want_view=edited)
+        self._running = self._last[fork.name] = running
+        if edited:
+            self._desk.go_live(fork.name, running)
+        return running
 
     def _weaker(self, mode: Mode, failure: StepFailed) -> Mode:
         following, lost = self.confinement.weaker(mode, failure, self.settings)
@@ -349,8 +382,12 @@ class Session:
         """A fork with its lock held, nothing running in it, and all it holds written down."""
         fork = self.vault.fork(name)
         with fork.lock("mudroom"):
+            stacking.require_idle(fork)
             self._settle(fork)
+            self._notes += self._desk.flush(fork)
             yield fork
+        if os.path.isdir(fork.path):
+            self._desk.refresh(fork)
 
     def compare(self, old: str, new: str) -> Comparison:
         """Two states side by side: ``base``, ``now``, ``FORK`` or ``FORK@CHECKPOINT``. To be closed."""
@@ -359,6 +396,25 @@ class Session:
         for side in {old, new} - {"base", "now"}:
             self.changes(side.partition("@")[0])  # one that was cut off is looked at now
         return Comparison(self.vault, old, new)
+
+    # --- its files ---
+
+    def files(self, name: str) -> Files:
+        """The files of a fork for file tools: to read and to write, in memory until something needs them on disk.
+
+        While a command of this session runs in the fork, the same calls go through its live mount. Raises UsageError
+        if there is no such fork.
+        """
+        from mudroom.stage.files import Files
+
+        self.vault.fork(name)
+        return Files(lambda: self._desk.tree(name))
+
+    def flush(self, name: str) -> None:
+        """Bring what file tools have written into the fork. Everything else that looks at a fork does this first."""
+        if name in self._desk and not self._desk.is_live(name):
+            with self.at_rest(name):
+                pass
 
     # --- what forks hold ---
 
@@ -369,7 +425,7 @@ class Session:
             return
         with OpenFork(self.vault, fork) as opened:
             view = view_of(self.vault, fork, opened, "copy" if fork.is_copy else "overlay")
-            if os.path.isdir(view.staged[0]):
+            if os.path.isdir(view.staged[0]) and (fork.has_copy or not fork.is_copy):
                 gather(fork, opened, view, Command((), 9, self._clock()), started)
         fork.end()
 
@@ -381,6 +437,7 @@ class Session:
     def record(self, name: str) -> ForkRecord | None:
         """What is written down of a fork; None if nothing is."""
         fork = self.vault.fork(name)
+        self.flush(name)
         if fork.interrupted is not None:
             with fork.lock_if_free("looking at what is left") as free:
                 if free:
@@ -420,9 +477,8 @@ class Session:
 
         progress = self._progress
         report = None if progress is None else lambda done, total: progress("applying", done, total)
-        fork = self.vault.fork(name)
-        record = None if verify_fork else fork.record
-        with fork.lock("apply"):
+        with self.at_rest(name) as fork:
+            record = None if verify_fork else fork.record
             landed = land(self.vault, fork, time=self._clock(), paths=paths, record=record, progress=report)
         self._journal_applied("apply", name, landed.applied)
         return landed
@@ -447,6 +503,7 @@ class Session:
         return found
 
     def discard(self, name: str) -> None:
+        self._desk.drop(name)
         self.vault.discard(self.vault.fork(name))
         self.vault.journal.append("discard", name, {}, time=self._clock())
 

@@ -80,6 +80,6 @@ def _name_layer_in_record(fork: Fork, tree: bytes) -> None:
     save(fork.record_path, record._replace(changeset=record.changeset._replace(changes=changes)), durable=False)
 
 
-def _in_layer(change: Change, layer: OneLayer) -> Change:
+def _in_layer(change: Change, layer: Source) -> Change:
     entry = layer.look(change.path) if change.staged is not None and change.path else None
     return change if entry is None else change._replace(staged=entry)

@@ -146,10 +146,12 @@ class Fork:
     @property
     def contents(self) -> tuple[bytes, ...]:
         """The directories in which its staged files lie at their own paths; the first that has one counts."""
-        work = self.copy_place + b"/work"
-        if os.path.exists(self.copy_place + b"/manifest"):
-            return (work,)
-        return self.layered
+        return (self.copy_place + b"/work",) if self.has_copy else self.layered
+
+    @property
+    def has_copy(self) -> bool:
+        """Whether the copy of a copy view has been made: it is what the fork shows then."""
+        return os.path.exists(self.copy_place + b"/manifest")
 
     @property
     def layered(self) -> tuple[bytes, ...]:

@@ -43,14 +43,14 @@ def view_of(vault: Vault, fork: Fork, opened: OpenFork, mode: Mode, progress: Pr
 
 def stand_on_copy(vault: Vault, fork: Fork, settings: Settings, progress: Progress | None = None) -> None:
     """Before a fork works in a copy: what its upper holds is sealed, its base becomes a snapshot."""
-    if fork.is_copy:
+    if fork.has_copy:
         return
     from mudroom.vault.stacking import seal_upper
 
     seal_upper(vault, fork)
     if fork.state.base == LIVE:
         take_snapshot(vault, fork, settings, progress)
-    os.mkdir(fork.copy_place, 0o700)
+    os.makedirs(fork.copy_place, 0o700, exist_ok=True)
 
 
 def take_snapshot(vault: Vault, fork: Fork, settings: Settings, progress: Progress | None = None) -> None:

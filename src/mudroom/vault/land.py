@@ -57,7 +57,7 @@ def land(
     change.
     """
     verify_fork = record is None
-    if fork.is_copy:
+    if fork.has_copy:
         from mudroom.vault.copied import seal_copy
 
         seal_copy(vault, fork, as_reviewed=True)

@@ -16,8 +16,8 @@ from mudroom.vault.store import Vault
 
 def upper_is_empty(fork: Fork) -> bool:
     """Whether nothing was changed since the last seal: no record, and nothing in the writable layer."""
-    if fork.is_copy:
-        return not os.path.exists(fork.copy_place + b"/manifest")
+    if fork.has_copy:
+        return False  # seal_copy finds out
     try:
         with os.scandir(fork.upper) as scan:
             return next(scan, None) is None
@@ -32,7 +32,7 @@ def seal_upper(vault: Vault, fork: Fork) -> None:
     """
     if upper_is_empty(fork):
         return
-    if fork.is_copy:
+    if fork.has_copy:
         from mudroom.vault.copied import seal_copy
 
         seal_copy(vault, fork)

@@ -1,0 +1,84 @@
+"""Where the file tools of a session work: a write buffer per fork, or the live mount while a command runs in it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from mudroom.core.path import show
+from mudroom.errors import MudroomError
+from mudroom.sandbox.client import Running
+from mudroom.vault.fork import Fork
+from mudroom.vault.store import Vault
+
+if TYPE_CHECKING:
+    from mudroom.stage.files import Tree
+    from mudroom.stage.live import LiveTree
+    from mudroom.vault.editor import Editor
+
+
+class Desk:
+    def __init__(self, vault: Vault, clock: Callable[[], int]) -> None:
+        self._vault, self._clock = vault, clock
+        self._editors: dict[str, Editor] = {}
+        self._live: dict[str, LiveTree] = {}
+
+    def __contains__(self, name: str) -> bool:
+        """Whether file tools have been used on this fork."""
+        return name in self._editors
+
+    def in_use(self) -> list[str]:
+        return list(self._editors)
+
+    def is_live(self, name: str) -> bool:
+        return name in self._live
+
+    def tree(self, name: str) -> Tree:
+        """Where the truth about the fork's files is now."""
+        live = self._live.get(name)
+        if live is not None:
+            return live  # it passes everything on to one that is
+        if name not in self._editors:
+            from mudroom.vault.editor import Editor
+
+            fork = self._vault.fork(name)
+            with fork.lock("file tools"):
+                self._editors[name] = Editor(self._vault, fork, self._clock)
+        return self._editors[name].buffer
+
+    def go_live(self, name: str, running: Running) -> None:
+        """File tools go through the mount of this command from here on, if it gets so far."""
+        from mudroom.stage.live import LiveTree
+
+        try:
+            self._live[name] = LiveTree(running.view())
+        except MudroomError:
+            return  # it has not come so far: whoever waits for it gets to know why
+
+    def end_live(self, name: str) -> None:
+        live = self._live.pop(name, None)
+        if live is not None:
+            live.close()
+
+    def flush(self, fork: Fork) -> list[str]:
+        """Bring what was written into the fork, whose lock is held. Returns what there is to say about it."""
+        editor = self._editors.get(fork.name)
+        if editor is None or not editor.buffer.changed:
+            return []
+        lost = editor.flush()
+        record = fork.record
+        changed = len(record.changeset.changes) if record is not None else 0
+        self._vault.journal.append("edit", fork.name, {"changed": changed}, time=self._clock())
+        return [f"{show(path)} could not be staged: it is gone, or no file" for path in lost]
+
+    def refresh(self, fork: Fork) -> None:
+        """A command has run in the fork, or its layers are others now."""
+        editor = self._editors.get(fork.name)
+        if editor is not None:
+            editor.refresh()
+
+    def drop(self, name: str) -> None:
+        """Away with what was not flushed."""
+        editor = self._editors.pop(name, None)
+        if editor is not None:
+            editor.close()

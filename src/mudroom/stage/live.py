@@ -1,0 +1,38 @@
+"""The live mount of a running command as a tree for file tools, for as long as the command runs."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Callable
+from threading import RLock
+from typing import Any
+
+from mudroom.stage.plain import PlainTree
+
+
+class LiveTree:
+    """A ``Tree`` on a descriptor that it owns. After ``close`` every call raises OSError (ESTALE): the number of the
+    descriptor may belong to something else by then, so no call may be under way when it is closed."""
+
+    def __init__(self, root: int) -> None:
+        self._root = root
+        self._tree = PlainTree(root)
+        self._lock = RLock()
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        method = getattr(self._tree, name)
+
+        def call(*arguments: Any, **named: Any) -> Any:
+            with self._lock:
+                if self._root < 0:
+                    raise OSError(errno.ESTALE, "the command whose files these were has ended")
+                return method(*arguments, **named)
+
+        return call
+
+    def close(self) -> None:
+        with self._lock:
+            if self._root >= 0:
+                os.close(self._root)
+                self._root = -1

@@ -1,0 +1,153 @@
+"""File tools and processes see the same files of a fork: before a command, while it runs, and after it."""
+
+from __future__ import annotations
+
+import os
+import threading
+from pathlib import Path
+
+import pytest
+
+from conftest import Place, full_listing, listing
+from mudroom.core.settings import Settings
+from mudroom.errors import UsageError
+from mudroom.session import Stdio
+
+VIEWS = pytest.mark.parametrize("view", ["overlay", "copy"])
+
+
+@VIEWS
+def test_what_tools_write_commands_read_and_the_other_way_round(place: Place, view: str) -> None:
+    place.write("kept", "k\n")
+    place.write("edited", "one\ntwo\n")
+    place.write("d/gone", "g\n")
+    before = full_listing(place.project)
+    session = place.session(Settings(view=view))  # type: ignore[arg-type]
+    session.new_fork("f")
+    files = session.files("f")
+    files.edit("edited", "two", "2")
+    files.write("new/file", "n\n")
+    files.delete("d/gone")
+    result = session.run([b"sh", b"-c", b"cat edited new/file; ls d; echo more >> new/file; mv kept moved"], fork="f")
+    assert result.stdout == b"one\n2\nn\n"
+    assert files.read("new/file") == b"n\nmore\n"
+    assert files.look("kept") is None
+    assert files.read_text("moved") == "k\n"
+    assert sorted(files.list()) == ["d", "edited", "moved", "new"]
+    files.write("moved", "changed\n")
+    changes = {change.path: change.verb for change in session.changes("f").changes if change.entry.kind == "file"}
+    assert changes == {
+        b"edited": "modified",
+        b"new/file": "added",
+        b"d/gone": "deleted",
+        b"kept": "deleted",
+        b"moved": "added",
+    }
+    assert full_listing(place.project) == before
+    assert session.apply("f").conflicts == ()
+    assert {name: entry[2] for name, entry in listing(place.project).items() if entry[0] == "file"} == {
+        "edited": b"one\n2\n",
+        "new/file": b"n\nmore\n",
+        "moved": b"changed\n",
+    }
+    assert files.read("moved") == b"changed\n"  # the fork goes on, on what was applied
+    files.write("again", "a\n")
+    assert [change.path for change in session.changes("f").changes] == [b"again"]
+
+
+@VIEWS
+def test_while_a_command_runs_tools_go_through_its_mount(place: Place, view: str) -> None:
+    place.write("file", "base\n")
+    session = place.session(Settings(view=view))  # type: ignore[arg-type]
+    session.new_fork("f")
+    files = session.files("f")
+    files.write("before", "b\n")
+    inside, ours = os.pipe()
+    answer, theirs = os.pipe()
+    script = b"echo running; read line; cat file new; rm before; echo made > made; read line; echo end"
+    seen: dict[str, object] = {}
+
+    def tool() -> None:
+        assert os.read(answer, 8) == b"running\n"
+        seen["before"] = files.read("before")
+        files.edit("file", "base", "edited")
+        files.write("new", "from the tool\n")
+        os.write(ours, b"go\n")
+        text = b""
+        while b"from the tool\n" not in text:
+            text += os.read(answer, 64)
+        while files.look("made") is None:
+            pass
+        while not files.read("made"):
+            pass
+        seen["made"], seen["gone"] = files.read("made"), files.look("before")
+        os.write(ours, b"end\n")
+
+    thread = threading.Thread(target=tool)
+    thread.start()
+    session.run([b"sh", b"-c", script], fork="f", stdio=Stdio(stdin=inside, stdout=theirs))
+    thread.join()
+    for descriptor in (inside, ours, answer, theirs):
+        os.close(descriptor)
+    assert seen == {"before": b"b\n", "made": b"made\n", "gone": None}
+    assert files.read("file") == b"edited\n"
+    assert {change.path for change in session.changes("f").changes} == {b"file", b"new", b"made"}
+    assert (place.project / "file").read_text() == "base\n"
+
+
+def test_an_edit_by_the_user_after_the_tools_is_a_conflict(place: Place) -> None:
+    place.write("file", "base\n")
+    session = place.session()
+    session.new_fork("f")
+    session.files("f").write("file", "fork\n")
+    place.write("file", "user\n")
+    session.flush("f")
+    (change,) = session.changes("f").changes
+    assert change.original_known
+    landed = session.apply("f")
+    assert [conflict.path for conflict in landed.conflicts] == [b"file"]
+    assert (place.project / "file").read_text() == "user\n"
+    lines = b"".join(session.diff("f"))
+    assert b"-base\n+fork\n" in lines
+
+
+def test_forks_never_see_each_others_buffers(place: Place) -> None:
+    place.write("file", "base\n")
+    session = place.session()
+    for name in ("one", "two"):
+        session.new_fork(name)
+        session.files(name).write("file", name)
+    session.new_fork("child", parent="one")
+    session.files("one").write("file", "later")
+    assert [session.files(name).read("file") for name in ("one", "two", "child")] == [b"later", b"two", b"one"]
+    session.checkpoint("one", "here")
+    session.files("one").delete("file")
+    session.rollback("one", "here")
+    assert session.files("one").read("file") == b"later"
+
+
+def test_what_was_not_flushed_is_flushed_at_the_end(place: Place) -> None:
+    session = place.session()
+    session.new_fork("f")
+    session.files("f").write("file", "x")
+    session.close()
+    again = place.session()
+    assert [change.path for change in again.changes("f").changes] == [b"file"]
+    with pytest.raises(UsageError, match="there is no fork named nope"):
+        again.files("nope")
+
+
+def test_a_fork_as_an_fsspec_file_system_by_its_name(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("fsspec")
+    from mudroom.filesystem import MudroomFileSystem
+
+    place.write("file", "base\n")
+    place.session().new_fork("f")
+    monkeypatch.setenv("MUDROOM_STATE", str(place.state))
+    monkeypatch.setenv("HOME", str(place.home))
+    system = MudroomFileSystem(fork="f", project=str(place.project))
+    assert system.cat("file") == b"base\n"
+    with system.open("/d/new", "w") as stream:
+        stream.write("n\n")
+    assert set(system.ls("/", detail=False)) == {"/d", "/file"}
+    assert not Path(place.project / "d").exists()
