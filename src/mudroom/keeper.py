@@ -81,6 +81,8 @@ def remove_vault(vault: Vault) -> None:
     if os.path.isdir(vault.project):
         raise MudroomError(f"the project of {os.fsdecode(vault.path)} is there")
     aside = vault.path + b".gone"
+    if os.path.isdir(aside):  # mudroom was killed in the middle of this
+        remove_tree(aside)
     os.rename(vault.path, aside)
     remove_tree(aside)
 

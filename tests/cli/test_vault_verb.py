@@ -135,6 +135,19 @@ def test_gc_of_all_vaults(cli: Cli, tmp_path: Path) -> None:
     assert "gone" in cli("vault", "ls").stdout
 
 
+def test_every_project_has_its_own_limits(cli: Cli, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    (other / ".mudroom").mkdir(parents=True)
+    (other / ".mudroom/policy.yaml").write_text("keep: {applies: 1}\n")
+    for script in ("echo 1 > a", "echo 2 > a"):
+        cli.apply(script)
+        assert cli("run", "--yes", "--", "sh", "-c", script, cwd=other).returncode == 0
+    rows = {row["project"]: row["applies"] for row in cli.json("vault", "gc", "--all")["vaults"]}
+    assert rows == {str(cli.place.project): [], str(other): ["u1"]}
+    (other / ".mudroom/policy.yaml").write_text("keep: {appels: 1}\n")
+    assert "did you mean keep.applies?" in cli("vault", "gc", "--all").stderr
+
+
 def test_check_names_what_is_wrong(cli: Cli) -> None:
     cli.keep("echo x > a")
     vault = Path(cli("vault", "init").stdout.strip())

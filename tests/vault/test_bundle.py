@@ -452,6 +452,25 @@ def test_it_is_limited(place: Place) -> None:
     assert left(session.vault) == before
 
 
+def test_a_full_disk_leaves_nothing(sample: tuple[Session, bytes], monkeypatch: pytest.MonkeyPatch) -> None:
+    session, data = sample
+    before = left(session.vault)
+    written = [0]
+    write = os.write
+
+    def full(descriptor: int, block: bytes) -> int:
+        written[0] += 1
+        if written[0] > 3:
+            raise OSError(28, os.strerror(28))
+        return write(descriptor, block)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "write", full)
+        with pytest.raises(OSError, match="No space left"):
+            take_in(session.vault, data, "g")
+    assert left(session.vault) == before
+
+
 def test_a_false_record_hides_nothing(place: Place) -> None:
     """What a review shows is found anew: a record that says "nothing was changed" changes nothing."""
     place.write("a", "mine\n")

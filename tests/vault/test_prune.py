@@ -21,8 +21,9 @@ from mudroom.session import Session
 from mudroom.vault.apply import ApplyDirectory
 from mudroom.vault.check import check
 from mudroom.vault.fork import Fork
-from mudroom.vault.prune import MARKER, Swept, collect_garbage, old_forks, tidy
+from mudroom.vault.prune import Swept, collect_garbage, old_forks
 from mudroom.vault.store import Vault, open_vault
+from mudroom.vault.tidy import MARKER, tidy
 from mudroom.vault.tombstone import LINES, remember, require_kept, tombstones
 
 WIDE = Kept(30 * DAY, 50, 1 << 50)

@@ -6,14 +6,13 @@ import argparse
 import json
 import os
 import time
-from collections.abc import Sequence
-from contextlib import closing
 from typing import Any
 
 from mudroom import keeper
 from mudroom.cli.main import Context
 from mudroom.cli.open import exclusive, open_session
-from mudroom.config import places, seconds, size
+from mudroom.cli.sweep import amount, sweep
+from mudroom.config import places, size
 from mudroom.core.path import show
 from mudroom.core.result import text
 from mudroom.errors import UsageError
@@ -54,7 +53,7 @@ def execute(args: argparse.Namespace, context: Context) -> int:
         raise UsageError(
             f"vault {args.action} takes {takes} words, {len(args.words)} were given", "mudroom vault --help"
         )
-    verbs = {"ls": _ls, "init": _init, "gc": _gc, "check": _check, "export": _export, "import": _import}
+    verbs = {"ls": _ls, "init": _init, "gc": sweep, "check": _check, "export": _export, "import": _import}
     return verbs[args.action](args, context)
 
 
@@ -139,92 +138,6 @@ def _check(args: argparse.Namespace, context: Context) -> int:
     return 1 if found else 0
 
 
-# --- what goes ---
-
-
-def _gc(args: argparse.Namespace, context: Context) -> int:
-    older = seconds(args.forks, "--forks") if args.forks else None
-    now = time.time_ns()
-    with open_session(context) as session:
-        kept = keeper.kept_by(session.settings)
-        with exclusive(session, context, "mudroom vault gc"):
-            _require_yes(keeper.forks_unused(session.vault, older, now) if older else [], args, context)
-            swept = [(session.vault, keeper.sweep(session.vault, kept, now, forks_older=older, dry_run=args.dry_run))]
-        if args.all:
-            state = os.path.realpath(places(context.environ).state)
-            for vault in keeper.others(state, session.vault):
-                with closing(vault):
-                    swept += _gc_other(vault, kept, now, args, context)
-    _tell(swept, args, context)
-    return 0
-
-
-def _require_yes(forks: Sequence[str], args: argparse.Namespace, context: Context) -> None:
-    """Name the forks that are about to go; they are somebody's work."""
-    if not forks or args.dry_run:
-        return
-    if not context.as_json:
-        context.terminal.say("not used for so long: " + ", ".join(forks))
-    if not args.yes and not _sure(f"Throw {len(forks)} forks away, with what they hold?", context):
-        raise UsageError(f"{len(forks)} forks would go: {', '.join(forks)}", "add --yes, or name those to keep")
-
-
-def _sure(question: str, context: Context) -> bool:
-    if context.as_json or not context.terminal.interactive:
-        return False
-    return context.terminal.ask(f"{question} [y]es [n]o: ").strip().lower() in ("y", "yes")
-
-
-def _gc_other(
-    vault: keeper.Vault, kept: keeper.Kept, now: int, args: argparse.Namespace, context: Context
-) -> list[tuple[keeper.Vault, keeper.Swept]]:
-    holder = f"`mudroom vault gc --all` (process {os.getpid()})"
-    vault.lock.acquire(holder, lambda other: context.terminal.say(f"waiting for {other} to end; Ctrl-C to give up"))
-    try:
-        one = keeper.holdings_of(vault)
-        if not one.exists and not args.dry_run and _goes_whole(one, args, context):
-            keeper.remove_vault(vault)
-            return [(vault, keeper.Swept(leftovers=1, size=one.size, remarks=("the whole vault",)))]
-        return [(vault, keeper.sweep(vault, kept, now, dry_run=args.dry_run))]
-    finally:
-        vault.lock.release()
-
-
-def _goes_whole(one: keeper.Holding, args: argparse.Namespace, context: Context) -> bool:
-    """The project may only be unmounted: with changes that were never applied, --yes alone does not answer for it."""
-    what = f"{show(one.project)} is gone; its vault holds {one.unapplied:,} unapplied changes, {amount(one.size)}"
-    if args.yes and not one.unapplied and not one.remarks:
-        return True
-    if _sure(f"{what}. Remove it?", context):
-        return True
-    if not context.as_json:
-        context.terminal.note(f"{what}; it stays")
-    return False
-
-
-def _tell(swept: list[tuple[keeper.Vault, keeper.Swept]], args: argparse.Namespace, context: Context) -> None:
-    if context.as_json:
-        rows = [
-            {"project": text(vault.project), **keeper.told(one), "remarks": list(one.remarks)} for vault, one in swept
-        ]
-        context.terminal.out(json.dumps({"schema": "mudroom.gc/1", "dry_run": args.dry_run, "vaults": rows}))
-        return
-    for vault, one in swept:
-        head = f"{show(vault.project)}: " if len(swept) > 1 else ""
-        context.terminal.out(head + (describe(one, dry_run=args.dry_run) if one else "nothing has had its time"))
-        for remark in one.remarks:
-            context.terminal.note(remark)
-
-
-def describe(swept: keeper.Swept, *, dry_run: bool) -> str:
-    """One line of what went."""
-    words = [f"{one.name} ({one.reason})" for one in swept.applies]
-    words += [*swept.checkpoints, *swept.forks]
-    counts = {"layers": len(swept.layers), "snapshots": len(swept.snapshots), "leftovers": swept.leftovers}
-    words += [f"{number:,} {kind}" for kind, number in counts.items() if number]
-    return ("would remove " if dry_run else "removed ") + ", ".join(words) + f": {amount(swept.size)}"
-
-
 # --- elsewhere ---
 
 
@@ -255,13 +168,3 @@ def _import(args: argparse.Namespace, context: Context) -> int:
     if found.strangers:
         context.terminal.note(f"{found.strangers:,} of them change what is not in this project: those are conflicts")
     return 0
-
-
-def amount(number: int) -> str:
-    """Bytes for a person."""
-    value, unit = float(number), "B"
-    for unit in ("B", "kB", "MB", "GB", "TB"):
-        if value < 1000 or unit == "TB":
-            break
-        value /= 1000
-    return f"{value:.0f} {unit}" if unit == "B" or value >= 100 else f"{value:.1f} {unit}"

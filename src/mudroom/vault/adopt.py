@@ -18,7 +18,6 @@ from mudroom.core.entry import Entry
 from mudroom.core.path import show
 from mudroom.core.stack import LIVE, Checkpoint, ForkState, from_text
 from mudroom.errors import UsageError
-from mudroom.stage.beneath import open_root
 from mudroom.stage.landed import LANDED, Landed, add_landed
 from mudroom.stage.source import OpenSource
 from mudroom.vault.archive import Archive, Refused, name_of, refusing
@@ -132,8 +131,8 @@ class _Adoption:
         sealed = [state.layers, *(point.layers for point in state.checkpoints)]
         if any(len(set(stack)) != len(stack) or state.upper in stack for stack in sealed):
             raise Refused("its state names a layer twice")
-        names = [point.name for point in state.checkpoints]
-        if not all(map(is_plain, names)) or len(set(names)) != len(names):
+        names = {point.name for point in state.checkpoints}
+        if not all(map(is_plain, names)) or len(names) != len(state.checkpoints):
             raise Refused("its state has checkpoints with names that make no sense")
         if len(state.references) > _LAYERS or not all(point.time < 1 << 62 for point in state.checkpoints):
             raise Refused("its state has more layers, or later checkpoints, than there can be")
@@ -235,11 +234,8 @@ class _Adoption:
             save(place + b"/record", record, durable=False)
         if landed:
             add_landed(place + LANDED, landed)
-        root = open_root(vault.path)
-        try:
-            sync_filesystem(root)
-        finally:
-            os.close(root)
+        with OpenSource(vault.path) as root:
+            sync_filesystem(root.root)
         self._free_name(name)
         os.rename(place, vault.path + b"/forks/" + fork_directory(name))
 

@@ -33,6 +33,7 @@ from mudroom.stage.source import OpenSource
 from mudroom.vault.fork import Fork, load_record
 from mudroom.vault.pack import Packer
 from mudroom.vault.rebase import Claim, digest, digest_of
+from mudroom.vault.record import FORMAT as RECORD_FORMAT
 from mudroom.vault.stacking import require_idle, seal_upper
 from mudroom.vault.store import Vault
 
@@ -71,7 +72,7 @@ def export_fork(vault: Vault, fork: Fork, path: bytes, time: int) -> Exported:
         seal_upper(vault, fork)
     with _new_file(path) as stream:
         packer = Packer(stream)
-        _pack(packer, vault, fork, Label(FORMAT, fork.name, vault.project, 2, time))
+        _pack(packer, vault, fork, Label(FORMAT, fork.name, vault.project, RECORD_FORMAT, time))
         packer.close()
     return Exported(os.stat(path).st_size, tuple(packer.remarks))
 

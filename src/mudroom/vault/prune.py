@@ -25,19 +25,14 @@ from typing import NamedTuple
 
 from mudroom.core import stack
 from mudroom.core.path import show
-from mudroom.core.retention import DAY, YOUNG, Expired, Kept, expired_checkpoints, horizon, kept_by, unneeded
-from mudroom.core.settings import Settings
+from mudroom.core.retention import DAY, YOUNG, Expired, Kept, expired_checkpoints, horizon, unneeded
 from mudroom.core.stack import ForkState
-from mudroom.errors import MudroomError
 from mudroom.stage.layer import remove_tree
 from mudroom.vault.expire import sweep_applies
 from mudroom.vault.fork import Fork
 from mudroom.vault.leftover import fork_leftovers, is_unborn, vault_leftovers
 from mudroom.vault.store import Vault
 from mudroom.vault.usage import measure
-
-MARKER = b"/tidied"
-"""Below the vault: its mtime is when ``tidy`` last looked at everything."""
 
 
 class Swept(NamedTuple):
@@ -71,31 +66,6 @@ def collect_garbage(
     if vault.has_unfinished():
         return Swept(remarks=("an apply was cut off: mudroom run, apply or undo settles it first",))
     return _Sweep(vault, kept, now, forks_older, dry_run).run()
-
-
-def tidy(vault: Vault, settings: Settings, now: int, *, applied: bool = False) -> Swept | None:
-    """The same by itself: everything once a day, the applies after each apply. None if nothing was due, which costs
-    one stat(2). Hold the vault's lock. Whatever goes wrong is a remark: it must not spoil what the user asked for.
-    """
-    due = _is_due(vault, now)
-    if not due and not applied:
-        return None
-    try:
-        if not due:
-            return Swept(applies=tuple(sweep_applies(vault, kept_by(settings), now)))
-        swept = collect_garbage(vault, kept_by(settings), now)
-        with open(vault.path + MARKER, "wb") as stream:
-            os.utime(stream.fileno(), ns=(now, now))
-        return swept
-    except (MudroomError, OSError) as error:
-        return Swept(remarks=(f"old applies and layers could not be removed: {error}",))
-
-
-def _is_due(vault: Vault, now: int) -> bool:
-    try:
-        return not 0 <= now - os.stat(vault.path + MARKER).st_mtime_ns < DAY
-    except FileNotFoundError:
-        return True
 
 
 def old_forks(vault: Vault, older: int, now: int) -> list[str]:

@@ -1,0 +1,115 @@
+"""``mudroom vault gc``: what has had its time goes; what is somebody's work is named first, and asked about."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import time
+from collections.abc import Sequence
+from contextlib import closing
+
+from mudroom import keeper
+from mudroom.cli.main import Context
+from mudroom.cli.open import exclusive, open_session
+from mudroom.config import load_settings, places, seconds
+from mudroom.core.path import show
+from mudroom.core.result import text
+from mudroom.errors import UsageError
+
+
+def sweep(args: argparse.Namespace, context: Context) -> int:
+    older = seconds(args.forks, "--forks") if args.forks else None
+    now = time.time_ns()
+    with open_session(context) as session:
+        kept = keeper.kept_by(session.settings)
+        with exclusive(session, context, "mudroom vault gc"):
+            _require_yes(keeper.forks_unused(session.vault, older, now) if older else [], args, context)
+            swept = [(session.vault, keeper.sweep(session.vault, kept, now, forks_older=older, dry_run=args.dry_run))]
+        if args.all:
+            state = os.path.realpath(places(context.environ).state)
+            for vault in keeper.others(state, session.vault):
+                with closing(vault):
+                    swept += _gc_other(vault, now, args, context)
+    _tell(swept, args, context)
+    return 0
+
+
+def _require_yes(forks: Sequence[str], args: argparse.Namespace, context: Context) -> None:
+    """Name the forks that are about to go; they are somebody's work."""
+    if not forks or args.dry_run:
+        return
+    if not context.as_json:
+        context.terminal.say("not used for so long: " + ", ".join(forks))
+    if not args.yes and not _sure(f"Throw {len(forks)} forks away, with what they hold?", context):
+        raise UsageError(f"{len(forks)} forks would go: {', '.join(forks)}", "add --yes, or name those to keep")
+
+
+def _sure(question: str, context: Context) -> bool:
+    if context.as_json or not context.terminal.interactive:
+        return False
+    return context.terminal.ask(f"{question} [y]es [n]o: ").strip().lower() in ("y", "yes")
+
+
+def _gc_other(
+    vault: keeper.Vault, now: int, args: argparse.Namespace, context: Context
+) -> list[tuple[keeper.Vault, keeper.Swept]]:
+    holder = f"`mudroom vault gc --all` (process {os.getpid()})"
+    vault.lock.acquire(holder, lambda other: context.terminal.say(f"waiting for {other} to end; Ctrl-C to give up"))
+    try:
+        one = keeper.holdings_of(vault)
+        if not one.exists and not args.dry_run and _goes_whole(one, args, context):
+            keeper.remove_vault(vault)
+            return [(vault, keeper.Swept(leftovers=1, size=one.size, remarks=("the whole vault",)))]
+        try:
+            kept = keeper.kept_by(load_settings(vault.project))
+        except UsageError as error:  # its own policy file is its own business
+            return [(vault, keeper.Swept(remarks=(str(error),)))]
+        return [(vault, keeper.sweep(vault, kept, now, dry_run=args.dry_run))]
+    finally:
+        vault.lock.release()
+
+
+def _goes_whole(one: keeper.Holding, args: argparse.Namespace, context: Context) -> bool:
+    """The project may only be unmounted: with changes that were never applied, --yes alone does not answer for it."""
+    what = f"{show(one.project)} is gone; its vault holds {one.unapplied:,} unapplied changes, {amount(one.size)}"
+    if args.yes and not one.unapplied and not one.remarks:
+        return True
+    if _sure(f"{what}. Remove it?", context):
+        return True
+    if not context.as_json:
+        context.terminal.note(f"{what}; it stays")
+    return False
+
+
+def _tell(swept: list[tuple[keeper.Vault, keeper.Swept]], args: argparse.Namespace, context: Context) -> None:
+    if context.as_json:
+        rows = [
+            {"project": text(vault.project), **keeper.told(one), "remarks": list(one.remarks)} for vault, one in swept
+        ]
+        context.terminal.out(json.dumps({"schema": "mudroom.gc/1", "dry_run": args.dry_run, "vaults": rows}))
+        return
+    for vault, one in swept:
+        head = f"{show(vault.project)}: " if len(swept) > 1 else ""
+        context.terminal.out(head + (describe(one, dry_run=args.dry_run) if one else "nothing has had its time"))
+        for remark in one.remarks:
+            context.terminal.note(remark)
+
+
+def describe(swept: keeper.Swept, *, dry_run: bool) -> str:
+    """One line of what went."""
+    words = [f"{one.name} ({one.reason})" for one in swept.applies]
+    words += [*swept.checkpoints, *swept.forks]
+    counts = {"layers": len(swept.layers), "snapshots": len(swept.snapshots), "leftovers": swept.leftovers}
+    words += [f"{number:,} {kind}" for kind, number in counts.items() if number]
+    return ("would remove " if dry_run else "removed ") + ", ".join(words) + f": {amount(swept.size)}"
+
+
+def amount(number: int) -> str:
+    """Bytes for a person."""
+    value, unit = float(number), "B"
+    for unit in ("B", "kB", "MB", "GB", "TB"):
+        if value < 1000 or unit == "TB":
+            break
+        value /= 1000
+    return f"{value:.0f} {unit}" if unit == "B" or value >= 100 else f"{value:.1f} {unit}"
