@@ -9,6 +9,7 @@ from mudroom.core.path import show
 from mudroom.errors import MudroomError
 from mudroom.sandbox.client import Running
 from mudroom.vault.fork import Fork
+from mudroom.vault.stacking import require_idle
 from mudroom.vault.store import Vault
 
 if TYPE_CHECKING:
@@ -36,7 +37,9 @@ class Desk:
     def tree(self, name: str) -> Tree:
         """Where the truth about the fork's files is now."""
         live = self._live.get(name)
-        if live is not None:
+        if live is None:
+            require_idle(self._vault.fork(name))
+        else:
             return live  # it passes everything on to one that is
         if name not in self._editors:
             from mudroom.vault.editor import Editor

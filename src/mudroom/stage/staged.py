@@ -18,8 +18,10 @@ from mudroom.core.entry import Entry, same_shape, same_stamp
 from mudroom.core.path import parent, sort_key
 from mudroom.core.spec import Copy
 from mudroom.stage.beneath import look, open_root
+from mudroom.stage.buffer import Writer
 from mudroom.stage.copy import clone, listed
 from mudroom.stage.layer import LayerWriter, remove_tree
+from mudroom.stage.plain import PlainWriter
 from mudroom.stage.source import OpenSource, Source
 from mudroom.stage.view import Difference
 
@@ -30,10 +32,13 @@ Manifest = dict[bytes, tuple[Entry, Entry]]
 class CopyView:
     kind = "copy"
 
-    def __init__(self, place: bytes, lower: Source, progress: Callable[[int, int], None] | None = None) -> None:
-        """``place``: the fork's ``copy`` directory. ``lower``: base and sealed layers."""
+    def __init__(
+        self, place: bytes, lower: Source, progress: Callable[[int, int], None] | None = None, *, work: bytes = b""
+    ) -> None:
+        """``place``: the fork's ``copy`` directory. ``lower``: base and sealed layers. ``work``: where the copy is, if
+        not in there."""
         self._place, self._lower, self._progress = place, lower, progress
-        self._work = place + b"/work"
+        self._work = work or place + b"/work"
         self._manifest: Manifest | None = None
 
     @property
@@ -46,6 +51,7 @@ class CopyView:
         if os.path.isdir(self._work):
             remove_tree(self._work)  # half a copy: it has no manifest yet
         os.makedirs(self._work, mode=0o700)
+        os.makedirs(self._place, mode=0o700, exist_ok=True)
         items = listed(self._lower)
         target = open_root(self._work)
         try:
@@ -102,9 +108,13 @@ class CopyView:
 
     def seal(self, layer: bytes) -> None:
         """Write what the copy has changed into an empty layer; from now on the copy stands on that."""
-        source, root = OpenSource(self._work), open_root(layer)
+        self.bring_into(layer, self._lower)
+
+    def bring_into(self, target: bytes, lower: Source, *, plain: bool = False) -> None:
+        """Write what the copy has changed into a layer above ``lower``, or into a plain directory."""
+        source, root = OpenSource(self._work), open_root(target)
         try:
-            writer = LayerWriter(root, self._lower)
+            writer: Writer = PlainWriter(root) if plain else LayerWriter(root, lower)
             for difference in sorted(self.differences(self._lower), key=lambda one: sort_key(one.path)):
                 _write(writer, source, difference)
             top = look(source.root, b".")
@@ -120,7 +130,7 @@ class CopyView:
         self._note(listed(lower))
 
 
-def _write(writer: LayerWriter, source: OpenSource, difference: Difference) -> None:
+def _write(writer: Writer, source: OpenSource, difference: Difference) -> None:
     path, below, entry = difference
     if not path or (entry is not None and entry.kind in ("socket", "device")):
         return

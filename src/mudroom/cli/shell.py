@@ -1,0 +1,26 @@
+"""``mudroom shell``: a shell in a fork, confined as any command is."""
+
+from __future__ import annotations
+
+import argparse
+import os
+
+from mudroom.cli.exec import execute as execute_command
+from mudroom.cli.main import Context
+from mudroom.cli.run import configure_confinement
+
+EXAMPLES = """\
+examples:
+  mudroom shell --fork try-1      work in a fork as you would in the project; exit leaves all in the fork
+  mudroom shell                   in a new fork"""
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--fork", metavar="NAME", help="the fork; made if there is none. Default: a new one")
+    configure_confinement(parser)
+
+
+def execute(args: argparse.Namespace, context: Context) -> int:
+    shell = context.environ.get(b"SHELL", b"")
+    args.command = [os.fsdecode(shell if shell.startswith(b"/") and os.access(shell, os.X_OK) else b"/bin/sh")]
+    return execute_command(args, context)

@@ -1,0 +1,140 @@
+"""A fork as a real directory for the user's own tools, in one of three ways.
+
+    overlay   a kernel overlay in the host's own mount namespace; needs root
+    fuse      fuse-overlayfs, for anybody who may use /dev/fuse
+    copy      a staged copy, whose changes are brought into the fork when it is given back
+
+Sources: mount(2), umount2(2), fuse-overlayfs(1), fusermount3(1).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import stat
+import subprocess
+from collections.abc import Sequence
+from typing import Literal
+
+from mudroom.core.path import show
+from mudroom.errors import MudroomError, Unsupported
+from mudroom.stage.beneath import directory, open_root
+from mudroom.stage.layer import OPAQUE
+from mudroom.stage.preflight import mounts
+
+Kind = Literal["overlay", "fuse", "copy"]
+
+_MS_RDONLY, _MS_NOSUID, _MS_NODEV = 1, 2, 4
+_PAGE = 4096
+"""Bytes that mount(2) takes as options."""
+_FUSE = (b"/usr/bin/fuse-overlayfs", b"/usr/local/bin/fuse-overlayfs", b"/bin/fuse-overlayfs")
+_FUSERMOUNT = (b"/usr/bin/fusermount3", b"/bin/fusermount3", b"/usr/local/bin/fusermount3")
+_FUSE_OPAQUE = "user.fuseoverlayfs.opaque"
+_OPAQUE_MARKS = (b".wh..wh..opq", b".wh..opq")
+_WHITEOUT_PREFIX = b".wh."
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def best_kind() -> Kind:
+    """The strongest that works here, as far as can be told without trying."""
+    if os.geteuid() == 0:
+        return "overlay"
+    return "fuse" if _found(_FUSE) and _found(_FUSERMOUNT) and os.access("/dev/fuse", os.R_OK | os.W_OK) else "copy"
+
+
+def is_mounted(place: bytes) -> bool:
+    return any(mount.path == os.path.realpath(place) for mount in mounts())
+
+
+def mount_overlay(layers: Sequence[bytes], base: bytes, upper: bytes | None, work: bytes, place: bytes) -> None:
+    """``layers`` topmost first; without an ``upper`` read-only. Raises Unsupported with what the kernel said."""
+    held = [os.open(path, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC) for path in (*layers, base)]
+    rest = [] if upper is None else [os.open(path, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC) for path in (upper, work)]
+    try:  # by descriptor: no character of a path needs escaping
+        options = b"userxattr,lowerdir=" + b":".join(b"/proc/self/fd/%d" % descriptor for descriptor in held)
+        if rest:
+            options += b",upperdir=/proc/self/fd/%d,workdir=/proc/self/fd/%d" % (rest[0], rest[1])
+        flags = _MS_NOSUID | _MS_NODEV | (0 if rest else _MS_RDONLY)
+        if len(options) >= _PAGE:
+            raise Unsupported("a mount of so many layers", "options of less than 4096 bytes", f"{len(options)} bytes")
+        if _libc.mount(b"mudroom", place, b"overlay", ctypes.c_ulong(flags), options) < 0:
+            raise Unsupported("a mount by the kernel", "overlayfs and root", os.strerror(ctypes.get_errno()))
+    finally:
+        for descriptor in (*held, *rest):
+            os.close(descriptor)
+
+
+def mount_fuse(layers: Sequence[bytes], base: bytes, upper: bytes | None, work: bytes, place: bytes) -> None:
+    """The same by fuse-overlayfs, which goes into the background when it is ready."""
+    program = _found(_FUSE)
+    if not program or not _found(_FUSERMOUNT):
+        raise Unsupported("a mount without root", "fuse-overlayfs and fusermount3", "not installed", "install them")
+    options = b"lowerdir=" + b":".join(_escaped(path) for path in (*layers, base))
+    if upper is not None:
+        options += b",upperdir=" + _escaped(upper) + b",workdir=" + _escaped(work)
+    command = [program, b"-o", options + (b"" if upper is not None else b",ro"), place]
+    environment = {"PATH": "/usr/bin:/bin:/usr/sbin:/sbin"}
+    done = subprocess.run(command, capture_output=True, stdin=subprocess.DEVNULL, env=environment, check=False)
+    if done.returncode:
+        said = show(done.stderr.strip().splitlines()[-1]) if done.stderr.strip() else f"exit code {done.returncode}"
+        raise Unsupported("a mount without root", "FUSE", said, "is /dev/fuse there, and may you open it?")
+
+
+def _escaped(path: bytes) -> bytes:
+    return b"".join(b"\\" + bytes((c,)) if c in b"\\:," else bytes((c,)) for c in path)
+
+
+def unmount(kind: Kind, place: bytes) -> None:
+    """Raises MudroomError if it is in use."""
+    if kind == "overlay":
+        failed = _libc.umount2(place, 0) < 0
+        reason = os.strerror(ctypes.get_errno()) if failed else ""
+    else:
+        program = _found(_FUSERMOUNT)
+        done = subprocess.run([program or b"fusermount3", b"-u", place], capture_output=True, check=False)
+        failed, reason = done.returncode != 0, show(done.stderr.strip())
+    if failed:
+        raise MudroomError(
+            f"{show(place)} cannot be unmounted: {reason}", "close the programs that use it (fuser -vm names them)"
+        )
+
+
+def _found(candidates: Sequence[bytes]) -> bytes:
+    return next((path for path in candidates if os.access(path, os.X_OK)), b"")
+
+
+def convert_fuse_layer(layer: bytes) -> None:
+    """After fuse-overlayfs as an ordinary user: its own marks of opaque directories and whiteouts as the kernel's.
+
+    It writes ``user.fuseoverlayfs.opaque`` and the files ``.wh..wh..opq`` and ``.wh..opq`` where the kernel writes
+    ``user.overlay.opaque``, and ``.wh.NAME`` for a whiteout where it may not make devices.
+    """
+    root = open_root(layer)
+    try:
+        pending = [b""]
+        while pending:
+            path = pending.pop()
+            with directory(root, path) as opened:
+                _convert_directory(opened)
+                with os.scandir(opened) as scan:
+                    names = [os.fsencode(item.name) for item in scan if item.is_dir(follow_symlinks=False)]
+            pending += [path + b"/" + name if path else name for name in names]
+    finally:
+        os.close(root)
+
+
+def _convert_directory(opened: int) -> None:
+    names = set(os.listdir(opened))
+    if _FUSE_OPAQUE in os.listxattr(opened):
+        os.removexattr(opened, _FUSE_OPAQUE)
+        os.setxattr(opened, OPAQUE, b"y")
+        for mark in names & {os.fsdecode(mark) for mark in _OPAQUE_MARKS}:
+            os.unlink(mark, dir_fd=opened)
+            names.discard(mark)
+    for name in names:
+        raw = os.fsencode(name)
+        info = os.stat(name, dir_fd=opened, follow_symlinks=False)
+        if raw.startswith(_WHITEOUT_PREFIX) and stat.S_ISREG(info.st_mode) and not info.st_size:
+            os.unlink(name, dir_fd=opened)
+            os.mknod(raw[len(_WHITEOUT_PREFIX) :], stat.S_IFCHR, os.makedev(0, 0), dir_fd=opened)
