@@ -29,7 +29,7 @@ _PAGE = 4096
 """Bytes that mount(2) takes as options."""
 _FUSE = (b"/usr/bin/fuse-overlayfs", b"/usr/local/bin/fuse-overlayfs", b"/bin/fuse-overlayfs")
 _FUSERMOUNT = (b"/usr/bin/fusermount3", b"/bin/fusermount3", b"/usr/local/bin/fusermount3")
-_FUSE_OPAQUE = "user.fuseoverlayfs.opaque"
+_FUSE_XATTRS = ("user.fuseoverlayfs.", "trusted.overlay.")
 _OPAQUE_MARKS = (b".wh..wh..opq", b".wh..opq")
 _WHITEOUT_PREFIX = b".wh."
 
@@ -105,10 +105,10 @@ def _found(candidates: Sequence[bytes]) -> bytes:
 
 
 def convert_fuse_layer(layer: bytes) -> None:
-    """After fuse-overlayfs as an ordinary user: its own marks of opaque directories and whiteouts as the kernel's.
+    """After fuse-overlayfs: its own marks of opaque directories and whiteouts as the kernel's.
 
-    It writes ``user.fuseoverlayfs.opaque`` and the files ``.wh..wh..opq`` and ``.wh..opq`` where the kernel writes
-    ``user.overlay.opaque``, and ``.wh.NAME`` for a whiteout where it may not make devices.
+    It writes the files ``.wh..wh..opq`` and ``.wh..opq`` where the kernel writes ``user.overlay.opaque``, ``.wh.NAME``
+    for a whiteout where it may not make devices, and xattrs of its own on what it copies.
     """
     root = open_root(layer)
     try:
@@ -116,25 +116,34 @@ def convert_fuse_layer(layer: bytes) -> None:
         while pending:
             path = pending.pop()
             with directory(root, path) as opened:
-                _convert_directory(opened)
-                with os.scandir(opened) as scan:
-                    names = [os.fsencode(item.name) for item in scan if item.is_dir(follow_symlinks=False)]
-            pending += [path + b"/" + name if path else name for name in names]
+                names = set(map(os.fsencode, os.listdir(opened)))
+                _convert_marks(opened, names)
+                below = [name for name in names if _convert_entry(opened, name)]
+            pending += [path + b"/" + name if path else name for name in below]
     finally:
         os.close(root)
 
 
-def _convert_directory(opened: int) -> None:
-    names = set(os.listdir(opened))
-    if _FUSE_OPAQUE in os.listxattr(opened):
-        os.removexattr(opened, _FUSE_OPAQUE)
+def _convert_marks(opened: int, names: set[bytes]) -> None:
+    if _OPAQUE_MARKS[0] in names:
         os.setxattr(opened, OPAQUE, b"y")
-        for mark in names & {os.fsdecode(mark) for mark in _OPAQUE_MARKS}:
+        for mark in names & set(_OPAQUE_MARKS):
             os.unlink(mark, dir_fd=opened)
             names.discard(mark)
-    for name in names:
-        raw = os.fsencode(name)
-        info = os.stat(name, dir_fd=opened, follow_symlinks=False)
-        if raw.startswith(_WHITEOUT_PREFIX) and stat.S_ISREG(info.st_mode) and not info.st_size:
-            os.unlink(name, dir_fd=opened)
-            os.mknod(raw[len(_WHITEOUT_PREFIX) :], stat.S_IFCHR, os.makedev(0, 0), dir_fd=opened)
+    for name in [name for name in names if name.startswith(_WHITEOUT_PREFIX)]:
+        os.unlink(name, dir_fd=opened)
+        names.discard(name)
+        gone = name[len(_WHITEOUT_PREFIX) :]
+        if gone not in names:
+            os.mknod(gone, stat.S_IFCHR, os.makedev(0, 0), dir_fd=opened)
+
+
+def _convert_entry(opened: int, name: bytes) -> bool:
+    """Strip what is fuse-overlayfs's own. Returns whether it is a directory."""
+    at = b"/proc/self/fd/%d/%s" % (opened, name)
+    info = os.stat(name, dir_fd=opened, follow_symlinks=False)
+    if stat.S_ISREG(info.st_mode) or stat.S_ISDIR(info.st_mode):
+        for xattr in os.listxattr(at, follow_symlinks=False):
+            if xattr.startswith(_FUSE_XATTRS):
+                os.removexattr(at, xattr, follow_symlinks=False)
+    return stat.S_ISDIR(info.st_mode)

@@ -8,13 +8,13 @@ from __future__ import annotations
 import os
 
 from mudroom.core.change import Change
-from mudroom.core.entry import Entry, same_shape, same_stamp
+from mudroom.core.entry import same_stamp
 from mudroom.core.path import show
 from mudroom.errors import ForkMoved
-from mudroom.stage.source import OpenSource, Source, same_bytes
+from mudroom.stage.collect import collect
+from mudroom.stage.source import Source
 from mudroom.stage.staged import CopyView
 from mudroom.stage.union import OneLayer
-from mudroom.stage.view import Difference
 from mudroom.vault.fork import Fork
 from mudroom.vault.opened import OpenFork
 from mudroom.vault.record import save
@@ -31,7 +31,7 @@ def seal_copy(vault: Vault, fork: Fork, *, as_reviewed: bool = False) -> None:
         view = CopyView(fork.copy_place, opened.lower)
         differences = list(view.differences(opened.lower))
         if as_reviewed:
-            _check(fork, differences, opened.lower, view.staged[0])
+            _check(fork, opened, view)
         if not differences:
             return
         os.mkdir(tree, 0o700)
@@ -42,32 +42,15 @@ def seal_copy(vault: Vault, fork: Fork, *, as_reviewed: bool = False) -> None:
         view.rebase(opened.lower)
 
 
-def _check(fork: Fork, differences: list[Difference], lower: Source, work: bytes) -> None:
+def _check(fork: Fork, opened: OpenFork, view: CopyView) -> None:
+    """Collect anew and compare. What was only touched makes no change, so it is none here either."""
     record = fork.record
-    reviewed = {change.path: change.staged for change in record.changeset.changes} if record is not None else {}
-    remarked = {remark.path for remark in record.changeset.remarks} if record is not None else set()
-    with OpenSource(work) as copy:
-        for path, below, staged in differences:
-            known = path in reviewed and same_stamp(reviewed[path], staged)
-            if not known and path not in remarked and not _is_nothing(path, below, staged, lower, copy):
-                raise ForkMoved(path, show(path))
-
-
-def _is_nothing(path: bytes, below: Entry | None, staged: Entry | None, lower: Source, copy: Source) -> bool:
-    """Whether a file was only touched."""
-    if below is None or staged is None or not same_shape(below, staged) or below.size != staged.size:
-        return False
-    if staged.kind != "file":
-        return True
-    one = lower.open(path)
-    try:
-        other = copy.open(path)
-        try:
-            return same_bytes(one, other)
-        finally:
-            os.close(other)
-    finally:
-        os.close(one)
+    reviewed = record.changeset.changes if record is not None else ()
+    now = collect(view, opened.staged(), opened.lower, opened.ground(), record.started if record is not None else 0)
+    before, after = ({change.path: change.staged for change in changes} for changes in (reviewed, now.changes))
+    for path in sorted({*before, *after}):
+        if path not in before or path not in after or not same_stamp(before[path], after[path]):
+            raise ForkMoved(path, show(path))
 
 
 def _name_layer_in_record(fork: Fork, tree: bytes) -> None:
