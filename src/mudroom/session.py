@@ -15,7 +15,8 @@ import functools
 import os
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mudroom.confine import Confinement
@@ -27,7 +28,7 @@ from mudroom.core.result import Denial, Result
 from mudroom.core.settings import Settings
 from mudroom.core.spec import Copy
 from mudroom.errors import CommandNotStarted, Unsupported, UsageError
-from mudroom.sandbox.capture import SIGTERM, Output, attend
+from mudroom.sandbox.capture import SIGTERM, Output, Watch, attend
 from mudroom.sandbox.client import Client, Exit, Running, StepFailed
 from mudroom.stage.overlay import OverlayView
 from mudroom.stage.preflight import check_project, find_project, foreign
@@ -37,6 +38,7 @@ from mudroom.vault.fork import Fork
 from mudroom.vault.gather import Command, Progress, gather, stand_on_copy, view_of
 from mudroom.vault.opened import OpenFork
 from mudroom.vault.store import Vault, open_vault
+from mudroom.vault.turn import LOOK
 from mudroom.workbench import Workbench
 
 __all__ = ["CAPTURED", "Client", "Landed", "Session", "Stdio", "find_project"]
@@ -169,7 +171,7 @@ class Session(Workbench):
 
     def _run(self, fork: Fork, argv: tuple[bytes, ...], cwd: bytes, stdio: Stdio, timeout: float | None) -> Result:
         self._notes = []
-        with fork.lock(show(b" ".join(argv))):
+        with self._locked(fork, show(b" ".join(argv))), self._turn():
             stacking.require_idle(fork)
             self._settle(fork)
             self._notes += self._desk.flush(fork)
@@ -182,6 +184,18 @@ class Session(Workbench):
         result = self._result(fork, argv, ran, changeset, duration)
         self._journal_run(result)
         return result
+
+    @contextmanager
+    def _turn(self) -> Iterator[None]:
+        """Side by side with other agents, unless the vault is ours alone."""
+        if self._alone:
+            yield
+            return
+        self.vault.turn.begin()
+        try:
+            yield
+        finally:
+            self.vault.turn.end()
 
     def _result(self, fork: Fork, argv: tuple[bytes, ...], ran: Ran, changeset: Changeset, duration: float) -> Result:
         ended, output = ran.ended, ran.output
@@ -246,7 +260,9 @@ class Session(Workbench):
             try:
                 running = self._start(fork, plan, argv, env, output.descriptors, stdio)
                 meanwhile = functools.partial(self._meanwhile, fork, view)
-                ended, timed_out = attend(running, output, timeout, meanwhile)
+                look = functools.partial(self.vault.turn.stand_aside, running.pause, running.resume)
+                watch = None if self._alone else Watch(LOOK, look)
+                ended, timed_out = attend(running, output, timeout, meanwhile, watch)
                 return Ran(view, started, ended, timed_out, output)
             except (StepFailed, CommandNotStarted):
                 fork.end()

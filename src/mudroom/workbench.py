@@ -15,6 +15,7 @@ from mudroom.core.change import Changeset
 from mudroom.core.path import is_below
 from mudroom.core.settings import Settings
 from mudroom.desk import Desk
+from mudroom.errors import UsageError
 from mudroom.vault import stacking
 from mudroom.vault.fork import Fork
 from mudroom.vault.gather import Command, Progress, gather, take_snapshot, view_of
@@ -44,6 +45,8 @@ class Workbench:
         self._progress = progress
         self._notes: list[str] = []
         self._desk = Desk(vault, clock)
+        self._alone = False
+        """Whether no agent runs in any fork of the vault."""
 
     def close(self) -> None:
         """What file tools have written is brought into its forks; then everything is let go."""
@@ -51,6 +54,42 @@ class Workbench:
             self.flush(name)
             self._desk.drop(name)
         self.vault.close()
+
+    @contextmanager
+    def alone(
+        self, what: str, waiting: Callable[[str], None] = lambda _who: None, stopping: Callable[[], None] = lambda: None
+    ) -> Iterator[list[Recovered]]:
+        """Have the vault alone, for a user's command, an apply or an undo: other users' commands are waited for, the
+        agents' are stopped and go on afterwards. Gives what a crash had left unfinished and was dealt with first.
+
+        ``waiting`` is told for whom, ``stopping`` is called if agents have to be stopped.
+        """
+        self.vault.lock.acquire(what, waiting)
+        try:
+            self.vault.turn.take(stopping)
+            self._alone = True
+            try:
+                yield self.recover()
+            finally:
+                self._alone = False
+                self.vault.turn.give()
+        finally:
+            self.vault.lock.release()
+
+    @contextmanager
+    def _locked(self, fork: Fork, what: str) -> Iterator[None]:
+        """Hold a fork's lock. Whoever has the vault alone must not wait for one: its holder has been stopped."""
+        if not self._alone:
+            with fork.lock(what):
+                yield
+            return
+        with fork.lock_if_free(what) as free:
+            if not free:
+                raise UsageError(
+                    f"a command is running in the fork {fork.name}, stopped for as long as this one takes",
+                    "try again when it has ended",
+                )
+            yield
 
     # --- lines of work ---
 
@@ -97,7 +136,7 @@ class Workbench:
     def at_rest(self, name: str) -> Iterator[Fork]:
         """A fork with its lock held, nothing running in it, and all it holds written down."""
         fork = self.vault.fork(name)
-        with fork.lock("mudroom"):
+        with self._locked(fork, "mudroom"):
             stacking.require_idle(fork)
             self._settle(fork)
             self._notes += self._desk.flush(fork)
@@ -123,7 +162,7 @@ class Workbench:
         from mudroom.vault.mount import give_back
 
         fork = self.vault.fork(name)
-        with fork.lock("unmount"):
+        with self._locked(fork, "unmount"):
             changeset = give_back(self.vault, fork, self._clock())
         self._desk.refresh(fork)
         self.vault.journal.append("unmount", name, {"changed": len(changeset.changes)}, time=self._clock())

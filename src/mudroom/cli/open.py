@@ -55,15 +55,15 @@ def exclusive(session: Session, context: Context, what: str) -> Iterator[None]:
     """Hold the vault's lock. Waits for whoever has it, and says for whom; then deals with what a crash left."""
     started = time.strftime("%H:%M:%S")
     holder = f"`{what}` (process {os.getpid()}, since {started})"
-    session.vault.lock.acquire(
-        holder, lambda other: context.terminal.say(f"waiting for {other} to end; Ctrl-C to give up")
-    )
-    try:
-        for recovered in session.recover():
+    say = context.terminal.say
+    with session.alone(
+        holder,
+        lambda other: say(f"waiting for {other} to end; Ctrl-C to give up"),
+        lambda: say("stopping the agents that run in this project; they go on afterwards"),
+    ) as found:
+        for recovered in found:
             tell_recovered(context, recovered.name, recovered.fork, recovered.outcome)
         yield
-    finally:
-        session.vault.lock.release()
 
 
 _RECOVERED = {

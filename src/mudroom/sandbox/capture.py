@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
+from typing import NamedTuple
 
 from mudroom.sandbox.client import Exit, Running, wait_readable
 
@@ -68,7 +69,22 @@ class Output:
             os.close(self._null)
 
 
-def attend(running: Running, output: Output, timeout: float | None, meanwhile: Callable[[], None]) -> tuple[Exit, bool]:
+class Watch(NamedTuple):
+    """Something to be done again and again while a command runs."""
+
+    every: float
+    """Seconds."""
+    look: Callable[[], float]
+    """Returns for how many seconds the command was held up: they do not count as its time."""
+
+
+def attend(
+    running: Running,
+    output: Output,
+    timeout: float | None,
+    meanwhile: Callable[[], None],
+    watch: Watch | None = None,
+) -> tuple[Exit, bool]:
     """Wait for a command that has been given its descriptors, draining its streams. Returns how it ended and whether
     it ran out of time.
 
@@ -85,8 +101,11 @@ def attend(running: Running, output: Output, timeout: float | None, meanwhile: C
         open_streams = {stream.read: stream for stream in output.streams}
         report = running.fileno()
         while True:
-            ready = wait_readable([report, *open_streams], deadline)
-            if not ready:
+            ready = wait_readable([report, *open_streams], _sooner(deadline, watch))
+            if not ready and watch is not None and (deadline is None or time.monotonic() < deadline):
+                held = watch.look()
+                deadline = None if deadline is None else deadline + held
+            elif not ready:
                 running.signal(SIGKILL if timed_out else SIGTERM)
                 deadline = None if timed_out else time.monotonic() + GRACE
                 timed_out = True
@@ -99,3 +118,10 @@ def attend(running: Running, output: Output, timeout: float | None, meanwhile: C
     except BaseException:
         running.signal(SIGKILL)
         raise
+
+
+def _sooner(deadline: float | None, watch: Watch | None) -> float | None:
+    if watch is None:
+        return deadline
+    look = time.monotonic() + watch.every
+    return look if deadline is None else min(look, deadline)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sqlite3
+from _thread import allocate_lock
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -24,15 +25,20 @@ CREATE TRIGGER IF NOT EXISTS event_is_never_removed BEFORE DELETE ON event
 
 
 class Journal:
+    """Safe to use from several threads, one at a time."""
+
     def __init__(self, path: bytes) -> None:
         self._path = path
+        self._lock = allocate_lock()
         self._database: sqlite3.Connection | None = None
 
     def _open(self) -> sqlite3.Connection:
         if self._database is None:
             fresh = not os.path.exists(self._path)
             # Autocommit; a writer waits up to 30 s for another one.
-            database = sqlite3.connect(os.fsdecode(self._path), timeout=30, isolation_level=None)
+            database = sqlite3.connect(
+                os.fsdecode(self._path), timeout=30, isolation_level=None, check_same_thread=False
+            )
             if fresh:
                 database.execute("PRAGMA journal_mode=WAL")
                 database.executescript(_SCHEMA)
@@ -44,7 +50,7 @@ class Journal:
     def append(self, kind: str, fork: str, data: Mapping[str, Any], *, time: int) -> int:
         """Add one event; returns its number. ``data`` is anything JSON can say."""
         text = json.dumps(data, separators=(",", ":"), ensure_ascii=True)
-        with self._named_errors():
+        with self._lock, self._named_errors():
             database = self._open()
             database.execute("BEGIN IMMEDIATE")
             try:

@@ -4,6 +4,7 @@
         project         the project's path, as bytes
         format          "2"
         lock            flock(2), and who holds it (vault/lock.py)
+        wanted, agents  flock(2): whose turn it is (vault/turn.py)
         journal.db      the journal (SQLite)
         scratch/        stays empty: sandboxes mount their root over it
         cache/          the caches of package managers, shared by all commands of this project
@@ -27,6 +28,7 @@ from typing import TYPE_CHECKING
 from mudroom.errors import MudroomError, UsageError
 from mudroom.vault.fork import Fork, fork_directory
 from mudroom.vault.lock import Lock
+from mudroom.vault.turn import Turn
 
 if TYPE_CHECKING:
     from mudroom.core.stack import ForkState
@@ -41,6 +43,7 @@ class Vault:
         self.path = path
         self.project = project
         self.lock = Lock(path + b"/lock")
+        self.turn = Turn(path)
         self.new_id = new_id
         self._journal: Journal | None = None
 
@@ -54,6 +57,7 @@ class Vault:
         return self._journal
 
     def close(self) -> None:
+        self.turn.close()
         if self._journal is not None:
             self._journal.close()
 
