@@ -53,19 +53,19 @@ CASES: dict[str, tuple[Edits, Expected]] = {
     "remove and write the same again": ([("remove", "other"), ("write", "other", "o\n")], {}),
     "remove a tree": (
         [("remove_tree", "d")],
-        {n: "deleted" for n in ("d", "d/f", "d/e", "d/e/g", "d/e/deep", "d/e/deep/h")},
+        dict.fromkeys(("d", "d/f", "d/e", "d/e/g", "d/e/deep", "d/e/deep/h"), "deleted"),
     ),
     "a directory again, empty": (
         [("remove_tree", "d"), ("make_directory", "d")],
-        {n: "deleted" for n in ("d/f", "d/e", "d/e/g", "d/e/deep", "d/e/deep/h")},
+        dict.fromkeys(("d/f", "d/e", "d/e/g", "d/e/deep", "d/e/deep/h"), "deleted"),
     ),
     "a directory again, with one of its own": (
         [("remove_tree", "d"), ("make_directory", "d/e")],
-        {n: "deleted" for n in ("d/f", "d/e/g", "d/e/deep", "d/e/deep/h")},
+        dict.fromkeys(("d/f", "d/e/g", "d/e/deep", "d/e/deep/h"), "deleted"),
     ),
     "a directory again, with one of its files": (
         [("remove_tree", "d"), ("make_directory", "d/e/deep"), ("write", "d/e/deep/h", "h\n")],
-        {n: "deleted" for n in ("d/f", "d/e/g")},
+        dict.fromkeys(("d/f", "d/e/g"), "deleted"),
     ),
     "file becomes directory": (
         [("remove", "file"), ("make_directory", "file"), ("write", "file/x", "x\n")],
@@ -89,10 +89,16 @@ CASES: dict[str, tuple[Edits, Expected]] = {
     "rename a directory": (
         [("rename", "d/e", "e")],
         {
-            "d/e": "deleted", "d/e/g": "deleted", "d/e/deep": "deleted", "d/e/deep/h": "deleted",
-            "e": "added", "e/g": "renamed", "e/deep": "added", "e/deep/h": "renamed",
+            "d/e": "deleted",
+            "d/e/g": "deleted",
+            "d/e/deep": "deleted",
+            "d/e/deep/h": "deleted",
+            "e": "added",
+            "e/g": "renamed",
+            "e/deep": "added",
+            "e/deep/h": "renamed",
         },
-    ),  # fmt: skip
+    ),
     "two files change places": (
         [("rename", "file", "x"), ("rename", "other", "file"), ("rename", "x", "other")],
         {"file": "modified", "other": "modified"},
@@ -155,7 +161,12 @@ def by_tools(place: Place, _view: str, edits: Edits) -> None:
         elif name == "touch":
             tree.utime(path, 1_000_000_000)
         else:
-            {"remove": tree.unlink, "chmod": tree.chmod, "rename": tree.rename}[name](path, *rest)
+            methods: dict[str, Callable[..., None]] = {
+                "remove": tree.unlink,
+                "chmod": tree.chmod,
+                "rename": tree.rename,
+            }
+            methods[name](path, *rest)
     session.close()
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from conftest import Place
+from mudroom.core.result import Result
 from mudroom.errors import UsageError
 from mudroom.session import Session
 
@@ -35,7 +36,7 @@ class Agent:
         assert self.files is not None
         self.files.list()  # in use: so the live mount is asked for
         self.thread = threading.Thread(target=self._run)
-        self.result = None
+        self.result: Result | None = None
         self.thread.start()
         wait_for(lambda: self.size() > 0)
 
@@ -71,7 +72,7 @@ def test_agents_stop_while_the_user_has_the_vault_alone(place: Place) -> None:
     wait_for(lambda: agent.size() > size)
     agent.stop()
     assert agent.result is not None
-    assert agent.result.exit_code == 0  # type: ignore[unreachable]
+    assert agent.result.exit_code == 0
     assert (place.project / "user").read_text() == "user\n"
 
 

@@ -70,6 +70,7 @@ class Workbench:
             self._alone = True
             try:
                 yield self.recover()
+                self.tidy()
             finally:
                 self._alone = False
                 self.vault.turn.give()
@@ -267,15 +268,34 @@ class Workbench:
             record = None if verify_fork else fork.record
             landed = land(self.vault, fork, time=self._clock(), paths=paths, record=record, progress=report)
         self._journal_applied("apply", name, landed.applied)
+        self.tidy(applied=True)
         return landed
 
     def undo(self, name: str | None = None) -> Applied:
         """Take an apply back: the one named, or the last. Hold the vault's lock."""
         from mudroom.vault.land import take_back
+        from mudroom.vault.tombstone import require_kept
 
+        if name is not None:
+            require_kept(self.vault, name)
         applied = take_back(self.vault, name)
         self._journal_applied("undo", "", applied)
         return applied
+
+    def tidy(self, *, applied: bool = False) -> None:
+        """Remove what retention (``keep:`` in the policy) does not keep, if it is time for that. Hold the vault's lock.
+
+        What could not be removed is no reason to fail; it is in the notes of the next result.
+        """
+        from mudroom.vault.tidy import tidy
+
+        swept = tidy(self.vault, self.settings, self._clock(), applied=applied)
+        if swept is None:
+            return
+        self._notes += swept.remarks
+        if swept.size:
+            data = {"applies": [one.name for one in swept.applies], "layers": len(swept.layers), "bytes": swept.size}
+            self.vault.journal.append("gc", "", data, time=self._clock())
 
     def recover(self) -> list[Recovered]:
         """Deal with what a killed mudroom left unfinished. Hold the vault's lock."""

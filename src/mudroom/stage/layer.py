@@ -149,6 +149,11 @@ class LayerWriter:
             if mtime is not None:
                 os.utime(write, ns=(mtime, mtime))
 
+    def link(self, path: bytes, other: bytes) -> None:
+        """Another name of a file that was written to the layer before."""
+        with self._cleared(path) as (above, name):
+            os.link(other, name, src_dir_fd=self._layer, dst_dir_fd=above, follow_symlinks=False)
+
     def symlink(self, path: bytes, target: bytes) -> None:
         with self._cleared(path) as (above, name):
             os.symlink(target, name, dir_fd=above)

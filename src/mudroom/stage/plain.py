@@ -262,6 +262,7 @@ class PlainWriter:
     """
 
     def __init__(self, root: int) -> None:
+        self._root = root
         self._tree = PlainTree(root)
 
     def file(self, path: bytes, source: int, *, mode: int, mtime: int | None = None, xattrs: bool = False) -> None:
@@ -273,6 +274,11 @@ class PlainWriter:
     def data(self, path: bytes, content: bytes, *, mode: int, mtime: int | None = None) -> None:
         with self._new_file(path, mode, mtime) as write, os.fdopen(os.dup(write), "wb") as stream:
             stream.write(content)
+
+    def link(self, path: bytes, other: bytes) -> None:
+        """Another name of a file that was written before."""
+        with self._cleared(path) as (above, name):
+            os.link(other, name, src_dir_fd=self._root, dst_dir_fd=above, follow_symlinks=False)
 
     def symlink(self, path: bytes, target: bytes) -> None:
         with self._cleared(path) as (above, name):

@@ -18,7 +18,6 @@ from mudroom.core.entry import Entry, same_shape, same_stamp
 from mudroom.core.path import parent, sort_key
 from mudroom.core.spec import Copy
 from mudroom.stage.beneath import look, open_root
-from mudroom.stage.buffer import Writer
 from mudroom.stage.copy import clone, listed
 from mudroom.stage.layer import LayerWriter, remove_tree
 from mudroom.stage.plain import PlainWriter
@@ -113,10 +112,11 @@ class CopyView:
     def bring_into(self, target: bytes, lower: Source, *, plain: bool = False) -> None:
         """Write what the copy has changed into a layer above ``lower``, or into a plain directory."""
         source, root = OpenSource(self._work), open_root(target)
+        links: dict[tuple[int, int], bytes] = {}
         try:
-            writer: Writer = PlainWriter(root) if plain else LayerWriter(root, lower)
+            writer: PlainWriter | LayerWriter = PlainWriter(root) if plain else LayerWriter(root, lower)
             for difference in sorted(self.differences(self._lower), key=lambda one: sort_key(one.path)):
-                _write(writer, source, difference)
+                _write(writer, source, difference, links)
             top = look(source.root, b".")
             assert top is not None
             os.chmod(b".", top.mode, dir_fd=root)
@@ -130,7 +130,13 @@ class CopyView:
         self._note(listed(lower))
 
 
-def _write(writer: Writer, source: OpenSource, difference: Difference) -> None:
+def _write(
+    writer: PlainWriter | LayerWriter,
+    source: OpenSource,
+    difference: Difference,
+    links: dict[tuple[int, int], bytes],
+) -> None:
+    """``links``: files with several names that were written already, by inode."""
     path, below, entry = difference
     if not path or (entry is not None and entry.kind in ("socket", "device")):
         return
@@ -144,7 +150,10 @@ def _write(writer: Writer, source: OpenSource, difference: Difference) -> None:
         writer.symlink(path, entry.target)
     elif entry.kind == "fifo":
         writer.fifo(path, entry.mode)
+    elif entry.links > 1 and (entry.device, entry.inode) in links:
+        writer.link(path, links[entry.device, entry.inode])
     else:
+        links[entry.device, entry.inode] = path
         opened = source.open(path)
         try:
             writer.file(path, opened, mode=entry.mode, mtime=entry.mtime, xattrs=True)

@@ -34,7 +34,7 @@ def seal_copy(vault: Vault, fork: Fork, *, as_reviewed: bool = False) -> None:
             _check(fork, opened, view)
         if not differences:
             return
-        os.mkdir(tree, 0o700)
+        os.makedirs(tree, 0o700, exist_ok=True)  # an overlay that could not be mounted has left an empty one
         view.seal(tree)
     _name_layer_in_record(fork, tree)
     vault.seal(fork)

@@ -166,7 +166,10 @@ class Vault:
         from mudroom.stage.layer import remove_tree
 
         for name in os.listdir(self.path + b"/trash"):
-            remove_tree(self.path + b"/trash/" + name)
+            try:
+                remove_tree(self.path + b"/trash/" + name)
+            except FileNotFoundError:
+                continue  # another process is at it, too
 
     # --- applies ---
 
