@@ -84,9 +84,9 @@ def test_init_and_ls(cli: Cli) -> None:
 
 
 def test_gc_by_the_policy_file(cli: Cli) -> None:
-    cli.place.write(".mudroom/policy.yaml", "keep: {applies: 1}\n")
     for number in range(3):
         cli.apply(f"echo {number} > file{number}")
+    cli.place.write(".mudroom/policy.yaml", "keep: {applies: 1}\n")
     told = cli("vault", "gc", "--dry-run")
     assert told.stdout.startswith("would remove u1 (count), u2 (count): ")
     assert cli.json("vault", "gc", "-n")["vaults"][0]["applies"] == ["u1", "u2"]
@@ -138,10 +138,10 @@ def test_gc_of_all_vaults(cli: Cli, tmp_path: Path) -> None:
 def test_every_project_has_its_own_limits(cli: Cli, tmp_path: Path) -> None:
     other = tmp_path / "other"
     (other / ".mudroom").mkdir(parents=True)
-    (other / ".mudroom/policy.yaml").write_text("keep: {applies: 1}\n")
     for script in ("echo 1 > a", "echo 2 > a"):
         cli.apply(script)
         assert cli("run", "--yes", "--", "sh", "-c", script, cwd=other).returncode == 0
+    (other / ".mudroom/policy.yaml").write_text("keep: {applies: 1}\n")
     rows = {row["project"]: row["applies"] for row in cli.json("vault", "gc", "--all")["vaults"]}
     assert rows == {str(cli.place.project): [], str(other): ["u1"]}
     (other / ".mudroom/policy.yaml").write_text("keep: {appels: 1}\n")
