@@ -28,7 +28,7 @@ def compare(place: Place, script: str, *, network: bool = False, ignore: tuple[s
     settings = Settings(network="open" if network else "none", environment=extra)
     session, result = place.sh(script, settings)
     assert result.exit_code == 0, result.stderr
-    landed = session.apply(result.fork)
+    landed = session.apply(result.fork, git=True)
     assert landed.conflicts == ()
     named = [path for path in landed.withheld if path.rpartition(b"/")[2] != b"hooks"]
     if named:

@@ -255,10 +255,11 @@ class Workbench:
 
     # --- landing ---
 
-    def apply(self, name: str, paths: Sequence[bytes] = (), *, verify_fork: bool = True) -> Landed:
+    def apply(self, name: str, paths: Sequence[bytes] = (), *, git: bool = False, verify_fork: bool = True) -> Landed:
         """Apply a fork to the project, whole or only ``paths``. Conflicts are in what it returns, never raised.
 
-        Hold the vault's lock. ``verify_fork``: False only if the lock has been held since the changes were collected.
+        Hold the vault's lock. ``git``: repositories, too, each as a whole; they are left out else, unless a path names
+        one. ``verify_fork``: False only if the lock has been held since the changes were collected.
         """
         from mudroom.vault.land import land
 
@@ -266,7 +267,7 @@ class Workbench:
         report = None if progress is None else lambda done, total: progress("applying", done, total)
         with self.at_rest(name) as fork:
             record = None if verify_fork else fork.record
-            landed = land(self.vault, fork, time=self._clock(), paths=paths, record=record, progress=report)
+            landed = land(self.vault, fork, time=self._clock(), paths=paths, git=git, record=record, progress=report)
         self._journal_applied("apply", name, landed.applied)
         self.tidy(applied=True)
         return landed

@@ -163,10 +163,14 @@ def test_repositories_and_what_is_protected(
     landed = {change.path for change in case.changes} - refused - set(landing.withheld) - set(landing.satisfied)
     for path in landed:
         if is_protected(path):
-            assert any(is_below(path, name) or is_below(name, path) for name in named)
+            assert any(is_below(path, name) or is_below(name, path) for name in named if is_protected(name))
+        elif git_directory(path) is not None:
+            assert any(name == git_directory(path) or is_below(name, path) for name in named)
+    verbs = {change.path: change.verb for change in case.changes}
     for path in landing.withheld:
-        assert is_protected(path)
-        assert not any(is_below(path, name) for name in named)
+        keeps = verbs[path] == "deleted" and any(is_below(other, path) for other in set(landing.withheld) - {path})
+        assert git_directory(path) is not None or is_protected(path) or keeps
+        assert keeps or is_protected(path) or git_directory(path) not in named
     broken = {git_directory(path) for path in refused} - {None}
     assert not broken & {git_directory(path) for path in landed}, "a repository lands whole or not at all"
     for path, node in disk.project.items():
@@ -307,7 +311,7 @@ def test_what_cannot_turn_as_a_whole_does_not_turn_in_part() -> None:
 
 def test_a_file_does_not_become_a_directory_without_what_is_withheld_in_it() -> None:
     work = [gone(b"d"), folder(b"d"), folder(b"d/.git"), put(b"d/.git/config"), put(b"d/.git/HEAD"), put(b"d/f")]
-    landing, _disk = Case([put(b"d")], work).land()
+    landing, _disk = Case([put(b"d")], work).land(named=[b"d/.git"])
     assert refused(landing) == dict.fromkeys([b"d", b"d/.git", b"d/.git/HEAD", b"d/f"], STUCK)
     assert landing.withheld == (b"d/.git/config",)
 
@@ -371,8 +375,31 @@ def test_a_part_of_a_new_directory_leaves_the_rest_in_the_fork() -> None:
 REPOSITORY = [folder(b".git"), folder(b".git/hooks"), put(b".git/config"), put(b".git/HEAD"), put(b".git/index")]
 
 
+def test_a_repository_is_left_out_unless_it_is_named() -> None:
+    work = [*REPOSITORY, folder(b"sub"), folder(b"sub/.git"), put(b"sub/.git/HEAD"), put(b"sub/f"), put(b"f")]
+    landing, disk = Case([], work).land()
+    assert set(landing.withheld) == {edit.path for edit in (*REPOSITORY, *work[5:8]) if b".git" in edit.path}
+    assert set(disk.project) == {b"sub", b"sub/f", b"f"}
+    assert landing.conflicts == ()
+
+
+def test_removing_everything_leaves_the_repository() -> None:
+    start = [*REPOSITORY, folder(b"sub"), folder(b"sub/.git"), put(b"sub/.git/HEAD"), put(b"sub/f"), put(b"f")]
+    landing, disk = Case(start, [gone(b".git"), gone(b"sub"), gone(b"f")]).land()
+    assert set(disk.project) == {*(edit.path for edit in REPOSITORY), b"sub", b"sub/.git", b"sub/.git/HEAD"}
+    assert landing.conflicts == ()
+    assert b"sub" in landing.withheld
+
+
+def test_what_was_masked_is_left_out() -> None:
+    case = Case([folder(b"d"), put(b"d/key"), put(b"d/f"), put(b".env")], [gone(b"d"), put(b".env", b"mine")])
+    landing = plan_landing(case.changes, case._live, masked=[b"d/key", b".env"])
+    assert set(landing.withheld) == {b"d", b"d/key", b".env"}
+    assert told(landing) == [("remove", b"d/f", False)]
+
+
 def test_a_new_repository_comes_without_its_hooks_and_settings() -> None:
-    landing, disk = Case([], [*REPOSITORY, put(b".git/hooks/pre-commit")]).land()
+    landing, disk = Case([], [*REPOSITORY, put(b".git/hooks/pre-commit")]).land(named=[b".git"])
     assert landing.withheld == (b".git/config", b".git/hooks", b".git/hooks/pre-commit")
     assert set(disk.project) == {b".git", b".git/HEAD", b".git/index"}
 
@@ -380,11 +407,9 @@ def test_a_new_repository_comes_without_its_hooks_and_settings() -> None:
 @pytest.mark.parametrize(
     ("named", "withheld"),
     [
-        (b".git", ()),
-        (b".git/hooks", (b".git/config",)),
-        (b".git/hooks/pre-commit", (b".git/config", b".git/hooks/pre-push")),
-        (b".git/config", (b".git/hooks", b".git/hooks/pre-commit", b".git/hooks/pre-push")),
-        (b".gi", (b".git/config", b".git/hooks", b".git/hooks/pre-commit", b".git/hooks/pre-push")),
+        (b".git/hooks", (b".git/HEAD", b".git/config", b".git/index")),
+        (b".git/hooks/pre-commit", (b".git/HEAD", b".git/config", b".git/hooks/pre-push", b".git/index")),
+        (b".git", (b".git/config", b".git/hooks", b".git/hooks/pre-commit", b".git/hooks/pre-push")),
     ],
 )
 def test_what_is_named_comes_with_what_leads_to_it(named: bytes, withheld: tuple[bytes, ...]) -> None:
@@ -406,7 +431,7 @@ MOVED_ON = "the repository moved on in the project meanwhile"
 
 def test_one_conflict_in_a_repository_is_a_conflict_of_all_of_it() -> None:
     work = [put(b".git/HEAD", b"y"), put(b".git/index", b"y"), put(b"f", b"y")]
-    landing, _disk = Case([*REPOSITORY, put(b"f")], work, [put(b".git/HEAD", b"mine")]).land()
+    landing, _disk = Case([*REPOSITORY, put(b"f")], work, [put(b".git/HEAD", b"mine")]).land(named=[b".git"])
     assert refused(landing) == {
         b".git/HEAD": "also changed in the project since the command ran",
         b".git/index": MOVED_ON,
@@ -416,12 +441,12 @@ def test_one_conflict_in_a_repository_is_a_conflict_of_all_of_it() -> None:
 
 def test_so_is_one_that_has_lost_its_directory() -> None:
     start = [*REPOSITORY, folder(b".git/refs")]
-    landing, _disk = Case(start, [put(b".git/refs/main"), put(b".git/HEAD", b"y")], [gone(b".git/refs")]).land()
+    landing, _disk = Case(start, [put(b".git/refs/main"), put(b".git/HEAD", b"y")], [gone(b".git/refs")]).land(named=[b".git"])
     assert refused(landing) == {b".git/refs/main": ORPHAN, b".git/HEAD": MOVED_ON}
 
 
 def test_a_repository_that_was_to_become_a_file_stays_whole() -> None:
-    landing, disk = Case(REPOSITORY, [put(b".git", b"gitdir: elsewhere")]).land()
+    landing, disk = Case(REPOSITORY, [put(b".git", b"gitdir: elsewhere")]).land(named=[b".git"])
     assert set(refused(landing)) == {b".git", b".git/HEAD", b".git/index"}
     assert landing.withheld == (b".git/config", b".git/hooks")
     assert disk.project.keys() == {edit.path for edit in REPOSITORY}
@@ -430,7 +455,7 @@ def test_a_repository_that_was_to_become_a_file_stays_whole() -> None:
 def test_a_repository_with_new_commits_takes_nothing_but_others_do() -> None:
     start = [put(b"one/.git/index"), put(b"two/.git/index")]
     work = [put(b"one/.git/index", b"y"), put(b"two/.git/index", b"y")]
-    landing, _disk = Case(start, work, git_moved=[b"one/.git"]).land()
+    landing, _disk = Case(start, work, git_moved=[b"one/.git"]).land(named=[b"one/.git", b"two/.git"])
     assert refused(landing) == {b"one/.git/index": MOVED_ON}
     assert told(landing) == [("swap", b"two/.git/index", False)]
 

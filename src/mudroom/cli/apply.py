@@ -20,7 +20,8 @@ EXAMPLES = """\
 examples:
   mudroom apply run-7f3a                 show what would change, ask, apply
   mudroom apply run-7f3a --yes src docs  only these, without asking
-  mudroom apply run-7f3a .git/config     protected paths are applied only when they are named
+  mudroom apply run-7f3a --git           the repository, too; it is left out else
+  mudroom apply run-7f3a .git/config     hooks and settings are applied only when they are named
 
 A file that changed in the project since the command ran is never overwritten: it is reported as a conflict (exit
 code 3), the project keeps its version and the fork keeps its own."""
@@ -28,6 +29,7 @@ code 3), the project keeps its version and the fork keeps its own."""
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--yes", "-y", action="store_true", help="do not ask")
+    parser.add_argument("--git", action="store_true", help="what changed in .git, too, as a whole")
     parser.add_argument("fork", nargs="?", help="the fork; may be left out if there is only one")
     parser.add_argument("paths", nargs="*", metavar="PATH", help="only what is at and below these")
 
@@ -39,7 +41,7 @@ def execute(args: argparse.Namespace, context: Context) -> int:
         with exclusive(session, context, f"mudroom apply {name}"):
             if not args.yes and not _confirmed(session.changes(name), context):
                 return 0
-            landed = session.apply(name, paths)
+            landed = session.apply(name, paths, git=args.git)
     if context.as_json:
         context.terminal.out(json.dumps({"schema": "mudroom.applied/1", "fork": name} | landed_to_json(landed)))
     else:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from mudroom.cli.terminal import Terminal
 from mudroom.core.change import Change, Changeset, summarise
+from mudroom.core.flag import repositories
 from mudroom.core.path import show
 from mudroom.core.rollup import Roll, roll_up
 
@@ -81,6 +82,9 @@ def _warnings(changeset: Changeset) -> list[str]:
         paths = [change.path for change in changeset.changes if flag in change.flags and _counts(change)]
         if paths:
             found.append(f"{text}: {some(paths)}")
+    units = repositories(changeset.changes)
+    if units:
+        found.append(f"is left out of apply unless you ask for it (--git): {some(sorted(units))}")
     unknown = [change.path for change in changeset.changes if not change.original_known]
     if unknown:
         found.append(f"edited by somebody else meanwhile, will conflict: {some(unknown)}")

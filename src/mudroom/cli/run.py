@@ -13,6 +13,7 @@ from mudroom.cli.main import Context
 from mudroom.cli.open import exclusive, open_session, working_directory
 from mudroom.cli.preview import preview
 from mudroom.config import seconds
+from mudroom.core.flag import repositories
 from mudroom.core.path import is_below, show
 from mudroom.core.result import Result
 from mudroom.core.settings import Settings
@@ -41,6 +42,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     answer.add_argument("--no", "-n", action="store_true", help="throw the changes away after showing them")
     answer.add_argument("--keep", "-k", action="store_true", help="keep the changes in a fork, to decide later")
+    parser.add_argument("--git", action="store_true", help="apply what changed in .git, too; it is left out else")
     configure_confinement(parser)
     parser.add_argument(
         "--explain", action="store_true", help="print what would be done to confine the command; run nothing"
@@ -122,8 +124,8 @@ def _staged(session: Session, argv: Sequence[bytes], cwd: bytes, args: argparse.
         session.vault.discard(session.vault.fork(result.fork))
     else:
         answer = _answer(result, args, context, session)
-        if answer == "apply":
-            outcome, conflicts = _apply(session, result.fork, context)
+        if answer in ("apply", "git"):
+            outcome, conflicts = _apply(session, result.fork, context, git=args.git or answer == "git")
             code = code or (3 if conflicts else 0)
         elif answer == "cancel":
             session.discard(result.fork)
@@ -208,13 +210,23 @@ def _answer(result: Result, args: argparse.Namespace, context: Context, session:
     return _ask(result, context, session)
 
 
-_ANSWERS = {"a": "apply", "apply": "apply", "y": "apply", "c": "cancel", "cancel": "cancel", "n": "cancel", "k": "keep"}
+_ANSWERS = {
+    "a": "apply",
+    "apply": "apply",
+    "y": "apply",
+    "c": "cancel",
+    "cancel": "cancel",
+    "n": "cancel",
+    "k": "keep",
+    "g": "git",
+}
 
 
 def _ask(result: Result, context: Context, session: Session) -> str:
     while True:
         try:
-            reply = context.terminal.ask("[a]pply  [c]ancel  [d]iff  [k]eep for later: ")
+            git = "[g]it too  " if repositories(result.changeset.changes) else ""
+            reply = context.terminal.ask(f"[a]pply  {git}[c]ancel  [d]iff  [k]eep for later: ")
         except KeyboardInterrupt:
             context.terminal.say()
             return "keep"
@@ -230,10 +242,10 @@ def _ask(result: Result, context: Context, session: Session) -> str:
             return _ANSWERS[word]
 
 
-def _apply(session: Session, fork: str, context: Context) -> tuple[dict[str, Any], bool]:
+def _apply(session: Session, fork: str, context: Context, *, git: bool) -> tuple[dict[str, Any], bool]:
     from mudroom.cli.apply import landed_to_json, tell_landed
 
-    landed = session.apply(fork, verify_fork=False)  # the lock has been ours since the changes were collected
+    landed = session.apply(fork, git=git, verify_fork=False)  # the lock has been ours since the changes were collected
     if not context.as_json:
         tell_landed(landed, fork, context)
     return landed_to_json(landed), bool(landed.conflicts)

@@ -10,6 +10,9 @@ The patterns hold wherever in the tree the file is, nested repositories included
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable, Iterable
+
+from mudroom.core.change import Change
 
 _EXECUTES_NAMES = frozenset(
     b""".envrc .bashrc .bash_profile .profile .zshrc .zshenv .zprofile .npmrc .yarnrc .yarnrc.yml .pnpmfile.cjs
@@ -59,6 +62,33 @@ def git_directory(path: bytes) -> bytes | None:
     if b".git" not in parts:
         return None
     return b"/".join(parts[: parts.index(b".git") + 1])
+
+
+def repositories(changes: Iterable[Change]) -> set[bytes]:
+    """The ``.git`` directories that changes are in. A ``.git`` file is not among them: it names another directory,
+    whose hooks would run, so it has to be named itself."""
+    found: set[bytes] = set()
+    files: set[bytes] = set()
+    for change in changes:
+        git = git_directory(change.path)
+        if git is not None:
+            found.add(git)
+        if git == change.path and any(e is not None and e.kind != "directory" for e in (change.base, change.staged)):
+            files.add(change.path)
+    return found - files
+
+
+def is_part_of_bare_repository(path: bytes, exists: Callable[[bytes], bool]) -> bool:
+    """Whether git would run what ``path`` holds because the directory it is in is a repository without a ``.git``:
+    gitrepository-layout(5); such a directory is one if it has HEAD, objects and refs (setup.c, is_git_directory)."""
+    parts = path.split(b"/")
+    if parts[-1] in _GIT_CONFIGURATION:
+        top = parts[:-1]
+    elif b"hooks" in parts[:-1]:
+        top = parts[: parts.index(b"hooks")]
+    else:
+        return False
+    return bool(top) and all(exists(b"/".join((*top, name))) for name in (b"HEAD", b"objects", b"refs"))
 
 
 def is_protected(path: bytes) -> bool:

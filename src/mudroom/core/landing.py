@@ -72,21 +72,32 @@ class Live(NamedTuple):
 
 
 def plan_landing(
-    changes: Sequence[Change], live: Live, named: Collection[bytes] = (), blocked: Collection[bytes] = ()
+    changes: Sequence[Change],
+    live: Live,
+    named: Collection[bytes] = (),
+    blocked: Collection[bytes] = (),
+    masked: Collection[bytes] = (),
 ) -> Landing:
     """Decide every change and put the survivors in order. ``changes`` are in walking order.
 
-    ``named``: paths given by the user, which lifts the protection of those (and of what is below them).
+    ``named``: paths given by the user, which lifts the protection of those. A repository (``.git``) is left out as a
+    whole unless it is named; its hooks and settings are left out even then, unless they are named themselves.
     ``blocked``: paths in the fork that cannot be applied (sockets); no directory that holds one moves as a whole.
+    ``masked``: paths that the fork never saw as they are (secrets): whatever it has done there is left out.
     """
-    return _Planner(changes, live, named, blocked).plan()
+    return _Planner(changes, live, named, blocked, masked).plan()
 
 
 class _Planner:
     def __init__(
-        self, changes: Sequence[Change], live: Live, named: Collection[bytes], blocked: Collection[bytes]
+        self,
+        changes: Sequence[Change],
+        live: Live,
+        named: Collection[bytes],
+        blocked: Collection[bytes],
+        masked: Collection[bytes],
     ) -> None:
-        self._changes, self._live, self._named = changes, live, named
+        self._changes, self._live, self._named, self._masked = changes, live, named, frozenset(masked)
         self._conflicts: dict[bytes, str] = {}
         self._satisfied: list[bytes] = []
         self._remarks: list[Remark] = []
@@ -96,11 +107,11 @@ class _Planner:
         self._directories: dict[bytes, bool] = {}
 
     def plan(self) -> Landing:
-        withheld: list[bytes] = []
+        withheld = {change.path for change in self._changes if self._is_withheld(change)}
+        withheld |= self._kept_for(withheld)
         absent = b"\0"  # a new directory that the project does not have: nothing below it needs to be looked at
         for change in self._changes:
-            if self._is_withheld(change):
-                withheld.append(change.path)
+            if change.path in withheld:
                 continue
             ours = None if change.path.startswith(absent) else self._live.look(change.path)
             self._decide(change, ours)
@@ -109,12 +120,23 @@ class _Planner:
         self._settle()
         ops = tuple(self._operations())
         conflicts = tuple(Conflict(path, reason) for path, reason in sorted(self._conflicts.items()))
-        return Landing(ops, conflicts, tuple(withheld), tuple(self._satisfied), tuple(self._remarks))
+        left_out = tuple(change.path for change in self._changes if change.path in withheld)
+        return Landing(ops, conflicts, left_out, tuple(self._satisfied), tuple(self._remarks))
 
     def _is_withheld(self, change: Change) -> bool:
-        if not is_protected(change.path):
-            return False
-        return not any(is_below(change.path, name) or _leads_to(change, name) for name in self._named)
+        path = change.path
+        if path in self._masked:
+            return True
+        if is_protected(path) or "protected" in change.flags:
+            lifting = [name for name in self._named if is_protected(name) or name == path or _is_hooks(name)]
+            return not any(is_below(path, name) or _leads_to(change, name) for name in lifting)
+        unit = git_directory(path)
+        return unit is not None and not any(name == unit or _leads_to(change, name) for name in self._named)
+
+    def _kept_for(self, withheld: Collection[bytes]) -> set[bytes]:
+        """Directories that cannot go because something in them stays."""
+        staying = {above for path in withheld for above in ancestors(path)}
+        return {change.path for change in self._changes if change.path in staying and change.staged is None}
 
     def _decide(self, change: Change, ours: Entry | None) -> None:
         same = ours is None if change.staged is None else ours is not None and self._live.same_as_staged(change, ours)
@@ -260,6 +282,11 @@ def _is_chmod(change: Change) -> bool:
     if change.base.kind == change.staged.kind == "directory":
         return True
     return change.base.links == 1 and _DIFFERING & set(change.flags) == {"mode"}
+
+
+def _is_hooks(name: bytes) -> bool:
+    """A repository's directory of hooks, of one without a ``.git`` as well."""
+    return name == b"hooks" or name.endswith(b"/hooks")
 
 
 def _leads_to(change: Change, name: bytes) -> bool:

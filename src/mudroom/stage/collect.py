@@ -18,7 +18,7 @@ from collections.abc import Iterable
 
 from mudroom.core.change import Change, Changeset, Remark, Verb
 from mudroom.core.entry import Entry
-from mudroom.core.flag import flags_of
+from mudroom.core.flag import flags_of, is_part_of_bare_repository
 from mudroom.core.linediff import count_lines, is_binary, split_lines
 from mudroom.core.path import sort_key
 from mudroom.core.rename import pair_renames
@@ -71,6 +71,8 @@ class _Collector:
                 return
         self._notice_links(path, base, staged)
         named = tuple(flags_of(path)) if path else ()
+        if "protected" not in named and is_part_of_bare_repository(path, self._exists):
+            named = (*(flag for flag in named if flag != "executes-later"), "executes-later", "protected")
         self._changes[path] = change._replace(flags=named + change.flags, link_to=self._link_of(path, staged))
 
     def _base_of(self, path: bytes, found: Entry | None) -> tuple[Entry | None, bool]:
@@ -160,6 +162,9 @@ class _Collector:
             finally:
                 os.close(descriptor)
         return found[0] == found[1]
+
+    def _exists(self, path: bytes) -> bool:
+        return self._staged.look(path) is not None or self._base.look(path) is not None
 
     def _notice_links(self, path: bytes, base: Entry | None, staged: Entry | None) -> None:
         if base is not None and staged is not None and base.kind == staged.kind == "file" and base.links > 1:

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from mudroom.core.change import Change
 from mudroom.core.entry import Entry, same_shape, same_stamp
+from mudroom.core.flag import repositories
 from mudroom.core.landing import Landing, Live, plan_landing
 from mudroom.core.merge import Conflict
 from mudroom.core.path import is_below
@@ -47,11 +48,15 @@ def land(
     *,
     time: int,
     paths: Sequence[bytes] = (),
+    git: bool = False,
+    masked: Collection[bytes] = (),
     record: ForkRecord | None = None,
     progress: Progress | None = None,
 ) -> Landed:
     """Apply a fork's changes, or those at and below ``paths``. What cannot be applied stays in the fork.
 
+    ``git``: repositories, too, each as a whole; without it they are left out unless they are among the ``paths``.
+    ``masked``: what the fork could not see, and so cannot change (``stage/secret.py``).
     ``record``: what was collected, if the fork was locked ever since; else it is read, and the fork is compared
     with it. Raises ForkMoved (nothing happened), OSError (``recover`` will go on), UsageError for a path that has no
     change.
@@ -67,7 +72,10 @@ def land(
     chosen = _chosen(changes, paths)
     blocked = {remark.path for remark in record.changeset.remarks}
     blocked |= {change.path for change in changes} - {change.path for change in chosen}  # it must not come along
-    landing = plan(vault.project, fork.layered, chosen, since=record.started, named=paths, blocked=blocked)
+    named = {*paths, *(repositories(chosen) if git else ())}
+    landing = plan(
+        vault.project, fork.layered, chosen, since=record.started, named=named, blocked=blocked, masked=masked
+    )
     if fork.state.layers:  # a sealed layer is never changed
         landing = landing._replace(ops=tuple(op._replace(copy=True) for op in landing.ops))
     applied = Applied("")
@@ -93,10 +101,11 @@ def plan(
     since: int,
     named: Collection[bytes],
     blocked: Collection[bytes],
+    masked: Collection[bytes] = (),
 ) -> Landing:
     """What would happen, without doing any of it."""
     with OpenSource(project) as live, Union(contents, None) as staged:
-        return plan_landing(changes, _live(project, live, staged, since), named, blocked)
+        return plan_landing(changes, _live(project, live, staged, since), named, blocked, masked)
 
 
 def take_back(vault: Vault, name: str | None, progress: Progress | None = None) -> Applied:
