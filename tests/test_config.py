@@ -54,7 +54,8 @@ def test_everything_that_can_be_set() -> None:
       output_limit: 64KiB
     copy:
       limit: 2GB
-      exclude: [node_modules, build/./out/]
+      exclude: [node_modules, /build/out/, "!*.keep"]
+      gitignore: true
     keep:
       age: 14d
       applies: 7
@@ -71,7 +72,8 @@ def test_everything_that_can_be_set() -> None:
         read=(b"/usr/share", os.path.realpath(b"/opt/data")),
         output_limit=65536,
         copy_limit=2_000_000_000,
-        copy_exclude=(b"node_modules", b"build/out"),
+        copy_exclude=(b"node_modules", b"/build/out/", b"!*.keep"),
+        copy_gitignore=True,
     )
 
 
@@ -155,7 +157,7 @@ WRONG = [
     ("copy: {limits: 3}", 1, "there is no setting copy.limits (did you mean copy.limit?)"),
     ("\nnetwork:\n  none", 2, "there is no setting network (known: copy, keep, run)"),
     ("keep: {applies: 0}", 1, "keep.applies is 0, which is not a number from 1 on"),
-    ("copy: {qqqq: 3}", 1, "there is no setting copy.qqqq (known: copy.exclude, copy.limit)"),
+    ("copy: {qqqq: 3}", 1, "there is no setting copy.qqqq (known: copy.exclude, copy.gitignore, copy.limit)"),
     ('"\\e[31m\\u202e": 1', 1, r"there is no setting \x1b[31m\u202e (known: copy, keep, run)"),
     ("<<: {run: {network: open}}", 1, "there is no setting << (known: copy, keep, run)"),
     ("run:\n  view: copy\n  network: none\n  view: copy\n", 4, "run.view is given twice"),
@@ -183,9 +185,13 @@ WRONG = [
     ("run:\n  read:\n  - /usr\n  - ~/.cargo\n", 2, "run.read: ~/.cargo is not an absolute path"),
     ("run: {read: [/]}", 1, "run.read: / is the whole file system (name what is needed of it)"),
     ("run: {read: [/usr/..]}", 1, "run.read: /usr/.. is the whole file system (name what is needed of it)"),
-    ("copy: {exclude: [../x]}", 1, "copy.exclude: ../x: leads out of the project with '..'"),
-    ("copy: {exclude: [/x]}", 1, "copy.exclude: /x: is absolute; a path inside the project was expected"),
-    ("copy: {exclude: ['']}", 1, "copy.exclude: an empty path was given"),
+    ("copy: {exclude: [../x]}", 1, "copy.exclude: ../x holds '.' or '..' (write it from the project on)"),
+    ("copy: {exclude: [a/./x]}", 1, "copy.exclude: a/./x holds '.' or '..' (write it from the project on)"),
+    ("copy: {exclude: ['']}", 1, "copy.exclude: '' names nothing"),
+    ("copy: {exclude: ['! ']}", 1, "copy.exclude: '! ' names nothing"),
+    ("copy: {exclude: ['/']}", 1, "copy.exclude: '/' names nothing"),
+    ("copy: {exclude: ['#x']}", 1, "copy.exclude: '#x' names nothing"),
+    ("copy: {gitignore: 1}", 1, "copy.gitignore is 1 (allowed: true, false)"),
 ]
 
 

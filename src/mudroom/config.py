@@ -11,7 +11,7 @@ import os
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from mudroom.core.path import relpath, show
+from mudroom.core.path import show
 from mudroom.core.settings import Settings
 from mudroom.errors import UsageError
 
@@ -227,6 +227,10 @@ def _environment(value: Any, where: str) -> tuple[bytes, ...]:
     return tuple(found)
 
 
+def _names(value: Any, where: str) -> tuple[bytes, ...]:
+    return tuple(_strings(value, where))
+
+
 def _absolute(value: Any, where: str) -> tuple[bytes, ...]:
     found = _strings(value, where)
     for path in found:
@@ -237,11 +241,22 @@ def _absolute(value: Any, where: str) -> tuple[bytes, ...]:
     return tuple(os.path.realpath(path) for path in found)
 
 
-def _inside(value: Any, where: str) -> tuple[bytes, ...]:
-    try:
-        return tuple(relpath(path) for path in _strings(value, where))
-    except ValueError as error:
-        raise UsageError(f"{where}: {error}") from error
+def _patterns(value: Any, where: str) -> tuple[bytes, ...]:
+    """Of gitignore(5). What could never match anything is refused."""
+    found = _strings(value, where)
+    for pattern in found:
+        parts = pattern.removeprefix(b"!").split(b"/")
+        if not any(part.strip() for part in parts) or pattern.startswith(b"#"):
+            raise UsageError(f"{where}: {show(pattern)!r} names nothing")
+        if b"." in parts or b".." in parts:
+            raise UsageError(f"{where}: {show(pattern)} holds '.' or '..'", "write it from the project on")
+    return tuple(found)
+
+
+def _flag(value: Any, where: str) -> bool:
+    if not isinstance(value, bool):
+        raise UsageError(f"{where} is {value!r}", "allowed: true, false")
+    return value
 
 
 _SECTIONS: dict[str, dict[str, tuple[str, Callable[[Any, str], Any]]]] = {
@@ -253,9 +268,14 @@ _SECTIONS: dict[str, dict[str, tuple[str, Callable[[Any, str], Any]]]] = {
         "read": ("read", _absolute),
         "output_limit": ("output_limit", size),
     },
+    "secrets": {
+        "mask": ("secrets_mask", _names),
+        "show": ("secrets_show", _names),
+    },
     "copy": {
         "limit": ("copy_limit", size),
-        "exclude": ("copy_exclude", _inside),
+        "exclude": ("copy_exclude", _patterns),
+        "gitignore": ("copy_gitignore", _flag),
     },
     "keep": {
         "age": ("keep_age", seconds),

@@ -80,6 +80,10 @@ class Desk:
         if editor is not None:
             editor.refresh()
 
+    def refresh_all(self) -> None:
+        for editor in self._editors.values():
+            editor.refresh()
+
     def drop(self, name: str) -> None:
         """Away with what was not flushed."""
         editor = self._editors.pop(name, None)

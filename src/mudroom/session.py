@@ -173,6 +173,7 @@ class Session(Workbench):
         self._notes = []
         with self._locked(fork, show(b" ".join(argv))), self._turn():
             stacking.require_idle(fork)
+            self._notes += self.look_for_secrets()
             self._settle(fork)
             self._notes += self._desk.flush(fork)
             wall = time.monotonic()
@@ -224,7 +225,7 @@ class Session(Workbench):
         """Perform the plan; where a step is impossible here, the next weaker mode, announced in the notes."""
         while True:
             if mode != "overlay":
-                stand_on_copy(self.vault, fork, self.settings, self._progress)
+                self._notes += stand_on_copy(self.vault, fork, self.settings, self._progress)
             with OpenFork(self.vault, fork) as opened:
                 view = view_of(self.vault, fork, opened, mode, self._progress)
                 view.prepare()

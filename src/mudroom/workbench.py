@@ -12,10 +12,11 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from mudroom.core.change import Changeset
-from mudroom.core.path import is_below
+from mudroom.core.path import is_below, show
 from mudroom.core.settings import Settings
 from mudroom.desk import Desk
 from mudroom.errors import UsageError
+from mudroom.stage.secret import Finder, make_mask
 from mudroom.vault import stacking
 from mudroom.vault.fork import Fork
 from mudroom.vault.gather import Command, Progress, gather, take_snapshot, view_of
@@ -45,6 +46,7 @@ class Workbench:
         self._progress = progress
         self._notes: list[str] = []
         self._desk = Desk(vault, clock)
+        self._finder: Finder | None = None
         self._alone = False
         """Whether no agent runs in any fork of the vault."""
 
@@ -91,6 +93,24 @@ class Workbench:
                     "try again when it has ended",
                 )
             yield
+
+    def look_for_secrets(self) -> list[str]:
+        """See what commands and file tools are to see empty from here on. Returns what there is to say about it."""
+        if self._finder is None:
+            self._finder = Finder(self.project, self.vault.path + b"/secrets")
+        paths, complete = self._finder.find(self.settings.secrets_mask, self.settings.secrets_show)
+        mask = make_mask(self.project, self.vault.path + b"/masks", paths, complete)
+        changed, self.vault.mask = mask != self.vault.mask, mask
+        if changed:
+            self._desk.refresh_all()
+        notes = []
+        if mask.paths:
+            names = ", ".join(show(path) for path in sorted(mask.paths)[:4]) + (", …" if len(mask.paths) > 4 else "")
+            count = "1 secret is" if len(mask.paths) == 1 else f"{len(mask.paths):,} secrets are"
+            notes.append(f"{count} shown empty: {names} (--show PATH, or secrets.show in the policy)")
+        if not complete:
+            notes.append("the project has so many directories that not all were searched for secrets")
+        return notes
 
     # --- lines of work ---
 
@@ -139,6 +159,7 @@ class Workbench:
         fork = self.vault.fork(name)
         with self._locked(fork, "mudroom"):
             stacking.require_idle(fork)
+            self.look_for_secrets()
             self._settle(fork)
             self._notes += self._desk.flush(fork)
             yield fork
@@ -195,6 +216,7 @@ class Workbench:
         from mudroom.stage.files import Files
 
         self.vault.fork(name)
+        self.look_for_secrets()
         return Files(lambda: self._desk.tree(name))
 
     def flush(self, name: str) -> None:

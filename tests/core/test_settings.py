@@ -15,4 +15,5 @@ def test_the_defaults() -> None:
         output_limit=8 << 20,
         copy_limit=500 << 20,
         copy_exclude=(),
+        copy_gitignore=False,
     )

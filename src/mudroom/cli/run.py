@@ -68,6 +68,9 @@ def configure_confinement(parser: argparse.ArgumentParser) -> None:
         help="a variable for the command, beyond the usual ones",
     )
     parser.add_argument(
+        "--show", action="append", default=[], metavar="PATH", help="a secret of the project that the command may read"
+    )
+    parser.add_argument(
         "--read", action="append", default=[], metavar="PATH", help="show this path of the host, read-only"
     )
 
@@ -104,6 +107,7 @@ def adjusted(args: argparse.Namespace, settings: Settings) -> Settings:
         timeout=seconds(args.timeout, "--timeout") if args.timeout else settings.timeout,
         environment=(*settings.environment, *(os.fsencode(one) for one in args.env)),
         read=(*settings.read, *reads),
+        secrets_show=(*settings.secrets_show, *(os.fsencode(path).removeprefix(b"./") for path in args.show)),
     )
 
 

@@ -13,6 +13,7 @@ import itertools
 from collections.abc import Callable, Iterable
 
 from mudroom.core.change import Change
+from mudroom.core.secret import is_secret
 
 _EXECUTES_NAMES = frozenset(
     b""".envrc .bashrc .bash_profile .profile .zshrc .zshenv .zprofile .npmrc .yarnrc .yarnrc.yml .pnpmfile.cjs
@@ -27,9 +28,6 @@ _EXECUTES_DIRECTORIES = frozenset(
     (b".vscode", b".idea", b".husky", b".devcontainer", b".claude", b".cursor", b".codex")
 )
 
-_SECRET_NAMES = frozenset((b".env", b".netrc", b"id_rsa", b"id_ed25519", b"id_ecdsa", b"credentials.json", b".pypirc"))
-_SECRET_SUFFIXES = (b".pem", b".key", b".p12", b".pfx", b".keystore")
-
 # commondir says where else git finds its settings and hooks: gitrepository-layout(5).
 _GIT_CONFIGURATION = frozenset((b"config", b"config.worktree", b"commondir"))
 
@@ -41,7 +39,7 @@ def flags_of(path: bytes) -> tuple[str, ...]:
     found = []
     if _executes_later(parts) or (protected and git_directory(path) is not None):
         found.append("executes-later")
-    if parts[-1] in _SECRET_NAMES or parts[-1].startswith(b".env.") or parts[-1].endswith(_SECRET_SUFFIXES):
+    if is_secret(parts[-1]):
         found.append("secret")
     if protected:
         found.append("protected")

@@ -108,7 +108,7 @@ class _Planner:
 
     def plan(self) -> Landing:
         withheld = {change.path for change in self._changes if self._is_withheld(change)}
-        withheld |= self._kept_for(withheld)
+        withheld |= self._kept_for({*withheld, *self._masked})
         absent = b"\0"  # a new directory that the project does not have: nothing below it needs to be looked at
         for change in self._changes:
             if change.path in withheld:

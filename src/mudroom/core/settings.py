@@ -16,6 +16,10 @@ class Settings(NamedTuple):
     """Seconds; None: no limit."""
     environment: tuple[bytes, ...] = ()
     """NAME or NAME=VALUE, beyond the allowlist."""
+    secrets_mask: tuple[bytes, ...] = ()
+    """Names, or names with a ``*`` at an end, that are shown empty to commands beyond the usual ones."""
+    secrets_show: tuple[bytes, ...] = ()
+    """Paths and names of secrets that commands may read."""
     read: tuple[bytes, ...] = ()
     """Absolute paths shown read-only, beyond system directories and toolchains."""
     output_limit: int = 8 * 1024 * 1024
@@ -23,7 +27,9 @@ class Settings(NamedTuple):
     copy_limit: int = 500 * 1024 * 1024
     """Bytes that a staged copy may have."""
     copy_exclude: tuple[bytes, ...] = ()
-    """Paths in the project that a staged copy leaves out."""
+    """Patterns as in gitignore(5): what a staged copy leaves out."""
+    copy_gitignore: bool = False
+    """A staged copy leaves out what the project's .gitignore files name, even if there is room for it."""
     keep_age: float = 30 * 86400.0
     """Seconds. Applies and automatic checkpoints that are older go."""
     keep_applies: int = 50

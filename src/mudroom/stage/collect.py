@@ -27,6 +27,7 @@ from mudroom.stage.ground import Ground
 from mudroom.stage.source import Source, read_all, same_bytes
 from mudroom.stage.view import Difference, View
 
+MASKED = "is a secret that is shown empty: what was done to it is left out"
 TEXT_LIMIT = 4 * 1024 * 1024
 """Bytes. Lines of a larger file are not counted."""
 
@@ -58,6 +59,9 @@ class _Collector:
         path, found, staged = difference
         self._changes.pop(path, None)
         self._remarks.pop(path, None)
+        if path in self._ground.masked:
+            self._remarks[path] = Remark(path, MASKED)
+            return
         if staged is not None and staged.kind in ("socket", "device"):
             self._remarks[path] = Remark(path, f"a {staged.kind} cannot be applied")
             staged = None

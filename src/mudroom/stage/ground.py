@@ -25,15 +25,16 @@ class Ground:
         sealed: Changeset = Changeset(),  # noqa: B008 - a value that never changes
         before: Changeset = Changeset(),  # noqa: B008
         landed: Mapping[bytes, Landed] = _NO_LANDED,
+        masked: frozenset[bytes] = frozenset(),
     ) -> None:
         """``base``: the project, or a snapshot of it (``frozen``: it cannot have changed since).
 
         ``sealed``: what the sealed layers come to. ``before``: what the fork held after its last command; what it says
         of originals holds whatever became of the live files. ``landed``: what applies have made of paths that the
-        layers still hold.
+        layers still hold. ``masked``: files that commands see empty.
         """
         self.base, self.originals, self.frozen = base, originals, frozen
-        self.sealed, self.before, self.landed = sealed, before, landed
+        self.sealed, self.before, self.landed, self.masked = sealed, before, landed, masked
 
     def has_landed(self, path: bytes, staged: Entry | None) -> bool:
         """Whether an apply has brought this very entry into the project."""

@@ -9,34 +9,63 @@ whether the project's file is still the one that was copied.
 
 from __future__ import annotations
 
+import functools
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from mudroom.core.entry import Entry
+from mudroom.core.settings import Settings
 from mudroom.errors import MudroomError, UsageError
 from mudroom.stage.beneath import open_file, open_root
 from mudroom.stage.copy import clone, listed
+from mudroom.stage.exclude import choose, never_copied, weight
 from mudroom.stage.layer import remove_tree
-from mudroom.stage.source import OpenSource
+from mudroom.stage.source import OpenSource, is_absence, read_all
 
 DEFAULT_LIMIT = 500 * 1024 * 1024
 """Bytes. More than this is not copied unless the policy raises the limit."""
 
-LeaveOut = Callable[[bytes, Entry], bool]
+_GITIGNORE_LIMIT = 1 << 20
+"""Bytes. A larger file is no list of patterns."""
+
+Choose = Callable[[OpenSource], tuple[dict[bytes, Entry], list[str]]]
+"""Of a project what is copied, a directory before what is in it, and what there is to say about that."""
+
+
+def chooser(settings: Settings) -> Choose:
+    """What a project's settings leave of it (``stage/exclude.py``)."""
+
+    def chosen(source: OpenSource) -> tuple[dict[bytes, Entry], list[str]]:
+        items = listed(source, never_copied(settings.copy_exclude))
+        read = functools.partial(_read_if_possible, source)
+        return choose(items, read, limit=settings.copy_limit, gitignore=settings.copy_gitignore)
+
+    return chosen
+
+
+def _read_if_possible(source: OpenSource, path: bytes) -> bytes | None:
+    try:
+        return read_all(source, path, _GITIGNORE_LIMIT)
+    except OSError as error:
+        if isinstance(error, PermissionError) or is_absence(error):
+            return None  # it says nothing then; git sees it the same way
+        raise
 
 
 def take(
     project: bytes,
     place: bytes,
     *,
-    leave_out: LeaveOut | None = None,
+    choose: Choose,
     limit: int | None = DEFAULT_LIMIT,
+    masked: Collection[bytes] = (),
     progress: Callable[[int, int], None] | None = None,
-) -> None:
-    """Copy the project into the directory ``place``, which is made. Raises UsageError if it is larger than ``limit``
-    bytes; nothing has been copied then."""
+) -> list[str]:
+    """Copy what is chosen of the project into the directory ``place``, which is made. Returns what there is to say
+    about the choice. Of ``masked`` files nothing is copied. Raises UsageError if it is larger than ``limit`` bytes; nothing has been copied then."""
     with OpenSource(project) as source:
-        items = listed(source, leave_out)
+        items, notes = choose(source)
+        items = {path: entry for path, entry in items.items() if path not in masked}
         check_size(items, limit)
         os.mkdir(place, 0o700)
         try:
@@ -53,10 +82,11 @@ def take(
         except BaseException:
             remove_tree(place)
             raise
+    return notes
 
 
 def check_size(items: dict[bytes, Entry], limit: int | None) -> None:
-    total = sum(entry.size for entry in items.values())
+    total = weight(items)
     if limit is not None and total > limit:
         raise UsageError(
             f"the project holds {total / 1e6:.0f} MB, more than the {limit / 1e6:.0f} MB that may be copied",

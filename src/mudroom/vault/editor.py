@@ -72,7 +72,7 @@ class Editor:
     def _keep(self, path: bytes) -> None:
         """The original of a path that the fork has not changed before. A snapshot's need not be kept: it stays."""
         ground = self._ground
-        if ground.frozen or path in self._changed or path in ground.landed:
+        if ground.frozen or path in self._changed or path in ground.landed or path in ground.masked:
             return
         entry = ground.base.look(path)
         if entry is None or entry.kind != "file":

@@ -34,40 +34,43 @@ def view_of(vault: Vault, fork: Fork, opened: OpenFork, mode: Mode, progress: Pr
     if mode == "overlay":
         state = fork.state
         base = vault.project if state.base == LIVE else vault.base(state.base) + b"/source"
-        return OverlayView(base, fork.sealed, fork.upper, fork.path + b"/work")
+        layers = (*fork.sealed, *((vault.mask.layer,) if vault.mask.layer else ()))
+        return OverlayView(base, layers, fork.upper, fork.path + b"/work")
     from mudroom.stage.staged import CopyView
 
     report = None if progress is None else lambda done, total: progress("copying the project", done, total)
     return CopyView(fork.copy_place, opened.lower, report)
 
 
-def stand_on_copy(vault: Vault, fork: Fork, settings: Settings, progress: Progress | None = None) -> None:
-    """Before a fork works in a copy: what its upper holds is sealed, its base becomes a snapshot."""
+def stand_on_copy(vault: Vault, fork: Fork, settings: Settings, progress: Progress | None = None) -> list[str]:
+    """Before a fork works in a copy: what its upper holds is sealed, its base becomes a snapshot. Returns notes: what
+    had to be left out of that."""
     if fork.has_copy:
-        return
+        return []
     from mudroom.vault.stacking import seal_upper
 
     seal_upper(vault, fork)
-    if fork.state.base == LIVE:
-        take_snapshot(vault, fork, settings, progress)
+    notes = take_snapshot(vault, fork, settings, progress) if fork.state.base == LIVE else []
     os.makedirs(fork.copy_place, 0o700, exist_ok=True)
+    return notes
 
 
-def take_snapshot(vault: Vault, fork: Fork, settings: Settings, progress: Progress | None = None) -> None:
-    """Freeze the project as it is now, and let the fork stand on that."""
-    from mudroom.core.path import is_below
-    from mudroom.stage.snapshot import take
+def take_snapshot(vault: Vault, fork: Fork, settings: Settings, progress: Progress | None = None) -> list[str]:
+    """Freeze the project as it is now, and let the fork stand on that. Returns notes: what had to be left out."""
+    from mudroom.stage.snapshot import chooser, take
 
     report = None if progress is None else lambda done, total: progress("copying the project", done, total)
     name = vault.new_id()
-    take(
+    notes = take(
         vault.project,
         vault.base(name),
-        leave_out=lambda path, _entry: any(is_below(path, excluded) for excluded in settings.copy_exclude),
+        choose=chooser(settings),
         limit=settings.copy_limit,
+        masked=vault.mask.paths,
         progress=report,
     )
     fork.save(fork.state._replace(base=name))
+    return notes
 
 
 def gather(fork: Fork, opened: OpenFork, view: View, command: Command, started: int) -> Changeset:

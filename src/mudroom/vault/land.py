@@ -17,6 +17,7 @@ from mudroom.core.merge import Conflict
 from mudroom.core.path import is_below
 from mudroom.errors import UsageError
 from mudroom.stage.beneath import directory, entries, look_beneath
+from mudroom.stage.collect import MASKED
 from mudroom.stage.source import OpenSource, Source, same_bytes
 from mudroom.stage.union import Union
 from mudroom.vault.apply import Applied, ApplyDirectory, Recovered, apply, new_record, recover, trees_of, undo
@@ -49,14 +50,12 @@ def land(
     time: int,
     paths: Sequence[bytes] = (),
     git: bool = False,
-    masked: Collection[bytes] = (),
     record: ForkRecord | None = None,
     progress: Progress | None = None,
 ) -> Landed:
     """Apply a fork's changes, or those at and below ``paths``. What cannot be applied stays in the fork.
 
     ``git``: repositories, too, each as a whole; without it they are left out unless they are among the ``paths``.
-    ``masked``: what the fork could not see, and so cannot change (``stage/secret.py``).
     ``record``: what was collected, if the fork was locked ever since; else it is read, and the fork is compared
     with it. Raises ForkMoved (nothing happened), OSError (``recover`` will go on), UsageError for a path that has no
     change.
@@ -71,6 +70,7 @@ def land(
     changes = record.changeset.changes
     chosen = _chosen(changes, paths)
     blocked = {remark.path for remark in record.changeset.remarks}
+    masked = {remark.path for remark in record.changeset.remarks if remark.text == MASKED}
     blocked |= {change.path for change in changes} - {change.path for change in chosen}  # it must not come along
     named = {*paths, *(repositories(chosen) if git else ())}
     landing = plan(

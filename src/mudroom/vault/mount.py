@@ -88,7 +88,8 @@ def _show(vault: Vault, fork: Fork, opened: OpenFork, found: Mounted) -> None:
         return
     state = fork.state
     base = vault.project if state.base == LIVE else vault.base(state.base) + b"/source"
-    view_of_layers = OverlayView(base, fork.sealed, fork.upper, fork.path + b"/work")
+    masking = (vault.mask.layer,) if vault.mask.layer else ()
+    view_of_layers = OverlayView(base, (*fork.sealed, *masking), fork.upper, fork.path + b"/work")
     view_of_layers.prepare()
     layers = view_of_layers.mount()
     attach = mount_overlay if found.kind == "overlay" else mount_fuse

@@ -38,8 +38,9 @@ class OpenFork:
                 from mudroom.stage.snapshot import SnapshotSource
 
                 self._snapshot = self.base = SnapshotSource(vault.base(state.base))
-            sealed = fork.sealed
-            self.lower: Union | Base = self._keep(Union(sealed, self.base)) if sealed else self.base
+            self._masking = (vault.mask.layer,) if vault.mask.layer else ()
+            below = (*fork.sealed, *self._masking)
+            self.lower: Union | Base = self._keep(Union(below, self.base)) if below else self.base
         except BaseException:
             self.close()
             raise
@@ -70,7 +71,8 @@ class OpenFork:
         """All of it, as a command sees it."""
         contents = self._fork.contents
         if contents == self._fork.layered:
-            return self._keep(Union(contents, self.base)) if contents else self.base
+            layers = (*contents, *self._masking)
+            return self._keep(Union(layers, self.base)) if layers else self.base
         return self._keep(OneLayer(contents[0]))  # a copy holds everything
 
     def ground(self) -> Ground:
@@ -85,4 +87,5 @@ class OpenFork:
             sealed=sealed,
             before=record.changeset if record is not None else sealed,
             landed=load_landed(fork.path + LANDED),
+            masked=self._vault.mask.paths,
         )

@@ -10,6 +10,7 @@
         cache/          the caches of package managers, shared by all commands of this project
         forks/<name>/   one fork: its state and the changes of its last command (vault/fork.py)
         layers/<id>/    one layer: tree/, originals/, and once it is sealed the record of what the stack came to
+        masks/<hash>/   a layer that shows secrets empty; secrets: where they are (stage/secret.py)
         bases/<id>/     one snapshot of the project (stage/snapshot.py)
         applies/<uN>/   one apply: its plan and its slots (vault/apply.py)
         applies/pending the name of the apply that is going on, or was when mudroom was killed
@@ -26,6 +27,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from mudroom.errors import MudroomError, UsageError
+from mudroom.stage.secret import NO_MASK
 from mudroom.vault.fork import Fork, fork_directory
 from mudroom.vault.lock import Lock
 from mudroom.vault.turn import Turn
@@ -44,6 +46,8 @@ class Vault:
         self.project = project
         self.lock = Lock(path + b"/lock")
         self.turn = Turn(path)
+        self.mask = NO_MASK
+        """What commands and file tools see empty; whoever opens forks looks for it first (``Workbench.look``)."""
         self.new_id = new_id
         self._journal: Journal | None = None
 

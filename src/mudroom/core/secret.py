@@ -1,0 +1,43 @@
+"""Which files hold secrets, by their names. What is found here is shown empty to commands unless the policy says else.
+
+A name that matches ``NEVER`` is none, whatever else matches: examples and public halves of keys are read by programs
+and hold nothing. In the directories of ``ELSEWHERE`` are other people's files (packages, builds): nobody looks there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+NAMES = frozenset(
+    b""".env .netrc .pgpass .pypirc .npmrc.local .htpasswd .vault-token id_rsa id_dsa id_ecdsa id_ed25519
+    credentials.json service-account.json secrets.yml secrets.yaml secrets.json .git-credentials .dockercfg
+    terraform.tfvars kubeconfig""".split()
+)
+PREFIXES = (b".env.", b"id_rsa.", b"id_ed25519.")
+SUFFIXES = (b".pem", b".key", b".p12", b".pfx", b".keystore", b".jks", b".kdbx", b".ppk")
+NEVER = (b".example", b".sample", b".template", b".dist", b".pub", b".md")
+ELSEWHERE = frozenset(
+    b""".git .hg .svn .mudroom node_modules site-packages dist-packages vendor .venv venv .tox .nox __pycache__ target
+    .next .cache .mypy_cache .pytest_cache .ruff_cache .gradle .terraform""".split()
+)
+
+
+def is_secret(name: bytes) -> bool:
+    """By the last part of a path."""
+    lower = name.lower()
+    if lower.endswith(NEVER):
+        return False
+    return lower in NAMES or lower.startswith(PREFIXES) or lower.endswith(SUFFIXES)
+
+
+def matches(path: bytes, patterns: Iterable[bytes]) -> bool:
+    """Whether a path is one of ``patterns``: a path of the project, a name, or a name with ``*`` at an end."""
+    name = path.rpartition(b"/")[2]
+    for pattern in patterns:
+        if pattern in (path, name) or path.startswith(pattern.rstrip(b"/") + b"/"):
+            return True
+        if pattern.startswith(b"*") and name.endswith(pattern[1:]):
+            return True
+        if pattern.endswith(b"*") and name.startswith(pattern[:-1]):
+            return True
+    return False

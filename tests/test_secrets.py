@@ -1,0 +1,145 @@
+"""Secrets of the project are shown empty, to commands and to file tools; what is done to them is never applied."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from conftest import Place, full_listing
+from mudroom.core.secret import is_secret, matches
+from mudroom.core.settings import Settings
+from mudroom.stage.secret import Finder
+
+VIEWS = pytest.mark.parametrize("view", ["overlay", "copy"])
+
+
+@pytest.mark.parametrize(
+    "name", b".env .env.local server.pem a.KEY id_rsa id_ed25519.bak credentials.json .netrc".split()
+)
+def test_secrets(name: bytes) -> None:
+    assert is_secret(name)
+
+
+@pytest.mark.parametrize(
+    "name", b".env.example .env.sample id_rsa.pub key env .envrc pem a.key.md settings.json x.pemx".split()
+)
+def test_no_secrets(name: bytes) -> None:
+    assert not is_secret(name)
+
+
+@pytest.mark.parametrize(
+    ("path", "patterns", "expected"),
+    [
+        (b"a/b.pem", [b"a/b.pem"], True),
+        (b"a/b.pem", [b"b.pem"], True),
+        (b"a/b.pem", [b"a"], True),
+        (b"a/b.pem", [b"a/"], True),
+        (b"a/b.pem", [b"*.pem"], True),
+        (b"a/b.pem", [b"b*"], True),
+        (b"a/b.pem", [b"c", b"*.key", b"a/b"], False),
+    ],
+)
+def test_patterns(path: bytes, patterns: list[bytes], expected: bool) -> None:
+    assert matches(path, patterns) is expected
+
+
+@pytest.fixture
+def project(place: Place) -> Place:
+    place.write(".env", "TOKEN=hunter2\n", 0o600)
+    place.write("deploy/keys/server.pem", "-----BEGIN hunter2\n")
+    place.write("deploy/readme", "r\n")
+    place.write("node_modules/pkg/test.pem", "a package's own\n")
+    place.write("file", "f\n")
+    return place
+
+
+def vault_holds(place: Place, text: bytes) -> list[str]:
+    found = []
+    for directory, _names, files in os.walk(place.state):
+        for name in files:
+            path = Path(directory, name)
+            if path.is_file() and text in path.read_bytes():
+                found.append(str(path))
+    return found
+
+
+@VIEWS
+def test_commands_see_them_empty(project: Place, view: str) -> None:
+    session = project.session(Settings(view=view))  # type: ignore[arg-type]
+    result = session.run(
+        [b"sh", b"-c", b"cat .env deploy/keys/server.pem; stat -c %a .env; ls -A deploy/keys; cat node_modules/pkg/*"]
+    )
+    assert result.stdout == b"600\nserver.pem\na package's own\n"
+    assert any("2 secrets are shown empty: .env, deploy/keys/server.pem" in note for note in result.notes)
+    assert result.changeset.changes == ()
+    assert vault_holds(project, b"hunter2") == []
+
+
+@VIEWS
+def test_what_is_done_to_them_is_left_out_and_said(project: Place, view: str) -> None:
+    before = full_listing(project.project)
+    session = project.session(Settings(view=view))  # type: ignore[arg-type]
+    result = session.run([b"sh", b"-c", b"echo mine > .env; rm -rf deploy; echo x >> file"])
+    assert {remark.path for remark in result.changeset.remarks} == {b".env", b"deploy/keys/server.pem"}
+    landed = session.apply(result.fork)
+    assert landed.conflicts == ()
+    after = full_listing(project.project)
+    secrets = (".env", "deploy/keys/server.pem", "deploy/keys", "deploy")
+    assert {name: after[name][3] for name in secrets} == {name: before[name][3] for name in secrets}
+    assert not (project.project / "deploy/readme").exists()
+    assert (project.project / "file").read_text() == "f\nx\n"
+    assert vault_holds(project, b"hunter2") == []
+
+
+def test_file_tools_see_the_same(project: Place) -> None:
+    session = project.session()
+    session.new_fork("f")
+    files = session.files("f")
+    assert files.read(".env") == b""
+    assert files.search("hunter2") == []
+    files.write(".env", "mine")
+    files.delete("deploy", recursive=True)
+    assert {remark.path for remark in session.changes("f").remarks} == {b".env", b"deploy/keys/server.pem"}
+    session.apply("f")
+    assert (project.project / ".env").read_text() == "TOKEN=hunter2\n"
+    assert (project.project / "deploy/keys/server.pem").exists()
+    assert vault_holds(project, b"hunter2") == []
+
+
+def test_they_can_be_shown_and_others_masked(project: Place) -> None:
+    project.write("plans.txt", "secret plans")
+    session = project.session(Settings(secrets_show=(b".env",), secrets_mask=(b"*.doc",)))
+    result = session.run([b"sh", b"-c", b"cat .env plans.txt; echo more >> .env"])
+    assert result.stdout == b"TOKEN=hunter2\nsecret plans"
+    session.settings = Settings(secrets_show=(b".env",), secrets_mask=(b"plans*",))
+    result = session.run([b"sh", b"-c", b"cat .env plans.txt; echo more >> .env"])
+    assert result.stdout == b"TOKEN=hunter2\n"
+    session.apply(result.fork)
+    assert (project.project / ".env").read_text() == "TOKEN=hunter2\nmore\n"
+
+
+def test_secrets_that_come_and_go_between_commands(project: Place) -> None:
+    session = project.session()
+    session.run([b"true"], fork="f")
+    project.write("new.key", "k")
+    (project.project / ".env").unlink()
+    result = session.run([b"sh", b"-c", b"cat new.key; ls -A"], fork="f")
+    assert result.stdout.split() == [b"deploy", b"file", b"new.key", b"node_modules"]
+    assert result.changeset.changes == ()
+
+
+def test_the_index_is_only_a_cache(project: Place, tmp_path: Path) -> None:
+    index = os.fsencode(tmp_path / "index")
+    root = os.fsencode(project.project)
+    expected = ([b".env", b"deploy/keys/server.pem"], True)
+    assert Finder(root, index).find((), ()) == expected
+    for garbage in (b"", b"garbage", b"\xff" * 100):
+        Path(os.fsdecode(index)).write_bytes(garbage)
+        assert Finder(root, index).find((), ()) == expected
+    os.symlink("/etc", project.project / "elsewhere")
+    os.symlink("/etc/passwd", project.project / "link.pem")
+    assert Finder(root, index).find((), ()) == expected
+    project.write("late/.env", "x")
+    assert Finder(root, index).find((), ())[0] == [b".env", b"deploy/keys/server.pem", b"late/.env"]
