@@ -62,7 +62,8 @@ def take(
     progress: Callable[[int, int], None] | None = None,
 ) -> list[str]:
     """Copy what is chosen of the project into the directory ``place``, which is made. Returns what there is to say
-    about the choice. Of ``masked`` files nothing is copied. Raises UsageError if it is larger than ``limit`` bytes; nothing has been copied then."""
+    about the choice. Of ``masked`` files nothing is copied. Raises UsageError if it is larger than ``limit`` bytes;
+    nothing has been copied then."""
     with OpenSource(project) as source:
         items, notes = choose(source)
         items = {path: entry for path, entry in items.items() if path not in masked}
