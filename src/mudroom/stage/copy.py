@@ -1,4 +1,5 @@
 """Copying files and trees: reflink, else copy_file_range by extents, else read and write.
+What stands for a reflink on macOS and Windows is in ``stage/clone.py``.
 
 Symbolic links are copied as links and never followed; hard links stay hard links among the copies; sockets and
 devices are not copied.
@@ -9,10 +10,11 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import sys
 from collections.abc import Callable, Mapping
 
 from mudroom.core.entry import Entry
-from mudroom.stage.beneath import open_beneath, open_file
+from mudroom.stage.beneath import directory, open_beneath, open_file
 from mudroom.stage.source import Source
 
 FICLONE = 0x40049409  # ioctl_ficlone(2)
@@ -120,6 +122,8 @@ def copy_file(source: int, target: int, path: bytes, to: bytes, entry: Entry) ->
 
 def copy_open_file(read: int, target: int, to: bytes, entry: Entry) -> None:
     """The same of a file that is open already."""
+    if sys.platform == "darwin" and _cloned_by_name(read, target, to, entry):
+        return
     write = open_beneath(target, to, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     try:
         copy_content(read, write, entry.size)
@@ -130,17 +134,28 @@ def copy_open_file(read: int, target: int, to: bytes, entry: Entry) -> None:
         os.close(write)
 
 
+if sys.platform == "darwin":
+
+    def _cloned_by_name(read: int, target: int, to: bytes, entry: Entry) -> bool:
+        """macOS has no reflink into an open file: the clone is a new one, with mode, times and xattrs."""
+        from mudroom.stage.clone import clone_file
+
+        above, _slash, last = to.rpartition(b"/")
+        with directory(target, above) as opened:
+            if not clone_file(read, opened, last):
+                return False
+            os.chmod(last, entry.mode, dir_fd=opened, follow_symlinks=False)
+            os.utime(last, ns=(entry.mtime, entry.mtime), dir_fd=opened, follow_symlinks=False)
+            return True
+
+
 def copy_content(read: int, write: int, size: int, *, only_reflink: bool = False) -> bool:
     """reflink, else copy_file_range by extents (holes stay holes), else read and write.
 
     ``only_reflink``: returns False instead of copying byte by byte.
     """
-    try:
-        fcntl.ioctl(write, FICLONE, read)
+    if _reflink(read, write, size):
         return True
-    except OSError as error:
-        if error.errno not in (errno.EOPNOTSUPP, errno.EXDEV, errno.EINVAL, errno.ENOTTY, errno.EPERM, errno.ENOSYS):
-            raise
     if only_reflink:
         return False
     position = 0
@@ -156,6 +171,22 @@ def copy_content(read: int, write: int, size: int, *, only_reflink: bool = False
         position = end
     os.ftruncate(write, size)
     return True
+
+
+def _reflink(read: int, write: int, size: int) -> bool:
+    """Let both files share their blocks; False if that cannot be done here."""
+    if sys.platform == "win32":
+        from mudroom.stage.clone import share_extents
+
+        os.ftruncate(write, size)
+        return share_extents(read, write, size)
+    try:
+        fcntl.ioctl(write, FICLONE, read)
+        return True
+    except OSError as error:
+        if error.errno not in (errno.EOPNOTSUPP, errno.EXDEV, errno.EINVAL, errno.ENOTTY, errno.EPERM, errno.ENOSYS):
+            raise
+        return False
 
 
 def _copy_range(read: int, write: int, start: int, end: int) -> None:
