@@ -19,6 +19,7 @@ import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from typing import IO
 
+from bench.buffer import buffers
 from bench.forking import forks
 from bench.landing import many_added, many_modified
 from bench.machine import facts
@@ -26,6 +27,7 @@ from bench.measure import Finding
 from bench.memory import launcher_memory
 from bench.place import FULL, QUICK, Scale, missing
 from bench.small import cold_command, session_command
+from bench.stacking import attempts, stacks
 from bench.table import header, lines, summary, to_json
 from bench.view import workloads
 from mudroom.stage.layer import remove_tree
@@ -38,6 +40,8 @@ BENCHES: dict[str, tuple[Bench, ...]] = {
     "view": (workloads,),
     "apply": (many_added, many_modified),
     "fork": (forks,),
+    "stack": (stacks, attempts),
+    "buffer": (buffers,),
     "memory": (launcher_memory,),
 }
 
@@ -63,7 +67,7 @@ def measure(base: bytes, names: Sequence[str], quick: bool, output: IO[str] | No
     machine = facts(base)
     for line in header(machine):
         print(line)
-    for program in missing("bwrap", "git", "rsync"):
+    for program in missing("bwrap", "git", "rsync", "mkfs.btrfs"):
         print(f"{program} is not installed: nothing is compared with it", file=sys.stderr)
     findings = []
     for name in names:

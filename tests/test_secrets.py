@@ -134,12 +134,12 @@ def test_the_index_is_only_a_cache(project: Place, tmp_path: Path) -> None:
     index = os.fsencode(tmp_path / "index")
     root = os.fsencode(project.project)
     expected = ([b".env", b"deploy/keys/server.pem"], True)
-    assert Finder(root, index).find((), ()) == expected
+    assert Finder(root, index, lambda: 0.0).find((), ()) == expected
     for garbage in (b"", b"garbage", b"\xff" * 100):
         Path(os.fsdecode(index)).write_bytes(garbage)
-        assert Finder(root, index).find((), ()) == expected
+        assert Finder(root, index, lambda: 0.0).find((), ()) == expected
     os.symlink("/etc", project.project / "elsewhere")
     os.symlink("/etc/passwd", project.project / "link.pem")
-    assert Finder(root, index).find((), ()) == expected
+    assert Finder(root, index, lambda: 0.0).find((), ()) == expected
     project.write("late/.env", "x")
-    assert Finder(root, index).find((), ())[0] == [b".env", b"deploy/keys/server.pem", b"late/.env"]
+    assert Finder(root, index, lambda: 0.0).find((), ())[0] == [b".env", b"deploy/keys/server.pem", b"late/.env"]

@@ -97,7 +97,7 @@ class Workbench:
     def look_for_secrets(self) -> list[str]:
         """See what commands and file tools are to see empty from here on. Returns what there is to say about it."""
         if self._finder is None:
-            self._finder = Finder(self.project, self.vault.path + b"/secrets")
+            self._finder = Finder(self.project, self.vault.path + b"/secrets", time.monotonic)
         paths, complete = self._finder.find(self.settings.secrets_mask, self.settings.secrets_show)
         mask = make_mask(self.project, self.vault.path + b"/masks", paths, complete)
         changed, self.vault.mask = mask != self.vault.mask, mask
@@ -159,7 +159,8 @@ class Workbench:
         fork = self.vault.fork(name)
         with self._locked(fork, "mudroom"):
             stacking.require_idle(fork)
-            self.look_for_secrets()
+            if fork.interrupted is not None or name in self._desk:
+                self.look_for_secrets()
             self._settle(fork)
             self._notes += self._desk.flush(fork)
             yield fork
