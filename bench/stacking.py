@@ -90,7 +90,7 @@ def _others(place: Place, size: int) -> list[Contestant]:
     copy = place.root + b"/copy"
 
     def copied() -> Iterator[Lap]:
-        copying = ["cp", "-a", "--reflink=auto", place.project, copy]
+        copying: list[str | bytes] = ["cp", "-a", "--reflink=auto", place.project, copy]
         yield f"cp -a --reflink=auto, {size}", seconds_of(lambda: command(copying))
         command(["rm", "-rf", copy])
 
@@ -121,7 +121,7 @@ def _btrfs(base: bytes, place: Place, size: int) -> Iterator[list[Contestant]]:
         command(["sync", "-f", mounted])
 
         def snapshot() -> Iterator[Lap]:
-            taking = ["btrfs", "subvolume", "snapshot", mounted + b"/tree", mounted + b"/copy"]
+            taking: list[str | bytes] = ["btrfs", "subvolume", "snapshot", mounted + b"/tree", mounted + b"/copy"]
             yield f"btrfs snapshot, {size}", seconds_of(lambda: command(taking))
             command(["btrfs", "subvolume", "delete", mounted + b"/copy"])
 
