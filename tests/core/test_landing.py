@@ -441,7 +441,8 @@ def test_one_conflict_in_a_repository_is_a_conflict_of_all_of_it() -> None:
 
 def test_so_is_one_that_has_lost_its_directory() -> None:
     start = [*REPOSITORY, folder(b".git/refs")]
-    landing, _disk = Case(start, [put(b".git/refs/main"), put(b".git/HEAD", b"y")], [gone(b".git/refs")]).land(named=[b".git"])
+    work = [put(b".git/refs/main"), put(b".git/HEAD", b"y")]
+    landing, _disk = Case(start, work, [gone(b".git/refs")]).land(named=[b".git"])
     assert refused(landing) == {b".git/refs/main": ORPHAN, b".git/HEAD": MOVED_ON}
 
 

@@ -23,7 +23,7 @@ from mudroom.stage import content
 from mudroom.stage.beneath import open_root
 from mudroom.stage.buffer import Buffer, Writer
 from mudroom.stage.files import Tree
-from mudroom.stage.layer import LayerWriter, remove_tree
+from mudroom.stage.layer import LayerWriter, remove_tree, remove_tree
 from mudroom.stage.plain import PlainTree, PlainWriter
 from mudroom.stage.source import OpenSource, Source, read_all, walk
 from mudroom.stage.union import Union
@@ -685,6 +685,7 @@ def test_a_deep_tree(ground: Ground) -> None:
     with Union([path], ground.below) as union:
         assert union.look(b"y" + deep[1:] + b"/file")
     buffer.clear()
+    remove_tree(path)  # pytest would remove it recursively, and fail
 
 
 # --- several ---
