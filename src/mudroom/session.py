@@ -35,7 +35,7 @@ from mudroom.stage.preflight import check_project, find_project, foreign
 from mudroom.stage.view import View
 from mudroom.vault import stacking
 from mudroom.vault.fork import Fork
-from mudroom.vault.gather import Command, Progress, gather, stand_on_copy, view_of
+from mudroom.vault.gather import Command, Progress, gather, keep_artifacts, stand_on_copy, view_of
 from mudroom.vault.opened import OpenFork
 from mudroom.vault.store import Vault, open_vault
 from mudroom.vault.turn import LOOK
@@ -236,6 +236,8 @@ class Session(Workbench):
                     continue
                 command = Command(argv, ran.ended.status, self._clock())
                 changeset = gather(fork, opened, view, command, ran.started)
+                if fork.has_copy:
+                    keep_artifacts(fork, argv, {stream.name: stream.data for stream in ran.output.streams})
                 fork.end()
             if self._merged is not None:
                 from mudroom.vault.deep import stand_on

@@ -23,7 +23,7 @@ from mudroom.stage import content
 from mudroom.stage.beneath import open_root
 from mudroom.stage.buffer import Buffer, Writer
 from mudroom.stage.files import Tree
-from mudroom.stage.layer import LayerWriter, remove_tree, remove_tree
+from mudroom.stage.layer import LayerWriter, remove_tree
 from mudroom.stage.plain import PlainTree, PlainWriter
 from mudroom.stage.source import OpenSource, Source, read_all, walk
 from mudroom.stage.union import Union

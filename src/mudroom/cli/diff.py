@@ -41,9 +41,9 @@ def execute(args: argparse.Namespace, context: Context) -> int:
             words.insert(0, args.named)
         name = words.pop(0) if words else only_fork(session, None)
         old, new = ("base", name) if not words or not _is_side(session, words[0]) else (name, words.pop(0))
-        if "@" in new or old != "base":
+        if "@" in new or old != "base" or new == "now":
             return _compare(session, old, new, words, context)
-        only_fork(session, name)
+        name = only_fork(session, new)
         if context.as_json:
             report = {"schema": "mudroom.diff/1", "fork": name, "changes": changes_to_json(session.changes(name))}
             context.terminal.out(json.dumps(report))

@@ -130,11 +130,12 @@ def from_text(text: str) -> ForkState:
         else:
             raise ValueError(f"has a line that makes no sense: {line!r}")
     try:
-        (upper,), (base,), (created,) = _ids(facts["upper"]), facts["base"], facts["created"]
+        (upper,), (base,), (created,) = facts["upper"], facts["base"], facts["created"]
         (parent,) = facts.get("parent", ("",))
-        state = ForkState(upper, _ids(facts["layers"]), base, int(created), parent)
-    except (KeyError, ValueError, TypeError):
+        state = ForkState(upper, facts["layers"], base, int(created), parent)
+    except (KeyError, ValueError):
         raise ValueError("lacks upper, layers, base or created") from None
+    _ids((state.upper, *state.layers, state.base))
     return state._replace(named="named" in facts, checkpoints=tuple(points))
 
 

@@ -17,7 +17,8 @@ GRACE = 2.0
 class Stream:
     """One captured stream: a pipe, what came through it, and whether some was dropped."""
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, name: str, limit: int) -> None:
+        self.name = name
         self.read, self.write = os.pipe2(os.O_CLOEXEC)
         self.truncated = False
         self._chunks: list[bytes] = []
@@ -49,8 +50,8 @@ class Output:
     """The descriptors of one attempt to start a command: given ones as they are, the others captured."""
 
     def __init__(self, stdin: int | None, stdout: int | None, stderr: int | None, limit: int) -> None:
-        self.stdout = Stream(limit) if stdout is None else None
-        self.stderr = Stream(limit) if stderr is None else None
+        self.stdout = Stream("stdout", limit) if stdout is None else None
+        self.stderr = Stream("stderr", limit) if stderr is None else None
         self.streams = tuple(stream for stream in (self.stdout, self.stderr) if stream is not None)
         self._null = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC) if stdin is None else -1
         self.descriptors = (

@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 from mudroom.core.entry import Entry
 from mudroom.core.path import ancestors
-from mudroom.stage.beneath import directory, entries, look, look_beneath, open_beneath, open_file, open_root
+from mudroom.stage.beneath import directory, entries, look, look_beneath, open_file, open_root
 from mudroom.stage.copy import copy_content, copy_xattrs
 from mudroom.stage.source import Source, is_absence
 
@@ -126,28 +126,33 @@ class LayerWriter:
 
     def file(self, path: bytes, source: int, *, mode: int, mtime: int | None = None, xattrs: bool = False) -> None:
         """A regular file with the content of an open one. ``xattrs``: with its ``user.`` attributes, too."""
-        self._clear(path)
-        write = open_beneath(self._layer, path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        try:
+        with self._new_file(path, mode, mtime) as write:
             copy_content(source, write, os.fstat(source).st_size)
             if xattrs:
                 copy_xattrs(source, write)
-            os.fchmod(write, mode)
-            if mtime is not None:
-                os.utime(write, ns=(mtime, mtime))
-        finally:
-            os.close(write)
 
     def data(self, path: bytes, content: bytes, *, mode: int, mtime: int | None = None) -> None:
         """A regular file with this content."""
-        self._clear(path)
-        write = open_beneath(self._layer, path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with os.fdopen(write, "wb") as stream:
-            stream.write(content)
-            stream.flush()
-            os.fchmod(write, mode)
-            if mtime is not None:
-                os.utime(write, ns=(mtime, mtime))
+        with self._new_file(path, mode, mtime) as write:
+            view = memoryview(content)
+            while view:
+                view = view[os.write(write, view) :]
+
+    @contextmanager
+    def _new_file(self, path: bytes, mode: int, mtime: int | None) -> Iterator[int]:
+        """Half a file does not stay: nobody would know that it is half."""
+        with self._cleared(path) as (above, name):
+            write = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600, dir_fd=above)
+            try:
+                yield write
+                os.fchmod(write, mode)
+                if mtime is not None:
+                    os.utime(write, ns=(mtime, mtime))
+            except BaseException:
+                os.unlink(name, dir_fd=above)
+                raise
+            finally:
+                os.close(write)
 
     def link(self, path: bytes, other: bytes) -> None:
         """Another name of a file that was written to the layer before."""

@@ -321,5 +321,8 @@ class PlainWriter:
                 os.fchmod(write, mode)
                 if mtime is not None:
                     os.utime(write, ns=(mtime, mtime))
+            except BaseException:
+                os.unlink(name, dir_fd=above)  # nobody would know that it is half a file
+                raise
             finally:
                 os.close(write)

@@ -2,7 +2,6 @@
 
     copy/work/       what the command works in
     copy/manifest    for every entry of it: what lies below, and the stamp of the copy (MessagePack)
-    artifacts/       what the commands printed, one file each
 
 It is made once per fork and costs what the project weighs. A file whose copy still has its stamp has not changed.
 The base of such a fork is always a snapshot (``stage/snapshot.py``), so that what a change is judged against does not

@@ -8,6 +8,7 @@ forks/<name>/
     running         when the command began that is running, or was when mudroom was killed
     work/<n>/       of the overlay's mounts
     copy/           of the copy view (stage/staged.py)
+    artifacts/<n>/  of a copy view: what its commands printed
     private/        without namespaces: home and /tmp of the last command
     mount           where it is mounted for the user's own tools (vault/mount.py)
 """

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from mudroom.core.change import Changeset
@@ -71,6 +71,22 @@ def take_snapshot(vault: Vault, fork: Fork, settings: Settings, progress: Progre
     )
     fork.save(fork.state._replace(base=name))
     return notes
+
+
+def keep_artifacts(fork: Fork, argv: Sequence[bytes], streams: Mapping[str, bytes]) -> None:
+    """What a command of a copy view printed, beside the copy: ``artifacts/<n>/command``, ``stdout``, ``stderr``.
+
+    Only what was captured: what went to a terminal is nobody else's.
+    """
+    if not streams:
+        return
+    artifacts = fork.path + b"/artifacts"
+    os.makedirs(artifacts, mode=0o700, exist_ok=True)
+    place = artifacts + b"/%d" % (len(os.listdir(artifacts)) + 1)
+    os.mkdir(place, 0o700)
+    for name, data in {"command": b"\0".join(argv), **streams}.items():
+        with open(place + b"/" + name.encode(), "wb") as stream:
+            stream.write(data)
 
 
 def gather(fork: Fork, opened: OpenFork, view: View, command: Command, started: int) -> Changeset:
