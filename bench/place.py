@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import stat
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -37,10 +38,16 @@ class Scale(NamedTuple):
     """Rounds of that."""
     projects: tuple[int, ...]
     """Sizes of the projects that are forked."""
+    stacks: tuple[int, ...]
+    """Sizes of those with checkpoints, too."""
+    stack_rounds: int
+    """Rounds of that."""
+    attempts: int
+    """Rounds of eight attempts at once."""
 
 
-FULL = Scale(200, 30, 20_000, 7, 40_000, 10_000, 3, (10, 10_000, 100_000))
-QUICK = Scale(20, 5, 1_000, 2, 1_000, 200, 2, (10, 1_000))
+FULL = Scale(200, 30, 20_000, 7, 40_000, 10_000, 3, (10, 10_000, 100_000), (10, 10_000, 1_000_000), 25, 3)
+QUICK = Scale(20, 5, 1_000, 2, 1_000, 200, 2, (10, 1_000), (10, 1_000, 10_000), 10, 1)
 
 
 class Place:
@@ -108,6 +115,19 @@ def fill(directory: bytes, files: int) -> None:
         for number in range(start, min(start + _PER_DIRECTORY, files)):
             with open(below + b"/f%06d.txt" % number, "wb") as stream:
                 stream.write(b"file %d\n" % number * (4 + number % 60))
+
+
+def fill_empty(directory: bytes, files: int) -> None:
+    """The same names, nothing in them: a million take half a minute, and no blocks."""
+    for start in range(0, files, _PER_DIRECTORY):
+        below = directory + b"/d%04d" % (start // _PER_DIRECTORY)
+        os.makedirs(below)
+        at = os.open(below, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            for number in range(start, min(start + _PER_DIRECTORY, files)):
+                os.mknod(b"f%06d.txt" % number, stat.S_IFREG | 0o644, dir_fd=at)
+        finally:
+            os.close(at)
 
 
 def make_repository(directory: bytes, environ: dict[bytes, bytes]) -> None:

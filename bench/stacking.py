@@ -1,13 +1,17 @@
-"""Fork, checkpoint, rollback and discard by the size of the project, beside what else gives one a tree to go back to:
-``cp -a --reflink``, ``git worktree``, a btrfs snapshot, and the package sandfs; and eight attempts over one tree."""
+"""Fork, checkpoint, rollback and discard by the size of the project: it must not matter. Beside what else does that.
+
+All of ours are durable across processes, as are those of cp, git and btrfs; those of sandfs live in memory. What takes
+seconds is measured less often than what takes milliseconds, and for the largest project once.
+"""
 
 from __future__ import annotations
 
+import itertools
 import os
-import shutil
-from collections.abc import Callable, Iterator
+import sys
+import time
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from typing import Any, TypeVar
 
 from bench.measure import (
     Against,
@@ -19,213 +23,172 @@ from bench.measure import (
     at_most,
     at_most_times,
     clocked,
-    command,
     interleave,
     seconds_of,
 )
-from bench.place import Place, Scale, fill, have, make_repository, new_place
+from bench.place import Place, Scale, fill, fill_empty, have, make_repository, new_place
+from bench.rivals import Copies, Mudroom, Rival, Sandfs, Worktrees, absent, can_snapshot, sandfs, snapshots
 from mudroom.session import Session
 
-_Where = TypeVar("_Where", Session, Place)
-
-_ROUNDS = 15
-_COPIED = 10_000
-"""Larger projects are not copied and not committed: it takes too long, and the answer is known by then."""
-_FLAT = at_most_times(1.5)
-_ATTEMPTS = 8
-_EDITED = 20
-"""Files that an attempt reads and changes."""
+_RIVALS = (Copies.name, Worktrees.name, "btrfs snapshot", Sandfs.name)
 _OPERATIONS = ("fork", "checkpoint", "fork of a fork", "rollback", "discard")
+_AFTER_PAUSE = "checkpoint, nothing done for a second"
+_JUST_WRITTEN = "checkpoint, a file just written by a tool"
+_OPENED, _FIRST = "a session opened, its file tools ready", "the same in a project never seen"
+_LARGE = 100_000
+"""Files. From here on they are empty, and what copies them does so once."""
+_SELDOM = 5
+_PAUSE = 1.1
+"""Seconds. What mudroom keeps in mind for a moment it has forgotten by then, as between the turns of an agent."""
 
 
 def stacks(base: bytes, scale: Scale) -> Iterator[Finding]:
-    sizes = (*scale.projects[:-1], 1_000_000) if scale.projects[-1] >= 100_000 else scale.projects
+    for reason in absent():
+        print(f"not compared with {reason}", file=sys.stderr)
     with ExitStack() as stack:
-        contestants: list[Contestant] = []
-        for size in sizes:
+        warm = stack.enter_context(_warm(base))
+        begun: list[Contestant] = []
+        ours: list[Contestant] = []
+        others: list[Contestant] = []
+        for size in scale.stacks:
             place = stack.enter_context(new_place(base, f"stack-{size}"))
-            fill(place.project, size)
-            if have("git") and size <= _COPIED:
+            _fill(place.project, size)
+            if have("git"):
                 make_repository(place.project, place.environ)
             session = stack.enter_context(place.session())
-            contestants.append(_ours(session, size))
-            contestants += _others(place, size) if size <= _COPIED else []
-            contestants += stack.enter_context(_btrfs(base, place, size)) if size <= _COPIED else []
-            contestants += _sandfs(place, size)
-        found = interleave(contestants, _ROUNDS)
-    for operation in _OPERATIONS:
-        for size in sizes:
-            yield _finding(found, operation, size, sizes[0])
+            mudroom = Mudroom(session)
+            begun.append(_begun(mudroom, size))
+            ours.append(_ours(mudroom, size))
+            others += _opened(place, size)
+            others += _others(place, size, scale.stack_rounds, stack)
+        found = interleave([warm, *begun, _pause, warm, *ours, *others], scale.stack_rounds)
+    for what in (*_OPERATIONS, _AFTER_PAUSE, _JUST_WRITTEN):
+        for size in scale.stacks:
+            yield _finding(found, what, size, scale.stacks[0], "5 ms")
+    for what in (_OPENED, _FIRST):
+        for size in scale.stacks:
+            yield _finding(found, what, size, scale.stacks[0], "")
 
 
-def _finding(found: dict[str, Series], operation: str, size: int, smallest: int) -> Finding:
-    rivals = ("cp -a --reflink=auto", "git worktree add", "btrfs snapshot", "sandfs fork")
-    names = [f"{rival}, {size}" for rival in rivals] if operation in ("fork", "checkpoint") else []
-    shown = tuple(other._replace(name=other.name.rpartition(",")[0]) for other in against(found, names))
+def _fill(directory: bytes, size: int) -> None:
+    (fill if size < _LARGE else fill_empty)(directory, size)
+
+
+def _finding(found: dict[str, Series], what: str, size: int, smallest: int, budget: str) -> Finding:
+    rivals = against(found, [f"{what}, {rival}, {size}" for rival in _RIVALS])
+    shown = tuple(other._replace(name=other.name.split(", ")[-2]) for other in rivals)
     if size != smallest:
-        shown = (*shown, Against(f"the same with {smallest} files", found[f"{operation} {smallest}"], _FLAT))
-    ours = found[f"{operation} {size}"]
-    return Finding("stack", f"{operation}, a project of {size:,} files", ours, at_most(0.005, "5 ms"), shown)
+        flat = at_most_times(1.5) if budget else None
+        shown = (*shown, Against(f"the same with {smallest} files", found[f"{what}, mudroom, {smallest}"], flat))
+    limit = at_most(0.005, budget) if budget else None
+    return Finding("stack", f"{what}, {size:,} files", found[f"{what}, mudroom, {size}"], limit, shown)
 
 
-def _ours(session: Session, size: int) -> Contestant:
-    """Each with a change in the fork, so that there is something to seal and to drop."""
+@contextmanager
+def _warm(base: bytes) -> Iterator[Contestant]:
+    """Does what is measured next, unmeasured: else whoever comes first pays for the pause, or for what was before."""
+    with new_place(base, "stack-warm") as place:
+        fill(place.project, 10)
+        with place.session() as session:
+            contestant = _whole(Mudroom(session), 0)
 
+            def measure() -> Iterator[Lap]:
+                for _ in range(3):
+                    list(contestant())
+                yield from ()
+
+            yield measure
+
+
+def _begun(mudroom: Mudroom, size: int) -> Contestant:
     def measure() -> Iterator[Lap]:
-        yield f"fork {size}", seconds_of(lambda: session.new_fork("bench"))
-        session.files("bench").write("d0000/changed", "one\n")
-        session.flush("bench")
-        yield f"checkpoint {size}", seconds_of(lambda: session.checkpoint("bench", "point"))
-        yield f"fork of a fork {size}", seconds_of(lambda: session.new_fork("child", parent="bench"))
-        session.files("bench").write("d0000/changed", "two\n")
-        session.flush("bench")
-        yield f"rollback {size}", seconds_of(lambda: session.rollback("bench", "point"))
-        yield f"discard {size}", seconds_of(lambda: session.discard("child"))
-        session.discard("bench")
+        yield f"fork, mudroom, {size}", seconds_of(mudroom.fork)
+        mudroom.change(b"nothing yet\n")
 
     return measure
 
 
-def _others(place: Place, size: int) -> list[Contestant]:
-    copy = place.root + b"/copy"
-
-    def copied() -> Iterator[Lap]:
-        copying: list[str | bytes] = ["cp", "-a", "--reflink=auto", place.project, copy]
-        yield f"cp -a --reflink=auto, {size}", seconds_of(lambda: command(copying))
-        command(["rm", "-rf", copy])
-
-    def worktree() -> Iterator[Lap]:
-        git = [b"git", b"-C", place.project, b"worktree"]
-        add = [*git, b"add", b"-q", b"--detach", copy]
-        yield f"git worktree add, {size}", seconds_of(lambda: command(add, env=place.environ))
-        command([*git, b"remove", b"--force", copy], env=place.environ)
-
-    return [copied, worktree] if have("git") else [copied]
+def _pause() -> Iterator[Lap]:
+    time.sleep(_PAUSE)
+    yield from ()
 
 
-@contextmanager
-def _btrfs(base: bytes, place: Place, size: int) -> Iterator[list[Contestant]]:
-    """On a loop mount of its own, with the same tree; only root may make one."""
-    if os.geteuid() or not have("mkfs.btrfs"):
-        yield []
-        return
-    image, mounted = base + b"/btrfs-%d.img" % size, base + b"/btrfs-%d" % size
-    os.mkdir(mounted)
-    with open(image, "wb") as stream:
-        os.truncate(stream.fileno(), 2 << 30)
-    command(["mkfs.btrfs", "-q", image])
-    command(["mount", "-o", "loop", image, mounted])
-    try:
-        command(["btrfs", "subvolume", "create", mounted + b"/tree"])
-        command(["cp", "-a", place.project + b"/.", mounted + b"/tree"])
-        command(["sync", "-f", mounted])
+def _ours(mudroom: Mudroom, size: int) -> Contestant:
+    """Goes on after ``_begun`` and the pause."""
 
-        def snapshot() -> Iterator[Lap]:
-            taking: list[str | bytes] = ["btrfs", "subvolume", "snapshot", mounted + b"/tree", mounted + b"/copy"]
-            yield f"btrfs snapshot, {size}", seconds_of(lambda: command(taking))
-            command(["btrfs", "subvolume", "delete", mounted + b"/copy"])
+    def measure() -> Iterator[Lap]:
+        yield f"{_AFTER_PAUSE}, mudroom, {size}", seconds_of(lambda: mudroom.checkpoint("before"))
+        mudroom.write(b"written\n")
+        yield f"{_JUST_WRITTEN}, mudroom, {size}", seconds_of(lambda: mudroom.checkpoint("written"))
+        yield from _in_fork(mudroom, size)
+        mudroom.clear()
 
-        yield [snapshot]
-    finally:
-        command(["umount", mounted])
-        os.unlink(image)
+    return measure
 
 
-def _module() -> Any:
-    """The package sandfs, if it is installed."""
-    try:
-        import sandfs  # type: ignore[import-not-found,unused-ignore]
-    except ImportError:
-        return None
-    return sandfs
+def _whole(rival: Rival, size: int) -> Contestant:
+    def measure() -> Iterator[Lap]:
+        yield f"fork, {rival.name}, {size}", seconds_of(rival.fork)
+        yield from _in_fork(rival, size)
+        rival.clear()
+
+    return measure
 
 
-def _sandfs(place: Place, size: int) -> list[Contestant]:
-    module = _module()
-    if module is None:
-        return []
-    workspace = module.Workspace()
-    workspace.mount("/p", module.DirSource(os.fsdecode(place.project)))
-    before = workspace.fork()
-    before.write("/p/d0000/changed", b"one\n")
-    return [lambda: [(f"sandfs fork, {size}", seconds_of(before.fork))]]
+def _in_fork(rival: Rival, size: int) -> Iterator[Lap]:
+    """Each with a change in the tree, so that there is something to freeze and to drop."""
+    rival.change(b"one\n")
+    yield f"checkpoint, {rival.name}, {size}", seconds_of(rival.checkpoint)
+    yield f"fork of a fork, {rival.name}, {size}", seconds_of(rival.branch)
+    rival.change(b"two\n")
+    yield f"rollback, {rival.name}, {size}", seconds_of(rival.rollback)
+    yield f"discard, {rival.name}, {size}", seconds_of(rival.discard)
 
 
-def attempts(base: bytes, scale: Scale) -> Iterator[Finding]:
-    """Eight attempts, each in a copy of its own of 10,000 files and 256 MiB: read some, change them, list the changes,
-    away with it."""
-    files = 10_000 if scale.tree > 1_000 else 500
-    with new_place(base, "attempts") as place:
-        _heavy(place.project, files, 256 << 20 if files == 10_000 else 16 << 20)
-        names = [b"d%04d/f%06d" % (number // 100, number) for number in range(0, files, files // _EDITED)][:_EDITED]
-        with place.session() as session:
-            ways: dict[str, Callable[[], object]] = {
-                "file tools": lambda: _again(_by_tools, session, names),
-                "commands": lambda: _again(_by_command, session, names),
-                "cp -a --reflink=auto": lambda: _again(_by_copy, place, names),
-            }
-            if _module() is not None:
-                ways["sandfs"] = lambda: _by_sandfs(place, names)
-            found = interleave([_timed(name, way) for name, way in ways.items()], 3)
-    rivals = against(found, ["cp -a --reflink=auto", "sandfs"])
-    what = f"{_ATTEMPTS} attempts over {files:,} files"
-    yield Finding("stack", f"{what}, by file tools", found["file tools"], None, rivals)
-    yield Finding("stack", f"{what}, by a command each", found["commands"], None, rivals)
+def _others(place: Place, size: int, rounds: int, stack: ExitStack) -> Iterator[Contestant]:
+    every = rounds if size >= _LARGE else _SELDOM
+    module = sandfs()
+    if module is not None:
+        yield _whole(Sandfs(module, place), size)
+    if can_snapshot():
+        yield _whole(stack.enter_context(snapshots(place, lambda tree: _fill(tree, size))), size)
+    yield _seldom(_whole(Copies(place), size), every)
+    if have("git"):
+        yield _seldom(_whole(Worktrees(place), size), every)
 
 
-def _again(attempt: Callable[[_Where, list[bytes]], None], where: _Where, names: list[bytes]) -> None:
-    for _ in range(_ATTEMPTS):
-        attempt(where, names)
+def _seldom(contestant: Contestant, every: int) -> Contestant:
+    """Only one round of so many: not the first, which does not count, and the last of each."""
+    rounds = itertools.count()
+
+    def measure() -> Iterator[Lap]:
+        number = next(rounds)
+        if number and number % every == 0:
+            yield from contestant()
+
+    return measure
 
 
-def _timed(name: str, way: Callable[[], object]) -> Contestant:
-    return lambda: [(name, clocked(way)[0])]
+def _opened(place: Place, size: int) -> Iterator[Contestant]:
+    """What a process pays before its first call: it looks at all directories of the project, for secrets. The vault
+    keeps an index of them."""
 
+    def open_session() -> Session:
+        session = Session.open(place.project, state=place.state, home=place.home, environ=place.environ)
+        session.look_for_secrets()
+        return session
 
-def _heavy(directory: bytes, files: int, size: int) -> None:
-    content = os.urandom(size // files)
-    for number in range(files):
-        path = directory + b"/d%04d/f%06d" % (number // 100, number)
-        os.makedirs(os.path.dirname(path), exist_ok=True)
-        with open(path, "wb") as stream:
-            stream.write(content)
+    def known() -> Iterator[Lap]:
+        seconds, session = clocked(open_session)
+        session.close()
+        yield f"{_OPENED}, mudroom, {size}", seconds
 
+    def never_seen() -> Iterator[Lap]:
+        with open_session() as session:
+            os.unlink(session.vault.path + b"/secrets")
+        seconds, session = clocked(open_session)
+        session.close()
+        yield f"{_FIRST}, mudroom, {size}", seconds
 
-def _by_tools(session: Session, names: list[bytes]) -> None:
-    session.new_fork("attempt")
-    files = session.files("attempt")
-    for name in names:
-        files.write(name, files.read(name) + b"changed\n")
-    if len(session.changes("attempt").changes) != len(names):
-        raise RuntimeError("not all changes are there")
-    session.discard("attempt")
-
-
-def _by_command(session: Session, names: list[bytes]) -> None:
-    script = b"for f in " + b" ".join(names) + b"; do echo changed >> $f; done"
-    result = session.run([b"sh", b"-c", script], fork="attempt")
-    if len(result.changeset.changes) != len(names):
-        raise RuntimeError("not all changes are there")
-    session.discard("attempt")
-
-
-def _by_copy(place: Place, names: list[bytes]) -> None:
-    copy = place.root + b"/copy"
-    command(["cp", "-a", "--reflink=auto", place.project, copy])
-    for name in names:
-        with open(copy + b"/" + name, "ab") as stream:
-            stream.write(b"changed\n")
-    shutil.rmtree(copy)
-
-
-def _by_sandfs(place: Place, names: list[bytes]) -> None:
-    module = _module()
-    workspace = module.Workspace()
-    workspace.mount("/p", module.DirSource(os.fsdecode(place.project)))
-    for _ in range(_ATTEMPTS):
-        attempt = workspace.fork()
-        for name in names:
-            path = "/p/" + os.fsdecode(name)
-            attempt.write(path, bytes(attempt.read(path)) + b"changed\n")
-        if len(list(attempt.changes())) != len(names):
-            raise RuntimeError("not all changes are there")
+    yield known
+    yield _seldom(never_seen, _SELDOM)
