@@ -121,3 +121,39 @@ def test_a_repository_without_a_dot_git_is_known_by_what_is_in_it(project: Place
     flags = {change.path: change.flags for change in result.changeset.changes}  # type: ignore[attr-defined]
     assert {"executes-later", "protected"} <= set(flags[b"store/config"]) & set(flags[b"store/hooks/pre-receive"])
     assert b"store/config" in landed.withheld  # type: ignore[attr-defined]
+
+
+def test_a_repository_without_a_dot_git_is_not_made_in_two_steps(project: Place) -> None:
+    staged(
+        project, "git init -q --bare o; mkdir -p store; mv o/objects o/refs store; echo evil > store/config; rm -rf o"
+    )
+    assert (project.project / "store/config").exists(), "it is no repository yet"
+    _result, landed = staged(project, "echo ref: refs/heads/main > store/HEAD")
+    assert landed.withheld == (b"store/HEAD",)  # type: ignore[attr-defined]
+
+
+def test_nor_across_a_checkpoint(project: Place) -> None:
+    session = project.session()
+    script = "git init -q --bare o; mkdir store; mv o/objects o/refs store; echo evil > store/config; rm -rf o"
+    session.run([b"sh", b"-c", with_settings(script).encode()], fork="f")
+    session.checkpoint("f", "point")
+    session.run([b"sh", b"-c", b"echo ref: refs/heads/main > store/HEAD"], fork="f")
+    assert b"store/config" in session.apply("f").withheld
+
+
+def test_a_repository_whose_settings_are_elsewhere(project: Place) -> None:
+    script = "mkdir store other; echo ref: refs/heads/main > store/HEAD; echo ../other > store/commondir"
+    _result, landed = staged(project, script + "; mkdir other/objects other/refs; echo evil > other/config")
+    assert landed.withheld == (b"store/commondir",)  # type: ignore[attr-defined]
+
+
+def test_a_change_of_a_link_is_told_before(project: Place) -> None:
+    git(project.project, "git worktree add -q ../tree")
+    moved = Place.__new__(Place)
+    moved.__dict__.update(project.__dict__)
+    moved.project = project.root / "tree"
+    result, _landed = staged(moved, "echo 'gitdir: /tmp/evil' > .git")
+    (change,) = result.changeset.changes  # type: ignore[attr-defined]
+    assert change.flags == ("executes-later", "protected", "content")
+    _result, landed = staged(moved, "echo 'gitdir: /tmp/evil' > .git", paths=[b".git"])
+    assert landed.withheld == ()  # type: ignore[attr-defined]

@@ -29,7 +29,7 @@ from sample import directory, file
 from mudroom.core.change import Change
 from mudroom.core.entry import same_stamp
 from mudroom.core.flag import git_directory, is_protected
-from mudroom.core.landing import Landing, Op, expand, inverse, plan_landing
+from mudroom.core.landing import Landing, Op, _lifts, expand, inverse, plan_landing
 from mudroom.core.path import ancestors, is_below, parent
 
 
@@ -516,3 +516,22 @@ def test_expand_empties_a_directory_before_it_goes(files: set[bytes]) -> None:
         assert not [path for path in left if parent(path) == op.path]
         left.remove(op.path)
     assert not left
+
+
+@pytest.mark.parametrize(
+    ("name", "path", "lifted"),
+    [
+        (b".git/config", b".git/config", True),
+        (b".git/hooks", b".git/hooks/pre-commit", True),
+        (b"store/hooks", b"store/hooks/post-receive.d/10", True),
+        (b".mudroom", b".mudroom/config", True),
+        (b".git", b".git/config", False),
+        (b"store", b"store/config", False),
+        (b"src/hooks", b"src/hooks/store/hooks/update", False),
+        (b"src/hooks", b"src/hooks/store/config", False),
+        (b".git/hooks", b".git/hooks/x/.git/config", False),
+        (b".git/hook", b".git/hooks", False),
+    ],
+)
+def test_what_lifts_the_protection(name: bytes, path: bytes, lifted: bool) -> None:
+    assert _lifts(name, path) is lifted

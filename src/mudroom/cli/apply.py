@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from mudroom.cli.main import Context
 from mudroom.cli.open import exclusive, only_fork, open_session, project_paths
-from mudroom.cli.preview import preview, some
+from mudroom.cli.preview import left_out, preview
 from mudroom.core.path import show
 from mudroom.core.result import conflicts_to_json, text
 from mudroom.errors import UsageError
@@ -81,8 +81,8 @@ def tell_landed(landed: Landed, fork: str, context: Context) -> None:
         terminal.say(f"  … and {len(applied.conflicts) - 20:,} more conflicts")
     for remark in applied.remarks:
         terminal.say(f"  {show(remark.path)} {remark.text}")
-    if landed.withheld:
-        terminal.say(f"  left out, to be named if wanted: {some(landed.withheld)}")
+    for line in left_out(landed.withheld):
+        terminal.say(f"  {line}")
     if landed.remaining:
         terminal.say(
             f"  the rest stays in {fork}: mudroom diff {fork}, mudroom apply {fork} PATH, mudroom discard {fork}"

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from mudroom.cli.terminal import Terminal
 from mudroom.core.change import Change, Changeset, summarise
-from mudroom.core.flag import repositories
-from mudroom.core.path import show
+from mudroom.core.flag import git_directory, is_protected, repositories
+from mudroom.core.path import ancestors, name, show
 from mudroom.core.rollup import Roll, roll_up
 
 LINES = 20
@@ -21,9 +21,9 @@ def preview(title: str, changeset: Changeset, terminal: Terminal) -> list[str]:
     rows, rolls = roll_up(changes, LINES)
     cells = sorted([(show(c.path) or ".", _one(c)) for c in rows] + [(show(r.path) + "/", _many(r)) for r in rolls])
     hidden = len(cells) - 2 * LINES
-    width = max((len(name) for name, _what in cells[: 2 * LINES]), default=0)
-    for name, what in cells[: 2 * LINES]:
-        lines.append(f"  {name:<{min(width, 60)}}  {_coloured(what, terminal)}")
+    width = max((len(shown) for shown, _what in cells[: 2 * LINES]), default=0)
+    for shown, what in cells[: 2 * LINES]:
+        lines.append(f"  {shown:<{min(width, 60)}}  {_coloured(what, terminal)}")
     if hidden > 0:
         lines.append(f"  … and {hidden:,} more")
     lines += [f"  {terminal.style('!', 'yellow')} {text}" for text in _warnings(changeset)]
@@ -94,6 +94,21 @@ def _warnings(changeset: Changeset) -> list[str]:
 def _counts(change: Change) -> bool:
     """Whether a flag is worth a line: what comes with an installed package is not news for each file."""
     return change.verb != "deleted" and b"node_modules/" not in change.path and b"site-packages/" not in change.path
+
+
+def left_out(withheld: Sequence[bytes]) -> list[str]:
+    """Why apply has left these paths out, and what brings them: a line per reason."""
+    units = {git for path in withheld if (git := git_directory(path)) not in (None, path) and not is_protected(path)}
+    others = [path for path in withheld if is_protected(path) or git_directory(path) not in units]
+    above = {directory for path in withheld for directory in ancestors(path)}
+    named = [path for path in others if path not in above]
+    staying = [path for path in others if path in above and not is_protected(path) and name(path) != b"hooks"]
+    reasons = (
+        ("left out, --git brings it as a whole", sorted(unit for unit in units if unit is not None)),
+        ("left out, to be named if wanted", named),
+        ("stays because of what is in it", staying),
+    )
+    return [f"{reason}: {some(paths)}" for reason, paths in reasons if paths]
 
 
 def some(paths: Sequence[bytes], most: int = 4) -> str:

@@ -10,7 +10,7 @@ The patterns hold wherever in the tree the file is, nested repositories included
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 
 from mudroom.core.change import Change
 from mudroom.core.secret import is_secret
@@ -20,16 +20,18 @@ _EXECUTES_NAMES = frozenset(
     package.json Makefile makefile GNUmakefile CMakeLists.txt conftest.py setup.py setup.cfg pyproject.toml tox.ini
     noxfile.py sitecustomize.py usercustomize.py pyvenv.cfg Rakefile Gemfile build.rs build.gradle build.gradle.kts
     justfile Justfile Taskfile.yml Dockerfile docker-compose.yml compose.yaml .pre-commit-config.yaml .gitattributes
-    .gitmodules .mcp.json .gitlab-ci.yml Jenkinsfile lefthook.yml flake.nix shell.nix default.nix""".split()
+    .gitmodules .gitconfig .mcp.json .gitlab-ci.yml Jenkinsfile lefthook.yml flake.nix shell.nix default.nix""".split()
 )
 _EXECUTES_SUFFIXES = (b".pth", b".code-workspace")
 _EXECUTES_PARTS = ((b".git", b"hooks"), (b".github", b"workflows"))
 _EXECUTES_DIRECTORIES = frozenset(
-    (b".vscode", b".idea", b".husky", b".devcontainer", b".claude", b".cursor", b".codex")
+    (b".vscode", b".idea", b".husky", b".githooks", b".devcontainer", b".claude", b".cursor", b".codex")
 )
 
 # commondir says where else git finds its settings and hooks: gitrepository-layout(5).
 _GIT_CONFIGURATION = frozenset((b"config", b"config.worktree", b"commondir"))
+_HALLMARKS = frozenset((b"HEAD", b"objects", b"refs"))
+"""What makes a directory a repository."""
 
 
 def flags_of(path: bytes) -> tuple[str, ...]:
@@ -76,27 +78,59 @@ def repositories(changes: Iterable[Change]) -> set[bytes]:
     return found - files
 
 
-def is_part_of_bare_repository(path: bytes, exists: Callable[[bytes], bool]) -> bool:
-    """Whether git would run what ``path`` holds because the directory it is in is a repository without a ``.git``:
-    gitrepository-layout(5); such a directory is one if it has HEAD, objects and refs (setup.c, is_git_directory)."""
-    parts = path.split(b"/")
+def git_runs(change: Change, exists: Callable[[bytes], bool], is_there: Callable[[bytes], bool]) -> bool:
+    """Whether git would run what a change brings, which its path alone does not tell: a ``.git`` that is no directory
+    names another repository; settings and hooks of a repository without a ``.git``, or what makes a directory that has
+    some into one. ``exists``: whether fork or project have a path; ``is_there``: whether the project does."""
+    parts = change.path.split(b"/")
+    if parts[-1] == b".git":
+        return any(entry is not None and entry.kind != "directory" for entry in (change.base, change.staged))
+    tops = [parts[:index] for index, part in enumerate(parts) if part == b"hooks"]
     if parts[-1] in _GIT_CONFIGURATION:
-        top = parts[:-1]
-    elif b"hooks" in parts[:-1]:
-        top = parts[: parts.index(b"hooks")]
-    else:
+        tops.append(parts[:-1])
+    if any(_is_repository(top, exists) for top in tops):
+        return True
+    top = parts[:-1]
+    if parts[-1] not in _HALLMARKS or not any(is_there(_in(top, name)) for name in (*_GIT_CONFIGURATION, b"hooks")):
         return False
-    return bool(top) and all(exists(b"/".join((*top, name))) for name in (b"HEAD", b"objects", b"refs"))
+    return _is_repository(top, exists) and not _is_repository(top, is_there)
+
+
+def _is_repository(top: list[bytes], exists: Callable[[bytes], bool]) -> bool:
+    """gitrepository-layout(5); setup.c, is_git_directory: HEAD, and objects and refs beside it or where a commondir
+    says that they are."""
+    if not exists(_in(top, b"HEAD")):
+        return False
+    return exists(_in(top, b"commondir")) or (exists(_in(top, b"objects")) and exists(_in(top, b"refs")))
+
+
+def _in(top: list[bytes], name: bytes) -> bytes:
+    return b"/".join((*top, name))
+
+
+def protect(flags: tuple[str, ...]) -> tuple[str, ...]:
+    """Flags of a change, and those of what git runs, in their fixed order."""
+    wanted = {*flags, "executes-later", "protected"}
+    first = tuple(flag for flag in ("executes-later", "secret", "protected") if flag in wanted)
+    return (*first, *(flag for flag in flags if flag not in first))
 
 
 def is_protected(path: bytes) -> bool:
     """Whether apply leaves ``path`` out unless it is named: mudroom's own directory, git's hooks and settings."""
     if path.startswith(b".mudroom") and path.split(b"/", 1)[0] == b".mudroom":
         return True
-    git = git_directory(path) if b".git" in path else None
-    if git is None or path == git:
-        return False
-    within = path[len(git) + 1 :].split(b"/")
+    return b".git" in path and any(_is_configuration(within) for within in _within_repositories(path))
+
+
+def _within_repositories(path: bytes) -> Iterator[list[bytes]]:
+    """Where in a ``.git`` directory the path is, for each that it is in: one may lie in another."""
+    parts = path.split(b"/")
+    for index, part in enumerate(parts[:-1]):
+        if part == b".git":
+            yield parts[index + 1 :]
+
+
+def _is_configuration(within: list[bytes]) -> bool:
     if within[0] in (b"modules", b"worktrees"):
         return within[-1] in _GIT_CONFIGURATION or b"hooks" in within[2:]
     return within[0] == b"hooks" or (len(within) == 1 and within[0] in _GIT_CONFIGURATION)

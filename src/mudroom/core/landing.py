@@ -128,8 +128,7 @@ class _Planner:
         if path in self._masked:
             return True
         if is_protected(path) or "protected" in change.flags:
-            lifting = [name for name in self._named if is_protected(name) or name == path or _is_hooks(name)]
-            return not any(is_below(path, name) or _leads_to(change, name) for name in lifting)
+            return not any(_lifts(name, path) or _leads_to(change, name) for name in self._named)
         unit = git_directory(path)
         return unit is not None and not any(name == unit or _leads_to(change, name) for name in self._named)
 
@@ -284,9 +283,16 @@ def _is_chmod(change: Change) -> bool:
     return change.base.links == 1 and _DIFFERING & set(change.flags) == {"mode"}
 
 
-def _is_hooks(name: bytes) -> bool:
-    """A repository's directory of hooks, of one without a ``.git`` as well."""
-    return name == b"hooks" or name.endswith(b"/hooks")
+def _lifts(name: bytes, path: bytes) -> bool:
+    """Whether naming ``name`` lifts the protection of ``path``: it is that path, or hooks or mudroom's own directory
+    with the path in it. What belongs to yet another repository in there has to be named itself."""
+    if name == path or not is_below(path, name):
+        return name == path
+    if name.split(b"/", 1)[0] == b".mudroom":
+        return True
+    rest = path[len(name) + 1 :].split(b"/")
+    is_hooks = name == b"hooks" or name.endswith(b"/hooks")
+    return (is_protected(name) or is_hooks) and not {b".git", b"hooks", b"config"}.intersection(rest)
 
 
 def _leads_to(change: Change, name: bytes) -> bool:

@@ -18,7 +18,7 @@ from collections.abc import Iterable
 
 from mudroom.core.change import Change, Changeset, Remark, Verb
 from mudroom.core.entry import Entry
-from mudroom.core.flag import flags_of, is_part_of_bare_repository
+from mudroom.core.flag import flags_of, git_runs, protect
 from mudroom.core.linediff import count_lines, is_binary, split_lines
 from mudroom.core.path import sort_key
 from mudroom.core.rename import pair_renames
@@ -75,8 +75,6 @@ class _Collector:
                 return
         self._notice_links(path, base, staged)
         named = tuple(flags_of(path)) if path else ()
-        if "protected" not in named and is_part_of_bare_repository(path, self._exists):
-            named = (*(flag for flag in named if flag != "executes-later"), "executes-later", "protected")
         self._changes[path] = change._replace(flags=named + change.flags, link_to=self._link_of(path, staged))
 
     def _base_of(self, path: bytes, found: Entry | None) -> tuple[Entry | None, bool]:
@@ -167,8 +165,17 @@ class _Collector:
                 os.close(descriptor)
         return found[0] == found[1]
 
+    def _protected(self, change: Change) -> Change:
+        """Known only when all changes are: what is in a repository tells that it is one."""
+        if "protected" in change.flags or not git_runs(change, self._exists, self._is_there):
+            return change
+        return change._replace(flags=protect(change.flags))
+
     def _exists(self, path: bytes) -> bool:
-        return self._staged.look(path) is not None or self._base.look(path) is not None
+        return self._staged.look(path) is not None or self._is_there(path)
+
+    def _is_there(self, path: bytes) -> bool:
+        return self._base.look(path) is not None
 
     def _notice_links(self, path: bytes, base: Entry | None, staged: Entry | None) -> None:
         if base is not None and staged is not None and base.kind == staged.kind == "file" and base.links > 1:
@@ -186,7 +193,7 @@ class _Collector:
         changes = sorted(self._changes.values(), key=lambda change: sort_key(change.path))
         changes = pair_renames(changes, self._digest)
         rolled = whole_directories(changes)
-        counted = [self._with_lines(change, rolled) for change in changes]
+        counted = [self._protected(self._with_lines(change, rolled)) for change in changes]
         return Changeset(tuple(counted), tuple(sorted(self._remarks.values())))
 
     def _digest(self, change: Change) -> bytes:

@@ -1,0 +1,31 @@
+"""What an apply says about what it left out."""
+
+from __future__ import annotations
+
+import pytest
+
+from mudroom.cli.preview import left_out
+
+UNIT, NAMED, STAYS = (
+    "left out, --git brings it as a whole: ",
+    "left out, to be named if wanted: ",
+    "stays because of what is in it: ",
+)
+
+
+@pytest.mark.parametrize(
+    ("withheld", "lines"),
+    [
+        (b"", []),
+        (b".git/HEAD .git/index .git/logs .git/logs/HEAD", [UNIT + ".git"]),
+        (b".git .git/HEAD sub/.git sub/.git/HEAD", [UNIT + ".git, sub/.git"]),
+        (b".git/HEAD .git/config", [UNIT + ".git", NAMED + ".git/config"]),
+        (b".git/config .git/hooks .git/hooks/a", [NAMED + ".git/config, .git/hooks/a"]),
+        (b"lib/.git", [NAMED + "lib/.git"]),
+        (b"store/config store/hooks store/hooks/a", [NAMED + "store/config, store/hooks/a"]),
+        (b"sub sub/.git sub/.git/HEAD", [UNIT + "sub/.git", STAYS + "sub"]),
+        (b".mudroom .mudroom/policy.yaml", [NAMED + ".mudroom/policy.yaml"]),
+    ],
+)
+def test_what_was_left_out(withheld: bytes, lines: list[str]) -> None:
+    assert left_out(withheld.split()) == lines
