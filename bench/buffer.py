@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Iterator
 
 from bench.measure import Contestant, Finding, Lap, against, at_most, interleave, seconds_of
-from bench.place import Scale
+from bench.place import Place, Scale, new_place
 from mudroom.stage.beneath import open_root
 from mudroom.stage.buffer import Buffer
 from mudroom.stage.files import Files
@@ -20,33 +20,36 @@ _ROUNDS = 15
 
 def buffers(base: bytes, scale: Scale) -> Iterator[Finding]:
     """Everything per call, or per file; files of 4 kB."""
-    root = base + b"/buffer"
-    os.makedirs(root + b"/project/src/package")
-    os.mkdir(root + b"/plain")
     names = [b"src/package/f%03d.py" % number for number in range(_FILES)]
-    for name in names:
-        _write(root + b"/project/" + name)
-    try:
-        with OpenSource(root + b"/project") as project:
-            found = interleave(_contestants(root, project, names, max(1, scale.tree // 2000)), _ROUNDS, warm_up=2)
-    finally:
-        remove_tree(root)
+    with new_place(base, "buffer") as place:
+        os.makedirs(place.project + b"/src/package")
+        os.mkdir(place.root + b"/plain")
+        for name in names:
+            _write(place.project + b"/" + name)
+        with OpenSource(place.project) as project, place.session() as session:
+            session.new_fork("bench")
+            contestants = _contestants(place, project, session.files("bench"), names, max(1, scale.tree // 2000))
+            found = interleave(contestants, _ROUNDS, warm_up=2)
     read, write = against(found, ["a plain file, read"]), against(found, ["a plain file, written"])
     yield Finding("buffer", "read what is in the buffer", found["hit"], at_most(5e-6, "5 µs"), read)
     yield Finding("buffer", "the same by Files.read, with a str for a path", found["tool"], None, read)
+    yield Finding("buffer", "the same by the files of a session", found["session"], at_most(5e-6, "5 µs"), read)
     yield Finding("buffer", "read through it", found["through"], None, read)
     yield Finding("buffer", "write into it, over what is there", found["write"], None, write)
     yield Finding("buffer", "a new buffer", found["fork"], at_most(10e-6, "10 µs"))
     yield Finding("buffer", "write and flush into a layer, a file", found["flush"], None, write)
 
 
-def _contestants(root: bytes, project: OpenSource, names: list[bytes], times: int) -> list[Contestant]:
+def _contestants(place: Place, project: OpenSource, staged: Files, names: list[bytes], times: int) -> list[Contestant]:
+    root = place.root
+
     def new() -> Buffer:
         return Buffer(project, keep=lambda _path: None, spill=root + b"/spill")
 
     full, through = new(), new()
     for name in names:
         full.write(name, _CONTENT)
+        staged.write(name, _CONTENT)
     files, texts = Files(lambda: full), [os.fsdecode(name) for name in names]
 
     def each(what: str, action: Callable[[bytes], object]) -> Contestant:
@@ -75,6 +78,7 @@ def _contestants(root: bytes, project: OpenSource, names: list[bytes], times: in
     return [
         each("hit", full.read),
         tool,
+        each("session", staged.read),
         each("through", through.read),
         each("a plain file, read", lambda name: _read(root + b"/project/" + name)),
         each("write", lambda name: full.write(name, _CONTENT)),

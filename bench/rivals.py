@@ -12,6 +12,7 @@ import shutil
 import struct
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from importlib import import_module
 from types import ModuleType
 from typing import Any, Protocol
 
@@ -240,11 +241,9 @@ class Sandfs:
 def sandfs() -> ModuleType | None:
     """The package, if it is installed."""
     try:
-        import sandfs
+        return import_module("sandfs")
     except ImportError:
         return None
-    module: ModuleType = sandfs
-    return module
 
 
 @contextmanager

@@ -78,15 +78,18 @@ def _remove(args: argparse.Namespace, context: Context) -> None:
     if not args.names:
         raise UsageError("no fork was named", "mudroom fork rm NAME")
     with open_session(context) as session:
-        for name in args.names:
-            fork = session.vault.fork(name)
-            if fork.state_or_none is not None:
-                files = summarise(session.changes(name).changes).files
-                if files and not args.yes and not _sure(name, files, context):
+        forks = [session.vault.fork(name) for name in dict.fromkeys(args.names)]  # all must exist before one goes
+        for fork in forks:
+            if not args.yes and fork.state_or_none is not None:
+                files = summarise(session.changes(fork.name).changes).files
+                if files and not _sure(fork.name, files, context):
                     continue
-            session.discard(name)
+            with fork.lock_if_free("mudroom fork rm") as free:
+                if not free:
+                    raise UsageError(f"a command is running in the fork {fork.name}", "try again when it has ended")
+                session.discard(fork.name)
             if not context.as_json:
-                context.terminal.say(f"removed {name}")
+                context.terminal.say(f"removed {fork.name}")
     if context.as_json:
         context.terminal.out(json.dumps({"schema": "mudroom.removed/1", "forks": args.names}))
 

@@ -65,12 +65,12 @@ class Fork:
 
     def save(self, state: ForkState) -> None:
         """Replace the state, in one act."""
-        if self._lock is not None:
-            self._state = state
         beside = self.path + b"/state.new"
         with open(beside, "wb") as stream:
             stream.write(to_text(state).encode("ascii"))
         os.rename(beside, self.path + b"/state")
+        if self._lock is not None:
+            self._state = state  # not before: a disk that is full has kept the old one
 
     @property
     def state_or_none(self) -> ForkState | None:
@@ -203,10 +203,12 @@ def fork_directory(name: str) -> bytes:
             f"{show(os.fsencode(name))!r} cannot be the name of a fork",
             "use up to 64 letters, digits, '-', '_' and '.', starting with a letter or digit",
         )
+    if name in ("base", "now"):
+        raise UsageError(f"{name} cannot be the name of a fork: mudroom diff means something else by it")
     return name.encode()
 
 
 def is_plain(name: str) -> bool:
     """Whether it is safe as the name of a file, and as a word."""
     letters = name.replace("-", "").replace("_", "").replace(".", "")
-    return letters.isascii() and letters.isalnum() and not name.startswith((".", "-")) and len(name) <= 64
+    return letters.isascii() and letters.isalnum() and not name.startswith((".", "-", "_")) and len(name) <= 64

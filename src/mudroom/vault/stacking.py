@@ -87,8 +87,10 @@ def restore_record(vault: Vault, fork: Fork) -> None:
     """The record of what the sealed layers come to, as the fork's own."""
     layers = fork.state.layers
     kept = vault.layer(layers[-1]) + b"/record" if layers else b""
-    beside = fork.path + b"/record.new"
+    beside = fork.path + b"/record.link"  # not record.new: that is written to, which would go into the layer's own
     if kept and os.path.exists(kept):
+        if os.path.exists(beside):  # a crash left it
+            os.unlink(beside)
         os.link(kept, beside)
         os.rename(beside, fork.record_path)
         if os.path.exists(beside):  # rename(2) of two names of one file does nothing
@@ -120,9 +122,10 @@ def rename(vault: Vault, fork: Fork, name: str) -> Fork:
     target = vault.path + b"/forks/" + fork_directory(name)
     if os.path.lexists(target):
         raise UsageError(f"there is a fork named {name} already", "choose another name")
+    state = fork.state._replace(named=True)  # read first: a damaged fork keeps its name
     os.rename(fork.path, target)
     renamed = vault.fork(name)
-    renamed.save(renamed.state._replace(named=True))
+    renamed.save(state)
     return renamed
 
 
