@@ -10,13 +10,19 @@ import errno
 import io
 import os
 import time
+import weakref
+from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import Any, BinaryIO
+from functools import partial
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from fsspec.spec import AbstractFileSystem  # type: ignore[import-untyped]
 
 from mudroom.core.entry import Entry
 from mudroom.stage.files import Draft, Files, os_error
+
+if TYPE_CHECKING:
+    from mudroom.session import Session
 
 _SCHEME = "mudroom://"
 
@@ -34,7 +40,20 @@ class MudroomFileSystem(AbstractFileSystem):  # type: ignore[misc]  # fsspec has
 
     def __init__(self, fork: Any, project: str | bytes | os.PathLike[str] = ".", **options: Any) -> None:
         super().__init__(**options)
-        self._files: Files = fork.fs if hasattr(fork, "fs") else _open_fork(fork, os.fsencode(project))
+        self._files: Files
+        self._flush: Callable[[], None] = lambda: None
+        if hasattr(fork, "fs"):
+            self._files = fork.fs
+        else:
+            session = _open_session(os.fsencode(project))
+            weakref.finalize(self, session.close)  # at the end of the process, too
+            self._files = session.files(fork)
+            self._flush = partial(session.flush, fork)
+
+    def flush(self) -> None:
+        """Bring what was written into the fork, where other processes see it. The end of the file system does that,
+        too. Nothing to do for an object with ``fs``, whose owner does it."""
+        self._flush()
 
     @classmethod
     def _strip_protocol(cls, path: Any) -> Any:
@@ -83,7 +102,7 @@ class MudroomFileSystem(AbstractFileSystem):  # type: ignore[misc]  # fsspec has
         if kept == "r+" and there is None:
             raise os_error(errno.ENOENT, os.fsencode(path))
         draft = self._files.create(path, exclusive=kept[0] == "x")
-        draft.at_close = autocommit
+        draft.at_close, draft.owner = autocommit, self
         if kept[0] in "ar" and there is not None:
             with self._files.open(path) as stream:
                 while data := stream.read(1 << 20):
@@ -188,13 +207,12 @@ def _info(path: str, entry: Entry) -> dict[str, Any]:
     return {**found, "destination": os.fsdecode(entry.target)} if entry.kind == "symlink" else found
 
 
-def _open_fork(name: str, project: bytes) -> Files:
-    """The files of a fork by its name, in a session of its own that ends with the file system."""
+def _open_session(project: bytes) -> Session:
+    """A session of its own, which ends with the file system."""
     from mudroom.config import environment, places
     from mudroom.session import Session, find_project
 
     environ = environment()
     place = places(environ)
     found = find_project(os.path.realpath(project), place.home)
-    session = Session.open(found, state=place.state, home=place.home, environ=environ)
-    return session.files(name)
+    return Session.open(found, state=place.state, home=place.home, environ=environ)

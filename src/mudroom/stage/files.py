@@ -86,6 +86,8 @@ class Draft(io.BufferedIOBase):
 
     _settled = True
     at_close = True
+    owner: object = None
+    """Kept alive for as long as the draft: what it is to be written to must not end before it."""
 
     def __init__(self, stream: Stream, commit: Callable[[], None], abandon: Callable[[], None]) -> None:
         self._stream, self._commit, self._abandon = stream, commit, abandon

@@ -153,4 +153,4 @@ def _collected(vault: Vault, fork: Fork, found: Mounted, now: int) -> Changeset:
             view = OverlayView(vault.project, fork.sealed, fork.upper, fork.path + b"/work")
         if not os.path.isdir(view.staged[0]):
             return Changeset()
-        return gather(fork, opened, view, Command((b"(mounted)",), 0, now), found.since)
+        return gather(fork, opened, view, Command((b"mudroom", b"mount", os.fsencode(fork.name)), 0, now), found.since)
