@@ -29,4 +29,4 @@ def test_what_was_written_by_name_outlives_the_process(place: Place) -> None:
     words = [sys.executable, "-c", WRITES, "x", str(place.project)]
     done = subprocess.run(words, env=cli.environment, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
-    assert {one["path"] for one in cli.json("diff", "x")["files"]} == {"a/b", "c"}
+    assert {one["path"] for one in cli.json("diff", "x")["changes"]["files"]} == {"a/b", "c"}
