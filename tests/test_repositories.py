@@ -61,6 +61,15 @@ def test_removing_the_repository_does_not_remove_it(project: Place) -> None:
     assert git(project.project, "git fsck --strict; git log --format=%s").split() == ["one"]
 
 
+def test_removing_the_repository_removes_all_of_it_if_it_is_asked_for(project: Place) -> None:
+    before = full_listing(project.project)
+    staged(project, "rm -rf .git", git=True)
+    assert [path.name for path in project.project.iterdir()] == ["file"]
+    project.session().undo()
+    assert full_listing(project.project).keys() == before.keys()
+    assert git(project.project, "git status --porcelain; git fsck --strict") == ""
+
+
 def test_hooks_and_settings_are_not_lifted_by_asking_for_the_repository(project: Place) -> None:
     config = (project.project / ".git/config").read_text()
     script = "git config core.fsmonitor /tmp/evil; mkdir -p .git/hooks; echo evil > .git/hooks/post-commit"

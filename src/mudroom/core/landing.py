@@ -105,6 +105,8 @@ class _Planner:
         self._slots = 0
         self._counts = _counts_below({change.path for change in changes}.union(blocked))
         self._directories: dict[bytes, bool] = {}
+        gone = (change for change in changes if change.staged is None)
+        self._removed = {change.path for change in gone if change.entry.kind == "directory"}
 
     def plan(self) -> Landing:
         withheld = {change.path for change in self._changes if self._is_withheld(change)}
@@ -127,9 +129,11 @@ class _Planner:
         path = change.path
         if path in self._masked:
             return True
+        unit = git_directory(path)
+        if unit is not None and unit in self._removed and unit in self._named:
+            return False  # all of it goes: hooks and settings that stayed alone would be a broken repository
         if is_protected(path) or "protected" in change.flags:
             return not any(_lifts(name, path) or _leads_to(change, name) for name in self._named)
-        unit = git_directory(path)
         return unit is not None and not any(name == unit or _leads_to(change, name) for name in self._named)
 
     def _kept_for(self, withheld: Collection[bytes]) -> set[bytes]:
