@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 
 from mudroom.core.change import Change
 from mudroom.core.entry import Entry, Kind, same_shape, same_stamp
-from mudroom.core.landing import Landing, Live, Op, inverse
+from mudroom.core.judge import Live
+from mudroom.core.landing import Landing, Op, inverse
 from mudroom.core.path import ROOT, ancestors, is_below, parent, sort_key
 from mudroom.core.rename import pair_renames
 

@@ -29,7 +29,8 @@ from sample import directory, file
 from mudroom.core.change import Change
 from mudroom.core.entry import same_stamp
 from mudroom.core.flag import git_directory, is_protected
-from mudroom.core.landing import Landing, Op, _lifts, expand, inverse, plan_landing
+from mudroom.core.judge import lifts
+from mudroom.core.landing import Landing, Op, expand, inverse, plan_landing
 from mudroom.core.path import ancestors, is_below, parent
 
 
@@ -163,7 +164,8 @@ def test_repositories_and_what_is_protected(
     landed = {change.path for change in case.changes} - refused - set(landing.withheld) - set(landing.satisfied)
     for path in landed:
         if is_protected(path):
-            assert any(is_below(path, name) or is_below(name, path) for name in named if is_protected(name))
+            gone = git_directory(path) in named and git_directory(path) not in case.staged
+            assert gone or any(is_below(path, name) or is_below(name, path) for name in named if is_protected(name))
         elif git_directory(path) is not None:
             assert any(name == git_directory(path) or is_below(name, path) for name in named)
     verbs = {change.path: change.verb for change in case.changes}
@@ -210,7 +212,7 @@ def told(landing: Landing) -> list[tuple[str, bytes, bool]]:
 
 
 def refused(landing: Landing) -> dict[bytes, str]:
-    return dict(landing.conflicts)
+    return {conflict.path: conflict.reason for conflict in landing.conflicts}
 
 
 ORPHAN = "its directory is not in the project any more"
@@ -433,7 +435,7 @@ def test_one_conflict_in_a_repository_is_a_conflict_of_all_of_it() -> None:
     work = [put(b".git/HEAD", b"y"), put(b".git/index", b"y"), put(b"f", b"y")]
     landing, _disk = Case([*REPOSITORY, put(b"f")], work, [put(b".git/HEAD", b"mine")]).land(named=[b".git"])
     assert refused(landing) == {
-        b".git/HEAD": "also changed in the project since the command ran",
+        b".git/HEAD": "also changed in the project, and files of a repository are never merged",
         b".git/index": MOVED_ON,
     }
     assert told(landing) == [("swap", b"f", False)]
@@ -534,4 +536,4 @@ def test_expand_empties_a_directory_before_it_goes(files: set[bytes]) -> None:
     ],
 )
 def test_what_lifts_the_protection(name: bytes, path: bytes, lifted: bool) -> None:
-    assert _lifts(name, path) is lifted
+    assert lifts(name, path) is lifted

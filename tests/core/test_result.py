@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from sample import added, deleted, directory, file, modified, paths, symlink
 
 from mudroom.core.change import Change, Changeset, Remark
+from mudroom.core.merge import Conflict
 from mudroom.core.result import (
     SCHEMA,
     Denial,
@@ -157,7 +158,7 @@ def test_names_that_are_not_utf8_keep_their_bytes() -> None:
     row = found["files"][-1]
     assert (row["path"], row["path_base64"]) == ("\ufffdnew", "/25ldw==")
     assert (row["from"], row["from_base64"]) == ("\ufffdold", "/m9sZA==")
-    assert conflicts_to_json([(b"\xff", "gone"), (b"a", "gone")]) == [
+    assert conflicts_to_json([Conflict(b"\xff", "gone"), Conflict(b"a", "gone")]) == [
         {"path": "\ufffd", "path_base64": "/w==", "reason": "gone"},
         {"path": "a", "reason": "gone"},
     ]

@@ -19,14 +19,15 @@ inode numbers alone, which is what recovery after a crash does.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Literal, NamedTuple
 
 from mudroom.core.change import Change, Remark
 from mudroom.core.entry import Entry
-from mudroom.core.flag import git_directory, is_protected
-from mudroom.core.merge import Conflict, decide
-from mudroom.core.path import ROOT, ancestors, is_below, parent, sort_key
+from mudroom.core.flag import git_directory
+from mudroom.core.judge import Judgement, Live, judge
+from mudroom.core.merge import Conflict
+from mudroom.core.path import ROOT, ancestors, parent, sort_key
 
 OpKind = Literal["place", "swap", "remove", "mkdir", "rmdir", "chmod"]
 
@@ -47,6 +48,10 @@ class Op(NamedTuple):
     copy: bool = False
     """What is staged is copied into its slot, not moved: a file in it shares its inode with a name that stays in the
     fork."""
+    merged: str = ""
+    """What the new content is kept under if it is not the fork's own: merged, resolved, a part of it."""
+    origin: bytes = b""
+    """The path of the change in the fork, if the project has the file under another name."""
 
 
 class Landing(NamedTuple):
@@ -57,18 +62,6 @@ class Landing(NamedTuple):
     satisfied: tuple[bytes, ...] = ()
     """The project already is as the fork wants it."""
     remarks: tuple[Remark, ...] = ()
-
-
-class Live(NamedTuple):
-    """The project as it is now, asked path by path."""
-
-    look: Callable[[bytes], Entry | None]
-    same_as_staged: Callable[[Change, Entry], bool]
-    """Whether the live entry has the shape and content of the staged one."""
-    same_tree: Callable[[bytes, dict[bytes, Entry]], bool]
-    """Whether the live directory holds exactly these entries (paths from the project), each with this very stamp."""
-    git_moved: Callable[[bytes], bool] = lambda _git: False
-    """Whether the repository at this ``.git`` has new commits, branches or index since the changes were collected."""
 
 
 def plan_landing(
@@ -85,80 +78,47 @@ def plan_landing(
     ``blocked``: paths in the fork that cannot be applied (sockets); no directory that holds one moves as a whole.
     ``masked``: paths that the fork never saw as they are (secrets): whatever it has done there is left out.
     """
-    return _Planner(changes, live, named, blocked, masked).plan()
+    return _Planner(judge(changes, live, named, masked), changes, live, blocked).plan(changes)
 
 
 class _Planner:
-    def __init__(
-        self,
-        changes: Sequence[Change],
-        live: Live,
-        named: Collection[bytes],
-        blocked: Collection[bytes],
-        masked: Collection[bytes],
-    ) -> None:
-        self._changes, self._live, self._named, self._masked = changes, live, named, frozenset(masked)
-        self._conflicts: dict[bytes, str] = {}
-        self._satisfied: list[bytes] = []
-        self._remarks: list[Remark] = []
-        self._taken: list[Change] = []
+    def __init__(self, judgement: Judgement, changes: Sequence[Change], live: Live, blocked: Collection[bytes]) -> None:
+        self._live = live
+        self._judgement = judgement
+        self._taken, self._conflicts = judgement.taken, judgement.conflicts
         self._slots = 0
         self._counts = _counts_below({change.path for change in changes}.union(blocked))
         self._directories: dict[bytes, bool] = {}
-        gone = (change for change in changes if change.staged is None)
-        self._removed = {change.path for change in gone if change.entry.kind == "directory"}
+        self._refused: set[bytes] = set()
 
-    def plan(self) -> Landing:
-        withheld = {change.path for change in self._changes if self._is_withheld(change)}
-        withheld |= self._kept_for({*withheld, *self._masked})
-        absent = b"\0"  # a new directory that the project does not have: nothing below it needs to be looked at
-        for change in self._changes:
-            if change.path in withheld:
-                continue
-            ours = None if change.path.startswith(absent) else self._live.look(change.path)
-            self._decide(change, ours)
-            if ours is None and change.base is None and change.entry.kind == "directory":
-                absent = absent if change.path.startswith(absent) else change.path + b"/"
+    def plan(self, changes: Sequence[Change]) -> Landing:
         self._settle()
         ops = tuple(self._operations())
-        conflicts = tuple(Conflict(path, reason) for path, reason in sorted(self._conflicts.items()))
-        left_out = tuple(change.path for change in self._changes if change.path in withheld)
-        return Landing(ops, conflicts, left_out, tuple(self._satisfied), tuple(self._remarks))
+        conflicts = tuple(self._conflicts[path] for path in sorted(self._conflicts))
+        withheld, satisfied = self._judgement.withheld, set(self._judgement.satisfied)
+        return Landing(
+            ops,
+            conflicts,
+            tuple(change.path for change in changes if change.path in withheld),
+            tuple(change.path for change in changes if change.path in satisfied),
+        )
 
-    def _is_withheld(self, change: Change) -> bool:
-        path = change.path
-        if path in self._masked:
-            return True
-        unit = git_directory(path)
-        if unit is not None and unit in self._removed and unit in self._named:
-            return False  # all of it goes: hooks and settings that stayed alone would be a broken repository
-        if is_protected(path) or "protected" in change.flags:
-            return not any(_lifts(name, path) or _leads_to(change, name) for name in self._named)
-        return unit is not None and not any(name == unit or _leads_to(change, name) for name in self._named)
-
-    def _kept_for(self, withheld: Collection[bytes]) -> set[bytes]:
-        """Directories that cannot go because something in them stays."""
-        staying = {above for path in withheld for above in ancestors(path)}
-        return {change.path for change in self._changes if change.path in staying and change.staged is None}
-
-    def _decide(self, change: Change, ours: Entry | None) -> None:
-        same = ours is None if change.staged is None else ours is not None and self._live.same_as_staged(change, ours)
-        decision = decide(change, ours, ours_is_theirs=same)
-        if decision.outcome == "conflict":
-            self._conflicts[change.path] = decision.reason
-        elif decision.outcome == "satisfied":
-            self._satisfied.append(change.path)
-        else:
-            self._taken.append(change if ours is None else change._replace(base=ours))  # its links may be others now
+    def _refuse(self, path: bytes, reason: str) -> None:
+        coming = self._judgement.coming.get(path)
+        origin = coming.origin if coming is not None else path
+        self._conflicts.setdefault(origin, Conflict(origin, reason))
+        self._refused.add(path)
 
     def _settle(self) -> None:
         """A conflict takes others along: what lies in it, the rest of its repository. Until no more are found."""
         found = -1
         while found != len(self._conflicts):
             found = len(self._conflicts)
+            self._refused.clear()
             self._git_as_one_unit()
             self._strand()
-            self._taken = [change for change in self._taken if change.path not in self._conflicts]
+            self._part_with_renames()
+            self._taken = [change for change in self._taken if change.path not in self._refused]
 
     def _git_as_one_unit(self) -> None:
         """A repository lands whole or not at all: half of a commit is a broken repository."""
@@ -166,7 +126,7 @@ class _Planner:
         broken = {git_directory(path) for path in self._conflicts} | {git for git in units if self._live.git_moved(git)}
         for change in self._taken:
             if git_directory(change.path) in broken - {None}:
-                self._conflicts.setdefault(change.path, "the repository moved on in the project meanwhile")
+                self._refuse(change.path, "the repository moved on in the project meanwhile")
 
     def _strand(self) -> None:
         """What has nowhere to go: its directory is not there, or is part of what cannot turn into something else."""
@@ -174,10 +134,16 @@ class _Planner:
         for index, change in enumerate(self._taken):
             below = _below(self._taken, index) if _turns(change) else ()
             if self._orphaned(change, coming):
-                self._conflicts.setdefault(change.path, "its directory is not in the project any more")
+                self._refuse(change.path, "its directory is not in the project any more")
             elif _turns(change) and not self._goes_whole(change, below):
                 for one in (change, *below):
-                    self._conflicts.setdefault(one.path, _STUCK)
+                    self._refuse(one.path, _STUCK)
+
+    def _part_with_renames(self) -> None:
+        """Of a rename both ends land or none: a file must not go while it has not arrived."""
+        for change in self._taken:
+            if change.moved_to in self._conflicts:
+                self._refuse(change.path, "its new name cannot be taken")
 
     def _operations(self) -> Iterator[Op]:
         """In walking order; directories to be removed come last, deepest first."""
@@ -193,11 +159,18 @@ class _Planner:
             if whole:
                 index += len(below)
             for op in self._op(change, whole, copy=_inode(change) in shared or (whole and partly)):
+                op = self._from_elsewhere(op)
                 if _closes_directory(op):
                     late.append(op)
                 else:
                     yield op
         yield from reversed(late)
+
+    def _from_elsewhere(self, op: Op) -> Op:
+        coming = self._judgement.coming.get(op.path)
+        if coming is None or not op.slot:
+            return op
+        return op._replace(merged=coming.name, origin=coming.origin if coming.origin != op.path else b"", copy=False)
 
     def _orphaned(self, change: Change, coming: Collection[bytes]) -> bool:
         """Whether it is to be in a directory that neither comes along nor is there."""
@@ -214,7 +187,7 @@ class _Planner:
         """Whether one rename can move this directory and everything in it."""
         if not (_turns(change) or (change.verb != "modified" and change.entry.kind == "directory")):
             return False
-        if self._counts[change.path] != len(below):
+        if self._counts[change.path] != len(below) or any(one.path in self._judgement.coming for one in below):
             return False
         if change.base is not None and change.base.kind == "directory":
             expected = {c.path: c.base for c in below if c.base is not None}
@@ -285,23 +258,6 @@ def _is_chmod(change: Change) -> bool:
     if change.base.kind == change.staged.kind == "directory":
         return True
     return change.base.links == 1 and _DIFFERING & set(change.flags) == {"mode"}
-
-
-def _lifts(name: bytes, path: bytes) -> bool:
-    """Whether naming ``name`` lifts the protection of ``path``: it is that path, or hooks or mudroom's own directory
-    with the path in it. What belongs to yet another repository in there has to be named itself."""
-    if name == path or not is_below(path, name):
-        return name == path
-    if name.split(b"/", 1)[0] == b".mudroom":
-        return True
-    rest = path[len(name) + 1 :].split(b"/")
-    is_hooks = name == b"hooks" or name.endswith(b"/hooks")
-    return (is_protected(name) or is_hooks) and not {b".git", b"hooks", b"config"}.intersection(rest)
-
-
-def _leads_to(change: Change, name: bytes) -> bool:
-    """Whether it is a new directory, without which ``name`` has nowhere to go."""
-    return change.base is None and change.entry.kind == "directory" and is_below(name, change.path)
 
 
 def _inode(change: Change) -> tuple[int, int]:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from mudroom.core.change import Change, Changeset, listed, summarise
+from mudroom.core.merge import Conflict
 from mudroom.core.rollup import roll_up
 
 SCHEMA = "mudroom.result/1"
@@ -151,5 +152,12 @@ def _is_text(raw: bytes) -> bool:
     return True
 
 
-def conflicts_to_json(conflicts: Sequence[tuple[bytes, str]]) -> list[dict[str, str]]:
-    return [named(path) | {"reason": reason} for path, reason in conflicts]
+def conflicts_to_json(conflicts: Sequence[Conflict]) -> list[dict[str, str]]:
+    return [_conflict(conflict) for conflict in conflicts]
+
+
+def _conflict(conflict: Conflict) -> dict[str, str]:
+    found = named(conflict.path) | {"reason": conflict.reason}
+    if conflict.base_at:
+        found |= named(conflict.base_at, "base")
+    return found | (named(conflict.ours_at, "ours") if conflict.ours_at else {})

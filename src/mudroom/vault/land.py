@@ -12,7 +12,8 @@ from typing import NamedTuple
 from mudroom.core.change import Change
 from mudroom.core.entry import Entry, same_shape, same_stamp
 from mudroom.core.flag import repositories
-from mudroom.core.landing import Landing, Live, plan_landing
+from mudroom.core.judge import Live
+from mudroom.core.landing import Landing, plan_landing
 from mudroom.core.merge import Conflict
 from mudroom.core.path import is_below
 from mudroom.errors import UsageError
