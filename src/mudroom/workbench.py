@@ -284,13 +284,14 @@ class Workbench:
         Hold the vault's lock. ``git``: repositories, too, each as a whole; they are left out else, unless a path names
         one. ``verify_fork``: False only if the lock has been held since the changes were collected.
         """
-        from mudroom.vault.land import land
+        from mudroom.vault.land import Wanted, land
 
         progress = self._progress
         report = None if progress is None else lambda done, total: progress("applying", done, total)
         with self.at_rest(name) as fork:
             record = None if verify_fork else fork.record
-            landed = land(self.vault, fork, time=self._clock(), paths=paths, git=git, record=record, progress=report)
+            wanted = Wanted(tuple(paths), git=git)
+            landed = land(self.vault, fork, wanted, time=self._clock(), record=record, progress=report)
         self._journal_applied("apply", name, landed.applied)
         self.tidy(applied=True)
         return landed

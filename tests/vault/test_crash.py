@@ -213,5 +213,6 @@ def test_a_second_writer_during_apply_loses_nothing(place: Place) -> None:
         content = (place.project / name).read_text()
         assert content == "user\n", "the user's rename came last, or was kept as a conflict"
         assert name in conflicts or content == "user\n"
-    session.undo()
+    if landed.applied.name:
+        session.undo()
     assert all((place.project / name).read_text() == "user\n" for name in names)

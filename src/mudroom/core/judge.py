@@ -87,6 +87,8 @@ class Judgement(NamedTuple):
     conflicts: dict[bytes, Conflict]
     satisfied: list[bytes]
     withheld: set[bytes]
+    differing: set[bytes]
+    """Those of the taken and the satisfied (paths in the fork) that leave the project other than the fork has them."""
 
 
 def judge(changes: Sequence[Change], live: Live, named: Collection[bytes], masked: Collection[bytes] = ()) -> Judgement:
@@ -99,7 +101,7 @@ class _Judge:
         self, changes: Sequence[Change], live: Live, named: Collection[bytes], masked: Collection[bytes]
     ) -> None:
         self._changes, self._live, self._named, self._masked = changes, live, named, frozenset(masked)
-        self._found = Judgement([], {}, {}, [], set())
+        self._found = Judgement([], {}, {}, [], set(), set())
         gone = (change for change in changes if change.staged is None)
         self._removed = {change.path for change in gone if change.entry.kind == "directory"}
 
@@ -177,11 +179,13 @@ class _Judge:
             self._refuse(change, ours, found.reason, ours_at=at)
         elif found.entry is None:
             self._found.satisfied.append(change.path)
+            self._found.differing.add(change.path)
         else:
             self._bring(change, ours, found, at)
 
     def _bring(self, change: Change, ours: Entry | None, found: Combined, path: bytes) -> None:
         """Have ``path`` hold what was merged."""
+        self._found.differing.add(change.path)
         flags: tuple[str, ...] = ("content",)
         if not found.name:  # the fork's own file, or the project's with another mode
             flags = ("mode",) if found.entry is not None and _same_inode(found.entry, ours) else change.flags
@@ -213,6 +217,7 @@ class _Judge:
         wanted = change.staged if answer.take == "theirs" else answer.content.entry
         if answer.take == "ours" or (wanted is None and ours is None):
             self._found.satisfied.append(change.path)
+            self._found.differing.add(change.path)
         elif wanted is None:
             self._take(change._replace(path=path, verb="deleted", staged=None), ours)
         elif answer.take == "theirs":

@@ -62,6 +62,10 @@ class Landing(NamedTuple):
     satisfied: tuple[bytes, ...] = ()
     """The project already is as the fork wants it."""
     remarks: tuple[Remark, ...] = ()
+    taken: tuple[Change, ...] = ()
+    """The changes that the operations are made of; ``base`` is what the project holds now."""
+    differing: frozenset[bytes] = frozenset()
+    """Paths in the fork that land, or need not, and leave the project other than the fork has them."""
 
 
 def plan_landing(
@@ -101,6 +105,8 @@ class _Planner:
             conflicts,
             tuple(change.path for change in changes if change.path in withheld),
             tuple(change.path for change in changes if change.path in satisfied),
+            taken=tuple(self._taken),
+            differing=frozenset(self._judgement.differing),
         )
 
     def _refuse(self, path: bytes, reason: str) -> None:

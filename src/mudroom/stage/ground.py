@@ -8,7 +8,7 @@ from types import MappingProxyType
 
 from mudroom.core.change import Changeset
 from mudroom.core.entry import Entry, same_stamp
-from mudroom.stage.landed import Landed
+from mudroom.stage.landed import Landed, open_kept
 from mudroom.stage.original import Originals
 from mudroom.stage.source import Source
 
@@ -26,15 +26,17 @@ class Ground:
         before: Changeset = Changeset(),  # noqa: B008
         landed: Mapping[bytes, Landed] = _NO_LANDED,
         masked: frozenset[bytes] = frozenset(),
+        fork: bytes = b"",
     ) -> None:
         """``base``: the project, or a snapshot of it (``frozen``: it cannot have changed since).
 
         ``sealed``: what the sealed layers come to. ``before``: what the fork held after its last command; what it says
         of originals holds whatever became of the live files. ``landed``: what applies have made of paths that the
-        layers still hold. ``masked``: files that commands see empty.
+        layers still hold. ``masked``: files that commands see empty. ``fork``: its directory, with originals that a
+        merge has left.
         """
         self.base, self.originals, self.frozen = base, originals, frozen
-        self.sealed, self.before, self.landed, self.masked = sealed, before, landed, masked
+        self.sealed, self.before, self.landed, self.masked, self._fork = sealed, before, landed, masked, fork
 
     def has_landed(self, path: bytes, staged: Entry | None) -> bool:
         """Whether an apply has brought this very entry into the project."""
@@ -43,10 +45,12 @@ class Ground:
 
     def open_original(self, path: bytes, entry: Entry) -> int | None:
         """The original content of a file, open: what was kept, or the base's if that is still ``entry``; else None."""
-        if path not in self.landed:
-            kept = self.originals.content(path)
-            if kept is not None:
-                return kept
+        landed = self.landed.get(path)
+        if landed is not None and landed.original:
+            return open_kept(self._fork, landed.original)
+        kept = self.originals.content(path) if landed is None else None
+        if kept is not None:
+            return kept
         if not self.frozen and not same_stamp(entry, self.base.look(path)):
             return None
         try:

@@ -17,10 +17,10 @@ like any other.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
-from mudroom.core.change import Change, Remark
+from mudroom.core.change import Remark
 from mudroom.core.entry import Entry
 from mudroom.core.landing import Landing, Op, expand, inverse
 from mudroom.core.merge import Conflict
@@ -32,7 +32,17 @@ from mudroom.stage.union import Union
 from mudroom.vault.execute import FEW, Executor, Progress
 from mudroom.vault.record import FORMAT, ApplyRecord, load, save, sync_directory
 from mudroom.vault.rename import sync_filesystem
-from mudroom.vault.tree import differs, discard, fill_slot, move_tree, settle, strip_overlay_xattrs, sync_path, walk
+from mudroom.vault.tree import (
+    differs,
+    discard,
+    fill_merged,
+    fill_slot,
+    move_tree,
+    settle,
+    strip_overlay_xattrs,
+    sync_path,
+    walk,
+)
 
 State = Literal["prepare", "ready", "done", "undoing", "undone"]
 _ORDER: tuple[State, ...] = ("undone", "undoing", "done", "ready", "prepare")
@@ -108,15 +118,15 @@ class ApplyDirectory:
         sync_directory(self.path)
 
 
-def trees_of(landing: Landing, changes: Mapping[bytes, Change]) -> dict[int, dict[bytes, Entry]]:
+def trees_of(landing: Landing) -> dict[int, dict[bytes, Entry]]:
     """For each whole directory of the landing, what is in it: the staged entries that come, or the old that go.
 
     Where a directory goes and a directory comes (never in one op), the old side wins.
     """
     tops = {op.path: op for op in landing.ops if op.whole}
     trees: dict[int, dict[bytes, Entry]] = {op.slot: {} for op in tops.values()}
-    for path, change in changes.items():
-        above = parent(path)
+    for change in landing.taken if tops else ():
+        path, above = change.path, parent(change.path)
         while above:
             op = tops.get(above)
             if op is not None:
@@ -130,10 +140,16 @@ def trees_of(landing: Landing, changes: Mapping[bytes, Change]) -> dict[int, dic
 
 
 def apply(
-    place: ApplyDirectory, record: ApplyRecord, *, verify_fork: bool = True, progress: Progress | None = None
+    place: ApplyDirectory,
+    record: ApplyRecord,
+    *,
+    merged: bytes = b"",
+    verify_fork: bool = True,
+    progress: Progress | None = None,
 ) -> Applied:
     """Perform the operations of ``record``. ``place`` is a new apply directory.
 
+    ``merged``: the directory of the content that is not the fork's own (``Op.merged``); it is taken from there.
     ``verify_fork``: compare whole directories of the fork with what was reviewed; False if the fork was locked since.
     Raises ForkMoved if the fork is not what was reviewed (nothing has happened then), OSError if the disk fails;
     after an OSError ``recover`` knows what to do.
@@ -144,7 +160,7 @@ def apply(
     place.begin()
     place.write("prepare", record._replace(trees={}))  # to take this back, the trees are not needed
     try:
-        record = _fill_slots(record, verify_fork=verify_fork)
+        record = _fill_slots(record, merged, verify_fork=verify_fork)
     except (ForkMoved, OSError):
         place.give_back(record)
         raise
@@ -192,6 +208,10 @@ def _finish(place: ApplyDirectory, record: ApplyRecord, old: State, new: State, 
     done = set(executor.done)
     if old == "ready" and len(done) != len(record.ops):  # a conflict keeps both versions: theirs stays the fork's
         _return_slots(record._replace(ops=tuple(op for op in record.ops if op not in done)))
+    if old == "ready" and not done:  # nothing has happened: there is nothing to undo either
+        place.drop(old)
+        place.end()
+        return Applied("", conflicts=tuple(executor.conflicts), remarks=tuple(executor.remarks))
     if len(done) != len(record.ops):  # undo must not take back what was never done
         place.write(old, record._replace(ops=tuple(op for op in record.ops if op in done)))
     place.advance(old, new)
@@ -234,7 +254,7 @@ def _has_grown(root: int, op: Op, tree: dict[bytes, Entry]) -> bool:
         return False
 
 
-def _fill_slots(record: ApplyRecord, *, verify_fork: bool) -> ApplyRecord:
+def _fill_slots(record: ApplyRecord, merged: bytes, *, verify_fork: bool) -> ApplyRecord:
     """Bring what is to be placed into the slots, durably. Returns the record with the inodes as they are there."""
     slots = open_root(record.slots)
     trees = dict(record.trees)
@@ -246,7 +266,7 @@ def _fill_slots(record: ApplyRecord, *, verify_fork: bool) -> ApplyRecord:
                 continue
             if verify_fork and op.whole and op.new.kind == "directory":
                 _verify_tree(record.contents, op, trees[op.slot])
-            entry = fill_slot(record.contents, slots, op)
+            entry = fill_slot(record.contents, slots, op) if not op.merged else fill_merged(merged, slots, op)
             slot = b"%d" % op.slot
             strip_overlay_xattrs(slots, slot, entry, trees.get(op.slot, {}))
             if op.whole and entry.kind == "directory" and entry.inode != op.new.inode:
@@ -290,7 +310,7 @@ def _return_slots(record: ApplyRecord) -> None:
                 continue
             name = b"%d" % op.slot
             discard((slots, name + b".part"))
-            if len(record.contents) > 1:
+            if op.merged or len(record.contents) > 1:
                 discard((slots, name))
             elif look_beneath(content, op.path) is not None:
                 _settle_staged(content, op.path, op.new)

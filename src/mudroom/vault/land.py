@@ -6,30 +6,28 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from types import MappingProxyType
 from typing import NamedTuple
 
 from mudroom.core.change import Change
-from mudroom.core.entry import Entry, same_shape, same_stamp
 from mudroom.core.flag import repositories
-from mudroom.core.judge import Live
 from mudroom.core.landing import Landing, plan_landing
 from mudroom.core.merge import Conflict
 from mudroom.core.path import is_below
 from mudroom.errors import UsageError
-from mudroom.stage.beneath import directory, entries, look_beneath
 from mudroom.stage.collect import MASKED
-from mudroom.stage.source import OpenSource, Source, same_bytes
 from mudroom.stage.union import Union
 from mudroom.vault.apply import Applied, ApplyDirectory, Recovered, apply, new_record, recover, trees_of, undo
 from mudroom.vault.execute import Progress
 from mudroom.vault.fork import Fork
+from mudroom.vault.opened import OpenFork
+from mudroom.vault.reconcile import Part, Reconciler
 from mudroom.vault.record import ForkRecord, load
 from mudroom.vault.remain import keep_the_rest
+from mudroom.vault.resolution import answers
 from mudroom.vault.store import Vault
-
-_OVERLAYFS_MAGIC = 0x794C7630  # statfs(2)
-_GIT_HEADS = (b"HEAD", b"index", b"packed-refs", b"logs/HEAD")
 
 
 class Landed(NamedTuple):
@@ -37,26 +35,80 @@ class Landed(NamedTuple):
     withheld: tuple[bytes, ...]
     """Protected paths that were left in the fork because nobody named them."""
     remaining: int
-    """Changes that are still in the fork; 0 and the fork is gone."""
+    """Changes that are still in the fork; 0 and the fork is gone, or stands on the project as it is now."""
+    merged: tuple[bytes, ...] = ()
+    """Paths at which the project got something else than the fork has: both sides had changed them."""
 
     @property
     def conflicts(self) -> tuple[Conflict, ...]:
         return self.applied.conflicts
 
 
+class Wanted(NamedTuple):
+    """What of a fork is to be applied, and how."""
+
+    paths: tuple[bytes, ...] = ()
+    """What is at and below these; none: all."""
+    parts: Mapping[bytes, Part] = MappingProxyType({})
+    """Files of which only a part is wanted."""
+    git: bool = False
+    """Repositories, too, each as a whole; without it they are left out unless they are among the ``paths``."""
+    backups: bool = False
+    """Leave what is replaced or removed beside it as ``NAME.bak``."""
+    markers: bool = False
+    """Write conflict markers into the files of the project that cannot be merged."""
+
+
+class Plan(NamedTuple):
+    """A landing that can be performed."""
+
+    record: ForkRecord
+    chosen: tuple[Change, ...]
+    landing: Landing
+
+
+def prepare(fork: Fork, wanted: Wanted, reconciler: Reconciler, record: ForkRecord) -> Plan:
+    """What would happen, without doing any of it. Raises UsageError for a path that has no change."""
+    changes = record.changeset.changes
+    chosen = _chosen(changes, wanted.paths)
+    blocked = {remark.path for remark in record.changeset.remarks}
+    masked = {remark.path for remark in record.changeset.remarks if remark.text == MASKED}
+    blocked |= {change.path for change in changes} - {change.path for change in chosen}  # it must not come along
+    named = {*wanted.paths, *(repositories(chosen) if wanted.git else ())}
+    landing = plan_landing(chosen, reconciler.live(), named, blocked, masked)
+    if fork.state.layers:  # a sealed layer is never changed
+        landing = landing._replace(ops=tuple(op._replace(copy=not op.merged) for op in landing.ops))
+    return Plan(record, tuple(chosen), landing)
+
+
+@contextmanager
+def reconciling(vault: Vault, fork: Fork, wanted: Wanted, record: ForkRecord) -> Iterator[Reconciler]:
+    """A fork beside the project as it is now. Hold the fork's lock."""
+    with OpenFork(vault, fork) as opened, Union(fork.layered, None) as staged:
+        reconciler = Reconciler(
+            vault.project,
+            staged,
+            opened.ground(),
+            since=record.started,
+            place=vault.merged,
+            partial=wanted.parts,
+            answer=answers(fork, staged),
+        )
+        with reconciler:
+            yield reconciler
+
+
 def land(
     vault: Vault,
     fork: Fork,
+    wanted: Wanted,
     *,
     time: int,
-    paths: Sequence[bytes] = (),
-    git: bool = False,
     record: ForkRecord | None = None,
     progress: Progress | None = None,
 ) -> Landed:
-    """Apply a fork's changes, or those at and below ``paths``. What cannot be applied stays in the fork.
+    """Apply a fork's changes, or what is wanted of them. What cannot be applied stays in the fork.
 
-    ``git``: repositories, too, each as a whole; without it they are left out unless they are among the ``paths``.
     ``record``: what was collected, if the fork was locked ever since; else it is read, and the fork is compared
     with it. Raises ForkMoved (nothing happened), OSError (``recover`` will go on), UsageError for a path that has no
     change.
@@ -68,45 +120,39 @@ def land(
         seal_copy(vault, fork, as_reviewed=True)
         record = None
     record = record or read_record(fork)
-    changes = record.changeset.changes
-    chosen = _chosen(changes, paths)
-    blocked = {remark.path for remark in record.changeset.remarks}
-    masked = {remark.path for remark in record.changeset.remarks if remark.text == MASKED}
-    blocked |= {change.path for change in changes} - {change.path for change in chosen}  # it must not come along
-    named = {*paths, *(repositories(chosen) if git else ())}
-    landing = plan(
-        vault.project, fork.layered, chosen, since=record.started, named=named, blocked=blocked, masked=masked
-    )
-    if fork.state.layers:  # a sealed layer is never changed
-        landing = landing._replace(ops=tuple(op._replace(copy=True) for op in landing.ops))
-    applied = Applied("")
+    with reconciling(vault, fork, wanted, record) as reconciler:
+        plan = prepare(fork, wanted, reconciler, record)
+        return perform(
+            vault, fork, wanted, plan, reconciler.merged, time=time, verify_fork=verify_fork, progress=progress
+        )
+
+
+def perform(
+    vault: Vault,
+    fork: Fork,
+    wanted: Wanted,
+    plan: Plan,
+    merged: bytes,
+    *,
+    time: int,
+    verify_fork: bool,
+    progress: Progress | None,
+) -> Landed:
+    landing, applied = plan.landing, Applied("")
     if landing.ops:
         place = ApplyDirectory(vault.new_apply())
-        trees = trees_of(landing, {change.path: change for change in chosen})
+        trees = trees_of(landing)
         new = new_record(place, fork.name, time, vault.project, fork.layered, landing, trees)
-        applied = apply(place, new, verify_fork=verify_fork, progress=progress)
+        applied = apply(place, new, merged=merged, verify_fork=verify_fork, progress=progress)
     applied = applied._replace(
         conflicts=tuple(sorted({*landing.conflicts, *applied.conflicts})),
         remarks=(*landing.remarks, *applied.remarks),
     )
     kept = {conflict.path for conflict in applied.conflicts} | set(landing.withheld)
-    remaining = keep_the_rest(vault, fork, record, {change.path for change in chosen} - kept)
-    return Landed(applied, landing.withheld, remaining)
-
-
-def plan(
-    project: bytes,
-    contents: Sequence[bytes],
-    changes: Sequence[Change],
-    *,
-    since: int,
-    named: Collection[bytes],
-    blocked: Collection[bytes],
-    masked: Collection[bytes] = (),
-) -> Landing:
-    """What would happen, without doing any of it."""
-    with OpenSource(project) as live, Union(contents, None) as staged:
-        return plan_landing(changes, _live(project, live, staged, since), named, blocked, masked)
+    landed = {change.path for change in plan.chosen} - kept
+    parts = {path: part for path, part in wanted.parts.items() if path in landed}
+    remaining = keep_the_rest(vault, fork, plan.record, landed, landing.differing, parts)
+    return Landed(applied, landing.withheld, remaining, tuple(sorted(landing.differing & landed)))
 
 
 def take_back(vault: Vault, name: str | None, progress: Progress | None = None) -> Applied:
@@ -140,7 +186,7 @@ def recover_all(vault: Vault) -> list[Recovered]:
 
 def _settle_fork(vault: Vault, outcome: Recovered, place: ApplyDirectory) -> None:
     """After a finished apply the fork keeps only what did not land."""
-    if outcome.outcome != "finished":
+    if outcome.outcome != "finished" or place.state() is None:
         return
     try:
         fork = vault.fork(outcome.fork)
@@ -181,67 +227,3 @@ def _holds_wanted(change: Change, needed: Collection[bytes]) -> bool:
     """A new directory comes along with what is wanted in it."""
     is_new = change.base is None and change.entry.kind == "directory"
     return is_new and any(path.startswith(change.path + b"/") for path in needed)
-
-
-def _live(project: bytes, live: OpenSource, staged: Source, since: int) -> Live:
-    root = live.root
-    renames_directories = _filesystem_magic(project) != _OVERLAYFS_MAGIC
-
-    def same_as_staged(change: Change, ours: Entry) -> bool:
-        return same_shape(change.staged, ours) and (ours.kind != "file" or _same_content(live, staged, change, ours))
-
-    def same_tree(path: bytes, expected: dict[bytes, Entry]) -> bool:
-        # EXDEV: an overlay (a container's own root) cannot rename a directory that is in its lower layers
-        return renames_directories and _tree_is(root, path, expected)
-
-    def git_moved(git: bytes) -> bool:
-        found = (look_beneath(root, git + b"/" + name) for name in _GIT_HEADS)
-        return any(entry is not None and entry.ctime > since for entry in found)
-
-    return Live(live.look, same_as_staged, same_tree, git_moved)
-
-
-def _same_content(live: Source, staged: Source, change: Change, ours: Entry) -> bool:
-    assert change.staged is not None
-    if ours.size != change.staged.size:
-        return False
-    try:
-        theirs = staged.open(change.path)
-    except OSError:
-        return False
-    try:
-        mine = live.open(change.path)
-    except OSError:
-        os.close(theirs)
-        return False
-    try:
-        return same_bytes(mine, theirs)
-    finally:
-        os.close(mine)
-        os.close(theirs)
-
-
-def _tree_is(root: int, path: bytes, expected: Mapping[bytes, Entry]) -> bool:
-    pending, seen = [path], 0
-    while pending:
-        current = pending.pop()
-        with directory(root, current) as opened:
-            found = entries(opened)
-        for name, entry in found.items():
-            at = current + b"/" + name
-            if not same_stamp(expected.get(at), entry):
-                return False
-            seen += 1
-            if entry.kind == "directory":
-                pending.append(at)
-    return seen == len(expected)
-
-
-def _filesystem_magic(path: bytes) -> int:
-    """f_type of statfs(2): its first word. Python's os.statvfs has no such field."""
-    import ctypes
-
-    buffer = ctypes.create_string_buffer(256)
-    if ctypes.CDLL(None, use_errno=True).statfs(path, buffer) < 0:
-        return 0
-    return int.from_bytes(buffer.raw[:8], "little")

@@ -88,4 +88,5 @@ class OpenFork:
             before=record.changeset if record is not None else sealed,
             landed=load_landed(fork.path + LANDED),
             masked=self._vault.mask.paths,
+            fork=fork.path,
         )

@@ -21,7 +21,7 @@ from mudroom.core.entry import Entry, same_shape, same_stamp
 from mudroom.stage.beneath import directory
 from mudroom.stage.collect import collect
 from mudroom.stage.ground import Ground
-from mudroom.stage.landed import Landed
+from mudroom.stage.landed import Landed, elsewhere
 from mudroom.stage.original import Originals
 from mudroom.stage.overlay import OverlayView
 from mudroom.stage.source import Content, OpenSource, Source, same_bytes, walk
@@ -30,11 +30,6 @@ from mudroom.vault.tree import set_mode
 
 Claim = tuple[bytes, Entry]
 """A path, and what lay there."""
-
-
-def elsewhere(entry: Entry) -> Entry:
-    """The entry of a file that is in no project: it has no inode, so nothing is ever the same as it."""
-    return entry._replace(device=0, inode=0)
 
 
 def digest(descriptor: int) -> bytes:

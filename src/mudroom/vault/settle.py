@@ -14,7 +14,7 @@ from mudroom.core.path import relpath, show
 from mudroom.core.stack import LIVE, ForkState
 from mudroom.errors import MudroomError
 from mudroom.stage.beneath import directory
-from mudroom.stage.landed import Landed
+from mudroom.stage.landed import Landed, elsewhere
 from mudroom.stage.layer import remove_tree
 from mudroom.stage.original import Originals
 from mudroom.stage.snapshot import SnapshotSource
@@ -22,7 +22,7 @@ from mudroom.stage.source import OpenSource, Source, walk
 from mudroom.stage.union import Union
 from mudroom.vault.archive import Refused, refusing
 from mudroom.vault.bundle import kept_digests, rows_of
-from mudroom.vault.rebase import Claim, Rebase, align_modes, collect_layer, elsewhere, same_file
+from mudroom.vault.rebase import Claim, Rebase, align_modes, collect_layer, same_file
 from mudroom.vault.record import FORMAT, ForkRecord, save
 from mudroom.vault.store import Vault
 from mudroom.vault.tree import set_mode

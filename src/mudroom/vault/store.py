@@ -14,6 +14,7 @@
         bases/<id>/     one snapshot of the project (stage/snapshot.py)
         applies/<uN>/   one apply: its plan and its slots (vault/apply.py)
         applies/pending the name of the apply that is going on, or was when mudroom was killed
+        merged/         what was merged on its way into the project (vault/reconcile.py)
         trash/          on its way out; emptied when there is time
 
 docs/FORMAT.md says what of this a reader may rely on.
@@ -68,6 +69,10 @@ class Vault:
     @property
     def scratch(self) -> bytes:
         return self.path + b"/scratch"
+
+    @property
+    def merged(self) -> bytes:
+        return self.path + b"/merged"
 
     @property
     def cache(self) -> bytes:

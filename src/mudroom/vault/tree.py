@@ -15,7 +15,7 @@ from mudroom.stage.beneath import directory, entries, look, open_beneath, open_r
 from mudroom.stage.copy import clone, copy_open_file
 from mudroom.stage.source import Source
 from mudroom.stage.source import walk as walk_source
-from mudroom.stage.union import Union
+from mudroom.stage.union import OneLayer, Union
 from mudroom.vault.rename import move
 
 At = tuple[int, bytes]
@@ -102,6 +102,23 @@ def fill_slot(contents: Sequence[bytes], slots: int, op: Op) -> Entry:
     if look(*slot) is None:
         _bring(contents, slot, op, op.new)
     settle(slot, op.new)
+    arrived = look(*slot)
+    assert arrived is not None
+    return arrived
+
+
+def fill_merged(merged: bytes, slots: int, op: Op) -> Entry:
+    """The same for content that was merged: what lies in the directory ``merged`` under the name that ``op`` has."""
+    slot, name = (slots, b"%d" % op.slot), op.merged.encode()
+    root = open_root(merged)
+    try:
+        entry = look(root, name)
+        assert entry is not None
+        if not _rename((root, name), slot, entry):
+            with OneLayer(merged) as source:
+                _copy_in(source, slot, name, entry)
+    finally:
+        os.close(root)
     arrived = look(*slot)
     assert arrived is not None
     return arrived

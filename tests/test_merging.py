@@ -1,0 +1,224 @@
+"""What comes back is merged: the project and the fork both went on, with real commands and real files."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable
+
+import pytest
+
+from conftest import Place, listing, tick
+from mudroom.session import Session
+from mudroom.vault.land import Landed
+
+TEXT = "".join(f"line {number}\n" for number in range(1, 21))
+
+
+def staged(place: Place, script: str, meanwhile: Callable[[], object]) -> tuple[Session, str]:
+    """A fork in which a script has run, after which the user has gone on in the project."""
+    session, result = place.sh(script)
+    assert result.exit_code == 0, result.stderr
+    tick()
+    meanwhile()
+    return session, result.fork
+
+
+def conflicts(landed: Landed) -> dict[str, str]:
+    return {os.fsdecode(one.path): one.reason for one in landed.conflicts}
+
+
+def test_edits_of_both_come_together(place: Place) -> None:
+    file = place.write("f", TEXT)
+    session, fork = staged(
+        place, "sed -i 's/^line 3$/theirs/' f", lambda: file.write_text(TEXT.replace("line 18\n", "ours\n"))
+    )
+    landed = session.apply(fork)
+    assert not landed.conflicts
+    assert file.read_text() == TEXT.replace("line 3\n", "theirs\n").replace("line 18\n", "ours\n")
+    assert landed.merged == (b"f",)
+    session.undo()
+    assert file.read_text() == TEXT.replace("line 18\n", "ours\n")
+
+
+def test_edits_of_the_same_line_are_a_conflict_and_the_rest_lands(place: Place) -> None:
+    file = place.write("f", TEXT)
+    session, fork = staged(
+        place,
+        "sed -i 's/^line 3$/theirs/' f; echo new > new",
+        lambda: file.write_text(TEXT.replace("line 3\n", "ours\n")),
+    )
+    landed = session.apply(fork)
+    assert conflicts(landed) == {"f": "also changed in the project, in the same lines"}
+    assert file.read_text() == TEXT.replace("line 3\n", "ours\n"), "no markers, the user's own bytes"
+    assert (place.project / "new").read_text() == "new\n"
+    assert landed.remaining == 1
+    assert conflicts(session.apply(fork)) == conflicts(landed), "once more is the same"
+
+
+def test_the_same_edit_on_both_sides_is_none(place: Place) -> None:
+    file = place.write("f", TEXT)
+    session, fork = staged(place, "echo end >> f", lambda: file.write_text(TEXT + "end\n"))
+    landed = session.apply(fork)
+    assert not landed.conflicts
+    assert landed.remaining == 0
+    assert file.read_text() == TEXT + "end\n"
+
+
+def test_a_file_only_touched_meanwhile_is_not_changed(place: Place) -> None:
+    file = place.write("f", b"\0binary")
+    session, fork = staged(place, "printf x > f", lambda: file.write_bytes(b"\0binary"))
+    assert conflicts(session.apply(fork)) == {}
+    assert file.read_text() == "x"
+
+
+@pytest.mark.parametrize("how", ["content", "mode"])
+def test_mode_on_one_side_and_content_on_the_other(place: Place, how: str) -> None:
+    file = place.write("f", TEXT)
+    edit, change = "echo end >> f", "chmod 755 f"
+    if how == "content":
+        session, fork = staged(place, edit, lambda: file.chmod(0o755))
+    else:
+        session, fork = staged(place, change, lambda: file.write_text(TEXT + "end\n"))
+    assert not session.apply(fork).conflicts
+    assert (file.read_text(), file.stat().st_mode & 0o777) == (TEXT + "end\n", 0o755)
+    session.undo()
+    assert (file.read_text() == TEXT) == (how == "content")
+    assert file.stat().st_mode & 0o777 == (0o755 if how == "content" else 0o644)
+
+
+def test_what_the_user_changed_goes_along_with_a_rename(place: Place) -> None:
+    file = place.write("f", TEXT)
+    session, fork = staged(place, "mkdir d; mv f d/moved", lambda: file.write_text(TEXT + "ours\n"))
+    before = listing(place.project)
+    landed = session.apply(fork)
+    assert not landed.conflicts
+    assert not file.exists()
+    assert (place.project / "d/moved").read_text() == TEXT + "ours\n"
+    assert not session.undo().conflicts
+    assert listing(place.project) == before
+
+
+def test_what_the_fork_changed_goes_to_where_the_user_renamed_it(place: Place) -> None:
+    file = place.write("f", TEXT)
+    place.write("d/x")
+    session, fork = staged(place, "echo theirs >> f", lambda: file.rename(place.project / "d/moved"))
+    before = listing(place.project)
+    landed = session.apply(fork)
+    assert not landed.conflicts
+    assert landed.remaining == 0
+    assert not file.exists()
+    assert (place.project / "d/moved").read_text() == TEXT + "theirs\n"
+    assert not session.undo().conflicts
+    assert listing(place.project) == before
+
+
+def test_even_if_it_was_copied_there_and_changed_first_lines(place: Place) -> None:
+    file = place.write("f", TEXT)
+
+    def meanwhile() -> None:
+        file.rename(place.project / "moved")
+        (place.project / "moved").write_text("ours\n" + TEXT)
+
+    session, fork = staged(place, "echo theirs >> f", meanwhile)
+    assert not session.apply(fork).conflicts
+    assert (place.project / "moved").read_text() == "ours\n" + TEXT + "theirs\n"
+
+
+def test_of_a_rename_both_ends_land_or_none(place: Place) -> None:
+    file = place.write("f", TEXT)
+    session, fork = staged(place, "mv f moved", lambda: (place.project / "moved").write_text("mine\n"))
+    landed = session.apply(fork)
+    assert conflicts(landed).keys() == {"f", "moved"}
+    assert file.read_text() == TEXT
+    assert (place.project / "moved").read_text() == "mine\n"
+
+
+def test_a_file_that_was_removed_and_one_that_was_renamed(place: Place) -> None:
+    file = place.write("f", TEXT)
+    session, fork = staged(place, "mv f moved", file.unlink)
+    assert conflicts(session.apply(fork)).keys() == {"f", "moved"}
+    assert conflicts(session.apply(fork)).keys() == {"f", "moved"}, "and stays one"
+    assert not (place.project / "moved").exists()
+
+
+@pytest.mark.parametrize("content", [b"a\0b\n", b"caf\xe9\n"])
+def test_what_is_no_text_conflicts_whole(place: Place, content: bytes) -> None:
+    file = place.write("f", b"1\n2\n3\n" + content)
+    session, fork = staged(place, "echo theirs >> f", lambda: file.write_bytes(b"ours\n2\n3\n" + content))
+    reason = conflicts(session.apply(fork))["f"]
+    assert reason.startswith("also changed in the project, and cannot be merged: ")
+    assert file.read_bytes() == b"ours\n2\n3\n" + content
+
+
+def test_line_ends_and_a_missing_newline_stay(place: Place) -> None:
+    file = place.write("f", b"a\r\nb\r\nc\r\nd\r\ne")
+    session, fork = staged(place, "sed -i 's/^a/A/' f", lambda: file.write_bytes(b"a\r\nb\r\nc\r\nd\r\nE"))
+    assert not session.apply(fork).conflicts
+    assert file.read_bytes() == b"A\r\nb\r\nc\r\nd\r\nE"
+
+
+def test_a_link_that_both_changed(place: Place) -> None:
+    link = place.project / "l"
+    link.symlink_to("a")
+
+    def meanwhile() -> None:
+        link.unlink()
+        link.symlink_to("ours")
+
+    session, fork = staged(place, "ln -sfn theirs l", meanwhile)
+    assert conflicts(session.apply(fork)) == {"l": "leads elsewhere in the project, too"}
+    assert os.readlink(link) == "ours"
+
+
+def test_a_merged_file_stays_what_it_was_otherwise(place: Place) -> None:
+    file = place.write("f", TEXT, 0o640)
+    os.setxattr(file, "user.mine", b"kept")
+    session, fork = staged(
+        place, "sed -i 's/^line 3$/theirs/' f", lambda: file.write_text(TEXT.replace("line 18\n", "ours\n"))
+    )
+    session.apply(fork)
+    assert file.stat().st_mode & 0o777 == 0o640
+    assert os.getxattr(file, "user.mine") == b"kept"
+
+
+def test_a_fork_goes_on_after_a_merge(place: Place) -> None:
+    """Its own version is the original of what comes next, not what the project was merged into."""
+    file = place.write("f", TEXT)
+    place.write("stuck", "1\n")
+    session = place.session()
+    session.new_fork("x")
+    session.run([b"sh", b"-c", b"sed -i 's/^line 3$/theirs/' f; echo t > stuck"], fork="x")
+    tick()
+    file.write_text(TEXT.replace("line 18\n", "ours\n"))
+    (place.project / "stuck").write_text("o\n")
+    assert conflicts(session.apply("x")).keys() == {"stuck"}, "so that the fork stays as it is"
+    session.run([b"sh", b"-c", b"sed -i 's/^line 5$/more/' f"], fork="x")
+    shown = b"".join(session.diff("x", [b"f"]))
+    assert b"+more\n" in shown
+    assert b"theirs\n" not in [line[1:] for line in shown.splitlines(True) if line[:1] in b"+-"]
+    assert conflicts(session.apply("x")).keys() == {"stuck"}
+    assert file.read_text() == TEXT.replace("line 3\n", "theirs\n").replace("line 5\n", "more\n").replace(
+        "line 18\n", "ours\n"
+    )
+
+
+def test_a_whole_directory_renamed_with_an_edit_in_it(place: Place) -> None:
+    place.write("d/a", TEXT)
+    place.write("d/b", "b\n")
+    session, fork = staged(place, "mv d e", lambda: (place.project / "d/a").write_text(TEXT + "ours\n"))
+    before = listing(place.project)
+    assert not session.apply(fork).conflicts
+    assert (place.project / "e/a").read_text() == TEXT + "ours\n"
+    assert not (place.project / "d").exists()
+    session.undo()
+    assert listing(place.project) == before
+
+
+def test_merging_leaves_nothing_behind(place: Place) -> None:
+    file = place.write("f", TEXT)
+    session, fork = staged(place, "echo theirs >> f", lambda: file.write_text("ours\n" + TEXT))
+    session.apply(fork)
+    merged = os.fsdecode(session.vault.merged)
+    assert os.listdir(merged) == []
+    shutil.rmtree(merged)
