@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -29,9 +29,12 @@ if TYPE_CHECKING:
     from mudroom.stage.mounting import Kind
     from mudroom.vault.apply import Applied, Recovered
     from mudroom.vault.compare import Comparison
+    from mudroom.vault.conflicted import Conflicted
     from mudroom.vault.land import Landed
     from mudroom.vault.mount import Mounted
+    from mudroom.vault.reconcile import Part
     from mudroom.vault.record import ForkRecord
+    from mudroom.vault.resolution import Take
 
 _CLOCK_REALTIME_COARSE = 5
 """The clock that file systems stamp with: linux/time.h, ktime_get_coarse_real_ts64. Python has no name for it."""
@@ -278,11 +281,24 @@ class Workbench:
 
     # --- landing ---
 
-    def apply(self, name: str, paths: Sequence[bytes] = (), *, git: bool = False, verify_fork: bool = True) -> Landed:
-        """Apply a fork to the project, whole or only ``paths``. Conflicts are in what it returns, never raised.
+    def apply(
+        self,
+        name: str,
+        paths: Sequence[bytes] = (),
+        *,
+        git: bool = False,
+        parts: Mapping[bytes, Part] | None = None,
+        markers: bool = False,
+        backups: bool = False,
+        verify_fork: bool = True,
+    ) -> Landed:
+        """Apply a fork to the project, whole or only ``paths``, merged with what has been changed there meanwhile.
+        Conflicts are in what it returns, never raised.
 
         Hold the vault's lock. ``git``: repositories, too, each as a whole; they are left out else, unless a path names
-        one. ``verify_fork``: False only if the lock has been held since the changes were collected.
+        one. ``parts``: of these files only this. ``markers``: write conflict markers into texts that cannot be merged.
+        ``backups``: leave what is replaced or removed beside it as ``NAME.bak``. ``verify_fork``: False only if the
+        lock has been held since the changes were collected.
         """
         from mudroom.vault.land import Wanted, land
 
@@ -290,11 +306,36 @@ class Workbench:
         report = None if progress is None else lambda done, total: progress("applying", done, total)
         with self.at_rest(name) as fork:
             record = None if verify_fork else fork.record
-            wanted = Wanted(tuple(paths), git=git)
+            wanted = Wanted(tuple(paths), parts or {}, git=git, markers=markers, backups=backups)
             landed = land(self.vault, fork, wanted, time=self._clock(), record=record, progress=report)
         self._journal_applied("apply", name, landed.applied)
         self.tidy(applied=True)
         return landed
+
+    def conflicts(self, name: str, paths: Sequence[bytes] = ()) -> list[Conflicted]:
+        """Where a fork, or what is below ``paths`` in it, conflicts with the project as it is now: all sides of each,
+        those that are decided, too."""
+        from mudroom.vault.conflicted import find_conflicts
+
+        with self.at_rest(name) as fork:
+            return find_conflicts(self.vault, fork, paths) if fork.record is not None else []
+
+    def decide(self, name: str, conflict: Conflicted, take: Take, content: bytes | None = None) -> None:
+        """Keep a decision about a conflict for the next apply; it holds as long as both versions stay what they are.
+
+        ``take``: ours (what the project has), theirs (what the fork has), content (which is given), delete.
+        """
+        from mudroom.vault.conflicted import decide
+
+        with self.at_rest(name) as fork:
+            decide(self.vault, fork, conflict, take, content)
+
+    def forget_decision(self, name: str, path: bytes) -> bool:
+        """Take a decision back. Whether there was one."""
+        from mudroom.vault.conflicted import forget
+
+        with self.at_rest(name) as fork:
+            return forget(fork, path)
 
     def undo(self, name: str | None = None) -> Applied:
         """Take an apply back: the one named, or the last. Hold the vault's lock."""

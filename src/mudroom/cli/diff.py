@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 from mudroom.cli.main import Context
 from mudroom.cli.open import only_fork, open_session, project_paths
-from mudroom.core.path import is_below
+from mudroom.core.path import is_below, show
 from mudroom.core.result import changes_to_json
 from mudroom.session import Session
 
@@ -23,6 +23,7 @@ examples:
   mudroom diff try@green try         what has changed in a fork since a checkpoint
   mudroom diff try-1 try-2           from one fork to another
   mudroom diff try now               from a fork to the project as it is; base: what a fork was made from
+  mudroom diff run-7f3a --conflicts  where fork and project do not go together, with markers
   mudroom diff --json                counts per file instead of the text"""
 
 _STYLES = ((b"+++", "bold"), (b"---", "bold"), (b"diff ", "bold"), (b"@@", "cyan"), (b"+", "green"), (b"-", "red"))
@@ -31,6 +32,7 @@ _STYLES = ((b"+++", "bold"), (b"---", "bold"), (b"diff ", "bold"), (b"@@", "cyan
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("fork", nargs="?", help="the fork, or FORK@CHECKPOINT, base, now")
     parser.add_argument("paths", nargs="*", metavar="PATH", help="what to compare it with, then paths to look at")
+    parser.add_argument("--conflicts", action="store_true", help="only where it conflicts with the project as it is")
     parser.add_argument("--fork", dest="named", metavar="FORK", help="the same, by name of the option")
 
 
@@ -41,6 +43,8 @@ def execute(args: argparse.Namespace, context: Context) -> int:
             words.insert(0, args.named)
         name = words.pop(0) if words else only_fork(session, None)
         old, new = ("base", name) if not words or not _is_side(session, words[0]) else (name, words.pop(0))
+        if args.conflicts:
+            return _conflicts(session, only_fork(session, new), words, context)
         if "@" in new or old != "base" or new == "now":
             return _compare(session, old, new, words, context)
         name = only_fork(session, new)
@@ -55,6 +59,30 @@ def execute(args: argparse.Namespace, context: Context) -> int:
 def _is_side(session: Session, word: str) -> bool:
     """Whether a word names something to compare with, and not a path."""
     return word in ("base", "now") or word.partition("@")[0] in {fork.name for fork in session.vault.forks()}
+
+
+def _conflicts(session: Session, name: str, words: list[str], context: Context) -> int:
+    """With markers, as far as texts go; exit code 3 if there are any."""
+    from mudroom.cli.resolve import conflict_to_json
+    from mudroom.core.diff3 import with_markers
+    from mudroom.core.linediff import unified
+
+    found = session.conflicts(name, project_paths(words, session))
+    if context.as_json:
+        rows = [conflict_to_json(conflict) for conflict in found]
+        context.terminal.out(json.dumps({"schema": "mudroom.conflicts/1", "fork": name, "conflicts": rows}))
+        return 3 if found else 0
+
+    def lines() -> Iterator[bytes]:
+        for conflict in found:
+            shown = show(conflict.path).encode()
+            yield b"conflict %s: %s\n" % (shown, conflict.reason.encode())
+            if (merged := conflict.merged) is not None:
+                marked = with_markers(merged, ours_label=b"project", base_label=b"original", theirs_label=name.encode())
+                yield from unified(conflict.ours.content or b"", marked, old_label=b"project", new_label=b"merged")
+
+    page(lines(), context)
+    return 3 if found else 0
 
 
 def _compare(session: Session, old: str, new: str, words: list[str], context: Context) -> int:

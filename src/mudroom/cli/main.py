@@ -29,6 +29,7 @@ VERBS = {
     "status": "the same, for the eye: forks, unfinished applies, the last apply",
     "diff": "what a fork would change, as a unified diff",
     "apply": "bring a fork's changes into the project",
+    "resolve": "decide conflicts between a fork and the project, for the next apply",
     "discard": "throw a fork away",
     "undo": "take an apply back",
     "log": "what has happened in this project; log verify checks that nobody edited the journal",

@@ -73,8 +73,8 @@ class Live(NamedTuple):
     """Merge a file. Neither entry nor reason: the project already holds the result."""
     moved: Callable[[Change], bytes] = lambda _change: b""
     """Where the project has a file that is gone from its path; empty if nowhere."""
-    answer: Callable[[Change, Entry | None], Answer | None] = lambda _change, _ours: None
-    """What was decided about a conflict at this path, between these very versions."""
+    answer: Callable[[Change, Entry | None, Sides | None], Answer | None] = lambda _change, _ours, _sides: None
+    """What was decided about a conflict at this path, between these very versions; of files, with their sides."""
     partial: Collection[bytes] = frozenset()
     """Paths of which only a part is wanted: they are merged, always."""
 
@@ -174,9 +174,10 @@ class _Judge:
         if git_directory(change.path) is not None:
             self._refuse(change, ours, _REPOSITORY)
             return
-        found = self._live.combine(Sides((change.path, change.base), (at, ours), (change.path, change.staged), at))
+        sides = Sides((change.path, change.base), (at, ours), (change.path, change.staged), at)
+        found = self._live.combine(sides)
         if found.reason:
-            self._refuse(change, ours, found.reason, ours_at=at)
+            self._refuse(change, ours, found.reason, sides)
         elif found.entry is None:
             self._found.satisfied.append(change.path)
             self._found.differing.add(change.path)
@@ -203,15 +204,15 @@ class _Judge:
         else:
             self._combine(change, ours, at)
 
-    def _refuse(self, change: Change, ours: Entry | None, reason: str, *, ours_at: bytes = b"") -> bool:
-        """A conflict, unless somebody has decided it. Whether it is one."""
-        answer = self._live.answer(change, ours)
-        if answer is None:
-            at = ours_at if ours_at != change.path else b""
-            self._found.conflicts[change.path] = Conflict(change.path, reason, ours_at=at)
-            return True
-        self._answered(change, ours, answer, ours_at or change.path)
-        return False
+    def _refuse(self, change: Change, ours: Entry | None, reason: str, sides: Sides | None = None) -> None:
+        """A conflict, unless somebody has decided it."""
+        at = sides.path if sides is not None else change.path
+        answer = self._live.answer(change, ours, sides)
+        if answer is not None:
+            self._answered(change, ours, answer, at)
+        else:
+            moved = at if at != change.path else b""
+            self._found.conflicts[change.path] = Conflict(change.path, reason, ours_at=moved)
 
     def _answered(self, change: Change, ours: Entry | None, answer: Answer, path: bytes) -> None:
         wanted = change.staged if answer.take == "theirs" else answer.content.entry
@@ -251,17 +252,24 @@ class _Judge:
         if git_directory(come.path) is not None:
             self._refuse_rename(gone, come, ours, None, _REPOSITORY)
             return
-        found = self._live.combine(
-            Sides((gone.path, gone.base), (gone.path, ours), (come.path, come.staged), come.path)
-        )
+        sides = Sides((gone.path, gone.base), (gone.path, ours), (come.path, come.staged), come.path)
+        found = self._live.combine(sides)
         if found.entry is None:
-            self._refuse_rename(gone, come, ours, None, found.reason)
+            self._refuse_rename(gone, come, ours, None, found.reason, sides)
         else:
             self._bring(come, None, found, come.path)
             self._take(gone, ours)
 
-    def _refuse_rename(self, gone: Change, come: Change, old: Entry | None, new: Entry | None, reason: str) -> None:
-        answer = self._live.answer(come, new)
+    def _refuse_rename(
+        self,
+        gone: Change,
+        come: Change,
+        old: Entry | None,
+        new: Entry | None,
+        reason: str,
+        sides: Sides | None = None,
+    ) -> None:
+        answer = self._live.answer(come, new, sides)
         if answer is None:
             moved = gone.path if new is None else b""
             self._found.conflicts[come.path] = Conflict(come.path, reason, base_at=gone.path, ours_at=moved)

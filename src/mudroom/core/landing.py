@@ -52,6 +52,8 @@ class Op(NamedTuple):
     """What the new content is kept under if it is not the fork's own: merged, resolved, a part of it."""
     origin: bytes = b""
     """The path of the change in the fork, if the project has the file under another name."""
+    after: bytes = b""
+    """Where the file that is removed here has gone: not before it has arrived."""
 
 
 class Landing(NamedTuple):
@@ -154,6 +156,7 @@ class _Planner:
     def _operations(self) -> Iterator[Op]:
         """In walking order; directories to be removed come last, deepest first."""
         late: list[Op] = []
+        coming = {change.path for change in self._taken if change.staged is not None}
         shared = _partly_shared(self._taken)
         index = 0
         while index < len(self._taken):
@@ -166,7 +169,9 @@ class _Planner:
                 index += len(below)
             for op in self._op(change, whole, copy=_inode(change) in shared or (whole and partly)):
                 op = self._from_elsewhere(op)
-                if _closes_directory(op):
+                if change.moved_to in coming and op.kind == "remove" and not op.whole:
+                    op = op._replace(after=change.moved_to)
+                if _closes_directory(op) or op.after:
                     late.append(op)
                 else:
                     yield op
@@ -294,7 +299,7 @@ def inverse(op: Op) -> Op:
         "rmdir": "mkdir",
         "chmod": "chmod",
     }
-    return op._replace(kind=kinds[op.kind], old=op.new, new=op.old, copy=False)
+    return op._replace(kind=kinds[op.kind], old=op.new, new=op.old, copy=False, after=b"")
 
 
 def expand(op: Op, tree: dict[bytes, Entry], first_slot: int) -> list[Op]:

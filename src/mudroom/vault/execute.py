@@ -29,6 +29,7 @@ Trees = Mapping[int, dict[bytes, Entry]]
 """By slot: every entry of a whole directory, by its path relative to it."""
 
 EDITED = "changed in the project while it was being applied"
+ENDLESS = "was not removed: what it was renamed to could not be placed"
 CREATED = "created in the project while it was being applied"
 
 
@@ -49,12 +50,15 @@ class Executor:
     def run(self, ops: Iterable[Op], progress: Progress | None = None) -> None:
         """Perform all, in order, then make the directories they touched durable."""
         ops = list(ops)
+        refused: set[bytes] = set()
         for number, op in enumerate(ops):
             if progress:
                 progress(number, len(ops))
-            reason = self._perform(op)
+            reason = self._perform(op) if op.after not in refused else ENDLESS
             if reason:
-                self.conflicts.append(Conflict(op.path, reason))
+                moved = op.path if op.origin else b""
+                self.conflicts.append(Conflict(op.origin or op.path, reason, ours_at=moved))
+                refused.add(op.path)
             else:
                 self.done.append(op)
         self._sync()

@@ -29,6 +29,8 @@ from mudroom.vault.remain import keep_the_rest
 from mudroom.vault.resolution import answers
 from mudroom.vault.store import Vault
 
+MARKED = "conflict markers were written into it, as was asked for"
+
 
 class Landed(NamedTuple):
     applied: Applied
@@ -82,8 +84,11 @@ def prepare(fork: Fork, wanted: Wanted, reconciler: Reconciler, record: ForkReco
 
 
 @contextmanager
-def reconciling(vault: Vault, fork: Fork, wanted: Wanted, record: ForkRecord) -> Iterator[Reconciler]:
-    """A fork beside the project as it is now. Hold the fork's lock."""
+def reconciling(
+    vault: Vault, fork: Fork, wanted: Wanted, record: ForkRecord, *, answered: bool = True
+) -> Iterator[Reconciler]:
+    """A fork beside the project as it is now. Hold the fork's lock. ``answered``: what was decided about conflicts
+    counts."""
     with OpenFork(vault, fork) as opened, Union(fork.layered, None) as staged:
         reconciler = Reconciler(
             vault.project,
@@ -92,7 +97,9 @@ def reconciling(vault: Vault, fork: Fork, wanted: Wanted, record: ForkRecord) ->
             since=record.started,
             place=vault.merged,
             partial=wanted.parts,
-            answer=answers(fork, staged),
+            answer=answers(fork, staged) if answered else None,
+            markers=wanted.markers,
+            label=fork.name.encode(),
         )
         with reconciler:
             yield reconciler
@@ -122,9 +129,7 @@ def land(
     record = record or read_record(fork)
     with reconciling(vault, fork, wanted, record) as reconciler:
         plan = prepare(fork, wanted, reconciler, record)
-        return perform(
-            vault, fork, wanted, plan, reconciler.merged, time=time, verify_fork=verify_fork, progress=progress
-        )
+        return perform(vault, fork, wanted, plan, reconciler, time=time, verify_fork=verify_fork, progress=progress)
 
 
 def perform(
@@ -132,7 +137,7 @@ def perform(
     fork: Fork,
     wanted: Wanted,
     plan: Plan,
-    merged: bytes,
+    reconciler: Reconciler,
     *,
     time: int,
     verify_fork: bool,
@@ -143,12 +148,14 @@ def perform(
         place = ApplyDirectory(vault.new_apply())
         trees = trees_of(landing)
         new = new_record(place, fork.name, time, vault.project, fork.layered, landing, trees)
-        applied = apply(place, new, merged=merged, verify_fork=verify_fork, progress=progress)
+        applied = apply(place, new, merged=reconciler.merged, verify_fork=verify_fork, progress=progress)
     applied = applied._replace(
         conflicts=tuple(sorted({*landing.conflicts, *applied.conflicts})),
         remarks=(*landing.remarks, *applied.remarks),
     )
     kept = {conflict.path for conflict in applied.conflicts} | set(landing.withheld)
+    marked = [Conflict(path, MARKED) for path in reconciler.marked if path not in kept]
+    applied = applied._replace(conflicts=tuple(sorted({*applied.conflicts, *marked})))
     landed = {change.path for change in plan.chosen} - kept
     parts = {path: part for path, part in wanted.parts.items() if path in landed}
     remaining = keep_the_rest(vault, fork, plan.record, landed, landing.differing, parts)

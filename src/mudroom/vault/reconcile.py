@@ -41,8 +41,9 @@ class Part(NamedTuple):
 class Reconciler:
     """``partial``: what is wanted of some files instead of all. ``answer``: what was decided about conflicts.
 
-    ``since``: when the changes were collected, in nanoseconds. ``place``: where directories for what is merged are
-    made. Close it when the apply is over.
+    ``markers``: write conflict markers where texts cannot be merged (``marked`` tells where). ``since``: when the
+    changes were collected, in nanoseconds. ``place``: where directories for what is merged are made. Close it when the
+    apply is over.
     """
 
     def __init__(
@@ -55,6 +56,8 @@ class Reconciler:
         place: bytes,
         partial: Mapping[bytes, Part] | None = None,
         answer: Callable[[Reconciler, Change, Entry | None], Answer | None] | None = None,
+        markers: bool = False,
+        label: bytes = b"fork",
     ) -> None:
         self._project, self._staged, self._ground, self._since = project, staged, ground, since
         self._place, self._partial, self._answer = place, partial or {}, answer
@@ -62,8 +65,11 @@ class Reconciler:
         self._merged = b""
         self._count = 0
         self._elsewhere: _Elsewhere | None = None
+        self._markers, self._label = markers, label
         self.combined: list[bytes] = []
         """Paths at which content was merged, resolved or chosen in part."""
+        self.marked: list[bytes] = []
+        """Paths at which it has conflict markers in it."""
 
     def __enter__(self) -> Reconciler:
         return self
@@ -89,8 +95,9 @@ class Reconciler:
             # EXDEV: an overlay (a container's own root) cannot rename a directory that is in its lower layers
             return renames_directories and _tree_is(self._live.root, path, expected)
 
-        def answer(change: Change, ours: Entry | None) -> Answer | None:
-            return self._answer(self, change, ours) if self._answer is not None else None
+        def answer(change: Change, ours: Entry | None, sides: Sides | None) -> Answer | None:
+            found = self._answer(self, change, ours) if self._answer is not None else None
+            return found or (self._mark(sides) if self._markers and sides is not None else None)
 
         return Live(
             self._live.look,
@@ -171,7 +178,7 @@ class Reconciler:
     # --- merging ---
 
     def _combine(self, sides: Sides) -> Combined:
-        (base_at, base), (ours_at, ours), (theirs_at, theirs) = sides[:3]
+        (_base_at, base), (ours_at, ours), (theirs_at, theirs) = sides[:3]
         assert theirs is not None
         part = self._partial.get(theirs_at)
         kinds = {entry.kind for entry in (base, ours, theirs) if entry is not None}
@@ -181,9 +188,7 @@ class Reconciler:
         mode = wanted if ours is None else combine_modes((base or ours).mode, ours.mode, wanted)
         if mode is None:
             return Combined(None, reason=_MODES)
-        before = self._original(base_at, base, theirs_at)
-        mine = read_all(self._live, ours_at, LIMIT) if ours is not None else before
-        yours = read_all(self._staged, theirs_at, LIMIT) if part is None else part.content
+        before, mine, yours = self.contents(sides)
         if before is None or mine is None or yours is None:
             return Combined(None, reason=_UNKNOWN if before is None else "is too large to be merged")
         content, reason = merge_texts(before, mine, yours)
@@ -198,7 +203,31 @@ class Reconciler:
             return Combined(theirs)
         return self.keep(sides.path, content, mode, like=ours_at if ours is not None else b"")
 
-    def _original(self, path: bytes, base: Entry | None, theirs_at: bytes) -> bytes | None:
+    def contents(self, sides: Sides) -> tuple[bytes | None, bytes | None, bytes | None]:
+        """Base, ours and theirs of a file; None for what is too large or not known."""
+        (base_at, base), (ours_at, ours), (theirs_at, _theirs) = sides[:3]
+        part = self._partial.get(theirs_at)
+        before = self.original(base_at, base, theirs_at)
+        mine = read_all(self._live, ours_at, LIMIT) if ours is not None else before
+        yours = read_all(self._staged, theirs_at, LIMIT) if part is None else part.content
+        return before, mine, yours
+
+    def _mark(self, sides: Sides) -> Answer | None:
+        found = self.contents(sides)
+        ours, theirs = sides.ours[1], sides.theirs[1]
+        if None in found or ours is None or theirs is None or any(diff3.mergeable(data or b"") for data in found):
+            return None
+        base, mine, yours = (data or b"" for data in found)
+        merged = diff3.merge3(base, mine, yours)
+        if merged.clean:
+            return None
+        labels = {"ours_label": b"project", "base_label": b"original", "theirs_label": self._label}
+        self.marked.append(sides.theirs[0])
+        content = diff3.with_markers(merged, style="diff3", **labels)
+        return Answer("content", self.keep(sides.path, content, ours.mode, like=sides.ours[0]))
+
+    def original(self, path: bytes, base: Entry | None, theirs_at: bytes) -> bytes | None:
+        """The content of the base; empty if there was nothing, None if it is not known or too large."""
         if base is None:
             return b""
         if path != theirs_at:  # only a file that is the same at its new path counts as renamed

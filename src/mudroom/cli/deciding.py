@@ -1,0 +1,130 @@
+"""The ways to decide a conflict: one side, both, place by place, in an editor, by a merge driver.
+
+An editor and a merge driver are programs of the user's own, run on the host on copies of the three sides; they are
+given no name that the fork has chosen.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from mudroom.core.path import show
+from mudroom.errors import MudroomError, UsageError
+
+if TYPE_CHECKING:
+    from mudroom.cli.main import Context
+    from mudroom.core.diff3 import Merged
+    from mudroom.session import Session
+    from mudroom.vault.conflicted import Conflicted
+
+Side = Literal["ours", "theirs", "both"]
+
+DRIVERS = {"mergiraf": "mergiraf merge --git %O %A %B -s project -x original -y fork -p %P"}
+"""Merge drivers that are known by name."""
+
+
+def whole(session: Session, fork: str, conflict: Conflicted, side: Side) -> None:
+    if side != "both":
+        session.decide(fork, conflict, side)
+        return
+    merged = _text(conflict)
+    _keep(session, fork, conflict, merged, dict.fromkeys(range(merged.conflicts), side))
+
+
+def by_hunk(session: Session, fork: str, conflict: Conflicted, hunks: Mapping[int, Side]) -> None:
+    merged = _text(conflict)
+    for number in hunks:
+        if not 1 <= number <= merged.conflicts:
+            raise UsageError(f"{show(conflict.path)} has no conflict {number}", f"it has {merged.conflicts}")
+    left = set(range(1, merged.conflicts + 1)) - set(hunks)
+    if left:
+        raise UsageError(
+            f"{show(conflict.path)}: conflict {min(left)} is not decided", "say --hunk N --mine for each, or --edit"
+        )
+    _keep(session, fork, conflict, merged, {number - 1: side for number, side in hunks.items()})
+
+
+def by_editor(session: Session, fork: str, conflict: Conflicted, context: Context) -> None:
+    from mudroom.core.diff3 import unresolved, with_markers
+
+    editor = context.environ.get(b"VISUAL") or context.environ.get(b"EDITOR") or b"vi"
+    marked = with_markers(_text(conflict), **_labels(fork))
+    with tempfile.TemporaryDirectory(prefix="mudroom-") as directory:
+        place = Path(directory) / ("conflict" + _suffix(conflict.path))
+        place.write_bytes(marked)
+        _run([*shlex.split(os.fsdecode(editor)), str(place)], directory, "the editor")
+        content = place.read_bytes()
+    if unresolved(content):
+        raise UsageError(f"{show(conflict.path)} still has conflict markers", "nothing was decided; edit it again")
+    session.decide(fork, conflict, "content", content)
+
+
+def by_tool(session: Session, fork: str, conflict: Conflicted, tool: str) -> None:
+    """A merge driver as git has them (gitattributes(5)): %O base, %A ours and the result, %B theirs, %P the path."""
+    from mudroom.core.diff3 import unresolved
+
+    words = shlex.split(DRIVERS.get(tool, tool))
+    if not words or shutil.which(words[0]) is None:
+        raise UsageError(f"there is no merge driver {words[0] if words else tool!r}", "install it, or give its path")
+    if not {"%A", "%B"} <= set(" ".join(words).split()):
+        raise UsageError(f"the merge driver {tool!r} is not told the files", "a command with %O %A %B")
+    with tempfile.TemporaryDirectory(prefix="mudroom-") as directory:
+        names = {}
+        for sign, side in (("%O", conflict.base), ("%A", conflict.ours), ("%B", conflict.theirs)):
+            if side.content is None and (sign != "%O" or side.entry is not None):
+                raise UsageError(f"{show(conflict.path)}: a merge driver needs a file on both sides")
+            place = Path(directory) / ({"%O": "base", "%A": "ours", "%B": "theirs"}[sign] + _suffix(conflict.path))
+            place.write_bytes(side.content or b"")
+            names[sign] = str(place)
+        names["%P"] = "merged" + _suffix(conflict.path)
+        _run([names.get(word, word) for word in words], directory, words[0])
+        content = Path(names["%A"]).read_bytes()
+    if unresolved(content):
+        raise UsageError(f"{words[0]} left conflict markers in {show(conflict.path)}", "nothing was decided")
+    session.decide(fork, conflict, "content", content)
+
+
+def undecide(session: Session, fork: str, conflict: Conflicted) -> None:
+    if not session.forget_decision(fork, conflict.path):
+        raise UsageError(f"nothing is decided about {show(conflict.path)}")
+
+
+def _keep(session: Session, fork: str, conflict: Conflicted, merged: Merged, choices: Mapping[int, Side]) -> None:
+    from mudroom.core.diff3 import resolve
+
+    session.decide(fork, conflict, "content", resolve(merged, choices).content())
+
+
+def _text(conflict: Conflicted) -> Merged:
+    merged = conflict.merged
+    if merged is None:
+        raise UsageError(
+            f"{show(conflict.path)} cannot be merged in parts: {conflict.reason}", "--mine or --theirs, as a whole"
+        )
+    return merged
+
+
+def _labels(fork: str) -> dict[str, bytes]:
+    return {"ours_label": b"project", "base_label": b"original", "theirs_label": fork.encode()}
+
+
+def _suffix(path: bytes) -> str:
+    """Of a file name, if it is a plain one: editors and drivers tell the language by it."""
+    suffix = os.path.splitext(path)[1]
+    return suffix.decode() if suffix[1:].isalnum() and len(suffix) < 12 and suffix.isascii() else ""
+
+
+def _run(words: list[str], directory: str, what: str) -> None:
+    try:
+        done = subprocess.run(words, cwd=directory, check=False)
+    except OSError as error:
+        raise UsageError(f"{words[0]} cannot be run: {error.strerror}", "set VISUAL or EDITOR") from error
+    if done.returncode:
+        raise MudroomError(f"{what} exited with {done.returncode}", "nothing was decided")

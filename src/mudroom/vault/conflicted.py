@@ -1,0 +1,158 @@
+"""The conflicts of a fork with the project as it is now: all three sides of each, and what is decided about them.
+
+Nothing here writes to the project. A conflict is worked out anew each time from the original that the fork keeps, the
+project's file and the fork's; so it is never older than they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import NamedTuple
+
+from mudroom.core.diff3 import Merged, merge3, mergeable
+from mudroom.core.entry import Entry
+from mudroom.core.judge import Sides
+from mudroom.core.merge import Conflict, combine_modes
+from mudroom.core.path import show
+from mudroom.errors import UsageError
+from mudroom.stage.source import Source, read_all
+from mudroom.stage.union import Union
+from mudroom.vault.fork import Fork
+from mudroom.vault.land import Wanted, prepare, read_record, reconciling
+from mudroom.vault.reconcile import LIMIT, Reconciler
+from mudroom.vault.resolution import (
+    Resolution,
+    Take,
+    fingerprint,
+    keep_content,
+    keep_resolutions,
+    load_resolutions,
+)
+from mudroom.vault.store import Vault
+
+
+class Version(NamedTuple):
+    """One side of a conflict."""
+
+    path: bytes
+    entry: Entry | None
+    """None: nothing is there, or it is not known what was."""
+    content: bytes | None
+    """Of a file; None if it is none, is too large to be merged, or is not known."""
+
+
+class Conflicted(NamedTuple):
+    path: bytes
+    """In the fork."""
+    reason: str
+    base: Version
+    ours: Version
+    theirs: Version
+    decided: bool
+    """Whether a decision about these very versions is kept."""
+
+    @property
+    def merged(self) -> Merged | None:
+        """The texts merged as far as they can be; None if they are no texts that can be."""
+        contents = [side.content for side in (self.base, self.ours, self.theirs)]
+        if self.base.entry is None and self.ours.entry is not None:
+            contents[0] = b""
+        if any(content is None or mergeable(content) for content in contents):
+            return None
+        base, ours, theirs = (content or b"" for content in contents)
+        return merge3(base, ours, theirs)
+
+
+def find_conflicts(vault: Vault, fork: Fork, paths: Collection[bytes] = ()) -> list[Conflicted]:
+    """In walking order, those that are decided, too. Hold the fork's lock.
+
+    Raises UsageError for a path that has no change.
+    """
+    record = read_record(fork)
+    wanted = Wanted(tuple(paths))
+    with reconciling(vault, fork, wanted, record, answered=False) as reconciler:
+        plan = prepare(fork, wanted, reconciler, record)
+        with Union(fork.layered, None) as staged:
+            changes = {change.path: change for change in plan.chosen}
+            known = load_resolutions(fork)
+            found = []
+            for conflict in plan.landing.conflicts:
+                change = changes[conflict.path]
+                if change.moved_to:
+                    continue  # the end of a rename whose other end is in the list
+                base_at = conflict.base_at or conflict.path
+                base = changes[base_at].base if base_at in changes else change.base
+                ours_at = conflict.ours_at or conflict.path
+                sides = Sides(
+                    (base_at, base), (ours_at, reconciler.look(ours_at)), (conflict.path, change.staged), conflict.path
+                )
+                found.append(_conflicted(conflict, sides, reconciler, staged, known.get(conflict.path)))
+    return found
+
+
+def _conflicted(
+    conflict: Conflict, sides: Sides, reconciler: Reconciler, staged: Source, known: Resolution | None
+) -> Conflicted:
+    (base_at, base), (ours_at, ours), (theirs_at, theirs) = sides[:3]
+    decided = known is not None and (known.ours, known.theirs) == (
+        fingerprint(reconciler, ours_at, ours),
+        fingerprint(staged, theirs_at, theirs),
+    )
+    return Conflicted(
+        conflict.path,
+        conflict.reason,
+        Version(base_at, base, reconciler.original(base_at, base, theirs_at) if _is_file(base) else None),
+        Version(ours_at, ours, read_all(reconciler, ours_at, LIMIT) if _is_file(ours) else None),
+        Version(theirs_at, theirs, read_all(staged, theirs_at, LIMIT) if _is_file(theirs) else None),
+        decided,
+    )
+
+
+def _is_file(entry: Entry | None) -> bool:
+    return entry is not None and entry.kind == "file"
+
+
+def decide(vault: Vault, fork: Fork, conflict: Conflicted, take: Take, content: bytes | None = None) -> None:
+    """Keep a decision until the next apply. Hold the fork's lock.
+
+    ``take``: ours (what the project has), theirs, content (which is given), delete (the path is to be gone). Raises
+    UsageError if a side cannot be taken.
+    """
+    if take == "theirs" and conflict.ours.entry is not None and conflict.theirs.entry is not None:
+        directories = {entry.kind == "directory" for entry in (conflict.ours.entry, conflict.theirs.entry)}
+        if directories == {True, False}:
+            raise UsageError(
+                f"{show(conflict.path)} is a directory on one side and none on the other",
+                "move one of them out of the way in the project, then apply again",
+            )
+    with Union(fork.layered, None) as staged, reconciling(vault, fork, Wanted(), read_record(fork)) as project:
+        resolution = Resolution(
+            take,
+            fingerprint(project, conflict.ours.path, conflict.ours.entry),
+            fingerprint(staged, conflict.path, conflict.theirs.entry),
+            conflict.ours.path if conflict.ours.path != conflict.path else b"",
+        )
+    if take == "content":
+        assert content is not None
+        resolution = resolution._replace(content=keep_content(fork, content), mode=_mode(conflict))
+    keep_resolutions(fork, {**load_resolutions(fork), conflict.path: resolution})
+
+
+def forget(fork: Fork, path: bytes) -> bool:
+    """Take a decision back. Whether there was one."""
+    known = load_resolutions(fork)
+    if known.pop(path, None) is None:
+        return False
+    keep_resolutions(fork, known)
+    return True
+
+
+def _mode(conflict: Conflicted) -> int:
+    """Permission bits of what was decided by content: merged, else the project's."""
+    modes = [side.entry.mode if _is_file(side.entry) and side.entry is not None else None for side in conflict[2:5]]
+    base, ours, theirs = modes
+    known = [mode for mode in (ours, theirs, base) if mode is not None]
+    if ours is None or theirs is None:
+        return known[0] if known else 0o644
+    found = combine_modes(base if base is not None else ours, ours, theirs)
+    return ours if found is None else found
