@@ -1,0 +1,244 @@
+"""The commits that an agent made in its fork, brought into the user's own repository as a branch.
+
+The fork's repository was written by an agent: git itself is never run over it. Objects and refs are read as data
+(``git/objects.py``, ``git/refs.py``), everything that is new is checked (``git/check.py``, ``git/walk.py``), and what
+is written are one pack and one branch (``git/write.py``). HEAD, index and work tree of the real one stay as they are.
+
+This file imports nothing heavy: dulwich comes with the extra ``git``, and only when commits are brought.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, NamedTuple
+
+from mudroom.core.path import is_below, show
+from mudroom.errors import UsageError
+from mudroom.stage.source import Source
+
+if TYPE_CHECKING:
+    from mudroom.vault.git.check import CommitText
+    from mudroom.vault.git.live import Place, Repository
+    from mudroom.vault.git.objects import ForkObjects
+    from mudroom.vault.git.walk import New
+
+_SUBJECT_LENGTH = 200
+
+
+class Commit(NamedTuple):
+    id: str
+    subject: str
+    """One line, safe to show."""
+    author: str
+    """Name and mail address, safe to show."""
+
+
+class Commits(NamedTuple):
+    branch: str
+    """The whole name of the ref in the real repository: refs/heads/mudroom/agent-1."""
+    head: str
+    """What it points to now."""
+    commits: tuple[Commit, ...]
+    """Those that no branch or tag of the repository had, oldest first."""
+    objects: int
+    """How many were copied; fewer than expected, or 0, if git still has those of a branch that was removed."""
+    before: str
+    """What the branch pointed to before; empty if it is new."""
+
+
+def bring_commits(
+    project: bytes,
+    repository: bytes,
+    view: Source,
+    *,
+    branch: str | None,
+    fork: str,
+    source_ref: str | None = None,
+) -> Commits:
+    """Bring the commits at ``source_ref`` of a fork (default: its HEAD) into the project's repository, as a new branch
+    or by moving an existing one forward.
+
+    ``repository``: the path of the ``.git`` below the project. ``view``: all of the fork, as a command sees it; nothing
+    may be running in it. ``branch``: default ``mudroom/<fork>``. ``source_ref``: HEAD, a whole name (refs/heads/x), the
+    name of a branch or tag, or a commit's id.
+
+    Objects are on disk before the branch is. Raises UsageError, and has changed no branch then: if there is nothing new
+    to bring; if the branch exists and does not lead to the commits, or a work tree is on it; if an object is missing,
+    damaged, too large or refused by git's fsck; if the repository or the fork's is of a kind that cannot be handled.
+    """
+    _require_dulwich()
+    from mudroom.vault.git.history import History
+    from mudroom.vault.git.live import Repository, find_repository
+    from mudroom.vault.git.objects import ForkObjects
+    from mudroom.vault.git.refs import Refs
+    from mudroom.vault.git.walk import Walk
+    from mudroom.vault.git.write import Writer
+
+    place = find_repository(project, repository)
+    git, common = _in_view(project, repository, view, place)
+    name = _branch_name(branch, fork)
+    with Repository(place) as live:
+        head = Refs(view, git, common, live.format.hex_length).resolve(source_ref or "HEAD")
+        before = _require_free(live, name)
+        known = live.packs()
+        with ForkObjects(view, common + b"/objects", live.format.name, known) as objects:
+            history = History(live, objects)
+            head = history.peel(head)
+            if before and not history.leads_to(head, before):
+                raise UsageError(
+                    f"the branch {show(name[11:])} has commits that the fork's does not have",
+                    "it is never overwritten: choose another with --branch",
+                )
+            new = Walk(live, history).new(head)
+            if not new.commits:
+                raise UsageError(
+                    f"the fork {fork} has no commits that the repository does not have",
+                    "what is not committed comes with mudroom apply, without --commits",
+                )
+            write = Writer(live)
+            if new.missing:
+                write.add_objects(len(new.missing), _checked(objects, new))
+        write.set_branch(name, before, head, b"mudroom: commits of the fork " + fork.encode())
+    told = tuple(_told(one, text) for one, text in new.commits)
+    return Commits(os.fsdecode(name), head.decode(), told, len(new.missing), before.decode())
+
+
+def remove_branch(project: bytes, repository: bytes, commits: Commits) -> None:
+    """Take a branch back to where it was before ``bring_commits``, or away if it was new. Objects stay until git
+    gathers them. Raises UsageError if it no longer is what was brought, or if a work tree is on it."""
+    _require_dulwich()
+    from mudroom.vault.git.live import Repository, find_repository
+    from mudroom.vault.git.write import Writer
+
+    name, head = os.fsencode(commits.branch), commits.head.encode()
+    with Repository(find_repository(project, repository)) as live:
+        found = _require_free(live, name)
+        if found != head:
+            state = "is not there" if not found else "has moved"
+            raise UsageError(f"the branch {show(name[11:])} {state} since its commits were brought", "see git reflog")
+        if commits.before:
+            Writer(live).set_branch(name, head, commits.before.encode(), b"mudroom: undo")
+        else:
+            Writer(live).remove_branch(name, head)
+
+
+def _require_dulwich() -> None:
+    try:
+        import dulwich  # noqa: F401
+    except ImportError:
+        raise UsageError(
+            "commits are brought with dulwich, which is not installed", "pip install 'mudroom[git]'"
+        ) from None
+
+
+# --- whose repository, and which branch ---
+
+
+def _in_view(project: bytes, repository: bytes, view: Source, place: Place) -> tuple[bytes, bytes]:
+    """Where the fork has its HEAD, and where its objects. The project says where, never the fork."""
+    shown = show(repository)
+    root = os.path.realpath(project)
+    if not (is_below(place.git, root) and is_below(place.common, root)):
+        raise UsageError(
+            f"{shown} belongs to a repository outside of the project, to which no fork can commit",
+            "run mudroom in the directory of the main repository",
+        )
+    at = os.path.join(root, repository)
+    live_link, link = _link(at), None
+    entry = view.look(repository)
+    if entry is not None and entry.kind == "file":
+        from mudroom.vault.git.read import read_small
+
+        link = read_small(view, repository, 1 << 16)
+    elif entry is not None and entry.kind == "symlink":
+        link = entry.target
+    if entry is None or link != live_link or (link is None and entry.kind != "directory"):
+        state = "is gone" if entry is None else "is not what the project has there"
+        raise UsageError(f"{shown} in the fork {state}: its commits cannot be brought", "mudroom diff shows what it is")
+    return place.git[len(root) + 1 :], place.common[len(root) + 1 :]
+
+
+def _link(path: bytes) -> bytes | None:
+    """What a ``.git`` says that is no directory."""
+    if os.path.islink(path):
+        return os.readlink(path)
+    if not os.path.isfile(path):
+        return None
+    with open(path, "rb") as stream:
+        return stream.read(1 << 16)
+
+
+def _branch_name(branch: str | None, fork: str) -> bytes:
+    from dulwich.refs import Ref, check_ref_format
+
+    said = os.fsencode(branch or f"mudroom/{fork}")
+    short = said.removeprefix(b"refs/heads/")
+    name = b"refs/heads/" + short
+    bad = short.startswith((b"-", b"refs/")) or short == b"HEAD"
+    if bad or not check_ref_format(Ref(name)) or len(max(name.split(b"/"), key=len)) > 250:
+        raise UsageError(f"{show(said)} cannot be the name of a branch", "choose one with --branch")
+    return name
+
+
+def _require_free(live: Repository, name: bytes) -> bytes:
+    """What the branch points to, b"" if it is new. Raises UsageError if it must not be touched."""
+    before = live.branch(name)
+    where = live.checked_out().get(name)
+    if where is not None:
+        raise UsageError(f"{show(name[11:])} is checked out, so it is not moved", "git switch to another branch first")
+    other = live.in_the_way(name)
+    if other is not None:
+        raise UsageError(f"{show(name)} cannot be there beside {show(other)}", "choose another --branch")
+    return before
+
+
+# --- what is brought ---
+
+
+def _checked(objects: ForkObjects, new: New) -> Iterator[tuple[bytes, bytes, bytes]]:
+    """The objects that are copied, each with its hash compared once more."""
+    from mudroom.vault.git.check import check_attributes
+    from mudroom.vault.git.read import refusal
+
+    for name, kind in new.missing.items():
+        found, data = objects.get(name) or (b"", b"")
+        if found != kind:
+            what = f"is a {found.decode()}, not a {kind.decode()}" if found else "is missing"
+            raise refusal(f"the object {name.decode()} {what}")
+        try:
+            if (name, b".gitmodules") in new.settings:
+                _check_submodules(data)
+            if (name, b".gitattributes") in new.settings:
+                check_attributes(data)
+        except ValueError as error:
+            raise refusal(f"the object {name.decode()} {error}") from None
+        yield name, kind, data
+
+
+def _check_submodules(data: bytes) -> None:
+    from dulwich.config import ConfigFile
+
+    from mudroom.vault.git.check import check_submodules
+
+    try:
+        settings = ConfigFile.from_file(io.BytesIO(data), expand_includes=False)
+    except ValueError:
+        raise ValueError("is a .gitmodules that is no list of settings") from None
+    found = {}
+    for section in settings.sections():
+        if section[0].lower() == b"submodule" and len(section) > 1:
+            found[section[1]] = {key.lower(): value for key, value in settings.items(section)}
+    check_submodules(found)
+
+
+def _told(name: bytes, text: CommitText) -> Commit:
+    paragraph = text.message.strip().partition(b"\n\n")[0]
+    subject = _plain(b" ".join(paragraph.split()))
+    return Commit(name.decode(), subject[:_SUBJECT_LENGTH], _plain(text.author)[:_SUBJECT_LENGTH])
+
+
+def _plain(text: bytes) -> str:
+    """As one line of text that no terminal obeys."""
+    return "".join(one if one.isprintable() else "\N{REPLACEMENT CHARACTER}" for one in text.decode("utf-8", "replace"))

@@ -1,0 +1,159 @@
+"""What is read of a git object, and what is refused in one: nothing that ``git fsck --strict`` would name.
+
+Pure. Everything here raises ValueError, saying what is wrong in the words of a sentence that begins with the object.
+Source of the rules: git's fsck.c; of the names that file systems confuse: utf8.c (is_hfs_dot_generic) and path.c
+(is_ntfs_dot_generic).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from mudroom.core.path import show
+
+TREE, LINK, FILE, PROGRAM, MODULE = b"40000", b"120000", b"100644", b"100755", b"160000"
+_MODES = frozenset((TREE, LINK, FILE, PROGRAM, MODULE))
+_NAME_LIMIT = 4096
+_LINE_LIMIT = 2048  # fsck.c, gitattributesLineLength
+_IDENTITY = re.compile(rb"(?!<)[^<>\n\0]* <[^<>\n\0]*> (0|[1-9][0-9]{0,18}) [+-][0-9]{4}")
+_TIME = re.compile(rb"> (-?[0-9]{1,19}) ")
+_HFS_IGNORES = dict.fromkeys((0x200C, 0x200D, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x206A, 0x2070), 0xFEFF))
+_SHORT_NAMES = {
+    b".git": re.compile(rb"git~1"),
+    b".gitmodules": re.compile(rb"gitmod~[1-4]|(?=.{8}$)g(i(7(e(b(a)?)?)?)?)?~[1-9][0-9]*"),
+    b".gitattributes": re.compile(rb"gitatt~[1-4]|(?=.{8}$)g(i(7(d(2(9)?)?)?)?)?~[1-9][0-9]*"),
+}
+
+
+class TreeEntry(NamedTuple):
+    mode: bytes
+    id: bytes
+
+
+class CommitText(NamedTuple):
+    tree: bytes
+    parents: tuple[bytes, ...]
+    author: bytes
+    """With mail address, without the time."""
+    time: int
+    """When it was committed, in seconds since 1970; 0 if it does not say."""
+    message: bytes
+
+
+def parse_tree(data: bytes, id_length: int) -> dict[bytes, TreeEntry]:
+    """The entries of a tree by name, in its order. ``id_length``: of a binary id, in bytes.
+
+    Names and modes are not looked at (``check_entry``), but that they are sorted and that each is there once is.
+    """
+    pattern = re.compile(rb"([0-7]{5,6}) ([^\0]+)\0(.{%d})" % id_length, re.DOTALL)
+    found, length, last = {}, 0, b""
+    for mode, name, raw in pattern.findall(data):
+        length += len(mode) + len(name) + id_length + 2
+        key = name + b"/" if mode.lstrip(b"0") == TREE else name
+        if key <= last or name in found:
+            raise ValueError(f"has the entry {show(name)} twice, or not in its order")
+        last = key
+        found[name] = TreeEntry(mode, raw.hex().encode())
+    if length != len(data):
+        raise ValueError("is not a tree that git has written")
+    return found
+
+
+def check_entry(name: bytes, entry: TreeEntry) -> None:
+    """Refuse what no honest tree has: a mode unknown, or a name that leads elsewhere."""
+    if entry.mode not in _MODES:
+        raise ValueError(f"has the entry {show(name)} with the mode {entry.mode.decode()}")
+    if name in (b".", b"..") or b"/" in name or len(name) > _NAME_LIMIT or reads_as(name, b".git"):
+        raise ValueError(f"has an entry that is named {show(name[:80])}")
+    if not int(entry.id, 16):
+        raise ValueError(f"has the entry {show(name)} without an object")
+    if entry.mode == LINK and reads_as(name, b".gitmodules"):
+        raise ValueError(f"has {show(name)} as a symbolic link")
+
+
+def reads_as(name: bytes, wanted: bytes) -> bool:
+    """Whether some file system takes ``name`` for ``wanted``: one that ignores case, HFS+ (characters that are not
+    seen), or NTFS (streams, dots and blanks at the end, short names, backslashes)."""
+    if name.isascii() and b"g" not in name.lower():
+        return False
+    if name.decode("utf-8", "replace").translate(_HFS_IGNORES).lower().encode() == wanted:
+        return True
+    for part in name.split(b"\\"):
+        plain = part.partition(b":")[0].rstrip(b" .").lower()
+        if plain == wanted or _SHORT_NAMES[wanted].fullmatch(plain):
+            return True
+    return False
+
+
+def parse_commit(data: bytes) -> CommitText:
+    """What a commit says. Lenient where git is when it reads history: old commits are what they are."""
+    header, _blank, message = data.partition(b"\n\n")
+    lines = header.split(b"\n")
+    tree = _after(lines, 0, b"tree ")
+    parents: list[bytes] = []
+    while len(parents) + 1 < len(lines) and lines[len(parents) + 1].startswith(b"parent "):
+        parents.append(_after(lines, len(parents) + 1, b"parent "))
+    rest = lines[len(parents) + 1 :]
+    author = next((line[7:] for line in rest if line.startswith(b"author ")), b"")
+    committer = next((line for line in rest if line.startswith(b"committer ")), b"")
+    time = _TIME.search(committer)
+    return CommitText(
+        tree, tuple(parents), author.rpartition(b"> ")[0] + b">", int(time.group(1)) if time else 0, message
+    )
+
+
+def check_commit(data: bytes) -> None:
+    """Refuse what git's fsck does: lines that are not there, in another order, or without a name, mail and time."""
+    if b"\0" in data:
+        raise ValueError("holds a NUL")
+    header, blank, _message = data.partition(b"\n\n")
+    if not blank and not data.endswith(b"\n"):
+        raise ValueError("has a header that does not end")
+    lines = header.split(b"\n")
+    at = 1 + len(parse_commit(data).parents)
+    for who in (b"author ", b"committer "):
+        line = lines[at] if at < len(lines) else b""
+        said = _IDENTITY.fullmatch(line[len(who) :]) if line.startswith(who) else None
+        if said is None or int(said.group(1)) >= 1 << 63:
+            raise ValueError(f"does not say its {who.decode().strip()} as git does")
+        at += 1
+    if at < len(lines) and lines[at].startswith((b"author ", b"committer ", b"parent ", b"tree ")):
+        raise ValueError("says something twice")
+
+
+def tagged(data: bytes) -> tuple[bytes, bytes]:
+    """The object that an annotated tag is of, and its kind."""
+    lines = data.split(b"\n", 2)
+    return _after(lines, 0, b"object "), lines[1].removeprefix(b"type ") if len(lines) > 1 else b""
+
+
+def _after(lines: list[bytes], index: int, word: bytes) -> bytes:
+    found = lines[index][len(word) :] if lines[index].startswith(word) else b""
+    if not is_id(found):
+        raise ValueError(f"does not name its {word.decode().strip()}")
+    return found
+
+
+def is_id(text: bytes) -> bool:
+    """Whether it has the form of an object's name, as git writes it."""
+    return len(text) in (40, 64) and not text.strip(b"0123456789abcdef")
+
+
+def check_attributes(data: bytes) -> None:
+    """Lines that old versions of git do not survive (CVE-2022-23521)."""
+    if any(len(line) >= _LINE_LIMIT for line in data.split(b"\n")):
+        raise ValueError("is a .gitattributes with a line of more than 2,047 bytes")
+
+
+def check_submodules(settings: Mapping[bytes, Mapping[bytes, bytes]]) -> None:
+    """``settings``: those of a .gitmodules, by submodule. Refuse what makes git run something, or write elsewhere
+    (CVE-2018-11235, CVE-2018-17456, CVE-2019-19604, CVE-2020-5260)."""
+    for name, values in settings.items():
+        if b".." in re.split(rb"[/\\]", name):
+            raise ValueError(f"is a .gitmodules with a submodule {show(name)}")
+        for key, value in values.items():
+            bad = key in (b"url", b"path") and (value.startswith(b"-") or re.search(rb"[\0-\x1f]|%0[aAdD]", value))
+            if bad or (key == b"update" and value.startswith(b"!")):
+                raise ValueError(f"is a .gitmodules with {show(key)} = {show(value[:80])}")

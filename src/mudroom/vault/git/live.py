@@ -1,0 +1,202 @@
+"""The user's own repository: where it is, and what it has.
+
+Its settings are the user's and are read, but nothing that they name is run, neither hooks nor filters, and no other
+program.
+"""
+
+from __future__ import annotations
+
+import os
+import zlib
+from typing import NamedTuple
+
+from dulwich.config import ConfigFile
+from dulwich.errors import ApplyDeltaError, ChecksumMismatch, FileFormatException
+from dulwich.object_format import get_object_format
+from dulwich.object_store import DiskObjectStore
+from dulwich.objects import ObjectID
+from dulwich.refs import DiskRefsContainer, Ref, SymrefLoop
+
+from mudroom.core.path import show
+from mudroom.errors import MudroomError, UsageError
+
+# gitrepository-layout(5), git-config(1) extensions.*: what does not change what objects and refs are
+_HARMLESS = frozenset((b"noop", b"preciousobjects", b"partialclone", b"worktreeconfig", b"relativeworktrees"))
+NUMBERS = {b"commit": 1, b"tree": 2, b"blob": 3, b"tag": 4}
+_DAMAGE = (ApplyDeltaError, AssertionError, ChecksumMismatch, FileFormatException, ValueError, zlib.error)
+
+
+class Place(NamedTuple):
+    """Where a repository is; both are absolute and without symbolic links."""
+
+    git: bytes
+    """HEAD is here. A work tree that is not the main one, and a submodule, have one of their own."""
+    common: bytes
+    """Objects and branches are here."""
+
+
+def find_repository(project: bytes, repository: bytes) -> Place:
+    """Follow a ``.git``, as the project has it now. Raises UsageError if there is no repository."""
+    shown = show(repository)
+    at = os.path.realpath(os.path.join(project, repository))
+    if os.path.isfile(at):
+        with open(at, "rb") as stream:
+            text = stream.read(1 << 16)
+        if not text.startswith(b"gitdir: "):
+            raise UsageError(f"{shown} is not a git repository, and names none")
+        at = os.path.realpath(os.path.join(os.path.dirname(at), text[8:].rstrip(b"\r\n")))
+    common = at
+    if os.path.isfile(at + b"/commondir"):
+        with open(at + b"/commondir", "rb") as stream:
+            common = os.path.realpath(os.path.join(at, stream.read(1 << 16).rstrip(b"\r\n")))
+    if not os.path.lexists(at + b"/HEAD") or not os.path.isdir(common + b"/objects"):
+        raise UsageError(f"there is no git repository at {shown}", "its commits are made in a project that has one")
+    return Place(at, common)
+
+
+class Repository:
+    """Close it. Raises UsageError if it is of a kind that cannot be written here."""
+
+    def __init__(self, place: Place) -> None:
+        self.place = place
+        self._settings = _settings(place.common)
+        self.format = get_object_format(self._check_kind())
+        self.store = DiskObjectStore(os.fsdecode(place.common + b"/objects"), object_format=self.format)
+        self.refs = DiskRefsContainer(place.common, place.git)
+        self._present: dict[bytes, bool] = {}
+
+    def __enter__(self) -> Repository:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self.store.close()
+
+    def _check_kind(self) -> str:
+        extensions = {key.lower(): value for key, value in self._settings.items((b"extensions",))}
+        version = self.setting(b"core", b"repositoryformatversion", b"0")
+        if b"refstorage" in extensions and extensions[b"refstorage"].lower() != b"files":
+            kind = show(extensions[b"refstorage"])
+            raise UsageError(
+                f"the repository keeps its branches as {kind}, which mudroom cannot write",
+                "mudroom diff gives the changes as a patch",
+            )
+        unknown = extensions.keys() - _HARMLESS - {b"refstorage", b"objectformat"}
+        if version not in (b"0", b"1") or (version == b"1" and unknown):
+            what = ", ".join(sorted(show(name) for name in unknown)) or f"version {show(version)}"
+            raise UsageError(f"the repository is of a kind that mudroom does not know ({what})")
+        return extensions.get(b"objectformat", b"sha1").decode("ascii", "replace") if version == b"1" else "sha1"
+
+    def setting(self, section: bytes, name: bytes, default: bytes) -> bytes:
+        """One of its own settings, without what they include."""
+        try:
+            return self._settings.get((section,), name)
+        except KeyError:
+            return default
+
+    @property
+    def is_partial(self) -> bool:
+        """Whether it is a partial clone: what it lacks, git fetches when it is looked at."""
+        return bool(self.setting(b"extensions", b"partialclone", b""))
+
+    # --- what it has ---
+
+    def has(self, name: bytes) -> bool:
+        known = self._present.get(name)
+        if known is None:
+            known = self._present[name] = ObjectID(name) in self.store
+        return known
+
+    def get(self, name: bytes) -> tuple[bytes, bytes] | None:
+        """Kind and content of an object; None if it is not there. Raises MudroomError if it is damaged."""
+        try:
+            number, data = self.store.get_raw(ObjectID(name))
+        except KeyError:
+            return None
+        except _DAMAGE as error:
+            raise MudroomError(f"the project's own repository is damaged at {name.decode()}", "git fsck") from error
+        return next(kind for kind, one in NUMBERS.items() if one == number), data
+
+    def packs(self) -> frozenset[bytes]:
+        """The names of its packs, without suffix."""
+        try:
+            names = os.listdir(os.fsencode(self.store.pack_dir))
+        except FileNotFoundError:
+            return frozenset()
+        return frozenset(name[:-4] for name in names if name.endswith(b".idx"))
+
+    def head(self) -> bytes | None:
+        """The commit that is checked out; None if there is none yet."""
+        try:
+            return self.refs[Ref(b"HEAD")]
+        except (KeyError, SymrefLoop):
+            return None
+
+    def branch(self, name: bytes) -> bytes:
+        """What a branch points to, b"" if it is not there. Raises UsageError if it is another name of a branch."""
+        found = self.refs.read_ref(Ref(name)) or b""
+        if found.startswith(b"ref:"):
+            raise UsageError(f"{show(name)} is another name of {show(found[4:].strip())}", "choose another --branch")
+        return found
+
+    def tips(self) -> set[bytes]:
+        """What branches, tags and HEADs point to; of an annotated tag the tag."""
+        found = set()
+        for name in self.refs.allkeys():
+            value = self.refs.read_ref(name) or b""
+            if value and not value.startswith(b"ref:"):
+                found.add(value)
+        for directory in self._work_trees():
+            head = _read_line(directory + b"/HEAD")
+            if head and not head.startswith(b"ref:"):
+                found.add(head)
+        return found
+
+    def checked_out(self) -> dict[bytes, bytes]:
+        """Branches that a work tree is on, or will be back on when it has rebased or bisected; the value says where."""
+        found: dict[bytes, bytes] = {}
+        for directory in self._work_trees():
+            said = [_read_line(directory + b"/HEAD").removeprefix(b"ref:").strip()]
+            said += [
+                _read_line(directory + b"/" + name) for name in (b"rebase-merge/head-name", b"rebase-apply/head-name")
+            ]
+            bisected = _read_line(directory + b"/BISECT_START")
+            said.append(b"refs/heads/" + bisected if bisected else b"")
+            for name in said:
+                for _step in range(5):
+                    found.setdefault(name, directory)
+                    target = self.refs.read_ref(Ref(name)) if name.startswith(b"refs/") else None
+                    if target is None or not target.startswith(b"ref:"):
+                        break
+                    name = target[4:].strip()
+        return found
+
+    def _work_trees(self) -> list[bytes]:
+        """The directories in which the HEADs of all work trees are."""
+        others = self.place.common + b"/worktrees"
+        names = sorted(os.listdir(others)) if os.path.isdir(others) else []
+        return [self.place.common, *(others + b"/" + name for name in names)]
+
+    def in_the_way(self, branch: bytes) -> bytes | None:
+        """A branch that cannot be there together with this one: one is a directory of the other."""
+        for other in self.refs.allkeys():
+            if other.startswith(branch + b"/") or branch.startswith(other + b"/"):
+                return other
+        return None
+
+
+def _settings(common: bytes) -> ConfigFile:
+    try:
+        with open(common + b"/config", "rb") as stream:
+            return ConfigFile.from_file(stream, expand_includes=False)
+    except FileNotFoundError:
+        return ConfigFile()
+    except ValueError as error:
+        raise UsageError(f"the settings of the repository cannot be read: {error}", "git config --list") from None
+
+
+def _read_line(path: bytes) -> bytes:
+    try:
+        with open(path, "rb") as stream:
+            return stream.read(1 << 16).strip()
+    except OSError:
+        return b""

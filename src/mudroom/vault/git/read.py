@@ -1,0 +1,111 @@
+"""Bounded reads of what an agent may have written: regular files only, and no more of a stream than was asked for."""
+
+from __future__ import annotations
+
+import os
+import stat
+import zlib
+
+from mudroom.errors import UsageError
+from mudroom.stage.source import Source, is_absence
+
+OBJECT_LIMIT = 256 << 20
+"""Bytes of one object. The largest that a public forge takes is 100 MB."""
+READ_LIMIT = 16 << 30
+"""Bytes that reading a fork's repository may come to, unpacked."""
+_CHUNK = 1 << 16
+_HINT = "look at it with git fsck in the fork (mudroom shell)"
+
+
+def refusal(what: str, hint: str = _HINT) -> UsageError:
+    return UsageError(f"the fork's repository is not read: {what}", hint)
+
+
+class Allowance:
+    """How much may still be read; a file of a few bytes can unpack to as many as it likes."""
+
+    def __init__(self) -> None:
+        self.left = READ_LIMIT
+
+    def spend(self, size: int) -> None:
+        self.left -= size
+        if self.left < 0:
+            raise refusal(f"it unpacks to more than {READ_LIMIT >> 30} GiB", "bring it with fewer or smaller objects")
+
+
+class Unpacked:
+    """What a zlib stream in a file comes to, no more of it at a time than is asked for."""
+
+    def __init__(self, descriptor: int, offset: int, allowance: Allowance) -> None:
+        self._descriptor, self._offset, self._allowance = descriptor, offset, allowance
+        self._stream = zlib.decompressobj()
+
+    def read(self, size: int) -> bytes:
+        """``size`` bytes; fewer where it ends. Raises ValueError if it is damaged."""
+        parts, missing = [], size
+        try:
+            while missing and not self._stream.eof:
+                part = self._stream.decompress(self._stream.unconsumed_tail, missing)
+                if not part and not self._stream.eof:
+                    part = self._stream.decompress(self._more(), missing)
+                missing -= len(part)
+                parts.append(part)
+        except zlib.error:
+            raise ValueError("is damaged") from None
+        self._allowance.spend(size - missing)
+        return b"".join(parts)
+
+    def _more(self) -> bytes:
+        chunk = os.pread(self._descriptor, _CHUNK, self._offset)
+        if not chunk:
+            raise ValueError("ends in the middle")
+        self._offset += len(chunk)
+        self._allowance.spend(len(chunk))
+        return chunk
+
+    def last(self, size: int) -> bytes:
+        """All of it, which is to be ``size`` bytes."""
+        data = self.read(size)
+        if len(data) != size or self.read(1) or not self._stream.eof:
+            raise ValueError("is not as long as it says")
+        return data
+
+    @property
+    def is_all(self) -> bool:
+        """Whether the file ends where the stream does."""
+        return not self._stream.unused_data and not os.pread(self._descriptor, 1, self._offset)
+
+
+def open_regular(view: Source, path: bytes) -> int | None:
+    """A descriptor of a regular file of a fork; None if there is none."""
+    shown = os.fsdecode(path)
+    try:
+        descriptor = view.open(path)
+    except OSError as error:
+        entry = view.look(path)
+        if entry is not None and entry.kind != "file":
+            raise refusal(f"{shown} is a {entry.kind}") from None
+        if is_absence(error):
+            return None
+        raise refusal(f"{shown}: {error.strerror}") from None
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise refusal(f"{shown} is not a file")
+    return descriptor
+
+
+def read_small(view: Source, path: bytes, limit: int) -> bytes | None:
+    """The content of a file of at most ``limit`` bytes; None if there is none."""
+    descriptor = open_regular(view, path)
+    if descriptor is None:
+        return None
+    with os.fdopen(descriptor, "rb") as stream:
+        data = stream.read(limit + 1)
+    if len(data) > limit:
+        raise refusal(f"{os.fsdecode(path)} has more than {limit:,} bytes")
+    return data
+
+
+def check_size(size: int) -> None:
+    if size > OBJECT_LIMIT:
+        raise ValueError(f"has {size:,} bytes, more than the {OBJECT_LIMIT >> 20} MiB that are read")

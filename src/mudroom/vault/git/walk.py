@@ -1,0 +1,144 @@
+"""From a commit of a fork to what the repository lacks of it: which commits are new, and which objects they need.
+
+What is new is told by the repository's branches and tags, not by its objects: those of a branch that was removed stay
+until git gathers them. Every object that a new commit needs, and that its parents do not have at the same path, is
+looked at, so what is brought is complete.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from dulwich.lru_cache import LRUSizeCache
+
+from mudroom.vault.git.check import MODULE, TREE, CommitText, TreeEntry, check_entry, parse_tree, reads_as
+from mudroom.vault.git.history import History
+from mudroom.vault.git.live import Repository
+from mudroom.vault.git.read import refusal
+
+OBJECT_LIMIT = 2_000_000
+_CACHED_ENTRIES = 500_000
+_READ_BY_GIT = (b".gitmodules", b".gitattributes")
+
+
+class New(NamedTuple):
+    """What a branch at the last of ``commits`` needs; there are none if the repository's branches have it."""
+
+    commits: tuple[tuple[bytes, CommitText], ...]
+    """Parents before children."""
+    missing: dict[bytes, bytes]
+    """The objects that the repository does not have, with their kinds."""
+    settings: frozenset[tuple[bytes, bytes]]
+    """Blobs, and the name under which git itself would read them."""
+
+
+class Walk:
+    """Of one fork's repository. Every method raises UsageError for an object that is missing, damaged or refused."""
+
+    def __init__(self, live: Repository, history: History) -> None:
+        self._live, self._history = live, history
+        self._trees: LRUSizeCache[bytes, dict[bytes, TreeEntry]] = LRUSizeCache(
+            _CACHED_ENTRIES, compute_size=lambda entries: len(entries) + 1
+        )
+        self._seen: dict[bytes, bytes] = {}
+        self._missing: dict[bytes, bytes] = {}
+        self._settings: set[tuple[bytes, bytes]] = set()
+        self._boundary: set[bytes] = set()
+        self._complete: dict[bytes, bytes] | None = None
+
+    def new(self, head: bytes) -> New:
+        names = self._history.new_commits(head)
+        self._boundary = {above for name in names for above in self._history.commit(name).parents} - {*names}
+        for name in names:
+            self._follow(self._history.commit(name), name)
+        return New(
+            tuple((name, self._history.commit(name)) for name in names), self._missing, frozenset(self._settings)
+        )
+
+    def _follow(self, commit: CommitText, name: bytes) -> None:
+        """Note all that a commit needs and its parents do not have where it has it."""
+        self._need(name, b"commit")
+        pending = [(commit.tree, [self._history.commit(above).tree for above in commit.parents])]
+        while pending:
+            tree, bases = pending.pop()
+            if tree in bases or not self._need(tree, b"tree"):
+                continue
+            known = [self._base_entries(base) for base in bases]
+            changed = list(self._entries(tree).items())
+            for base in known:
+                changed = [(at, entry) for at, entry in changed if base.get(at) != entry]
+            for at, entry in changed:
+                self._check(tree, at, entry)
+                if entry.mode == TREE:
+                    pending.append((entry.id, [base[at].id for base in known if at in base and base[at].mode == TREE]))
+                elif entry.mode != MODULE and self._need(entry.id, b"blob"):
+                    self._settings |= {(entry.id, read) for read in _READ_BY_GIT if reads_as(at, read)}
+
+    def _need(self, name: bytes, kind: bytes) -> bool:
+        """Note that an object is needed. Gives whether what it is made of has to be looked at."""
+        before = self._seen.get(name)
+        if before is not None and before != kind:
+            raise refusal(f"the object {name.decode()} is used as {before.decode()} and as {kind.decode()}")
+        if before is not None:
+            return kind == b"blob" and name in self._missing
+        self._seen[name] = kind
+        if len(self._seen) > OBJECT_LIMIT:
+            raise refusal(f"its new commits have more than {OBJECT_LIMIT:,} objects", "")
+        has = self._live.has(name)
+        if kind != b"commit" and (has or self._live.is_partial) and self._is_complete(name, kind):
+            return False
+        if not has:
+            self._missing[name] = kind
+        elif kind == b"blob":
+            self._history.content(name, kind)
+        return True
+
+    def _is_complete(self, name: bytes, kind: bytes) -> bool:
+        """Whether a commit that the new ones stand on, or the one that is checked out, has the object, at any path: the
+        repository has all of it then, or, as a partial clone, knows where to get it."""
+        if self._complete is None:
+            self._complete = {}
+            head = self._live.head()
+            standing = self._boundary | ({head} if head is not None and self._live.has(head) else set())
+            pending = [self._history.commit(name).tree for name in standing]
+            while pending:
+                tree = pending.pop()
+                if tree in self._complete:
+                    continue
+                self._complete[tree] = b"tree"
+                for entry in self._base_entries(tree).values():
+                    if entry.mode == TREE:
+                        pending.append(entry.id)
+                    elif entry.mode != MODULE:
+                        self._complete[entry.id] = b"blob"
+        return self._complete.get(name) == kind
+
+    def _check(self, tree: bytes, at: bytes, entry: TreeEntry) -> None:
+        if self._live.has(tree):
+            return  # the user's own history has it as it is
+        try:
+            check_entry(at, entry)
+        except ValueError as error:
+            raise refusal(f"the tree {tree.decode()} {error}") from None
+
+    def _base_entries(self, name: bytes) -> dict[bytes, TreeEntry]:
+        """Those of a tree that is there already; none if it is not as it should be, or left out of a partial clone."""
+        if not self._live.has(name) and name not in self._missing:
+            return {}
+        try:
+            return self._parsed(name)
+        except ValueError:
+            return {}
+
+    def _entries(self, name: bytes) -> dict[bytes, TreeEntry]:
+        try:
+            return self._parsed(name)
+        except ValueError as error:
+            raise refusal(f"the tree {name.decode()} {error}") from None
+
+    def _parsed(self, name: bytes) -> dict[bytes, TreeEntry]:
+        found = self._trees.get(name)
+        if found is None:
+            data = self._history.content(name, b"tree")
+            found = self._trees[name] = parse_tree(data, self._live.format.oid_length)
+        return found
