@@ -9,8 +9,11 @@ from collections.abc import Callable
 import pytest
 
 from conftest import Place, listing, tick
+from mudroom.core.landing import Landing
+from mudroom.core.settings import Settings, VerifyWhen
 from mudroom.session import Session
-from mudroom.vault.land import Landed
+from mudroom.stage.source import Source
+from mudroom.vault.land import Landed, Verified
 
 TEXT = "".join(f"line {number}\n" for number in range(1, 21))
 
@@ -222,3 +225,67 @@ def test_merging_leaves_nothing_behind(place: Place) -> None:
     merged = os.fsdecode(session.vault.merged)
     assert os.listdir(merged) == []
     shutil.rmtree(merged)
+
+
+def verifying(command: str, when: VerifyWhen = "merged") -> Settings:
+    return Settings(verify=(b"/bin/sh", b"-c", command.encode()), verify_when=when)
+
+
+def both_edit(place: Place, settings: Settings) -> tuple[Session, str]:
+    file = place.write("f", TEXT)
+    session, fork = staged(place, "echo theirs >> f", lambda: file.write_text("ours\n" + TEXT))
+    session.settings = settings
+    return session, fork
+
+
+def test_the_merged_result_is_verified_before_it_is_written(place: Place) -> None:
+    session, fork = both_edit(place, verifying("head -1 f; tail -1 f; test -e /nowhere"))
+    before = listing(place.project)
+    landed = session.apply(fork)
+    assert landed.verified is not None
+    assert (landed.verified.passed, landed.verified.output) == (False, b"ours\ntheirs\n")
+    assert listing(place.project) == before, "the project is as it was"
+    assert landed.remaining == 1
+    assert [one.name for one in session.vault.forks()] == [fork]
+    session.settings = verifying("grep -q theirs f && grep -q ours f")
+    landed = session.apply(fork)
+    assert landed.verified is not None and landed.verified.passed
+    assert (place.project / "f").read_text() == "ours\n" + TEXT + "theirs\n"
+
+
+@pytest.mark.parametrize(("when", "asked"), [("merged", False), ("always", True), ("never", False)])
+def test_when_it_is_verified(place: Place, when: VerifyWhen, asked: bool) -> None:
+    for name in ("f", "g", "old"):
+        place.write(name, name + "\n")
+    session, result = place.sh("mkdir -p a/b; echo new > a/b/c; ln -s a l; rm old; chmod 755 f; mv g h")
+    session.settings = verifying("cat a/b/c && test -x f && test -L l && test ! -e old && test ! -e g && cat h", when)
+    landed = session.apply(result.fork)
+    assert (landed.verified is not None) == asked
+    if landed.verified is not None:
+        assert (landed.verified.exit_code, landed.verified.output) == (0, b"new\ng\n")
+
+
+def test_verifying_that_takes_too_long(place: Place) -> None:
+    session, fork = both_edit(place, verifying("sleep 100")._replace(verify_timeout=0.3))
+    landed = session.apply(fork)
+    assert landed.verified is not None and landed.verified.timed_out and not landed.verified.passed
+
+
+def test_the_user_goes_on_while_it_is_verified(place: Place) -> None:
+    """What was verified is what is written: if the project moves on meanwhile, it is verified again."""
+    session, fork = both_edit(place, verifying("grep -c . f"))
+    times = []
+
+    def check(landing: Landing, source: Source, merged: bytes) -> Verified | None:
+        times.append(1)
+        if len(times) == 1:
+            (place.project / "f").write_text("again\nours\n" + TEXT)
+        found = Session._check(session)
+        assert found is not None
+        return found(landing, source, merged)
+
+    session._check = lambda: check  # type: ignore[method-assign]
+    landed = session.apply(fork)
+    assert len(times) == 2
+    assert landed.verified is not None and landed.verified.output == b"23\n"
+    assert (place.project / "f").read_text() == "again\nours\n" + TEXT + "theirs\n"

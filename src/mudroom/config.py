@@ -227,6 +227,14 @@ def _environment(value: Any, where: str) -> tuple[bytes, ...]:
     return tuple(found)
 
 
+def _command(value: Any, where: str) -> tuple[bytes, ...]:
+    """A text is for the shell, a list is the words of a command."""
+    found = _strings([value] if isinstance(value, str) else value, where)
+    if not found or not found[0].strip():
+        raise UsageError(f"{where} is empty", 'write a command: "make test", or [make, test]')
+    return (b"/bin/sh", b"-c", found[0]) if isinstance(value, str) else tuple(found)
+
+
 def _names(value: Any, where: str) -> tuple[bytes, ...]:
     return tuple(_strings(value, where))
 
@@ -276,6 +284,11 @@ _SECTIONS: dict[str, dict[str, tuple[str, Callable[[Any, str], Any]]]] = {
         "limit": ("copy_limit", size),
         "exclude": ("copy_exclude", _patterns),
         "gitignore": ("copy_gitignore", _flag),
+    },
+    "verify": {
+        "command": ("verify", _command),
+        "when": ("verify_when", _choice("merged", "always", "never")),
+        "timeout": ("verify_timeout", seconds),
     },
     "keep": {
         "age": ("keep_age", seconds),

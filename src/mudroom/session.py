@@ -44,7 +44,9 @@ from mudroom.workbench import Workbench
 __all__ = ["CAPTURED", "Client", "Landed", "Session", "Stdio", "find_project"]
 
 if TYPE_CHECKING:
-    from mudroom.vault.land import Landed
+    from mudroom.core.landing import Landing
+    from mudroom.stage.source import Source
+    from mudroom.vault.land import Check, Landed, Verified
 
 
 class Stdio(NamedTuple):
@@ -329,6 +331,28 @@ class Session(Workbench):
                     f"{show(found)} belongs to another user or group: the command cannot change it in the staged view "
                     "(--view copy can)"
                 )
+
+    def _check(self) -> Check | None:
+        settings = self.settings
+        if not settings.verify or settings.verify_when == "never":
+            return None
+        from mudroom.vault.land import Verified
+        from mudroom.vault.rehearse import rehearse
+
+        def check(landing: Landing, staged: Source, merged: bytes) -> Verified | None:
+            if settings.verify_when == "merged" and not landing.differing:
+                return None
+            fork = self.new_fork(f"verify-{self._new_id()}", named=False).name
+            try:
+                self.look_for_secrets()
+                rehearse(self._desk.tree(fork), landing, staged, merged)
+                result = self.run(settings.verify, fork=fork, timeout=settings.verify_timeout)
+                output = result.stdout + result.stderr
+                return Verified(settings.verify, result.exit_code, output, result.timed_out)
+            finally:
+                self.discard(fork)
+
+        return check
 
     def _journal_run(self, result: Result) -> None:
         from mudroom.core.change import summarise

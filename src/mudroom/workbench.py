@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from mudroom.core.change import Changeset
 from mudroom.core.path import is_below, show
+from mudroom.core.result import text
 from mudroom.core.settings import Settings
 from mudroom.desk import Desk
 from mudroom.errors import UsageError
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from mudroom.vault.apply import Applied, Recovered
     from mudroom.vault.compare import Comparison
     from mudroom.vault.conflicted import Conflicted
-    from mudroom.vault.land import Landed
+    from mudroom.vault.land import Check, Landed
     from mudroom.vault.mount import Mounted
     from mudroom.vault.reconcile import Part
     from mudroom.vault.record import ForkRecord
@@ -307,10 +308,18 @@ class Workbench:
         with self.at_rest(name) as fork:
             record = None if verify_fork else fork.record
             wanted = Wanted(tuple(paths), parts or {}, git=git, markers=markers, backups=backups)
-            landed = land(self.vault, fork, wanted, time=self._clock(), record=record, progress=report)
+            now, check = self._clock(), self._check()
+            landed = land(self.vault, fork, wanted, time=now, record=record, check=check, progress=report)
+        if landed.verified is not None:
+            told = {"command": [text(word) for word in landed.verified.command], "exit_code": landed.verified.exit_code}
+            self.vault.journal.append("verify", name, told, time=self._clock())
         self._journal_applied("apply", name, landed.applied)
         self.tidy(applied=True)
         return landed
+
+    def _check(self) -> Check | None:
+        """What tries the result of an apply before it is written: a workbench runs nothing."""
+        return None
 
     def conflicts(self, name: str, paths: Sequence[bytes] = ()) -> list[Conflicted]:
         """Where a fork, or what is below ``paths`` in it, conflicts with the project as it is now: all sides of each,

@@ -6,6 +6,7 @@ from typing import Literal, NamedTuple
 
 from mudroom.core.spec import Network
 
+VerifyWhen = Literal["merged", "always", "never"]
 ViewChoice = Literal["auto", "overlay", "copy"]
 
 
@@ -30,6 +31,12 @@ class Settings(NamedTuple):
     """Patterns as in gitignore(5): what a staged copy leaves out."""
     copy_gitignore: bool = False
     """A staged copy leaves out what the project's .gitignore files name, even if there is room for it."""
+    verify: tuple[bytes, ...] = ()
+    """The command that has to succeed on the result of an apply before it is written; empty: none."""
+    verify_when: VerifyWhen = "merged"
+    """``merged``: when something was merged or decided; ``always``; ``never``."""
+    verify_timeout: float | None = None
+    """Seconds; None: no limit."""
     keep_age: float = 30 * 86400.0
     """Seconds. Applies and automatic checkpoints that are older go."""
     keep_applies: int = 50

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import MappingProxyType
 from typing import NamedTuple
@@ -16,8 +16,9 @@ from mudroom.core.flag import repositories
 from mudroom.core.landing import Landing, plan_landing
 from mudroom.core.merge import Conflict
 from mudroom.core.path import is_below
-from mudroom.errors import UsageError
+from mudroom.errors import MudroomError, UsageError
 from mudroom.stage.collect import MASKED
+from mudroom.stage.source import Source
 from mudroom.stage.union import Union
 from mudroom.vault.apply import Applied, ApplyDirectory, Recovered, apply, new_record, recover, trees_of, undo
 from mudroom.vault.execute import Progress
@@ -29,6 +30,7 @@ from mudroom.vault.remain import keep_the_rest
 from mudroom.vault.resolution import answers
 from mudroom.vault.store import Vault
 
+_TRIES = 3
 MARKED = "conflict markers were written into it, as was asked for"
 
 
@@ -38,12 +40,40 @@ class Landed(NamedTuple):
     """Protected paths that were left in the fork because nobody named them."""
     remaining: int
     """Changes that are still in the fork; 0 and the fork is gone, or stands on the project as it is now."""
+    verified: Verified | None = None
+    """What the command said that the policy wants to succeed first (``verify``); None: it was not asked. If it failed,
+    nothing was applied."""
     merged: tuple[bytes, ...] = ()
     """Paths at which the project got something else than the fork has: both sides had changed them."""
 
     @property
     def conflicts(self) -> tuple[Conflict, ...]:
         return self.applied.conflicts
+
+
+class Verified(NamedTuple):
+    """The verdict of the policy's ``verify`` command on the result of an apply, before anything was written."""
+
+    command: tuple[bytes, ...]
+    exit_code: int
+    output: bytes
+    timed_out: bool = False
+
+    @property
+    def passed(self) -> bool:
+        return self.exit_code == 0 and not self.timed_out
+
+
+Check = Callable[[Landing, Source, bytes], Verified | None]
+"""Tries a landing out: it is given what the fork has staged, and the directory of what was merged."""
+
+
+class How(NamedTuple):
+    """``verify_fork``: compare the fork with what was reviewed. ``time``: nanoseconds since 1970, for the record."""
+
+    time: int
+    verify_fork: bool
+    progress: Progress | None
 
 
 class Wanted(NamedTuple):
@@ -112,13 +142,14 @@ def land(
     *,
     time: int,
     record: ForkRecord | None = None,
+    check: Check | None = None,
     progress: Progress | None = None,
 ) -> Landed:
     """Apply a fork's changes, or what is wanted of them. What cannot be applied stays in the fork.
 
     ``record``: what was collected, if the fork was locked ever since; else it is read, and the fork is compared
     with it. Raises ForkMoved (nothing happened), OSError (``recover`` will go on), UsageError for a path that has no
-    change.
+    change. ``check``: asked before anything is written; what it refuses is not applied.
     """
     verify_fork = record is None
     if fork.has_copy:
@@ -127,9 +158,28 @@ def land(
         seal_copy(vault, fork, as_reviewed=True)
         record = None
     record = record or read_record(fork)
-    with reconciling(vault, fork, wanted, record) as reconciler:
-        plan = prepare(fork, wanted, reconciler, record)
-        return perform(vault, fork, wanted, plan, reconciler, time=time, verify_fork=verify_fork, progress=progress)
+    verified = None
+    for _try in range(_TRIES):
+        with reconciling(vault, fork, wanted, record) as reconciler:
+            plan = prepare(fork, wanted, reconciler, record)
+            if check is not None and plan.landing.ops:
+                with Union(fork.layered, None) as staged:
+                    verified = check(plan.landing, staged, reconciler.merged)
+                if verified is not None and not verified.passed:
+                    return Landed(Applied(""), plan.landing.withheld, len(record.changeset.changes), verified)
+                if verified is not None and not _still(plan, fork, wanted, reconciler, record):
+                    continue  # that took a while, and the project is another one now
+            landed = perform(vault, fork, wanted, plan, reconciler, How(time, verify_fork, progress))
+            return landed._replace(verified=verified)
+    raise MudroomError("the project changed each time while the result was being verified", "try again")
+
+
+def _still(plan: Plan, fork: Fork, wanted: Wanted, reconciler: Reconciler, record: ForkRecord) -> bool:
+    """Whether the same landing would be planned now."""
+    again = prepare(fork, wanted, reconciler, record).landing
+    return [op[:4] for op in again.ops if op.old] == [op[:4] for op in plan.landing.ops if op.old] and (
+        again.conflicts == plan.landing.conflicts
+    )
 
 
 def perform(
@@ -138,17 +188,14 @@ def perform(
     wanted: Wanted,
     plan: Plan,
     reconciler: Reconciler,
-    *,
-    time: int,
-    verify_fork: bool,
-    progress: Progress | None,
+    how: How,
 ) -> Landed:
     landing, applied = plan.landing, Applied("")
     if landing.ops:
         place = ApplyDirectory(vault.new_apply())
         trees = trees_of(landing)
-        new = new_record(place, fork.name, time, vault.project, fork.layered, landing, trees)
-        applied = apply(place, new, merged=reconciler.merged, verify_fork=verify_fork, progress=progress)
+        new = new_record(place, fork.name, how.time, vault.project, fork.layered, landing, trees)
+        applied = apply(place, new, merged=reconciler.merged, verify_fork=how.verify_fork, progress=how.progress)
     applied = applied._replace(
         conflicts=tuple(sorted({*landing.conflicts, *applied.conflicts})),
         remarks=(*landing.remarks, *applied.remarks),
@@ -159,7 +206,7 @@ def perform(
     landed = {change.path for change in plan.chosen} - kept
     parts = {path: part for path, part in wanted.parts.items() if path in landed}
     remaining = keep_the_rest(vault, fork, plan.record, landed, landing.differing, parts)
-    return Landed(applied, landing.withheld, remaining, tuple(sorted(landing.differing & landed)))
+    return Landed(applied, landing.withheld, remaining, merged=tuple(sorted(landing.differing & landed)))
 
 
 def take_back(vault: Vault, name: str | None, progress: Progress | None = None) -> Applied:
