@@ -289,3 +289,39 @@ def test_the_user_goes_on_while_it_is_verified(place: Place) -> None:
     assert len(times) == 2
     assert landed.verified is not None and landed.verified.output == b"23\n"
     assert (place.project / "f").read_text() == "again\nours\n" + TEXT + "theirs\n"
+
+
+def test_undo_keeps_what_was_changed_since(place: Place) -> None:
+    file = place.write("f", TEXT)
+    session, result = place.sh("sed -i 's/^line 3$/theirs/' f")
+    session.apply(result.fork)
+    file.write_text(file.read_text().replace("line 18\n", "later\n"))
+    undone = session.undo()
+    assert not undone.conflicts
+    assert [(remark.path, remark.text) for remark in undone.remarks] == [(b"f", "keeps what was changed in it since")]
+    assert file.read_text() == TEXT.replace("line 18\n", "later\n")
+
+
+def test_undo_of_what_was_changed_since_in_the_same_lines_is_a_conflict(place: Place) -> None:
+    file = place.write("f", TEXT)
+    session, result = place.sh("sed -i 's/^line 3$/theirs/' f; echo new > new")
+    session.apply(result.fork)
+    later = file.read_text().replace("theirs\n", "later\n")
+    file.write_text(later)
+    undone = session.undo()
+    assert [conflict.path for conflict in undone.conflicts] == [b"f"]
+    assert file.read_text() == later
+    assert not (place.project / "new").exists()
+
+
+def test_undo_of_an_apply_of_before_the_last(place: Place) -> None:
+    """The files of both applies are the same: taking back the first leaves what the second did."""
+    file = place.write("f", TEXT)
+    session, first = place.sh("sed -i 's/^line 3$/first/' f")
+    session.apply(first.fork)
+    session, second = place.sh("sed -i 's/^line 18$/second/' f")
+    session.apply(second.fork)
+    assert not session.undo("u1").conflicts
+    assert file.read_text() == TEXT.replace("line 18\n", "second\n")
+    assert not session.undo("u2").conflicts
+    assert file.read_text() == TEXT

@@ -43,8 +43,10 @@ from mudroom.vault.tree import (
     sync_path,
     walk,
 )
+from mudroom.vault.unmerge import Unmerge, keep_applied
 
 State = Literal["prepare", "ready", "done", "undoing", "undone"]
+KEPT = "keeps what was changed in it since"
 _ORDER: tuple[State, ...] = ("undone", "undoing", "done", "ready", "prepare")
 
 
@@ -161,6 +163,11 @@ def apply(
     place.write("prepare", record._replace(trees={}))  # to take this back, the trees are not needed
     try:
         record = _fill_slots(record, merged, verify_fork=verify_fork)
+        slots = open_root(record.slots)
+        try:
+            keep_applied(place.path, slots, record.ops)
+        finally:
+            os.close(slots)
     except (ForkMoved, OSError):
         place.give_back(record)
         raise
@@ -175,11 +182,14 @@ def undo(place: ApplyDirectory, progress: Progress | None = None) -> Applied:
     if state != "done":
         raise UsageError(f"{place.name} cannot be undone", "it has been already" if state == "undone" else "")
     record = place.load()
-    backwards = record._replace(ops=tuple(_backwards(record)))
     place.begin()
+    ops, merged = _backwards(record, place.path)
+    backwards = record._replace(ops=tuple(ops))
     place.write("undoing", backwards)
     place.drop("done")
-    return _finish(place, backwards, "undoing", "undone", progress)
+    applied = _finish(place, backwards, "undoing", "undone", progress)
+    kept = [Remark(path, KEPT) for path in merged if all(path != conflict.path for conflict in applied.conflicts)]
+    return applied._replace(remarks=(*applied.remarks, *kept))
 
 
 def recover(place: ApplyDirectory) -> Recovered | None:
@@ -227,9 +237,12 @@ def _files(op: Op, record: ApplyRecord) -> int:
     return sum(entry.kind != "directory" for entry in record.trees.get(op.slot, {}).values())
 
 
-def _backwards(record: ApplyRecord) -> list[Op]:
-    """The inverse operations in reverse order; a directory that has come to hold more is taken back file by file."""
-    root = open_root(record.project)
+def _backwards(record: ApplyRecord, place: bytes) -> tuple[list[Op], list[bytes]]:
+    """The inverse operations in reverse order; a directory that has come to hold more is taken back file by file, a
+    text that was edited since is merged: the paths of those."""
+    root, slots = open_root(record.project), open_root(record.slots)
+    numbers = (int(name) for name in os.listdir(slots) if name.isdigit())
+    unmerge = Unmerge(place, root, slots, max(numbers, default=0) + 1_000_000)
     free = max((op.slot for op in record.ops), default=0) + 1
     ops: list[Op] = []
     try:
@@ -239,10 +252,11 @@ def _backwards(record: ApplyRecord) -> list[Op]:
                 free += len(parts)
                 ops += parts
             else:
-                ops.append(op)
+                ops.append(unmerge.op(op))
     finally:
         os.close(root)
-    return ops
+        os.close(slots)
+    return ops, unmerge.merged
 
 
 def _has_grown(root: int, op: Op, tree: dict[bytes, Entry]) -> bool:
