@@ -11,6 +11,7 @@ import pytest
 from conftest import Place, listing, tick
 from mudroom.core.landing import Landing
 from mudroom.core.settings import Settings, VerifyWhen
+from mudroom.errors import ForkMoved
 from mudroom.session import Session
 from mudroom.stage.source import Source
 from mudroom.vault.land import Landed, Verified
@@ -325,3 +326,43 @@ def test_undo_of_an_apply_of_before_the_last(place: Place) -> None:
     assert file.read_text() == TEXT.replace("line 18\n", "second\n")
     assert not session.undo("u2").conflicts
     assert file.read_text() == TEXT
+
+
+def test_backups_beside_the_originals(place: Place) -> None:
+    for name in ("f", "g", "d/a", "d/b", "again"):
+        place.write(name, name + "\n", 0o640)
+    place.write("again.bak", "older\n")
+    session, result = place.sh(
+        "echo new > f; rm g; rm -r d; echo 2 > again; echo added > added; ln -sf f l; echo n > f.bak.x"
+    )
+    before = listing(place.project)
+    landed = session.apply(result.fork, backups=True)
+    now = place.project
+    assert (now / "f.bak").read_text() == "f\n" and (now / "f.bak").stat().st_mode & 0o777 == 0o640
+    assert (now / "g.bak").read_text() == "g\n" and not (now / "g").exists()
+    assert (now / "again.bak").read_text() == "again\n"
+    assert not (now / "added.bak").exists() and not (now / "d").exists()
+    assert [remark.path for remark in landed.applied.remarks] == [b"d"]
+    session.undo()
+    assert listing(place.project) == before
+
+
+def test_what_was_looked_at_is_what_is_applied(place: Place) -> None:
+    place.write("f", TEXT)
+    session, result = place.sh("echo one >> f")
+    assert len(session.review(result.fork)[0].changes) == 1
+    session.run([b"sh", b"-c", b"echo evil >> f"], fork=result.fork)
+    before = listing(place.project)
+    with pytest.raises(ForkMoved) as raised:
+        session.apply(result.fork)
+    assert raised.value.exit_code == 4
+    assert listing(place.project) == before
+    seen = session.review(result.fork)[1]
+    assert not session.apply(result.fork, reviewed=seen).conflicts
+
+
+def test_another_fingerprint_is_refused(place: Place) -> None:
+    session, result = place.sh("echo one > f")
+    with pytest.raises(ForkMoved):
+        session.apply(result.fork, reviewed="0" * 40)
+    assert not session.apply(result.fork).conflicts

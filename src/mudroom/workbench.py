@@ -25,6 +25,8 @@ from mudroom.vault.opened import OpenFork
 from mudroom.vault.store import Vault
 
 if TYPE_CHECKING:
+    from mudroom.core.change import Change
+    from mudroom.core.merge import Part
     from mudroom.core.stack import Checkpoint
     from mudroom.stage.files import Files
     from mudroom.stage.mounting import Kind
@@ -33,7 +35,6 @@ if TYPE_CHECKING:
     from mudroom.vault.conflicted import Conflicted
     from mudroom.vault.land import Check, Landed
     from mudroom.vault.mount import Mounted
-    from mudroom.vault.reconcile import Part
     from mudroom.vault.record import ForkRecord
     from mudroom.vault.resolution import Take
 
@@ -280,13 +281,45 @@ class Workbench:
         with OpenFork(self.vault, self.vault.fork(name)) as opened:
             yield from diff(opened.ground().read_original, opened.staged(), chosen)
 
+    def texts(self, name: str, paths: Sequence[bytes] = ()) -> Iterator[tuple[Change, bytes | None, bytes | None]]:
+        """The changes of a fork that a person counts, each with the original and the staged text; both None where it
+        has no hunks to choose from: binary and large files, links, directories, what is deleted or turns into
+        something else."""
+        from mudroom.core.change import listed
+        from mudroom.core.linediff import is_binary
+        from mudroom.stage.collect import TEXT_LIMIT
+        from mudroom.stage.source import read_all
+
+        changes = self.changes(name).changes
+        with OpenFork(self.vault, self.vault.fork(name)) as opened:
+            ground, staged = opened.ground(), opened.staged()
+            for change in listed(list(changes)):
+                if paths and not any(is_below(change.path, path) for path in paths):
+                    continue
+                old = new = None
+                kinds = {entry.kind for entry in (change.base, change.staged) if entry is not None}
+                if change.staged is not None and kinds == {"file"} and not change.source:
+                    new = read_all(staged, change.path, TEXT_LIMIT)
+                    old = ground.read_original(change.path, change.base, TEXT_LIMIT) if change.base is not None else b""
+                if old is None or new is None or is_binary(old) or is_binary(new):
+                    old = new = None
+                yield change, old, new
+
     # --- landing ---
+
+    def review(self, name: str) -> tuple[Changeset, str]:
+        """What a fork holds, for somebody to look at, and its fingerprint: an apply is held to it from here on."""
+        from mudroom.vault.review import remember
+
+        changes = self.changes(name)
+        return changes, remember(self.vault.fork(name), changes)
 
     def apply(
         self,
         name: str,
         paths: Sequence[bytes] = (),
         *,
+        reviewed: str | None = None,
         git: bool = False,
         parts: Mapping[bytes, Part] | None = None,
         markers: bool = False,
@@ -296,8 +329,10 @@ class Workbench:
         """Apply a fork to the project, whole or only ``paths``, merged with what has been changed there meanwhile.
         Conflicts are in what it returns, never raised.
 
-        Hold the vault's lock. ``git``: repositories, too, each as a whole; they are left out else, unless a path names
-        one. ``parts``: of these files only this. ``markers``: write conflict markers into texts that cannot be merged.
+        Hold the vault's lock. ``reviewed``: the fingerprint of what was looked at; without it, that of the last look
+        (``review``), if there was one since the last apply. Raises ForkMoved if the fork holds something else now;
+        nothing has happened then. ``git``: repositories, too, each as a whole; they are left out else, unless a path
+        names one. ``parts``: of these files only this. ``markers``: write conflict markers into texts that cannot be merged.
         ``backups``: leave what is replaced or removed beside it as ``NAME.bak``. ``verify_fork``: False only if the
         lock has been held since the changes were collected.
         """
@@ -307,6 +342,7 @@ class Workbench:
         report = None if progress is None else lambda done, total: progress("applying", done, total)
         with self.at_rest(name) as fork:
             record = None if verify_fork else fork.record
+            self._require_reviewed(fork, reviewed)
             wanted = Wanted(tuple(paths), parts or {}, git=git, markers=markers, backups=backups)
             now, check = self._clock(), self._check()
             landed = land(self.vault, fork, wanted, time=now, record=record, check=check, progress=report)
@@ -316,6 +352,14 @@ class Workbench:
         self._journal_applied("apply", name, landed.applied)
         self.tidy(applied=True)
         return landed
+
+    def _require_reviewed(self, fork: Fork, expected: str | None) -> None:
+        from mudroom.vault import review
+
+        expected = expected or review.reviewed(fork)
+        if expected is not None:
+            record = fork.record
+            review.require(fork, record.changeset if record is not None else Changeset(), expected)
 
     def _check(self) -> Check | None:
         """What tries the result of an apply before it is written: a workbench runs nothing."""

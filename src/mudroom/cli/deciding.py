@@ -21,8 +21,7 @@ from mudroom.errors import MudroomError, UsageError
 if TYPE_CHECKING:
     from mudroom.cli.main import Context
     from mudroom.core.diff3 import Merged
-    from mudroom.session import Session
-    from mudroom.vault.conflicted import Conflicted
+    from mudroom.session import Conflicted, Session
 
 Side = Literal["ours", "theirs", "both"]
 

@@ -49,9 +49,12 @@ def execute(args: argparse.Namespace, context: Context) -> int:
             return _compare(session, old, new, words, context)
         name = only_fork(session, new)
         if context.as_json:
-            report = {"schema": "mudroom.diff/1", "fork": name, "changes": changes_to_json(session.changes(name))}
+            changes, seen = session.review(name)
+            report = {"schema": "mudroom.diff/1", "fork": name, "changes": changes_to_json(changes), "reviewed": seen}
             context.terminal.out(json.dumps(report))
             return 0
+        if not words:
+            session.review(name)
         page(session.diff(name, project_paths(words, session)), context)
     return 0
 
@@ -115,7 +118,7 @@ def page(lines: Iterator[bytes], context: Context) -> None:
         assert pager.stdin is not None
         try:
             for line in lines:
-                pager.stdin.write(_coloured(line, context))
+                pager.stdin.write(coloured(line, context))
         except BrokenPipeError:
             pass  # the reader has seen enough
         try:
@@ -124,9 +127,9 @@ def page(lines: Iterator[bytes], context: Context) -> None:
             pass
 
 
-def _coloured(line: bytes, context: Context) -> bytes:
+def coloured(line: bytes, context: Context, stream: int = 1) -> bytes:
     """Coloured, with what could steer the terminal made visible: the text comes from a command we do not trust."""
     body = line.rstrip(b"\n").translate(None, b"").decode("utf-8", "replace")
     safe = "".join(c if c.isprintable() or c == "\t" else f"\\x{ord(c):02x}" for c in body)
     style = next((style for prefix, style in _STYLES if line.startswith(prefix)), "")
-    return ((context.terminal.style(safe, style, 1) if style else safe) + "\n").encode("utf-8", "replace")
+    return ((context.terminal.style(safe, style, stream) if style else safe) + "\n").encode("utf-8", "replace")

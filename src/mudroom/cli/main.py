@@ -32,6 +32,7 @@ VERBS = {
     "resolve": "decide conflicts between a fork and the project, for the next apply",
     "discard": "throw a fork away",
     "undo": "take an apply back",
+    "recover": "finish or take back what a killed mudroom left in the middle",
     "log": "what has happened in this project; log verify checks that nobody edited the journal",
     "vault": "what mudroom keeps: ls, init, gc, check; export and import carry a fork elsewhere",
     "doctor": "what this machine can protect, by trying it",
@@ -131,4 +132,5 @@ mudroom {__version__}: commands and agents work on a staged view of your project
   mudroom VERB --help              options and examples
 
 Exit codes: the command's own; 124 out of time, 125 mudroom failed, 126 not executable or refused, 127 not found;
-apply: 0 applied, 3 conflicts are left (the rest is applied, nothing is lost), 4 the fork is not what was reviewed."""
+apply: 0 applied, 3 conflicts are left (the rest is applied, nothing is lost), 4 the fork is not what was reviewed,
+5 the policy's verify command failed (nothing is applied)."""

@@ -14,8 +14,7 @@ from mudroom.core.result import named
 from mudroom.errors import UsageError
 
 if TYPE_CHECKING:
-    from mudroom.session import Session
-    from mudroom.vault.conflicted import Conflicted
+    from mudroom.session import Conflicted, Session
 
 EXAMPLES = """\
 examples:

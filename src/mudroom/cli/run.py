@@ -129,8 +129,8 @@ def _staged(session: Session, argv: Sequence[bytes], cwd: bytes, args: argparse.
     else:
         answer = _answer(result, args, context, session)
         if answer in ("apply", "git"):
-            outcome, conflicts = _apply(session, result.fork, context, git=args.git or answer == "git")
-            code = code or (3 if conflicts else 0)
+            outcome, landed = _apply(session, result.fork, context, git=args.git or answer == "git")
+            code = code or landed
         elif answer == "cancel":
             session.discard(result.fork)
         else:
@@ -246,13 +246,13 @@ def _ask(result: Result, context: Context, session: Session) -> str:
             return _ANSWERS[word]
 
 
-def _apply(session: Session, fork: str, context: Context, *, git: bool) -> tuple[dict[str, Any], bool]:
-    from mudroom.cli.apply import landed_to_json, tell_landed
+def _apply(session: Session, fork: str, context: Context, *, git: bool) -> tuple[dict[str, Any], int]:
+    from mudroom.cli.apply import exit_code, landed_to_json, tell_landed
 
     landed = session.apply(fork, git=git, verify_fork=False)  # the lock has been ours since the changes were collected
     if not context.as_json:
         tell_landed(landed, fork, context)
-    return landed_to_json(landed), bool(landed.conflicts)
+    return landed_to_json(landed), exit_code(landed)
 
 
 def _tell_kept(result: Result, args: argparse.Namespace, context: Context) -> None:

@@ -50,6 +50,14 @@ class Conflict(NamedTuple):
     """Where the project has its version, if at another path."""
 
 
+class Part(NamedTuple):
+    """What is wanted of a file that is not wanted whole."""
+
+    content: bytes
+    mode: int
+    """Permission bits."""
+
+
 class Combined(NamedTuple):
     """What became of one path that both sides have changed."""
 

@@ -14,17 +14,18 @@ from typing import NamedTuple
 from mudroom.core.change import Change
 from mudroom.core.flag import repositories
 from mudroom.core.landing import Landing, plan_landing
-from mudroom.core.merge import Conflict
+from mudroom.core.merge import Conflict, Part
 from mudroom.core.path import is_below
 from mudroom.errors import MudroomError, UsageError
 from mudroom.stage.collect import MASKED
 from mudroom.stage.source import Source
 from mudroom.stage.union import Union
 from mudroom.vault.apply import Applied, ApplyDirectory, Recovered, apply, new_record, recover, trees_of, undo
+from mudroom.vault.backup import with_backups
 from mudroom.vault.execute import Progress
 from mudroom.vault.fork import Fork
 from mudroom.vault.opened import OpenFork
-from mudroom.vault.reconcile import Part, Reconciler
+from mudroom.vault.reconcile import Reconciler
 from mudroom.vault.record import ForkRecord, load
 from mudroom.vault.remain import keep_the_rest
 from mudroom.vault.resolution import answers
@@ -169,6 +170,8 @@ def land(
                     return Landed(Applied(""), plan.landing.withheld, len(record.changeset.changes), verified)
                 if verified is not None and not _still(plan, fork, wanted, reconciler, record):
                     continue  # that took a while, and the project is another one now
+            if wanted.backups:
+                plan = plan._replace(landing=with_backups(plan.landing, reconciler))
             landed = perform(vault, fork, wanted, plan, reconciler, How(time, verify_fork, progress))
             return landed._replace(verified=verified)
     raise MudroomError("the project changed each time while the result was being verified", "try again")

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from typing import NamedTuple
 
 from mudroom.core import diff3
 from mudroom.core.change import Change
 from mudroom.core.entry import Entry, same_shape, same_stamp
 from mudroom.core.judge import Answer, Live, Sides
-from mudroom.core.merge import BINARY, Combined, Delta, combine_modes, delta_of
+from mudroom.core.merge import BINARY, Combined, Delta, Part, combine_modes, delta_of
 from mudroom.stage.beneath import directory, entries, look, look_beneath, open_root
 from mudroom.stage.collect import user_xattrs
 from mudroom.stage.copy import copy_open_file
@@ -29,13 +28,6 @@ _GIT_HEADS = (b"HEAD", b"index", b"packed-refs", b"logs/HEAD")
 _MODES = "its permissions were changed in the project, too"
 _LINK = "leads elsewhere in the project, too"
 _UNKNOWN = "also changed in the project, and its original was not kept"
-
-
-class Part(NamedTuple):
-    """What is wanted of a file that is not wanted whole."""
-
-    content: bytes
-    mode: int
 
 
 class Reconciler:

@@ -13,6 +13,7 @@ from collections.abc import Collection, Mapping
 
 from mudroom.core.change import Change, Changeset
 from mudroom.core.linediff import count_lines, is_binary
+from mudroom.core.merge import Part
 from mudroom.core.stack import LIVE
 from mudroom.stage.collect import TEXT_LIMIT
 from mudroom.stage.landed import KEPT, LANDED, Landed, add_landed, elsewhere, keep_original
@@ -20,8 +21,9 @@ from mudroom.stage.layer import remove_tree
 from mudroom.stage.source import OpenSource, Source, read_all
 from mudroom.stage.union import Union
 from mudroom.vault.fork import Fork
-from mudroom.vault.reconcile import Part
 from mudroom.vault.record import ForkRecord, save
+from mudroom.vault.resolution import RESOLUTIONS, RESOLVED
+from mudroom.vault.review import REVIEWED, forget
 from mudroom.vault.store import Vault
 
 _NO_PARTS: Mapping[bytes, Part] = {}
@@ -50,6 +52,7 @@ def keep_the_rest(
     if not rest and not parts and state.base == LIVE:
         restart(vault, fork)
         return 0
+    forget(fork)
     gone = [change for change in changes if change.path in landed]
     layers = Union(fork.layered, None)
     try:
@@ -70,11 +73,12 @@ def restart(vault: Vault, fork: Fork) -> None:
     fork.save(state._replace(upper=vault.new_layer(), layers=()))
     if not any(state.upper in point.layers for point in state.checkpoints):
         vault.throw_away(vault.layer(state.upper))
-    for leftover in (fork.record_path, fork.path + LANDED):
+    for leftover in (fork.record_path, fork.path + LANDED, fork.path + REVIEWED, fork.path + RESOLUTIONS):
         if os.path.exists(leftover):
             os.unlink(leftover)
-    if os.path.isdir(fork.path + KEPT):
-        remove_tree(fork.path + KEPT)
+    for place in (fork.path + KEPT, fork.path + RESOLVED):
+        if os.path.isdir(place):
+            remove_tree(place)
     if fork.is_copy:
         vault.throw_away(fork.copy_place)
     vault.empty_trash()
