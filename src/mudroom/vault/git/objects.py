@@ -96,9 +96,7 @@ class ForkObjects:
         names = [name[:-4] for name in present if name.endswith(b".idx") and name[:-4] + b".pack" in present]
         names = sorted(name for name in names if name not in self._known)
         if len(names) > _PACK_LIMIT:
-            raise refusal(
-                f"it has more than {_PACK_LIMIT} packs", "gather them with git gc in the fork (mudroom shell)"
-            )
+            raise refusal(f"it has more than {_PACK_LIMIT} packs", "git gc in the fork gathers them")
         id_length = hashlib.new(self._algorithm, usedforsecurity=False).digest_size
         bases = Bases()
         for name in names:

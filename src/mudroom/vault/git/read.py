@@ -6,6 +6,7 @@ import os
 import stat
 import zlib
 
+from mudroom.core.path import show
 from mudroom.errors import UsageError
 from mudroom.stage.source import Source, is_absence
 
@@ -14,7 +15,7 @@ OBJECT_LIMIT = 256 << 20
 READ_LIMIT = 16 << 30
 """Bytes that reading a fork's repository may come to, unpacked."""
 _CHUNK = 1 << 16
-_HINT = "look at it with git fsck in the fork (mudroom shell)"
+_HINT = "git fsck in the fork says more"
 
 
 def refusal(what: str, hint: str = _HINT) -> UsageError:
@@ -78,20 +79,24 @@ class Unpacked:
 
 def open_regular(view: Source, path: bytes) -> int | None:
     """A descriptor of a regular file of a fork; None if there is none."""
-    shown = os.fsdecode(path)
     try:
         descriptor = view.open(path)
     except OSError as error:
-        entry = view.look(path)
-        if entry is not None and entry.kind != "file":
-            raise refusal(f"{shown} is a {entry.kind}") from None
+        _require_file(view, path)
         if is_absence(error):
             return None
-        raise refusal(f"{shown}: {error.strerror}") from None
+        raise refusal(f"{show(path)}: {error.strerror}") from None
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
-        raise refusal(f"{shown} is not a file")
+        _require_file(view, path)
+        raise refusal(f"{show(path)} is not a file")
     return descriptor
+
+
+def _require_file(view: Source, path: bytes) -> None:
+    entry = view.look(path)
+    if entry is not None and entry.kind != "file":
+        raise refusal(f"{show(path)} is a {entry.kind}")
 
 
 def read_small(view: Source, path: bytes, limit: int) -> bytes | None:
@@ -102,7 +107,7 @@ def read_small(view: Source, path: bytes, limit: int) -> bytes | None:
     with os.fdopen(descriptor, "rb") as stream:
         data = stream.read(limit + 1)
     if len(data) > limit:
-        raise refusal(f"{os.fsdecode(path)} has more than {limit:,} bytes")
+        raise refusal(f"{show(path)} has more than {limit:,} bytes")
     return data
 
 
