@@ -19,7 +19,12 @@ class _Part(NamedTuple):
     new_end: int
 
 
-def sure_partners(a: Sequence[int], b: Sequence[int]) -> list[int]:
+class Alignment(NamedTuple):
+    partners: list[int]
+    doubtful: set[int]
+
+
+def align(a: Sequence[int], b: Sequence[int]) -> Alignment:
     """Returns for each line of a the line of b that all shortest scripts match it with, or -1."""
     partners = [-1] * len(a)
     counts_a, counts_b = Counter(a), Counter(b)
@@ -27,19 +32,85 @@ def sure_partners(a: Sequence[int], b: Sequence[int]) -> list[int]:
     dropped_a, frequent_a = _dropped(a, counts_b, head, tail)
     dropped_b, frequent_b = _dropped(b, counts_a, head, tail)
     once = {line for line, count in counts_a.items() if count == 1 and counts_b[line] == 1}
-    start = next((x + 1 for x in range(head - 1, -1, -1) if a[x] in once), 0)
-    stop = next((x for x in range(tail, 0, -1) if a[-x] in once), 0)
-    partners[:start] = range(start)
-    for x in range(1, stop + 1):
-        partners[-x] = len(b) - x
-    xs = [x for x in range(start, len(a) - stop) if x not in dropped_a]
-    ys = [y for y in range(start, len(b) - stop) if y not in dropped_b]
+    xs = [x for x in range(len(a)) if x not in dropped_a]
+    ys = [y for y in range(len(b)) if y not in dropped_b]
     left, right = [a[x] for x in xs], [b[y] for y in ys]
-    for x, y in _sure(left, right, once):
-        partners[xs[x]] = ys[y]
+    head, tail = common_ends(left, right)
+    trivial = head + tail >= min(len(left), len(right))
+    start = next((x + 1 for x in range(head - 1, -1, -1) if left[x] in once), 0)
+    stop = next((x for x in range(tail, 0, -1) if left[-x] in once), 0)
+    for x in range(start):
+        partners[xs[x]] = ys[x]
+    for x in range(1, stop + 1):
+        partners[xs[-x]] = ys[-x]
+    found = _sure(left[start:len(left)-stop], right[start:len(right)-stop], once)
+    hopeless = found is None and not trivial
+    for x, y in found or ():
+        partners[xs[start + x]] = ys[start + y]
     if frequent_a or frequent_b:
         _widen(a, b, partners, frequent_a, frequent_b)
-    return partners
+    doubtful = set()
+    for gap in list(gaps(partners, len(b))):
+        if gap.start == gap.end or gap.new_start == gap.new_end:
+            continue
+        gxs = [x for x in range(gap.start, gap.end) if x not in dropped_a]
+        gys = [y for y in range(gap.new_start, gap.new_end) if y not in dropped_b]
+        STAT["gaps"] += 1
+        if REFINE and not hopeless:
+            found = _alignments([a[x] for x in gxs], [b[y] for y in gys])
+        else:
+            found = None
+        if found is None:
+            doubtful.update(range(gap.start, gap.end))
+            STAT["toomany"] += 1
+            continue
+        here, there = a[gap.start:gap.end], b[gap.new_start:gap.new_end]
+        canon = {canonical(here, there, [gxs[x] - gap.start for x, _ in f], [gys[y] - gap.new_start for _, y in f]) for f in found}
+        STAT["one"] += len(canon) == 1
+        known = {}
+        for c in canon:
+            for x, y in c:
+                if known.setdefault(x, y) != y:
+                    doubtful.add(gap.start + x)
+        sure = set.intersection(*map(set, canon))
+        for x, y in sure:
+            partners[gap.start + x] = gap.new_start + y
+    return Alignment(partners, doubtful)
+
+
+REFINE = True
+STAT = Counter()
+CAP = 300
+
+
+def _alignments(a: list[int], b: list[int]):
+    n, m = len(a), len(b)
+    if n * m > 10000:
+        return None
+    table = [[0] * (m + 1) for _ in range(n + 1)]
+    for i in range(n - 1, -1, -1):
+        for j in range(m - 1, -1, -1):
+            table[i][j] = table[i + 1][j + 1] + 1 if a[i] == b[j] else max(table[i + 1][j], table[i][j + 1])
+    found = []
+    todo = [(0, 0, ())]
+    steps = 0
+    while todo:
+        i, j, way = todo.pop()
+        left = table[i][j]
+        if not left:
+            found.append(way)
+            if len(found) > CAP:
+                return None
+            continue
+        for x in range(i, n):
+            if table[x][j] < left:
+                break
+            for y in range(j, m):
+                if table[x][y] < left:
+                    break
+                if a[x] == b[y] and table[x + 1][y + 1] == left - 1:
+                    todo.append((x + 1, y + 1, (*way, (x, y))))
+    return found
 
 
 def common_ends(a: Sequence[int], b: Sequence[int]) -> tuple[int, int]:
@@ -123,41 +194,8 @@ def _sure(a: list[int], b: list[int], once: set[int]) -> list[tuple[int, int]]:
     found = _sure_exactly(a, b, _MAX_EDITS)
     if found is not None:
         return found
-    pairs: list[tuple[int, int]] = []
-    x = y = 0
-    work = _WORK
-    for i, j in [*_anchors(a, b, once), (len(a), len(b))]:
-        limit = min(_MAX_EDITS, int(work**0.5))
-        found = _sure_exactly(a[x:i], b[y:j], limit)
-        if found is None:
-            work -= limit * limit
-        else:
-            pairs += ((x + n, y + m) for n, m in found)
-        if i < len(a):
-            pairs.append((i, j))
-        x, y = i + 1, j + 1
-    return pairs
-
-
-def _anchors(a: list[int], b: list[int], once: set[int]) -> list[tuple[int, int]]:
-    """Lines unique on both sides that no other such line crosses, amid long runs of equal lines."""
-    places = {line: y for y, line in enumerate(b) if line in once}
-    pairs = [(x, places[line]) for x, line in enumerate(a) if line in places]
-    least, ahead = len(b), []
-    for _, y in reversed(pairs):
-        ahead.append(least)
-        least = min(least, y)
-    highest, anchors = -1, []
-    for (x, y), after in zip(pairs, reversed(ahead), strict=True):
-        if highest < y < after and _amid_run(a, b, x, y):
-            anchors.append((x, y))
-        highest = max(highest, y)
-    return anchors
-
-
-def _amid_run(a: list[int], b: list[int], x: int, y: int) -> bool:
-    around = a[max(0, x - _RUN) : x + _RUN + 1]
-    return len(around) == 2 * _RUN + 1 and around == b[max(0, y - _RUN) : y + _RUN + 1]
+    STAT["hopeless"] += 1
+    return None
 
 
 def _sure_exactly(a: list[int], b: list[int], limit: int) -> list[tuple[int, int]] | None:
@@ -216,3 +254,41 @@ def _reaches(a: list[int], b: list[int], limit: int) -> list[tuple[int, list[int
         if first <= n - m <= last and (n - m - first) % 2 == 0 and furthest[n - m] >= n:
             return rows
     return None
+
+
+def canonical(a: Sequence[int], b: Sequence[int], xs: list[int], ys: list[int]) -> tuple[tuple[int, int], ...]:
+    """Slides the blocks of an alignment to where git leaves them."""
+    xs, ys = list(xs), list(ys)
+    _settle(a, xs, ys, len(a), len(b))
+    _settle(b, ys, xs, len(b), len(a))
+    return tuple(zip(xs, ys))
+
+
+def _settle(a: Sequence[int], xs: list[int], ys: list[int], n: int, m: int) -> None:
+    """xs, ys: the matched lines. Moves the unmatched lines of a; gap g lies before matched line g."""
+    xs.insert(0, -1); xs.append(n)
+    ys.insert(0, -1); ys.append(m)
+    # gap g: between xs[g] and xs[g+1]
+    g = 0
+    last = len(xs) - 2
+    while g <= last:
+        if xs[g + 1] - xs[g] > 1:
+            while True:
+                size = xs[g + 1] - xs[g]
+                while g > 0 and a[xs[g]] == a[xs[g + 1] - 1]:
+                    xs[g] = xs[g + 1] - 1
+                    g -= 1
+                first, beside = g, g if ys[g + 1] - ys[g] > 1 else -1
+                while g < last and a[xs[g + 1]] == a[xs[g] + 1]:
+                    xs[g + 1] = xs[g] + 1
+                    g += 1
+                    if ys[g + 1] - ys[g] > 1:
+                        beside = g
+                if xs[g + 1] - xs[g] == size:
+                    break
+            if g > first and beside >= 0:
+                while g > beside:
+                    xs[g] = xs[g + 1] - 1
+                    g -= 1
+        g += 1
+    del xs[0], ys[0], xs[-1], ys[-1]

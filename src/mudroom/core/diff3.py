@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Literal, NamedTuple
 
-from mudroom.core.alignment import sure_partners
+from mudroom.core.alignment import align
 from mudroom.core.linediff import split_lines
 
 Lines = tuple[bytes, ...]
+GUARD = True
 
 
 class Chunk(NamedTuple):
@@ -44,7 +45,8 @@ def merge3(base: bytes, ours: bytes, theirs: bytes) -> Merged:
     b, o, t = split_lines(base), split_lines(ours), split_lines(theirs)
     ids = {}
     bi, oi, ti = ([ids.setdefault(l, len(ids)) for l in side] for side in (b, o, t))
-    po, pt = sure_partners(bi, oi), sure_partners(bi, ti)
+    (po, d1), (pt, d2) = align(bi, oi), align(bi, ti)
+    doubt = d1 | d2
     chunks = []
     i = j = k = 0
     same = []
@@ -55,7 +57,10 @@ def merge3(base: bytes, ours: bytes, theirs: bytes) -> Merged:
             if same:
                 s = tuple(same); chunks.append(Chunk("same", s, s, s)); same = []
             B, O, T = tuple(b[i:x]), tuple(o[j:y]), tuple(t[k:z])
-            chunks.append(Chunk(_kind(B, O, T), B, O, T))
+            kind = _kind(B, O, T)
+            if kind == "both" and GUARD and any(w in doubt for w in range(i, x)):
+                kind = "conflict"
+            chunks.append(Chunk(kind, B, O, T))
         if x < len(b):
             same.append(b[x])
         i, j, k = x + 1, y + 1, z + 1

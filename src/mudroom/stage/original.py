@@ -49,6 +49,8 @@ class Originals:
         self._known: dict[bytes, Original] = {}
         self._new: list[_Row] = []
         self._pack: list[bytes] = []
+        self._pending = 0
+        """Bytes in ``_pack``, which are yet to be written."""
         self._packed = -1
         for layer in layers:
             self._load(layer + b"/originals/index", layer)
@@ -77,9 +79,10 @@ class Originals:
             return
         original = Original(entry)
         if content is not None:
-            original = Original(entry, "pack", self._end() + sum(map(len, self._pack)), len(content))
+            original = Original(entry, "pack", self._end() + self._pending, len(content))
             self._pack.append(content)
-            if sum(map(len, self._pack)) > 16 * SMALL:
+            self._pending += len(content)
+            if self._pending > 16 * SMALL:
                 self._write_pack()
         self._add(path, original)
 
@@ -114,6 +117,7 @@ class Originals:
             stream.write(data)
         self._packed = self._end() + len(data)
         self._pack.clear()
+        self._pending = 0
 
     def save(self) -> None:
         """Write down what is new. A row is written after the content it names."""

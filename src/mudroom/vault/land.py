@@ -124,7 +124,7 @@ def reconciling(
         reconciler = Reconciler(
             vault.project,
             staged,
-            opened.ground(),
+            opened.ground(record),
             since=record.started,
             place=vault.merged,
             partial=wanted.parts,

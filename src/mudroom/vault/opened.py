@@ -17,6 +17,7 @@ from mudroom.vault.store import Vault
 
 if TYPE_CHECKING:
     from mudroom.stage.snapshot import SnapshotSource
+    from mudroom.vault.record import ForkRecord
 
     Base = OpenSource | SnapshotSource
 
@@ -75,10 +76,11 @@ class OpenFork:
             return self._keep(Union(layers, self.base)) if layers else self.base
         return self._keep(OneLayer(contents[0]))  # a copy holds everything
 
-    def ground(self) -> Ground:
+    def ground(self, record: ForkRecord | None = None) -> Ground:
+        """``record``: the fork's own, if it has been read already."""
         fork, state = self._fork, self._state
         layers = [fork.layer(name) for name in (*state.layers, state.upper)]
-        record = fork.record
+        record = record or fork.record
         sealed = fork.sealed_changes if state.layers else Changeset()
         return Ground(
             self.base,

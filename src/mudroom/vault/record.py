@@ -71,14 +71,27 @@ def load(path: bytes, kind: type[_Record]) -> _Record:
     """Read a record. Raises FileNotFoundError; MudroomError if it is damaged or of a newer format."""
     with open(path, "rb") as stream:
         data = stream.read()
-    shown = os.fsdecode(path)
+    try:
+        found = msgspec.msgpack.decode(data, type=kind)
+    except (msgspec.DecodeError, msgspec.ValidationError) as error:
+        _require_format(path, _format_of(data))
+        raise MudroomError(f"{os.fsdecode(path)} is damaged: {error}", "other forks are not affected") from error
+    _require_format(path, found.format)
+    return found
+
+
+def _format_of(data: bytes) -> int:
+    """What a record that this mudroom cannot read says of itself; 0 if nothing."""
     try:
         found = msgspec.msgpack.decode(data)
-        if isinstance(found, list) and found and isinstance(found[0], int) and found[0] > FORMAT:
-            raise MudroomError(f"{shown} has format {found[0]}, this mudroom knows {FORMAT}", "upgrade mudroom")
-        return msgspec.convert(found, kind)
-    except (msgspec.DecodeError, msgspec.ValidationError) as error:
-        raise MudroomError(f"{shown} is damaged: {error}", "other forks are not affected") from error
+    except msgspec.DecodeError:
+        return 0
+    return found[0] if isinstance(found, list) and found and isinstance(found[0], int) else 0
+
+
+def _require_format(path: bytes, found: int) -> None:
+    if found > FORMAT:
+        raise MudroomError(f"{os.fsdecode(path)} has format {found}, this mudroom knows {FORMAT}", "upgrade mudroom")
 
 
 def sync_directory(path: bytes) -> None:
