@@ -75,7 +75,7 @@ def _file(change: Change, base: bytes, staged: bytes, context: Context) -> Part 
     changed_mode = change.base is not None and change.base.mode != mode
     if changed_mode and change.base is not None and not _mode(change, context):
         mode = change.base.mode
-    wanted = _hunks(list(hunks(base, staged)), context)
+    wanted = _hunks(base, staged, context)
     if not wanted and (not changed_mode or mode != change.staged.mode):
         return None
     return Part(select(base, staged, wanted), mode)
@@ -89,13 +89,14 @@ def _mode(change: Change, context: Context) -> bool:
             return answer in ("y", "a")
 
 
-def _hunks(pending: list[Hunk], context: Context) -> set[int]:
+def _hunks(base: bytes, staged: bytes, context: Context) -> set[int]:
     """The numbers of the blocks that are wanted."""
     wanted: set[int] = set()
+    pending = list(hunks(base, staged))
     total, number = len(pending), 0
     while pending:
         hunk = pending.pop(0)
-        smaller = split(hunk)
+        smaller = split(base, staged, hunk)
         number += 1
         _show(hunk, context)
         keys = "y,n,a,d,q," + ("s,?" if len(smaller) > 1 else "?")

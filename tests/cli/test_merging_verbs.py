@@ -1,0 +1,267 @@
+"""Merging, deciding and choosing as a user meets it: whole processes, a terminal where one is needed."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+from test_vault_verb import MUDROOM, Cli
+
+from conftest import Place, tick
+
+TEXT = "".join(f"line {number}\n" for number in range(1, 41))
+
+
+@pytest.fixture
+def cli(place: Place) -> Cli:
+    place.write("f", TEXT)
+    place.write("g.py", "g\n")
+    return Cli(place)
+
+
+def edit(cli: Cli, script: str, fork: str = "x") -> None:
+    done = cli("exec", "--fork", fork, "--", "sh", "-c", script)
+    assert done.returncode == 0, done.stderr
+
+
+def user(cli: Cli, old: str, new: str) -> None:
+    tick()
+    path = cli.place.project / "f"
+    path.write_text(path.read_text().replace(old, new))
+
+
+def in_conflict(cli: Cli) -> None:
+    """Two places in one file, and a file that goes without saying."""
+    edit(cli, "sed -i 's/^line 3$/theirs/; s/^line 30$/theirs too/' f; echo t > g.py")
+    user(cli, "line 3\n", "ours\n")
+    user(cli, "line 30\n", "ours too\n")
+
+
+def on_terminal(cli: Cli, answers: str, *words: str) -> tuple[int, str]:
+    """With these answers typed ahead; what was shown."""
+    master, slave = os.openpty()
+    os.write(master, answers.encode())
+    environment = {**cli.environment, "TERM": "xterm", "NO_COLOR": "1"}
+    process = subprocess.Popen(
+        [*MUDROOM, *words], cwd=cli.place.project, env=environment, stdin=slave, stdout=slave, stderr=slave
+    )
+    os.close(slave)
+    shown = b""
+    while True:
+        try:
+            data = os.read(master, 65536)
+        except OSError:  # EIO: nobody has the other end any more
+            break
+        shown += data
+    os.close(master)
+    return process.wait(timeout=60), shown.decode("utf-8", "replace").replace("\r\n", "\n")
+
+
+def test_a_conflict_is_shown_decided_and_applied(cli: Cli) -> None:
+    in_conflict(cli)
+    done = cli("apply", "x", "--yes")
+    assert done.returncode == 3
+    assert "f: also changed in the project, in the same lines, at 2 places" in done.stderr
+    assert "mudroom resolve x" in done.stderr
+    assert (cli.place.project / "g.py").read_text() == "t\n"
+    assert "ours\n" in (cli.place.project / "f").read_text(), "no markers"
+
+    listed = cli("resolve", "x")
+    assert listed.returncode == 3
+    assert listed.stdout == "conflict  f: also changed in the project, in the same lines, at 2 places  (2 places)\n"
+    shown = cli("diff", "x", "--conflicts")
+    assert shown.returncode == 3
+    for line in ("+<<<<<<< project\n", "+||||||| original\n", "+=======\n", "+>>>>>>> x\n", " ours\n", "+theirs too\n"):
+        assert line in shown.stdout
+    assert cli("resolve", "x", "f", "--hunk", "1", "--theirs", "--hunk", "2", "--mine").returncode == 0
+    assert cli.json("resolve", "x")["conflicts"][0]["decided"] is True
+    applied = cli.json("apply", "x", "--yes")
+    assert (applied["state"], applied["merged"]) == ("applied", ["f"])
+    text = (cli.place.project / "f").read_text()
+    assert text == TEXT.replace("line 3\n", "theirs\n").replace("line 30\n", "ours too\n")
+
+
+@pytest.mark.parametrize(
+    ("choice", "third"), [("--mine", "ours\n"), ("--theirs", "theirs\n"), ("--both", "ours\ntheirs\n")]
+)
+def test_one_side_or_both(cli: Cli, choice: str, third: str) -> None:
+    in_conflict(cli)
+    assert cli("resolve", "x", "f", choice).returncode == 0
+    assert cli("apply", "x", "--yes").returncode == 0
+    assert (cli.place.project / "f").read_text().startswith("line 1\nline 2\n" + third + "line 4\n")
+    assert cli("undo").returncode == 0
+    assert "ours too" in (cli.place.project / "f").read_text()
+
+
+def test_a_decision_holds_only_for_what_was_decided_about(cli: Cli) -> None:
+    in_conflict(cli)
+    cli("resolve", "x", "f", "--theirs")
+    user(cli, "ours\n", "ours again\n")
+    assert cli("apply", "x", "--yes").returncode == 3
+    assert "ours again\n" in (cli.place.project / "f").read_text()
+
+
+def test_a_decision_is_taken_back(cli: Cli) -> None:
+    in_conflict(cli)
+    cli("resolve", "x", "f", "--theirs")
+    assert cli("resolve", "x", "f", "--undecide").returncode == 3
+    assert cli("resolve", "x", "f", "--undecide").stderr.startswith("mudroom: nothing is decided about f")
+    assert cli("apply", "x", "--yes").returncode == 3
+
+
+def script(cli: Cli, name: str, body: str) -> str:
+    path = cli.place.root / name
+    path.write_text("#!/bin/sh\n" + body)
+    path.chmod(0o755)
+    return str(path)
+
+
+def test_in_an_editor(cli: Cli) -> None:
+    in_conflict(cli)
+    cli.environment["EDITOR"] = script(cli, "keep", "exit 0\n")
+    done = cli("resolve", "x", "f", "--edit")
+    assert done.returncode == 125
+    assert "f still has conflict markers (nothing was decided; edit it again)" in done.stderr
+    cli.environment["EDITOR"] = script(cli, "edit", 'grep -q \'<<<<<<< project\' "$1" && echo by hand > "$1"\n')
+    assert cli("resolve", "x", "f", "--edit").returncode == 0
+    assert cli("apply", "x", "--yes").returncode == 0
+    assert (cli.place.project / "f").read_text() == "by hand\n"
+
+
+def test_by_a_merge_driver(cli: Cli) -> None:
+    in_conflict(cli)
+    driver = script(cli, "driver", 'cat "$1" "$2" "$3" | wc -l > "$2.new"; mv "$2.new" "$2"\n')
+    assert cli("resolve", "x", "f", "--tool", f"{driver} %O %A %B").returncode == 0
+    assert cli("apply", "x", "--yes").returncode == 0
+    assert (cli.place.project / "f").read_text() == "120\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--mine"], "which conflict?"),
+        (["g.py", "--mine"], "there is no conflict at g.py"),
+        (["nothing", "--mine"], "the fork has no change at nothing"),
+        (["f", "--hunk", "3", "--mine"], "f has no conflict 3 (it has 2)"),
+        (["f", "--hunk", "1", "--mine"], "f: conflict 2 is not decided"),
+        (["f", "--hunk", "x"], "--hunk takes the number of a conflict in the file, not 'x'"),
+        (["f", "--hunk", "1"], "--hunk needs --mine, --theirs or --both after it"),
+        (["f", "--mine", "--edit"], "one way of deciding at a time"),
+        (["f", "--tool", "nowhere %A %B"], "there is no merge driver nowhere"),
+        (["f", "--tool", "true"], "the merge driver 'true' is not told the files"),
+        (["f", "--tool", "false %A %B"], "false exited with 1 (nothing was decided)"),
+    ],
+)
+def test_bad_input_is_one_line(cli: Cli, words: list[str], message: str) -> None:
+    in_conflict(cli)
+    done = cli("resolve", "x", *words)
+    assert done.returncode == 125
+    assert done.stderr.startswith(f"mudroom: {message}")
+    assert done.stderr.count("\n") == 1
+
+
+def test_markers_in_the_tree_only_if_asked_for(cli: Cli) -> None:
+    in_conflict(cli)
+    report = cli.json("apply", "x", "--yes", "--markers", code=3)
+    assert report["conflicts"] == [{"path": "f", "reason": "conflict markers were written into it, as was asked for"}]
+    assert (cli.place.project / "f").read_text().count("<<<<<<< project\n") == 2
+    assert cli("undo").returncode == 0
+    assert "<<<<<<<" not in (cli.place.project / "f").read_text()
+
+
+def test_by_pattern(cli: Cli) -> None:
+    edit(cli, "mkdir -p d/e; echo 1 > d/e/a.py; echo 1 > d/b.c; echo 1 > g.py; echo 1 > f")
+    assert cli("apply", "x", "--yes", "*.py").returncode == 0
+    project = cli.place.project
+    assert (project / "d/e/a.py").exists() and (project / "g.py").read_text() == "1\n"
+    assert not (project / "d/b.c").exists() and (project / "f").read_text() == TEXT
+    assert cli("apply", "x", "--yes", "d/*.c").returncode == 0
+    assert (project / "d/b.c").exists()
+    assert "nothing in the fork matches *.rs" in cli("apply", "x", "--yes", "*.rs").stderr
+
+
+def test_hunk_by_hunk_and_the_rest_later(cli: Cli) -> None:
+    edit(cli, "sed -i 's/^line 3$/three/; s/^line 20$/twenty/; s/^line 38$/last/' f; echo 1 > g.py; echo n > new")
+    code, shown = on_terminal(cli, "y\nn\ny\nn\ny\n", "apply", "x", "-p")
+    assert code == 0, shown
+    assert "(1/3) apply this hunk [y,n,a,d,q,?]?" in shown and "-line 20" in shown
+    project = cli.place.project
+    assert (project / "f").read_text() == TEXT.replace("line 3\n", "three\n").replace("line 38\n", "last\n")
+    assert (project / "g.py").read_text() == "g\n"
+    assert (project / "new").read_text() == "n\n"
+    left = cli.json("diff", "x")["changes"]["files"]
+    assert {(one["path"], one["lines_added"], one["lines_removed"]) for one in left} == {("f", 1, 1), ("g.py", 1, 1)}
+    assert "+twenty\n" in cli("diff", "x").stdout and "three" not in cli("diff", "x").stdout
+    user(cli, "line 10\n", "ten\n")
+    assert cli("apply", "x", "--yes").returncode == 0
+    text = TEXT.replace("line 3\n", "three\n").replace("line 20\n", "twenty\n").replace("line 38\n", "last\n")
+    assert (project / "f").read_text() == text.replace("line 10\n", "ten\n")
+    cli("undo")
+    cli("undo")
+    assert (project / "f").read_text() == TEXT.replace("line 10\n", "ten\n")
+
+
+def test_a_hunk_is_split_and_the_rest_of_a_file_left(cli: Cli) -> None:
+    edit(cli, "sed -i 's/^line 3$/three/; s/^line 6$/six/; s/^line 30$/thirty/' f; chmod 755 f")
+    code, shown = on_terminal(cli, "n\ns\nn\ny\nd\n", "apply", "x", "-p")
+    assert code == 0, shown
+    assert "mode 0644 -> 0755" in shown
+    path = cli.place.project / "f"
+    assert path.read_text() == TEXT.replace("line 6\n", "six\n")
+    assert path.stat().st_mode & 0o777 == 0o644
+    assert cli("apply", "x", "--yes").returncode == 0
+    assert path.stat().st_mode & 0o777 == 0o755
+    assert path.read_text() == TEXT.replace("line 3\n", "three\n").replace("line 6\n", "six\n").replace(
+        "line 30\n", "thirty\n"
+    )
+
+
+def test_nothing_chosen_is_nothing_done(cli: Cli) -> None:
+    edit(cli, "echo 1 > g.py; printf 'a\\0' > binary")
+    code, shown = on_terminal(cli, "?\nn\nq\n", "apply", "x", "-p")
+    assert code == 0
+    assert "leave it in the fork" in shown
+    assert "nothing was chosen; all stays in the fork" in shown
+    assert (cli.place.project / "g.py").read_text() == "g\n"
+    assert cli("apply", "x", "-p").returncode == 125
+
+
+def test_an_agent_that_goes_on_after_the_look(cli: Cli) -> None:
+    edit(cli, "echo 1 > g.py")
+    cli("diff", "x")
+    edit(cli, "echo evil > g.py")
+    done = cli("apply", "x", "--yes")
+    assert done.returncode == 4
+    assert "what x holds now in the fork is not what was reviewed; nothing was applied" in done.stderr
+    assert done.stderr.endswith("(look again: mudroom diff)\n")
+    assert (cli.place.project / "g.py").read_text() == "g\n"
+    seen = cli.json("diff", "x")["reviewed"]
+    assert cli("apply", "x", "--yes", "--reviewed", seen).returncode == 0
+
+
+def test_a_verify_command_that_fails(cli: Cli) -> None:
+    cli.place.write(".mudroom/policy.yaml", "verify:\n  command: echo looking; grep -q theirs f\n  when: always\n")
+    edit(cli, "echo more >> f")
+    done = cli("apply", "x", "--yes")
+    assert done.returncode == 5
+    assert "  | looking\n" in done.stderr
+    assert "nothing was applied: /bin/sh -c echo looking; grep -q theirs f exited with 1" in done.stderr
+    assert (cli.place.project / "f").read_text() == TEXT
+    edit(cli, "echo theirs >> f")
+    report = cli.json("apply", "x", "--yes")
+    assert report["verified"]["output"] == "looking\n"
+    assert cli("run", "--yes", "--", "sh", "-c", "echo > f").returncode == 5
+    assert (cli.place.project / "f").read_text() == TEXT + "more\ntheirs\n"
+
+
+def test_recover_says_that_there_is_nothing(cli: Cli) -> None:
+    assert cli("recover").stderr == "nothing was cut off\n"
+    assert cli.json("recover") == {"schema": "mudroom.recovered/1", "applies": []}
+
+
+def test_backups(cli: Cli) -> None:
+    edit(cli, "echo 1 > g.py")
+    assert cli("apply", "x", "--yes", "--bak").returncode == 0
+    assert sorted(path.name for path in Path(cli.place.project).iterdir()) == ["f", "g.py", "g.py.bak"]
