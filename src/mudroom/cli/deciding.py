@@ -51,10 +51,10 @@ def by_hunk(session: Session, fork: str, conflict: Conflicted, hunks: Mapping[in
 
 
 def by_editor(session: Session, fork: str, conflict: Conflicted, context: Context) -> None:
-    from mudroom.core.diff3 import unresolved, with_markers
+    from mudroom.core.marker import Labels, unresolved, with_markers
 
     editor = context.environ.get(b"VISUAL") or context.environ.get(b"EDITOR") or b"vi"
-    marked = with_markers(_text(conflict), **_labels(fork))
+    marked = with_markers(_text(conflict), Labels(b"project", b"original", fork.encode()))
     with tempfile.TemporaryDirectory(prefix="mudroom-") as directory:
         place = Path(directory) / ("conflict" + _suffix(conflict.path))
         place.write_bytes(marked)
@@ -67,11 +67,11 @@ def by_editor(session: Session, fork: str, conflict: Conflicted, context: Contex
 
 def by_tool(session: Session, fork: str, conflict: Conflicted, tool: str) -> None:
     """A merge driver as git has them (gitattributes(5)): %O base, %A ours and the result, %B theirs, %P the path."""
-    from mudroom.core.diff3 import unresolved
+    from mudroom.core.marker import unresolved
 
     words = shlex.split(DRIVERS.get(tool, tool))
     if not words or shutil.which(words[0]) is None:
-        raise UsageError(f"there is no merge driver {words[0] if words else tool!r}", "install it, or give its path")
+        raise UsageError(f"there is no merge driver {words[0] if words else 'named'}", "install it, or give its path")
     if not {"%A", "%B"} <= set(" ".join(words).split()):
         raise UsageError(f"the merge driver {tool!r} is not told the files", "a command with %O %A %B")
     with tempfile.TemporaryDirectory(prefix="mudroom-") as directory:
@@ -96,7 +96,7 @@ def undecide(session: Session, fork: str, conflict: Conflicted) -> None:
 
 
 def _keep(session: Session, fork: str, conflict: Conflicted, merged: Merged, choices: Mapping[int, Side]) -> None:
-    from mudroom.core.diff3 import resolve
+    from mudroom.core.marker import resolve
 
     session.decide(fork, conflict, "content", resolve(merged, choices).content())
 
@@ -108,10 +108,6 @@ def _text(conflict: Conflicted) -> Merged:
             f"{show(conflict.path)} cannot be merged in parts: {conflict.reason}", "--mine or --theirs, as a whole"
         )
     return merged
-
-
-def _labels(fork: str) -> dict[str, bytes]:
-    return {"ours_label": b"project", "base_label": b"original", "theirs_label": fork.encode()}
 
 
 def _suffix(path: bytes) -> str:

@@ -67,8 +67,8 @@ def _is_side(session: Session, word: str) -> bool:
 def _conflicts(session: Session, name: str, words: list[str], context: Context) -> int:
     """With markers, as far as texts go; exit code 3 if there are any."""
     from mudroom.cli.resolve import conflict_to_json
-    from mudroom.core.diff3 import with_markers
     from mudroom.core.linediff import unified
+    from mudroom.core.marker import Labels, with_markers
 
     found = session.conflicts(name, project_paths(words, session))
     if context.as_json:
@@ -81,7 +81,7 @@ def _conflicts(session: Session, name: str, words: list[str], context: Context) 
             shown = show(conflict.path).encode()
             yield b"conflict %s: %s\n" % (shown, conflict.reason.encode())
             if (merged := conflict.merged) is not None:
-                marked = with_markers(merged, ours_label=b"project", base_label=b"original", theirs_label=name.encode())
+                marked = with_markers(merged, Labels(b"project", b"original", name.encode()))
                 yield from unified(conflict.ours.content or b"", marked, old_label=b"project", new_label=b"merged")
 
     page(lines(), context)

@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import NamedTuple
 
-from mudroom.core.diff3 import Merged, merge3, mergeable
+from mudroom.core.diff3 import Merged, merge3
 from mudroom.core.entry import Entry
 from mudroom.core.judge import Sides
+from mudroom.core.marker import mergeable
 from mudroom.core.merge import Conflict, combine_modes
 from mudroom.core.path import show
 from mudroom.errors import UsageError

@@ -9,10 +9,11 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 
-from mudroom.core import diff3
 from mudroom.core.change import Change
+from mudroom.core.diff3 import merge3
 from mudroom.core.entry import Entry, same_shape, same_stamp
 from mudroom.core.judge import Answer, Live, Sides
+from mudroom.core.marker import Labels, mergeable, with_markers
 from mudroom.core.merge import BINARY, Combined, Delta, Part, combine_modes, delta_of
 from mudroom.stage.beneath import directory, entries, look, look_beneath, open_root
 from mudroom.stage.collect import user_xattrs
@@ -207,15 +208,15 @@ class Reconciler:
     def _mark(self, sides: Sides) -> Answer | None:
         found = self.contents(sides)
         ours, theirs = sides.ours[1], sides.theirs[1]
-        if None in found or ours is None or theirs is None or any(diff3.mergeable(data or b"") for data in found):
+        if None in found or ours is None or theirs is None or any(mergeable(data or b"") for data in found):
             return None
         base, mine, yours = (data or b"" for data in found)
-        merged = diff3.merge3(base, mine, yours)
+        merged = merge3(base, mine, yours)
         if merged.clean:
             return None
-        labels = {"ours_label": b"project", "base_label": b"original", "theirs_label": self._label}
+        labels = Labels(b"project", b"original", self._label)
         self.marked.append(sides.theirs[0])
-        content = diff3.with_markers(merged, style="diff3", **labels)
+        content = with_markers(merged, labels, "diff3")
         return Answer("content", self.keep(sides.path, content, ours.mode, like=sides.ours[0]))
 
     def original(self, path: bytes, base: Entry | None, theirs_at: bytes) -> bytes | None:
@@ -278,10 +279,10 @@ def merge_texts(base: bytes, ours: bytes, theirs: bytes) -> tuple[bytes, str]:
     """The merged content, or the reason why there is none."""
     if base in (ours, theirs) or ours == theirs:
         return (theirs if base == ours else ours), ""
-    reason = next((reason for data in (base, ours, theirs) if (reason := diff3.mergeable(data))), "")
+    reason = next((reason for data in (base, ours, theirs) if (reason := mergeable(data))), "")
     if reason:
         return b"", f"also changed in the project, and cannot be merged: {reason}"
-    merged = diff3.merge3(base, ours, theirs)
+    merged = merge3(base, ours, theirs)
     if merged.clean:
         return merged.content(), ""
     places = "in the same lines" if merged.conflicts == 1 else f"in the same lines, at {merged.conflicts} places"
