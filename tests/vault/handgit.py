@@ -77,9 +77,13 @@ class Copy:
     def tree(self, *entries: tuple[str, bytes, str]) -> str:
         return self.object("tree", b"".join(tree_entry(*one) for one in entries))
 
-    def commit(self, tree: str, *parents: str, author: bytes = WHO, rest: bytes = b"\nevil\n") -> str:
+    def commit(
+        self, tree: str, *parents: str, author: bytes = WHO, committer: bytes = WHO, rest: bytes = b"\nevil\n"
+    ) -> str:
         lines = [b"tree " + tree.encode(), *(b"parent " + one.encode() for one in parents)]
-        return self.object("commit", b"\n".join([*lines, b"author " + author, b"committer " + WHO]) + b"\n" + rest)
+        return self.object(
+            "commit", b"\n".join([*lines, b"author " + author, b"committer " + committer]) + b"\n" + rest
+        )
 
     def set_head(self, name: str) -> None:
         (self.fork / ".git/HEAD").write_text(name + "\n")

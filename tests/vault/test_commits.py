@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import stat
 import subprocess
 import sys
 import time
+import tomllib
 from pathlib import Path
+from typing import Any, Literal
 
 import pytest
 from handgit import Copy, fsck, git, with_settings
 
 from conftest import Place, full_listing
+from mudroom.core.settings import Settings
 from mudroom.errors import UsageError
 from mudroom.session import Session
-from mudroom.vault.commits import Commits, bring_commits, remove_branch
+from mudroom.vault.commits import DULWICH, Commits, bring_commits, remove_branch
 from mudroom.vault.opened import OpenFork
 
 pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
@@ -26,8 +30,8 @@ NEW = (".git/objects/pack", ".git/refs/heads/mudroom", ".git/logs/refs/heads/mud
 class Agent:
     """An agent that works in the fork ``agent`` of a project with a repository."""
 
-    def __init__(self, place: Place) -> None:
-        self.place, self.session = place, place.session()
+    def __init__(self, place: Place, settings: Settings | None = None) -> None:
+        self.place, self.session = place, place.session(settings)
 
     def run(self, script: str) -> None:
         result = self.session.run([b"sh", b"-ec", with_settings(script).encode()], fork="agent")
@@ -242,6 +246,14 @@ def test_a_repository_without_a_commit_of_its_own(place: Place) -> None:
         bring(session, place.project)
     agent.run("git add -A; git commit -qm first")
     assert [one.subject for one in agent.bring().commits] == ["first"]
+
+
+@pytest.mark.parametrize("view", ["overlay", "copy"])
+def test_views(project: Place, view: Literal["overlay", "copy"]) -> None:
+    agent = Agent(project, Settings(view=view))
+    agent.run("echo two >> file; git commit -qam two; git gc -q; chmod 0 .git/objects/pack/*")
+    assert [one.subject for one in agent.bring().commits] == ["two"]
+    assert fsck(project.project) == ""
 
 
 def test_a_frozen_fork_of_a_repository_that_was_gathered_since(agent: Agent) -> None:
@@ -533,10 +545,49 @@ def test_nothing_is_loaded_before_it_is_needed() -> None:
 
 
 def test_without_dulwich(copy: Copy, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as old:
+        old.setattr("dulwich.__version__", (1, 0, 5))
+        with pytest.raises(UsageError, match=r"brought with dulwich 1\.\d+\.\d+; found: 1\.0\.5"):
+            copy.bring()
     monkeypatch.setitem(sys.modules, "dulwich", None)
     with pytest.raises(UsageError, match="is not installed") as told:
         copy.bring()
     assert told.value.hint == "pip install 'mudroom[git]'"
+    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]
+    (wanted,) = project["optional-dependencies"]["git"]
+    assert wanted.startswith("dulwich>=" + ".".join(map(str, DULWICH)))
+    assert wanted in project["optional-dependencies"]["dev"]
+
+
+@pytest.mark.parametrize("name", ["rename", "fsync", "open"])
+@pytest.mark.parametrize("which", range(6))
+def test_a_disk_that_fails(copy: Copy, monkeypatch: pytest.MonkeyPatch, name: str, which: int) -> None:
+    """The branch is there and whole, or nothing is; and nothing is left lying about."""
+    copy.agent("echo two >> file; git commit -qam two")
+    real, calls = getattr(os, name), iter(range(1000))
+
+    def failing(*arguments: Any, **named: Any) -> Any:
+        writes = name != "open" or (len(arguments) > 1 and arguments[1] & os.O_CREAT)
+        if writes and next(calls) == which:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), arguments[0])
+        return real(*arguments, **named)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, name, failing)
+        try:
+            copy.bring()
+            has_failed = False
+        except (OSError, UsageError):
+            has_failed = True
+    packs = sorted(path.suffix for path in (copy.project / ".git/objects/pack").iterdir())
+    assert packs in ([], [".idx", ".pack"])
+    branch = git(copy.project, "git branch --list 'mudroom/*'").strip()
+    assert branch or has_failed
+    assert packs or not branch
+    assert [line for line in fsck(copy.project).splitlines() if not line.startswith("dangling")] == []
+    assert list(copy.project.rglob("*.lock")) == []
+    if not branch:
+        copy.bring()
 
 
 @pytest.mark.slow

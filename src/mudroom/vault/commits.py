@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from mudroom.vault.git.objects import ForkObjects
     from mudroom.vault.git.walk import New
 
+DULWICH = (1, 2, 21)
+"""The oldest version that will do, as in pyproject.toml."""
+_INSTALL = "pip install 'mudroom[git]'"
 _SUBJECT_LENGTH = 200
 
 
@@ -125,12 +128,14 @@ def remove_branch(project: bytes, repository: bytes, commits: Commits) -> None:
 
 
 def _require_dulwich() -> None:
+    needed = ".".join(map(str, DULWICH))
     try:
-        import dulwich  # noqa: F401
+        from dulwich import __version__ as found
     except ImportError:
-        raise UsageError(
-            "commits are brought with dulwich, which is not installed", "pip install 'mudroom[git]'"
-        ) from None
+        raise UsageError(f"commits are brought with dulwich {needed}, which is not installed", _INSTALL) from None
+    if found < DULWICH:
+        shown = ".".join(map(str, found))
+        raise UsageError(f"commits are brought with dulwich {needed}; found: {shown}", _INSTALL)
 
 
 # --- whose repository, and which branch ---

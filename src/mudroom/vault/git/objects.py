@@ -72,7 +72,7 @@ class ForkObjects:
             check_size(size)
             if len(rest) > size:
                 raise ValueError("is not as long as it says")
-            data = rest + stream.last(size - len(rest))
+            data = stream.last(size, rest)
             if not stream.is_all:
                 raise ValueError("is followed by something else")
             return header.group(1), data

@@ -41,9 +41,9 @@ class Unpacked:
         self._descriptor, self._offset, self._allowance = descriptor, offset, allowance
         self._stream = zlib.decompressobj()
 
-    def read(self, size: int) -> bytes:
-        """``size`` bytes; fewer where it ends. Raises ValueError if it is damaged."""
-        parts, missing = [], size
+    def read(self, size: int, start: bytes = b"") -> bytes:
+        """``start``, and ``size`` bytes more; fewer where it ends. Raises ValueError if it is damaged."""
+        parts, missing = [start], size
         try:
             while missing and not self._stream.eof:
                 part = self._stream.decompress(self._stream.unconsumed_tail, missing)
@@ -64,9 +64,9 @@ class Unpacked:
         self._allowance.spend(len(chunk))
         return chunk
 
-    def last(self, size: int) -> bytes:
-        """All of it, which is to be ``size`` bytes."""
-        data = self.read(size)
+    def last(self, size: int, start: bytes = b"") -> bytes:
+        """All that is left, which is to be ``size`` bytes with ``start``, which has been read."""
+        data = self.read(size - len(start), start)
         if len(data) != size or self.read(1) or not self._stream.eof:
             raise ValueError("is not as long as it says")
         return data

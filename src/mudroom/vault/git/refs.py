@@ -63,7 +63,5 @@ class Refs:
         if name == b"HEAD":
             return None
         packed = read_small(self._view, self._common + b"/packed-refs", _PACKED_REFS_LIMIT) or b""
-        for line in packed.split(b"\n"):
-            if line.endswith(b" " + name) and not line.startswith((b"#", b"^")):
-                return line[: -len(name) - 1]
-        return None
+        end = packed.find(b" " + name + b"\n")
+        return packed[packed.rfind(b"\n", 0, end) + 1 : end] if end >= 0 else None

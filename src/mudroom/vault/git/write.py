@@ -2,29 +2,28 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import BinaryIO, NoReturn
 
-from dulwich.errors import RefFormatError
 from dulwich.file import FileLocked, adjust_shared_perm
-from dulwich.objects import ZERO_SHA, ObjectID
+from dulwich.objects import ObjectID
 from dulwich.pack import UnpackedObject, write_pack_data, write_pack_index_v2
-from dulwich.refs import DiskRefsContainer, Ref
+from dulwich.refs import Ref
 
 from mudroom.core.path import show
 from mudroom.errors import UsageError
 from mudroom.vault.git.live import NUMBERS, Repository
 
-WHO = b"mudroom <mudroom@localhost>"
+_WHO = b"mudroom <mudroom@localhost>"
 
 
 class Writer:
     def __init__(self, live: Repository) -> None:
         self._live = live
-        self._refs = DiskRefsContainer(live.place.common, live.place.git, logger=self._log)
 
     def add_objects(self, count: int, objects: Iterator[tuple[bytes, bytes, bytes]]) -> None:
         """Add objects (id, kind, content): all of them, or none if anything is raised. On disk when this returns."""
@@ -67,26 +66,40 @@ class Writer:
         self._share(path)
 
     def set_branch(self, name: bytes, before: bytes, head: bytes, message: bytes) -> None:
-        """Let a branch point to ``head`` if it points to ``before`` (b"": is not there). Raises UsageError."""
+        """Let a branch point to ``head`` if it points to ``before`` (b"": is not there). Raises UsageError.
+
+        By a lock file that is renamed, as git does it and respects it: gitrepository-layout(5), refs.
+        """
         path = os.path.join(self._live.place.common, name)
-        self._make_directory(os.path.dirname(path))
+        lock = path + b".lock"
         try:
-            done = self._refs.set_if_equals(
-                Ref(name), ObjectID(before) if before else ZERO_SHA, ObjectID(head), committer=WHO, message=message
-            )
-        except (FileLocked, RefFormatError, OSError) as error:
-            _cannot(name, error)
-        if not done:
-            raise UsageError(f"the branch {show(name)} has moved meanwhile", "try again")
-        self._share(path)
+            self._make_directory(os.path.dirname(path))
+            descriptor = os.open(lock, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+        except OSError as error:
+            _cannot(name, lock, error)
+        try:
+            with os.fdopen(descriptor, "wb") as stream:
+                stream.write(head + b"\n")
+                stream.flush()
+                os.fsync(descriptor)
+            if self._live.branch(name) != before:
+                raise UsageError(f"the branch {show(name)} has moved meanwhile", "try again")
+            self._share(lock)
+            self._log(name, before, head, message)
+            os.rename(lock, path)
+        except BaseException as error:
+            os.unlink(lock)
+            if isinstance(error, OSError):
+                _cannot(name, lock, error)
+            raise
         _sync(os.path.dirname(path))
 
     def remove_branch(self, name: bytes, head: bytes) -> None:
         """Remove a branch and its log if it points to ``head``. Raises UsageError."""
         try:
-            done = self._refs.remove_if_equals(Ref(name), ObjectID(head))
-        except (FileLocked, RefFormatError, OSError) as error:
-            _cannot(name, error)
+            done = self._live.refs.remove_if_equals(Ref(name), ObjectID(head))
+        except FileLocked as error:
+            raise _locked(os.fsencode(error.lockfilename)) from None
         if not done:
             raise UsageError(f"the branch {show(name)} has moved meanwhile", "git branch -D removes it")
         log = os.path.join(self._live.place.common, b"logs", name)
@@ -96,16 +109,7 @@ class Writer:
         except OSError:
             pass
 
-    def _log(
-        self,
-        name: bytes,
-        old: bytes,
-        new: bytes,
-        who: bytes | None,
-        _time: int | None,
-        _zone: int | None,
-        message: bytes,
-    ) -> None:
+    def _log(self, name: bytes, old: bytes, new: bytes, message: bytes) -> None:
         """An entry of a branch's log, if the repository keeps logs: git-config(1), core.logAllRefUpdates."""
         wanted = self._live.setting(b"core", b"logallrefupdates", b"").lower()
         bare = self._live.setting(b"core", b"bare", b"false").lower() in (b"true", b"yes", b"on", b"1")
@@ -114,10 +118,9 @@ class Writer:
         if not kept and not os.path.exists(path):
             return
         self._make_directory(os.path.dirname(path))
-        if old == ZERO_SHA:
-            old = b"0" * self._live.format.hex_length
+        old = old or b"0" * self._live.format.hex_length
         with open(path, "ab") as stream:
-            stream.write(b"%s %s %s %d +0000\t%s\n" % (old, new, who or WHO, int(time.time()), message))
+            stream.write(b"%s %s %s %d +0000\t%s\n" % (old, new, _WHO, int(time.time()), message))
         self._share(path)
 
     def _make_directory(self, path: bytes) -> None:
@@ -149,9 +152,15 @@ def _sync(directory: bytes) -> None:
         os.close(descriptor)
 
 
-def _cannot(name: bytes, error: Exception) -> NoReturn:
-    if isinstance(error, FileLocked):
-        lock = show(os.fsencode(error.lockfilename))
-        raise UsageError("another git command is at work in the repository", f"if not, remove {lock}") from None
-    reason = error.strerror if isinstance(error, OSError) else "git does not allow the name"
-    raise UsageError(f"the branch {show(name)} cannot be written: {reason}", "choose another --branch") from None
+def _cannot(name: bytes, lock: bytes, error: OSError) -> NoReturn:
+    if error.errno == errno.EEXIST and error.filename == lock:
+        raise _locked(lock) from None
+    if error.errno in (errno.EEXIST, errno.EISDIR, errno.ENOTDIR, errno.ENOTEMPTY, errno.ENAMETOOLONG):
+        raise UsageError(
+            f"the branch {show(name)} cannot be written: {error.strerror}", "choose another with --branch"
+        ) from None
+    raise error
+
+
+def _locked(lock: bytes) -> UsageError:
+    return UsageError("another git command is at work in the repository", f"if not, remove {show(lock)}")
