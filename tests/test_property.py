@@ -9,7 +9,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from conftest import Place, full_listing, listing
@@ -97,6 +97,8 @@ def test_applied_tree_is_the_tree_of_the_bare_command(
             result = session.run([os.fsencode(sys.executable), b"-I", b"-S", b"-c", program.encode()], fork="f")
             assert result.exit_code == 0, result.stderr
             assert full_listing(place.project) == stamps, "nothing may change before apply"
+        # an overlay cannot keep the hard links of the base: that is said of each, and not what is tested here
+        assume(not any("hard links in the project" in remark.text for remark in result.changeset.remarks))
         if result.changeset.changes:
             landed = session.apply("f")
             assert landed.conflicts == ()

@@ -467,6 +467,19 @@ def test_a_work_tree_of_a_repository_elsewhere(project: Place) -> None:
         agent.bring()
 
 
+def test_a_repository_under_another_name(project: Place) -> None:
+    """By a link of the user's own, and without a work tree."""
+    git(project.project, "mv .git .dotgit; ln -s .dotgit .git; git init -q --bare store; git push -q store main")
+    agent = Agent(project)
+    agent.run("echo two >> file; git commit -qam two; git push -q store main:refs/heads/new")
+    assert [one.subject for one in agent.bring().commits] == ["two"]
+    assert [one.subject for one in agent.bring(source_ref="new", repository=b"store").commits] == ["two"]
+    assert fsck(project.project) == fsck(project.project / "store") == ""
+    agent.run("rm .git; ln -s store .git")
+    with pytest.raises(UsageError, match="is not what the project has there"):
+        agent.bring()
+
+
 @pytest.mark.parametrize("repository", [b".git", b"nothing/.git"])
 def test_no_repository(place: Place, repository: bytes) -> None:
     place.write("file", "one\n")
