@@ -1,240 +1,228 @@
-"""Tells which lines of two texts belong together beyond doubt: in every shortest edit script, not just in one."""
+"""Tells which lines of two texts belong together beyond doubt.
+
+A comparison picks one shortest edit script among many; which one, hangs on trifles. A merge that relied on it might
+take for unchanged what another comparison of the same texts calls changed. So this one looks at all of them:
+
+1. A line is *sure* of its partner if every shortest script matches the two. All changes lie between sure lines.
+2. Nothing else is claimed. What cannot be looked at in full (too many edits, too many ways) is not sure.
+3. It knows numbers and nothing else: equal lines have equal numbers.
+
+How all shortest scripts are looked at without listing them: let F(x, y) be the least number of edits that lead from the
+start to the point before old line x and new line y, and R(x, y) from there to the end. Along a diagonal (x - y == k)
+neither F falls nor R rises. Myers' greedy search yields the furthest x of each diagonal with F <= d, and a search from
+the end the first with R <= D - d; between them lie the points of shortest scripts, of which all have D edits. Let the
+lowest point of column x (the largest y) be (x, y), and the highest of column x + 1 be (x + 1, y + 1): no script can get
+from the one column to the other but by matching old line x with new line y. Conversely, a line that is always matched
+leaves nothing else.
+
+Where there are few scripts between two sure lines, each is brought to rest (core/sliding.py): a block that could lie at
+several places lies at one, and the lines around it are sure, too.
+
+The scripts meant are those that git would look at, so that what it finds is among them:
+
+* Lines that the other side lacks are set aside. No script can match them.
+* So are lines that are frequent on the other side, if they stand among such lines: a blank line in the middle of a new
+  function is none of those that were there before.
+* With more edits than _MAX_EDITS, git guesses. Then only what both have at their beginnings and ends is sure.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import NamedTuple
 
+from mudroom.core.linediff import Block
+from mudroom.core.sliding import Matches, every_alignment, settled
+
+# Up to here git, too, finds a shortest script: it searches from both ends, and guesses after 256 edits on each.
 _MAX_EDITS = 512
-_WORK = 1_500_000
+# How far git looks for lines that the other side lacks, and how often at most a line occurs that it calls frequent.
 _WINDOW = 100
-_RUN = 16
+_FREQUENT = 1024
+# What is looked at in full: so many lines of one side, times those of the other; so many alignments.
+_TABLE = 10_000
+_WAYS = 200
+# What may be spent on it in all, in cells of tables and matches of alignments: about a quarter of a second.
+_WORK = 1_000_000
 
-
-class _Part(NamedTuple):
-    start: int
-    end: int
-    new_start: int
-    new_end: int
+_Rows = list[tuple[int, list[int]]]
 
 
 class Alignment(NamedTuple):
+    """What is known of how two texts belong together."""
+
     partners: list[int]
+    """For each old line the new line that it is sure to belong to, or -1."""
     doubtful: set[int]
+    """Old lines that may belong to one new line or to another."""
 
 
-def align(a: Sequence[int], b: Sequence[int]) -> Alignment:
-    """Returns for each line of a the line of b that all shortest scripts match it with, or -1."""
-    partners = [-1] * len(a)
-    counts_a, counts_b = Counter(a), Counter(b)
-    head, tail = common_ends(a, b)
-    dropped_a, frequent_a = _dropped(a, counts_b, head, tail)
-    dropped_b, frequent_b = _dropped(b, counts_a, head, tail)
-    once = {line for line, count in counts_a.items() if count == 1 and counts_b[line] == 1}
-    xs = [x for x in range(len(a)) if x not in dropped_a]
-    ys = [y for y in range(len(b)) if y not in dropped_b]
-    left, right = [a[x] for x in xs], [b[y] for y in ys]
-    head, tail = common_ends(left, right)
-    trivial = head + tail >= min(len(left), len(right))
-    start = next((x + 1 for x in range(head - 1, -1, -1) if left[x] in once), 0)
-    stop = next((x for x in range(tail, 0, -1) if left[-x] in once), 0)
-    for x in range(start):
-        partners[xs[x]] = ys[x]
-    for x in range(1, stop + 1):
-        partners[xs[-x]] = ys[-x]
-    found = _sure(left[start:len(left)-stop], right[start:len(right)-stop], once)
-    hopeless = found is None and not trivial
-    for x, y in found or ():
-        partners[xs[start + x]] = ys[start + y]
-    if frequent_a or frequent_b:
-        _widen(a, b, partners, frequent_a, frequent_b)
-    doubtful = set()
-    for gap in list(gaps(partners, len(b))):
-        if gap.start == gap.end or gap.new_start == gap.new_end:
+class _Side(NamedTuple):
+    """One text without the lines that are set aside."""
+
+    places: list[int]
+    lines: list[int]
+    frequent: set[int]
+    """Places of lines that are set aside although the other side has them."""
+
+
+def align(old: Sequence[int], new: Sequence[int]) -> Alignment:
+    """Compares two texts, given as one number for each line."""
+    counts, new_counts = Counter(old), Counter(new)
+    head, tail = _common_ends(old, new)
+    a, b = _side(old, new_counts, head, tail), _side(new, counts, head, tail)
+    head, tail = _common_ends(a.lines, b.lines)
+    # A line that occurs once on both sides is sure, if all before it is equal: to leave it out would lose a match.
+    start = _behind_unique(a.lines[:head], counts, new_counts)
+    end = _behind_unique(a.lines[len(a.lines) - tail :][::-1], counts, new_counts)
+    pairs = _sure_matches(_middle(a.lines, start, end), _middle(b.lines, start, end))
+    guessed = pairs is None and head + tail < min(len(a.lines), len(b.lines))
+    partners = [-1] * len(old)
+    for x, y in zip(a.places[:start], b.places[:start], strict=True):
+        partners[x] = y
+    for x, y in zip(a.places[len(a.places) - end :], b.places[len(b.places) - end :], strict=True):
+        partners[x] = y
+    for x, y in pairs or ():
+        partners[a.places[start + x]] = b.places[start + y]
+    if a.frequent or b.frequent:
+        _widen(old, new, partners, a.frequent, b.frequent)
+    return _refined(old, new, partners, set(a.places), set(b.places), work=0 if guessed else _WORK)
+
+
+def gaps(partners: Sequence[int], new_length: int) -> Iterator[Block]:
+    """Yields what lies between sure lines, where either side has other lines."""
+    x = y = 0
+    for i, j in enumerate(partners):
+        if j < 0:
             continue
-        gxs = [x for x in range(gap.start, gap.end) if x not in dropped_a]
-        gys = [y for y in range(gap.new_start, gap.new_end) if y not in dropped_b]
-        STAT["gaps"] += 1
-        if REFINE and not hopeless:
-            found = _alignments([a[x] for x in gxs], [b[y] for y in gys])
-        else:
-            found = None
-        if found is None:
-            doubtful.update(range(gap.start, gap.end))
-            STAT["toomany"] += 1
-            continue
-        here, there = a[gap.start:gap.end], b[gap.new_start:gap.new_end]
-        canon = {canonical(here, there, [gxs[x] - gap.start for x, _ in f], [gys[y] - gap.new_start for _, y in f]) for f in found}
-        STAT["one"] += len(canon) == 1
-        known = {}
-        for c in canon:
-            for x, y in c:
-                if known.setdefault(x, y) != y:
-                    doubtful.add(gap.start + x)
-        sure = set.intersection(*map(set, canon))
-        for x, y in sure:
-            partners[gap.start + x] = gap.new_start + y
-    return Alignment(partners, doubtful)
+        if i > x or j > y:
+            yield Block(x, i, y, j)
+        x, y = i + 1, j + 1
+    if x < len(partners) or y < new_length:
+        yield Block(x, len(partners), y, new_length)
 
 
-REFINE = True
-STAT = Counter()
-CAP = 300
-
-
-def _alignments(a: list[int], b: list[int]):
-    n, m = len(a), len(b)
-    if n * m > 10000:
-        return None
-    table = [[0] * (m + 1) for _ in range(n + 1)]
-    for i in range(n - 1, -1, -1):
-        for j in range(m - 1, -1, -1):
-            table[i][j] = table[i + 1][j + 1] + 1 if a[i] == b[j] else max(table[i + 1][j], table[i][j + 1])
-    found = []
-    todo = [(0, 0, ())]
-    steps = 0
-    while todo:
-        i, j, way = todo.pop()
-        left = table[i][j]
-        if not left:
-            found.append(way)
-            if len(found) > CAP:
-                return None
-            continue
-        for x in range(i, n):
-            if table[x][j] < left:
-                break
-            for y in range(j, m):
-                if table[x][y] < left:
-                    break
-                if a[x] == b[y] and table[x + 1][y + 1] == left - 1:
-                    todo.append((x + 1, y + 1, (*way, (x, y))))
-    return found
-
-
-def common_ends(a: Sequence[int], b: Sequence[int]) -> tuple[int, int]:
+def _common_ends(a: Sequence[int], b: Sequence[int]) -> tuple[int, int]:
+    """How many lines are equal at the beginning, and of the others at the end."""
     shorter = min(len(a), len(b))
-    head = 0
-    while head < shorter and a[head] == b[head]:
-        head += 1
-    tail = 0
-    while tail < shorter - head and a[-tail - 1] == b[-tail - 1]:
-        tail += 1
-    return head, tail
+    head = next((n for n in range(shorter) if a[n] != b[n]), shorter)
+    rest = shorter - head
+    return head, next((n for n in range(rest) if a[-1 - n] != b[-1 - n]), rest)
 
 
-def _root(count: int) -> int:
-    """About the square root, as git takes it."""
+def _middle(lines: list[int], start: int, end: int) -> list[int]:
+    return lines[start : len(lines) - end]
+
+
+def _behind_unique(lines: Sequence[int], counts: Counter[int], new_counts: Counter[int]) -> int:
+    """How many lines there are up to the last that occurs once on both sides, and with it."""
+    unique = (n for n in range(len(lines), 0, -1) if counts[lines[n - 1]] == 1 == new_counts[lines[n - 1]])
+    return next(unique, 0)
+
+
+def _side(lines: Sequence[int], there: Counter[int], head: int, tail: int) -> _Side:
+    """Sets aside what the other side lacks, and what is frequent there and stands among such lines."""
+    often = min(_rough_root(len(lines)), _FREQUENT)
+    occurs = [there[line] for line in lines[head : len(lines) - tail]]
+    # Of each line: does the other side lack it (0), have it (1), or have it often (2)?
+    kinds = bytes(0 if not count else 1 if count < often else 2 for count in occurs)
+    aside = {head + n for n, kind in enumerate(kinds) if not kind}
+    frequent = {head + n for n, kind in enumerate(kinds) if kind == 2 and _is_lost(kinds, n)}
+    places = [n for n in range(len(lines)) if n not in aside and n not in frequent]
+    return _Side(places, [lines[n] for n in places], frequent)
+
+
+def _rough_root(count: int) -> int:
+    """A power of two near the square root: what git takes for it."""
     return 1 << (count.bit_length() + 1) // 2
 
 
-def _dropped(a: Sequence[int], there: Counter[int], head: int, tail: int) -> tuple[set[int], set[int]]:
-    limit = min(_root(len(a)), 1024)
-    kinds = []
-    for x in range(head, len(a) - tail):
-        count = there[a[x]]
-        kinds.append(0 if not count else 2 if count >= limit else 1)
-    dropped, frequent = set(), set()
-    for i, kind in enumerate(kinds):
-        if kind == 0:
-            dropped.add(head + i)
-        elif kind == 2 and _is_lost(kinds, i):
-            dropped.add(head + i)
-            frequent.add(head + i)
-    return dropped, frequent
+def _is_lost(kinds: bytes, n: int) -> bool:
+    """Tells whether a frequent line stands among lines that the other side lacks.
 
-
-def _is_lost(kinds: list[int], i: int) -> bool:
-    unmatched, crowd = 0, 0
-    for around in (kinds[max(0, i - _WINDOW) : i][::-1], kinds[i + 1 : i + 1 + _WINDOW]):
-        run = next((n for n, kind in enumerate(around) if kind == 1), len(around))
-        none = around[:run].count(0)
-        if not none:
-            return False
-        unmatched += none
-        crowd += run - none + 1
-    return crowd * 4 < crowd + unmatched
+    The lines around it count, up to the next ordinary one: some must be lacking above and below, and of all
+    of them more than three in four. The line itself counts twice, as git has it.
+    """
+    above = kinds[max(0, n - _WINDOW) : n].rpartition(b"\1")[2]
+    below = kinds[n + 1 : n + 1 + _WINDOW].partition(b"\1")[0]
+    lacking = above.count(0), below.count(0)
+    return all(lacking) and 3 * (len(above) + len(below) - sum(lacking) + 2) < sum(lacking)
 
 
 def _widen(
-    a: Sequence[int], b: Sequence[int], partners: list[int], frequent_a: set[int], frequent_b: set[int]
+    old: Sequence[int],
+    new: Sequence[int],
+    partners: list[int],
+    frequent: Collection[int],
+    new_frequent: Collection[int],
 ) -> None:
-    """Takes the sure lines beside a region with dropped frequent lines out, as long as they occur in it."""
-    for gap in list(gaps(partners, len(b))):
-        start, end, new_start, new_end = gap
-        if not any(x in frequent_a for x in range(start, end)) and not any(
-            y in frequent_b for y in range(new_start, new_end)
-        ):
+    """Takes back what is sure beside a gap with frequent lines that were set aside, as far as it might slide.
+
+    Such a line may yet be matched, if a block slides over an equal one: the search does not know of that.
+    """
+    before = -1
+    while before != (before := partners.count(-1)):
+        for gap in list(gaps(partners, len(new))):
+            here, there = range(gap.old_start, gap.old_end), range(gap.new_start, gap.new_end)
+            if any(x in frequent for x in here) or any(y in new_frequent for y in there):
+                inside = {*(old[x] for x in here), *(new[y] for y in there)}
+                for way in (range(gap.old_start - 1, -1, -1), range(gap.old_end, len(old))):
+                    for x in way:
+                        if old[x] not in inside:
+                            break
+                        partners[x] = -1
+
+
+def _refined(
+    old: Sequence[int], new: Sequence[int], partners: list[int], places: set[int], new_places: set[int], work: int
+) -> Alignment:
+    """Looks at all alignments within each gap, brought to rest, as far as the work goes."""
+    doubtful: set[int] = set()
+    for gap in list(gaps(partners, len(new))):
+        x, x_end, y, y_end = gap
+        xs, ys = [n for n in range(x, x_end) if n in places], [n for n in range(y, y_end) if n in new_places]
+        if not xs or not ys:
             continue
-        inside = set(a[start:end]) | set(b[new_start:new_end])
-        for x in range(start - 1, -1, -1):
-            if partners[x] >= 0 and a[x] not in inside:
-                break
-            partners[x] = -1
-        for x in range(end, len(a)):
-            if partners[x] >= 0 and a[x] not in inside:
-                break
-            partners[x] = -1
+        found = None
+        work -= len(xs) * len(ys)
+        if len(xs) * len(ys) <= _TABLE and work > 0:
+            found = every_alignment([old[n] for n in xs], [new[n] for n in ys], _WAYS)
+        if found is None:
+            shared = {new[n] for n in range(y, y_end)}
+            doubtful.update(n for n in range(x, x_end) if old[n] in shared)
+            continue
+        work -= sum(map(len, found)) * 4
+        ways = {settled(old[x:x_end], new[y:y_end], tuple((xs[i] - x, ys[j] - y) for i, j in way)) for way in found}
+        for i, j in set[tuple[int, int]].intersection(*map(set, ways)):
+            partners[x + i] = y + j
+        doubtful.update(x + i for i in _several(ways))
+    return Alignment(partners, doubtful)
 
 
-def gaps(partners: Sequence[int], new_length: int) -> Iterator[_Part]:
-    """Yields the regions between sure lines, where either side has lines that are not sure."""
-    x = y = 0
-    for i, j in enumerate(partners):
-        if j >= 0:
-            if i > x or j > y:
-                yield _Part(x, i, y, j)
-            x, y = i + 1, j + 1
-    if x < len(partners) or y < new_length:
-        yield _Part(x, len(partners), y, new_length)
+def _several(ways: Collection[Matches]) -> set[int]:
+    """The old lines that are matched with different new lines."""
+    pairs = {pair for way in ways for pair in way}
+    return {i for i, count in Counter(i for i, _ in pairs).items() if count > 1}
 
 
-def _sure(a: list[int], b: list[int], once: set[int]) -> list[tuple[int, int]]:
-    found = _sure_exactly(a, b, _MAX_EDITS)
-    if found is not None:
-        return found
-    STAT["hopeless"] += 1
-    return None
-
-
-def _sure_exactly(a: list[int], b: list[int], limit: int) -> list[tuple[int, int]] | None:
-    forward = _reaches(a, b, limit)
+def _sure_matches(a: list[int], b: list[int]) -> list[tuple[int, int]] | None:
+    """The matches that all shortest scripts have in common, or None if these have too many edits."""
+    forward = _reaches(a, b, _MAX_EDITS)
     if forward is None:
         return None
-    lowest, highest = _columns(a, b, forward)
-    return [(x, x - k) for x, (k, other) in enumerate(zip(lowest, highest[1:], strict=False)) if k == other]
+    least, most = _columns(len(a), len(b), forward, _reaches(a[::-1], b[::-1], len(forward) - 1) or [])
+    return [(x, x - k) for x, (k, behind) in enumerate(zip(least, most[1:], strict=False)) if k == behind]
 
 
-def _columns(a: list[int], b: list[int], forward: list[tuple[int, list[int]]]) -> tuple[list[int], list[int]]:
+def _reaches(a: list[int], b: list[int], limit: int) -> _Rows | None:
+    """Myers' greedy search. Returns for each number of edits the first diagonal and how far x gets on every second one.
+
+    A diagonal that leaves the rectangle stands at its edge: to get there takes no more edits than to get beyond.
+    """
     n, m = len(a), len(b)
-    spans = sorted(_spans(a, b, forward))
-    lowest, highest = [0] * (n + 1), [0] * (n + 1)
-    for k, low, high in spans:
-        highest[low : high + 1] = [k] * (high - low + 1)
-    for k, low, high in reversed(spans):
-        lowest[low : high + 1] = [k] * (high - low + 1)
-    return lowest, highest
-
-
-def _spans(a: list[int], b: list[int], forward: list[tuple[int, list[int]]]) -> Iterator[tuple[int, int, int]]:
-    n, m = len(a), len(b)
-    backward = _reaches(a[::-1], b[::-1], len(forward) - 1)
-    assert backward is not None
-    for (first, furthest), (first_back, furthest_back) in zip(forward, reversed(backward), strict=True):
-        for i, high in enumerate(furthest):
-            k = first + 2 * i
-            back = (n - m - k - first_back) // 2
-            if 0 <= back < len(furthest_back):
-                low = n - furthest_back[back]
-                if low <= high:
-                    yield k, low, high
-
-
-def _reaches(a: list[int], b: list[int], limit: int) -> list[tuple[int, list[int]]] | None:
-    n, m = len(a), len(b)
-    furthest = [0] * (2 * limit + 3)
-    rows = []
+    furthest = [0] * (2 * limit + 3)  # by diagonal; a negative one is a negative index
+    rows: _Rows = []
     for edits in range(limit + 1):
         first, last = 2 * max(0, edits - m) - edits, edits - 2 * max(0, edits - n)
         row = []
@@ -251,44 +239,25 @@ def _reaches(a: list[int], b: list[int], limit: int) -> list[tuple[int, list[int
             furthest[k] = x
             row.append(x)
         rows.append((first, row))
-        if first <= n - m <= last and (n - m - first) % 2 == 0 and furthest[n - m] >= n:
+        # The end lies on diagonal n - m, and this one has been looked at if it has the parity of the edits.
+        if abs(n - m) <= edits and (edits - n + m) % 2 == 0 and furthest[n - m] == n:
             return rows
     return None
 
 
-def canonical(a: Sequence[int], b: Sequence[int], xs: list[int], ys: list[int]) -> tuple[tuple[int, int], ...]:
-    """Slides the blocks of an alignment to where git leaves them."""
-    xs, ys = list(xs), list(ys)
-    _settle(a, xs, ys, len(a), len(b))
-    _settle(b, ys, xs, len(b), len(a))
-    return tuple(zip(xs, ys))
-
-
-def _settle(a: Sequence[int], xs: list[int], ys: list[int], n: int, m: int) -> None:
-    """xs, ys: the matched lines. Moves the unmatched lines of a; gap g lies before matched line g."""
-    xs.insert(0, -1); xs.append(n)
-    ys.insert(0, -1); ys.append(m)
-    # gap g: between xs[g] and xs[g+1]
-    g = 0
-    last = len(xs) - 2
-    while g <= last:
-        if xs[g + 1] - xs[g] > 1:
-            while True:
-                size = xs[g + 1] - xs[g]
-                while g > 0 and a[xs[g]] == a[xs[g + 1] - 1]:
-                    xs[g] = xs[g + 1] - 1
-                    g -= 1
-                first, beside = g, g if ys[g + 1] - ys[g] > 1 else -1
-                while g < last and a[xs[g + 1]] == a[xs[g] + 1]:
-                    xs[g + 1] = xs[g] + 1
-                    g += 1
-                    if ys[g + 1] - ys[g] > 1:
-                        beside = g
-                if xs[g + 1] - xs[g] == size:
-                    break
-            if g > first and beside >= 0:
-                while g > beside:
-                    xs[g] = xs[g + 1] - 1
-                    g -= 1
-        g += 1
-    del xs[0], ys[0], xs[-1], ys[-1]
+def _columns(n: int, m: int, forward: _Rows, backward: _Rows) -> tuple[list[int], list[int]]:
+    """The least and the greatest diagonal (lowest and highest point) of shortest scripts, for each column."""
+    spans = []
+    for (first, row), (first_back, row_back) in zip(forward, reversed(backward), strict=True):
+        for i, high in enumerate(row):
+            k = first + 2 * i
+            back = (n - m - k - first_back) // 2  # seen from the end, this is diagonal n - m - k
+            if 0 <= back < len(row_back) and n - row_back[back] <= high:
+                spans.append((k, n - row_back[back], high + 1))
+    spans.sort()
+    least, most = [0] * (n + 1), [0] * (n + 1)
+    for k, low, high in spans:
+        most[low:high] = [k] * (high - low)
+    for k, low, high in reversed(spans):
+        least[low:high] = [k] * (high - low)
+    return least, most
