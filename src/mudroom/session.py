@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from mudroom.applying import Applying
 from mudroom.confine import Confinement
 from mudroom.core.change import Changeset
 from mudroom.core.fallback import Mode
@@ -39,7 +40,6 @@ from mudroom.vault.gather import Command, Progress, gather, keep_artifacts, stan
 from mudroom.vault.opened import OpenFork
 from mudroom.vault.store import Vault, open_vault
 from mudroom.vault.turn import LOOK
-from mudroom.workbench import Workbench
 
 __all__ = ["CAPTURED", "Client", "Conflicted", "Landed", "Session", "Stdio", "Verified", "find_project"]
 
@@ -75,7 +75,7 @@ DEFAULTS = Settings()
 CAPTURED = Stdio()
 
 
-class Session(Workbench):
+class Session(Applying):
     def __init__(
         self,
         vault: Vault,

@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from mudroom.core.change import Changeset
 from mudroom.core.path import is_below, show
-from mudroom.core.result import text
 from mudroom.core.settings import Settings
 from mudroom.desk import Desk
 from mudroom.errors import UsageError
@@ -25,18 +24,13 @@ from mudroom.vault.opened import OpenFork
 from mudroom.vault.store import Vault
 
 if TYPE_CHECKING:
-    from mudroom.core.change import Change
-    from mudroom.core.merge import Part
     from mudroom.core.stack import Checkpoint
     from mudroom.stage.files import Files
     from mudroom.stage.mounting import Kind
     from mudroom.vault.apply import Applied, Recovered
     from mudroom.vault.compare import Comparison
-    from mudroom.vault.conflicted import Conflicted
-    from mudroom.vault.land import Check, Landed
     from mudroom.vault.mount import Mounted
     from mudroom.vault.record import ForkRecord
-    from mudroom.vault.resolution import Take
 
 _CLOCK_REALTIME_COARSE = 5
 """The clock that file systems stamp with: linux/time.h, ktime_get_coarse_real_ts64. Python has no name for it."""
@@ -281,125 +275,7 @@ class Workbench:
         with OpenFork(self.vault, self.vault.fork(name)) as opened:
             yield from diff(opened.ground().read_original, opened.staged(), chosen)
 
-    def texts(self, name: str, paths: Sequence[bytes] = ()) -> Iterator[tuple[Change, bytes | None, bytes | None]]:
-        """The changes of a fork that a person counts, each with the original and the staged text; both None where it
-        has no hunks to choose from: binary and large files, links, directories, what is deleted or turns into
-        something else."""
-        from mudroom.core.change import listed
-        from mudroom.core.linediff import is_binary
-        from mudroom.stage.collect import TEXT_LIMIT
-        from mudroom.stage.source import read_all
-
-        changes = self.changes(name).changes
-        with OpenFork(self.vault, self.vault.fork(name)) as opened:
-            ground, staged = opened.ground(), opened.staged()
-            for change in listed(list(changes)):
-                if paths and not any(is_below(change.path, path) for path in paths):
-                    continue
-                old = new = None
-                kinds = {entry.kind for entry in (change.base, change.staged) if entry is not None}
-                if change.staged is not None and kinds == {"file"} and not change.source:
-                    new = read_all(staged, change.path, TEXT_LIMIT)
-                    old = ground.read_original(change.path, change.base, TEXT_LIMIT) if change.base is not None else b""
-                if old is None or new is None or is_binary(old) or is_binary(new):
-                    old = new = None
-                yield change, old, new
-
-    # --- landing ---
-
-    def review(self, name: str) -> tuple[Changeset, str]:
-        """What a fork holds, for somebody to look at, and its fingerprint: an apply is held to it from here on."""
-        from mudroom.vault.review import remember
-
-        changes = self.changes(name)
-        return changes, remember(self.vault.fork(name), changes)
-
-    def apply(
-        self,
-        name: str,
-        paths: Sequence[bytes] = (),
-        *,
-        reviewed: str | None = None,
-        git: bool = False,
-        parts: Mapping[bytes, Part] | None = None,
-        markers: bool = False,
-        backups: bool = False,
-        verify_fork: bool = True,
-    ) -> Landed:
-        """Apply a fork to the project, whole or only ``paths``, merged with what has been changed there meanwhile.
-        Conflicts are in what it returns, never raised.
-
-        Hold the vault's lock. ``reviewed``: the fingerprint of what was looked at; without it, that of the last look
-        (``review``), if there was one since the last apply. Raises ForkMoved if the fork holds something else now;
-        nothing has happened then. ``git``: repositories, too, each as a whole; they are left out else, unless a path
-        names one. ``parts``: of these files only this. ``markers``: write conflict markers into texts that cannot be merged.
-        ``backups``: leave what is replaced or removed beside it as ``NAME.bak``. ``verify_fork``: False only if the
-        lock has been held since the changes were collected.
-        """
-        from mudroom.vault.land import Wanted, land
-
-        progress = self._progress
-        report = None if progress is None else lambda done, total: progress("applying", done, total)
-        with self.at_rest(name) as fork:
-            record = None if verify_fork else fork.record
-            self._require_reviewed(fork, reviewed)
-            wanted = Wanted(tuple(paths), parts or {}, git=git, markers=markers, backups=backups)
-            now, check = self._clock(), self._check()
-            landed = land(self.vault, fork, wanted, time=now, record=record, check=check, progress=report)
-        if landed.verified is not None:
-            told = {"command": [text(word) for word in landed.verified.command], "exit_code": landed.verified.exit_code}
-            self.vault.journal.append("verify", name, told, time=self._clock())
-        self._journal_applied("apply", name, landed.applied)
-        self.tidy(applied=True)
-        return landed
-
-    def _require_reviewed(self, fork: Fork, expected: str | None) -> None:
-        from mudroom.vault import review
-
-        expected = expected or review.reviewed(fork)
-        if expected is not None:
-            record = fork.record
-            review.require(fork, record.changeset if record is not None else Changeset(), expected)
-
-    def _check(self) -> Check | None:
-        """What tries the result of an apply before it is written: a workbench runs nothing."""
-        return None
-
-    def conflicts(self, name: str, paths: Sequence[bytes] = ()) -> list[Conflicted]:
-        """Where a fork, or what is below ``paths`` in it, conflicts with the project as it is now: all sides of each,
-        those that are decided, too."""
-        from mudroom.vault.conflicted import find_conflicts
-
-        with self.at_rest(name) as fork:
-            return find_conflicts(self.vault, fork, paths) if fork.record is not None else []
-
-    def decide(self, name: str, conflict: Conflicted, take: Take, content: bytes | None = None) -> None:
-        """Keep a decision about a conflict for the next apply; it holds as long as both versions stay what they are.
-
-        ``take``: ours (what the project has), theirs (what the fork has), content (which is given), delete.
-        """
-        from mudroom.vault.conflicted import decide
-
-        with self.at_rest(name) as fork:
-            decide(self.vault, fork, conflict, take, content)
-
-    def forget_decision(self, name: str, path: bytes) -> bool:
-        """Take a decision back. Whether there was one."""
-        from mudroom.vault.conflicted import forget
-
-        with self.at_rest(name) as fork:
-            return forget(fork, path)
-
-    def undo(self, name: str | None = None) -> Applied:
-        """Take an apply back: the one named, or the last. Hold the vault's lock."""
-        from mudroom.vault.land import take_back
-        from mudroom.vault.tombstone import require_kept
-
-        if name is not None:
-            require_kept(self.vault, name)
-        applied = take_back(self.vault, name)
-        self._journal_applied("undo", "", applied)
-        return applied
+    # --- keeping house ---
 
     def tidy(self, *, applied: bool = False) -> None:
         """Remove what retention (``keep:`` in the policy) does not keep, if it is time for that. Hold the vault's lock.
