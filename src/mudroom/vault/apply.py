@@ -16,6 +16,7 @@ like any other.
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Sequence
 from typing import Literal, NamedTuple
@@ -158,17 +159,17 @@ def apply(
     """
     if not record.ops:
         return Applied("")
-    _make_slots(record)
     place.begin()
     place.write("prepare", record._replace(trees={}))  # to take this back, the trees are not needed
     try:
+        _make_slots(record)  # not before: they may be in the project, and recovery has to know of them
         record = _fill_slots(record, merged, verify_fork=verify_fork)
         slots = open_root(record.slots)
         try:
             keep_applied(place.path, slots, record.ops)
         finally:
             os.close(slots)
-    except (ForkMoved, OSError):
+    except (MudroomError, OSError):
         place.give_back(record)
         raise
     place.write("ready", record)
@@ -182,6 +183,8 @@ def undo(place: ApplyDirectory, progress: Progress | None = None) -> Applied:
     if state != "done":
         raise UsageError(f"{place.name} cannot be undone", "it has been already" if state == "undone" else "")
     record = place.load()
+    if not os.path.isdir(record.slots):  # it held no file, or somebody has removed it
+        _make_slots(record)
     place.begin()
     ops, merged = _backwards(record, place.path)
     backwards = record._replace(ops=tuple(ops))
@@ -205,30 +208,56 @@ def recover(place: ApplyDirectory) -> Recovered | None:
         if os.path.exists(place._plan(earlier)):
             place.drop(earlier)
     if state == "ready":
-        return Recovered(place.name, record.fork, "finished", _finish(place, record, "ready", "done", None))
-    return Recovered(place.name, record.fork, "undone", _finish(place, record, "undoing", "undone", None))
+        applied = _finish(place, record, "ready", "done", None, again=True)
+        return Recovered(place.name, record.fork, "finished", applied)
+    applied = _finish(place, record, "undoing", "undone", None, again=True)
+    return Recovered(place.name, record.fork, "undone", applied)
 
 
-def _finish(place: ApplyDirectory, record: ApplyRecord, old: State, new: State, progress: Progress | None) -> Applied:
-    executor = Executor(record.project, record.slots, record.trees)
+def _finish(
+    place: ApplyDirectory,
+    record: ApplyRecord,
+    old: State,
+    new: State,
+    progress: Progress | None,
+    *,
+    again: bool = False,
+) -> Applied:
+    """``again``: some of it may have been done before."""
+    has_kept = functools.partial(_has_kept, record) if old == "ready" else lambda _op: False
+    executor = Executor(record.project, record.slots, record.trees, again=again, has_kept=has_kept)
     try:
         executor.run(record.ops, progress)
+        held = [op for op in executor.undone if executor.holds_new(op)]
     finally:
         executor.close()
-    done = set(executor.done)
-    if old == "ready" and len(done) != len(record.ops):  # a conflict keeps both versions: theirs stays the fork's
-        _return_slots(record._replace(ops=tuple(op for op in record.ops if op not in done)))
-    if old == "ready" and not done:  # nothing has happened: there is nothing to undo either
+    if old == "ready" and executor.undone:  # a conflict keeps both versions: theirs stays the fork's
+        _return_slots(record._replace(ops=tuple(held)))
+    if old == "ready" and not executor.done:  # nothing has happened: there is nothing to undo either
         place.drop(old)
         place.end()
         return Applied("", conflicts=tuple(executor.conflicts), remarks=tuple(executor.remarks))
-    if len(done) != len(record.ops):  # undo must not take back what was never done
-        place.write(old, record._replace(ops=tuple(op for op in record.ops if op in done)))
+    if executor.done != list(record.ops):  # undo must not take back what was never done
+        place.write(old, record._replace(ops=tuple(executor.done)))
     place.advance(old, new)
     place.end()
     written = sum(_files(op, record) for op in executor.done if op.kind in ("place", "swap", "chmod"))
     removed = sum(_files(op, record) for op in executor.done if op.kind == "remove")
     return Applied(place.name, written, removed, tuple(executor.conflicts), tuple(executor.remarks))
+
+
+def _has_kept(record: ApplyRecord, op: Op) -> bool:
+    """Whether the fork still has what ``op`` was to place: what was moved out of it has come back, or was copied."""
+    if op.merged or op.copy or len(record.contents) > 1:
+        return True
+    try:
+        content = open_root(record.contents[0])
+    except FileNotFoundError:
+        return False
+    try:
+        return look_beneath(content, op.path) is not None
+    finally:
+        os.close(content)
 
 
 def _files(op: Op, record: ApplyRecord) -> int:
@@ -315,8 +344,11 @@ def _make_durable(slots: int, ops: list[Op]) -> None:
 def _return_slots(record: ApplyRecord) -> None:
     """What had been moved into a slot goes back to where the fork has it; a copy, whole or half-made, is removed.
 
-    Only before the first operation: until then nothing of the project's is in any slot.
+    Only for what has not been done: nothing of the project's is in those slots.
     """
+    if not os.path.isdir(record.slots):  # cut off before they were made, or after they were removed
+        remove_empty_slots(record)
+        return
     content, slots = open_root(record.contents[0]), open_root(record.slots)
     try:
         for op in record.ops:
@@ -347,6 +379,8 @@ def _settle_staged(content: int, path: bytes, entry: Entry) -> None:
 
 def _make_slots(record: ApplyRecord) -> None:
     os.makedirs(record.slots, mode=0o700, exist_ok=True)
+    if os.path.realpath(record.slots) != record.slots:
+        raise MudroomError(f"{show(record.slots)} leads elsewhere: {show(os.path.realpath(record.slots))}")
     if record.slots.startswith(record.project + b"/"):
         with open(os.path.dirname(record.slots) + b"/.gitignore", "wb") as stream:
             stream.write(b"*\n")  # it has to be on this file system, but it is nothing to commit
@@ -360,6 +394,8 @@ def remove_empty_slots(record: ApplyRecord) -> None:
             if os.listdir(path) == [b".gitignore"]:
                 os.unlink(path + b"/.gitignore")
             os.rmdir(path)
+        except FileNotFoundError:
+            pass  # cut off in between
         except OSError:
             return  # something is in it
         path = path.rpartition(b"/")[0]

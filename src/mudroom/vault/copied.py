@@ -6,12 +6,14 @@ From then on checkpoints, forks of the fork and applies see no difference to an 
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 
 from mudroom.core.change import Change
-from mudroom.core.entry import same_stamp
+from mudroom.core.entry import Entry, same_shape, same_stamp
 from mudroom.core.path import show
 from mudroom.errors import ForkMoved
 from mudroom.stage.collect import collect
+from mudroom.stage.layer import remove_tree
 from mudroom.stage.source import Source
 from mudroom.stage.staged import CopyView
 from mudroom.stage.union import OneLayer
@@ -20,36 +22,55 @@ from mudroom.vault.opened import OpenFork
 from mudroom.vault.record import save
 from mudroom.vault.store import Vault
 
+SEALING = b"/sealing"
+"""In the copy's place, from the first write to the layer until the copy stands on it. After a crash in between, the
+record may name the layer's files while the copy's are still what counts."""
+
 
 def seal_copy(vault: Vault, fork: Fork, *, as_reviewed: bool = False) -> None:
     """Write what the copy has changed into the fork's upper layer and seal it. Costs what was changed.
 
     ``as_reviewed``: raises ForkMoved if the copy is not what the record says; nothing has happened then.
     """
-    tree = fork.upper
+    tree, mark = fork.upper, fork.copy_place + SEALING
+    cut_off = os.path.exists(mark)
     with OpenFork(vault, fork) as opened:
         view = CopyView(fork.copy_place, opened.lower)
         differences = list(view.differences(opened.lower))
         if as_reviewed:
-            _check(fork, opened, view)
+            _check(fork, opened, view, _looks_like if cut_off else same_stamp)
         if not differences:
+            if cut_off:
+                os.unlink(mark)
             return
+        if cut_off and os.path.isdir(tree):
+            remove_tree(tree)
+        with open(mark, "wb"):
+            pass
         os.makedirs(tree, 0o700, exist_ok=True)  # an overlay that could not be mounted has left an empty one
         view.seal(tree)
     _name_layer_in_record(fork, tree)
     vault.seal(fork)
     with OpenFork(vault, fork) as opened:
         view.rebase(opened.lower)
+    os.unlink(mark)
 
 
-def _check(fork: Fork, opened: OpenFork, view: CopyView) -> None:
+def _looks_like(a: Entry | None, b: Entry | None) -> bool:
+    """``same_stamp`` of a file and its copy, which is another file; of what is no file, times do not count."""
+    if a is None or b is None or not same_shape(a, b):
+        return a is b
+    return a.kind != "file" or (a.size, a.mtime) == (b.size, b.mtime)
+
+
+def _check(fork: Fork, opened: OpenFork, view: CopyView, is_same: Callable[[Entry | None, Entry | None], bool]) -> None:
     """Collect anew and compare. What was only touched makes no change, so it is none here either."""
     record = fork.record
     reviewed = record.changeset.changes if record is not None else ()
     now = collect(view, opened.staged(), opened.lower, opened.ground(), record.started if record is not None else 0)
     before, after = ({change.path: change.staged for change in changes} for changes in (reviewed, now.changes))
     for path in sorted({*before, *after}):
-        if path not in before or path not in after or not same_stamp(before[path], after[path]):
+        if path not in before or path not in after or not is_same(before[path], after[path]):
             raise ForkMoved(path, show(path))
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 
 from mudroom.core.entry import Entry, same_stamp
 from mudroom.core.landing import Op
@@ -16,7 +15,7 @@ from mudroom.stage.copy import clone, copy_open_file
 from mudroom.stage.source import Source
 from mudroom.stage.source import walk as walk_source
 from mudroom.stage.union import OneLayer, Union
-from mudroom.vault.rename import move
+from mudroom.vault.rename import exchange, move
 
 At = tuple[int, bytes]
 """A name in an open directory."""
@@ -46,17 +45,9 @@ def differs(found: Iterable[tuple[bytes, Entry]], expected: Mapping[bytes, Entry
     return min(missing, default=None)
 
 
-@contextmanager
-def movable(at: At, entry: Entry | None) -> Iterator[None]:
-    """rename(2) of a directory to another parent needs write permission on the directory itself: lend it."""
-    lend = entry is not None and entry.kind == "directory" and not entry.mode & 0o200 and os.geteuid() != 0
-    if lend and entry is not None:
-        set_mode(at, entry.mode | 0o200)
-    try:
-        yield
-    finally:
-        if lend and entry is not None and look(*at) is not None:
-            set_mode(at, entry.mode)
+def _needs_lending(entry: Entry | None) -> bool:
+    """rename(2) of a directory to another parent needs write permission on the directory itself."""
+    return entry is not None and entry.kind == "directory" and not entry.mode & 0o200 and os.geteuid() != 0
 
 
 def is_still(expected: Entry | None, found: Entry | None) -> bool:
@@ -69,7 +60,7 @@ def is_still(expected: Entry | None, found: Entry | None) -> bool:
 
 
 def settle(at: At, entry: Entry) -> None:
-    """Take back what ``movable`` lent, in case we were cut off before that."""
+    """Take back the permission that a directory was lent to be moved, in case we were cut off before that."""
     here = look(*at)
     if here is not None and here.kind == "directory" and here.mode != entry.mode and is_still(entry, here):
         set_mode(at, entry.mode)
@@ -77,10 +68,54 @@ def settle(at: At, entry: Entry) -> None:
 
 def move_tree(old: At, new: At, entry: Entry) -> None:
     """Rename a file or a whole directory, never over anything. Raises OSError as rename(2) does."""
-    with movable(old, entry):
+    lend = _needs_lending(entry)
+    if lend:
+        set_mode(old, entry.mode | 0o200)
+    try:
         move(old, new)
+    except OSError:
+        settle(old, entry)
+        raise
     if entry.kind == "directory" and not entry.mode & 0o200:
         set_mode(new, entry.mode)
+
+
+def exchange_trees(one: At, first: Entry | None, other: At, second: Entry | None) -> None:
+    """Swap the names of two files or whole directories: ``first``, which is at ``one``, and ``second``."""
+    both = [(at, away, entry) for at, away, entry in ((one, other, first), (other, one, second)) if entry is not None]
+    lent = [place for place in both if _needs_lending(place[2])]
+    for at, _away, entry in lent:
+        set_mode(at, entry.mode | 0o200)
+    try:
+        exchange(one, other)
+    except OSError:
+        for at, _away, entry in lent:
+            settle(at, entry)
+        raise
+    for _at, away, entry in lent:
+        settle(away, entry)
+
+
+def bring_back(slot: At, at: At, entry: Entry) -> None:
+    """Put what was taken out of the project back. Where somebody has put something there meanwhile, that stays: of two
+    directories become one, and what has no place in it stays in the slot. Raises FileExistsError if anything did."""
+    try:
+        move_tree(slot, at, entry)
+        return
+    except FileExistsError:
+        here = look(*at)
+        if entry.kind != "directory" or here is None or here.kind != "directory":
+            raise
+    stayed: FileExistsError | None = None
+    with directory(*slot) as source, directory(*at) as target:
+        for name, below in entries(source).items():
+            try:
+                bring_back((source, name), (target, name), below)
+            except FileExistsError as error:
+                stayed = error
+    if stayed is not None:
+        raise stayed
+    os.rmdir(slot[1], dir_fd=slot[0])
 
 
 def set_mode(at: At, mode: int) -> None:
