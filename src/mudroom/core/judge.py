@@ -197,7 +197,8 @@ class _Judge:
 
     def _follow(self, change: Change, reason: str) -> None:
         """A file that the fork changed and the project no longer has there: it may have another name now."""
-        at = self._live.moved(change) if "content" in change.flags and git_directory(change.path) is None else b""
+        followed = not {"content", "mode"}.isdisjoint(change.flags) and git_directory(change.path) is None
+        at = self._live.moved(change) if followed else b""
         ours = self._live.look(at) if at else None
         if ours is None or any(one.path == at for one in self._changes):
             self._refuse(change, None, reason)
