@@ -85,13 +85,14 @@ class Case:
         for path in stayed:
             assert after.get(path) == self.ours.get(path), "what is refused stays as it was in the project"
             assert disk.fork.get(path) == self.staged.get(path), "and stays in the fork"
-        for path in {*self.base, *self.ours}:
+        changed = {change.path for change in changes}
+        again = {above for path in changed & after.keys() for above in ancestors(path)} - self.ours.keys()
+        for path in {*self.base, *self.ours} - again:
             if not _untouched(self.base, self.ours, path):
                 assert after.get(path) == self.ours.get(path), "what the user has done meanwhile is never undone"
-        changed = {change.path for change in changes}
-        for path in {*self.ours, *after} - changed:
+        for path in {*self.ours, *after} - changed - again:
             assert after.get(path) == self.ours.get(path), "nothing comes or goes but what was changed"
-        for path in changed - stayed - disk.left_standing:
+        for path in changed - stayed - disk.left_standing - self.directories_of_both():
             assert visible(after).get(path) == visible(self.staged).get(path) or path in self.blocked
         for path in disk.left_standing:
             assert below(after, path)
@@ -100,6 +101,12 @@ class Case:
         outside = {node.inode for node in disk.fork.values() if node.entry.kind == "file" and node.entry.device == FORK}
         assert not inside & outside, "no file of the project is also one of the fork"
         assert not any(node.entry.kind == "socket" for node in after.values())
+
+    def directories_of_both(self) -> set[bytes]:
+        """Where both have made one, the project's permissions stay."""
+        made = (self.staged.keys() & self.ours.keys()) - self.base.keys()
+        kinds = {path: {self.staged[path].entry.kind, self.ours[path].entry.kind} for path in made}
+        return {path for path in made if kinds[path] == {"directory"}}
 
 
 def _untouched(base: Tree, ours: Tree, path: bytes) -> bool:
@@ -327,10 +334,22 @@ def test_what_lies_in_a_directory_that_cannot_come_is_refused_at_every_depth() -
     }
 
 
-def test_a_directory_that_the_user_removed_is_not_made_again() -> None:
+def test_a_directory_that_the_user_removed_is_made_again_for_what_is_new_in_it() -> None:
     landing, disk = Case([put(b"d/f")], [put(b"d/g"), put(b"d/f", b"y")], [gone(b"d")]).land()
-    assert refused(landing) == {b"d/f": "deleted in the project meanwhile", b"d/g": ORPHAN}
+    assert refused(landing) == {b"d/f": "deleted in the project meanwhile"}
+    assert sorted(disk.project) == [b"d", b"d/g"]
+
+
+def test_but_not_for_what_is_refused() -> None:
+    landing, disk = Case([put(b"d/e/f")], [put(b"d/e/f", b"y")], [gone(b"d")]).land()
+    assert refused(landing) == {b"d/e/f": "deleted in the project meanwhile"}
     assert disk.project == {}
+
+
+def test_nor_where_the_user_has_put_something_else() -> None:
+    landing, disk = Case([put(b"d/f")], [put(b"d/g")], [gone(b"d"), put(b"d")]).land()
+    assert refused(landing) == {b"d/g": ORPHAN}
+    assert sorted(disk.project) == [b"d"]
 
 
 def test_a_directory_that_the_user_made_as_well_is_filled() -> None:

@@ -73,6 +73,8 @@ class Live(NamedTuple):
     """Merge a file. Neither entry nor reason: the project already holds the result."""
     moved: Callable[[Change], bytes] = lambda _change: b""
     """Where the project has a file that is gone from its path; empty if nowhere."""
+    staged_directory: Callable[[bytes], Entry | None] = lambda _path: None
+    """The fork's entry of a directory that it has not changed; None if it is not known."""
     answer: Callable[[Change, Entry | None, Sides | None], Answer | None] = lambda _change, _ours, _sides: None
     """What was decided about a conflict at this path, between these very versions; of files, with their sides."""
     partial: Collection[bytes] = frozenset()

@@ -32,6 +32,7 @@ from mudroom.core.path import ROOT, ancestors, parent, sort_key
 OpKind = Literal["place", "swap", "remove", "mkdir", "rmdir", "chmod"]
 
 _DIFFERING = frozenset(("mode", "content", "type", "xattr"))
+_DIRECTORY = Entry("directory", 0o755, 0, b"", 0, 0, 1, 0, 0, 0, 0)
 _STUCK = "turns a directory into something else, but not all of it can go along"
 
 
@@ -96,6 +97,7 @@ class _Planner:
         self._counts = _counts_below({change.path for change in changes}.union(blocked))
         self._directories: dict[bytes, bool] = {}
         self._refused: set[bytes] = set()
+        self._made: dict[bytes, Change] = {}
 
     def plan(self, changes: Sequence[Change]) -> Landing:
         self._settle()
@@ -119,6 +121,7 @@ class _Planner:
 
     def _settle(self) -> None:
         """A conflict takes others along: what lies in it, the rest of its repository. Until no more are found."""
+        self._make_again()
         found = -1
         while found != len(self._conflicts):
             found = len(self._conflicts)
@@ -127,6 +130,28 @@ class _Planner:
             self._strand()
             self._part_with_renames()
             self._taken = [change for change in self._taken if change.path not in self._refused]
+        if self._made:
+            holding = {
+                above for change in self._taken if change.path not in self._made for above in ancestors(change.path)
+            }
+            self._taken = [change for change in self._taken if change.path not in self._made.keys() - holding]
+
+    def _make_again(self) -> None:
+        """The directories of what is new, where the project no longer has them."""
+        coming = {change.path for change in self._taken}
+        for change in self._taken:
+            if change.base is not None or change.staged is None or not self._orphaned(change, coming):
+                continue
+            if git_directory(change.path) is not None:
+                continue
+            for above in ancestors(change.path):
+                if above in coming or above in self._made or self._live.look(above) is not None:
+                    continue
+                entry = self._live.staged_directory(above) or _DIRECTORY
+                self._made[above] = Change(above, "added", None, entry._replace(mode=entry.mode | 0o700))
+        if self._made:
+            self._taken += self._made.values()
+            self._taken.sort(key=lambda change: sort_key(change.path))
 
     def _git_as_one_unit(self) -> None:
         """A repository lands whole or not at all: half of a commit is a broken repository."""
@@ -198,7 +223,11 @@ class _Planner:
         """Whether one rename can move this directory and everything in it."""
         if not (_turns(change) or (change.verb != "modified" and change.entry.kind == "directory")):
             return False
-        if self._counts[change.path] != len(below) or any(one.path in self._judgement.coming for one in below):
+        if (
+            change.path in self._made
+            or self._counts[change.path] != len(below)
+            or any(one.path in self._judgement.coming for one in below)
+        ):
             return False
         if change.base is not None and change.base.kind == "directory":
             expected = {c.path: c.base for c in below if c.base is not None}

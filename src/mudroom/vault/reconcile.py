@@ -100,6 +100,7 @@ class Reconciler:
             self._delta,
             self._combine,
             self._moved,
+            self._staged.look,
             answer,
             self._partial.keys(),
         )
