@@ -21,6 +21,8 @@ from mudroom.core.settings import Settings
 from mudroom.errors import UsageError
 from mudroom.session import Session
 from mudroom.vault.commits import DULWICH, Commits, bring_commits, remove_branch
+from mudroom.vault.git.live import Repository, find_repository
+from mudroom.vault.git.write import Writer
 from mudroom.vault.opened import OpenFork
 
 pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
@@ -331,6 +333,21 @@ def test_another_git_at_work(copy: Copy) -> None:
     assert "agent.lock" in told.value.hint
 
 
+def test_a_branch_that_moves_in_between(copy: Copy) -> None:
+    copy.agent("echo two >> file; git commit -qam two")
+    head = copy.bring().head
+    name = b"refs/heads/mudroom/agent"
+    with Repository(find_repository(os.fsencode(copy.project), b".git")) as live:
+        git(copy.project, "git update-ref refs/heads/mudroom/agent main; git pack-refs --all")
+        for before in (head.encode(), b""):
+            with pytest.raises(UsageError, match="has moved meanwhile"):
+                Writer(live).set_branch(name, before, b"1" * 40, b"")
+        with pytest.raises(UsageError, match="has moved meanwhile"):
+            Writer(live).remove_branch(name, head.encode())
+    assert git(copy.project, "git rev-parse mudroom/agent") == git(copy.project, "git rev-parse main")
+    assert list(copy.project.rglob("*.lock")) == []
+
+
 @pytest.mark.parametrize(("setting", "kept"), [("", True), ("false", False), ("always", True)])
 def test_the_log_of_the_branch(copy: Copy, setting: str, kept: bool) -> None:
     copy.agent("echo two >> file; git commit -qam two")
@@ -391,8 +408,9 @@ def test_a_partial_clone(copy: Copy) -> None:
     shutil.rmtree(copy.fork)
     shutil.copytree(copy.project, copy.fork)
     copy.agent("git remote remove origin; echo 3 > new; git add --sparse new; git commit -qm 3")
-    tree = git(copy.fork, "git ls-tree HEAD d").split()[2]
-    head = copy.commit(copy.tree(("40000", b"moved", tree)), copy.agent("git rev-parse HEAD").strip())
+    tree, blob = (git(copy.fork, f"git ls-tree HEAD {at}").split()[2] for at in ("d", "d/"))
+    entries = copy.tree(("100644", b"gone", blob), ("40000", b"moved", tree))
+    head = copy.commit(entries, copy.agent("git rev-parse HEAD").strip())
     copy.set_head(head)
     assert copy.bring().objects == 5
     assert git(copy.project, "git log --format=%s mudroom/agent").split() == ["evil", "3", "2", "one"]

@@ -102,6 +102,16 @@ def test_loose_objects_that_are_none(copy: Copy, stored: bytes) -> None:
     refused(copy, f"the object {name} (is damaged|ends|is not as long|is followed|is another)")
 
 
+def test_something_behind_an_object(copy: Copy) -> None:
+    copy.agent("echo two >> file; git commit -qam two")
+    name = git(copy.fork, "git rev-parse HEAD:file").strip()
+    for more in (b"more", bytes(1 << 17)):
+        copy.put(name, zlib.compress(b"blob 8\0one\ntwo\n") + more)
+        refused(copy, f"the object {name} is followed by something else")
+    copy.put(name, zlib.compress(b"blob 8\0one\ntwo\n"))
+    assert copy.bring().objects == 3
+
+
 def test_an_object_that_unpacks_to_more_than_is_read(copy: Copy) -> None:
     """One gigabyte of zeros in one megabyte, called what it is; and the same called five bytes."""
     deflate = zlib.compressobj(1)
@@ -233,6 +243,14 @@ def test_settings_of_submodules_that_run_something(copy: Copy, settings: str, me
     name = copy.object("blob", settings.encode())
     with_tree(copy, ("100644", b".gitmodules", name), ("100644", b"same", name))
     refused(copy, f"the object {name} is a .gitmodules {message}")
+
+
+def test_settings_of_submodules_lead_to_no_other_file(copy: Copy) -> None:
+    other = copy.fork.parent / "other"
+    os.mkfifo(other)  # whoever opens it waits for ever
+    text = f'[include]\n\tpath = {other}\n[includeIf "gitdir:/"]\n\tpath = {other}\n'
+    with_tree(copy, ("100644", b".gitmodules", copy.object("blob", text.encode())))
+    assert copy.bring().objects == 3
 
 
 def test_attributes_with_endless_lines(copy: Copy) -> None:
@@ -476,7 +494,14 @@ def test_an_index_of_a_pack_that_the_project_has(copy: Copy) -> None:
         path = (copy.fork / ".git/objects/pack" / index.name).with_suffix(suffix)
         path.chmod(0o644)
         path.write_bytes(b"evil")
-    copy.set_head(copy.commit(copy.tree(), git(copy.project, "git rev-parse HEAD").strip()))
+    tree = copy.tree(("100644", b"x", git(copy.project, "git rev-parse HEAD:file").strip()))
+    commit = copy.commit(tree, git(copy.project, "git rev-parse HEAD").strip())
+    whole = {name: zlib.decompress(copy.path_of(name).read_bytes()).partition(b"\0")[2] for name in (tree, commit)}
+    for name in whole:
+        copy.path_of(name).unlink()
+    entries = [(kind, b"", len(data), data) for kind, data in zip((2, 1), whole.values(), strict=True)]
+    write_pack(copy, entries, {tree: 0, commit: 1})
+    copy.set_head(commit)
     assert copy.bring().objects == 2
 
 

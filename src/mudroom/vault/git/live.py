@@ -63,6 +63,8 @@ class Repository:
         self.format = get_object_format(self._check_kind())
         self.store = DiskObjectStore(os.fsdecode(place.common + b"/objects"), object_format=self.format)
         self.refs = DiskRefsContainer(place.common, place.git)
+        self.is_partial = self._is_partial()
+        """Whether it is a partial clone: what it lacks, git fetches when it is looked at."""
         self._present: dict[bytes, bool] = {}
 
     def __enter__(self) -> Repository:
@@ -93,10 +95,11 @@ class Repository:
         except KeyError:
             return default
 
-    @property
-    def is_partial(self) -> bool:
-        """Whether it is a partial clone: what it lacks, git fetches when it is looked at."""
-        return bool(self.setting(b"extensions", b"partialclone", b""))
+    def _is_partial(self) -> bool:
+        """gitrepository-layout(5), partial clones; the extension is what git before 2.24 wrote."""
+        remotes = [section for section in self._settings.sections() if section[0].lower() == b"remote"]
+        promises = [key.lower() for section in remotes for key, _value in self._settings.items(section)]
+        return b"promisor" in promises or bool(self.setting(b"extensions", b"partialclone", b""))
 
     # --- what it has ---
 

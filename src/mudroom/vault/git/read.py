@@ -67,7 +67,7 @@ class Unpacked:
     def last(self, size: int, start: bytes = b"") -> bytes:
         """All that is left, which is to be ``size`` bytes with ``start``, which has been read."""
         data = self.read(size - len(start), start)
-        if len(data) != size or self.read(1) or not self._stream.eof:
+        if len(data) != size or self.read(1):
             raise ValueError("is not as long as it says")
         return data
 
