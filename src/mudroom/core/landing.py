@@ -142,10 +142,12 @@ class _Planner:
         for change in self._taken:
             if change.base is not None or change.staged is None or not self._orphaned(change, coming):
                 continue
-            if git_directory(change.path) is not None:
+            there = {above: self._live.look(above) for above in ancestors(change.path)}
+            in_the_way = any(entry is not None and entry.kind != "directory" for entry in there.values())
+            if in_the_way or git_directory(change.path) is not None:
                 continue
-            for above in ancestors(change.path):
-                if above in coming or above in self._made or self._live.look(above) is not None:
+            for above in there:
+                if above in coming or above in self._made or there[above] is not None:
                     continue
                 entry = self._live.staged_directory(above) or _DIRECTORY
                 self._made[above] = Change(above, "added", None, entry._replace(mode=entry.mode | 0o700))
