@@ -144,7 +144,8 @@ class _Planner:
                 continue
             there = {above: self._live.look(above) for above in ancestors(change.path)}
             in_the_way = any(entry is not None and entry.kind != "directory" for entry in there.values())
-            if in_the_way or git_directory(change.path) is not None:
+            refused = not self._conflicts.keys().isdisjoint(there) or not self._judgement.withheld.isdisjoint(there)
+            if in_the_way or refused or git_directory(change.path) is not None:
                 continue
             for above in there:
                 if above in coming or above in self._made or there[above] is not None:
