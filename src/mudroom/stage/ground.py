@@ -47,7 +47,10 @@ class Ground:
         """The original content of a file, open: what was kept, or the base's if that is still ``entry``; else None."""
         landed = self.landed.get(path)
         if landed is not None and landed.original:
-            return open_kept(self._fork, landed.original)
+            try:
+                return open_kept(self._fork, landed.original)
+            except FileNotFoundError:
+                return None  # what is not known is a conflict, never a guess
         kept = self.originals.content(path) if landed is None else None
         if kept is not None:
             return kept
