@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import random
 import resource
 import shutil
 import struct
@@ -19,7 +20,7 @@ from handgit import WHO, Copy, fsck, git, pack_header, tree_entry, with_settings
 
 from conftest import Place, full_listing
 from mudroom.errors import UsageError
-from mudroom.vault.commits import bring_commits
+from mudroom.vault.commits import bring_commits, remove_branch
 from mudroom.vault.git import history, objects, pack, read, walk
 from mudroom.vault.opened import OpenFork
 
@@ -718,3 +719,42 @@ def test_many_entries(copy: Copy) -> None:
     started = time.monotonic()
     assert copy.bring().objects == 3
     assert time.monotonic() - started < 10
+
+
+# --- anything ---
+
+
+@pytest.mark.parametrize("is_packed", [False, True])
+@pytest.mark.slow
+def test_any_damage(copy: Copy, is_packed: bool) -> None:
+    """Bytes changed anywhere in the fork's repository: it is refused in one line, or what comes is whole."""
+    copy.agent("seq 300 > file; git commit -qam two; git mv file other; git commit -qm three; echo 301 >> other")
+    copy.agent("git commit -qam four; git gc -q" if is_packed else "git commit -qam four")
+    files = sorted(path for path in (copy.fork / ".git").rglob("*") if path.is_file())
+    files = [path for path in files if path.relative_to(copy.fork / ".git").parts[0] in ("objects", "refs", "HEAD")]
+    files += [path for path in files if path.suffix in (".pack", ".idx")] * 5
+    chance = random.Random(7)
+    came = 0
+    for _turn in range(int(os.environ.get("MUDROOM_TEST_DAMAGES", "30"))):
+        path = chance.choice(files)
+        whole, mode = path.read_bytes(), path.stat().st_mode
+        changed = bytearray(whole)
+        for _byte in range(chance.choice((1, 1, 2, 20))):
+            changed[chance.randrange(len(changed))] = chance.randrange(256)
+        if chance.random() < 0.2:
+            del changed[chance.randrange(len(changed)) :]
+        path.chmod(0o644)
+        path.write_bytes(changed)
+        try:
+            found = copy.bring()
+        except UsageError as error:
+            assert "\n" not in str(error)
+        else:
+            came += 1
+            assert fsck(copy.project) == ""
+            remove_branch(os.fsencode(copy.project), b".git", found)
+            for left in (copy.project / ".git/objects/pack").iterdir():
+                left.unlink()
+        path.write_bytes(whole)
+        path.chmod(mode)
+    assert came, "what is damaged was not always needed"
