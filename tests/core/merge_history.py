@@ -42,7 +42,7 @@ class Report(NamedTuple):
     wrong: list[Case]
     cautious: list[Case]
     seconds: float
-    """Spent on merging."""
+    """Spent on merging, ours and git's."""
 
 
 def git(repository: Path, *words: str) -> str:
@@ -163,7 +163,7 @@ def main(repository: str, count: str = "") -> int:
     place = Path(repository)
     report = compare(place, picks(place, int(count)) if count else merges(place))
     counts = ", ".join(f"{count} {kind}" for kind, count in sorted(report.counts.items()))
-    sys.stdout.write(f"{repository}: {counts}; {report.seconds:.1f} s, half of them git's\n")
+    sys.stdout.write(f"{repository}: {counts}; {report.seconds:.1f} s, most of them to start git\n")
     for name in ("wrong", "cautious"):
         for case in getattr(report, name):
             sys.stdout.write(f"{name}: {' '.join(case)}\n")

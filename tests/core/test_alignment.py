@@ -228,6 +228,33 @@ def git_partners(length: int, blocks: list[Block]) -> list[int]:
 
 
 @pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
+def test_a_line_that_was_set_aside_may_yet_be_matched(tmp_path: Path) -> None:
+    """Where blank lines are just too many among new ones to be set aside, the next one may be set aside.
+
+    Of the new blank lines, only "kept" and the very last are not, so that these two match the two old ones. But then
+    the block between them slides down, since it begins with a blank line.
+    """
+    old, blank = [line for n in range(40) for line in (n, -1)], -1
+    fresh = iter(range(1000, 2000))
+
+    def some(count: int) -> list[int]:
+        return [next(fresh) for _ in range(count)]
+
+    kept = 1 + 100 + 1 + 99
+    crowd = [line for _ in range(47) for line in (blank, *some(1))]
+    new = [500, *some(100), blank, *some(99), blank, blank, *some(2), *crowd, *some(210), blank, 501]
+    old, new = [*old, 500, blank, blank, 501], [*old, *new]
+    assert new[80 + kept : 80 + kept + 2] == [blank, blank]
+    partners = align(old, new).partners
+    assert partners[80:] == [80, 80 + kept, 80 + kept + 1, len(new) - 1]
+    texts = [triples.joined([b"%d" % line if line >= 0 else b"" for line in side]) for side in (old, new)]
+    assert git_partners(len(old), git_blocks(tmp_path, [(texts[0], texts[1])])[0]) == partners
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(alignment, "_widen", lambda *_: None)
+        assert align(old, new).partners[82] == len(new) - 2
+
+
+@pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
 def test_git_agrees_with_all_that_is_sure(tmp_path: Path) -> None:
     for first in range(0, TRIPLES, 200):
         named = [triples.triple(seed) for seed in range(first, min(TRIPLES, first + 200))]

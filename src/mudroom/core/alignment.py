@@ -157,9 +157,10 @@ def _widen(
     frequent: Collection[int],
     new_frequent: Collection[int],
 ) -> None:
-    """Takes back what is sure beside a gap with frequent lines that were set aside, as far as it might slide.
+    """Takes back what is sure beside a gap with frequent lines that were set aside, as far as a block might slide.
 
-    Such a line may yet be matched, if a block slides over an equal one: the search does not know of that.
+    A block that begins or ends with such a line may slide over an equal one, which is then no longer matched. The
+    search does not know of that.
     """
     before = -1
     while before != (before := partners.count(-1)):
@@ -211,7 +212,9 @@ def _sure_matches(a: list[int], b: list[int]) -> list[tuple[int, int]] | None:
     forward = _reaches(a, b, _MAX_EDITS)
     if forward is None:
         return None
-    least, most = _columns(len(a), len(b), forward, _reaches(a[::-1], b[::-1], len(forward) - 1) or [])
+    backward = _reaches(a[::-1], b[::-1], len(forward) - 1)
+    assert backward is not None, "it is as far from the end as from the start"
+    least, most = _columns(len(a), len(b), forward, backward)
     return [(x, x - k) for x, (k, behind) in enumerate(zip(least, most[1:], strict=False)) if k == behind]
 
 
