@@ -58,7 +58,7 @@ def _executes_later(parts: list[bytes]) -> bool:
 
 def git_directory(path: bytes) -> bytes | None:
     """The ``.git`` directory that ``path`` lies in (or is), outermost first; None if it is in none."""
-    parts = path.split(b"/")
+    parts = path.split(b"/") if b".git" in path else []
     if b".git" not in parts:
         return None
     return b"/".join(parts[: parts.index(b".git") + 1])

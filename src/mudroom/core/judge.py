@@ -117,10 +117,13 @@ class _Judge:
         for change in self._changes:
             if change.path in withheld or change.path in paired:
                 continue
+            if change.path.startswith(absent) and change.base is None and change.path not in self._live.partial:
+                self._found.taken.append(change)
+                continue
             ours = None if change.path.startswith(absent) else self._live.look(change.path)
             self._one(change, ours)
             if ours is None and change.base is None and change.entry.kind == "directory":
-                absent = absent if change.path.startswith(absent) else change.path + b"/"
+                absent = change.path + b"/"
         for gone, come in renames:
             self._rename(gone, come)
         if renames or self._found.coming:
@@ -133,6 +136,8 @@ class _Judge:
         path = change.path
         if path in self._masked:
             return True
+        if b".git" not in path and b".mudroom" not in path and "protected" not in change.flags:
+            return False  # nearly all
         unit = git_directory(path)
         if unit is not None and unit in self._removed and unit in self._named:
             return False  # all of it goes: hooks and settings that stayed alone would be a broken repository

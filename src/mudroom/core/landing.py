@@ -274,7 +274,11 @@ def _closes_directory(op: Op) -> bool:
 
 def _counts_below(paths: Collection[bytes]) -> Counter[bytes]:
     """How many of the paths each directory has below it."""
-    return Counter(above for path in paths for above in ancestors(path))
+    counts: Counter[bytes] = Counter()
+    for above, count in Counter(map(parent, paths)).items():
+        for directory in (*ancestors(above), above) if above else ():
+            counts[directory] += count
+    return counts
 
 
 def _below(changes: Sequence[Change], index: int) -> Sequence[Change]:
