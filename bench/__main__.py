@@ -27,6 +27,7 @@ from bench.landing import many_added, many_modified
 from bench.machine import facts
 from bench.measure import Finding
 from bench.memory import launcher_memory
+from bench.merging import merging
 from bench.place import FULL, QUICK, Scale, missing
 from bench.small import cold_command, session_command
 from bench.stacking import stacks
@@ -41,6 +42,7 @@ BENCHES: dict[str, tuple[Bench, ...]] = {
     "cold": (cold_command,),
     "view": (workloads,),
     "apply": (many_added, many_modified),
+    "merge": (merging,),
     "fork": (forks,),
     "stack": (stacks,),
     "attempts": (attempts,),

@@ -1,4 +1,4 @@
-"""Collecting, applying and undoing many files, beside what copies trees: cp and rsync.
+"""Collecting, applying and undoing many files, beside what copies trees, cp and rsync, and what patches them.
 
 An apply is durable when it returns and keeps what it replaced. cp and rsync do neither, so rsync is also measured with
 the ``sync -f`` that makes it durable. What one contestant leaves unwritten is synced before the next one begins.
@@ -7,6 +7,7 @@ the ``sync -f`` that makes it durable. What one contestant leaves unwritten is s
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -72,7 +73,15 @@ def many_modified(base: bytes, scale: Scale) -> Iterator[Finding]:
             command(["cp", "-a", place.project, copy])
         make = [*_PYTHON, _MODIFY]
         command(make, source)
-        ways: dict[str, Argv] = {"rsync -a": ["rsync", "-a", source + b"/", target + b"/"]}
+        patch = place.root + b"/patch"
+        with open(patch, "wb") as stream:
+            words = ["git", "diff", "--no-index", "--no-prefix", "--no-renames", "target", "source"]
+            subprocess.run(words, cwd=place.root, stdout=stream, check=False)  # 1: they differ
+        ways: dict[str, Argv] = {
+            "rsync -a": ["rsync", "-a", source + b"/", target + b"/"],
+            "cp -a": ["cp", "-a", source + b"/.", target],
+            "git apply": ["git", "-C", target, "apply", "-p1", "--whitespace=nowarn", patch],
+        }
         back: Argv = ["rsync", "-a", backup + b"/", target + b"/"]
         found = _measure(place, make, ways, target, ("rsync -a back", back), scale.applies)
     budget = at_most(0.0003 * scale.modified, f"0.3 ms per file: {0.3 * scale.modified / 1000:g} s")
@@ -154,7 +163,7 @@ def _dry_run(argv: Argv) -> Contestant:
 def _findings(
     what: str, found: Mapping[str, Series], budget: Budget, relative: Mapping[str, Budget], back: str
 ) -> Iterator[Finding]:
-    copies = ("cp -a", "rsync -a", "rsync -a; sync -f")
+    copies = ("cp -a", "rsync -a", "rsync -a; sync -f", "git apply")
     yield Finding("apply", f"collect {what}", found["collect"], None, against(found, ["rsync -ain"]))
     for name in ("apply, at once", "apply, reviewed"):
         verb, _comma, when = name.partition(", ")
