@@ -41,10 +41,10 @@ def test_triples_of_each_kind(name: str, tmp_path: Path) -> None:
         assert merge_history.outcome(generator(random.Random(seed)), tmp_path) != "wrong", seed
 
 
-# Found by long runs: what git's guesses, and its two different choices for the same change on both sides, led to.
+# Found by long runs: git chose differently on the two sides where both had made the same change, and conflicts.
 @pytest.mark.parametrize("seed", [102919, 106770, 108479, 109561, 111369, 121172, 123311, 128973, 131204, 134988])
 def test_triples_that_were_wrong_once(seed: int, tmp_path: Path) -> None:
-    assert merge_history.outcome(triples.triple(seed)[1], tmp_path) == "conflict"
+    assert merge_history.outcome(triples.triple(seed)[1], tmp_path) in ("conflict", "cautious")
 
 
 class History:
