@@ -11,7 +11,7 @@ import pytest
 from conftest import Place, listing, tick
 from mudroom.core.landing import Landing
 from mudroom.core.settings import Settings, VerifyWhen
-from mudroom.errors import ForkMoved
+from mudroom.errors import ForkMoved, UsageError
 from mudroom.session import Session
 from mudroom.stage.source import Source
 from mudroom.vault.land import Landed, Verified
@@ -366,3 +366,26 @@ def test_another_fingerprint_is_refused(place: Place) -> None:
     with pytest.raises(ForkMoved):
         session.apply(result.fork, reviewed="0" * 40)
     assert not session.apply(result.fork).conflicts
+
+
+def test_redo_brings_it_again(place: Place) -> None:
+    for name in ("f", "gone/a", "kind"):
+        place.write(name, TEXT)
+    session, result = place.sh(
+        "echo more >> f; rm -r gone; mkdir new; echo n > new/n; rm kind; ln -s f kind; chmod 600 f"
+    )
+    before = listing(place.project)
+    session.apply(result.fork)
+    after = listing(place.project)
+    session.undo()
+    assert listing(place.project) == before
+    assert not session.redo().conflicts
+    assert listing(place.project) == after
+    session.undo("u1")
+    assert listing(place.project) == before
+    (place.project / "f").write_text("edited since\n")
+    assert [conflict.path for conflict in session.redo("u1").conflicts] == [b"f"]
+    assert (place.project / "f").read_text() == "edited since\n"
+    assert (place.project / "new/n").exists()
+    with pytest.raises(UsageError, match="nothing to redo"):
+        session.redo()

@@ -147,6 +147,17 @@ class Applying(Workbench):
         with self.at_rest(name) as fork:
             return forget(fork, path)
 
+    def redo(self, name: str | None = None) -> Applied:
+        """Apply once more what was undone: the one named, or the last. Hold the vault's lock."""
+        from mudroom.vault.land import bring_back
+        from mudroom.vault.tombstone import require_kept
+
+        if name is not None:
+            require_kept(self.vault, name)
+        applied = bring_back(self.vault, name)
+        self._journal_applied("redo", "", applied)
+        return applied
+
     def undo(self, name: str | None = None) -> Applied:
         """Take an apply back: the one named, or the last. Hold the vault's lock."""
         from mudroom.vault.land import take_back

@@ -41,11 +41,12 @@ from mudroom.vault.opened import OpenFork
 from mudroom.vault.store import Vault, open_vault
 from mudroom.vault.turn import LOOK
 
-__all__ = ["CAPTURED", "Client", "Conflicted", "Landed", "Session", "Stdio", "Verified", "find_project"]
+__all__ = ["CAPTURED", "Applied", "Client", "Conflicted", "Landed", "Session", "Stdio", "Verified", "find_project"]
 
 if TYPE_CHECKING:
     from mudroom.core.landing import Landing
     from mudroom.stage.source import Source
+    from mudroom.vault.apply import Applied
     from mudroom.vault.conflicted import Conflicted
     from mudroom.vault.land import Check, Landed, Verified
 

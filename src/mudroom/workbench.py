@@ -258,6 +258,7 @@ class Workbench:
         from mudroom.vault.apply import ApplyDirectory
 
         words = {"prepare": "deferred", "ready": "interrupted", "undoing": "interrupted", "done": "applied"}
+        words["redoing"] = "interrupted"
         found = []
         for path in self.vault.applies():
             place = ApplyDirectory(path)

@@ -119,6 +119,33 @@ def test_apply_killed_anywhere(tmp_path: Path, client: Client) -> None:
     assert number > 30
 
 
+def test_redo_killed_anywhere(tmp_path: Path, client: Client) -> None:
+    outcomes = set()
+    for number in points():
+        place = fresh(tmp_path, client, number)
+        project(place)
+        before = listing(place.project)
+        session, result = place.sh(SCRIPT)
+        session.apply(result.fork)
+        after = listing(place.project)
+        session.undo()
+        crashed = crash_in_child(session.redo, number)
+        again = place.session()
+        outcomes |= {outcome.outcome for outcome in again.recover()}
+        now = listing(place.project)
+        assert now in (before, after), f"torn at change {number}"
+        if now == before:
+            assert not again.redo().conflicts
+        assert listing(place.project) == after
+        assert not again.undo().conflicts
+        assert listing(place.project) == before
+        place.close()
+        remove_tree(os.fsencode(place.root))
+        if not crashed:
+            break
+    assert outcomes == {"finished"}
+
+
 def test_undo_killed_anywhere(tmp_path: Path, client: Client) -> None:
     outcomes = set()
     for number in points():

@@ -32,6 +32,7 @@ VERBS = {
     "resolve": "decide conflicts between a fork and the project, for the next apply",
     "discard": "throw a fork away",
     "undo": "take an apply back",
+    "redo": "apply again what was undone",
     "recover": "finish or take back what a killed mudroom left in the middle",
     "log": "what has happened in this project; log verify checks that nobody edited the journal",
     "vault": "what mudroom keeps: ls, init, gc, check; export and import carry a fork elsewhere",

@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import argparse
 import json
+from typing import TYPE_CHECKING
 
 from mudroom.cli.main import Context
 from mudroom.cli.open import exclusive, open_session
 from mudroom.core.path import show
-from mudroom.core.result import conflicts_to_json
+from mudroom.core.result import conflicts_to_json, text
+
+if TYPE_CHECKING:
+    from mudroom.session import Applied
 
 EXAMPLES = """\
 examples:
   mudroom undo        the last apply that has not been undone
   mudroom undo u12    that one
 
-A file that changed since the apply stays as it is and is reported (exit code 3)."""
+What was changed in a file since the apply is merged; where it cannot be, the file stays as it is and is reported (exit
+code 3). mudroom redo applies it again."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -25,21 +30,27 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def execute(args: argparse.Namespace, context: Context) -> int:
     with open_session(context) as session, exclusive(session, context, "mudroom undo"):
         applied = session.undo(args.apply)
+    return tell(applied, "undone", "brought back", context)
+
+
+def tell(applied: Applied, state: str, written: str, context: Context) -> int:
+    """What an undo or a redo has done; its exit code."""
     if context.as_json:
         report = {
-            "schema": "mudroom.undone/1",
+            "schema": f"mudroom.{state}/1",
             "undo": applied.name,
-            "state": "conflicts" if applied.conflicts else "undone",
+            "state": "conflicts" if applied.conflicts else state,
             "written": applied.written,
             "removed": applied.removed,
             "conflicts": conflicts_to_json(applied.conflicts),
+            "remarks": [{"path": text(remark.path), "text": remark.text} for remark in applied.remarks],
         }
         context.terminal.out(json.dumps(report))
         return 3 if applied.conflicts else 0
     terminal = context.terminal
     terminal.say(
-        terminal.style(f"undone: {applied.name}", "green")
-        + f", {applied.written:,} brought back, {applied.removed:,} removed"
+        terminal.style(f"{state}: {applied.name}", "green")
+        + f", {applied.written:,} {written}, {applied.removed:,} removed"
     )
     for conflict in applied.conflicts[:20]:
         terminal.say(f"  {terminal.style('stays', 'red')}  {show(conflict.path)}: {conflict.reason}")

@@ -85,12 +85,17 @@ def directory(root: int, path: bytes) -> Iterator[int]:
 
 def look(parent: int, name: bytes) -> Entry | None:
     """The entry ``name`` of the open directory ``parent``; None if there is none."""
-    try:
-        stat = os.stat(name, dir_fd=parent, follow_symlinks=False)
-        target = os.readlink(name, dir_fd=parent) if stat.st_mode & 0o170000 == 0o120000 else b""
-    except FileNotFoundError:
-        return None
-    return from_stat(stat, target)  # type: ignore[arg-type]
+    while True:
+        try:
+            stat = os.stat(name, dir_fd=parent, follow_symlinks=False)
+            target = os.readlink(name, dir_fd=parent) if stat.st_mode & 0o170000 == 0o120000 else b""
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            if error.errno != errno.EINVAL:
+                raise
+            continue  # no link any more by the time it was read
+        return from_stat(stat, target)  # type: ignore[arg-type]
 
 
 def look_beneath(root: int, path: bytes) -> Entry | None:
@@ -118,12 +123,12 @@ def entries(directory_fd: int) -> dict[bytes, Entry]:
             name = os.fsencode(item.name)
             try:
                 stat = item.stat(follow_symlinks=False)
-                target = b""
-                if stat.st_mode & 0o170000 == 0o120000:
-                    target = os.readlink(name, dir_fd=directory_fd)
             except FileNotFoundError:
                 continue  # gone since it was listed
-            found[name] = from_stat(stat, target)  # type: ignore[arg-type]
+            if stat.st_mode & 0o170000 != 0o120000:
+                found[name] = from_stat(stat)  # type: ignore[arg-type]
+            elif (entry := look(directory_fd, name)) is not None:
+                found[name] = entry
     return found
 
 

@@ -46,9 +46,12 @@ from mudroom.vault.tree import (
 )
 from mudroom.vault.unmerge import Unmerge, keep_applied
 
-State = Literal["prepare", "ready", "done", "undoing", "undone"]
+State = Literal["prepare", "ready", "done", "undoing", "undone", "redoing"]
 KEPT = "keeps what was changed in it since"
-_ORDER: tuple[State, ...] = ("undone", "undoing", "done", "ready", "prepare")
+_ORDER: tuple[State, ...] = ("redoing", "undone", "undoing", "done", "ready", "prepare")
+
+
+_UNDER_WAY: dict[str, tuple[State, State]] = {"done": ("undoing", "undone"), "undone": ("redoing", "done")}
 
 
 class Applied(NamedTuple):
@@ -181,16 +184,31 @@ def undo(place: ApplyDirectory, progress: Progress | None = None) -> Applied:
     """Bring back what was there before an apply. Files that changed since stay, as conflicts."""
     state = place.state()
     if state != "done":
-        raise UsageError(f"{place.name} cannot be undone", "it has been already" if state == "undone" else "")
+        hint = f"it has been already; mudroom redo {place.name} applies it again" if state == "undone" else ""
+        raise UsageError(f"{place.name} cannot be undone", hint)
+    return _turn_back(place, "done", progress)
+
+
+def redo(place: ApplyDirectory, progress: Progress | None = None) -> Applied:
+    """Apply once more what was undone. Files that changed since stay, as conflicts."""
+    state = place.state()
+    if state != "undone":
+        raise UsageError(f"{place.name} cannot be redone", "it has not been undone" if state == "done" else "")
+    return _turn_back(place, "undone", progress)
+
+
+def _turn_back(place: ApplyDirectory, state: Literal["done", "undone"], progress: Progress | None) -> Applied:
+    """Perform backwards what led to this state."""
+    under_way, after = _UNDER_WAY[state]
     record = place.load()
     if not os.path.isdir(record.slots):  # it held no file, or somebody has removed it
         _make_slots(record)
     place.begin()
-    ops, merged = _backwards(record, place.path)
+    ops, merged = _backwards(record, place.path, merge=state == "done")
     backwards = record._replace(ops=tuple(ops))
-    place.write("undoing", backwards)
-    place.drop("done")
-    applied = _finish(place, backwards, "undoing", "undone", progress)
+    place.write(under_way, backwards)
+    place.drop(state)
+    applied = _finish(place, backwards, under_way, after, progress)
     kept = [Remark(path, KEPT) for path in merged if all(path != conflict.path for conflict in applied.conflicts)]
     return applied._replace(remarks=(*applied.remarks, *kept))
 
@@ -198,17 +216,18 @@ def undo(place: ApplyDirectory, progress: Progress | None = None) -> Applied:
 def recover(place: ApplyDirectory) -> Recovered | None:
     """Finish or take back what a killed mudroom left behind; None if nothing was."""
     state = place.state()
-    if state not in ("prepare", "ready", "undoing"):
+    if state not in ("prepare", "ready", "undoing", "redoing"):
         return None
     record = place.load()
     if state == "prepare":
         place.give_back(record)
         return Recovered(place.name, record.fork, "deferred", Applied(place.name))
-    for earlier in ("prepare", "done"):  # a crash between writing one state and dropping the one before it
+    earlier_states: tuple[State, ...] = ("undone",) if state == "redoing" else ("prepare", "done")
+    for earlier in earlier_states:  # a crash between writing one state and dropping the one before it
         if os.path.exists(place._plan(earlier)):
             place.drop(earlier)
-    if state == "ready":
-        applied = _finish(place, record, "ready", "done", None, again=True)
+    if state in ("ready", "redoing"):
+        applied = _finish(place, record, state, "done", None, again=True)
         return Recovered(place.name, record.fork, "finished", applied)
     applied = _finish(place, record, "undoing", "undone", None, again=True)
     return Recovered(place.name, record.fork, "undone", applied)
@@ -266,9 +285,9 @@ def _files(op: Op, record: ApplyRecord) -> int:
     return sum(entry.kind != "directory" for entry in record.trees.get(op.slot, {}).values())
 
 
-def _backwards(record: ApplyRecord, place: bytes) -> tuple[list[Op], list[bytes]]:
+def _backwards(record: ApplyRecord, place: bytes, *, merge: bool) -> tuple[list[Op], list[bytes]]:
     """The inverse operations in reverse order; a directory that has come to hold more is taken back file by file, a
-    text that was edited since is merged: the paths of those."""
+    text that was edited since is merged (``merge``): the paths of those."""
     root, slots = open_root(record.project), open_root(record.slots)
     numbers = (int(name) for name in os.listdir(slots) if name.isdigit())
     unmerge = Unmerge(place, root, slots, max(numbers, default=0) + 1_000_000)
@@ -281,7 +300,7 @@ def _backwards(record: ApplyRecord, place: bytes) -> tuple[list[Op], list[bytes]
                 free += len(parts)
                 ops += parts
             else:
-                ops.append(unmerge.op(op))
+                ops.append(unmerge.op(op) if merge else op)
     finally:
         os.close(root)
         os.close(slots)

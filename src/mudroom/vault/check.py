@@ -130,7 +130,7 @@ def _apply(vault: Vault, place: ApplyDirectory) -> Iterator[Problem]:
     except (MudroomError, OSError) as error:
         yield _of(subject, error)
         return
-    if state in ("prepare", "ready", "undoing"):
+    if state in ("prepare", "ready", "undoing", "redoing"):
         yield Problem(subject, "was cut off", "the next mudroom run, apply or undo settles it")
         return
     if record.slots not in (place.path + b"/slots", slots_in_project(vault, os.fsencode(place.name))):

@@ -20,7 +20,7 @@ from mudroom.errors import MudroomError, UsageError
 from mudroom.stage.collect import MASKED
 from mudroom.stage.source import Source
 from mudroom.stage.union import Union
-from mudroom.vault.apply import Applied, ApplyDirectory, Recovered, apply, new_record, recover, trees_of, undo
+from mudroom.vault.apply import Applied, ApplyDirectory, Recovered, apply, new_record, recover, redo, trees_of, undo
 from mudroom.vault.backup import with_backups
 from mudroom.vault.execute import Progress
 from mudroom.vault.fork import Fork
@@ -214,17 +214,27 @@ def perform(
 
 def take_back(vault: Vault, name: str | None, progress: Progress | None = None) -> Applied:
     """Undo an apply: the one named, or the last that has not been undone."""
+    return undo(_apply_named(vault, name, "done", "undo"), progress)
+
+
+def bring_back(vault: Vault, name: str | None, progress: Progress | None = None) -> Applied:
+    """Redo an apply that was undone: the one named, or the last."""
+    return redo(_apply_named(vault, name, "undone", "redo"), progress)
+
+
+def _apply_named(vault: Vault, name: str | None, state: str, verb: str) -> ApplyDirectory:
+    """The one named, or the last that is in this state."""
     places = [ApplyDirectory(path) for path in vault.applies()]
     if name is None:
-        done = [place for place in places if place.state() == "done"]
-        if not done:
-            raise UsageError("there is nothing to undo in this project", "mudroom log shows what has happened")
-        return undo(done[-1], progress)
+        found = [place for place in places if place.state() == state]
+        if not found:
+            raise UsageError(f"there is nothing to {verb} in this project", "mudroom log shows what has happened")
+        return found[-1]
     place = next((place for place in places if place.name == name), None)
     if place is None:
         known = ", ".join(place.name for place in places[-5:]) or "none"
         raise UsageError(f"there is no apply named {name}", f"the last ones: {known}")
-    return undo(place, progress)
+    return place
 
 
 def recover_all(vault: Vault) -> list[Recovered]:
