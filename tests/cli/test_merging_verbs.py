@@ -261,6 +261,17 @@ def test_recover_says_that_there_is_nothing(cli: Cli) -> None:
     assert cli.json("recover") == {"schema": "mudroom.recovered/1", "applies": []}
 
 
+def test_conflicts_are_told_before_the_question(cli: Cli) -> None:
+    in_conflict(cli)
+    code, shown = on_terminal(cli, "c\n", "apply", "x")
+    assert code == 0
+    assert "! conflicts with the project, and stays in the fork: f\n" in shown
+    code, shown = on_terminal(cli, "a\n", "apply", "x", "g.py")
+    assert code == 0
+    assert "apply would change 1 file\n" in shown and "conflicts with" not in shown
+    assert (cli.place.project / "g.py").read_text() == "t\n"
+
+
 def test_backups(cli: Cli) -> None:
     edit(cli, "echo 1 > g.py")
     assert cli("apply", "x", "--yes", "--bak").returncode == 0

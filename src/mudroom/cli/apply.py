@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from mudroom.cli.main import Context
 from mudroom.cli.open import exclusive, only_fork, open_session, project_paths
 from mudroom.cli.preview import left_out, preview, some
-from mudroom.core.change import Change, Changeset
+from mudroom.core.change import Change
 from mudroom.core.path import is_below, show
 from mudroom.core.result import conflicts_to_json, text
 from mudroom.errors import UsageError
@@ -81,7 +81,7 @@ def _apply(session: Session, name: str, args: argparse.Namespace, context: Conte
         return session.apply(name, chosen.paths, parts=chosen.parts, **how)
     if not args.yes:
         _require_terminal(context, "add --yes")
-        if not _confirmed(session.review(name)[0], context):
+        if not _confirmed(session, name, paths, context):
             return None
     return session.apply(name, paths, **how)
 
@@ -110,9 +110,17 @@ def _require_terminal(context: Context, hint: str) -> None:
         raise UsageError("there is no terminal to ask on", hint)
 
 
-def _confirmed(changeset: Changeset, context: Context) -> bool:
+def _confirmed(session: Session, name: str, paths: Sequence[bytes], context: Context) -> bool:
+    changeset = session.review(name)[0]
+    if paths:
+        chosen = [change for change in changeset.changes if any(is_below(change.path, path) for path in paths)]
+        changeset = changeset._replace(changes=tuple(chosen))
     for line in preview("apply would change", changeset, context.terminal):
         context.terminal.say(line)
+    left = [conflict.path for conflict in session.conflicts(name, paths) if not conflict.decided]
+    if left:
+        warning = context.terminal.style("!", "red")
+        context.terminal.say(f"  {warning} conflicts with the project, and stays in the fork: {some(left)}")
     return context.terminal.ask("[a]pply  [c]ancel: ").strip().lower() in ("a", "apply", "y", "yes")
 
 
