@@ -43,8 +43,9 @@
 #define FIONBIO_ 0x5421
 #define FIOCLEX_ 0x5451
 
-enum { SPACE = 1, SHORT = 2, NOTED = 4, UNKNOWN = 8 };                        /* what decide is told of a call */
-enum { PASS = 0, KILL_BEFORE = 1, KILL_AFTER = 2, HALF = 3, INTERRUPT = 4 }; /* its answer; negative: an errno */
+enum { SPACE = 1, SHORT = 2, NOTED = 4, UNKNOWN = 8, ENDED = 16 };            /* what decide is told of a call */
+/* Its answer; negative: an errno. ASK_AGAIN: once more when the call has ended (ENDED). */
+enum { PASS = 0, KILL_BEFORE = 1, KILL_AFTER = 2, HALF = 3, INTERRUPT = 4, ASK_AGAIN = 5 };
 
 struct call {
     int number;
@@ -317,6 +318,8 @@ static const struct call *find(uint64_t number) {
 
 static int counting;
 static long counted;
+static int kill_at_end;     /* what to do when the call that is under way has ended */
+static const char *ending; /* its name */
 
 /* At a stop before a call: returns how to go on (a ptrace request), or 0 if the child has been killed. */
 static int at_call(pid_t pid, decider decide) {
@@ -343,7 +346,9 @@ static int at_call(pid_t pid, decider decide) {
         kill(pid, SIGKILL);
         return 0;
     }
-    return action == KILL_AFTER ? PTRACE_SYSCALL : PTRACE_CONT;
+    kill_at_end = action == KILL_AFTER;
+    ending = call->name;
+    return action == KILL_AFTER || action == ASK_AGAIN ? PTRACE_SYSCALL : PTRACE_CONT;
 }
 
 /* Watch the child until it ends. Returns how it did (waitpid), or a negative errno; -EINTR: call again. */
@@ -364,9 +369,11 @@ int faults_watch(pid_t pid, int begin, decider decide) {
         int request = PTRACE_CONT, signal = 0;
         if (status >> 8 == (SIGTRAP | (PTRACE_EVENT_SECCOMP << 8))) {
             request = at_call(pid, decide);
-        } else if (WSTOPSIG(status) == (SIGTRAP | 0x80)) { /* the call that it is to be killed after has ended */
-            kill(pid, SIGKILL);
-            request = 0;
+        } else if (WSTOPSIG(status) == (SIGTRAP | 0x80)) {
+            if (kill_at_end || decide(counted, ending, "", ENDED) != PASS) {
+                kill(pid, SIGKILL);
+                request = 0;
+            }
         } else {
             signal = WSTOPSIG(status);
         }

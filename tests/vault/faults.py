@@ -22,8 +22,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-PASS, KILL_BEFORE, KILL_AFTER, HALF, INTERRUPT = range(5)
-SPACE, SHORT, NOTED, UNKNOWN = 1, 2, 4, 8
+PASS, KILL_BEFORE, KILL_AFTER, HALF, INTERRUPT, ASK_AGAIN = range(6)
+SPACE, SHORT, NOTED, UNKNOWN, ENDED = 1, 2, 4, 8, 16
 
 
 class Call(NamedTuple):
@@ -43,6 +43,11 @@ class Call(NamedTuple):
     def can_be_short(self) -> bool:
         """Whether it writes more than one byte, so that half of it can be written."""
         return bool(self.traits & SHORT)
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether it was made already: the answer before was ASK_AGAIN. Then PASS, or anything else to kill."""
+        return bool(self.traits & ENDED)
 
 
 Decider = Callable[[Call], int]
@@ -137,7 +142,8 @@ def watched(work: Callable[[], Any], decide: Decider) -> Outcome:
         if traits & UNKNOWN:
             unknown.append(call.what)
             return PASS
-        calls.append(call)
+        if not call.has_ended:
+            calls.append(call)
         try:
             return decide(call) if number else PASS
         except BaseException as error:  # noqa: BLE001 - nothing may pass through C; it is raised again below

@@ -11,6 +11,8 @@ import shutil
 import stat
 import subprocess
 import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -164,16 +166,25 @@ def inodes(project: Path) -> dict[str, int]:
 
 
 class World(Place):
-    """A project with a fork of it that has run ``script``."""
+    """A project that ``make`` has made, with a fork of it that has run ``script``, and then ``meanwhile`` in itself."""
 
-    def __init__(self, root: Path, client: Client, way: Way, script: str = SCRIPT, meanwhile: str = "") -> None:
+    def __init__(
+        self,
+        root: Path,
+        client: Client,
+        way: Way,
+        script: str = SCRIPT,
+        meanwhile: str = "",
+        make: Callable[[Path], None] = fill,
+    ) -> None:
         root.mkdir()
         super().__init__(root, client)
         self.way = way
         self.settings = Settings(view=way.view)
         if way.apart:
-            self.state = Path(tempfile.mkdtemp(prefix="mudroom-test-", dir=SHM))
-        fill(self.project)
+            elsewhere = None if root.is_relative_to(SHM) else SHM
+            self.state = Path(tempfile.mkdtemp(prefix="mudroom-test-", dir=elsewhere))
+        make(self.project)
         with self.session(self.settings) as session:
             result = session.run([b"sh", b"-c", script.encode()])
             assert result.exit_code == 0, result.stderr
@@ -203,6 +214,11 @@ class World(Place):
         with self.session(self.settings) as session, session.alone("undo"):
             return len(session.undo().conflicts)
 
+    def redo(self) -> int:
+        """As ``mudroom redo`` does. Returns how many conflicts there were."""
+        with self.session(self.settings) as session, session.alone("redo"):
+            return len(session.redo().conflicts)
+
     def recover(self) -> list[Recovered]:
         """What any next command does first."""
         with self.session(self.settings) as session, session.alone("recover") as recovered:
@@ -220,6 +236,11 @@ class World(Place):
                 return bool(session.changes(self.fork).changes)
             except UsageError:
                 return False
+
+    def is_applied(self) -> bool:
+        """Whether there is something to undo."""
+        with self.session(self.settings) as session:
+            return any(apply["state"] == "applied" for apply in session.applies())
 
     def unfinished(self) -> list[str]:
         """What recovery should have dealt with, and anything in the project or vault that is not whole."""
@@ -261,6 +282,19 @@ def oracle(root: Path, script: str = SCRIPT) -> Portraits:
         return portraits(project)
     finally:
         remove_tree(os.fsencode(project))
+
+
+@contextmanager
+def fast_place(usual: Path) -> Iterator[Path]:
+    """Where worlds that lie on one file system are made quickest: in memory, if there is such a place."""
+    if not os.access(SHM, os.W_OK):
+        yield usual
+        return
+    place = Path(tempfile.mkdtemp(prefix="mudroom-test-", dir=SHM))
+    try:
+        yield place
+    finally:
+        remove_tree(os.fsencode(place))
 
 
 def why_impossible(way: Way) -> str:
