@@ -5,12 +5,14 @@ All of it writes to the project or decides what will be written; none of it runs
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from mudroom.core.change import Changeset
-from mudroom.core.path import is_below
+from mudroom.core.path import is_below, show
 from mudroom.core.result import text
+from mudroom.errors import UsageError
 from mudroom.vault.fork import Fork
 from mudroom.vault.opened import OpenFork
 from mudroom.workbench import Workbench
@@ -139,6 +141,24 @@ class Applying(Workbench):
 
         with self.at_rest(name) as fork:
             decide(self.vault, fork, conflict, take, content)
+
+    def keep_both(self, name: str, conflict: Conflicted) -> bytes:
+        """Decide for the project's file, and have the fork's beside it, as ``NAME.theirs.SUFFIX``: its path. For files
+        that cannot be merged. Raises UsageError if something is there."""
+        from mudroom.vault import review
+
+        stem, suffix = os.path.splitext(conflict.path)
+        beside = stem + b".theirs" + suffix
+        fork, files = self.vault.fork(name), self.files(name)
+        looked_at = review.reviewed(fork) == review.fingerprint(self.changes(name))
+        if files.look(beside) is not None:
+            raise UsageError(f"there is a {show(beside)} already", "--mine or --theirs, or rename it")
+        files.copy(conflict.path, beside)
+        self.flush(name)
+        self.decide(name, conflict, "ours")
+        if looked_at:  # what has come since is what was asked for
+            self.review(name)
+        return beside
 
     def forget_decision(self, name: str, path: bytes) -> bool:
         """Take a decision back. Whether there was one."""

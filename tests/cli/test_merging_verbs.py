@@ -111,6 +111,19 @@ def test_a_decision_is_taken_back(cli: Cli) -> None:
     assert cli("apply", "x", "--yes").returncode == 3
 
 
+def test_both_of_what_is_no_text(cli: Cli) -> None:
+    project = cli.place.project
+    (project / "logo.png").write_bytes(b"\x89PNG\0old")
+    edit(cli, r"printf '\211PNG\0theirs' > logo.png")
+    tick()
+    (project / "logo.png").write_bytes(b"\x89PNG\0ours")
+    cli("diff", "x")
+    assert cli("resolve", "x", "logo.png", "--both").returncode == 0
+    assert cli("apply", "x", "--yes").returncode == 0
+    assert (project / "logo.png").read_bytes() == b"\x89PNG\0ours"
+    assert (project / "logo.theirs.png").read_bytes() == b"\x89PNG\0theirs"
+
+
 def script(cli: Cli, name: str, body: str) -> str:
     path = cli.place.root / name
     path.write_text("#!/bin/sh\n" + body)

@@ -33,6 +33,10 @@ def whole(session: Session, fork: str, conflict: Conflicted, side: Side) -> None
     if side != "both":
         session.decide(fork, conflict, side)
         return
+    sides = {side.entry.kind if side.entry is not None else None for side in (conflict.ours, conflict.theirs)}
+    if conflict.merged is None and sides == {"file"}:
+        session.keep_both(fork, conflict)
+        return
     merged = _text(conflict)
     _keep(session, fork, conflict, merged, dict.fromkeys(range(merged.conflicts), side))
 

@@ -59,7 +59,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     for names, value, text in (
         (("--mine", "--ours"), "ours", "keep what the project has"),
         (("--theirs",), "theirs", "take what the fork has"),
-        (("--both",), "both", "the project's lines, then the fork's"),
+        (("--both",), "both", "the project's lines, then the fork's; of binary files, NAME.theirs beside NAME"),
     ):
         parser.add_argument(*names, action=_Choice, const=value, dest="whole", help=text)
     parser.add_argument("--hunk", action=_Hunk, metavar="N", help="only conflict N of the file (from 1)")
