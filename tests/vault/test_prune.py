@@ -119,7 +119,7 @@ def test_nothing_is_removed_while_an_apply_is_unfinished(place: Place) -> None:
     session = place.session()
     apply_times(place, session, 2)
     directory = ApplyDirectory(session.vault.applies()[0])
-    directory.begin()
+    directory.begin("apply")
     swept = sweep(session.vault, later(400), Kept(0, 0, 0))
     assert not swept
     assert "cut off" in swept.remarks[0]

@@ -99,13 +99,24 @@ class ApplyDirectory:
         os.rename(self._plan(old), self._plan(new))
         sync_directory(self.path)
 
-    def begin(self) -> None:
-        """Leave a mark, durably, that something is going on here: what makes looking for it cheap."""
+    def begin(self, what: Literal["apply", "turn"]) -> None:
+        """Leave a mark, durably, that something is going on here: what makes looking for it cheap.
+
+        Of an ``apply`` it stays until the books of the fork are settled; of an undo or redo (``turn``), until that is
+        over."""
         with open(os.path.dirname(self.path) + b"/pending", "wb") as stream:
-            stream.write(self.name.encode())
+            stream.write(f"{self.name} {what}".encode())
             stream.flush()
             os.fsync(stream.fileno())
         sync_directory(os.path.dirname(self.path))
+
+    def is_applying(self) -> bool:
+        """Whether this apply is going on, or was when mudroom was killed, and the fork does not know of it yet."""
+        try:
+            with open(os.path.dirname(self.path) + b"/pending", "rb") as stream:
+                return stream.read() == f"{self.name} apply".encode()
+        except FileNotFoundError:
+            return False
 
     def end(self) -> None:
         try:
@@ -155,6 +166,7 @@ def apply(
 ) -> Applied:
     """Perform the operations of ``record``. ``place`` is a new apply directory.
 
+    The mark (``begin``) is left: whoever calls ends it when the fork knows what has become of its changes.
     ``merged``: the directory of the content that is not the fork's own (``Op.merged``); it is taken from there.
     ``verify_fork``: compare whole directories of the fork with what was reviewed; False if the fork was locked since.
     Raises ForkMoved if the fork is not what was reviewed (nothing has happened then), OSError if the disk fails;
@@ -162,7 +174,7 @@ def apply(
     """
     if not record.ops:
         return Applied("")
-    place.begin()
+    place.begin("apply")
     place.write("prepare", record._replace(trees={}))  # to take this back, the trees are not needed
     try:
         _make_slots(record)  # not before: they may be in the project, and recovery has to know of them
@@ -203,12 +215,13 @@ def _turn_back(place: ApplyDirectory, state: Literal["done", "undone"], progress
     record = place.load()
     if not os.path.isdir(record.slots):  # it held no file, or somebody has removed it
         _make_slots(record)
-    place.begin()
+    place.begin("turn")
     ops, merged = _backwards(record, place.path, merge=state == "done")
     backwards = record._replace(ops=tuple(ops))
     place.write(under_way, backwards)
     place.drop(state)
     applied = _finish(place, backwards, under_way, after, progress)
+    place.end()
     kept = [Remark(path, KEPT) for path in merged if all(path != conflict.path for conflict in applied.conflicts)]
     return applied._replace(remarks=(*applied.remarks, *kept))
 
@@ -254,12 +267,10 @@ def _finish(
         _return_slots(record._replace(ops=tuple(held)))
     if old == "ready" and not executor.done:  # nothing has happened: there is nothing to undo either
         place.drop(old)
-        place.end()
         return Applied("", conflicts=tuple(executor.conflicts), remarks=tuple(executor.remarks))
     if executor.done != list(record.ops):  # undo must not take back what was never done
         place.write(old, record._replace(ops=tuple(executor.done)))
     place.advance(old, new)
-    place.end()
     written = sum(_files(op, record) for op in executor.done if op.kind in ("place", "swap", "chmod"))
     removed = sum(_files(op, record) for op in executor.done if op.kind == "remove")
     return Applied(place.name, written, removed, tuple(executor.conflicts), tuple(executor.remarks))

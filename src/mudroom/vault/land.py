@@ -26,7 +26,7 @@ from mudroom.vault.execute import Progress
 from mudroom.vault.fork import Fork
 from mudroom.vault.opened import OpenFork
 from mudroom.vault.reconcile import Reconciler
-from mudroom.vault.record import ForkRecord, load
+from mudroom.vault.record import ApplyRecord, ForkRecord, load
 from mudroom.vault.remain import keep_the_rest
 from mudroom.vault.resolution import answers
 from mudroom.vault.store import Vault
@@ -193,11 +193,12 @@ def perform(
     reconciler: Reconciler,
     how: How,
 ) -> Landed:
-    landing, applied = plan.landing, Applied("")
+    landing, applied, place = plan.landing, Applied(""), None
     if landing.ops:
         place = ApplyDirectory(vault.new_apply())
         trees = trees_of(landing)
         new = new_record(place, fork.name, how.time, vault.project, fork.layered, landing, trees)
+        new = new._replace(differing=tuple(sorted(landing.differing)), parts=tuple(wanted.parts.items()))
         applied = apply(place, new, merged=reconciler.merged, verify_fork=how.verify_fork, progress=how.progress)
     applied = applied._replace(
         conflicts=tuple(sorted({*landing.conflicts, *applied.conflicts})),
@@ -209,6 +210,8 @@ def perform(
     landed = {change.path for change in plan.chosen} - kept
     parts = {path: part for path, part in wanted.parts.items() if path in landed}
     remaining = keep_the_rest(vault, fork, plan.record, landed, landing.differing, parts)
+    if place is not None:
+        place.end()
     return Landed(applied, landing.withheld, remaining, merged=tuple(sorted(landing.differing & landed)))
 
 
@@ -242,33 +245,34 @@ def recover_all(vault: Vault) -> list[Recovered]:
     found = []
     for path in vault.applies():
         place = ApplyDirectory(path)
+        applying = place.is_applying()
         outcome = recover(place)
         if outcome is not None:
             found.append(outcome)
-            _settle_fork(vault, outcome, place)
+        if applying and place.state() == "done":
+            conflicts = outcome.applied.conflicts if outcome is not None else ()
+            _settle_fork(vault, place.load(), {conflict.path for conflict in conflicts})
     for path in vault.applies()[-1:]:
         ApplyDirectory(path).end()  # killed between leaving the mark and writing the plan: nothing had begun
     return found
 
 
-def _settle_fork(vault: Vault, outcome: Recovered, place: ApplyDirectory) -> None:
-    """After a finished apply the fork keeps only what did not land."""
-    if outcome.outcome != "finished" or place.state() is None:
-        return
+def _settle_fork(vault: Vault, done: ApplyRecord, kept: Collection[bytes]) -> None:
+    """After a finished apply the fork keeps only what did not land. Repeatable."""
     try:
-        fork = vault.fork(outcome.fork)
+        fork = vault.fork(done.fork)
         record = read_record(fork)
-    except (UsageError, FileNotFoundError):
-        return  # it is gone already: the crash came after that
-    landed = {op.path for op in place.load().ops}
-    whole = tuple(op.path for op in place.load().ops if op.whole)
-    kept = {conflict.path for conflict in outcome.applied.conflicts}
+    except UsageError:
+        return  # it is gone, or has begun anew, already: the crash came after that
+    landed = {op.origin or op.path for op in done.ops}
+    whole = tuple(op.path for op in done.ops if op.whole)
     paths = {
         change.path
         for change in record.changeset.changes
         if change.path in landed or any(is_below(change.path, top) for top in whole)
     }
-    keep_the_rest(vault, fork, record, paths - kept)
+    paths -= set(kept)
+    keep_the_rest(vault, fork, record, paths, done.differing, {p: part for p, part in done.parts if p in paths})
 
 
 def read_record(fork: Fork) -> ForkRecord:

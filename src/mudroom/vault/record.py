@@ -14,6 +14,7 @@ import msgspec
 from mudroom.core.change import Changeset
 from mudroom.core.entry import Entry
 from mudroom.core.landing import Op
+from mudroom.core.merge import Part
 from mudroom.errors import MudroomError
 
 FORMAT = 2
@@ -49,6 +50,10 @@ class ApplyRecord(NamedTuple):
     ops: tuple[Op, ...]
     trees: dict[int, dict[bytes, Entry]]
     """For whole directories, by slot: every entry below, by its path in the project."""
+    differing: tuple[bytes, ...] = ()
+    """Paths in the fork that land, and leave the project other than the fork has them (``Landing.differing``)."""
+    parts: tuple[tuple[bytes, Part], ...] = ()
+    """Files of which only this part lands."""
 
 
 _Record = TypeVar("_Record", ForkRecord, ApplyRecord)
