@@ -94,6 +94,16 @@ def short_at(number: int) -> Decider:
     return decide
 
 
+def without_flags(decide: Decider) -> Decider:
+    """As on a file system that has only rename(2). What ``decide`` does, it does to the calls made instead, too."""
+
+    def decider(call: Call) -> int:
+        action = decide(call)
+        return -errno.EINVAL if action == PASS and call.name == "renameat2" and not call.has_ended else action
+
+    return decider
+
+
 def why_impossible() -> str:
     """Why nothing can be watched here; empty if it can."""
     if shutil.which("gcc") is None:

@@ -28,9 +28,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from faults import ASK_AGAIN, KILL_BEFORE, PASS, Call, at, passing, watched
+from faults import ASK_AGAIN, KILL_BEFORE, PASS, Call, at, passing, watched, without_flags
 from faults import why_impossible as why_not_watched
-from world import WAYS, Portrait, Portraits, Way, World, fast_place, portraits, why_impossible
+from world import APART, PLAIN, TOGETHER, Portrait, Portraits, Way, World, fast_place, portraits, why_impossible
 
 from mudroom.core.merge import Conflict
 from mudroom.sandbox.client import Client
@@ -255,9 +255,10 @@ def _meanwhile(
 
 def _moments(client: Client, root: Path, way: Way, what: str) -> list[Call]:
     world = World(root / f"moments-{way.name}-{what}", client, way)
-    outcome = watched(world.apply, passing)
+    decide = without_flags(passing) if way.plain else passing
+    outcome = watched(world.apply, decide)
     if what == "undo":
-        outcome = watched(world.undo, passing)
+        outcome = watched(world.undo, decide)
     found = [call for call in outcome.calls if call.number and _project_path(call, world.project) is not None]
     world.remove()
     return found
@@ -274,7 +275,7 @@ def _conflicts_of_undo(world: World) -> list[Conflict]:
 
 
 @pytest.mark.skipif(bool(why_not_watched()), reason=why_not_watched())
-@pytest.mark.parametrize("way", WAYS[:2], ids=lambda way: way.name)
+@pytest.mark.parametrize("way", (TOGETHER, APART, PLAIN), ids=lambda way: way.name)
 @pytest.mark.parametrize("what", ["apply", "undo"])
 def test_whatever_the_user_does_between_any_two_calls(root: Path, client: Client, way: Way, what: str) -> None:
     if why_impossible(way):
@@ -293,7 +294,8 @@ def test_whatever_the_user_does_between_any_two_calls(root: Path, client: Client
         if what == "undo":
             assert world.apply() == (0, 0)
             work = functools.partial(_conflicts_of_undo, world)
-        outcome = watched(work, _meanwhile(world, outside, act, call.number, ended, wishes))
+        decide = _meanwhile(world, outside, act, call.number, ended, wishes)
+        outcome = watched(work, without_flags(decide) if way.plain else decide)
         assert outcome.error is None, f"{where}: {outcome.error}"
         acted += bool(wishes)
         _check_aftermath(world, outside, wishes, where, was_undone=what == "undo")
@@ -343,7 +345,7 @@ def _plain(all_of_them: Portraits, name: str) -> Portrait | None:
 @pytest.mark.parametrize("name", ["edited", "removed", "gone/a", "tree/x", "part/a"])
 def test_what_is_written_through_an_open_file_goes_back_to_its_place(root: Path, client: Client, name: str) -> None:
     for number in _sample_of_moments(client, root, name):
-        world = World(root / f"w{number}", client, WAYS[0])
+        world = World(root / f"w{number}", client, TOGETHER)
         path = world.project / name
         with open(path, "ab", buffering=0) as stream:
             conflicts = watched(
@@ -360,7 +362,7 @@ def test_what_is_written_through_an_open_file_goes_back_to_its_place(root: Path,
 
 def _sample_of_moments(client: Client, root: Path, name: str) -> list[int]:
     """When the file is taken out of the project, and some calls after that, up to where the plan becomes done."""
-    world = World(root / "moments", client, WAYS[0])
+    world = World(root / "moments", client, TOGETHER)
     calls = watched(world.apply, passing).calls
     top = world.project / name.split("/")[0]
     taken = next(
@@ -384,7 +386,7 @@ def _writing(write: Callable[[bytes], object], number: int, data: bytes) -> Call
 
 
 def test_what_is_written_through_an_open_file_after_an_apply_comes_back_with_undo(root: Path, client: Client) -> None:
-    world = World(root / "w", client, WAYS[0])
+    world = World(root / "w", client, TOGETHER)
     names = ("edited", "removed", "gone/b/c", "tree/x")
     opened = [os.open(world.project / name, os.O_WRONLY | os.O_APPEND) for name in names]
     assert world.apply() == (0, 0)
@@ -403,12 +405,12 @@ def test_what_is_written_through_an_open_file_after_an_apply_comes_back_with_und
 @pytest.mark.skipif(bool(why_not_watched()), reason=why_not_watched())
 @pytest.mark.parametrize("what", ["apply", "undo"])
 def test_whatever_the_user_does_before_a_crash_is_recovered_from(root: Path, client: Client, what: str) -> None:
-    moments = _moments(client, root, WAYS[0], what)
+    moments = _moments(client, root, TOGETHER, what)
     cases = [(call, act, late) for call in moments for act in ACTS for late in (0, 1, 6)]
     if not ALL:
         cases = cases[3::37]
     for number, (target, act, late) in enumerate(cases):
-        world = World(root / f"w{number}", client, WAYS[0])
+        world = World(root / f"w{number}", client, TOGETHER)
         outside = Outside(world.root)
         if what == "undo":
             assert world.apply() == (0, 0)
@@ -584,7 +586,7 @@ def test_a_race_with_somebody_who_writes_all_the_time(root: Path, client: Client
     end, rounds, acts, written, late, again = time.monotonic() + SECONDS, 0, 0, 0, 0, 0
     while time.monotonic() < end:
         rounds += 1
-        way = WAYS[0] if why_impossible(WAYS[1]) else WAYS[rounds // 2 % 2]
+        way = TOGETHER if why_impossible(APART) or rounds % 4 < 2 else APART
         world = World(root / f"w{rounds}", client, way, RACE, make=fill_with_names)
         outside = Outside(world.root)
         race = Race(world, outside, rounds)

@@ -29,6 +29,10 @@ from mudroom.vault.prune import collect_garbage
 SHM = Path("/dev/shm")
 
 
+_ELSEWHERE: set[Path] = set()
+"""State directories on another file system, of worlds that were not removed: a test that fails leaves them."""
+
+
 class Way(NamedTuple):
     """How project, fork and vault lie to each other."""
 
@@ -36,9 +40,12 @@ class Way(NamedTuple):
     view: Literal["overlay", "copy"] = "overlay"
     apart: bool = False
     """The vault on another file system than the project, so that the slots are in the project."""
+    plain: bool = False
+    """A file system that has only rename(2): NFS, some FUSE. Files cannot be swapped in one act there."""
 
 
-WAYS = (Way("together"), Way("apart", apart=True), Way("copy", "copy"), Way("copy-apart", "copy", True))
+TOGETHER, APART, PLAIN = Way("together"), Way("apart", apart=True), Way("plain", plain=True)
+WAYS = (TOGETHER, APART, PLAIN, Way("copy", "copy"), Way("copy-apart", "copy", True))
 
 MTIME = "@1700000000"
 
@@ -184,6 +191,7 @@ class World(Place):
         if way.apart:
             elsewhere = None if root.is_relative_to(SHM) else SHM
             self.state = Path(tempfile.mkdtemp(prefix="mudroom-test-", dir=elsewhere))
+            _ELSEWHERE.add(self.state)
         make(self.project)
         with self.session(self.settings) as session:
             result = session.run([b"sh", b"-c", script.encode()])
@@ -200,6 +208,7 @@ class World(Place):
         remove_tree(os.fsencode(self.root))
         if self.way.apart:
             remove_tree(os.fsencode(self.state))
+            _ELSEWHERE.discard(self.state)
 
     # --- what people do, each as a command of its own ---
 
@@ -295,6 +304,8 @@ def fast_place(usual: Path) -> Iterator[Path]:
         yield place
     finally:
         remove_tree(os.fsencode(place))
+        while _ELSEWHERE:
+            remove_tree(os.fsencode(_ELSEWHERE.pop()))
 
 
 def why_impossible(way: Way) -> str:

@@ -20,9 +20,8 @@ from mudroom.core.entry import Entry, same_stamp
 from mudroom.core.landing import Op
 from mudroom.core.merge import Conflict
 from mudroom.stage.beneath import look, open_beneath, open_root
-from mudroom.vault.rename import sync_filesystem
+from mudroom.vault.rename import At, aside_of, is_same_file, mend, sync_filesystem, take
 from mudroom.vault.tree import (
-    At,
     bring_back,
     differs,
     exchange_trees,
@@ -46,6 +45,8 @@ ENDLESS = "was not removed: what it was renamed to could not be placed"
 CREATED = "created in the project while it was being applied"
 MISSING = "what belongs there is missing from mudroom's slots"
 WRITTEN = "was written to after it had been replaced; what was written comes back with mudroom undo"
+
+ASIDE = "was made anew while it was being replaced; what was there before is in mudroom's slots, as {}"
 
 NOTHING = "\0"
 """Not a reason: there was nothing to do, so there is nothing to take back."""
@@ -146,6 +147,8 @@ class Executor:
         here, slot = look(*at), self._slot(op)
         assert op.new is not None
         if here is not None and _same_inode(here, op.new):
+            if self._again and is_same_file(slot, at):  # cut off in the middle of a move by link
+                os.unlink(slot[1], dir_fd=slot[0])
             settle(at, op.new)
             return ""
         if look(*slot) is None:  # placed before, and the user has moved or replaced it since
@@ -156,7 +159,11 @@ class Executor:
         return ""
 
     def _swap(self, op: Op, at: At) -> str:
-        here, slot = look(*at), self._slot(op)
+        slot = self._slot(op)
+        if self._again and not mend(slot, at):
+            self._keep_aside(op, slot)
+            return EDITED
+        here = look(*at)
         assert op.new is not None and op.old is not None
         if here is not None and _same_inode(here, op.new):
             settle(at, op.new)
@@ -168,8 +175,17 @@ class Executor:
             return MISSING
         if not is_still(op.old, here):
             return EDITED
-        exchange_trees(slot, op.new, at, op.old)
+        try:
+            exchange_trees(slot, op.new, at, op.old)
+        except FileExistsError:
+            self._keep_aside(op, slot)
+            raise
         return "" if self._holds_old(op, slot) else self._swap_back(op, slot, at)
+
+    def _keep_aside(self, op: Op, slot: At) -> None:
+        """Where names cannot be swapped in one act, the user may put a new one between the two halves of it."""
+        if look(*aside_of(slot)) is not None:
+            self.remarks.append(Remark(op.path, ASIDE.format(os.fsdecode(aside_of(slot)[1]))))
 
     def _swap_back(self, op: Op, slot: At, at: At) -> str:
         """What is in the slot is not what was to go there, so it is the user's latest."""
@@ -190,7 +206,7 @@ class Executor:
             return NOTHING
         if op.old is None or not is_still(op.old, here):
             return EDITED
-        move_tree(at, slot, op.old)
+        move_tree(at, slot, op.old, take)
         return "" if self._holds_old(op, slot) else self._bring_back(slot, at)
 
     def _bring_back(self, slot: At, at: At) -> str:

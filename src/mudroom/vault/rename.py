@@ -8,23 +8,30 @@ import os
 
 from mudroom.stage.beneath import look
 
+At = tuple[int, bytes]
+"""A name in an open directory."""
+
+SWAP = b".swap"
 _NOREPLACE, _EXCHANGE = 1, 2
 _UNSUPPORTED = (errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP)
+_NO_LINKS = (errno.EPERM, errno.EACCES, errno.ENOSYS, errno.EOPNOTSUPP, errno.EMLINK)
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
-def _renameat2(old: tuple[int, bytes], new: tuple[int, bytes], flags: int) -> None:
+def _renameat2(old: At, new: At, flags: int) -> None:
     if _libc.renameat2(old[0], old[1], new[0], new[1], ctypes.c_uint(flags)) < 0:
         number = ctypes.get_errno()
         raise OSError(number, os.strerror(number), old[1], None, new[1])
 
 
-def move(old: tuple[int, bytes], new: tuple[int, bytes]) -> None:
+def move(old: At, new: At) -> None:
     """Rename, never over an existing name. Raises FileExistsError, or OSError as rename(2) does.
 
     Without RENAME_NOREPLACE (NFS, some FUSE) the check comes before the rename, and a file created in that instant
-    would be replaced: linkat(2) closes that gap for files where hard links exist.
+    would be replaced: linkat(2) closes that gap where hard links exist. (rename(2) of a directory replaces nothing but
+    an empty one.) Cut off between the two halves of that, the file has both names. ``old`` has to be ours: what
+    somebody else puts there in between would be unlinked. ``take`` is for what is theirs.
     """
     try:
         _renameat2(old, new, _NOREPLACE)
@@ -34,32 +41,97 @@ def move(old: tuple[int, bytes], new: tuple[int, bytes]) -> None:
         _move_without_flags(old, new)
 
 
-def _move_without_flags(old: tuple[int, bytes], new: tuple[int, bytes]) -> None:
-    entry = look(*old)
-    if entry is not None and entry.kind == "file":
-        try:
-            os.link(old[1], new[1], src_dir_fd=old[0], dst_dir_fd=new[0], follow_symlinks=False)
-            os.unlink(old[1], dir_fd=old[0])
-            return
-        except PermissionError:
-            pass  # no hard links here (vfat): fall through to the checked rename
+def take(old: At, new: At) -> None:
+    """The same for a ``new`` where nobody but us makes names."""
+    try:
+        _renameat2(old, new, _NOREPLACE)
+    except OSError as error:
+        if error.errno not in _UNSUPPORTED:
+            raise
+        _rename_checked(old, new)
+
+
+def _rename_checked(old: At, new: At) -> None:
     if look(*new) is not None:
         raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), new[1])
     os.rename(old[1], new[1], src_dir_fd=old[0], dst_dir_fd=new[0])
 
 
-def exchange(one: tuple[int, bytes], other: tuple[int, bytes]) -> None:
-    """Swap two names atomically. Where that is not to be had: three renames through ``one`` + ``.swap``, in an order
-    that leaves both contents on disk at every moment."""
+def _move_without_flags(old: At, new: At) -> None:
+    entry = look(*old)
+    if entry is not None and entry.kind != "directory":
+        try:
+            os.link(old[1], new[1], src_dir_fd=old[0], dst_dir_fd=new[0], follow_symlinks=False)
+        except OSError as error:
+            if error.errno not in _NO_LINKS:
+                raise
+        else:
+            _let_go(old, new)
+            return
+    _rename_checked(old, new)
+
+
+def _let_go(old: At, new: At) -> None:
+    """The second half of a move by link."""
+    try:
+        os.unlink(old[1], dir_fd=old[0])
+    except OSError:
+        os.unlink(new[1], dir_fd=new[0])
+        raise
+
+
+def exchange(one: At, other: At) -> None:
+    """Swap two names atomically. Where that is not to be had: three moves by way of ``one`` + ``.swap``, in an order
+    that leaves both contents on disk at every moment; ``mend`` is for when they were cut off.
+
+    Raises FileExistsError if somebody puts something at ``other`` in between: that stays, and what was there before is
+    at ``one`` + ``.swap``.
+    """
     try:
         _renameat2(one, other, _EXCHANGE)
     except OSError as error:
         if error.errno not in _UNSUPPORTED:
             raise
-        aside = (one[0], one[1] + b".swap")
-        os.rename(other[1], aside[1], src_dir_fd=other[0], dst_dir_fd=aside[0])
-        os.rename(one[1], other[1], src_dir_fd=one[0], dst_dir_fd=other[0])
-        os.rename(aside[1], one[1], src_dir_fd=aside[0], dst_dir_fd=one[0])
+        aside = aside_of(one)
+        take(other, aside)
+        try:
+            move(one, other)
+        except OSError:
+            if look(*other) is None:
+                move(aside, other)
+            raise
+        take(aside, one)
+
+
+def aside_of(one: At) -> At:
+    """Where ``exchange`` keeps the other one for a moment."""
+    return (one[0], one[1] + SWAP)
+
+
+def mend(one: At, other: At) -> bool:
+    """After ``exchange`` was cut off: finish it, or take it back, so that each of both is at one of the two names.
+    False if somebody has put a third at ``other`` meanwhile: that stays, and so does what is aside."""
+    aside = aside_of(one)
+    if look(*aside) is None:
+        return True
+    for double in (aside, one):  # a move by link, cut off between its halves
+        if is_same_file(double, other):
+            os.unlink(double[1], dir_fd=double[0])
+    if look(*aside) is None:
+        return True
+    if look(*one) is None:
+        take(aside, one)
+    elif look(*other) is None:
+        move(aside, other)
+    else:
+        return False
+    return True
+
+
+def is_same_file(one: At, other: At) -> bool:
+    """Whether both names are there, and are one file."""
+    a, b = look(*one), look(*other)
+    return a is not None and b is not None and (a.device, a.inode, a.kind) == (b.device, b.inode, b.kind)
 
 
 def sync_filesystem(descriptor: int) -> None:

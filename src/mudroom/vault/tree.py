@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from mudroom.core.entry import Entry, same_stamp
 from mudroom.core.landing import Op
@@ -15,10 +15,7 @@ from mudroom.stage.copy import clone, copy_open_file
 from mudroom.stage.source import Source
 from mudroom.stage.source import walk as walk_source
 from mudroom.stage.union import OneLayer, Union
-from mudroom.vault.rename import exchange, move
-
-At = tuple[int, bytes]
-"""A name in an open directory."""
+from mudroom.vault.rename import At, exchange, move
 
 
 def walk(at: At) -> Iterator[tuple[bytes, Entry]]:
@@ -66,13 +63,14 @@ def settle(at: At, entry: Entry) -> None:
         set_mode(at, entry.mode)
 
 
-def move_tree(old: At, new: At, entry: Entry) -> None:
-    """Rename a file or a whole directory, never over anything. Raises OSError as rename(2) does."""
+def move_tree(old: At, new: At, entry: Entry, by: Callable[[At, At], None] = move) -> None:
+    """Rename a file or a whole directory, never over anything. Raises OSError as rename(2) does. ``by``: ``move``, or
+    ``take`` where ``old`` is the user's and ``new`` is ours."""
     lend = _needs_lending(entry)
     if lend:
         set_mode(old, entry.mode | 0o200)
     try:
-        move(old, new)
+        by(old, new)
     except OSError:
         settle(old, entry)
         raise
