@@ -49,6 +49,10 @@ WAYS = (TOGETHER, APART, PLAIN, Way("copy", "copy"), Way("copy-apart", "copy", T
 
 MTIME = "@1700000000"
 
+_READ_ONLY = (
+    "chmod u+w ro; echo x >> ro/x; rm ro/y; chmod u-w ro" if os.geteuid() == 0 else "chmod u+w ro; echo x >> ro/x"
+)
+"""Only root may write into a directory that is closed to its owner; for others such an edit is a conflict."""
 SCRIPT = f"""
 set -e
 echo more >> edited; echo more >> big; echo more >> 'odd name'
@@ -60,7 +64,7 @@ rm kind; mkdir kind; echo k > kind/k
 rm -r tree; echo now a file > tree
 mv moved there; mv olddir newdir
 ln -sfn target2 link; rm tolink; ln -s edited tolink; rm fromlink; echo f > fromlink
-chmod u+w ro; echo x >> ro/x; rm ro/y; chmod u-w ro
+{_READ_ONLY}
 mkdir closed; echo c > closed/c; chmod 555 closed
 echo h >> h1
 echo t >> tagged; setfattr -n user.a -v 2 tagged; setfattr -n user.new -v v edited
@@ -240,11 +244,15 @@ class World(Place):
 
     def still_there(self) -> bool:
         """Whether the fork has something to apply."""
+        return bool(self.changed())
+
+    def changed(self) -> list[bytes]:
+        """The paths of what the fork has to apply."""
         with self.session(self.settings) as session:
             try:
-                return bool(session.changes(self.fork).changes)
+                return [change.path for change in session.changes(self.fork).changes]
             except UsageError:
-                return False
+                return []
 
     def is_applied(self) -> bool:
         """Whether there is something to undo."""
