@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from mudroom.core.diff3 import merge3
-from mudroom.core.marker import Labels, Style, mergeable, resolve, unresolved, with_markers
+from mudroom.core.diff3 import Chunk, Merged, merge3
+from mudroom.core.marker import LINES, Labels, Style, marker_size, mergeable, resolve, unresolved, with_markers
 
 LABELS = Labels(b"o", b"b", b"t")
 CASES = {
@@ -37,8 +37,16 @@ def test_they_are_those_of_git(case: str, style: Style, tmp_path: Path) -> None:
 
 
 def test_they_grow_where_the_text_has_such_lines() -> None:
-    merged = merge3(b"1\n=========\n", b"x\n=========\n", b"y\n=========\n")
-    assert with_markers(merged, LABELS, "merge").startswith(b"<<<<<<<<<< o\nx\n==========\ny\n>>>>>>>>>> t\n")
+    merged = merge3(b"1\n<<<<<<< a\n========\n", b"x\n<<<<<<< a\n========\n", b"y\n<<<<<<< a\n========\n")
+    shown = with_markers(merged, LABELS, "merge")
+    assert shown == b"<<<<<<<< o\nx\n========\ny\n>>>>>>>> t\n<<<<<<< a\n========\n"
+    assert marker_size(merged) == 8
+    assert unresolved(shown, 8) and not unresolved(shown.replace(b"<<<<<<<< o", b"").replace(b">>>>>>>> t", b""), 8)
+
+
+def test_two_sides_that_are_the_same_are_shown() -> None:
+    chunk = Chunk("conflict", (b"1\n",), (b"x\n",), (b"x\n",))
+    assert with_markers(Merged((chunk,)), LABELS) == b"<<<<<<< o\nx\n||||||| b\n1\n=======\nx\n>>>>>>> t\n"
 
 
 @pytest.mark.parametrize(
@@ -46,7 +54,8 @@ def test_they_grow_where_the_text_has_such_lines() -> None:
     [
         (b"a\n<<<<<<< ours\n", True),
         (b">>>>>>> theirs\r\n", True),
-        (b"<<<<<<<<<<\n", True),
+        (b"<<<<<<<<<<\n", False),
+        (b"<<<<<<<\n", True),
         (b"=======\n", False),
         (b"a <<<<<<< b\n", False),
         (b"<<<<<<<x\n", False),
@@ -67,6 +76,13 @@ def test_what_is_decided_is_no_conflict_any_more() -> None:
     assert resolve(merged, {0: "ours", 1: b""}).content() == b"x\n2\n3\n4\n5\n6\n7\n8\n"
 
 
+def test_what_is_decided_does_not_run_into_the_next_line() -> None:
+    merged = merge3(b"1\n2\n3\n", b"1\nx\n3\n", b"1\ny\n3\n")
+    assert resolve(merged, {0: b"z"}).content() == b"1\nz\n3\n"
+    crlf = merge3(b"1\r\n2", b"1\r\nx\r\nx", b"1\r\ny")
+    assert resolve(crlf, {0: "both"}).content() == b"1\r\nx\r\nx\r\ny"
+
+
 def test_both_of_what_has_no_newline() -> None:
     assert resolve(merge3(*CASES["no newline at the end"]), {0: "both"}).content() == b"1\nx\ny"
 
@@ -83,3 +99,8 @@ def test_both_of_what_has_no_newline() -> None:
 )
 def test_what_can_be_merged(data: bytes, reason: str) -> None:
     assert mergeable(data, 4) == reason
+
+
+def test_a_text_of_very_many_lines_is_not_merged() -> None:
+    assert mergeable(b"\n" * LINES) == ""
+    assert mergeable(b"\n" * (LINES + 1)) == "it has too many lines"

@@ -55,16 +55,17 @@ def by_hunk(session: Session, fork: str, conflict: Conflicted, hunks: Mapping[in
 
 
 def by_editor(session: Session, fork: str, conflict: Conflicted, context: Context) -> None:
-    from mudroom.core.marker import Labels, unresolved, with_markers
+    from mudroom.core.marker import Labels, marker_size, unresolved, with_markers
 
     editor = context.environ.get(b"VISUAL") or context.environ.get(b"EDITOR") or b"vi"
-    marked = with_markers(_text(conflict), Labels(b"project", b"original", fork.encode()))
+    merged = _text(conflict)
+    marked = with_markers(merged, Labels(b"project", b"original", fork.encode()))
     with tempfile.TemporaryDirectory(prefix="mudroom-") as directory:
         place = Path(directory) / ("conflict" + _suffix(conflict.path))
         place.write_bytes(marked)
         _run([*shlex.split(os.fsdecode(editor)), str(place)], directory, "the editor")
         content = place.read_bytes()
-    if unresolved(content):
+    if unresolved(content, marker_size(merged)):
         raise UsageError(f"{show(conflict.path)} still has conflict markers", "nothing was decided; edit it again")
     session.decide(fork, conflict, "content", content)
 
@@ -89,7 +90,8 @@ def by_tool(session: Session, fork: str, conflict: Conflicted, tool: str) -> Non
         names["%P"] = "merged" + _suffix(conflict.path)
         _run([names.get(word, word) for word in words], directory, words[0])
         content = Path(names["%A"]).read_bytes()
-    if unresolved(content):
+    sides = (conflict.base, conflict.ours, conflict.theirs)
+    if unresolved(content) and not any(unresolved(side.content or b"") for side in sides):
         raise UsageError(f"{words[0]} left conflict markers in {show(conflict.path)}", "nothing was decided")
     session.decide(fork, conflict, "content", content)
 

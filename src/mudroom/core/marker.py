@@ -23,7 +23,10 @@ Style = Literal["merge", "diff3", "zdiff3"]
 Side = Literal["ours", "theirs", "both", "base"]
 LIMIT = 32 * 1024 * 1024
 """Bytes. A larger text is not merged."""
-_MARKER = re.compile(rb"^(<{7,}|>{7,})( |\r?$)", re.MULTILINE)
+LINES = 400_000
+"""Nor is one of more lines: comparing a million takes seconds, and most of a gigabyte."""
+SIZE = 7
+"""Of the markers, in characters, as git has them."""
 
 
 class Labels(NamedTuple):
@@ -36,6 +39,8 @@ def mergeable(data: bytes, limit: int = LIMIT) -> str:
     """Why a text cannot be merged line by line; empty if it can."""
     if len(data) > limit:
         return "it is too large"
+    if data.count(b"\n") > LINES:
+        return "it has too many lines"
     if b"\0" in data:
         return "it is binary"
     try:
@@ -45,21 +50,33 @@ def mergeable(data: bytes, limit: int = LIMIT) -> str:
     return ""
 
 
-def unresolved(data: bytes) -> bool:
-    """Whether a text has conflict markers in it: lines that begin with seven ``<`` or ``>``."""
-    return _MARKER.search(data) is not None
+def unresolved(data: bytes, size: int = SIZE) -> bool:
+    """Whether a text has conflict markers of this size in it: lines that begin with so many ``<`` or ``>``, and no
+    more."""
+    return re.search(rb"^(<{%d}|>{%d})( |\r?$)" % (size, size), data, re.MULTILINE) is not None
+
+
+def marker_size(merged: Merged) -> int:
+    """The least from SIZE on that no line of the texts could be taken for."""
+    used: set[int] = set()
+    for chunk in merged.chunks:
+        signs = b"<|=>" if chunk.kind == "conflict" else b"<|>"
+        used.update(_length(line, signs) for side in chunk[1:] for line in side)
+    return next(size for size in range(SIZE, SIZE + len(used) + 1) if size not in used)
 
 
 def resolve(merged: Merged, choices: Mapping[int, Side | bytes]) -> Merged:
     """With the conflicts that are in ``choices``, by their number from 0, decided; the others stay."""
     chunks: list[Chunk] = []
     number = 0
-    for chunk in merged.chunks:
+    for place, chunk in enumerate(merged.chunks):
         if chunk.kind == "conflict":
             choice = choices.get(number)
             number += 1
             if choice is not None:
                 lines = _chosen(chunk, choice)
+                if place + 1 < len(merged.chunks):  # else it would run into the next line
+                    lines = _ended(lines, _end_of(chunk))
                 chunk = Chunk("both", chunk.base, lines, lines)
         chunks.append(chunk)
     return Merged(tuple(chunks))
@@ -69,17 +86,15 @@ def _chosen(chunk: Chunk, choice: Side | bytes) -> tuple[bytes, ...]:
     if isinstance(choice, bytes):
         return (choice,) if choice else ()
     if choice == "both":
-        return (*_ended(chunk.ours), *chunk.theirs)
+        return (*_ended(chunk.ours, _end_of(chunk)), *chunk.theirs)
     return {"ours": chunk.ours, "theirs": chunk.theirs, "base": chunk.base}[choice]
 
 
-def with_markers(merged: Merged, labels: Labels = Labels(), style: Style = "zdiff3", size: int = 7) -> bytes:  # noqa: B008
-    """The text with a marked place for each conflict. ``size``: of the markers; longer where the text has such lines
-    itself. In a text with CRLF they end in CRLF, as git's do."""
-    sides = [line for chunk in merged.chunks for line in (*chunk.ours, *chunk.base, *chunk.theirs)]
-    longest = max((_length(line) for line in sides), default=0)
-    size = max(size, longest + 1) if longest >= size else size
-    end = b"\r\n" if any(line.endswith(b"\r\n") for line in sides[:1]) else b"\n"
+def with_markers(merged: Merged, labels: Labels = Labels(), style: Style = "zdiff3") -> bytes:  # noqa: B008
+    """The text with a marked place for each conflict; the markers are ``marker_size`` long. In a text with CRLF they
+    end in CRLF, as git's do."""
+    size = marker_size(merged)
+    end = next((_end_of(chunk) for chunk in merged.chunks), b"\n")
     result: list[bytes] = []
     for chunk in merged.chunks:
         if chunk.kind == "conflict":
@@ -106,6 +121,8 @@ def _marked(chunk: Chunk, labels: Labels, style: Style, size: int, end: bytes) -
 def _trimmed(chunk: Chunk) -> tuple[tuple[bytes, ...], ...]:
     """What both sides begin with, what is left of each, what both end with."""
     ours, theirs = chunk.ours, chunk.theirs
+    if ours == theirs:  # a conflict about where it belongs: nothing would be left to show
+        return (), ours, theirs, ()
     head = tail = 0
     most = min(len(ours), len(theirs))
     while head < most and ours[head] == theirs[head]:
@@ -122,7 +139,13 @@ def _ended(lines: tuple[bytes, ...] | list[bytes], end: bytes = b"\n") -> tuple[
     return (*lines[:-1], lines[-1] + end)
 
 
-def _length(line: bytes) -> int:
-    """Of the run of marker characters that a line begins with."""
+def _end_of(chunk: Chunk) -> bytes:
+    """How lines end around here."""
+    lines = (*chunk.ours, *chunk.theirs, *chunk.base)
+    return b"\r\n" if lines and lines[0].endswith(b"\r\n") else b"\n"
+
+
+def _length(line: bytes, signs: bytes) -> int:
+    """Of the run of one of these signs that a line begins with."""
     first = line[:1]
-    return len(line) - len(line.lstrip(first)) if first and first in b"<|=>" else 0
+    return len(line) - len(line.lstrip(first)) if first and first in signs else 0
