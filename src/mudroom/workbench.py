@@ -165,6 +165,8 @@ class Workbench:
             yield fork
         if os.path.isdir(fork.path):
             self._desk.refresh(fork)
+        else:
+            self._desk.drop(name)
 
     def mount(
         self, name: str, place: bytes | None = None, *, writable: bool = True, kind: Kind | None = None

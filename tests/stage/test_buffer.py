@@ -521,8 +521,8 @@ class FullAfter:
         self._writer, self._left = writer, calls
 
     def __getattr__(self, name: str) -> Callable[..., None]:
-        self._left -= 1
-        if self._left < 0:
+        self._left -= name != "finish"
+        if self._left < 0 and name != "finish":
             raise OSError(errno.ENOSPC, "disk full")
         return getattr(self._writer, name)  # type: ignore[no-any-return]
 

@@ -87,7 +87,9 @@ def layer_over(root: Path, base: Path) -> Iterator[tuple[LayerWriter, bytes]]:
     descriptor = open_root(os.fsencode(layer))
     try:
         with OpenSource(os.fsencode(base)) as lower:
-            yield LayerWriter(descriptor, lower), os.fsencode(layer)
+            writer = LayerWriter(descriptor, lower)
+            yield writer, os.fsencode(layer)
+            writer.finish()
     finally:
         os.close(descriptor)
 

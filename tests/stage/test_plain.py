@@ -224,6 +224,7 @@ def test_a_writer_replaces_whatever_is_there(root: Path) -> None:
         writer.fifo(b"large", 0o622)
         writer.directory(b"d", 0o755)
         writer.directory(b"d/copy2", 0o711)
+        writer.finish()
         assert os.readlink(root / "out") == "elsewhere"
         assert (root / "d/copy").read_bytes() == b"x" * 100_000
         assert stat.S_ISFIFO((root / "large").stat().st_mode)

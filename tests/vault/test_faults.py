@@ -85,6 +85,10 @@ MODES: dict[str, Callable[[int], Decider]] = {
 }
 
 
+SOME = list(MODES) if ALL else ["killed-before", "dead-from-here"]
+"""For what goes the way that something else has gone before."""
+
+
 @pytest.fixture(params=WAYS, ids=lambda way: way.name)
 def way(request: pytest.FixtureRequest) -> Way:
     found: Way = request.param
@@ -97,7 +101,7 @@ def way(request: pytest.FixtureRequest) -> Way:
 def _measured(client: Client, root: Path, way: Way, script: str, what: str) -> tuple[list[Call], Portraits]:
     """The calls of an undisturbed apply, undo or redo, and what the apply makes of the project."""
     world = World(root / f"measure-{way.name}-{what}-{zlib.crc32(script.encode()):x}", client, way, script)
-    decide = without_flags(passing) if way.plain else passing
+    decide = _for(way, passing)
     outcome = watched(world.apply, decide)
     after = portraits(world.project)
     if what != "apply":
@@ -238,15 +242,13 @@ def _strike(
         if what == "redo":
             world.undo()
         decide = MODES[mode](number)
-        outcome = watched(getattr(world, what), without_flags(decide) if way.plain else decide)
+        outcome = watched(getattr(world, what), _for(way, decide))
         assert outcome.killed == mode.startswith("killed"), where
         check_error(outcome, mode, where)
         errors[outcome.error[0] if outcome.error else "killed" if outcome.killed else "no error"] += 1
         became[CHECKS[what](world, outcome, after, where)] += 1
         world.remove()
-    if ALL:
-        with capsys.disabled():
-            sys.stdout.write(f"\n{what:5} {way.name:10} {mode:14} {len(numbers):4} runs {dict(became)} {dict(errors)} ")
+    _tell(capsys, f"{what:5} {way.name:10} {mode:14} {len(numbers):4} runs {dict(became)} {dict(errors)}")
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -263,11 +265,127 @@ def test_undo_struck_at_any_call(
     _strike(root, client, way, "undo", mode, capsys)
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", SOME)
 def test_redo_struck_at_any_call(
     root: Path, client: Client, way: Way, mode: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     _strike(root, client, way, "redo", mode, capsys)
+
+
+# --- with conflicts and merges ---
+
+MEANWHILE = """
+sed -i '1i first' edited; echo mine >> removed; echo mine > single; echo mine > gone/mine; rm big; echo mine > moved
+"""
+"""What the user has done to the project since the command ran: merged, kept, in the way, gone, moved along."""
+
+
+@functools.cache
+def _measured_in_conflict(
+    client: Client, root: Path, way: Way
+) -> tuple[list[Call], Portraits, tuple[int, int], list[bytes]]:
+    """As ``_measured``, with what the apply says, and what stays in the fork."""
+    world = World(root / f"measure-{way.name}-conflict", client, way, meanwhile=MEANWHILE)
+    outcome = watched(world.apply, _for(way, passing))
+    assert outcome.error is None, outcome.error
+    after, left = _timeless(world), world.changed()
+    world.remove()
+    return [call for call in outcome.calls if call.number], after, outcome.value, left
+
+
+def _timeless(world: World) -> Portraits:
+    """What is merged is written anew, so its time tells nothing."""
+    return {name: one._replace(mtime=0) for name, one in portraits(world.project).items()}
+
+
+@pytest.mark.parametrize("mode", SOME)
+def test_apply_with_conflicts_struck_at_any_call(
+    root: Path, client: Client, way: Way, mode: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    calls, after, said, left = _measured_in_conflict(client, root, way)
+    assert said[0] >= 3
+    became: Counter[str] = Counter()
+    numbers = _numbers(calls, mode, f"{way.name} conflict")
+    for number in numbers:
+        world = World(root / f"{way.name}-conflict-{mode}-{number}", client, way, meanwhile=MEANWHILE)
+        struck = calls[number - 1]
+        where = f"conflicts, {way.name}, {mode} {number} of {len(calls)} ({struck.name} {struck.what})"
+        decide = MODES[mode](number)
+        outcome = watched(world.apply, _for(way, decide))
+        check_error(outcome, mode, where)
+        world.recover()
+        now = _timeless(world)
+        landed = now == after
+        assert landed or world.is_as_before(), f"{where}: torn, {_difference(now, {}, after)}"
+        assert world.unfinished() == [], where
+        assert outcome.value in (None, said), where
+        became["landed" if landed else "untouched"] += 1
+        if not landed:
+            assert world.apply() == said, where
+        assert world.changed() == left, where
+        assert world.apply()[1] == len(left), f"{where}: what is in conflict does not stay so"
+        assert _timeless(world) == after, f"{where}: {_difference(_timeless(world), after, {})}"
+        assert world.undo() == 0, where
+        assert world.is_as_before(), f"{where}: not as before"
+        world.remove()
+    _tell(capsys, f"conflict {way.name:10} {mode:14} {len(numbers):4} runs {dict(became)}")
+
+
+# --- recovery itself ---
+
+
+@pytest.mark.parametrize("what", ["apply", "undo", "redo"])
+def test_recovery_killed_at_any_call(
+    root: Path, client: Client, way: Way, what: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Killed, killed again while the next command recovers, and then left in peace."""
+    calls, after = _measured(client, root, way, SCRIPT, what)
+    first = [call.number for call in calls if "plan." in call.what or "/project/" in call.what]
+    first = first[:: 9 if ALL else len(first) // 2]
+    runs = 0
+    for number in first:
+        again, total = 1, 1
+        while again <= total:
+            world = World(root / f"{way.name}-{what}-again-{number}-{again}", client, way)
+            where = f"{what}, {way.name}, killed before {number}, recovery killed before {again}"
+            if what != "apply":
+                world.apply()
+            if what == "redo":
+                world.undo()
+            watched(getattr(world, what), _for(way, at(number, KILL_BEFORE)))
+            outcome = watched(world.recover, _for(way, at(again, KILL_BEFORE)))
+            if again == 1:
+                total = _length_of_recovery(client, root, way, what, number)
+            CHECKS[what](world, outcome._replace(value=None), after, where)
+            world.remove()
+            runs += 1
+            again += 1 if ALL else max(1, total // 2)
+    _tell(capsys, f"recovery of {what} {way.name:10} {runs:4} runs")
+
+
+def _length_of_recovery(client: Client, root: Path, way: Way, what: str, number: int) -> int:
+    world = World(root / f"{way.name}-{what}-length-{number}", client, way)
+    if what != "apply":
+        world.apply()
+    if what == "redo":
+        world.undo()
+    watched(getattr(world, what), _for(way, at(number, KILL_BEFORE)))
+    found = len([call for call in watched(world.recover, _for(way, passing)).calls if call.number])
+    world.remove()
+    return found
+
+
+def _for(way: Way, decide: Decider) -> Decider:
+    return without_flags(decide) if way.plain else decide
+
+
+def _tell(capsys: pytest.CaptureFixture[str], line: str) -> None:
+    if ALL:
+        with capsys.disabled():
+            sys.stdout.write(f"\n{line} ")
+
+
+# --- the books of the fork ---
 
 
 def test_a_fork_lets_go_of_what_landed_just_before_mudroom_was_killed(root: Path, client: Client) -> None:

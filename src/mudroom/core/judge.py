@@ -20,6 +20,7 @@ from mudroom.core.merge import Combined, Conflict, Decision, Delta, decide, delt
 from mudroom.core.path import ancestors, is_below, sort_key
 
 RENAMED_AWAY = "the file that it was renamed from was deleted in the project meanwhile"
+CLOSED = "the project keeps it from you: its permissions, or those of a directory above it, forbid reading it"
 _END = "its other end is in conflict"
 _REPOSITORY = "also changed in the project, and files of a repository are never merged"
 
@@ -58,7 +59,8 @@ def _delta_by_stamp(change: Change, ours: Entry | None) -> Delta:
 
 
 class Live(NamedTuple):
-    """The project as it is now, asked path by path."""
+    """The project as it is now, asked path by path. Each may raise PermissionError: then nobody can tell, and the
+    change is a conflict."""
 
     look: Callable[[bytes], Entry | None]
     same_as_staged: Callable[[Change, Entry], bool]
@@ -120,12 +122,20 @@ class _Judge:
             if change.path.startswith(absent) and change.base is None and change.path not in self._live.partial:
                 self._found.taken.append(change)
                 continue
-            ours = None if change.path.startswith(absent) else self._live.look(change.path)
-            self._one(change, ours)
+            try:
+                ours = None if change.path.startswith(absent) else self._live.look(change.path)
+                self._one(change, ours)
+            except PermissionError:
+                self._found.conflicts[change.path] = Conflict(change.path, CLOSED)
+                continue
             if ours is None and change.base is None and change.entry.kind == "directory":
                 absent = change.path + b"/"
         for gone, come in renames:
-            self._rename(gone, come)
+            try:
+                self._rename(gone, come)
+            except PermissionError:
+                self._found.conflicts[come.path] = Conflict(come.path, CLOSED, base_at=gone.path)
+                self._found.conflicts[gone.path] = Conflict(gone.path, _END)
         if renames or self._found.coming:
             self._found.taken.sort(key=lambda change: sort_key(change.path))
         return self._found

@@ -53,6 +53,9 @@ class Writer(Protocol):
     def new_directory(self, path: bytes, mode: int) -> None:
         """An empty one, whatever was there."""
 
+    def finish(self) -> None:
+        """All is written, or something has failed: directories get the modes that forbid writing into them."""
+
 
 class _Node:
     """One changed name, or a directory on the way to one."""
@@ -429,7 +432,10 @@ class Buffer:
         """
         with self._lock:
             lost = self._take_in()
-            self._write_out(writer)
+            try:
+                self._write_out(writer)
+            finally:
+                writer.finish()
             if below is not None:
                 self._below = below()
             self.clear()

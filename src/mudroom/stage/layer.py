@@ -21,6 +21,7 @@ from typing import NamedTuple
 from mudroom.core.entry import Entry
 from mudroom.core.path import ancestors
 from mudroom.stage.beneath import directory, entries, look, look_beneath, open_file, open_root
+from mudroom.stage.closed import Loosened, through
 from mudroom.stage.copy import copy_content, copy_xattrs
 from mudroom.stage.source import Source, is_absence
 
@@ -39,12 +40,16 @@ class Listing(NamedTuple):
 def read_directory(layer: int, path: bytes) -> Listing | None:
     """What the layer says of a directory; None if it says nothing."""
     try:
-        with directory(layer, path) as opened:
-            return listing(opened, path != b"")
+        return through(layer, path, _listing)
     except OSError as error:
         if is_absence(error):
             return None
         raise
+
+
+def _listing(layer: int, path: bytes) -> Listing:
+    with directory(layer, path) as opened:
+        return listing(opened, path != b"")
 
 
 def listing(opened: int, may_be_marked: bool = True) -> Listing:
@@ -77,7 +82,11 @@ def _xattr(opened: int, name: str) -> bytes:
 
 
 def open_staged(layer: int, path: bytes) -> int:
-    """A staged file for reading, even if a command left it without read permission for its owner."""
+    """A staged file for reading, even if a command left it, or a directory on the way, closed to its owner."""
+    return through(layer, path, _open_unreadable)
+
+
+def _open_unreadable(layer: int, path: bytes) -> int:
     try:
         return open_file(layer, path)
     except PermissionError:
@@ -116,13 +125,19 @@ def loosened(root: int) -> Iterator[Callable[[bytes, Entry], None]]:
 class LayerWriter:
     """Writes into a layer that no mount is using. What it writes over one path replaces all the layer had there.
 
-    ``lower`` is what lies below the layer: the directories on the way to a path get the modes that it shows.
+    ``lower`` is what lies below the layer: the directories on the way to a path get the modes that it shows. ``finish``
+    it in the end.
     Raises NotADirectoryError or FileNotFoundError if view and path do not fit, OSError as the disk does.
     """
 
     def __init__(self, layer: int, lower: Source) -> None:
         self._layer, self._lower = layer, lower
         self._ready: set[bytes] = set()
+        self._loose = Loosened(layer)
+
+    def finish(self) -> None:
+        """Directories that are closed to their owner get their modes. To be called whatever has failed before."""
+        self._loose.restore()
 
     def file(self, path: bytes, source: int, *, mode: int, mtime: int | None = None, xattrs: bool = False) -> None:
         """A regular file with the content of an open one. ``xattrs``: with its ``user.`` attributes, too."""
@@ -183,7 +198,7 @@ class LayerWriter:
                 os.mkdir(name, 0o700, dir_fd=above)
                 if found is not None:  # it stands on what was gone, or something else: nothing below shows through
                     self._make_opaque(path)
-            os.chmod(name, mode, dir_fd=above)
+        self._loose.set_mode(path, mode)
 
     def new_directory(self, path: bytes, mode: int) -> None:
         """An empty directory, whatever lies below."""
@@ -191,7 +206,7 @@ class LayerWriter:
             os.mkdir(name, 0o700, dir_fd=above)
             if self._lower.look(path) is not None:
                 self._make_opaque(path)
-            os.chmod(name, mode, dir_fd=above)
+        self._loose.set_mode(path, mode)
 
     def _make_opaque(self, path: bytes) -> None:
         with directory(self._layer, path) as opened:
@@ -222,6 +237,7 @@ class LayerWriter:
             remove_at(opened, name)
         if found is not None and found.kind == "directory":
             self._ready = {ready for ready in self._ready if not ready.startswith(path + b"/") and ready != path}
+            self._loose.forget(path)
 
     def _scaffold(self, path: bytes) -> None:
         """The directories above ``path``, with the modes they have in the view."""
@@ -236,9 +252,11 @@ class LayerWriter:
                         2 if below is None else 20, above
                     )
                 os.mkdir(above, 0o700, dir_fd=self._layer)
-                os.chmod(above, below.mode | 0o700 if os.geteuid() else below.mode, dir_fd=self._layer)
+                self._loose.set_mode(above, below.mode)
             elif here.kind != "directory":
                 raise NotADirectoryError(20, os.strerror(20), above)
+            else:
+                self._loose.enter(above)
             self._ready.add(above)
 
 

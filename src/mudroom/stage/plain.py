@@ -16,9 +16,10 @@ from contextlib import contextmanager
 from typing import BinaryIO
 
 from mudroom.core.entry import Entry
+from mudroom.core.path import ancestors, parent, relpath
 from mudroom.core.path import name as last
-from mudroom.core.path import parent, relpath
 from mudroom.stage.beneath import directory, look, open_beneath
+from mudroom.stage.closed import Loosened
 from mudroom.stage.content import read_whole
 from mudroom.stage.copy import copy_content, copy_xattrs
 from mudroom.stage.files import Draft, check_file, os_error, refusal
@@ -258,12 +259,18 @@ class PlainWriter:
     """Writes into a real directory that nothing else is using: what a ``Buffer`` is flushed to in a staged copy.
 
     What it writes over one path replaces all that was there. Raises OSError as the disk does, FileNotFoundError or
-    NotADirectoryError if the directory of a path is not there.
+    NotADirectoryError if the directory of a path is not there. ``finish`` it in the end.
     """
 
     def __init__(self, root: int) -> None:
         self._root = root
         self._tree = PlainTree(root)
+        self._loose = Loosened(root)
+        self._ready: set[bytes] = set()
+
+    def finish(self) -> None:
+        """Directories that are closed to their owner get their modes. To be called whatever has failed before."""
+        self._loose.restore()
 
     def file(self, path: bytes, source: int, *, mode: int, mtime: int | None = None, xattrs: bool = False) -> None:
         with self._new_file(path, mode, mtime) as write:
@@ -294,23 +301,35 @@ class PlainWriter:
             pass
 
     def directory(self, path: bytes, mode: int) -> None:
-        with self._tree._at(path) as (above, name):
+        with self._at(path) as (above, name):
             found = look(above, name)
             if found is None or found.kind != "directory":
                 remove_at(above, name)
                 os.mkdir(name, 0o700, dir_fd=above)
-            _chmod(above, name, mode)
+        self._loose.set_mode(path, mode)
 
     def new_directory(self, path: bytes, mode: int) -> None:
         with self._cleared(path) as (above, name):
             os.mkdir(name, 0o700, dir_fd=above)
-            _chmod(above, name, mode)
+        self._loose.set_mode(path, mode)
 
     @contextmanager
     def _cleared(self, path: bytes) -> Iterator[tuple[int, bytes]]:
-        with self._tree._at(path) as (above, name):
+        with self._at(path) as (above, name):
+            if path in self._ready:  # else nobody has been in there
+                self._ready = {ready for ready in self._ready if not ready.startswith(path + b"/") and ready != path}
             remove_at(above, name)
+            self._loose.forget(path)
             yield above, name
+
+    @contextmanager
+    def _at(self, path: bytes) -> Iterator[tuple[int, bytes]]:
+        for above in ancestors(path):
+            if above not in self._ready:
+                self._loose.enter(above)
+                self._ready.add(above)
+        with self._tree._at(path) as opened:
+            yield opened
 
     @contextmanager
     def _new_file(self, path: bytes, mode: int, mtime: int | None) -> Iterator[int]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import marshal
 import os
 from _blake2 import blake2b
+from _thread import get_ident
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -24,6 +25,9 @@ _QUICK = 0.0005
 """Seconds. Looking that takes no longer is done every time."""
 _SETTLED = 50_000_000
 """Nanoseconds. A directory changed less than this before it was listed may change again without another time."""
+
+_OURS = b".%d-%d"
+"""Of a name that is this thread's alone: agents start side by side."""
 
 _Known = dict[bytes, tuple[int, tuple[bytes, ...], tuple[bytes, ...]]]
 """Per directory: its time, the secrets in it, the directories in it."""
@@ -120,7 +124,7 @@ class Finder:
 
         latest = time.time_ns() - _SETTLED
         self._known = {path: row for path, row in known.items() if row[0] < latest}
-        beside = self._index + b".new"
+        beside = self._index + _OURS % (os.getpid(), get_ident()) + b".new"
         with open(beside, "wb") as stream:
             stream.write(marshal.dumps(self._known))
         os.rename(beside, self._index)
@@ -137,7 +141,7 @@ def make_mask(project: bytes, masks: bytes, paths: Sequence[bytes], complete: bo
         layer = masks + b"/" + name
         if not os.path.isdir(layer):
             os.makedirs(masks, mode=0o700, exist_ok=True)
-            beside = layer + b".%d" % os.getpid()
+            beside = layer + _OURS % (os.getpid(), get_ident())
             os.mkdir(beside, 0o700)
             _write(beside, source, shown)
             try:
@@ -153,6 +157,7 @@ def _write(layer: bytes, source: OpenSource, shown: Sequence[tuple[bytes, int]])
         writer = LayerWriter(root, source)
         for path, mode in shown:
             writer.data(path, b"", mode=mode)
+        writer.finish()
         top = source.look(b"")
         os.chmod(b".", top.mode if top is not None else 0o755, dir_fd=root)
     finally:

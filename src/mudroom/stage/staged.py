@@ -17,14 +17,28 @@ from mudroom.core.entry import Entry, same_shape, same_stamp
 from mudroom.core.path import parent, sort_key
 from mudroom.core.spec import Copy
 from mudroom.stage.beneath import look, open_root
+from mudroom.stage.closed import look_through, through
 from mudroom.stage.copy import clone, listed
-from mudroom.stage.layer import LayerWriter, remove_tree
+from mudroom.stage.layer import LayerWriter, open_staged, remove_tree
 from mudroom.stage.plain import PlainWriter
 from mudroom.stage.source import OpenSource, Source
 from mudroom.stage.view import Difference
 
 Manifest = dict[bytes, tuple[Entry, Entry]]
 """Per path: the entry of the original, and of its copy."""
+
+
+class _Work(OpenSource):
+    """The copy, with what a command has closed in it."""
+
+    def look(self, path: bytes) -> Entry | None:
+        return look_through(self.root, path)
+
+    def names(self, path: bytes) -> dict[bytes, Entry]:
+        return through(self.root, path, lambda _root, at: super(_Work, self).names(at))
+
+    def open(self, path: bytes) -> int:
+        return open_staged(self.root, path)
 
 
 class CopyView:
@@ -61,7 +75,7 @@ class CopyView:
         self._note({path: items[path] for path in items if path in copied})
 
     def _note(self, below: dict[bytes, Entry]) -> None:
-        with OpenSource(self._work) as work:
+        with _Work(self._work) as work:
             copies = listed(work)
             top = work.look(b"")
         base = self._lower.look(b"")
@@ -92,7 +106,7 @@ class CopyView:
     def differences(self, lower: Source) -> Iterator[Difference]:
         """What was touched in the copy."""
         del lower  # the manifest says what it was when it was copied
-        with OpenSource(self._work) as work:
+        with _Work(self._work) as work:
             staged = listed(work)
             top = work.look(b"")
         assert top is not None
@@ -110,12 +124,13 @@ class CopyView:
 
     def bring_into(self, target: bytes, lower: Source, *, plain: bool = False) -> None:
         """Write what the copy has changed into a layer above ``lower``, or into a plain directory."""
-        source, root = OpenSource(self._work), open_root(target)
+        source, root = _Work(self._work), open_root(target)
         links: dict[tuple[int, int], bytes] = {}
         try:
             writer: PlainWriter | LayerWriter = PlainWriter(root) if plain else LayerWriter(root, lower)
             for difference in sorted(self.differences(self._lower), key=lambda one: sort_key(one.path)):
                 _write(writer, source, difference, links)
+            writer.finish()
             top = look(source.root, b".")
             assert top is not None
             os.chmod(b".", top.mode, dir_fd=root)
@@ -131,7 +146,7 @@ class CopyView:
 
 def _write(
     writer: PlainWriter | LayerWriter,
-    source: OpenSource,
+    source: _Work,
     difference: Difference,
     links: dict[tuple[int, int], bytes],
 ) -> None:

@@ -14,6 +14,7 @@ from mudroom.core.entry import Entry
 from mudroom.core.path import ancestors, parent
 from mudroom.core.path import name as last
 from mudroom.stage.beneath import look, open_root
+from mudroom.stage.closed import look_through
 from mudroom.stage.layer import Listing, open_staged, read_directory
 from mudroom.stage.source import OpenSource, Source
 
@@ -123,7 +124,7 @@ class OneLayer(OpenSource):
     """What a single layer holds. The same as a union of it without a base, in fewer steps."""
 
     def look(self, path: bytes) -> Entry | None:
-        entry = super().look(path)
+        entry = look_through(self.root, path)
         return None if entry is not None and entry.kind == "device" else entry
 
     def names(self, path: bytes) -> dict[bytes, Entry]:

@@ -27,7 +27,8 @@ from mudroom.core.landing import Landing, Op, expand, inverse
 from mudroom.core.merge import Conflict
 from mudroom.core.path import parent, show
 from mudroom.errors import ForkMoved, MudroomError, UsageError
-from mudroom.stage.beneath import directory, look, look_beneath, open_root
+from mudroom.stage.beneath import directory, look, open_root
+from mudroom.stage.closed import entered, look_through
 from mudroom.stage.source import walk as walk_source
 from mudroom.stage.union import Union
 from mudroom.vault.execute import FEW, Executor, Progress
@@ -285,7 +286,7 @@ def _has_kept(record: ApplyRecord, op: Op) -> bool:
     except FileNotFoundError:
         return False
     try:
-        return look_beneath(content, op.path) is not None
+        return look_through(content, op.path) is not None
     finally:
         os.close(content)
 
@@ -323,7 +324,7 @@ def _has_grown(root: int, op: Op, tree: dict[bytes, Entry]) -> bool:
     try:
         with directory(root, above) as opened:
             return differs(walk((opened, name)), tree) is not None
-    except (FileNotFoundError, NotADirectoryError):
+    except (FileNotFoundError, NotADirectoryError, PermissionError):
         return False
 
 
@@ -343,7 +344,7 @@ def _fill_slots(record: ApplyRecord, merged: bytes, *, verify_fork: bool) -> App
             slot = b"%d" % op.slot
             strip_overlay_xattrs(slots, slot, entry, trees.get(op.slot, {}))
             if op.whole and entry.kind == "directory" and entry.inode != op.new.inode:
-                trees[op.slot] = dict(walk((slots, slot)))  # a copy: other inodes
+                trees[op.slot] = dict(walk((slots, slot), ours=True))  # a copy: other inodes
             ops.append(op._replace(new=entry))
         _make_durable(slots, ops)
     finally:
@@ -388,12 +389,12 @@ def _return_slots(record: ApplyRecord) -> None:
             discard((slots, name + b".part"))
             if op.merged or len(record.contents) > 1:
                 discard((slots, name))
-            elif look_beneath(content, op.path) is not None:
+            elif look_through(content, op.path) is not None:
                 _settle_staged(content, op.path, op.new)
                 discard((slots, name))
             elif look(slots, name) is not None:
                 above, _slash, last = op.path.rpartition(b"/")
-                with directory(content, above) as opened:
+                with entered(content, above) as opened:
                     move_tree((slots, name), (opened, last), op.new)
     finally:
         os.close(content)
@@ -403,7 +404,7 @@ def _return_slots(record: ApplyRecord) -> None:
 
 def _settle_staged(content: int, path: bytes, entry: Entry) -> None:
     above, _slash, last = path.rpartition(b"/")
-    with directory(content, above) as opened:
+    with entered(content, above) as opened:
         settle((opened, last), entry)
 
 

@@ -224,7 +224,7 @@ class Executor:
             if not is_still(op.old, look(*slot)):
                 return False
             directory = op.old is not None and op.old.kind == "directory"
-            return not directory or differs(walk(slot), self._trees.get(op.slot, {})) is None
+            return not directory or differs(walk(slot, ours=True), self._trees.get(op.slot, {})) is None
         except OSError as error:
             if error.errno in _FAILURES:
                 raise

@@ -17,10 +17,10 @@ from mudroom.core.marker import Labels, mergeable, with_markers
 from mudroom.core.merge import BINARY, Combined, Delta, Part, combine_modes, delta_of
 from mudroom.stage.beneath import directory, entries, look, look_beneath, open_root
 from mudroom.stage.collect import user_xattrs
-from mudroom.stage.copy import copy_open_file
+from mudroom.stage.copy import copy_open_file, listed
 from mudroom.stage.ground import Ground
 from mudroom.stage.layer import remove_tree
-from mudroom.stage.source import OpenSource, Source, read_all, same_bytes, walk
+from mudroom.stage.source import OpenSource, Source, read_all, same_bytes
 
 LIMIT = 32 * 1024 * 1024
 """Bytes. A larger file is not merged: it conflicts as a whole."""
@@ -296,7 +296,7 @@ class _Elsewhere:
     def __init__(self, live: Source, since: int) -> None:
         self.by_inode: dict[tuple[int, int], tuple[bytes, Entry]] = {}
         self.by_size: dict[int, list[tuple[bytes, Entry]]] = {}
-        for path, entry in walk(live):
+        for path, entry in listed(live).items():  # without what is closed to us
             if entry.kind == "file" and entry.ctime > since and b".git" not in path.split(b"/"):
                 self.by_inode[entry.device, entry.inode] = (path, entry)
                 self.by_size.setdefault(entry.size, []).append((path, entry))
@@ -325,8 +325,11 @@ def _tree_is(root: int, path: bytes, expected: Mapping[bytes, Entry]) -> bool:
     pending, seen = [path], 0
     while pending:
         current = pending.pop()
-        with directory(root, current) as opened:
-            found = entries(opened)
+        try:
+            with directory(root, current) as opened:
+                found = entries(opened)
+        except PermissionError:
+            return False
         for name, entry in found.items():
             at = current + b"/" + name
             if not same_stamp(expected.get(at), entry):

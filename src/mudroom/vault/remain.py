@@ -12,6 +12,7 @@ import os
 from collections.abc import Collection, Mapping
 
 from mudroom.core.change import Change, Changeset
+from mudroom.core.entry import Entry
 from mudroom.core.linediff import count_lines, is_binary
 from mudroom.core.merge import Part
 from mudroom.core.stack import LIVE
@@ -84,6 +85,15 @@ def restart(vault: Vault, fork: Fork) -> None:
     vault.empty_trash()
 
 
+def _look(live: OpenSource, path: bytes) -> Entry | None:
+    """None, too, for what lies in a directory that has just been closed: what the fork does there later is a
+    conflict."""
+    try:
+        return live.look(path)
+    except PermissionError:
+        return None
+
+
 def _as_landed(
     project: bytes,
     fork: bytes,
@@ -105,7 +115,7 @@ def _as_landed(
                 finally:
                     os.close(opened)
             else:
-                rows[path] = Landed(live.look(path), staged)
+                rows[path] = Landed(_look(live, path), staged)
     return rows
 
 

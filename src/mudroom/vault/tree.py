@@ -10,26 +10,37 @@ from mudroom.core.entry import Entry, same_stamp
 from mudroom.core.landing import Op
 from mudroom.core.path import show
 from mudroom.errors import ForkMoved
-from mudroom.stage.beneath import directory, entries, look, open_beneath, open_root
+from mudroom.stage.beneath import directory, entries, look, look_beneath, open_beneath, open_root
+from mudroom.stage.closed import entered, through
 from mudroom.stage.copy import clone, copy_open_file
+from mudroom.stage.layer import remove_at
 from mudroom.stage.source import Source
 from mudroom.stage.source import walk as walk_source
 from mudroom.stage.union import OneLayer, Union
 from mudroom.vault.rename import At, exchange, move
 
 
-def walk(at: At) -> Iterator[tuple[bytes, Entry]]:
-    """Every entry below the directory ``at``, by its path relative to that directory."""
+def walk(at: At, *, ours: bool = False) -> Iterator[tuple[bytes, Entry]]:
+    """Every entry below the directory ``at``, by its path relative to that directory.
+
+    ``ours``: also what a command has closed to its owner; what the user has closed in the project stays so, and
+    PermissionError is raised.
+    """
     pending = [b""]
     while pending:
         path = pending.pop()
-        with directory(at[0], at[1] + b"/" + path if path else at[1]) as opened:
-            found = entries(opened)
+        place = at[1] + b"/" + path if path else at[1]
+        found = through(at[0], place, _entries) if ours else _entries(at[0], place)
         for name, entry in found.items():
             below = path + b"/" + name if path else name
             yield below, entry
             if entry.kind == "directory":
                 pending.append(below)
+
+
+def _entries(root: int, path: bytes) -> dict[bytes, Entry]:
+    with directory(root, path) as opened:
+        return entries(opened)
 
 
 def differs(found: Iterable[tuple[bytes, Entry]], expected: Mapping[bytes, Entry]) -> bytes | None:
@@ -170,7 +181,7 @@ def _move_in(content: bytes, slot: At, op: Op, new: Entry) -> bool:
     above, _slash, name = op.path.rpartition(b"/")
     root = open_root(content)
     try:
-        with directory(root, above) as opened:
+        with entered(root, above) as opened:
             if not is_still(new, look(opened, name)):
                 raise ForkMoved(op.path, show(op.path))
             return _rename((opened, name), slot, new)
@@ -237,16 +248,7 @@ def discard(at: At) -> None:
     if entry.kind != "directory":
         os.unlink(at[1], dir_fd=at[0])
         return
-    if entry.mode & 0o700 != 0o700:
-        set_mode(at, 0o700)
-    found = sorted(walk(at), reverse=True)
-    with directory(*at) as opened:
-        for path, one in found:
-            if one.kind == "directory":
-                os.rmdir(path, dir_fd=opened)
-            else:
-                os.unlink(path, dir_fd=opened)
-    os.rmdir(at[1], dir_fd=at[0])
+    remove_at(*at)
 
 
 def strip_overlay_xattrs(slots: int, name: bytes, entry: Entry, tree: Mapping[bytes, Entry]) -> None:
@@ -266,17 +268,39 @@ def strip_overlay_xattrs(slots: int, name: bytes, entry: Entry, tree: Mapping[by
 
 
 def _strip(root: int, path: bytes) -> bool:
-    """Whether it was marked impure. By path below the slots, where nobody but us writes; the last link is not
-    followed."""
+    """Whether it was marked impure."""
+    return through(root, path, _strip_one)
+
+
+def _strip_one(root: int, path: bytes) -> bool:
+    """By path below the slots, where nobody but us writes; the last link is not followed."""
     full = b"/proc/self/fd/%d/%s" % (root, path)
     try:
         names = os.listxattr(full, follow_symlinks=False)
+    except PermissionError:
+        raise
     except OSError:
         return False  # no xattrs on this file system, or on this kind of file
     for name in names:
         if name.startswith("user.overlay."):
-            os.removexattr(full, name, follow_symlinks=False)
+            _remove_xattr(root, path, full, name)
     return "user.overlay.impure" in names
+
+
+def _remove_xattr(root: int, path: bytes, full: bytes, name: str) -> None:
+    """xattr(7): only who may write to a file may change its ``user.`` attributes, its owner is no exception."""
+    try:
+        os.removexattr(full, name, follow_symlinks=False)
+        return
+    except PermissionError:
+        entry = look_beneath(root, path)
+        if entry is None or entry.mode & 0o200:
+            raise
+    set_mode((root, path), entry.mode | 0o200)
+    try:
+        os.removexattr(full, name, follow_symlinks=False)
+    finally:
+        set_mode((root, path), entry.mode)
 
 
 def sync_path(root: int, path: bytes) -> None:

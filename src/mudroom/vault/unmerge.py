@@ -60,7 +60,10 @@ class Unmerge:
         file since. It stays as it is, to be a conflict, where the two do not go together."""
         if op.kind != "swap" or op.whole or op.old is None or op.new is None or op.new.kind != "file":
             return op
-        here = look_beneath(self._root, op.path)
+        try:
+            here = look_beneath(self._root, op.path)
+        except PermissionError:
+            return op
         if here is None or here.kind != "file" or is_still(op.old, here):
             return op
         content, mode = self._content(op, here), combine_modes(op.old.mode, here.mode, op.new.mode)
