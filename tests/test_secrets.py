@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from pathlib import Path
 
 import pytest
@@ -143,3 +144,23 @@ def test_the_index_is_only_a_cache(project: Place, tmp_path: Path) -> None:
     assert Finder(root, index, lambda: 0.0).find((), ()) == expected
     project.write("late/.env", "x")
     assert Finder(root, index, lambda: 0.0).find((), ())[0] == [b".env", b"deploy/keys/server.pem", b"late/.env"]
+
+
+def test_agents_that_look_at_once_do_not_get_in_each_others_way(tmp_path: Path) -> None:
+    project, index = tmp_path / "project", os.fsencode(tmp_path / "index")
+    project.mkdir()
+    (project / ".env").write_text("KEY=1")
+    os.utime(project, (5_000_000_000, 5_000_000_000))  # its time is never settled, so every look is written down
+    found: list[object] = []
+
+    def agent() -> None:
+        for _ in range(100):
+            found.append(Finder(os.fsencode(project), index, lambda: 0.0).find((), ()))
+
+    agents = [threading.Thread(target=agent) for _ in range(4)]
+    for one in agents:
+        one.start()
+    for one in agents:
+        one.join()
+    assert found == [([b".env"], True)] * 400
+    assert sorted(os.listdir(tmp_path)) == ["index", "project"]

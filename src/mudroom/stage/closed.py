@@ -28,12 +28,16 @@ class Loosened:
         self._root = root
         self._modes: dict[bytes, int] = {}
 
-    def enter(self, path: bytes) -> None:
-        """A directory that there is. Anything else at the path is left as it is."""
-        with _handle(self._root, path) as (handle, mode):
-            if stat.S_ISDIR(mode) and mode & _ALL != _ALL:
-                os.chmod(handle, stat.S_IMODE(mode) | _ALL)
-                self._modes.setdefault(path, stat.S_IMODE(mode))
+    def enter(self, path: bytes) -> bool:
+        """False if there is nothing at the path. What is no directory is left as it is."""
+        try:
+            with _handle(self._root, path) as (handle, mode):
+                if stat.S_ISDIR(mode) and mode & _ALL != _ALL:
+                    os.chmod(handle, stat.S_IMODE(mode) | _ALL)
+                    self._modes.setdefault(path, stat.S_IMODE(mode))
+                return True
+        except (FileNotFoundError, NotADirectoryError):
+            return False
 
     def set_mode(self, path: bytes, mode: int) -> None:
         """What a directory is to have in the end. Until then its owner may enter it."""
@@ -93,9 +97,8 @@ def _opened_up(root: int, path: bytes) -> Iterator[None]:
     loose = Loosened(root)
     try:
         for at in (*ancestors(path), path) if path else ():
-            if not _is_there(root, at):
+            if not loose.enter(at):
                 break
-            loose.enter(at)
         yield
     finally:
         loose.restore()
@@ -104,11 +107,3 @@ def _opened_up(root: int, path: bytes) -> Iterator[None]:
 def look_through(root: int, path: bytes) -> Entry | None:
     """``look_beneath``, whatever the directories on the way are closed to."""
     return through(root, path.rpartition(b"/")[0], lambda root, _above: look_beneath(root, path or b"."))
-
-
-def _is_there(root: int, path: bytes) -> bool:
-    try:
-        with _handle(root, path):
-            return True
-    except (FileNotFoundError, NotADirectoryError):
-        return False

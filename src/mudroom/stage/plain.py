@@ -325,8 +325,7 @@ class PlainWriter:
     @contextmanager
     def _at(self, path: bytes) -> Iterator[tuple[int, bytes]]:
         for above in ancestors(path):
-            if above not in self._ready:
-                self._loose.enter(above)
+            if above not in self._ready and self._loose.enter(above):
                 self._ready.add(above)
         with self._tree._at(path) as opened:
             yield opened
