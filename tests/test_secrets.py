@@ -154,8 +154,7 @@ def test_agents_that_look_at_once_do_not_get_in_each_others_way(tmp_path: Path) 
     found: list[object] = []
 
     def agent() -> None:
-        for _ in range(100):
-            found.append(Finder(os.fsencode(project), index, lambda: 0.0).find((), ()))
+        found.extend(Finder(os.fsencode(project), index, lambda: 0.0).find((), ()) for _ in range(100))
 
     agents = [threading.Thread(target=agent) for _ in range(4)]
     for one in agents:
