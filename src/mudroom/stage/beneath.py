@@ -29,6 +29,21 @@ def open_root(path: bytes) -> int:
     return os.open(path, _DIRECTORY)
 
 
+def mount_of(path: bytes) -> tuple[int, int]:
+    """The file system and the mount that a directory is on. rename(2) asks for the same mount, not only for the same
+    file system: the same one bound to two places, as containers do, is EXDEV."""
+    descriptor = os.open(path, os.O_PATH | os.O_CLOEXEC)
+    try:
+        device = os.fstat(descriptor).st_dev
+        with open(f"/proc/self/fdinfo/{descriptor}", "rb") as stream:  # proc_pid_fdinfo(5), mnt_id
+            fields = dict(line.split(b":", 1) for line in stream.read().splitlines() if b":" in line)
+        return device, int(fields.get(b"mnt_id", b"0"))
+    except FileNotFoundError:
+        return device, 0  # no /proc: macOS, Windows
+    finally:
+        os.close(descriptor)
+
+
 def open_beneath(root: int, path: bytes, flags: int, mode: int = 0) -> int:
     """Open ``path`` below ``root`` as openat(2) would, refusing every symbolic link on the way and at the end.
 

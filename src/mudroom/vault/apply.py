@@ -27,7 +27,7 @@ from mudroom.core.landing import Landing, Op, expand, inverse
 from mudroom.core.merge import Conflict
 from mudroom.core.path import parent, show
 from mudroom.errors import ForkMoved, MudroomError, UsageError
-from mudroom.stage.beneath import directory, look, open_root
+from mudroom.stage.beneath import directory, look, mount_of, open_root
 from mudroom.stage.closed import entered, look_through
 from mudroom.stage.source import walk as walk_source
 from mudroom.stage.union import Union
@@ -441,8 +441,8 @@ def new_record(
     landing: Landing,
     trees: dict[int, dict[bytes, Entry]],
 ) -> ApplyRecord:
-    """``slots`` are in the vault if it is on the project's file system, else in the project's ``.mudroom``."""
+    """``slots`` are in the vault if it is on the project's mount, else in the project's ``.mudroom``."""
     slots = place.path + b"/slots"
-    if os.stat(place.path).st_dev != os.stat(project).st_dev:
+    if mount_of(place.path) != mount_of(project):
         slots = project + b"/.mudroom/apply/" + os.fsencode(place.name)
     return ApplyRecord(FORMAT, place.name, fork, started, project, slots, contents, landing.ops, trees)

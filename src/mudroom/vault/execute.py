@@ -55,6 +55,15 @@ _FAILURES = (errno.EIO, errno.ENOSPC, errno.EDQUOT, errno.ENOMEM, errno.EMFILE, 
 """Not about one path: the apply stops here, and goes on when they are gone."""
 
 
+_WORDS = {
+    errno.EXDEV: "lies on another mount than the project, where nothing can be put in one step",
+    errno.EROFS: "the file system is read-only",
+    errno.EACCES: "may not be written: its directory forbids it",
+    errno.EPERM: "may not be changed: it is immutable, or somebody else's",
+}
+"""What to say of one path."""
+
+
 class Executor:
     """``again``: it was cut off before, so that some of it may have been done. ``has_kept``: whether the fork has what
     an operation was to place, so that it has not been placed."""
@@ -123,7 +132,7 @@ class Executor:
         except OSError as error:
             if error.errno in _FAILURES:
                 raise
-            return f"{error.strerror}"
+            return _WORDS.get(error.errno or 0, f"{error.strerror}")
         finally:
             os.close(descriptor)
 

@@ -200,6 +200,8 @@ def perform(
         new = new_record(place, fork.name, how.time, vault.project, fork.layered, landing, trees)
         new = new._replace(differing=tuple(sorted(landing.differing)), parts=tuple(wanted.parts.items()))
         applied = apply(place, new, merged=reconciler.merged, verify_fork=how.verify_fork, progress=how.progress)
+    failed = {conflict.path for conflict in applied.conflicts}
+    stayed = [op.path for op in landing.ops if op.whole and op.path in failed]  # with all that is in them
     applied = applied._replace(
         conflicts=tuple(sorted({*landing.conflicts, *applied.conflicts})),
         remarks=(*landing.remarks, *applied.remarks),
@@ -208,6 +210,7 @@ def perform(
     marked = [Conflict(path, MARKED) for path in reconciler.marked if path not in kept]
     applied = applied._replace(conflicts=tuple(sorted({*applied.conflicts, *marked})))
     landed = {change.path for change in plan.chosen} - kept
+    landed -= {path for path in landed for top in stayed if is_below(path, top)}
     parts = {path: part for path, part in wanted.parts.items() if path in landed}
     remaining = keep_the_rest(vault, fork, plan.record, landed, landing.differing, parts)
     if place is not None:

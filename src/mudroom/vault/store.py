@@ -27,6 +27,7 @@ from _blake2 import blake2b
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from mudroom.core.path import show
 from mudroom.errors import MudroomError, UsageError
 from mudroom.stage.secret import NO_MASK
 from mudroom.vault.fork import Fork, fork_directory
@@ -125,8 +126,20 @@ class Vault:
     def fork(self, name: str) -> Fork:
         fork = self._place(name)
         if not os.path.isdir(fork.path):
-            raise UsageError(f"there is no fork named {name}", "mudroom ls shows the forks of this project")
+            raise UsageError(f"there is no fork named {name}", self._where_it_may_be(name))
         return fork
+
+    def _where_it_may_be(self, name: str) -> str:
+        """A project that is moved leaves its forks behind: everything about them names its path."""
+        vaults = os.path.dirname(self.path)
+        for other in sorted(os.listdir(vaults)):
+            place = vaults + b"/" + other
+            if os.path.isdir(place + b"/forks/" + fork_directory(name)):
+                with open(place + b"/project", "rb") as stream:
+                    project = stream.read()
+                if not os.path.isdir(project):
+                    return f"{show(project)}, which is gone, had one: if it was moved, move it back to get at that"
+        return "mudroom ls shows the forks of this project"
 
     def forks(self) -> list[Fork]:
         """Oldest first."""
