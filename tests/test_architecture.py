@@ -13,7 +13,8 @@ import pytest
 SOURCE = Path(__file__).parent.parent / "src" / "mudroom"
 FILES = sorted(SOURCE.rglob("*.py"))
 LAUNCHER = {
-    "sandbox." + name for name in ("launcher", "init", "template", "step", "wire", "kernel", "mediator", "pause")
+    "sandbox." + name
+    for name in ("launcher", "init", "template", "step", "wire", "kernel", "mediator", "pause", "refusal")
 }
 PURE = {"sandbox.linux", "sandbox.seccomp", "sandbox.syscall", "sandbox.metadata"}
 

@@ -25,12 +25,13 @@ from mudroom.core.change import Changeset
 from mudroom.core.fallback import Mode
 from mudroom.core.path import show
 from mudroom.core.plan import Plan, explain
-from mudroom.core.result import Denial, Result
+from mudroom.core.result import Result
 from mudroom.core.settings import Settings
 from mudroom.core.spec import Copy
 from mudroom.errors import CommandNotStarted, Unsupported, UsageError
 from mudroom.sandbox.capture import SIGTERM, Output, Watch, attend
 from mudroom.sandbox.client import Client, Exit, Running, StepFailed
+from mudroom.sandbox.denial import denials
 from mudroom.stage.overlay import OverlayView
 from mudroom.stage.preflight import check_project, find_project, foreign
 from mudroom.stage.view import View
@@ -219,7 +220,7 @@ class Session(Applying):
             truncated=any(stream.truncated for stream in output.streams),
             cpu=ended.user + ended.system,
             max_rss=ended.max_rss,
-            denials=tuple(Denial.from_mediator(refused) for refused in ended.refused),
+            denials=denials(ended.refused),
             notes=tuple(self._notes),
         )
 

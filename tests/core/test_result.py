@@ -86,12 +86,16 @@ def test_what_a_command_that_failed_says() -> None:
 
 
 def test_what_was_refused() -> None:
-    refused = (b"chmod /etc/a b", b"chown /home/\xff")
-    found = to_json(RESULT._replace(denials=tuple(Denial.from_mediator(one) for one in refused)))["denials"]
-    chmod, chown = (f"{action} outside the command's own directories" for action in ("chmod", "chown"))
-    assert found == [
-        {"kind": "metadata", "target": "/etc/a b", "reason": chmod},
-        {"kind": "metadata", "target": "/home/\ufffd", "target_base64": "L2hvbWUv/w==", "reason": chown},
+    refused = (Denial("metadata", b"/home/\xff", "chown outside"), Denial("system call", b"ptrace", "why", 3))
+    assert to_json(RESULT._replace(denials=refused))["denials"] == [
+        {
+            "kind": "metadata",
+            "target": "/home/\ufffd",
+            "target_base64": "L2hvbWUv/w==",
+            "reason": "chown outside",
+            "count": 1,
+        },
+        {"kind": "system call", "target": "ptrace", "reason": "why", "count": 3},
     ]
 
 

@@ -75,7 +75,9 @@ _DESCRIPTIONS: dict[str, Callable[..., str]] = {
     "drop_capabilities": lambda: "drop every capability, and check",
     "no_new_privs": lambda: "no_new_privs: no set-uid program gains anything",
     "landlock": lambda _fs, _net, _scoped, rules: f"Landlock, {len(rules)} rules",
-    "seccomp": lambda program: f"system call filter, {len(program) // 8} instructions",
+    "seccomp": lambda program, telling=b"", _rows=None: (
+        f"system call filter, {len(program) // 8} instructions" + (", what it refuses is told" if telling else "")
+    ),
 }
 
 

@@ -24,14 +24,12 @@ class Denial(NamedTuple):
     """Something that the sandbox refused, as the mechanism that refused it tells; never guessed from output."""
 
     kind: str
-    """``metadata``: chmod, chown, times or xattrs of a file outside."""
+    """``metadata``: chmod, chown, times or xattrs of a file outside. ``system call``: refused by the filter."""
     target: bytes
+    """A path, or the name of the call."""
     reason: str
-
-    @classmethod
-    def from_mediator(cls, refused: bytes) -> Denial:
-        action, _space, path = refused.partition(b" ")
-        return cls("metadata", path, f"{action.decode()} outside the command's own directories")
+    times: int = 1
+    """How often."""
 
 
 class Result(NamedTuple):
@@ -76,10 +74,14 @@ def to_json(result: Result) -> dict[str, Any]:
         "truncated": result.truncated,
         "checkpoint": None,
         "changes": changes_to_json(result.changeset),
-        "denials": [{"kind": d.kind, **named(d.target, "target"), "reason": d.reason} for d in result.denials],
+        "denials": [denial_to_json(denial) for denial in result.denials],
         "applied": None,
         "notes": list(result.notes),
     }
+
+
+def denial_to_json(denial: Denial) -> dict[str, Any]:
+    return {"kind": denial.kind, **named(denial.target, "target"), "reason": denial.reason, "count": denial.times}
 
 
 def changes_to_json(changeset: Changeset) -> dict[str, Any]:

@@ -47,7 +47,8 @@ class Exit(NamedTuple):
     max_rss: int
     """KiB."""
     refused: tuple[bytes, ...] = ()
-    """Metadata changes outside the sandbox's own directories that the mediator refused, as "chmod /path"."""
+    """As ``sandbox/denial.py`` reads it: metadata changes outside the sandbox's own directories, as "chmod /path", and
+    system calls, as "call RULE COUNT"."""
 
 
 class Running:

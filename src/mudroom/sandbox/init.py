@@ -23,6 +23,7 @@ from mudroom.sandbox.kernel import (
     prctl,
     syscall,
 )
+from mudroom.sandbox.refusal import Refusals, reap_and_answer
 from mudroom.sandbox.step import STEPS, Context
 from mudroom.sandbox.wire import tell
 
@@ -143,13 +144,18 @@ def fork_mediated(request: Request, report: int, channel: _socket.socket) -> int
         os._exit(127)
 
 
-def reap(command: int, own_pid_namespace: bool) -> tuple[int, Any, bool]:
+def reap(
+    command: int, own_pid_namespace: bool, refusals: Refusals | None = None, listener: int = -1
+) -> tuple[int, Any, bool]:
     """Wait for the command, reaping every orphan meanwhile. Returns its wait status, its resource use, and whether
     nobody is left: init inherits every orphan, so without children it is alone."""
-    while True:
-        pid, status, usage = os.wait4(-1, 0)
-        if pid == command:
-            break
+    if refusals is not None:
+        status, usage = reap_and_answer(command, refusals, listener)
+    else:
+        while True:
+            pid, status, usage = os.wait4(-1, 0)
+            if pid == command:
+                break
     if not own_pid_namespace:
         end_children(())
     try:
@@ -238,7 +244,9 @@ def run_init(request: Request, descriptors: list[int], report: int, context: Con
         os.close(descriptor)  # a pipe of the command must end when the command does
     if request["mediation"]:
         refused = mediate(ours, request, command)
-    status, usage, empty = reap(command, own_pid_namespace)
+    refusals = Refusals(context.listener, context.rows) if context.listener >= 0 else None
+    status, usage, empty = reap(command, own_pid_namespace, refusals, context.listener)
+    refused += refusals.told() if refusals is not None else ()
     tell(report, ("exited", status, usage.ru_utime, usage.ru_stime, usage.ru_maxrss, tuple(refused), empty))
 
 

@@ -3,7 +3,8 @@
 It runs as a process of its own (``python -I -S``), receives requests over a socket, and for each one
 clones a child into new namespaces, performs the plan's steps there, drops every privilege and runs the command.
 
-Rules of this file, and of its family: ``init``, ``template``, ``step``, ``wire``, ``kernel``, ``mediator``, ``pause``:
+Rules of this file, and of its family: ``init``, ``template``, ``step``, ``wire``, ``kernel``, ``mediator``, ``pause``,
+``refusal``:
 1. They import each other and nothing else of mudroom, and of the library only what the architecture test lists: every
    millisecond of start-up here is a millisecond of every cold ``mudroom run``. What a first command does not need is
    imported when it is needed, but never in an init after its ``pivot``: its files are then the command's.
@@ -29,7 +30,7 @@ descriptor of the view (``step_view``), then the report pipe.
 ``pause`` and ``resume`` carry a pipe on which ``("done",)`` or ``("failed", why)`` is answered.
 
 The report pipe of a run carries one marshalled tuple, ``("failed", step index, op, errno, detail)`` or
-``("exited", wait status, user s, system s, max RSS KiB, refused metadata changes, empty)``; ``empty`` says that no
+``("exited", wait status, user s, system s, max RSS KiB, what was refused, empty)``; ``empty`` says that no
 process but init is left in the sandbox. The pipe's end of file means that init is gone, too.
 """
 

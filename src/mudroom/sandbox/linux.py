@@ -15,7 +15,7 @@ from mudroom.core.plan import NAMESPACES, Plan, Step
 from mudroom.core.spec import Bind, Copy, SandboxSpec
 from mudroom.errors import UsageError
 from mudroom.sandbox.metadata import calls, route
-from mudroom.sandbox.seccomp import compile_filter
+from mudroom.sandbox.seccomp import compile_filter, rows
 from mudroom.sandbox.syscall import DENY, NO_NETWORK, Rule
 
 # MOUNT_ATTR_* of mount_setattr(2).
@@ -163,19 +163,19 @@ def _confinement(spec: SandboxSpec, machine: str) -> list[Step]:
     steps: list[Step] = [("umask", spec.umask), ("cwd", spec.cwd), ("drop_capabilities",), ("no_new_privs",)]
     if spec.landlock_abi >= 6:
         steps.append(("landlock", 0, 0, _SCOPE_ABSTRACT_UNIX_SOCKET | _SCOPE_SIGNAL, ()))
-    return [*steps, ("seccomp", _filter(machine, DENY))]
+    return [*steps, ("seccomp", _filter(machine, DENY), _filter(machine, DENY, telling=True), rows(DENY, machine))]
 
 
-_FILTERS: dict[tuple[str, tuple[Rule, ...]], bytes] = {}
+_FILTERS: dict[tuple[str, tuple[Rule, ...], bool], bytes] = {}
 
 _NO_UNIX = tuple(rule for rule in NO_NETWORK if rule.conditions)
 """Without a mount namespace the host's unix servers (docker, D-Bus) are in sight: none are to be reached."""
 
 
-def _filter(machine: str, rules: tuple[Rule, ...]) -> bytes:
-    key = (machine, rules)
+def _filter(machine: str, rules: tuple[Rule, ...], *, telling: bool = False) -> bytes:
+    key = (machine, rules, telling)
     if key not in _FILTERS:
-        _FILTERS[key] = compile_filter(rules, machine)
+        _FILTERS[key] = compile_filter(rules, machine, telling=telling)
     return _FILTERS[key]
 
 

@@ -43,6 +43,7 @@ _LOW_OF_ARG = tuple(range(16, 64, 8))
 
 # linux/seccomp.h; the low 16 bits carry the error, which the kernel caps at MAX_ERRNO.
 _KILL_PROCESS, _ERRNO, _ALLOW = 0x80000000, 0x00050000, 0x7FFF0000
+_USER_NOTIF = 0x7FC00000
 _MAX_ERRNO = 4095
 
 _MAX_INSTRUCTIONS = 4096  # BPF_MAXINSNS
@@ -59,15 +60,17 @@ class _Instruction(NamedTuple):
 
 
 _FORMAT = struct.Struct("<HBBI")
+_Row = tuple[int, bool, int, int]
 _Code = list[_Instruction]
 
 
-def compile_filter(rules: Sequence[Rule], machine: str) -> bytes:
+def compile_filter(rules: Sequence[Rule], machine: str, *, telling: bool = False) -> bytes:
     """The program that answers each call with the first rule that applies to it, and allows the rest.
 
-    `machine` is what uname(2) says. Raises ValueError for an unknown machine or call and for a mistaken rule.
+    `machine` is what uname(2) says. `telling`: it asks a listener where it would refuse (`sandbox/refusal.py`), but
+    for what is said not to exist. Raises ValueError for an unknown machine or call and for a mistaken rule.
     """
-    search = _search(_segments(rules, machine))
+    search = _search(_segments(rules, machine, telling))
     code = [
         *_load(_ARCH),
         *_skip(_JEQ_K, MACHINES[machine].audit_arch, if_true=True, over=1),
@@ -80,7 +83,19 @@ def compile_filter(rules: Sequence[Rule], machine: str) -> bytes:
     return b"".join(_FORMAT.pack(*instruction) for instruction in code)
 
 
-def _segments(rules: Sequence[Rule], machine: str) -> list[tuple[int, _Code]]:
+def rows(rules: Sequence[Rule], machine: str) -> dict[int, tuple[tuple[int, int, tuple[_Row, ...]], ...]]:
+    """The rules by system call number, as the listener of a telling filter needs them: number of the rule, error,
+    conditions as (argument, whether it has to be the value, value, mask)."""
+    found: dict[int, tuple[tuple[int, int, tuple[_Row, ...]], ...]] = {}
+    for index, rule in enumerate(rules):
+        number = number_of(rule.syscall, machine)
+        if number is not None:
+            conditions = tuple((cond.arg, cond.op == "==", cond.value, cond.mask) for cond in rule.conditions)
+            found[number] = (*found.get(number, ()), (index, rule.action, conditions))
+    return found
+
+
+def _segments(rules: Sequence[Rule], machine: str, telling: bool) -> list[tuple[int, _Code]]:
     """The number line as (first number, what to do from there on), neighbours that do the same joined."""
     named: dict[int, list[Rule]] = {}
     for rule in rules:
@@ -88,7 +103,7 @@ def _segments(rules: Sequence[Rule], machine: str) -> list[tuple[int, _Code]]:
         number = number_of(rule.syscall, machine)
         if number is not None:
             named.setdefault(number, []).append(rule)
-    denied = [(number, number + 1, _decide(its_rules)) for number, its_rules in named.items()]
+    denied = [(number, number + 1, _decide(its_rules, telling)) for number, its_rules in named.items()]
     foreign = [(first, end, _return(_ERRNO | ENOSYS)) for first, end in MACHINES[machine].foreign]
     segments: list[tuple[int, _Code]] = []
     reached = 0
@@ -128,11 +143,11 @@ def _search(segments: Sequence[tuple[int, _Code]]) -> _Code:
     ]
 
 
-def _decide(rules: Sequence[Rule]) -> _Code:
+def _decide(rules: Sequence[Rule], telling: bool) -> _Code:
     """The rules of one system call: the first whose conditions all hold."""
     code = _return(_ALLOW)
     for rule in reversed(rules):
-        denied = _return(_ERRNO | rule.action)
+        denied = _return(_USER_NOTIF if telling and rule.action != ENOSYS else _ERRNO | rule.action)
         for cond in reversed(rule.conditions):
             denied = [*_unless(cond, len(denied)), *denied]
         # Nothing behind a rule without conditions is reached: the kernel would not mind, a reader would.
@@ -201,4 +216,4 @@ def _action(k: int) -> str:
     if k & ~0xFFFF == _ERRNO:
         error = k & 0xFFFF
         return f"ERRNO({ERROR_NAMES.get(error, error)})"
-    return {_KILL_PROCESS: "KILL_PROCESS", _ALLOW: "ALLOW"}.get(k, f"{k:#x}")
+    return {_KILL_PROCESS: "KILL_PROCESS", _ALLOW: "ALLOW", _USER_NOTIF: "USER_NOTIF"}.get(k, f"{k:#x}")

@@ -16,6 +16,7 @@ from mudroom.sandbox.kernel import (
     AT_RECURSIVE,
     CLONE_NEWUSER,
     EACCES,
+    EBUSY,
     EINVAL,
     ENOENT,
     ENOTDIR,
@@ -42,6 +43,7 @@ from mudroom.sandbox.kernel import (
     PR_CAPBSET_DROP,
     PR_CAPBSET_READ,
     PR_SET_NO_NEW_PRIVS,
+    SECCOMP_FILTER_FLAG_NEW_LISTENER,
     SECCOMP_SET_MODE_FILTER,
     SIOCSIFFLAGS,
     SYS_fsconfig,
@@ -67,15 +69,18 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from mudroom.sandbox.refusal import Row
+
     Options = Sequence[tuple[bytes, bytes | None]]
 
 
 class Context:
-    """What the steps of one plan share: the descriptor of the new root, what confinement needs at the end, and where
-    the view is to be sent (-1: nowhere)."""
+    """What the steps of one plan share: the descriptor of the new root, what confinement needs at the end, where the
+    view is to be sent, and where refused calls are told (-1: nowhere)."""
 
     def __init__(self, namespaces: int) -> None:
-        self.root = self.view = -1
+        self.root = self.view = self.listener = -1
+        self.rows: dict[int, tuple[Row, ...]] = {}
         self.namespaces = namespaces
 
 
@@ -366,11 +371,28 @@ def step_landlock(
     os.close(ruleset)
 
 
-def step_seccomp(_context: Context, program: bytes) -> None:
-    """Install a filter: struct sock_fprog is a 16 bit count, padding and a pointer."""
+def step_seccomp(
+    context: Context, program: bytes, telling: bytes = b"", rows: dict[int, tuple[Row, ...]] | None = None
+) -> None:
+    """Install a filter. ``telling``: the same one, but with what it refuses told to init by ``rows``
+    (``refusal.py``), for where that can be: EINVAL before Linux 5.0, EBUSY where another listener is there already
+    (we run in somebody's container). ``program`` then."""
+    if telling:
+        try:
+            context.listener = _install(telling, SECCOMP_FILTER_FLAG_NEW_LISTENER)
+            context.rows = rows or {}
+            return
+        except OSError as error:
+            if error.errno not in (EBUSY, EINVAL):
+                raise
+    _install(program, 0)
+
+
+def _install(program: bytes, flags: int) -> int:
+    """seccomp(2): struct sock_fprog is a 16 bit count, padding and a pointer."""
     buffer = ctypes.create_string_buffer(program, len(program))
     header = (len(program) // 8).to_bytes(8, "little") + ctypes.addressof(buffer).to_bytes(8, "little")
-    syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, header)
+    return syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, flags, header)
 
 
 STEPS = {name[5:]: function for name, function in sorted(globals().items()) if name.startswith("step_")}
