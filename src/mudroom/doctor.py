@@ -9,7 +9,9 @@ from collections.abc import Callable, Mapping
 from typing import Literal, NamedTuple
 
 from mudroom.core.settings import Settings
-from mudroom.errors import MudroomError
+from mudroom.core.why import Why
+from mudroom.errors import MudroomError, UsageError
+from mudroom.sandbox.denial import error_name, rules_for
 from mudroom.sandbox.host import landlock_abi
 from mudroom.session import Session
 
@@ -21,6 +23,16 @@ class Finding(NamedTuple):
     state: Literal["strict", "degraded", "missing"]
     found: str
     fix: str = ""
+
+
+def why_call(name: str) -> list[Why]:
+    """What the filter refuses of a system call. Raises UsageError for a name that nobody knows."""
+    rules = rules_for(name)
+    if not rules and not name.isidentifier():
+        raise UsageError(f"{name} is no system call", "a path has a / in it")
+    if not rules:
+        return [Why(name, "allowed", "no rule of the filter names it; what it may reach is up to the view", False)]
+    return [Why(name, f"{'with some arguments ' * bool(r.conditions)}{error_name(r)}", r.reason, True) for r in rules]
 
 
 Runner = Callable[[Settings, str], tuple[bytes, tuple[str, ...], int]]

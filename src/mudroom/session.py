@@ -46,6 +46,7 @@ __all__ = ["CAPTURED", "Applied", "Client", "Conflicted", "Landed", "Session", "
 
 if TYPE_CHECKING:
     from mudroom.core.landing import Landing
+    from mudroom.core.why import Why
     from mudroom.stage.source import Source
     from mudroom.vault.apply import Applied
     from mudroom.vault.conflicted import Conflicted
@@ -160,13 +161,25 @@ class Session(Applying):
 
     def explain(self, cwd: bytes) -> list[str]:
         """What would be done to confine a command here, step by step. Nothing is run."""
+        return list(explain(self._example(cwd)))
+
+    def why_path(self, path: bytes) -> Why:
+        """What a command of this session finds at an absolute path, and why."""
+        from mudroom.core.why import Why, why_place
+
+        self.look_for_secrets()
+        inside = path[len(self.project) + 1 :]
+        if path.startswith(self.project + b"/") and inside in self.vault.mask.paths:
+            return Why(show(path), "empty", "it is a secret; secrets.show in the policy shows it", True)
+        return why_place(self._example(self.project), path, show(path))
+
+    def _example(self, cwd: bytes) -> Plan:
         mode: Mode = "copy" if self.settings.view == "copy" else "overlay"
         fork = Fork("example", self.vault.path + b"/forks/example", self.vault.path)
         here = fork.path + b"/upper"
         mount = OverlayView(self.project, (), here, fork.path + b"/work").mount()
         view = mount if mode == "overlay" else Copy(fork.copy_place + b"/work")
-        plan, _env = self.confinement.plan(view, mode, cwd, fork.path + b"/private", self.settings)
-        return list(explain(plan))
+        return self.confinement.plan(view, mode, cwd, fork.path + b"/private", self.settings)[0]
 
     def _fork_for_command(self, name: str) -> Fork:
         try:
@@ -359,7 +372,7 @@ class Session(Applying):
 
     def _journal_run(self, result: Result) -> None:
         from mudroom.core.change import summarise
-        from mudroom.core.result import text
+        from mudroom.core.result import denial_to_json, text
 
         data = {
             "command": [text(word) for word in result.command],
@@ -368,5 +381,6 @@ class Session(Applying):
             "duration_ms": round(result.duration * 1000),
             "changed": summarise(result.changeset.changes).files,
             "notes": list(result.notes),
+            "denials": [denial_to_json(denial) for denial in result.denials],
         }
         self.vault.journal.append("run", result.fork, data, time=self._clock())

@@ -65,6 +65,8 @@ def _line(event: Event) -> str:
     for key, value in data.items():
         if key == "command":
             words.insert(0, show(" ".join(value).encode()))
+        elif key == "denials":
+            words += [f"{len(value)} refused: mudroom policy why"] if value else []
         elif value not in (0, False, [], None):
             words.append(f"{key}={value}")
     return f"{event.number:>4}  {when}  {event.kind:<8} {event.fork or '-':<9} " + "  ".join(words)

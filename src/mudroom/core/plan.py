@@ -86,6 +86,21 @@ def describe(step: Step) -> str:
     return _DESCRIPTIONS[step[0]](*step[1:])
 
 
+_PLACES = {"bind": 2, "tmpfs": 1, "proc": 1, "devpts": 1, "overlay": 1}
+"""Steps that show something, and which of their words is the place, relative to the new root."""
+
+
+def shown_at(plan: Plan, path: bytes) -> Step | None:
+    """The step that decides what a command finds at an absolute path: the last one to cover it, or a directory above
+    it. None where nothing but the empty root is; without namespaces always, as nothing is covered then."""
+    found: Step | None = None
+    for step in plan.steps:
+        place = b"/" + step[_PLACES[step[0]]] if step[0] in _PLACES else None
+        if place is not None and (path == place or path.startswith(place + b"/")):
+            found = step
+    return found
+
+
 def explain(plan: Plan) -> Iterator[str]:
     names = [name for name, bit in NAMESPACES.items() if plan.namespaces & bit]
     yield "namespaces: " + (", ".join(names) or "none")

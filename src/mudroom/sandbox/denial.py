@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from mudroom.core.result import Denial
-from mudroom.sandbox.syscall import DENY, Rule
+from mudroom.sandbox.syscall import DENY, ERROR_NAMES, Rule
 
 
 def denials(told: Iterable[bytes]) -> tuple[Denial, ...]:
@@ -26,3 +26,7 @@ def _denial(told: bytes) -> Denial:
 def rules_for(name: str) -> tuple[Rule, ...]:
     """What is refused of a system call, to every command; none if nothing is."""
     return tuple(rule for rule in DENY if rule.syscall == name)
+
+
+def error_name(rule: Rule) -> str:
+    return ERROR_NAMES[rule.action]

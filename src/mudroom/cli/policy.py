@@ -1,0 +1,73 @@
+"""``mudroom policy why``: what was refused, or would be, and the reason."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+
+from mudroom.cli.main import Context
+from mudroom.cli.open import open_session
+from mudroom.core.path import show
+from mudroom.core.why import Why
+from mudroom.doctor import why_call
+from mudroom.errors import UsageError
+from mudroom.session import Session
+
+EXAMPLES = """\
+examples:
+  mudroom policy why                what was refused to the last command, and why
+  mudroom policy why --fork a       the same of the last command in the fork a
+  mudroom policy why ptrace         what of a system call is refused to every command
+  mudroom policy why ~/.ssh/id_rsa  what a command finds at a path
+
+Exit code 0 if something is refused, 1 if nothing is."""
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("what", choices=("why",), help="why: what is refused, and the reason")
+    parser.add_argument(
+        "about", nargs="?", metavar="CALL|PATH", help="a system call, or a path; default: the last command"
+    )
+    parser.add_argument("--fork", metavar="NAME", help="of the last command in this fork")
+
+
+def execute(args: argparse.Namespace, context: Context) -> int:
+    with open_session(context) as session:
+        if args.about is None:
+            return _last(session, args.fork, context)
+        if "/" in args.about:
+            answers = [session.why_path(os.fsencode(os.path.abspath(args.about)))]
+        else:
+            answers = why_call(args.about)
+    return _tell(answers, context)
+
+
+def _last(session: Session, fork: str | None, context: Context) -> int:
+    runs = [event for event in session.vault.journal.events(last=None) if event.kind == "run"]
+    runs = [event for event in runs if fork in (None, event.fork)]
+    if not runs:
+        raise UsageError("no command has run" + (f" in {fork}" if fork else ""), "mudroom log shows what has happened")
+    data = json.loads(runs[-1].data)
+    refused = data.get("denials", [])
+    if context.as_json:
+        row = {"schema": "mudroom.why/1", "command": data["command"], "fork": runs[-1].fork, "denials": refused}
+        context.terminal.out(json.dumps(row))
+        return 0 if refused else 1
+    command = show(" ".join(data["command"]).encode())
+    if not refused:
+        context.terminal.out(f"nothing was refused to: {command}")
+        return 1
+    context.terminal.out(f"refused to: {command}")
+    for denial in refused:
+        times = f"  ({denial['count']} times)" if denial["count"] > 1 else ""
+        context.terminal.out(f"  {denial['kind']}  {show(denial['target'].encode())}{times}: {denial['reason']}")
+    return 0
+
+
+def _tell(answers: list[Why], context: Context) -> int:
+    if context.as_json:
+        context.terminal.out(json.dumps({"schema": "mudroom.why/1", "rules": [one._asdict() for one in answers]}))
+    for one in answers if not context.as_json else ():
+        context.terminal.out(f"{one.subject}: {one.verdict}: {one.reason}")
+    return 0 if any(one.refused for one in answers) else 1

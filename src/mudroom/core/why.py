@@ -1,0 +1,48 @@
+"""Why something is refused to a command, or that it is not: an answer for people."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from mudroom.core.plan import Plan, Step, shown_at
+
+
+class Why(NamedTuple):
+    subject: str
+    verdict: str
+    reason: str
+    refused: bool
+
+
+HIDDEN = "of the host there are only system directories, toolchains, and what read: in the policy names"
+_READ_ONLY = 1
+
+
+def why_place(plan: Plan, path: bytes, subject: str) -> Why:
+    """What a command finds at an absolute path, by the plan that confines it."""
+    step = shown_at(plan, path)
+    if step is None:
+        if not plan.namespaces:
+            return Why(
+                subject, "by Landlock", "no namespaces here: mudroom run --explain lists what may be opened", True
+            )
+        return Why(subject, "hidden", HIDDEN, True)
+    verdict, reason, refused = _OF_STEP[step[0]](step)
+    return Why(subject, verdict, reason, refused)
+
+
+def _of_bind(step: Step) -> tuple[str, str, bool]:
+    if step[1] == b"/dev/null":
+        return "empty", "it is a secret of root's, or a setting of the machine's", True
+    if step[3] & _READ_ONLY:
+        return "read-only", "it is the host's own, to be read and not to be changed", True
+    return "writable", "it is the command's, or a cache of this project's commands", False
+
+
+_OF_STEP = {
+    "bind": _of_bind,
+    "tmpfs": lambda _step: ("private", "an empty directory of the command's own, gone when it ends", True),
+    "proc": lambda _step: ("private", "the command's own processes, and nothing of the host's", True),
+    "devpts": lambda _step: ("private", "terminals of the command's own", True),
+    "overlay": lambda _step: ("staged", "written to the fork; the project changes when it is applied", False),
+}
