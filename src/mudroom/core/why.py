@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 from mudroom.core.plan import Plan, Step, shown_at
@@ -39,7 +40,7 @@ def _of_bind(step: Step) -> tuple[str, str, bool]:
     return "writable", "it is the command's, or a cache of this project's commands", False
 
 
-_OF_STEP = {
+_OF_STEP: dict[str, Callable[[Step], tuple[str, str, bool]]] = {
     "bind": _of_bind,
     "tmpfs": lambda _step: ("private", "an empty directory of the command's own, gone when it ends", True),
     "proc": lambda _step: ("private", "the command's own processes, and nothing of the host's", True),
