@@ -12,10 +12,9 @@ from mudroom.core.settings import Settings
 from mudroom.core.why import Why
 from mudroom.errors import MudroomError, UsageError
 from mudroom.sandbox.denial import error_name, rules_for
+from mudroom.sandbox.forbidden import why_forbidden
 from mudroom.sandbox.host import landlock_abi
 from mudroom.session import Session
-
-APPARMOR_FIX = "Ubuntu: sudo sysctl kernel.apparmor_restrict_unprivileged_userns=0, or an AppArmor profile for python3"
 
 
 class Finding(NamedTuple):
@@ -35,15 +34,25 @@ def why_call(name: str) -> list[Why]:
     return [Why(name, f"{'with some arguments ' * bool(r.conditions)}{error_name(r)}", r.reason, True) for r in rules]
 
 
-Runner = Callable[[Settings, str], tuple[bytes, tuple[str, ...], int]]
-"""Run a shell script in a sandbox; gives stdout, the notes, and how many paths it changed."""
+class Tried(NamedTuple):
+    """What came of a shell script in a sandbox."""
+
+    out: bytes = b""
+    notes: tuple[str, ...] = ()
+    changed: int = 0
+    denials: tuple[bytes, ...] = ()
+    error: str = ""
+    """Why it could not even be started."""
+
+
+Runner = Callable[[Settings, str], Tried]
 
 
 def examine(directory: bytes, *, home: bytes, environ: Mapping[bytes, bytes]) -> list[Finding]:
     """Try everything in ``directory``, an empty one on the file system where mudroom keeps its state."""
     numbers = iter(range(1000))
 
-    def run(settings: Settings, script: str) -> tuple[bytes, tuple[str, ...], int]:
+    def run(settings: Settings, script: str) -> Tried:
         project = directory + b"/project%d" % next(numbers)
         os.makedirs(project + b"/d/below")
         with Session.open(
@@ -51,40 +60,45 @@ def examine(directory: bytes, *, home: bytes, environ: Mapping[bytes, bytes]) ->
         ) as session:
             result = session.run([b"sh", b"-c", script.encode()])
             session.discard(result.fork)
-        return result.stdout, result.notes, len(result.changeset.changes)
+        denials = tuple(denial.target for denial in result.denials)
+        return Tried(result.stdout, result.notes, len(result.changeset.changes), denials)
 
     return diagnose(run, landlock_abi())
 
 
 def diagnose(run: Runner, landlock: int) -> list[Finding]:
-    findings = [_sandbox(run), _overlay(run), _network(run), _privileges(run), _filter(run)]
-    findings.append(_landlock(landlock))
-    return findings
+    def attempt(settings: Settings, script: str) -> Tried:
+        try:
+            return run(settings, script)
+        except MudroomError as error:
+            return Tried(error=error.message)
 
-
-def _try(run: Runner, settings: Settings, script: str) -> tuple[bytes, tuple[str, ...], int, str]:
-    try:
-        out, notes, changed = run(settings, script)
-    except MudroomError as error:
-        return b"", (), 0, error.message
-    return out, notes, changed, ""
+    found = [_sandbox, _overlay, _hidden, _network, _privileges, _init, _filter, _told]
+    return [*(probe(attempt) for probe in found), _landlock(landlock)]
 
 
 def _sandbox(run: Runner) -> Finding:
-    out, notes, _changed, error = _try(run, Settings(), "readlink /proc/self/ns/user; ls -d /home/* /root 2>/dev/null")
+    out, notes, _changed, _denials, error = run(
+        Settings(), "readlink /proc/self/ns/user; ls -d /home/* /root 2>/dev/null"
+    )
     if error:
-        return Finding("a sandbox", "missing", error, APPARMOR_FIX)
+        return Finding("a sandbox", "missing", error, _permit()[1])
     ours = os.fsencode(os.readlink("/proc/self/ns/user"))
     if ours in out:
         weaker = notes[0] if notes else "no namespaces"
-        return Finding("a sandbox", "degraded", weaker, "permit user namespaces. " + APPARMOR_FIX)
+        why, fix = _permit()
+        return Finding("a sandbox", "degraded", f"{weaker}; {why}", fix)
     return Finding("a sandbox", "strict", "user, mount, pid, ipc, uts and cgroup namespaces, a root of its own")
+
+
+def _permit() -> tuple[str, str]:
+    return why_forbidden(os.path.realpath(sys.executable))
 
 
 def _overlay(run: Runner) -> Finding:
     """Remove a directory and make it again: what goes wrong (EIO) on an overlay that is not fully supported."""
     name = "the overlay view"
-    out, _notes, changed, error = _try(run, Settings(view="overlay"), "rm -r d && mkdir d && touch d/new && ls d")
+    out, _notes, changed, _denials, error = run(Settings(view="overlay"), "rm -r d && mkdir d && touch d/new && ls d")
     if error:
         return Finding(name, "degraded", f"commands work in a copy of the project ({error})")
     if out != b"new\n" or changed != 2:
@@ -92,16 +106,29 @@ def _overlay(run: Runner) -> Finding:
     return Finding(name, "strict", "kernel overlay at the project's own path; starting a fork costs nothing")
 
 
+def _hidden(run: Runner) -> Finding:
+    """The host's servers and other processes: what is not there cannot be connected to, signalled or read."""
+    name = "nothing of the host in sight"
+    script = "find /run /var/run /tmp /dev/shm -maxdepth 3 -type s | wc -l; ls -d /proc/[0-9]* | wc -l"
+    found = run(Settings(), script)
+    numbers = [int(word) for word in found.out.split() if word.isdigit()]
+    if len(numbers) != 2:
+        return Finding(name, "missing", found.error or "the probe did not run")
+    if numbers[0] == 0 and numbers[1] <= 8:
+        return Finding(name, "strict", "private /run, /tmp, /dev/shm and /proc: no socket and no process of the host")
+    return Finding(name, "degraded", "the host's processes and names can be seen; Landlock decides what may be opened")
+
+
 def _network(run: Runner) -> Finding:
     script = "cat /proc/net/dev | tail -n +3 | cut -d: -f1"
-    out, _notes, _changed, error = _try(run, Settings(), script)
+    out, _notes, _changed, _denials, error = run(Settings(), script)
     if not error and out.split() == [b"lo"]:
         return Finding("no network", "strict", "a network namespace with nothing but its own loopback")
     return Finding("no network", "degraded" if not error else "missing", error or "sockets refused by a filter")
 
 
 def _privileges(run: Runner) -> Finding:
-    out, _notes, _changed, error = _try(run, Settings(), "grep -E 'Cap|NoNewPrivs' /proc/self/status")
+    out, _notes, _changed, _denials, error = run(Settings(), "grep -E 'Cap|NoNewPrivs' /proc/self/status")
     fields = dict(line.split(b":\t") for line in out.splitlines())
     empty = all(int(fields.get(b"Cap" + name, b"1"), 16) == 0 for name in (b"Prm", b"Eff", b"Inh", b"Amb", b"Bnd"))
     if empty and fields.get(b"NoNewPrivs") == b"1":
@@ -110,17 +137,44 @@ def _privileges(run: Runner) -> Finding:
     return Finding("no privileges", state, error or "no capability left, but a bounding set that could not be emptied")
 
 
+def _init(run: Runner) -> Finding:
+    """Of the sandbox's first process, memory and descriptors are nobody's to read (PR_SET_DUMPABLE, prctl(2))."""
+    name = "a first process that is nobody's to read"
+    script = "cd /proc/1; cat environ maps; readlink root fd/*; echo end"
+    found = run(Settings(), script)
+    if found.out == b"end\n":
+        return Finding(name, "strict", "its memory and its descriptors are closed to the command")
+    return Finding(name, "missing", found.error or "the command may read its memory or its descriptors")
+
+
 def _filter(run: Runner) -> Finding:
     script = (
         f'{sys.executable} -c "import socket; socket.socket(40, 1)" 2>&1 | tail -1; grep Seccomp: /proc/self/status'
     )
-    out, _notes, _changed, error = _try(run, Settings(), script)
+    out, _notes, _changed, _denials, error = run(Settings(), script)
     if b"Seccomp:\t2" in out:
         return Finding(
             "a system call filter", "strict", "namespaces, mounts, tracing, keyrings, io_uring … are refused"
         )
     return Finding(
         "a system call filter", "missing", error or "seccomp is not in force", "a kernel with CONFIG_SECCOMP_FILTER"
+    )
+
+
+def _told(run: Runner) -> Finding:
+    """Refused calls in the result: seccomp_unotify(2)."""
+    name = "refusals are told"
+    script = f'{sys.executable} -c "import socket; socket.socket(40, 1)" 2>/dev/null; echo end'
+    found = run(Settings(), script)
+    if found.denials == (b"socket",):
+        return Finding(name, "strict", "what the filter refuses is in the result: mudroom policy why")
+    if found.out != b"end\n":
+        return Finding(name, "missing", found.error or "the probe did not run")
+    return Finding(
+        name,
+        "degraded",
+        "only refused changes of metadata are" if found.denials or found.notes else "the filter refuses in silence",
+        "Linux 5.0 or later, user namespaces, and no other program that listens to our filter",
     )
 
 

@@ -1,0 +1,119 @@
+"""The doctor's findings follow what its probes saw; and what it says of this machine is so."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from mudroom.core.settings import Settings
+from mudroom.doctor import Finding, Tried, diagnose, examine
+from mudroom.errors import Unsupported
+from mudroom.sandbox.forbidden import why_forbidden
+
+SETS = (b"Prm", b"Eff", b"Inh", b"Amb", b"Bnd")
+GOOD = {
+    "ns/user": Tried(b"user:[1]\n"),
+    "rm -r d": Tried(b"new\n", changed=2),
+    "find": Tried(b"0\n4\n"),
+    "cat /proc/net": Tried(b"    lo\n"),
+    "grep -E": Tried(
+        b"".join(b"Cap%s:\t0\n" % name for name in (b"Prm", b"Eff", b"Inh", b"Amb", b"Bnd")) + b"NoNewPrivs:\t1\n"
+    ),
+    "cd /proc/1": Tried(b"end\n"),
+    'import socket; socket.socket(40, 1)" 2>&1': Tried(b"Seccomp:\t2\n"),
+    'import socket; socket.socket(40, 1)" 2>/dev': Tried(b"end\n", denials=(b"socket",)),
+}
+
+
+def found(landlock: int = 7, **changes: Tried) -> dict[str, Finding]:
+    answers = {**GOOD, **{key.replace("__", " "): value for key, value in changes.items()}}
+
+    def run(_settings: Settings, script: str) -> Tried:
+        return next(answer for part, answer in answers.items() if part in script)
+
+    return {finding.protection: finding for finding in diagnose(run, landlock)}
+
+
+def test_all_is_well() -> None:
+    findings = found()
+    assert {finding.state for finding in findings.values()} == {"strict"}
+    assert not any(finding.fix for finding in findings.values())
+    assert len(findings) == 9
+
+
+@pytest.mark.parametrize(
+    ("protection", "part", "saw", "state"),
+    [
+        ("a sandbox", "ns/user", Tried(os.readlink("/proc/self/ns/user").encode() + b"\n"), "degraded"),
+        ("the overlay view", "rm -r d", Tried(b"new\n", changed=1), "missing"),
+        ("the overlay view", "rm -r d", Tried(error="no overlay"), "degraded"),
+        ("nothing of the host in sight", "find", Tried(b"3\n4\n"), "degraded"),
+        ("nothing of the host in sight", "find", Tried(b"0\n400\n"), "degraded"),
+        ("nothing of the host in sight", "find", Tried(b""), "missing"),
+        ("no network", "cat /proc/net", Tried(b"lo\neth0\n"), "degraded"),
+        ("no privileges", "grep -E", Tried(b"CapEff:\t1\n"), "missing"),
+        ("no privileges", "grep -E", Tried(b"CapEff:\t0\nCapBnd:\tff\nNoNewPrivs:\t1\n"), "degraded"),
+        ("a first process that is nobody's to read", "cd /proc/1", Tried(b"/\nend\n"), "missing"),
+        ("a system call filter", 'socket(40, 1)" 2>&1', Tried(b"Seccomp:\t0\n"), "missing"),
+        ("refusals are told", 'socket(40, 1)" 2>/dev', Tried(b"end\n"), "degraded"),
+        ("refusals are told", 'socket(40, 1)" 2>/dev', Tried(b""), "missing"),
+    ],
+)
+def test_what_a_probe_saw_is_what_is_said(protection: str, part: str, saw: Tried, state: str) -> None:
+    def run(_settings: Settings, script: str) -> Tried:
+        return saw if part in script else next(answer for key, answer in GOOD.items() if key in script)
+
+    findings = {finding.protection: finding for finding in diagnose(run, 7)}
+    assert findings[protection].state == state
+    assert {finding.state for name, finding in findings.items() if name != protection} == {"strict"}
+
+
+def test_what_cannot_be_started_is_missing_and_says_why() -> None:
+    def run(_settings: Settings, _script: str) -> Tried:
+        raise Unsupported("a sandbox", "namespaces", "none are permitted", "permit them")
+
+    findings = diagnose(run, 0)
+    assert all(finding.state != "strict" for finding in findings)
+    assert "none are permitted" in findings[0].found
+
+
+@pytest.mark.parametrize(("abi", "state"), [(0, "missing"), (5, "degraded"), (6, "strict"), (9, "strict")])
+def test_landlock(abi: int, state: str) -> None:
+    assert found(landlock=abi)["Landlock"].state == state
+
+
+@pytest.mark.parametrize(
+    ("settings", "marks", "why", "fix"),
+    [
+        (
+            {"apparmor_restrict_unprivileged_userns": "1"},
+            (),
+            "AppArmor",
+            "profile mudroom /usr/bin/python3.11 flags=",
+        ),
+        ({"unprivileged_userns_clone": "0"}, (), "to users", "sysctl kernel.unprivileged_userns_clone=1"),
+        ({"max_user_namespaces": "0"}, (), "permits none", "sysctl user.max_user_namespaces="),
+        ({"max_user_namespaces": "15000"}, ("/.dockerenv",), "container's own filter", "--security-opt seccomp="),
+        ({}, (), "this kernel", "CONFIG_USER_NS"),
+    ],
+)
+def test_the_exact_fix_is_named(settings: dict[str, str], marks: tuple[str, ...], why: str, fix: str) -> None:
+    found, told = why_forbidden(
+        "/usr/bin/python3.11", lambda path: settings.get(path.rpartition("/")[2], ""), lambda path: path in marks
+    )
+    assert why in found and fix in told
+
+
+def test_this_machine(tmp_path: Path) -> None:
+    """Every protection is probed for real; the same must be found twice."""
+    for name in ("a", "b", "home"):
+        (tmp_path / name).mkdir()
+    home = os.fsencode(tmp_path / "home")
+    first, second = (
+        examine(os.fsencode(tmp_path / name), home=home, environ={b"PATH": os.environb[b"PATH"]}) for name in "ab"
+    )
+    assert first == second
+    assert len(first) == 9
+    assert all(finding.fix for finding in first if finding.state != "strict")
