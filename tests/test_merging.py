@@ -389,3 +389,18 @@ def test_redo_brings_it_again(place: Place) -> None:
     assert (place.project / "new/n").exists()
     with pytest.raises(UsageError, match="nothing to redo"):
         session.redo()
+
+
+def test_what_was_undone_last_is_redone_first(place: Place) -> None:
+    place.write("f", "0\n")
+    for number in (1, 2, 3):
+        session, result = place.sh(f"echo {number} > f")
+        session.apply(result.fork)
+    for expected in (2, 1, 0):
+        session.undo()
+        tick()
+        assert (place.project / "f").read_text() == f"{expected}\n"
+    for expected in (1, 2, 3):
+        session.redo()
+        tick()
+        assert (place.project / "f").read_text() == f"{expected}\n"

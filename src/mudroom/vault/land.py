@@ -224,7 +224,7 @@ def take_back(vault: Vault, name: str | None, progress: Progress | None = None) 
 
 
 def bring_back(vault: Vault, name: str | None, progress: Progress | None = None) -> Applied:
-    """Redo an apply that was undone: the one named, or the last."""
+    """Redo an apply that was undone: the one named, or the one that was undone last."""
     return redo(_apply_named(vault, name, "undone", "redo"), progress)
 
 
@@ -235,7 +235,7 @@ def _apply_named(vault: Vault, name: str | None, state: str, verb: str) -> Apply
         found = [place for place in places if place.state() == state]
         if not found:
             raise UsageError(f"there is nothing to {verb} in this project", "mudroom log shows what has happened")
-        return found[-1]
+        return found[-1] if verb == "undo" else max(found, key=lambda place: place.since())
     place = next((place for place in places if place.name == name), None)
     if place is None:
         known = ", ".join(place.name for place in places[-5:]) or "none"
