@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from mudroom.core.change import Change, Changeset, listed, summarise
+from mudroom.core.limit import Reached, Reading
 from mudroom.core.merge import Conflict
 from mudroom.core.rollup import roll_up
 
@@ -54,6 +55,10 @@ class Result(NamedTuple):
     max_rss: int = 0
     """KiB."""
     denials: tuple[Denial, ...] = ()
+    reached: tuple[Reached, ...] = ()
+    """Limits that did something."""
+    use: Reading | None = None
+    """What the command's control group has counted, if it had one."""
     notes: tuple[str, ...] = ()
     """What was weaker or other than asked for, and what could not be done."""
 
@@ -77,8 +82,23 @@ def to_json(result: Result) -> dict[str, Any]:
         "checkpoint": None,
         "changes": changes_to_json(result.changeset),
         "denials": [{"kind": d.kind, **named(d.target, "target"), "reason": d.reason} for d in result.denials],
+        "limits": [{**one._asdict(), "text": str(one)} for one in result.reached],
+        "use": _use(result.use),
         "applied": None,
         "notes": list(result.notes),
+    }
+
+
+def _use(use: Reading | None) -> dict[str, Any] | None:
+    if use is None:
+        return None
+    return {
+        "memory_peak": use.memory_peak,
+        "processes_peak": use.processes_peak,
+        "cpu_ms": None if use.cpu is None else round(use.cpu * 1000),
+        "throttled_ms": round(use.throttled * 1000),
+        "io_read": use.io_read,
+        "io_written": use.io_written,
     }
 
 
