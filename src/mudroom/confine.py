@@ -35,7 +35,7 @@ def _permitted(rlimit: tuple[int, int, int]) -> tuple[int, int, int]:
 
 class Confinement:
     def __init__(self, vault: Vault, home: bytes, environ: Mapping[bytes, bytes]) -> None:
-        self._vault, self._home, self.environ = vault, home, environ
+        self._vault, self._home, self.variables = vault, home, environ
         self._host: Host | None = None
         self._umask = umask()
         self._first = True
@@ -45,7 +45,7 @@ class Confinement:
     @property
     def host(self) -> Host:
         if self._host is None:
-            search = self.environ.get(b"PATH", b"/usr/bin:/bin").split(b":")
+            search = self.variables.get(b"PATH", b"/usr/bin:/bin").split(b":")
             self._host = survey(self._home, [entry for entry in search if entry.startswith(b"/")])
         return self._host
 
@@ -94,7 +94,7 @@ class Confinement:
             scratch = private
             home, tmp = private_directories(scratch)
             cwd = view.work + cwd[len(self._vault.project) :]
-        env = select(self.environ, home=home, cwd=cwd, network=settings.network != "none", extra=settings.environment)
+        env = select(self.variables, home=home, cwd=cwd, network=settings.network != "none", extra=settings.environment)
         env[b"TMPDIR"] = tmp
         spec = SandboxSpec(
             project=self._vault.project,

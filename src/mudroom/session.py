@@ -327,7 +327,7 @@ class Session(Applying):
 
             vault = os.fsdecode(self.vault.path.rpartition(b"-")[2])
             places = (self.project, self.vault.path)
-            self._limiter = Limiter(vault, self.client.settle, self.confinement.environ, places)
+            self._limiter = Limiter(vault, self.client.settle, self.confinement.variables, places)
         counts_processes = mode != "landlock" and os.geteuid() != 0
         held = self._limiter.hold(self.settings.limits, counts_processes=counts_processes)
         self._notes += [note for note in held.notes if note not in self._notes]
