@@ -23,7 +23,17 @@ from mudroom.applying import Applying
 from mudroom.confine import Confinement, Rlimits
 from mudroom.core.change import Changeset
 from mudroom.core.fallback import Mode
-from mudroom.core.limit import Reached, Reading, difference, needed, reached, reached_else
+from mudroom.core.limit import (
+    NAMES,
+    Reached,
+    Reading,
+    difference,
+    needed,
+    of_command,
+    reached,
+    reached_else,
+    show_limit,
+)
 from mudroom.core.path import show
 from mudroom.core.plan import Plan, explain
 from mudroom.core.result import Denial, Result
@@ -173,7 +183,10 @@ class Session(Applying):
         mount = OverlayView(self.project, (), here, fork.path + b"/work").mount()
         view = mount if mode == "overlay" else Copy(fork.copy_place + b"/work")
         plan, _env = self.confinement.plan(view, mode, cwd, fork.path + b"/private", self.settings)
-        return list(explain(plan))
+        asked = ", ".join(
+            f"{NAMES[kind]} {show_limit(kind, limit)}" for kind, limit in of_command(self.settings.limits)
+        )
+        return [*explain(plan), *([f"  +  a control group of its own: {asked}"] if asked else [])]
 
     def _fork_for_command(self, name: str) -> Fork:
         try:

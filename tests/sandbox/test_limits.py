@@ -9,6 +9,7 @@ import sys
 import time
 from pathlib import Path
 
+import box
 import pytest
 
 from conftest import Place
@@ -16,6 +17,7 @@ from mudroom.core.limit import Limits, Reached
 from mudroom.core.result import Result, to_json
 from mudroom.core.settings import Settings
 from mudroom.errors import Unsupported
+from mudroom.sandbox.capture import Output, attend
 from mudroom.sandbox.cgroup import Leaf, find
 from mudroom.sandbox.client import Client
 from mudroom.sandbox.limiter import Limiter, survey
@@ -267,6 +269,45 @@ def test_what_a_crash_left_is_swept(place: Place) -> None:
 
 
 @if_held
+def test_killed_at_work_it_leaves_nothing_that_is_not_swept(place: Place) -> None:
+    environment = {**os.environ, "MUDROOM_STATE": str(place.state), "HOME": str(place.home)}
+    words = [sys.executable, "-m", "mudroom", "exec", "--processes", "50", "--", "sh", "-c", "echo; sleep 60"]
+    with subprocess.Popen(words, cwd=place.project, env=environment, stdout=subprocess.PIPE) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == b"\n"
+        assert groups_of(place)
+        other.kill()
+        assert other.stdout.read() == b""  # everybody who had it is gone
+    place.session(Settings(limits=Limits(processes=50))).run([b"true"])
+    assert groups_of(place) == []
+
+
+@if_held
+@pytest.mark.parametrize("kind", box.KINDS)
+def test_a_leaf_holds_whatever_the_way_of_confining(tmp_path: Path, client: Client, kind: str) -> None:
+    """By the launcher, by a template, and without namespaces: in the group from the first step on."""
+    limits = Limits(processes=40)
+    limiter = Limiter(f"test{os.getpid()}", client.settle, os.environb, ())
+    held = limiter.hold(limits, counts_processes=True)
+    assert held.tree is not None
+    here = box.Box(tmp_path, client)
+    plan = here.prepared(kind)
+    leaf = limiter.leaf()
+    assert leaf is not None
+    with Output(None, None, None, 1 << 20) as output:
+        script = "cat /proc/self/cgroup; for i in $(seq 50); do sleep 0.2 & done; wait"
+        running = here.start(script, output, plan, leaf=leaf)
+        attend(running, output, None, lambda: None)
+        running.gone()
+        text, refused = output.streams[0].data.decode(), leaf.reading().processes_refused
+    leaf.close()
+    limiter.close()
+    assert refused > 0
+    row = next(line for line in text.splitlines() if ":pids:" in line or (line.startswith("0::") and UNIFIED))
+    assert row.endswith(":/") or (kind == "bare" and "/mudroom/" in row)
+
+
+@if_held
 def test_a_leaf_is_removed_with_all_that_runs_in_it(place: Place, client: Client) -> None:
     """As after an interrupt: whoever is left is killed."""
     limits = Limits(processes=50)
@@ -422,6 +463,31 @@ def test_io_is_refused_where_buffered_writes_would_pass(place: Place) -> None:
     with pytest.raises(Unsupported, match="a limit of io"):
         session.run([b"true"])
     assert [name for name in groups() if name.endswith(session.vault.path.rpartition(b"-")[2].decode())] == []
+
+
+@pytest.mark.skipif(not UNIFIED or os.geteuid() != 0, reason="only root has the controller io, and only of version 2")
+def test_io_is_held(place: Place) -> None:
+    """Three seconds' worth, less the burst that the kernel grants; through the page cache, as programs write."""
+    started = time.monotonic()
+    script = "head -c 12000000 /dev/zero > big; sync -d big"
+    result = run(place, script, Limits(io=4 * MB, memory=256 * MB))
+    assert result.exit_code == 0
+    assert time.monotonic() - started > 1.5
+    assert result.use is not None
+    assert result.use.io_written is not None
+    assert result.use.io_written >= 12_000_000
+
+
+@pytest.mark.skipif(not UNIFIED or not HELD or os.geteuid() == 0, reason="what systemd does not delegate by itself")
+def test_what_is_not_delegated_is_refused_and_the_rest_held(place: Place) -> None:
+    limits = Limits(memory=64 * MB, io=MB)
+    session = place.session(Settings(limits=limits))
+    with pytest.raises(Unsupported, match="not given the controller io") as caught:
+        session.run([b"true"])
+    assert "Delegate=cpu cpuset io memory pids" in caught.value.hint
+    result = run(place, f"{EAT}; true", limits._replace(missing="degrade"))
+    assert [str(one) for one in result.reached] == ["killed: memory, 64 MB"]
+    assert any("io, 1 MB/s: not enforced" in note for note in result.notes)
 
 
 def test_what_a_doctor_would_say(client: Client, tmp_path: Path) -> None:

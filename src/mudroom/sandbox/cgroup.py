@@ -3,7 +3,7 @@
 Rules of this file:
 1. What can be done is found out by doing it: a group is made and its controllers are switched on.
 2. A leaf exists, with its limits, before the command is cloned, and is removed when nothing of the command is left.
-   What a crash leaves is empty (the launcher ends its sandboxes), and is swept by the next one that looks.
+   What a crash leaves is swept by the next session that needs groups; systemd sweeps what it made for us itself.
 3. No process of a command is ever outside of its leaf. Version 2: init is cloned into it (CLONE_INTO_CGROUP, clone(2)).
    Version 1: init itself moves (a write of "0" to ``tasks``) before it performs the first step, while it is one thread.
    Both do without the lock over all forks of the machine that a write to ``cgroup.procs`` may wait tens of
@@ -334,12 +334,15 @@ def _end_all(place: str) -> None:
 
 
 def sweep(tree: Tree) -> None:
-    """Remove the empty leaves of processes that are gone."""
+    """Remove the leaves of processes that are gone, with what has not ended yet of their sandboxes."""
     for parent in set(tree.parents.values()):
         for name in os.listdir(parent):
             pid = name.partition(".")[0]
             if pid.isdecimal() and not _lives(int(pid)):
-                _remove_quietly([f"{parent}/{name}"])
+                try:
+                    remove(f"{parent}/{name}")
+                except (MudroomError, OSError):
+                    pass  # not ours to end (another user's pid namespace): the next one may look again
 
 
 def _lives(pid: int) -> bool:

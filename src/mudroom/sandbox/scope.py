@@ -19,7 +19,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from mudroom.core.limit import Limits
-from mudroom.sandbox.cgroup import NotHere, Tree, directory, enable, make_v2, memberships, mounts, read, write
+from mudroom.sandbox.cgroup import NotHere, Tree, directory, make_v2, memberships, mounts, read, write
 
 TIMEOUT = 10.0
 """Seconds that the user manager may take to answer."""
@@ -43,14 +43,16 @@ def make(vault: str, launcher: int, limits: Limits, wanted: frozenset[str], envi
     place = directory(unified, path) if unified is not None else None
     if place is None or os.path.basename(place) != scope:
         raise NotHere(f"systemd's user manager left the launcher in {path}")
+    try:
+        os.makedirs(f"{place}/{LAUNCHERS}", exist_ok=True)
+        write(f"{place}/{LAUNCHERS}/cgroup.procs", str(launcher))
+    except OSError as error:
+        raise NotHere(f"{error.strerror} at {place}") from error
     offered = frozenset(read(place + "/cgroup.controllers").split())
     if not wanted <= offered:
         missing = ", ".join(sorted(wanted - offered))
         raise NotHere(f"systemd's user manager, which is not given the controller {missing}")
     try:
-        os.makedirs(f"{place}/{LAUNCHERS}", exist_ok=True)
-        write(f"{place}/{LAUNCHERS}/cgroup.procs", str(launcher))
-        enable(place, sorted(wanted))
         group = make_v2(place, vault, limits, wanted, offered)
     except OSError as error:
         raise NotHere(f"{error.strerror} at {error.filename or place}") from error
