@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from mudroom import config
 from mudroom.config import Places, load_settings, parse_settings, places, seconds, size
+from mudroom.core.limit import Limits
 from mudroom.core.settings import Settings
 from mudroom.errors import UsageError
 
@@ -56,6 +57,17 @@ def test_everything_that_can_be_set() -> None:
       limit: 2GB
       exclude: [node_modules, /build/out/, "!*.keep"]
       gitignore: true
+    limits:
+      memory: 512 MB
+      processes: 100
+      cpus: 1.5
+      io: 10MB
+      open_files: 256
+      file_size: 1GiB
+      total_memory: 2G
+      total_processes: 400
+      total_cpus: 3
+      missing: degrade
     keep:
       age: 14d
       applies: 7
@@ -74,6 +86,7 @@ def test_everything_that_can_be_set() -> None:
         copy_limit=2_000_000_000,
         copy_exclude=(b"node_modules", b"/build/out/", b"!*.keep"),
         copy_gitignore=True,
+        limits=Limits(512 * 10**6, 100, 1.5, 10**7, 256, 1 << 30, 2 << 30, 400, 3, "degrade"),
     )
 
 
@@ -138,7 +151,7 @@ def test_sizes(value: object, expected: int) -> None:
 
 NOT_ONE = ["", True, None, [], "nan", "inf", "1e999"]
 BAD_TIMES = [*NOT_ONE, 0, -1, "0s", "-5m", "soon", "m", "5y", "-inf", 10**400, "1 2"]
-BAD_SIZES = [*NOT_ONE, -1, "-1MB", "much", "MB", "1TB", 1e300, 2**63, "1e12GB", "1,5MB"]
+BAD_SIZES = [*NOT_ONE, -1, "-1MB", "much", "MB", "1PB", 1e300, 2**63, "1e12GB", "1,5MB"]
 
 
 @pytest.mark.parametrize(("convert", "bad"), [(seconds, BAD_TIMES), (size, BAD_SIZES)], ids=["times", "sizes"])
@@ -155,11 +168,16 @@ WRONG = [
     ("run:\n  network: open\n  time_out: 3\n", 3, "there is no setting run.time_out (did you mean run.timeout?)"),
     ("runn: {}", 1, "there is no setting runn (did you mean run?)"),
     ("copy: {limits: 3}", 1, "there is no setting copy.limits (did you mean copy.limit?)"),
-    ("\nnetwork:\n  none", 2, "there is no setting network (known: copy, keep, run, secrets, verify)"),
+    ("\nnetwork:\n  none", 2, "there is no setting network (known: copy, keep, limits, run, secrets, verify)"),
+    ("limits: {memroy: 1GB}", 1, "there is no setting limits.memroy (did you mean limits.memory?)"),
+    ("limits: {memory: 10}", 1, "limits.memory is 10 (at least 4 MiB: with less, nothing can run)"),
+    ("limits: {processes: many}", 1, "limits.processes is 'many', which is not a number from 1 on"),
+    ("limits: {cpus: 0}", 1, "limits.cpus is 0, which is not a number of processors (write 0.5, 1, 2 \u2026)"),
+    ("limits: {missing: ignore}", 1, "limits.missing is 'ignore' (allowed: refuse, degrade)"),
     ("keep: {applies: 0}", 1, "keep.applies is 0, which is not a number from 1 on"),
     ("copy: {qqqq: 3}", 1, "there is no setting copy.qqqq (known: copy.exclude, copy.gitignore, copy.limit)"),
-    ('"\\e[31m\\u202e": 1', 1, r"there is no setting \x1b[31m\u202e (known: copy, keep, run, secrets, verify)"),
-    ("<<: {run: {network: open}}", 1, "there is no setting << (known: copy, keep, run, secrets, verify)"),
+    ('"\\e[31m\\u202e": 1', 1, r"there is no setting \x1b[31m\u202e (known: copy, keep, limits, run, secrets, verify)"),
+    ("<<: {run: {network: open}}", 1, "there is no setting << (known: copy, keep, limits, run, secrets, verify)"),
     ("run:\n  view: copy\n  network: none\n  view: copy\n", 4, "run.view is given twice"),
     ("run: {}\ncopy: {}\nrun: {}\n", 3, "run is given twice"),
     ("run: {? [a] : 1}", 1, "a key must be a plain text"),
@@ -351,6 +369,6 @@ def test_a_user_without_home_and_entry_is_told(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_every_field_of_the_settings_can_be_set() -> None:
-    assert sorted(field for section in config._SECTIONS.values() for field, _convert in section.values()) == sorted(
-        Settings._fields
-    )
+    fields = sorted(field for section in config._SECTIONS.values() for field, _convert in section.values())
+    limits = [f"limits.{name}" for name in Limits._fields]
+    assert fields == sorted([*limits, *(name for name in Settings._fields if name != "limits")])

@@ -11,6 +11,7 @@ import os
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from mudroom.core.limit import parse_size, show_size
 from mudroom.core.path import show
 from mudroom.core.settings import Settings
 from mudroom.errors import UsageError
@@ -95,8 +96,15 @@ def parse_settings(data: bytes, name: str) -> Settings:
                 raise _unknown(at, key + ".", below, section)
             field, convert = section[below]
             where = f"{at}: {key}.{below}"
-            settings = settings._replace(**{field: convert(_plain(value, loader, where), where)})
+            settings = with_setting(settings, field, convert(_plain(value, loader, where), where))
     return settings
+
+
+def with_setting(settings: Settings, field: str, value: Any) -> Settings:
+    """``field`` as ``_SECTIONS`` names it: a field of Settings, or one of the limits in it."""
+    name, _dot, limit = field.partition(".")
+    changes: dict[str, Any] = {name: settings.limits._replace(**{limit: value}) if limit else value}
+    return settings._replace(**changes)
 
 
 def _check_depth(events: Iterable[Any], name: str) -> None:
@@ -188,16 +196,40 @@ def seconds(value: Any, where: str) -> float:
 
 
 def size(value: Any, where: str) -> int:
-    """A number of bytes, or a text such as 500MB, 2GB."""
-    units = {"kb": 10**3, "mb": 10**6, "gb": 10**9, "kib": 2**10, "mib": 2**20, "gib": 2**30}
-    text = str(value).strip().lower()
-    unit = next((unit for unit in sorted(units, key=len, reverse=True) if text.endswith(unit)), "")
-    try:
-        found = int(float(text[: len(text) - len(unit)]) * units.get(unit, 1))
-    except (ValueError, OverflowError):
-        found = -1
-    if isinstance(value, bool) or not 0 <= found < 1 << 63:
+    """A number of bytes, or a text such as 500MB, 2 GiB."""
+    found = None if isinstance(value, bool) else parse_size(str(value))
+    if found is None:
         raise UsageError(f"{where} is {value!r}, which is not a size", "write bytes, or 500MB, 2GB")
+    return found
+
+
+def least(smallest: int) -> Callable[[Any, str], int]:
+    """A size that a command can work with at all."""
+
+    def convert(value: Any, where: str) -> int:
+        found = size(value, where)
+        if found < smallest:
+            raise UsageError(f"{where} is {value!r}", f"at least {show_size(smallest)}: with less, nothing can run")
+        return found
+
+    return convert
+
+
+def count(value: Any, where: str) -> int:
+    """A whole number from 1 on, or a text of one."""
+    if isinstance(value, str) and value.isascii() and value.isdecimal():
+        value = int(value)
+    return _count(value, where)
+
+
+def processors(value: Any, where: str) -> float:
+    """How many processors' worth of time: 0.5, 2."""
+    try:
+        found = -1.0 if isinstance(value, bool) else float(value)
+    except (TypeError, ValueError):
+        found = -1.0
+    if not 0.01 <= found <= 1 << 16:
+        raise UsageError(f"{where} is {value!r}, which is not a number of processors", "write 0.5, 1, 2 …")
     return found
 
 
@@ -275,6 +307,18 @@ _SECTIONS: dict[str, dict[str, tuple[str, Callable[[Any, str], Any]]]] = {
         "environment": ("environment", _environment),
         "read": ("read", _absolute),
         "output_limit": ("output_limit", size),
+    },
+    "limits": {
+        "memory": ("limits.memory", least(4 << 20)),
+        "processes": ("limits.processes", _count),
+        "cpus": ("limits.cpus", processors),
+        "io": ("limits.io", least(4096)),
+        "open_files": ("limits.open_files", _count),
+        "file_size": ("limits.file_size", size),
+        "total_memory": ("limits.total_memory", least(4 << 20)),
+        "total_processes": ("limits.total_processes", _count),
+        "total_cpus": ("limits.total_cpus", processors),
+        "missing": ("limits.missing", _choice("refuse", "degrade")),
     },
     "secrets": {
         "mask": ("secrets_mask", _names),

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import resource
 from collections.abc import Mapping
 
 from mudroom.core.environment import select
 from mudroom.core.fallback import AFTER, Mode
+from mudroom.core.limit import rlimits
 from mudroom.core.path import is_below, show
 from mudroom.core.plan import Plan
 from mudroom.core.settings import Settings
@@ -19,13 +21,21 @@ from mudroom.stage.layer import private_directories
 from mudroom.stage.preflight import filesystem, mounts, submounts
 from mudroom.vault.store import Vault
 
+Rlimits = tuple[tuple[int, int, int], ...]
 _CACHES = (b".cache", b".npm")
 """Below the home: kept per vault, so that a second install is fast."""
 
 
+def _permitted(rlimit: tuple[int, int, int]) -> tuple[int, int, int]:
+    """What this process may set: where its own hard limit is lower, that holds already, and cannot be raised."""
+    number, soft, hard = rlimit
+    ours = resource.getrlimit(number)[1]
+    return rlimit if ours == resource.RLIM_INFINITY else (number, min(soft, ours), min(hard, ours))
+
+
 class Confinement:
     def __init__(self, vault: Vault, home: bytes, environ: Mapping[bytes, bytes]) -> None:
-        self._vault, self._home, self._environ = vault, home, environ
+        self._vault, self._home, self.variables = vault, home, environ
         self._host: Host | None = None
         self._umask = umask()
         self._first = True
@@ -35,7 +45,7 @@ class Confinement:
     @property
     def host(self) -> Host:
         if self._host is None:
-            search = self._environ.get(b"PATH", b"/usr/bin:/bin").split(b":")
+            search = self.variables.get(b"PATH", b"/usr/bin:/bin").split(b":")
             self._host = survey(self._home, [entry for entry in search if entry.startswith(b"/")])
         return self._host
 
@@ -72,9 +82,10 @@ class Confinement:
         return following.mode, following.lost + where
 
     def plan(
-        self, view: Overlay | Copy, mode: Mode, cwd: bytes, private: bytes, settings: Settings
+        self, view: Overlay | Copy, mode: Mode, cwd: bytes, private: bytes, settings: Settings, stand_ins: Rlimits = ()
     ) -> tuple[Plan, dict[bytes, bytes]]:
-        """The plan and the environment of a command. ``private``: where home and /tmp go without a mount namespace."""
+        """The plan and the environment of a command. ``private``: where home and /tmp go without a mount namespace.
+        ``stand_ins``: rlimits in the place of limits that no control group holds."""
         host, scratch = self.host, self._vault.scratch
         confined = mode == "landlock"
         home, tmp = self._home, b"/tmp"
@@ -83,7 +94,7 @@ class Confinement:
             scratch = private
             home, tmp = private_directories(scratch)
             cwd = view.work + cwd[len(self._vault.project) :]
-        env = select(self._environ, home=home, cwd=cwd, network=settings.network != "none", extra=settings.environment)
+        env = select(self.variables, home=home, cwd=cwd, network=settings.network != "none", extra=settings.environment)
         env[b"TMPDIR"] = tmp
         spec = SandboxSpec(
             project=self._vault.project,
@@ -103,6 +114,7 @@ class Confinement:
             gid_map=host.gid_map,
             deny_setgroups=host.deny_setgroups,
             umask=self._umask,
+            rlimits=tuple(_permitted(one) for one in (*rlimits(settings.limits), *stand_ins)),
         )
         try:
             return compile_plan(spec, host.machine), env

@@ -20,9 +20,20 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mudroom.applying import Applying
-from mudroom.confine import Confinement
+from mudroom.confine import Confinement, Rlimits
 from mudroom.core.change import Changeset
 from mudroom.core.fallback import Mode
+from mudroom.core.limit import (
+    NAMES,
+    Reached,
+    Reading,
+    difference,
+    needed,
+    of_command,
+    reached,
+    reached_else,
+    show_limit,
+)
 from mudroom.core.path import show
 from mudroom.core.plan import Plan, explain
 from mudroom.core.result import Result
@@ -47,6 +58,8 @@ __all__ = ["CAPTURED", "Applied", "Client", "Conflicted", "Landed", "Session", "
 if TYPE_CHECKING:
     from mudroom.core.landing import Landing
     from mudroom.core.why import Why
+    from mudroom.sandbox.cgroup import Leaf
+    from mudroom.sandbox.limiter import Limiter
     from mudroom.stage.source import Source
     from mudroom.vault.apply import Applied
     from mudroom.vault.conflicted import Conflicted
@@ -72,6 +85,8 @@ class Ran(NamedTuple):
     ended: Exit
     timed_out: bool
     output: Output
+    reached: tuple[Reached, ...] = ()
+    use: Reading | None = None
 
 
 DEFAULTS = Settings()
@@ -98,6 +113,7 @@ class Session(Applying):
         self._owns_client = client is None
         self._running: Running | None = None
         self._looked = False
+        self._limiter: Limiter | None = None
         self._last: dict[str, Running] = {}
         """By fork: the last command, whose mount may not be gone yet."""
         self._merged: str | None = None
@@ -125,6 +141,8 @@ class Session(Applying):
     def close(self) -> None:
         """What file tools have written is brought into its forks; then everything is let go."""
         super().close()
+        if self._limiter is not None:
+            self._limiter.close()
         if self._client is not None and self._owns_client:
             self._client.close()
 
@@ -149,7 +167,7 @@ class Session(Applying):
         place = self.new_fork("run-" + self._new_id(), named=False) if fork is None else self._fork_for_command(fork)
         try:
             return self._run(place, tuple(argv), cwd or self.project, stdio, timeout)
-        except (CommandNotStarted, UsageError):
+        except (CommandNotStarted, Unsupported, UsageError):
             if fork is None:
                 self.vault.discard(place)
             raise
@@ -161,7 +179,10 @@ class Session(Applying):
 
     def explain(self, cwd: bytes) -> list[str]:
         """What would be done to confine a command here, step by step. Nothing is run."""
-        return list(explain(self._example(cwd)))
+        asked = ", ".join(
+            f"{NAMES[kind]} {show_limit(kind, limit)}" for kind, limit in of_command(self.settings.limits)
+        )
+        return [*explain(self._example(cwd)), *([f"  +  a control group of its own: {asked}"] if asked else [])]
 
     def why_path(self, path: bytes) -> Why:
         """What a command of this session finds at an absolute path, and why."""
@@ -234,6 +255,8 @@ class Session(Applying):
             cpu=ended.user + ended.system,
             max_rss=ended.max_rss,
             denials=denials(ended.refused),
+            reached=ran.reached,
+            use=ran.use,
             notes=tuple(self._notes),
         )
 
@@ -274,17 +297,23 @@ class Session(Applying):
         stdio: Stdio,
         timeout: float | None,
     ) -> Ran:
-        plan, env = self.confinement.plan(view.mount(), mode, cwd, fork.path + b"/private", self.settings)
-        with Output(stdio.stdin, stdio.stdout, stdio.stderr, self.settings.output_limit) as output:
+        stand_ins = self._hold_limits(mode)
+        place = fork.path + b"/private"
+        plan, env = self.confinement.plan(view.mount(), mode, cwd, place, self.settings, stand_ins)
+        with (
+            self._group(fork) as leaf,
+            Output(stdio.stdin, stdio.stdout, stdio.stderr, self.settings.output_limit) as output,
+        ):
             started = self._start_time()
             fork.begin(started)
             try:
-                running = self._start(fork, plan, argv, env, output.descriptors, stdio)
+                running = self._start(fork, plan, argv, env, output.descriptors, stdio, leaf)
                 meanwhile = functools.partial(self._meanwhile, fork, view)
                 look = functools.partial(self.vault.turn.stand_aside, running.pause, running.resume)
                 watch = None if self._alone else Watch(LOOK, look)
                 ended, timed_out = attend(running, output, timeout, meanwhile, watch)
-                return Ran(view, started, ended, timed_out, output)
+                done, use = self._reached(leaf, ended, timeout if timed_out else None, output)
+                return Ran(view, started, ended, timed_out, output, done, use)
             except (StepFailed, CommandNotStarted):
                 fork.end()
                 raise
@@ -300,6 +329,7 @@ class Session(Applying):
         env: dict[bytes, bytes],
         descriptors: tuple[int, int, int],
         stdio: Stdio,
+        leaf: Leaf | None,
     ) -> Running:
         """Start the command, after the last one of this fork has let go of its mount. File tools that are in use go
         through the new mount from here on."""
@@ -308,11 +338,50 @@ class Session(Applying):
             before.gone()
         edited = fork.name in self._desk
         run = self.client.run
-        running = run(plan, argv, env, descriptors, new_session=not stdio.terminal, want_view=edited)
+        new_session = not stdio.terminal
+        running = run(plan, argv, env, descriptors, new_session=new_session, want_view=edited, leaf=leaf)
         self._running = self._last[fork.name] = running
         if edited:
             self._desk.go_live(fork.name, running)
         return running
+
+    def _hold_limits(self, mode: Mode) -> Rlimits:
+        """Find out what holds the limits here, and return the rlimits among it. Raises Unsupported."""
+        if not needed(self.settings.limits):
+            return ()
+        if self._limiter is None:
+            from mudroom.sandbox.limiter import Limiter
+
+            vault = os.fsdecode(self.vault.path.rpartition(b"-")[2])
+            places = (self.project, self.vault.path)
+            self._limiter = Limiter(vault, self.client.settle, self.confinement.variables, places)
+        counts_processes = mode != "landlock" and os.geteuid() != 0
+        held = self._limiter.hold(self.settings.limits, counts_processes=counts_processes)
+        self._notes += [note for note in held.notes if note not in self._notes]
+        return held.rlimits
+
+    @contextmanager
+    def _group(self, fork: Fork) -> Iterator[Leaf | None]:
+        """The control group of the next command, if its limits need one; afterwards all that is left in it ends."""
+        leaf = self._limiter.leaf() if self._limiter is not None else None
+        try:
+            yield leaf
+        finally:
+            if leaf is not None:
+                if fork.name in self._last:
+                    self._last[fork.name].gone()
+                leaf.close()
+
+    def _reached(
+        self, leaf: Leaf | None, ended: Exit, out_of: float | None, output: Output
+    ) -> tuple[tuple[Reached, ...], Reading | None]:
+        limits, signal = self.settings.limits, ended.status & 0x7F
+        cut = self.settings.output_limit if any(stream.truncated for stream in output.streams) else None
+        others = reached_else(limits, signal, out_of, cut)
+        if leaf is None:
+            return others, None
+        use, (before, now) = leaf.reading(), leaf.totals()
+        return (*reached(limits, use, difference(now, before)), *others), use
 
     def _weaker(self, mode: Mode, failure: StepFailed) -> Mode:
         following, lost = self.confinement.weaker(mode, failure, self.settings)

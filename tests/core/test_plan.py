@@ -27,7 +27,7 @@ EXAMPLES: list[tuple[Step, str]] = [
     (("pivot",), "leave the host's root behind"),
     (("hostname", b"mudroom"), "host name mudroom"),
     (("loopback",), "bring the private loopback up"),
-    (("rlimit", 7, 1024, 4096), "rlimit 7 = 1024"),
+    (("rlimit", 7, 1024, 4096), "limit of each process: open files = 1024"),
     (("umask", 0o22), "umask 022"),
     (("cwd", b"/p/a"), "work in /p/a"),
     (("drop_bounding_set",), "let no program gain a capability"),

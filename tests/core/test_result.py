@@ -62,6 +62,8 @@ def test_the_whole_object() -> None:
         "denials": [],
         "applied": None,
         "notes": [],
+        "limits": [],
+        "use": None,
     }
 
 

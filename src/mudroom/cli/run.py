@@ -5,14 +5,14 @@ from __future__ import annotations
 import argparse
 import os
 import signal
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 from mudroom.cli.main import Context
 from mudroom.cli.open import exclusive, open_session, working_directory
 from mudroom.cli.preview import preview
-from mudroom.config import seconds
+from mudroom.config import count, least, processors, seconds, size, with_setting
 from mudroom.core.flag import repositories
 from mudroom.core.path import is_below, show
 from mudroom.core.result import Result
@@ -30,6 +30,17 @@ examples:
 
 Until there is a gate, the network is all or nothing: --net open shares the host's, unfiltered.
 Without a terminal to ask on, and without --yes, --no or --keep, the changes are kept."""
+
+
+LIMITS: dict[str, tuple[str, Callable[[Any, str], Any], str, str]] = {
+    "--memory": ("limits.memory", least(4 << 20), "SIZE", "512M, 2GB; what needs more is killed"),
+    "--processes": ("limits.processes", count, "N", "at one time, threads included; no more can be started"),
+    "--cpus": ("limits.cpus", processors, "N", "processors' worth of time: 0.5, 2"),
+    "--io": ("limits.io", least(4096), "SIZE", "bytes per second, of reading and of writing each"),
+    "--open-files": ("limits.open_files", count, "N", "of each process"),
+    "--file-size": ("limits.file_size", size, "SIZE", "that one file can be made"),
+}
+"""Option → setting, what checks and converts it, placeholder, help."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -57,6 +68,9 @@ def configure_confinement(parser: argparse.ArgumentParser) -> None:
         "--net", choices=("none", "open"), help="none: no network but its own loopback (default); open: the host's"
     )
     parser.add_argument("--timeout", metavar="TIME", help="end the command after so long: 90s, 5m, 1h")
+    limits = parser.add_argument_group("limits, of the command with all that it starts")
+    for option, (_field, _convert, metavar, text) in LIMITS.items():
+        limits.add_argument(option, metavar=metavar, help=text)
     parser.add_argument(
         "--view", choices=("auto", "overlay", "copy"), help="how the project is staged; auto: overlay, else a copy"
     )
@@ -101,6 +115,10 @@ def adjusted(args: argparse.Namespace, settings: Settings) -> Settings:
     for path in reads:
         if not os.path.exists(path):
             raise UsageError(f"--read {show(path)}: no such file or directory")
+    for option, (field, convert, _metavar, _text) in LIMITS.items():
+        value = getattr(args, option[2:].replace("-", "_"))
+        if value is not None:
+            settings = with_setting(settings, field, convert(value, option))
     return settings._replace(
         network=args.net or settings.network,
         view=args.view or settings.view,
@@ -186,6 +204,9 @@ def show_result(result: Result, argv: Sequence[bytes], context: Context) -> None
     terminal = context.terminal
     for note in result.notes:
         terminal.note(note)
+    for one in result.reached:
+        if one.kind != "time":  # that has a line of its own
+            terminal.note(str(one))
     title = show(b" ".join(argv))
     if result.timed_out:
         terminal.say(terminal.style(f"{title} ran out of time and was ended", "red"))

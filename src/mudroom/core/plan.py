@@ -45,6 +45,10 @@ def _attributes(bits: int) -> str:
     return ",".join(words) or "rw"
 
 
+_RLIMITS = {1: "bytes of a file", 2: "bytes of data", 4: "core dump", 6: "processes", 7: "open files"}
+"""By their numbers in setrlimit(2)."""
+
+
 def _at(path: bytes) -> str:
     return "/" + show(path)
 
@@ -68,7 +72,7 @@ _DESCRIPTIONS: dict[str, Callable[..., str]] = {
     "pivot": lambda: "leave the host's root behind",
     "hostname": lambda name: f"host name {show(name)}",
     "loopback": lambda: "bring the private loopback up",
-    "rlimit": lambda resource, soft, _hard: f"rlimit {resource} = {soft}",
+    "rlimit": lambda resource, soft, _hard: f"limit of each process: {_RLIMITS.get(resource, resource)} = {soft}",
     "umask": lambda mask: f"umask {mask:03o}",
     "cwd": lambda path: f"work in {show(path)}",
     "drop_bounding_set": lambda: "let no program gain a capability",

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from mudroom.core.change import Change, Changeset, listed, summarise
+from mudroom.core.limit import Reached, Reading
 from mudroom.core.merge import Conflict
 from mudroom.core.rollup import roll_up
 
@@ -52,6 +53,10 @@ class Result(NamedTuple):
     max_rss: int = 0
     """KiB."""
     denials: tuple[Denial, ...] = ()
+    reached: tuple[Reached, ...] = ()
+    """Limits that did something."""
+    use: Reading | None = None
+    """What the command's control group has counted, if it had one."""
     notes: tuple[str, ...] = ()
     """What was weaker or other than asked for, and what could not be done."""
 
@@ -75,6 +80,8 @@ def to_json(result: Result) -> dict[str, Any]:
         "checkpoint": None,
         "changes": changes_to_json(result.changeset),
         "denials": [denial_to_json(denial) for denial in result.denials],
+        "limits": [{**one._asdict(), "text": str(one)} for one in result.reached],
+        "use": _use(result.use),
         "applied": None,
         "notes": list(result.notes),
     }
@@ -82,6 +89,19 @@ def to_json(result: Result) -> dict[str, Any]:
 
 def denial_to_json(denial: Denial) -> dict[str, Any]:
     return {"kind": denial.kind, **named(denial.target, "target"), "reason": denial.reason, "count": denial.times}
+
+
+def _use(use: Reading | None) -> dict[str, Any] | None:
+    if use is None:
+        return None
+    return {
+        "memory_peak": use.memory_peak,
+        "processes_peak": use.processes_peak,
+        "cpu_ms": None if use.cpu is None else round(use.cpu * 1000),
+        "throttled_ms": round(use.throttled * 1000),
+        "io_read": use.io_read,
+        "io_written": use.io_written,
+    }
 
 
 def changes_to_json(changeset: Changeset) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Literal, NamedTuple
 
+from mudroom.core.limit import Limits
 from mudroom.core.spec import Network
 
 VerifyWhen = Literal["merged", "always", "never"]
@@ -25,6 +26,8 @@ class Settings(NamedTuple):
     """Absolute paths shown read-only, beyond system directories and toolchains."""
     output_limit: int = 8 * 1024 * 1024
     """Bytes of captured stdout, and of stderr; the rest is dropped and said to be."""
+    limits: Limits = Limits()
+    """What a command, and all of the vault together, may use."""
     copy_limit: int = 500 * 1024 * 1024
     """Bytes that a staged copy may have."""
     copy_exclude: tuple[bytes, ...] = ()

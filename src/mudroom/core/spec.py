@@ -58,3 +58,5 @@ class SandboxSpec(NamedTuple):
     gid_map: bytes = b""
     deny_setgroups: bool = True
     umask: int = 0o022
+    rlimits: tuple[tuple[int, int, int], ...] = ()
+    """(resource, soft, hard), the resource as setrlimit(2) numbers it."""

@@ -15,10 +15,13 @@ import select
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mudroom.core.plan import NAMESPACES, Plan, Step, describe
 from mudroom.errors import CommandNotStarted, MudroomError
+
+if TYPE_CHECKING:
+    from mudroom.sandbox.cgroup import Leaf
 
 _ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 # Imported and not run as a script, so that its byte code is cached: compiling it would double its start.
@@ -232,6 +235,7 @@ class Client:
     def __init__(self) -> None:
         self._launcher: Connection | None = None
         self._pid = 0
+        self._place = 0
         self._ids = itertools.count(1)
         self._templates: dict[tuple[Any, ...], Connection | None] = {}
 
@@ -258,9 +262,10 @@ class Client:
         *,
         new_session: bool,
         want_view: bool = False,
+        leaf: Leaf | None = None,
     ) -> Running:
         """Start a command. ``stdio`` stay the caller's to close. PATH is searched inside the sandbox. ``want_view``:
-        somebody is going to call ``Running.view``.
+        somebody is going to call ``Running.view``. ``leaf``: the control group for all of it; the caller's to close.
 
         The steps that commands share are performed once, from the second command that has them on.
         """
@@ -279,12 +284,15 @@ class Client:
             "env": dict(env),
             "search": search,
             "new_session": new_session,
+            "into": leaf is not None and leaf.is_cloned_into,
+            "join": 0 if leaf is None or leaf.is_cloned_into else len(leaf.descriptors),
         }
+        groups = leaf.descriptors if leaf is not None else ()
         if not want_view:
-            return Running(connection, identity, _with_report(connection, request, stdio), steps, argv[0])
+            return Running(connection, identity, _with_report(connection, request, (*stdio, *groups)), steps, argv[0])
         ours, theirs = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_STREAM)
         try:
-            report = _with_report(connection, request, (*stdio, theirs.fileno()))
+            report = _with_report(connection, request, (*stdio, theirs.fileno(), *groups))
         except BaseException:
             ours.close()
             raise
@@ -296,7 +304,7 @@ class Client:
         """Which process performs a plan, and what is left to do there: namespaces and steps."""
         if self._launcher is None:
             raise MudroomError("the sandbox launcher is not running")
-        key = (plan.namespaces, plan.maps, plan.steps[: plan.shared + plan.ahead])
+        key = (self._place, plan.namespaces, plan.maps, plan.steps[: plan.shared + plan.ahead])
         if plan.shared and key not in self._templates:
             self._make_room()
             self._templates[key] = None  # seen once
@@ -308,6 +316,12 @@ class Client:
             rest = (("enter",), *plan.steps[plan.shared :])
             return template, plan.namespaces & ~NAMESPACES["user"], rest
         return self._launcher, plan.namespaces, plan.steps
+
+    def settle(self) -> int:
+        """The pid of the launcher, which is about to be put into another control group: what was prepared before that
+        stays in the old one, and is not used for commands any more."""
+        self._place += 1
+        return self._pid
 
     def _make_room(self) -> None:
         """End the templates that have not been used for longest, but none with a command in it."""

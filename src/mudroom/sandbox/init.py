@@ -12,6 +12,7 @@ import os
 import resource  # noqa: F401 - os.wait4 imports it, and must not do so where a command could have put one
 
 from mudroom.sandbox.kernel import (
+    CLONE_NEWCGROUP,
     CLONE_NEWPID,
     ENOENT,
     ENOEXEC,
@@ -22,6 +23,7 @@ from mudroom.sandbox.kernel import (
     SYS_close_range,
     prctl,
     syscall,
+    unshare,
 )
 from mudroom.sandbox.refusal import Refusals, reap_and_answer
 from mudroom.sandbox.step import STEPS, Context
@@ -191,6 +193,23 @@ def enter(ready: int | None) -> None:
     prctl(PR_SET_DUMPABLE, 0)  # not earlier: it makes our /proc files root's, the id maps included
 
 
+def join(request: Request, descriptors: list[int], report: int) -> list[int]:
+    """Be in the command's control groups, before anything else, and have them as the root of a namespace: what is above
+    them is not to be seen. Returns the other descriptors."""
+    first = len(descriptors) - request["into"] - request["join"]
+    if first == len(descriptors):
+        return descriptors
+    try:
+        for descriptor in descriptors[first + request["into"] :]:
+            os.write(descriptor, b"0")
+        if request["namespaces"] & CLONE_NEWCGROUP:
+            unshare(CLONE_NEWCGROUP)
+    except OSError as error:
+        tell(report, ("failed", -1, "cgroup", error.errno or 0, ""))
+        raise ReportedError from None
+    return descriptors[:first]
+
+
 def become(role: Callable[[], None], report: int) -> NoReturn:
     """Play the part of a cloned child, to its end. Whatever goes wrong, the host hears of it, and nothing runs on."""
     code = 125
@@ -214,6 +233,7 @@ def run_init(request: Request, descriptors: list[int], report: int, context: Con
     own_pid_namespace = bool(request["namespaces"] & CLONE_NEWPID)
     if not own_pid_namespace:
         prctl(PR_SET_CHILD_SUBREAPER, 1)
+    descriptors = join(request, descriptors, report)
     for target, descriptor in enumerate(descriptors[:3]):
         os.dup2(descriptor, target)
     if request["mediation"]:

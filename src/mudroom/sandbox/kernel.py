@@ -13,6 +13,7 @@ MACHINE = os.uname().machine
 SYS_clone, SYS_pivot_root, SYS_seccomp = {"x86_64": (56, 155, 317), "aarch64": (220, 41, 277)}.get(MACHINE, (0, 0, 0))
 SYS_open_tree, SYS_move_mount, SYS_fsopen, SYS_fsconfig, SYS_fsmount = 428, 429, 430, 431, 432
 SYS_close_range, SYS_mount_setattr = 436, 442
+SYS_clone3 = 435
 SYS_landlock_create_ruleset, SYS_landlock_add_rule, SYS_landlock_restrict_self = 444, 445, 446
 
 AT_FDCWD, AT_EMPTY_PATH, AT_RECURSIVE = -100, 0x1000, 0x8000
@@ -21,7 +22,8 @@ MOVE_MOUNT_F_EMPTY_PATH = 4
 FSOPEN_CLOEXEC, FSMOUNT_CLOEXEC = 1, 1
 FSCONFIG_SET_FLAG, FSCONFIG_SET_STRING, FSCONFIG_CMD_CREATE = 0, 1, 6
 MS_NOSUID, MS_NODEV, MS_REC, MS_PRIVATE, MNT_DETACH = 2, 4, 0x4000, 0x40000, 2
-CLONE_NEWUSER, CLONE_NEWPID = 0x10000000, 0x20000000
+CLONE_NEWUSER, CLONE_NEWPID, CLONE_NEWCGROUP = 0x10000000, 0x20000000, 0x02000000
+CLONE_INTO_CGROUP = 0x200000000
 
 PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_CAPBSET_READ, PR_CAPBSET_DROP = 1, 4, 23, 24
 PR_SET_CHILD_SUBREAPER, PR_SET_NO_NEW_PRIVS, PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL = 36, 38, 47, 4
@@ -54,6 +56,18 @@ def syscall(number: int, *args: int | bytes | None) -> int:
 def clone(flags: int) -> int:
     """fork with namespaces: clone(2) with a null stack behaves as fork does."""
     return syscall(SYS_clone, flags | SIGCHLD, 0, 0, 0, 0)
+
+
+def clone_into(flags: int, cgroup: int) -> int:
+    """The same into a control group of version 2, ``cgroup`` being its directory: struct clone_args of clone(2). Linux
+    5.7."""
+    words = [flags | CLONE_INTO_CGROUP, 0, 0, 0, SIGCHLD, 0, 0, 0, 0, 0, cgroup]
+    arguments = b"".join(word.to_bytes(8, "little") for word in words)
+    return syscall(SYS_clone3, arguments, len(arguments))
+
+
+def unshare(flags: int) -> None:
+    check(libc.unshare(flags))
 
 
 def prctl(option: int, a: int = 0, b: int = 0) -> int:

@@ -25,7 +25,8 @@ Wire format, both ways little-endian: 4 bytes length, then that many bytes of ``
 the length (SCM_RIGHTS). Only the host process and this one ever hold the socket.
 
 The descriptors of a run are its stdin, stdout and stderr, then, if its host wants it, a socket over which init sends a
-descriptor of the view (``step_view``), then the report pipe.
+descriptor of the view (``step_view``), then those of its control groups (``into`` of the request: a directory to clone
+init into; ``join``: so many files by which init moves itself), then the report pipe.
 
 ``pause`` and ``resume`` carry a pipe on which ``("done",)`` or ``("failed", why)`` is answered.
 
@@ -43,7 +44,7 @@ import select
 import sys
 
 from mudroom.sandbox.init import TERMINAL_SIGNALS, Run, become, end_children, enter, run_init
-from mudroom.sandbox.kernel import CLONE_NEWUSER, PR_SET_CHILD_SUBREAPER, clone, prctl
+from mudroom.sandbox.kernel import CLONE_NEWUSER, PR_SET_CHILD_SUBREAPER, clone, clone_into, prctl
 from mudroom.sandbox.wire import receive, tell
 
 TYPE_CHECKING = False
@@ -72,10 +73,11 @@ def start(request: Request, descriptors: list[int]) -> Run | None:
     """Clone a sandbox's init, or a template. ``descriptors`` are all ours to close; the last is the report pipe."""
     report = descriptors[-1]
     ready_read, ready_write = os.pipe2(os.O_CLOEXEC)
+    into = descriptors[-2] if request.get("into") else -1
     try:
-        pid = clone(request["namespaces"])
+        pid = clone(request["namespaces"]) if into < 0 else clone_into(request["namespaces"], into)
     except OSError as error:
-        tell(report, ("failed", -1, "clone", error.errno or 0, ""))
+        tell(report, ("failed", -1, "clone" if into < 0 else "cgroup", error.errno or 0, ""))
         for descriptor in (*descriptors, ready_read, ready_write):
             os.close(descriptor)
         return None

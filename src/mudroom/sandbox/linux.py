@@ -161,6 +161,7 @@ def _view(spec: SandboxSpec) -> Step:
 
 def _confinement(spec: SandboxSpec, machine: str) -> list[Step]:
     steps: list[Step] = [("umask", spec.umask), ("cwd", spec.cwd), ("drop_capabilities",), ("no_new_privs",)]
+    steps += [("rlimit", *one) for one in spec.rlimits]
     if spec.landlock_abi >= 6:
         steps.append(("landlock", 0, 0, _SCOPE_ABSTRACT_UNIX_SOCKET | _SCOPE_SIGNAL, ()))
     return [*steps, ("seccomp", _filter(machine, DENY), _filter(machine, DENY, telling=True), rows(DENY, machine))]
@@ -201,6 +202,7 @@ def _without_namespaces(spec: SandboxSpec, view: Copy, machine: str) -> list[Ste
         ("drop_bounding_set",),
         ("drop_capabilities",),
         ("no_new_privs",),
+        *(("rlimit", *one) for one in spec.rlimits),
         ("landlock", everything, handled_net, scoped, tuple(rules)),
         ("seccomp", _filter(machine, (*(_NO_UNIX if network else NO_NETWORK), *DENY))),
     ]

@@ -71,9 +71,10 @@ class Ahead:
         return self.spare
 
     def take(self, request: Request, descriptors: list[int]) -> bool:
-        """Hand a command to the spare. False if there is none."""
+        """Hand a command to the spare. False if there is none, or if the command's init has to be cloned into a control
+        group: a spare could only be moved, which costs more than it saves."""
         spare, channel = self.spare, self.channel
-        if spare is None or channel is None:
+        if spare is None or channel is None or request["into"]:
             return False
         own = {**request, "plan": request["plan"][len(self.steps) :], "first": len(self.steps)}
         try:

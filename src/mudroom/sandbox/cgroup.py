@@ -1,0 +1,361 @@
+"""Control groups: where this machine lets us make them, and one leaf for each command.
+
+Rules of this file:
+1. What can be done is found out by doing it: a group is made and its controllers are switched on.
+2. A leaf exists, with its limits, before the command is cloned, and is removed when nothing of the command is left.
+   What a crash leaves is swept by the next session that needs groups; systemd sweeps what it made for us itself.
+3. No process of a command is ever outside of its leaf. Version 2: init is cloned into it (CLONE_INTO_CGROUP, clone(2)).
+   Version 1: init itself moves (a write of "0" to ``tasks``) before it performs the first step, while it is one thread.
+   Both do without the lock over all forks of the machine that a write to ``cgroup.procs`` may wait tens of
+   milliseconds for (``threadgroup`` in cgroup_procs_write_start, kernel/cgroup/cgroup.c).
+4. The group of the vault, one above the leaves, carries the limits of all its sandboxes together.
+
+    BASE/mudroom/VAULT/PID.N      PID: of the process that made it
+
+BASE is our own group, or the nearest above it in which groups can be made: whatever limits us limits the sandboxes too.
+Sources: cgroups(7), Documentation/admin-guide/cgroup-v2.rst and cgroup-v1/.
+"""
+
+from __future__ import annotations
+
+import errno
+import itertools
+import os
+import select
+import signal
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from mudroom.core.limit import (
+    OWN_PROCESSES,
+    READ_V1,
+    READ_V2,
+    Limits,
+    Reading,
+    Write,
+    of_command,
+    of_total,
+    reading_v1,
+    reading_v2,
+    writes_v1,
+    writes_v2,
+)
+from mudroom.errors import MudroomError
+
+OURS = "mudroom"
+V1_NAMES = {"memory": "memory", "pids": "pids", "cpu": "cpu"}
+V1_IO = "cgroup v1, which does not throttle what is written through the page cache"
+_COUNTED = ("memory", "pids")
+"""Joined without a limit, too, if they are there: they tell what a command has used."""
+PATIENCE = 5000
+"""Milliseconds that one killed process may take to be gone."""
+
+
+class Mount(NamedTuple):
+    kind: str
+    point: str
+    root: str
+    options: tuple[str, ...]
+
+
+class Tree(NamedTuple):
+    """Where leaves are made."""
+
+    version: int
+    parents: Mapping[str, str]
+    """Controller, by its name in version 2, → the directory of the vault. In version 2 they are all the same."""
+    totals: tuple[str, ...]
+    """The directories that hold the limits of all sandboxes of the vault."""
+    how: str
+    """For people."""
+
+
+class NotHere(Exception):
+    """No group with these controllers can be made. ``found`` says what there is instead."""
+
+    def __init__(self, found: str) -> None:
+        super().__init__(found)
+        self.found = found
+
+
+def read(path: str) -> str:
+    try:
+        with open(path, encoding="ascii", errors="replace") as stream:
+            return stream.read()
+    except OSError:
+        return ""
+
+
+def write(path: str, content: str) -> None:
+    descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+    try:
+        os.write(descriptor, content.encode())
+    finally:
+        os.close(descriptor)
+
+
+def mounts(table: str) -> list[Mount]:
+    """The control group file systems of a /proc/PID/mountinfo, proc_pid_mountinfo(5)."""
+    found = []
+    for line in table.splitlines():
+        left, _dash, right = line.partition(" - ")
+        kind, _source, options = right.split(" ", 2)
+        if kind in ("cgroup", "cgroup2"):
+            words = left.split()
+            found.append(Mount(kind, words[4], words[3], tuple(options.split(","))))
+    return found
+
+
+def memberships(table: str) -> dict[str, str]:
+    """Controller → path, of a /proc/PID/cgroup; the one of version 2 is under ""."""
+    rows = (line.split(":", 2) for line in table.splitlines())
+    return {name: row[2] for row in rows for name in row[1].split(",")}
+
+
+def directory(mount: Mount, path: str) -> str | None:
+    """Where a group is in the file system; None if it lies outside of what is mounted."""
+    root = mount.root.rstrip("/")
+    if path.startswith("/..") or not (path + "/").startswith(root + "/"):
+        return None
+    return mount.point + path[len(root) :].rstrip("/")
+
+
+def find(vault: str, limits: Limits, wanted: frozenset[str], own: str = "/proc/self") -> Tree:
+    """A tree with the controllers ``wanted``, made ready for this vault. Raises NotHere."""
+    table, member = mounts(read(own + "/mountinfo")), memberships(read(own + "/cgroup"))
+    hierarchies = {name: mount for mount in table if mount.kind == "cgroup" for name in mount.options}
+    if "io" in wanted and "blkio" in hierarchies:
+        raise NotHere(V1_IO)
+    if any(V1_NAMES.get(name) in hierarchies for name in wanted):
+        return _find_v1(vault, limits, wanted, hierarchies, member)
+    unified = next((mount for mount in table if mount.kind == "cgroup2"), None)
+    if unified is None or "" not in member:
+        raise NotHere("no control group file system is mounted")
+    here = directory(unified, member[""])
+    if here is None:
+        raise NotHere("our own control group is not in sight (a container)")
+    return find_v2(here, unified.point, vault, limits, wanted)
+
+
+def find_v2(here: str, top: str, vault: str, limits: Limits, wanted: frozenset[str]) -> Tree:
+    """From ``here`` upwards to ``top``, the nearest group in which others can be made."""
+    found = f"no group from {here} upwards has " + ", ".join(sorted(wanted))
+    while True:
+        offered = frozenset(read(here + "/cgroup.controllers").split())
+        if wanted <= offered:
+            try:
+                if not os.access(here + "/cgroup.procs", os.W_OK):  # else nothing could be cloned into what is below
+                    raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), here)
+                group = make_v2(here, vault, limits, wanted, offered)
+                return Tree(2, dict.fromkeys(wanted, group), (group,), "cgroup v2, " + here)
+            except OSError as error:
+                found = f"{error.strerror} at {here}"
+        if here == top or not here.startswith(top):
+            raise NotHere(found)
+        here = os.path.dirname(here)
+
+
+def make_v2(base: str, vault: str, limits: Limits, wanted: frozenset[str], offered: frozenset[str]) -> str:
+    """BASE/mudroom/VAULT, with the controllers on for what is below it. Raises OSError; nothing is left then."""
+    names = sorted(wanted | offered.intersection(_COUNTED))
+    made: list[str] = []
+    try:
+        for place in (base, f"{base}/{OURS}", f"{base}/{OURS}/{vault}"):
+            if place != base:
+                _make(place, made)
+            enable(place, names)
+        perform((f"{base}/{OURS}/{vault}",), writes_v2(of_total(limits), ()))
+    except OSError:
+        _remove_quietly(reversed(made))
+        raise
+    return f"{base}/{OURS}/{vault}"
+
+
+def enable(place: str, names: Iterable[str]) -> None:
+    """Switch controllers on for the groups below ``place``. Raises OSError: EBUSY if processes are in it itself."""
+    on = read(place + "/cgroup.subtree_control").split()
+    missing = [name for name in names if name not in on]
+    if missing:
+        write(place + "/cgroup.subtree_control", " ".join("+" + name for name in missing))
+
+
+def _find_v1(
+    vault: str, limits: Limits, wanted: frozenset[str], table: Mapping[str, Mount], member: Mapping[str, str]
+) -> Tree:
+    parents: dict[str, str] = {}
+    made: list[str] = []
+    names = {**V1_NAMES, "cpuacct": "cpuacct"}
+    try:
+        for name in (*sorted(wanted), *(name for name in (*_COUNTED, "cpuacct") if name not in wanted)):
+            mount = table.get(names[name])
+            base = directory(mount, member[names[name]]) if mount is not None else None
+            if base is not None:
+                parents[name] = f"{base}/{OURS}/{vault}"
+                _make(f"{base}/{OURS}", made)
+                if name == "memory":  # else, until Linux 5.11, the groups below it do not count to it
+                    perform((f"{base}/{OURS}",), [Write(name, "memory.use_hierarchy", "1", optional=True)])
+                _make(parents[name], made)
+            elif name in wanted:
+                raise NotHere(f"control groups of version 1 without the controller {names[name]}")
+        perform((), writes_v1(of_total(limits)), parents)
+    except OSError as error:
+        _remove_quietly(reversed(made))
+        raise NotHere(f"{error.strerror} at {error.filename or 'a control group of version 1'}") from error
+    return Tree(1, parents, tuple(dict.fromkeys(parents.values())), "cgroup v1")
+
+
+def _make(place: str, made: list[str]) -> None:
+    try:
+        os.mkdir(place, 0o755)
+        made.append(place)
+    except FileExistsError:
+        pass
+
+
+def perform(places: Iterable[str], writes: Iterable[Write], where: Mapping[str, str] | None = None) -> None:
+    """Write limits: to the only place, or to that of each controller. Raises OSError, naming the file."""
+    only = "" if where is not None else next(iter(places))
+    for one in writes:
+        path = f"{only if where is None else where[one.controller]}/{one.file}"
+        try:
+            write(path, one.content)
+        except FileNotFoundError:
+            if not one.optional:
+                raise
+        except OSError as error:
+            if not one.optional:
+                raise OSError(error.errno, f"{error.strerror} (writing {one.content})", path) from error
+
+
+def _remove_quietly(places: Iterable[str]) -> None:
+    for place in places:
+        try:
+            os.rmdir(place)
+        except OSError:
+            pass  # it is gone, or in use by another session: that one removes it
+
+
+_numbers = itertools.count(1)
+
+
+class Leaf:
+    """The group of one command."""
+
+    def __init__(self, tree: Tree, limits: Limits, devices: Iterable[str]) -> None:
+        """Make it, with its limits. Raises OSError if that is not possible; nothing is left then."""
+        name = f"{os.getpid()}.{next(_numbers)}"
+        self._tree = tree
+        self._where = {controller: f"{parent}/{name}" for controller, parent in tree.parents.items()}
+        self._places = tuple(dict.fromkeys(self._where.values()))
+        self.descriptors: tuple[int, ...] = ()
+        """For the launcher: of version 2 the directory, of version 1 each ``tasks``."""
+        try:
+            for place in self._places:
+                os.mkdir(place, 0o755)
+            own = of_command(limits)
+            version = tree.version
+            writes = writes_v2(own, devices, OWN_PROCESSES) if version == 2 else writes_v1(own, OWN_PROCESSES)
+            perform((), writes, self._where)
+            for place in self._places:
+                path, mode = (place, os.O_DIRECTORY) if self.is_cloned_into else (place + "/tasks", os.O_WRONLY)
+                self.descriptors += (os.open(path, mode | os.O_CLOEXEC),)
+        except OSError:
+            self.close()
+            raise
+        self._before = self._total()
+
+    @property
+    def is_cloned_into(self) -> bool:
+        return self._tree.version == 2
+
+    def reading(self) -> Reading:
+        if self._tree.version == 2:
+            return reading_v2(_texts(self._places[0], READ_V2))
+        return reading_v1({file: read(f"{self._where[c]}/{file}") for c, file in READ_V1 if c in self._where})
+
+    def totals(self) -> tuple[Reading, Reading]:
+        """What the vault's group had counted when the leaf was made, and has now."""
+        return self._before, self._total()
+
+    def _total(self) -> Reading:
+        if self._tree.version == 2:
+            return reading_v2(_texts(self._tree.totals[0], READ_V2))
+        return reading_v1({file: read(f"{self._tree.parents[c]}/{file}") for c, file in READ_V1 if c in self._where})
+
+    def close(self) -> None:
+        """Kill what is left in it, wait for its end, and remove it. Harmless when repeated. Raises MudroomError if
+        something cannot be killed."""
+        descriptors, self.descriptors = self.descriptors, ()
+        for descriptor in descriptors:
+            os.close(descriptor)
+        places, self._places = self._places, ()
+        for place in places:
+            remove(place)
+
+
+def _texts(place: str, files: Iterable[str]) -> dict[str, str]:
+    return {file: text for file in files if (text := read(f"{place}/{file}"))}
+
+
+def remove(place: str) -> None:
+    """Remove a group with all that runs in it. Raises MudroomError if it does not end."""
+    for _attempt in range(100):
+        try:
+            os.rmdir(place)
+            return
+        except FileNotFoundError:
+            return
+        except OSError:
+            _end_all(place)
+    raise MudroomError(f"{place} cannot be removed: processes in it do not end", "look at its cgroup.procs")
+
+
+def _end_all(place: str) -> None:
+    """Kill every process of a group, and wait for those that were seen."""
+    poller, waiting = select.poll(), []
+    for word in read(place + "/cgroup.procs").split():
+        try:
+            waiting.append(os.pidfd_open(int(word)))
+            poller.register(waiting[-1], select.POLLIN)
+        except ProcessLookupError:
+            pass
+    try:
+        write(place + "/cgroup.kill", "1")  # Linux 5.14: all at once, whatever forks meanwhile
+    except OSError:
+        for pidfd in waiting:
+            try:
+                signal.pidfd_send_signal(pidfd, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+    for pidfd in waiting:
+        poller.poll(PATIENCE)
+        poller.unregister(pidfd)
+        os.close(pidfd)
+
+
+def sweep(tree: Tree) -> None:
+    """Remove the leaves of processes that are gone, with what has not ended yet of their sandboxes."""
+    for parent in set(tree.parents.values()):
+        for name in os.listdir(parent):
+            pid = name.partition(".")[0]
+            if pid.isdecimal() and not _lives(int(pid)):
+                try:
+                    remove(f"{parent}/{name}")
+                except (MudroomError, OSError):
+                    pass  # not ours to end (another user's pid namespace): the next one may look again
+
+
+def _lives(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        pass
+    return True
+
+
+def dismantle(tree: Tree) -> None:
+    """Remove what ``find`` made, as far as nobody uses it."""
+    for parent in set(tree.parents.values()):
+        _remove_quietly([parent, os.path.dirname(parent)] if os.path.basename(os.path.dirname(parent)) == OURS else [])
