@@ -115,5 +115,5 @@ def test_this_machine(tmp_path: Path) -> None:
         examine(os.fsencode(tmp_path / name), home=home, environ={b"PATH": os.environb[b"PATH"]}) for name in "ab"
     )
     assert first == second
-    assert len(first) == 9
+    assert len(first) == 15
     assert all(finding.fix for finding in first if finding.state != "strict")

@@ -11,9 +11,11 @@ from typing import Literal, NamedTuple
 from mudroom.core.settings import Settings
 from mudroom.core.why import Why
 from mudroom.errors import MudroomError, UsageError
+from mudroom.sandbox.client import Client
 from mudroom.sandbox.denial import error_name, rules_for
 from mudroom.sandbox.forbidden import why_forbidden
 from mudroom.sandbox.host import landlock_abi
+from mudroom.sandbox.limiter import survey
 from mudroom.session import Session
 
 
@@ -63,7 +65,18 @@ def examine(directory: bytes, *, home: bytes, environ: Mapping[bytes, bytes]) ->
         denials = tuple(denial.target for denial in result.denials)
         return Tried(result.stdout, result.notes, len(result.changeset.changes), denials)
 
-    return diagnose(run, landlock_abi())
+    return [*diagnose(run, landlock_abi()), *_limits(directory, environ)]
+
+
+def _limits(directory: bytes, environ: Mapping[bytes, bytes]) -> list[Finding]:
+    """Each kind of limit, with a control group made for it and removed again."""
+    client = Client()
+    client.start()
+    try:
+        found = survey(client.settle, environ, directory)
+    finally:
+        client.close()
+    return [Finding(f"limit: {one.limit}", one.state, one.found, one.fix) for one in found]
 
 
 def diagnose(run: Runner, landlock: int) -> list[Finding]:

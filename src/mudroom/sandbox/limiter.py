@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from mudroom.core.limit import (
     CONTROLLERS,
@@ -186,7 +186,7 @@ class Finding(NamedTuple):
     """For ``mudroom doctor``: one kind of limit on this machine."""
 
     limit: str
-    state: str
+    state: Literal["strict", "degraded", "missing"]
     """``strict``; ``degraded``: only a weaker stand-in; ``missing``."""
     found: str
     fix: str
