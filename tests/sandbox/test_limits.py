@@ -29,7 +29,7 @@ CONTROLLERS = [f"/sys/fs/cgroup/{name}" for name in ("memory", "pids", "cpu")]
 def held() -> bool:
     if os.geteuid():
         return UNIFIED and os.path.exists(f"/run/user/{os.geteuid()}/systemd/private")
-    places = ["/sys/fs/cgroup"] if UNIFIED else CONTROLLERS  # as root in a container they may be read-only, or not there
+    places = ["/sys/fs/cgroup"] if UNIFIED else CONTROLLERS  # read-only, or not there, for root in a container
     return all(os.path.exists(place + "/cgroup.procs") and os.access(place, os.W_OK) for place in places)
 
 
