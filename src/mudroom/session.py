@@ -66,6 +66,10 @@ if TYPE_CHECKING:
     from mudroom.vault.land import Check, Landed, Verified
 
 
+MOST_HELD = 64
+"""Commands that are over, and whose mounts may not be gone yet."""
+
+
 class Stdio(NamedTuple):
     """Descriptors for the command. None: captured (or, for stdin, empty)."""
 
@@ -143,8 +147,17 @@ class Session(Applying):
         super().close()
         if self._limiter is not None:
             self._limiter.close()
+        for running in self._last.values():
+            running.close()
+        self._last.clear()
         if self._client is not None and self._owns_client:
             self._client.close()
+
+    def _forget(self, name: str) -> None:
+        super()._forget(name)
+        running = self._last.pop(name, None)
+        if running is not None:
+            running.gone()
 
     # --- running ---
 
@@ -336,6 +349,8 @@ class Session(Applying):
         before = self._last.pop(fork.name, None)
         if before is not None:
             before.gone()
+        if len(self._last) >= MOST_HELD:
+            self._let_go()
         edited = fork.name in self._desk
         run = self.client.run
         new_session = not stdio.terminal
@@ -344,6 +359,12 @@ class Session(Applying):
         if edited:
             self._desk.go_live(fork.name, running)
         return running
+
+    def _let_go(self) -> None:
+        """Of commands that are over: each holds a descriptor until the next one in its fork."""
+        for name, running in list(self._last.items()):
+            if running.is_over and self._last.pop(name, None) is not None:
+                running.gone()
 
     def _hold_limits(self, mode: Mode) -> Rlimits:
         """Find out what holds the limits here, and return the rlimits among it. Raises Unsupported."""

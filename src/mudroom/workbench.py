@@ -166,7 +166,7 @@ class Workbench:
         if os.path.isdir(fork.path):
             self._desk.refresh(fork)
         else:
-            self._desk.drop(name)
+            self._forget(name)
 
     def mount(
         self, name: str, place: bytes | None = None, *, writable: bool = True, kind: Kind | None = None
@@ -308,9 +308,13 @@ class Workbench:
 
     def discard(self, name: str) -> None:
         stacking.require_idle(self.vault.fork(name))
-        self._desk.drop(name)
+        self._forget(name)
         self.vault.discard(self.vault.fork(name))
         self.vault.journal.append("discard", name, {}, time=self._clock())
+
+    def _forget(self, name: str) -> None:
+        """Let go of what is held for a fork that is gone, or about to go."""
+        self._desk.drop(name)
 
     def _journal_applied(self, kind: str, fork: str, applied: Applied, **more: Any) -> None:
         if not applied.name:

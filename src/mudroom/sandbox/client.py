@@ -80,6 +80,11 @@ class Running:
     def fileno(self) -> int:
         return self._report
 
+    @property
+    def is_over(self) -> bool:
+        """Whether ``wait`` has returned, or the command was given up."""
+        return self._id not in self._connection.active
+
     def signal(self, number: int) -> None:
         """Send a signal to the sandbox's init: it forwards TERM, HUP, USR1 and USR2; KILL ends everything at once."""
         self._connection.send({"op": "signal", "id": self._id, "signal": int(number)}, ())
@@ -238,6 +243,7 @@ class Client:
         self._place = 0
         self._ids = itertools.count(1)
         self._templates: dict[tuple[Any, ...], Connection | None] = {}
+        self._choosing = _thread.allocate_lock()
 
     def start(self) -> None:
         """Start the launcher and return at once; the first run waits for it if need be."""
@@ -269,9 +275,11 @@ class Client:
 
         The steps that commands share are performed once, from the second command that has them on.
         """
-        connection, namespaces, steps = self._where(plan)
-        search = [entry for entry in env.get(b"PATH", os.fsencode(os.defpath)).split(b":") if entry]
         identity = next(self._ids)
+        with self._choosing:
+            connection, namespaces, steps = self._where(plan)
+            connection.active.add(identity)  # no other thread ends that template to make room
+        search = [entry for entry in env.get(b"PATH", os.fsencode(os.defpath)).split(b":") if entry]
         request = {
             "op": "run",
             "id": identity,
@@ -301,7 +309,7 @@ class Client:
         return Running(connection, identity, report, steps, argv[0], ours)
 
     def _where(self, plan: Plan) -> tuple[Connection, int, tuple[Step, ...]]:
-        """Which process performs a plan, and what is left to do there: namespaces and steps."""
+        """Which process performs a plan, and what is left to do there: namespaces and steps. Hold ``_choosing``."""
         if self._launcher is None:
             raise MudroomError("the sandbox launcher is not running")
         key = (self._place, plan.namespaces, plan.maps, plan.steps[: plan.shared + plan.ahead])

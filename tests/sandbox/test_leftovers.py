@@ -1,0 +1,146 @@
+"""Nothing is left behind: no process, mount, descriptor, control group, memory or file, however a command ends."""
+
+from __future__ import annotations
+
+import os
+import threading
+from pathlib import Path
+from typing import NamedTuple
+
+from test_limits import groups_of
+
+from conftest import Place
+from mudroom.core.limit import Limits
+from mudroom.core.settings import Settings
+from mudroom.session import Session
+
+RUNS = int(os.environ.get("MUDROOM_RUNS", "100"))
+"""More by hand: MUDROOM_RUNS=10000 MUDROOM_TEST_SECONDS=3600."""
+AT_ONCE = 100
+
+WAYS: tuple[tuple[str, float | None], ...] = (
+    ("true", None),
+    ("echo x > made; mkdir -p d; ln -s /etc/passwd d/link; mkfifo d/fifo", None),
+    ("exit 3", None),
+    ("kill -9 $$", None),
+    ("(setsid sleep 1000 >/dev/null 2>&1 &) ; true", None),
+    ("trap '' TERM HUP; sleep 1000 & true", None),
+    ("sleep 1000", 0.05),
+    ("head -c 100000 /dev/zero > /dev/shm/x; head -c 100000 /dev/zero > /tmp/x; echo > ~/x", None),
+    ("no-such-program", None),
+)
+
+
+class Kept(NamedTuple):
+    """What a host could be left with."""
+
+    processes: frozenset[int]
+    mounts: int
+    descriptors: int
+    groups: frozenset[str]
+    files: frozenset[str]
+    memory: frozenset[str]
+
+
+def kept(place: Place) -> Kept:
+    groups = frozenset(groups_of(place))
+    mounts = Path("/proc/self/mountinfo").read_text().count(str(place.root))
+    files = frozenset(str(path) for path in place.state.rglob("*"))
+    memory = frozenset(Path("/proc/sysvipc/shm").read_text().splitlines())
+    return Kept(descendants(os.getpid()), mounts, len(os.listdir("/proc/self/fd")), groups, files, memory)
+
+
+def descendants(pid: int) -> frozenset[int]:
+    found: set[int] = set()
+    pending = [pid]
+    while pending:
+        try:
+            children = Path(f"/proc/{pending[-1]}/task/{pending.pop()}/children").read_text().split()
+        except FileNotFoundError:
+            continue  # it has just ended
+        found |= {int(child) for child in children}
+        pending += [int(child) for child in children]
+    return frozenset(found)
+
+
+def one(session: Session, number: int) -> None:
+    script, timeout = WAYS[number % len(WAYS)]
+    result = session.run([b"sh", b"-c", script.encode()], timeout=timeout)
+    session.discard(result.fork)
+
+
+def settled(place: Place, expected: Kept) -> Kept:
+    """The launcher reaps what has ended while we look; a template keeps one process ready."""
+    found = kept(place)
+    while len(found.processes) > len(expected.processes):
+        found = kept(place)
+    return found
+
+
+def test_nothing_is_left_after_many_commands(place: Place) -> None:
+    session = place.session(Settings(limits=Limits(open_files=500)))
+    for number in range(3 * len(WAYS)):
+        one(session, number)
+    before = kept(place)
+    for number in range(RUNS):
+        one(session, number)
+    after = settled(place, before)
+    assert len(after.processes) <= len(before.processes)
+    assert after._replace(processes=frozenset(), files=frozenset()) == before._replace(
+        processes=frozenset(), files=frozenset()
+    )
+    assert {path.rpartition("/")[2] for path in after.files - before.files} <= {"1", "journal.db-wal", "journal.db-shm"}
+
+
+def test_nothing_is_left_after_many_at_once(place: Place) -> None:
+    """Each in a fork of its own, all of one session, which is used by as many threads."""
+    session = place.session()
+    one(session, 0)
+    one(session, 0)
+    before = kept(place)
+    ended: list[int] = []
+    running = threading.Semaphore(AT_ONCE)
+
+    def agent(number: int) -> None:
+        with running:
+            script = f"echo {number} > mine; test $(cat mine) = {number}"
+            result = session.run([b"sh", b"-c", script.encode()], fork=f"agent-{number}")
+            ended.append(result.exit_code)
+
+    agents = [threading.Thread(target=agent, args=(number,)) for number in range(AT_ONCE)]
+    for thread in agents:
+        thread.start()
+    for thread in agents:
+        thread.join()
+    assert ended == [0] * AT_ONCE
+    for number in range(AT_ONCE):
+        assert session.files(f"agent-{number}").read("mine") == b"%d\n" % number
+        session.discard(f"agent-{number}")
+    after = settled(place, before)
+    assert len(after.processes) <= len(before.processes)
+    assert (after.mounts, after.descriptors, after.groups, after.memory) == (
+        before.mounts,
+        before.descriptors,
+        before.groups,
+        before.memory,
+    )
+
+
+def test_nothing_is_left_of_a_session_that_has_ended(place: Place) -> None:
+    """One that has started a launcher of its own."""
+    place.session().close()
+    before = kept(place)
+    for number in range(3):
+        with Session.open(
+            os.fsencode(place.project),
+            state=os.fsencode(place.state),
+            home=os.fsencode(place.home),
+            environ=os.environb,
+            client=None,
+        ) as session:
+            one(session, number)
+            for _ in range(3):  # from the second on from a template
+                session.run([b"sh", b"-c", b"setsid sleep 1000 >/dev/null 2>&1 &"], fork="kept")
+            session.discard("kept")
+    after = settled(place, before)
+    assert after._replace(files=before.files) == before
