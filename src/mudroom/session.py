@@ -23,17 +23,7 @@ from mudroom.applying import Applying
 from mudroom.confine import Confinement, Rlimits
 from mudroom.core.change import Changeset
 from mudroom.core.fallback import Mode
-from mudroom.core.limit import (
-    NAMES,
-    Reached,
-    Reading,
-    difference,
-    needed,
-    of_command,
-    reached,
-    reached_else,
-    show_limit,
-)
+from mudroom.core.limit import Reached, Reading, difference, explain_limits, needed, reached, reached_else
 from mudroom.core.path import show
 from mudroom.core.plan import Plan, explain
 from mudroom.core.result import Result
@@ -192,10 +182,7 @@ class Session(Applying):
 
     def explain(self, cwd: bytes) -> list[str]:
         """What would be done to confine a command here, step by step. Nothing is run."""
-        asked = ", ".join(
-            f"{NAMES[kind]} {show_limit(kind, limit)}" for kind, limit in of_command(self.settings.limits)
-        )
-        return [*explain(self._example(cwd)), *([f"  +  a control group of its own: {asked}"] if asked else [])]
+        return [*explain(self._example(cwd)), *explain_limits(self.settings.limits)]
 
     def why_path(self, path: bytes) -> Why:
         """What a command of this session finds at an absolute path, and why."""

@@ -17,6 +17,7 @@ from mudroom.core.limit import (
     Reading,
     Write,
     difference,
+    explain_limits,
     needed,
     of_command,
     of_total,
@@ -105,6 +106,14 @@ def test_what_is_written_in_version_1() -> None:
 
 def test_the_kernel_takes_no_less_than_a_millisecond() -> None:
     assert [one.content for one in writes_v2([("cpus", 0.001)], ())] == ["1000 100000"]
+
+
+def test_what_would_be_done_in_lines() -> None:
+    assert list(explain_limits(Limits(open_files=3))) == []
+    assert list(explain_limits(ALL)) == [
+        "  +  a control group of its own: memory 512 MB, processes 100, cpus 1.5, io 1 MiB/s",
+        "  +  the project's group: memory 2 GiB, processes 500, cpus 2",
+    ]
 
 
 def test_rlimits() -> None:

@@ -134,6 +134,14 @@ def of_total(limits: Limits) -> Iterator[tuple[str, float]]:
             yield kind, limit
 
 
+def explain_limits(limits: Limits) -> Iterator[str]:
+    """Lines for a person, beside those of a plan."""
+    for where, found in (("a control group of its own", of_command(limits)), ("the project's group", of_total(limits))):
+        asked = ", ".join(f"{NAMES[kind]} {show_limit(kind, limit)}" for kind, limit in found)
+        if asked:
+            yield f"  +  {where}: {asked}"
+
+
 def needed(limits: Limits) -> frozenset[str]:
     """The controllers, by their names in version 2."""
     return frozenset(CONTROLLERS[kind] for kind, _limit in (*of_command(limits), *of_total(limits)))
