@@ -154,6 +154,7 @@ def loaded_by(statement: str) -> set[str]:
 HEAVY = {
     "asyncio", "dataclasses", "email", "hashlib", "http", "importlib.metadata", "logging", "msgspec", "pathlib", "rich",
     "shutil", "socket", "sqlite3", "ssl", "subprocess", "tempfile", "urllib.request", "yaml",
+    "jeepney", "mudroom.sandbox.cgroup", "mudroom.sandbox.limiter",
 }  # fmt: skip
 
 
