@@ -220,17 +220,15 @@ def step_overlay(
 
 def _overlay_one_by_one(context: Context, path: bytes, lowers: list[bytes], options: Options) -> bool:
     """Many lowers, each in a string of its own: fsconfig(2) takes no string longer than 255 bytes. False before
-    Linux 6.8, which has no such option (EINVAL)."""
-    context_fd = syscall(SYS_fsopen, b"overlay", FSOPEN_CLOEXEC)
+    Linux 6.8, which has no such option: EINVAL when it is set, and before 6.5, where overlayfs still had the old mount
+    interface behind the new one, only when the file system is made (legacy_parse_param in fs/fs_context.c)."""
     try:
-        syscall(SYS_fsconfig, context_fd, FSCONFIG_SET_STRING, b"lowerdir+", lowers[0], 0)
+        tree = new_filesystem(b"overlay", [*((b"lowerdir+", lower) for lower in lowers), *options], 6)
     except OSError as error:
-        os.close(context_fd)
         if error.errno == EINVAL:
             return False
         raise
-    rest = [(b"lowerdir+", lower) for lower in lowers[1:]]
-    attach(context, configured(context_fd, [*rest, *options], 6), path)
+    attach(context, tree, path)
     return True
 
 
