@@ -91,7 +91,7 @@ def _bare_launcher(session: Session) -> Contestant:
             view.mount(), "overlay", session.project, private, session.settings
         )
         start = session.client.run
-        yield "launcher", seconds_of(lambda: start(plan, [TRUE.encode()], environment, stdio, new_session=True).wait())
+        yield "launcher", seconds_of(lambda: start(plan, [TRUE.encode()], environment, stdio).wait())
 
     return launch
 

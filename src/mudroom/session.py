@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from mudroom.core.why import Why
     from mudroom.sandbox.cgroup import Leaf
     from mudroom.sandbox.limiter import Limiter
+    from mudroom.sandbox.terminal import Relay
     from mudroom.stage.source import Source
     from mudroom.vault.apply import Applied
     from mudroom.vault.conflicted import Conflicted
@@ -67,7 +68,8 @@ class Stdio(NamedTuple):
     stdout: int | None = None
     stderr: int | None = None
     terminal: bool = False
-    """The command stays in the caller's session and terminal, for job control and Ctrl-C."""
+    """Those that are terminals stay with the caller: the command gets a pseudo-terminal of its own, or pipes, and what
+    goes on there is relayed (``sandbox/terminal.py``). For the main thread: signals are heeded meanwhile."""
 
 
 class Ran(NamedTuple):
@@ -81,6 +83,14 @@ class Ran(NamedTuple):
     output: Output
     reached: tuple[Reached, ...] = ()
     use: Reading | None = None
+
+
+def relay_for(stdio: Stdio) -> Relay | None:
+    if not stdio.terminal:
+        return None
+    from mudroom.sandbox.terminal import Relay
+
+    return Relay((stdio.stdin, stdio.stdout, stdio.stderr))
 
 
 DEFAULTS = Settings()
@@ -300,14 +310,13 @@ class Session(Applying):
         stand_ins = self._hold_limits(mode)
         place = fork.path + b"/private"
         plan, env = self.confinement.plan(view.mount(), mode, cwd, place, self.settings, stand_ins)
-        with (
-            self._group(fork) as leaf,
-            Output(stdio.stdin, stdio.stdout, stdio.stderr, self.settings.output_limit) as output,
-        ):
+        relay = relay_for(stdio)
+        given = relay.descriptors if relay is not None else (stdio.stdin, stdio.stdout, stdio.stderr)
+        with self._group(fork) as leaf, Output(*given, self.settings.output_limit) as output:
             started = self._start_time()
             fork.begin(started)
             try:
-                running = self._start(fork, plan, argv, env, output.descriptors, stdio, leaf)
+                running = self._start(fork, plan, argv, env, output.descriptors, relay, leaf)
                 meanwhile = functools.partial(self._meanwhile, fork, view)
                 look = functools.partial(self.vault.turn.stand_aside, running.pause, running.resume)
                 watch = None if self._alone else Watch(LOOK, look)
@@ -320,6 +329,8 @@ class Session(Applying):
             finally:
                 self._running = None
                 self._desk.end_live(fork.name)
+                if relay is not None:
+                    relay.close()
 
     def _start(
         self,
@@ -328,7 +339,7 @@ class Session(Applying):
         argv: tuple[bytes, ...],
         env: dict[bytes, bytes],
         descriptors: tuple[int, int, int],
-        stdio: Stdio,
+        relay: Relay | None,
         leaf: Leaf | None,
     ) -> Running:
         """Start the command, after the last one of this fork has let go of its mount. File tools that are in use go
@@ -339,10 +350,11 @@ class Session(Applying):
         if len(self._last) >= MOST_HELD:
             self._let_go()
         edited = fork.name in self._desk
-        run = self.client.run
-        new_session = not stdio.terminal
-        running = run(plan, argv, env, descriptors, new_session=new_session, want_view=edited, leaf=leaf)
+        numbers = relay.numbers if relay is not None else ()
+        running = self.client.run(plan, argv, env, descriptors, want_view=edited, leaf=leaf, terminal=numbers)
         self._running = self._last[fork.name] = running
+        if relay is not None:
+            relay.began(running)
         if edited:
             self._desk.go_live(fork.name, running)
         return running

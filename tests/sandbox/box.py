@@ -82,7 +82,7 @@ class Box:
     def start(self, script: str, output: Output, plan: Plan | None = None, **options: Any) -> Running:
         argv = [b"sh", b"-c", script.encode()]
         chosen = self.plan() if plan is None else plan
-        running = self.client.run(chosen, argv, ENVIRONMENT, output.descriptors, new_session=True, **options)
+        running = self.client.run(chosen, argv, ENVIRONMENT, output.descriptors, **options)
         for stream in output.streams:
             stream.close_write()
         return running

@@ -82,7 +82,7 @@ def test_nothing_stays_open(box: Box) -> None:
     before = descriptors()
     with Output(None, None, None, 100) as output:
         for number in range(10):
-            running = box.client.run(box.plan(), [b"true"], ENVIRONMENT, output.descriptors, new_session=True)
+            running = box.client.run(box.plan(), [b"true"], ENVIRONMENT, output.descriptors)
             running.wait()
             if number % 2:
                 running.gone()
@@ -109,7 +109,7 @@ def test_gone_after_a_failure(box: Box) -> None:
         with pytest.raises(StepFailed, match="nowhere"):
             running.wait()
         running.gone()
-        missing = box.client.run(box.plan(), [b"no-such"], ENVIRONMENT, output.descriptors, new_session=True)
+        missing = box.client.run(box.plan(), [b"no-such"], ENVIRONMENT, output.descriptors)
         with pytest.raises(CommandNotStarted):
             missing.wait()
         missing.gone()

@@ -63,7 +63,6 @@ link /bin -> usr/bin
 directory /dev (755)
 show /dev/null at /dev/null (nosuid,noexec)
 show /dev/tty at /dev/tty (nosuid,noexec)
-own pseudo-terminals at /dev/pts
 private tmpfs at /dev/shm (nosuid,nodev)
 show /etc at /etc (ro,nosuid,nodev)
 private tmpfs at /home/u (nosuid,nodev)
@@ -82,11 +81,13 @@ link /var/run -> /run
 directory /proc (555)
 let no program gain a capability
 fresh proc at /proc
+own pseudo-terminals at /dev/pts
 host name mudroom
 bring the private loopback up
 staged view at /home/u/work: /home/u/.local/state/mudroom/p1/forks/f/upper over /home/u/work
 show /home/u/work/.mudroom at /home/u/work/.mudroom (ro,nosuid,nodev)
 hand /home/u/work to mudroom's own file tools, if they asked for it
+a pseudo-terminal of the command's own, if it is run on one
 make / ro,nosuid,nodev
 leave the host's root behind
 umask 022
@@ -104,7 +105,7 @@ def test_as_an_ordinary_user() -> None:
     assert plan.mediation is None
     prepared = plan.steps[: plan.shared], plan.steps[plan.shared : plan.shared + plan.ahead]
     assert prepared[0][-1] == ("drop_bounding_set",)
-    assert prepared[1] == (("proc", b"proc"), ("hostname", b"mudroom"), ("loopback",))
+    assert prepared[1] == (("proc", b"proc"), ("devpts", b"dev/pts"), ("hostname", b"mudroom"), ("loopback",))
 
 
 def difference(spec: SandboxSpec) -> tuple[list[str], list[str]]:
@@ -152,12 +153,13 @@ def test_without_namespaces() -> None:
     assert printed(BARE) == [
         "namespaces: none",
         "hand /home/u/.local/state/mudroom/p1/forks/f/copy to mudroom's own file tools, if they asked for it",
+        "a pseudo-terminal of the command's own, if it is run on one",
         "umask 022",
         "work in /home/u/.local/state/mudroom/p1/forks/f/copy/src",
         "let no program gain a capability",
         "drop every capability, and check",
         "no_new_privs: no set-uid program gains anything",
-        "Landlock, 12 rules",
+        "Landlock, 11 rules",
         "system call",
         "mediate 21 metadata calls: only in "
         "/home/u/.local/state/mudroom/p1/forks/f/copy, /home/u/.local/state/mudroom/p1/forks/f/private",
@@ -179,7 +181,7 @@ def test_without_namespaces_landlock_says_what_may_be_opened() -> None:
     writable = {path for path, access in rules.items() if access & ~READ}
     everything = {path for path, access in rules.items() if access == EVERYTHING}
     assert everything == {VAULT + b"/forks/f/copy", VAULT + b"/forks/f/private", VAULT + b"/cache/npm"}
-    assert writable - everything == {b"/dev/null", b"/dev/tty", b"/dev/pts"}
+    assert writable - everything == {b"/dev/null", b"/dev/tty"}
     assert rules[b"/usr"] == rules[b"/etc"] == rules[b"/proc"] == READ
     assert PROJECT not in rules
 

@@ -7,10 +7,10 @@ import os
 
 from mudroom.cli.main import Context
 from mudroom.cli.open import open_session, working_directory
-from mudroom.cli.run import adjusted, configure_confinement, foreground, print_json, show_result
+from mudroom.cli.run import adjusted, configure_confinement, foreground, print_json, show_result, standard
 from mudroom.core.path import is_below
 from mudroom.errors import UsageError
-from mudroom.session import Client, Stdio
+from mudroom.session import Client
 
 EXAMPLES = """\
 examples:
@@ -36,9 +36,8 @@ def execute(args: argparse.Namespace, context: Context) -> int:
         with open_session(context, client=client, adjust=lambda settings: adjusted(args, settings)) as session:
             here = os.path.realpath(working_directory())
             cwd = here if is_below(here, session.project) else session.project
-            with foreground(session, context):
-                stdio = Stdio(stdin=0) if context.as_json else Stdio(0, 1, 2, terminal=context.terminal.interactive)
-                result = session.run(argv, fork=args.fork, cwd=cwd, stdio=stdio)
+            with foreground(session):
+                result = session.run(argv, fork=args.fork, cwd=cwd, stdio=standard(context))
     finally:
         client.close()
     code = 124 if result.timed_out else result.exit_code

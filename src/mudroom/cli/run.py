@@ -12,6 +12,7 @@ from typing import Any
 from mudroom.cli.main import Context
 from mudroom.cli.open import exclusive, open_session, working_directory
 from mudroom.cli.preview import preview
+from mudroom.cli.terminal import is_terminal
 from mudroom.config import count, least, processors, seconds, size, with_setting
 from mudroom.core.flag import repositories
 from mudroom.core.path import is_below, show
@@ -135,9 +136,8 @@ def _working_directory(session: Session) -> bytes:
 
 
 def _staged(session: Session, argv: Sequence[bytes], cwd: bytes, args: argparse.Namespace, context: Context) -> int:
-    with foreground(session, context):
-        stdio = Stdio(stdin=0) if context.as_json else Stdio(0, 1, 2, terminal=context.terminal.interactive)
-        result = session.run(argv, cwd=cwd, stdio=stdio)
+    with foreground(session):
+        result = session.run(argv, cwd=cwd, stdio=standard(context))
     outcome: dict[str, Any] | None = None
     code = 124 if result.timed_out else result.exit_code
     if not context.as_json:
@@ -158,46 +158,25 @@ def _staged(session: Session, argv: Sequence[bytes], cwd: bytes, args: argparse.
     return code
 
 
+def standard(context: Context) -> Stdio:
+    """Our own descriptors for the command; its output is captured for JSON."""
+    if context.as_json:
+        return Stdio(stdin=0, terminal=is_terminal(0))
+    return Stdio(0, 1, 2, terminal=any(map(is_terminal, (0, 1, 2))))
+
+
 @contextmanager
-def foreground(session: Session, context: Context) -> Iterator[None]:
-    """While the command has the terminal: Ctrl-C is its business, and afterwards the terminal is as it was."""
-    terminal = context.terminal.interactive
-    before = _terminal_state() if terminal else None
+def foreground(session: Session) -> Iterator[None]:
+    """While the command runs Ctrl-C is its business: it is asked to end, and what it did is shown."""
 
     def on_interrupt(_number: int, _frame: object) -> None:
-        if not terminal:  # nobody but us has got it; from a terminal the whole foreground group has
-            session.interrupt()
+        session.interrupt()
 
     previous = signal.signal(signal.SIGINT, on_interrupt)
     try:
         yield
     finally:
         signal.signal(signal.SIGINT, previous)
-        if before is not None:
-            _restore_terminal(before)
-
-
-def _terminal_state() -> list[Any] | None:
-    import termios
-
-    try:
-        return termios.tcgetattr(0)
-    except termios.error:
-        return None
-
-
-def _restore_terminal(state: list[Any]) -> None:
-    """A job-control shell in the sandbox takes the foreground and cannot give it back across the pid namespace."""
-    import termios
-
-    previous = signal.signal(signal.SIGTTOU, signal.SIG_IGN)
-    try:
-        os.tcsetpgrp(0, os.getpgrp())
-        termios.tcsetattr(0, termios.TCSADRAIN, state)
-    except (OSError, termios.error):
-        pass  # the terminal was closed meanwhile: there is nothing to restore
-    finally:
-        signal.signal(signal.SIGTTOU, previous)
 
 
 def show_result(result: Result, argv: Sequence[bytes], context: Context) -> None:

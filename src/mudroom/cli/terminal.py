@@ -14,7 +14,7 @@ _PROGRESS_AFTER = 0.3
 
 class Terminal:
     def __init__(self, environ: Mapping[bytes, bytes]) -> None:
-        self.interactive = _is_terminal(0) and _is_terminal(2)
+        self.interactive = is_terminal(0) and is_terminal(2)
         self._colour = {1: _wants_colour(1, environ), 2: _wants_colour(2, environ)}
         self._began = 0.0
         self._label = ""
@@ -49,7 +49,7 @@ class Terminal:
         now = time.monotonic()
         if label != self._label:
             self._label, self._began, self._shown = label, now, 0.0
-        if not _is_terminal(2) or now - self._began < _PROGRESS_AFTER or now - self._shown < 0.1:
+        if not is_terminal(2) or now - self._began < _PROGRESS_AFTER or now - self._shown < 0.1:
             return
         self._shown = now
         sys.stderr.write(f"\r\x1b[K{label}: {done:,} of {total:,}")
@@ -73,7 +73,7 @@ class Terminal:
             return 100
 
 
-def _is_terminal(descriptor: int) -> bool:
+def is_terminal(descriptor: int) -> bool:
     try:
         return os.isatty(descriptor)
     except OSError:
@@ -86,4 +86,4 @@ def _wants_colour(descriptor: int, environ: Mapping[bytes, bytes]) -> bool:
         return False
     if environ.get(b"FORCE_COLOR"):
         return True
-    return _is_terminal(descriptor) and environ.get(b"TERM") not in (None, b"dumb")
+    return is_terminal(descriptor) and environ.get(b"TERM") not in (None, b"dumb")

@@ -61,6 +61,7 @@ _DESCRIPTIONS: dict[str, Callable[..., str]] = {
     "tmpfs": lambda path, _options, bits: f"private tmpfs at {_at(path)} ({_attributes(bits)})",
     "proc": lambda path: f"fresh proc at {_at(path)}",
     "devpts": lambda path: f"own pseudo-terminals at {_at(path)}",
+    "terminal": lambda _path: "a pseudo-terminal of the command's own, if it is run on one",
     "overlay": lambda path, lowers, upper, _work, _volatile: (
         f"staged view at {_at(path)}: {' over '.join(show(p) for p in (upper, *lowers))}"
     ),

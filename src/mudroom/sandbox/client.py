@@ -68,6 +68,7 @@ class Running:
         steps: Sequence[Step],
         program: bytes,
         view: _socket.socket | None = None,
+        channel: _socket.socket | None = None,
     ) -> None:
         self._connection = connection
         self._id = identity
@@ -75,6 +76,7 @@ class Running:
         self._steps = steps
         self._program = program
         self._view = [] if view is None else [view]  # a list: whoever pops it, in whichever thread, closes it
+        self._channel = channel
         connection.active.add(identity)
 
     def fileno(self) -> int:
@@ -86,7 +88,9 @@ class Running:
         return self._id not in self._connection.active
 
     def signal(self, number: int) -> None:
-        """Send a signal to the sandbox's init: it forwards TERM, HUP, USR1 and USR2; KILL ends everything at once."""
+        """Send a signal to the sandbox's init. It forwards TERM, HUP, USR1 and USR2 to the command, INT and QUIT to
+        the command's process group; CONT goes on with a command that its terminal has stopped; KILL ends everything
+        at once."""
         self._connection.send({"op": "signal", "id": self._id, "signal": int(number)}, ())
 
     def pause(self) -> None:
@@ -135,6 +139,21 @@ class Running:
             raise MudroomError("the sandbox ended before it had a view")
         return int.from_bytes(ancillary[0][2][:4], "little")
 
+    def terminal(self) -> tuple[int, _socket.socket] | None:
+        """The master of the command's pseudo-terminal, and a socket: the command waits until ``b"g"`` is sent there,
+        and ``b"s"`` arrives whenever it has been stopped. None if the sandbox never came so far.
+
+        To be asked for with ``terminal`` and taken once; both are the caller's to close. Blocks as ``view`` does.
+        """
+        channel, self._channel = self._channel, None
+        if channel is None:
+            return None
+        _data, ancillary, _flags, _address = channel.recvmsg(1, _socket.CMSG_SPACE(4), _socket.MSG_CMSG_CLOEXEC)
+        if not ancillary:
+            channel.close()
+            return None
+        return int.from_bytes(ancillary[0][2][:4], "little"), channel
+
     def wait(self) -> Exit:
         """Block until every process of the command is gone. Raises StepFailed or CommandNotStarted if the command
         never ran, MudroomError if the launcher died.
@@ -176,7 +195,11 @@ class Running:
         self._connection.active.discard(self._id)
 
     def _drop_view(self) -> None:
-        """Whoever did not take it does not want it; on its way it keeps the mount alive as well."""
+        """Whoever did not take it does not want it; on its way it keeps the mount alive as well. The same of the
+        terminal."""
+        channel, self._channel = self._channel, None
+        if channel is not None:
+            channel.close()
         try:
             self._view.pop().close()
         except IndexError:
@@ -266,12 +289,14 @@ class Client:
         env: Mapping[bytes, bytes],
         stdio: tuple[int, int, int],
         *,
-        new_session: bool,
         want_view: bool = False,
         leaf: Leaf | None = None,
+        terminal: Sequence[int] = (),
     ) -> Running:
         """Start a command. ``stdio`` stay the caller's to close. PATH is searched inside the sandbox. ``want_view``:
         somebody is going to call ``Running.view``. ``leaf``: the control group for all of it; the caller's to close.
+        ``terminal``: which of the command's standard descriptors are a pseudo-terminal of its own instead; somebody is
+        going to call ``Running.terminal``, or it never starts.
 
         The steps that commands share are performed once, from the second command that has them on.
         """
@@ -280,6 +305,7 @@ class Client:
             connection, namespaces, steps = self._where(plan)
             connection.active.add(identity)  # no other thread ends that template to make room
         search = [entry for entry in env.get(b"PATH", os.fsencode(os.defpath)).split(b":") if entry]
+        sockets = [name for name, wanted in (("view", want_view), ("channel", terminal)) if wanted]
         request = {
             "op": "run",
             "id": identity,
@@ -291,22 +317,25 @@ class Client:
             "argv": list(argv),
             "env": dict(env),
             "search": search,
-            "new_session": new_session,
             "into": leaf is not None and leaf.is_cloned_into,
             "join": 0 if leaf is None or leaf.is_cloned_into else len(leaf.descriptors),
+            "terminal": tuple(terminal),
+            "sockets": sockets,
         }
         groups = leaf.descriptors if leaf is not None else ()
-        if not want_view:
-            return Running(connection, identity, _with_report(connection, request, (*stdio, *groups)), steps, argv[0])
-        ours, theirs = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_STREAM)
+        pairs = {name: _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_STREAM) for name in sockets}
         try:
-            report = _with_report(connection, request, (*stdio, theirs.fileno(), *groups))
+            given = [theirs.fileno() for _ours, theirs in pairs.values()]
+            report = _with_report(connection, request, (*stdio, *given, *groups))
         except BaseException:
-            ours.close()
+            for ours, _theirs in pairs.values():
+                ours.close()
             raise
         finally:
-            theirs.close()
-        return Running(connection, identity, report, steps, argv[0], ours)
+            for _ours, theirs in pairs.values():
+                theirs.close()
+        mine = {name: ours for name, (ours, _theirs) in pairs.items()}
+        return Running(connection, identity, report, steps, argv[0], mine.get("view"), mine.get("channel"))
 
     def _where(self, plan: Plan) -> tuple[Connection, int, tuple[Step, ...]]:
         """Which process performs a plan, and what is left to do there: namespaces and steps. Hold ``_choosing``."""

@@ -14,13 +14,18 @@ import resource  # noqa: F401 - os.wait4 imports it, and must not do so where a 
 from mudroom.sandbox.kernel import (
     CLONE_NEWCGROUP,
     CLONE_NEWPID,
+    EIO,
     ENOENT,
     ENOEXEC,
     ENOTDIR,
     PR_SET_CHILD_SUBREAPER,
     PR_SET_DUMPABLE,
     PR_SET_PDEATHSIG,
+    TIOCSCTTY,
     SYS_close_range,
+    c_ulong,
+    check,
+    libc,
     prctl,
     syscall,
     unshare,
@@ -83,9 +88,12 @@ def start_program(
     raise failure
 
 
-# The terminal sends these to the whole foreground group. They are meant for the command, so init lives through them.
+# A terminal sends these to its whole foreground group, the launcher in it. They are meant for the command: its host
+# hears of them and decides what it is to be told.
 TERMINAL_SIGNALS = (_signal.SIGINT, _signal.SIGQUIT, _signal.SIGTSTP, _signal.SIGTTIN, _signal.SIGTTOU)
 FORWARDED_SIGNALS = (_signal.SIGTERM, _signal.SIGHUP, _signal.SIGUSR1, _signal.SIGUSR2)
+GROUP_SIGNALS = (_signal.SIGINT, _signal.SIGQUIT)
+"""What a terminal tells a group is forwarded to one: the command leads its own."""
 # The interpreter ignores these at start; a command must not inherit that.
 RESET_SIGNALS = (*TERMINAL_SIGNALS, *FORWARDED_SIGNALS, _signal.SIGPIPE, _signal.SIGXFSZ)
 
@@ -100,7 +108,7 @@ def hand_over_listener(channel: _socket.socket, program: bytes) -> None:
     os.close(listener)
 
 
-def mediate(channel: _socket.socket, request: Request, command: int) -> list[bytes]:
+def mediate(channel: _socket.socket, request: Request, command: int, wake: int) -> list[bytes]:
     """In init: answer the command's metadata calls until it ends. Returns what was refused, the first few."""
     from mudroom.sandbox.mediator import Mediator
 
@@ -112,33 +120,38 @@ def mediate(channel: _socket.socket, request: Request, command: int) -> list[byt
     os.set_inheritable(listener, False)
     _program, rows, roots = request["mediation"]
     mediator = Mediator(listener, rows, roots)
-    mediator.attend(os.pidfd_open(command))
+    mediator.attend(os.pidfd_open(command), wake)
     return list(mediator.refused)
 
 
 def spawn(request: Request) -> int:
     """Start the command, as cheaply as can be: posix_spawn(3) shares our memory until the exec, fork would copy it."""
-    env, new_session = request["env"], request["new_session"]
+    env = request["env"]
 
     def start(path: bytes, argv: list[bytes]) -> int:
-        return os.posix_spawn(path, argv, env, setsigdef=RESET_SIGNALS, setsid=new_session)
+        return os.posix_spawn(path, argv, env, setsigdef=RESET_SIGNALS, setsid=True)
 
     command = start_program(start, request["argv"], request["search"])
     assert command is not None
     return command
 
 
-def fork_mediated(request: Request, report: int, channel: _socket.socket) -> int:
-    """Start the command with a filter of its own, which only the process that becomes it may install."""
+def fork_command(request: Request, report: int, terminal: int, channel: _socket.socket | None) -> int:
+    """Start the command where it has something to do first that only the process that becomes it can do: take the
+    foreground of its terminal, or install a filter of its own, whose listener goes over ``channel``."""
     command = os.fork()
     if command:
         return command
     try:
+        if terminal >= 0:
+            os.setpgid(0, 0)
+            os.tcsetpgrp(terminal, os.getpid())
+        else:
+            os.setsid()
         for number in RESET_SIGNALS:
             _signal.signal(number, _signal.SIG_DFL)
-        if request["new_session"]:
-            os.setsid()
-        hand_over_listener(channel, request["mediation"][0])
+        if channel is not None:
+            hand_over_listener(channel, request["mediation"][0])
         start_program(lambda path, argv: os.execve(path, argv, request["env"]), request["argv"], request["search"])
     except OSError as error:
         tell(report, ("failed", -1, "exec", error.errno or 0, ""))
@@ -146,18 +159,19 @@ def fork_mediated(request: Request, report: int, channel: _socket.socket) -> int
         os._exit(127)
 
 
-def reap(
-    command: int, own_pid_namespace: bool, refusals: Refusals | None = None, listener: int = -1
-) -> tuple[int, Any, bool]:
+def hear_signals() -> int:
+    """A descriptor that becomes readable with every signal that has a handler. Without it one that comes just before
+    we wait would be heeded only after the next: a handler runs when the interpreter does (signal(7), pselect)."""
+    wake, word = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+    _signal.set_wakeup_fd(word, warn_on_full_buffer=False)
+    _signal.signal(_signal.SIGCHLD, lambda _number, _frame: None)
+    return wake
+
+
+def reap(command: int, own_pid_namespace: bool, wake: int, refusals: Refusals | None = None) -> tuple[int, Any, bool]:
     """Wait for the command, reaping every orphan meanwhile. Returns its wait status, its resource use, and whether
     nobody is left: init inherits every orphan, so without children it is alone."""
-    if refusals is not None:
-        status, usage = reap_and_answer(command, refusals, listener)
-    else:
-        while True:
-            pid, status, usage = os.wait4(-1, 0)
-            if pid == command:
-                break
+    status, usage = reap_and_answer(command, wake, refusals)
     if not own_pid_namespace:
         end_children(())
     try:
@@ -184,8 +198,10 @@ def end_children(spared: Sequence[int]) -> None:
 
 
 def enter(ready: int | None) -> None:
-    """The first instructions of a cloned child: die with the launcher, wait for our id maps, be nobody's to trace."""
+    """The first instructions of a cloned child: die with the launcher, belong to no terminal, wait for our id maps, be
+    nobody's to trace."""
     prctl(PR_SET_PDEATHSIG, _signal.SIGKILL)
+    os.setsid()
     for number in TERMINAL_SIGNALS:
         _signal.signal(number, _signal.SIG_IGN)
     if ready is not None and os.read(ready, 1) != b"g":
@@ -238,34 +254,40 @@ def run_init(request: Request, descriptors: list[int], report: int, context: Con
         os.dup2(descriptor, target)
     if request["mediation"]:
         import mudroom.sandbox.mediator  # noqa: F401 - now: under Landlock its file may be out of reach
-    view = descriptors[3:]  # where to send it: none, or one
+    sockets = descriptors[3:]
     if context is None:
         context = Context(request["namespaces"])
-        report = keep_only([report, *view], 3)
+        report = keep_only([report, *sockets], 3)
     else:
-        report = keep_only([report, context.root, *view], 3)
+        report = keep_only([report, context.root, *sockets], 3)
         context.root = report + 1
-    if view:
-        context.view = report + 1 + (context.root >= 0)
+    for number, name in enumerate(request["sockets"], report + 1 + (context.root >= 0)):
+        setattr(context, name, number)
     perform(request["plan"], report, context, request["first"])
+    channel = take_terminal(context, request["terminal"]) if request["terminal"] else None
     refused: list[bytes] = []
     if request["mediation"]:
         ours, theirs = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_STREAM)
-        command = fork_mediated(request, report, theirs)
+        command = fork_command(request, report, context.terminal, theirs)
         theirs.close()
+    elif channel is not None:
+        command = fork_command(request, report, context.terminal, None)
     else:
         try:
             command = spawn(request)
         except OSError as error:
             tell(report, ("failed", -1, "exec", error.errno or 0, ""))
             return
+    wake = hear_signals()
     forward_signals(command)
+    if channel is not None:
+        tell_stops(command, channel)
     for descriptor in (0, 1, 2):
         os.close(descriptor)  # a pipe of the command must end when the command does
     if request["mediation"]:
-        refused = mediate(ours, request, command)
+        refused = mediate(ours, request, command, wake)
     refusals = Refusals(context.listener, context.rows) if context.listener >= 0 else None
-    status, usage, empty = reap(command, own_pid_namespace, refusals, context.listener)
+    status, usage, empty = reap(command, own_pid_namespace, wake, refusals)
     refused += refusals.told() if refusals is not None else ()
     tell(report, ("exited", status, usage.ru_utime, usage.ru_stime, usage.ru_maxrss, tuple(refused), empty))
 
@@ -277,8 +299,60 @@ def forward_signals(command: int) -> None:
         except ProcessLookupError:
             pass  # it has just ended
 
+    def forward_to_group(received: int, _frame: object) -> None:
+        try:
+            os.killpg(command, received)
+        except ProcessLookupError:
+            pass
+
     for number in FORWARDED_SIGNALS:
         _signal.signal(number, forward)
+    for number in GROUP_SIGNALS:
+        _signal.signal(number, forward_to_group)
+
+
+def take_terminal(context: Context, numbers: tuple[int, ...]) -> _socket.socket:
+    """Make the pseudo-terminal ours and the command's standard descriptors ``numbers``, then wait until the host has
+    made it like the user's.
+
+    Ours, because a command that led the session itself could not be stopped: its process group would be orphaned, and
+    the stop signals of a terminal do nothing to such a one (setpgid(2)). Our own copy stays open: the master is at its
+    end when nobody is left, not when the command has closed its descriptors.
+    """
+    check(libc.ioctl(context.terminal, c_ulong(TIOCSCTTY), 0))
+    for number in numbers:
+        os.dup2(context.terminal, number)
+    channel = _socket.socket(fileno=context.channel)
+    if channel.recv(1) != b"g":
+        raise OSError(EIO, "nobody is at the terminal")
+    return channel
+
+
+def tell_stops(command: int, channel: _socket.socket) -> None:
+    """Tell the host whenever the command has been stopped (waitid(2)), and let it go on when we are told to."""
+
+    stopped: list[bool] = []
+
+    def look(_number: int = 0, _frame: object = None) -> None:
+        try:
+            if os.waitid(os.P_PID, command, os.WSTOPPED | os.WNOHANG) is not None:
+                stopped.append(True)
+                channel.send(b"s")
+        except (ChildProcessError, BrokenPipeError):
+            pass  # it has ended and been reaped; the host has let go of it
+
+    def go_on(_number: int, _frame: object) -> None:
+        if not stopped:
+            return  # a pause is over; that lets go on what it has stopped, and nothing else
+        stopped.clear()
+        try:
+            os.killpg(command, _signal.SIGCONT)
+        except ProcessLookupError:
+            pass
+
+    _signal.signal(_signal.SIGCONT, go_on)
+    _signal.signal(_signal.SIGCHLD, look)
+    look()
 
 
 def keep_only(descriptors: list[int], first: int) -> int:

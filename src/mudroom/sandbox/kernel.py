@@ -30,11 +30,12 @@ PR_SET_CHILD_SUBREAPER, PR_SET_NO_NEW_PRIVS, PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEA
 SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_NEW_LISTENER = 1, 8
 LINUX_CAPABILITY_VERSION_3 = 0x20080522
 SIOCSIFFLAGS, IFF_UP = 0x8914, 1
+TIOCSCTTY, TIOCSPTLCK, TIOCGPTPEER = 0x540E, 0x40045431, 0x5441
 LANDLOCK_CREATE_RULESET_VERSION, LANDLOCK_RULE_PATH_BENEATH = 1, 1
 LANDLOCK_FILE_RIGHTS = 0b1100_0000_0000_0111  # execute, write, read; truncate, ioctl: what landlock(7) has for files
 
 SIGCHLD = 17
-ENOENT, ENOEXEC, EACCES, EBUSY, EINVAL, EPERM, ENOSYS, ENOTDIR = 2, 8, 13, 16, 22, 1, 38, 20
+ENOENT, EIO, ENOEXEC, EACCES, EBUSY, EINVAL, EPERM, ENOSYS, ENOTDIR = 2, 5, 8, 13, 16, 22, 1, 38, 20
 
 libc = ctypes.PyDLL(None, use_errno=True)  # PyDLL keeps the GIL: a clone in the middle of a release would hang
 c_long, c_ulong, c_char_p, c_void_p = ctypes.c_long, ctypes.c_ulong, ctypes.c_char_p, ctypes.c_void_p

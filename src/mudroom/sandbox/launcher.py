@@ -24,9 +24,11 @@ clones one init ahead of time, the ``spare``, so that the next command does not 
 Wire format, both ways little-endian: 4 bytes length, then that many bytes of ``marshal``. Descriptors travel with
 the length (SCM_RIGHTS). Only the host process and this one ever hold the socket.
 
-The descriptors of a run are its stdin, stdout and stderr, then, if its host wants it, a socket over which init sends a
-descriptor of the view (``step_view``), then those of its control groups (``into`` of the request: a directory to clone
-init into; ``join``: so many files by which init moves itself), then the report pipe.
+The descriptors of a run are its stdin, stdout and stderr, then the sockets that its host wants (``sockets`` of the
+request names them), then those of its control groups (``into`` of the request: a directory to clone init into;
+``join``: so many files by which init moves itself), then the report pipe. Over the socket called ``view`` init sends a
+descriptor of the view (``step_view``); over ``channel`` the master of a pseudo-terminal (``step_terminal``), waits for
+a byte before it starts the command, and then sends one whenever the command has been stopped.
 
 ``pause`` and ``resume`` carry a pipe on which ``("done",)`` or ``("failed", why)`` is answered.
 
@@ -192,7 +194,6 @@ def serve(control: _socket.socket, ahead: Ahead | None = None) -> None:
     prctl(PR_SET_CHILD_SUBREAPER, 1)
     for number in (*TERMINAL_SIGNALS, _signal.SIGHUP, _signal.SIGPIPE):
         _signal.signal(number, _signal.SIG_IGN)
-    _signal.signal(_signal.SIGTSTP, _signal.SIG_DFL)  # Ctrl-Z stops the launcher with the rest of the group
     Loop(control, ahead).run()
 
 

@@ -66,6 +66,7 @@ def _with_namespaces(spec: SandboxSpec, machine: str) -> Plan:
         _view(spec),
         *_own_directory(spec),
         ("view", spec.project[1:]),
+        ("terminal", b"dev/pts/ptmx"),
         ("seal", b"", READ_ONLY),
         ("pivot",),
         *_confinement(spec, machine),
@@ -76,7 +77,7 @@ def _with_namespaces(spec: SandboxSpec, machine: str) -> Plan:
 
 def _ahead(spec: SandboxSpec) -> list[Step]:
     """What each command has of its own, but which does not depend on the command."""
-    steps: list[Step] = [("proc", b"proc"), ("hostname", b"mudroom")]
+    steps: list[Step] = [("proc", b"proc"), ("devpts", b"dev/pts"), ("hostname", b"mudroom")]
     if spec.as_root:  # uid 0 without capabilities still owns what is in these: sysctl(2), proc(5)
         steps += [("bind", b"/" + path, path, READ_ONLY | NOEXEC, True) for path in _ROOT_ONLY_PROC]
     if spec.network == "none":
@@ -106,7 +107,6 @@ def _shared(spec: SandboxSpec) -> list[Step]:
 def _devices(spec: SandboxSpec) -> list[Step]:
     steps: list[Step] = [("directory", b"dev", 0o755)]
     steps += [("bind", device, device[1:], NOSUID | NOEXEC, False) for device in spec.devices]
-    steps.append(("devpts", b"dev/pts"))
     steps.append(("tmpfs", b"dev/shm", _TMPFS_LIMIT, WRITABLE))
     return steps
 
@@ -191,12 +191,13 @@ def _without_namespaces(spec: SandboxSpec, view: Copy, machine: str) -> list[Ste
     rules: list[tuple[bytes, int]] = [(bind.source, everything if bind.writable else reading) for bind in spec.binds]
     rules += [(b"/proc", reading), (b"/sys/devices/system/cpu", reading)]
     rules += [(device, everything & _FILE_RIGHTS) for device in spec.devices]
-    rules += [(view.work, everything), (spec.scratch, everything), (b"/dev/pts", everything & _FILE_RIGHTS)]
+    rules += [(view.work, everything), (spec.scratch, everything)]  # not /dev/pts: the user's other terminals
     scoped = _SCOPE_ABSTRACT_UNIX_SOCKET | _SCOPE_SIGNAL if spec.landlock_abi >= 6 else 0
     network = spec.network == "open"
     handled_net = 0 if network or spec.landlock_abi < 4 else _NET_RIGHTS
     return [
         ("view", view.work),
+        ("terminal", b"/dev/ptmx"),
         ("umask", spec.umask),
         ("cwd", spec.cwd),
         ("drop_bounding_set",),

@@ -55,16 +55,20 @@ class Mediator:
         self._roots = roots
         self.refused: list[bytes] = []
 
-    def attend(self, pidfd: int) -> None:
-        """Answer until the process behind ``pidfd`` has ended."""
+    def attend(self, pidfd: int, wake: int) -> None:
+        """Answer until the process behind ``pidfd`` has ended. ``wake`` is readable when a signal has come: its handler
+        has run when the poll is over."""
         poller = select.poll()
         poller.register(self._listener, select.POLLIN)
         poller.register(pidfd, select.POLLIN)
+        poller.register(wake, select.POLLIN)
         while True:
             for descriptor, events in poller.poll():
                 if descriptor == pidfd:
                     return
-                if events & select.POLLIN:
+                if descriptor == wake:
+                    os.read(wake, 4096)
+                elif events & select.POLLIN:
                     self._answer()
                 else:
                     poller.unregister(self._listener)  # no process with this filter is left

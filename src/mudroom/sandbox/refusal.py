@@ -10,7 +10,6 @@ asked about: every program tries them, and does without.
 
 from __future__ import annotations
 
-import _signal  # type: ignore[import-not-found]
 import ctypes
 import os
 import select
@@ -34,14 +33,14 @@ class Refusals:
     whether it has to be the value, value, mask))."""
 
     def __init__(self, listener: int, rows: dict[int, tuple[Row, ...]]) -> None:
-        self._listener, self._rows = listener, rows
+        self.listener, self._rows = listener, rows
         self.counts: dict[int, int] = {}
         """How often each rule has refused something."""
 
     def answer(self) -> None:
         """One call that waits. Nothing if its caller was killed meanwhile."""
         request = ctypes.create_string_buffer(80)
-        if libc.ioctl(self._listener, ctypes.c_ulong(NOTIF_RECV), request) < 0:
+        if libc.ioctl(self.listener, ctypes.c_ulong(NOTIF_RECV), request) < 0:
             return
         raw = request.raw
         number = int.from_bytes(raw[16:20], "little", signed=True)
@@ -50,7 +49,7 @@ class Refusals:
         if rule in self.counts or len(self.counts) < MOST:
             self.counts[rule] = self.counts.get(rule, 0) + 1
         reply = raw[:8] + bytes(8) + (-error).to_bytes(4, "little", signed=True) + bytes(4)
-        libc.ioctl(self._listener, ctypes.c_ulong(NOTIF_SEND), ctypes.c_char_p(reply))
+        libc.ioctl(self.listener, ctypes.c_ulong(NOTIF_SEND), ctypes.c_char_p(reply))
 
     def _decide(self, number: int, arguments: list[int]) -> tuple[int, int]:
         """The first rule that applies, as the filter has found it, and its error."""
@@ -63,31 +62,24 @@ class Refusals:
         return [b"call %d %d" % (rule, count) for rule, count in self.counts.items()]
 
 
-def reap_and_answer(command: int, refusals: Refusals, listener: int) -> tuple[int, Any]:
-    """Wait for the command, reaping every orphan and answering every refused call meanwhile. Returns its wait status
-    and its resource use."""
-    woken, wake = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
-    _signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
-    _signal.signal(_signal.SIGCHLD, lambda _number, _frame: None)
+def reap_and_answer(command: int, wake: int, refusals: Refusals | None) -> tuple[int, Any]:
+    """Wait for the command, reaping every orphan and answering every refused call meanwhile. ``wake`` is readable when
+    a signal has come, that of a child's end among them. Returns the command's wait status and its resource use."""
     poller = select.poll()
-    poller.register(listener, select.POLLIN)
-    poller.register(woken, select.POLLIN)
-    try:
-        while True:
-            while True:  # first: it may have ended before anybody was told of children
-                pid, status, usage = os.wait4(-1, os.WNOHANG)
-                if pid == command:
-                    return status, usage
-                if not pid:
-                    break
-            for descriptor, events in poller.poll():
-                if descriptor == woken:
-                    os.read(woken, 4096)
-                elif events & select.POLLIN:
-                    refusals.answer()
-                else:
-                    poller.unregister(listener)
-    finally:
-        _signal.set_wakeup_fd(-1)
-        for descriptor in (woken, wake):
-            os.close(descriptor)
+    poller.register(wake, select.POLLIN)
+    if refusals is not None:
+        poller.register(refusals.listener, select.POLLIN)
+    while True:
+        while True:  # first: it may have ended before anybody was told of children
+            pid, status, usage = os.wait4(-1, os.WNOHANG)
+            if pid == command:
+                return status, usage
+            if not pid:
+                break
+        for descriptor, events in poller.poll():
+            if descriptor == wake:
+                os.read(wake, 4096)
+            elif refusals is not None and events & select.POLLIN:
+                refusals.answer()
+            else:
+                poller.unregister(descriptor)

@@ -46,6 +46,8 @@ from mudroom.sandbox.kernel import (
     SECCOMP_FILTER_FLAG_NEW_LISTENER,
     SECCOMP_SET_MODE_FILTER,
     SIOCSIFFLAGS,
+    TIOCGPTPEER,
+    TIOCSPTLCK,
     SYS_fsconfig,
     SYS_fsmount,
     SYS_fsopen,
@@ -76,10 +78,11 @@ if TYPE_CHECKING:
 
 class Context:
     """What the steps of one plan share: the descriptor of the new root, what confinement needs at the end, where the
-    view is to be sent, and where refused calls are told (-1: nowhere)."""
+    view and the pseudo-terminal are to be sent, where refused calls are told (-1: nowhere), and the command's side of
+    that terminal."""
 
     def __init__(self, namespaces: int) -> None:
-        self.root = self.view = self.listener = -1
+        self.root = self.view = self.listener = self.channel = self.terminal = -1
         self.rows: dict[int, tuple[Row, ...]] = {}
         self.namespaces = namespaces
 
@@ -184,9 +187,26 @@ def step_proc(context: Context, path: bytes) -> None:
 
 
 def step_devpts(context: Context, path: bytes) -> None:
-    tree = new_filesystem(b"devpts", ((b"ptmxmode", b"0666"), (b"mode", b"0620"), (b"newinstance", None)), 10)
+    """An instance of its own, with a limit of its own: the kernel's is for all sandboxes and the host together."""
+    options = ((b"ptmxmode", b"0666"), (b"mode", b"0620"), (b"max", b"256"), (b"newinstance", None))
+    tree = new_filesystem(b"devpts", options, 10)
     make_directories(context.root, path)
     attach(context, tree, path)
+
+
+def step_terminal(context: Context, path: bytes) -> None:
+    """A pseudo-terminal for the command, if its host asked for one: the host gets the master, the command will get
+    the other side. ``path`` is of a ptmx; the ioctls need no other path (ioctl_tty(2), TIOCGPTPEER: Linux 4.13)."""
+    if context.channel < 0:
+        return
+    flags = os.O_RDWR | os.O_NOCTTY | os.O_CLOEXEC
+    master = os.open(path, flags, dir_fd=context.root)
+    check(libc.ioctl(master, c_ulong(TIOCSPTLCK), c_char_p(bytes(4))))
+    context.terminal = check(libc.ioctl(master, c_ulong(TIOCGPTPEER), flags))
+    channel = _socket.socket(fileno=context.channel)
+    channel.sendmsg([b"t"], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, master.to_bytes(4, "little"))])
+    channel.detach()
+    os.close(master)
 
 
 def step_overlay(
