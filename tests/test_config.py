@@ -163,12 +163,17 @@ def test_what_is_no_time_and_no_size(convert: Callable[[object, str], object], b
 
 # --- what is wrong ------------------------------------------------------------------------------------------------
 
+KNOWN = "copy, credentials, keep, limits, run, secrets, verify)"
 WRONG = [
     ("run:\n  networks: open\n", 2, "there is no setting run.networks (did you mean run.network?)"),
     ("run:\n  network: open\n  time_out: 3\n", 3, "there is no setting run.time_out (did you mean run.timeout?)"),
     ("runn: {}", 1, "there is no setting runn (did you mean run?)"),
     ("copy: {limits: 3}", 1, "there is no setting copy.limits (did you mean copy.limit?)"),
-    ("\nnetwork:\n  none", 2, "there is no setting network (known: copy, keep, limits, run, secrets, verify)"),
+    (
+        "\nnetwork:\n  none",
+        2,
+        "there is no setting network (known: " + KNOWN,
+    ),
     ("limits: {memroy: 1GB}", 1, "there is no setting limits.memroy (did you mean limits.memory?)"),
     ("limits: {memory: 10}", 1, "limits.memory is 10 (at least 4 MiB: with less, nothing can run)"),
     ("limits: {processes: many}", 1, "limits.processes is 'many', which is not a number from 1 on"),
@@ -176,8 +181,16 @@ WRONG = [
     ("limits: {missing: ignore}", 1, "limits.missing is 'ignore' (allowed: refuse, degrade)"),
     ("keep: {applies: 0}", 1, "keep.applies is 0, which is not a number from 1 on"),
     ("copy: {qqqq: 3}", 1, "there is no setting copy.qqqq (known: copy.exclude, copy.gitignore, copy.limit)"),
-    ('"\\e[31m\\u202e": 1', 1, r"there is no setting \x1b[31m\u202e (known: copy, keep, limits, run, secrets, verify)"),
-    ("<<: {run: {network: open}}", 1, "there is no setting << (known: copy, keep, limits, run, secrets, verify)"),
+    (
+        '"\\e[31m\\u202e": 1',
+        1,
+        r"there is no setting \x1b[31m\u202e (known: " + KNOWN,
+    ),
+    (
+        "<<: {run: {network: open}}",
+        1,
+        "there is no setting << (known: " + KNOWN,
+    ),
     ("run:\n  view: copy\n  network: none\n  view: copy\n", 4, "run.view is given twice"),
     ("run: {}\ncopy: {}\nrun: {}\n", 3, "run is given twice"),
     ("run: {? [a] : 1}", 1, "a key must be a plain text"),

@@ -281,6 +281,15 @@ def _absolute(value: Any, where: str) -> tuple[bytes, ...]:
     return tuple(os.path.realpath(path) for path in found)
 
 
+def _in_home(value: Any, where: str) -> tuple[bytes, ...]:
+    found = _strings(value, where)
+    for path in found:
+        parts = path.split(b"/")
+        if parts[0] != b"~" or len(parts) < 2 or not all(parts) or b".." in parts or b"." in parts:
+            raise UsageError(f"{where}: {show(path)} is not a file of the home", "write it as ~/.netrc")
+    return tuple(found)
+
+
 def _patterns(value: Any, where: str) -> tuple[bytes, ...]:
     """Of gitignore(5). What could never match anything is refused."""
     found = _strings(value, where)
@@ -323,6 +332,9 @@ _SECTIONS: dict[str, dict[str, tuple[str, Callable[[Any, str], Any]]]] = {
     "secrets": {
         "mask": ("secrets_mask", _names),
         "show": ("secrets_show", _names),
+    },
+    "credentials": {
+        "show": ("credentials", _in_home),
     },
     "copy": {
         "limit": ("copy_limit", size),

@@ -22,8 +22,21 @@ from mudroom.stage.preflight import filesystem, mounts, submounts
 from mudroom.vault.store import Vault
 
 Rlimits = tuple[tuple[int, int, int], ...]
-_CACHES = (b".cache", b".npm")
-"""Below the home: kept per vault, so that a second install is fast."""
+_CACHES = (
+    (b".cache", b"cache"),  # pip, uv, go build, yarn, ccache, deno, composer and whoever keeps to XDG
+    (b".npm", b"npm"),
+    (b".cargo/registry", b"cargo-registry"),
+    (b".cargo/git", b"cargo-git"),
+    (b"go/pkg", b"go"),
+    (b".gradle/caches", b"gradle"),
+    (b".m2/repository", b"maven"),
+    (b".nuget/packages", b"nuget"),
+    (b".yarn/berry", b"yarn"),
+    (b".local/share/pnpm/store", b"pnpm"),
+)
+"""(place below the home, name in the vault's cache): kept per vault, so that a second install is fast, and never those
+of the host. One that would lie in a toolchain that is shown read-only is left out. No variable is needed: these are the
+places that the tools use by themselves."""
 
 
 def _permitted(rlimit: tuple[int, int, int]) -> tuple[int, int, int]:
@@ -106,7 +119,8 @@ class Confinement:
             network=settings.network,
             links=host.links,
             binds=self._binds(host, confined, settings),
-            masks=host.masks,
+            masks=self._masks(host, settings),
+            files=host.files,
             devices=host.devices,
             landlock_abi=host.landlock_abi,
             as_root=host.as_root,
@@ -121,6 +135,28 @@ class Confinement:
         except ValueError as error:
             raise Unsupported("a system call filter", "x86_64 or aarch64", str(error)) from error
 
+    def _masks(self, host: Host, settings: Settings) -> tuple[bytes, ...]:
+        shown = [self._home + path[1:] for path in settings.credentials]
+        return tuple(mask for mask in host.masks if mask not in shown)
+
+    def missing_credentials(self, settings: Settings) -> list[str]:
+        """What there is to say about credentials that the policy shows and that are not there."""
+        return [
+            f"credentials.show: {show(path)} is not there"
+            for path in settings.credentials
+            if not os.path.exists(self._home + path[1:])
+        ]
+
+    def _shown_credentials(self, settings: Settings) -> list[Bind]:
+        found = []
+        for path in settings.credentials:
+            place = self._home + path[1:]
+            if os.path.exists(place) and not os.path.isfile(place):
+                raise UsageError(f"credentials.show: {show(path)} is no file", "name the files one by one")
+            if os.path.exists(place):
+                found.append(Bind(os.path.realpath(place), place))
+        return found
+
     def _binds(self, host: Host, confined: bool, settings: Settings) -> tuple[Bind, ...]:
         for path in settings.read:
             if is_below(self._vault.path, path):
@@ -128,14 +164,18 @@ class Confinement:
                     f"{show(path)} cannot be shown to commands: mudroom's own state lies in it",
                     "name what is needed of it, or set MUDROOM_STATE to another directory",
                 )
-        system = without(host.system, host.masks) if confined else host.system
-        binds = [*system, *host.home, *(Bind(path, path) for path in settings.read)]
+        shown = self._shown_credentials(settings)
+        masks = self._masks(host, settings)
+        system = without((*host.system, *host.home), masks) if confined else (*host.system, *host.home)
+        binds = [*system, *shown, *(Bind(path, path) for path in settings.read)]
         if not confined:
-            for name in _CACHES:
-                cache = self._vault.cache + b"/" + name.lstrip(b".")
+            for place, name in _CACHES:
+                cache, path = self._vault.cache + b"/" + name, self._home + b"/" + place
+                if any(is_below(path, bind.path) for bind in host.home):
+                    continue
                 if self._first:
                     os.makedirs(cache, mode=0o700, exist_ok=True)
-                binds.append(Bind(cache, self._home + b"/" + name, writable=True))
+                binds.append(Bind(cache, path, writable=True))
         self._first = False
         own = self._vault.project + b"/.mudroom"
         if os.path.isdir(own) and not os.path.islink(own):

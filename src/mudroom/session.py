@@ -227,7 +227,7 @@ class Session(Applying):
             self._notes += self._desk.flush(fork)
             wall = time.monotonic()
             mode, notes = self.confinement.first_mode(self.settings, is_copy=fork.is_copy)
-            self._notes += notes
+            self._notes += [*notes, *self.confinement.missing_credentials(self.settings)]
             ran, changeset = self._launch(fork, mode, argv, cwd, stdio, timeout or self.settings.timeout)
             duration = time.monotonic() - wall
             self._desk.refresh(fork)

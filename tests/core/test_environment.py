@@ -14,7 +14,12 @@ LEAKS = b"""
 AWS_SECRET_ACCESS_KEY GITHUB_TOKEN OPENAI_API_KEY ANTHROPIC_API_KEY NPM_TOKEN SSH_AUTH_SOCK GPG_AGENT_INFO DOCKER_HOST
 DBUS_SESSION_BUS_ADDRESS DISPLAY WAYLAND_DISPLAY XDG_RUNTIME_DIR LD_PRELOAD BASH_ENV ENV PS4 PROMPT_COMMAND
 PYTHONSTARTUP PERL5OPT RUBYOPT GIT_DIR GIT_SSH_COMMAND KUBECONFIG DATABASE_URL PGPASSWORD MYSQL_PWD PIP_INDEX_URL
-lc_all Path
+lc_all Path GIT_CONFIG_GLOBAL GIT_CONFIG_COUNT GIT_ASKPASS SSH_ASKPASS LD_AUDIT LD_DEBUG PYTHONHOME PYTHONINSPECT
+PYTHONBREAKPOINT NODE_REPL_HISTORY NODE_AUTH_TOKEN npm_config__auth NPM_CONFIG_TOKEN CARGO_REGISTRY_TOKEN CARGO_HOME
+GOPATH GOPROXY UV_INDEX_URL PIP_EXTRA_INDEX_URL TWINE_PASSWORD HF_TOKEN GH_TOKEN GITLAB_TOKEN SLACK_WEBHOOK_URL
+GOOGLE_APPLICATION_CREDENTIALS AZURE_CLIENT_SECRET VAULT_TOKEN XAUTHORITY SUDO_USER TMUX STY SSH_CONNECTION
+PERL5LIB RUBYLIB JAVA_TOOL_OPTIONS _JAVA_OPTIONS CLASSPATH IFS SHELLOPTS BASHOPTS CDPATH BASH_FUNC_x%% HISTFILE
+XDG_CONFIG_HOME XDG_DATA_HOME XDG_CACHE_HOME NOTIFY_SOCKET INVOCATION_ID KRB5CCNAME
 """.split()
 PROXIES = b"http_proxy https_proxy ftp_proxy all_proxy no_proxy HTTP_PROXY HTTPS_PROXY ALL_PROXY NO_PROXY".split()
 
@@ -50,6 +55,23 @@ def test_proxies_only_with_a_network(name: bytes) -> None:
     environ = {name: b"http://user:password@proxy"}
     assert selected(environ, network=True) == environ
     assert selected(environ) == {}
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "passes"),
+    [
+        (b"NODE_OPTIONS", b"--max-old-space-size=4096", True),
+        (b"NODE_OPTIONS", b"--require /home/u/.vscode/bootloader.js", False),
+        (b"NODE_OPTIONS", b"--inspect=127.0.0.1:9229", False),
+        (b"MAKEFLAGS", b"-j4", True),
+        (b"MAKEFLAGS", b" -j --jobserver-auth=3,4", False),
+        (b"PIP_FIND_LINKS", b"https://wheels.example/simple", True),
+        (b"PIP_FIND_LINKS", b"https://user:secret@wheels.example/simple", False),
+        (b"EDITOR", b"vim ssh://git@host", True),
+    ],
+)
+def test_what_depends_on_the_value(name: bytes, value: bytes, passes: bool) -> None:
+    assert selected({name: value}, network=True) == ({name: value} if passes else {})
 
 
 @pytest.mark.parametrize(

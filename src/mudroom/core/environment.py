@@ -1,13 +1,19 @@
-"""Which environment variables a command gets: by allowlist, because the one that is forgotten is the leaked one."""
+"""Which environment variables a command gets: by allowlist, because the one that is forgotten is the leaked one.
+
+Of those on the list, a value that holds a password (in a URL) does not pass, but for proxies with a network. CARGO_HOME
+and GOPATH are not on it: they name caches, and those inside are the vault's, in their usual places.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
+from mudroom.core.credential import has_password
+
 _NAMES = frozenset(
     b"""PATH HOME USER LOGNAME SHELL TERM COLORTERM TERM_PROGRAM LANG LANGUAGE TZ COLUMNS LINES NO_COLOR FORCE_COLOR
     CLICOLOR CLICOLOR_FORCE CI EDITOR VISUAL PAGER LESS MANPAGER VIRTUAL_ENV CONDA_PREFIX CONDA_DEFAULT_ENV
-    PYENV_ROOT PYENV_VERSION NVM_DIR NVM_BIN VOLTA_HOME CARGO_HOME RUSTUP_HOME RUSTUP_TOOLCHAIN GOROOT GOFLAGS JAVA_HOME
+    PYENV_ROOT PYENV_VERSION NVM_DIR NVM_BIN VOLTA_HOME RUSTUP_HOME RUSTUP_TOOLCHAIN GOROOT GOFLAGS JAVA_HOME
     GRADLE_HOME MAVEN_HOME SDKMAN_DIR ANDROID_HOME DOTNET_ROOT GEM_HOME RBENV_ROOT NODE_ENV NODE_OPTIONS NODE_PATH
     PYTHONPATH PYTHONUNBUFFERED PYTHONDONTWRITEBYTECODE PYTHONWARNINGS CC CXX CFLAGS CXXFLAGS CPPFLAGS LDFLAGS MAKEFLAGS
     PKG_CONFIG_PATH LD_LIBRARY_PATH SOURCE_DATE_EPOCH DEBIAN_FRONTEND SSL_CERT_FILE SSL_CERT_DIR CURL_CA_BUNDLE
@@ -15,6 +21,12 @@ _NAMES = frozenset(
     PIP_DISABLE_PIP_VERSION_CHECK PIP_NO_CACHE_DIR""".split()
 )
 _PREFIXES = (b"LC_",)
+_USELESS = {
+    b"NODE_OPTIONS": (b"--require", b"-r ", b"--import", b"--loader", b"--experimental-loader", b"--inspect"),
+    b"MAKEFLAGS": (b"--jobserver",),
+}
+"""What makes a variable stay outside: it names files or descriptors that are not there (an editor's debugger, the make
+that runs us), and every command of that kind would fail."""
 _PROXY_NAMES = frozenset(
     b"http_proxy https_proxy ftp_proxy all_proxy no_proxy HTTP_PROXY HTTPS_PROXY FTP_PROXY ALL_PROXY NO_PROXY".split()
 )
@@ -27,7 +39,7 @@ def select(
 
     ``extra`` are NAME (taken over from ``environ``) or NAME=VALUE. Proxy variables pass only with a network.
     """
-    chosen = {name: value for name, value in environ.items() if _is_allowed(name, network)}
+    chosen = {name: value for name, value in environ.items() if _is_allowed(name, value, network)}
     for item in extra:
         name, equals, value = item.partition(b"=")
         if equals:
@@ -39,5 +51,9 @@ def select(
     return chosen
 
 
-def _is_allowed(name: bytes, network: bool) -> bool:
-    return name in _NAMES or name.startswith(_PREFIXES) or (network and name in _PROXY_NAMES)
+def _is_allowed(name: bytes, value: bytes, network: bool) -> bool:
+    if name in _PROXY_NAMES:
+        return network
+    if name not in _NAMES and not name.startswith(_PREFIXES):
+        return False
+    return not has_password(value) and not any(word in value for word in _USELESS.get(name, ()))

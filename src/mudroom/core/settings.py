@@ -22,6 +22,8 @@ class Settings(NamedTuple):
     """Names, or names with a ``*`` at an end, that are shown empty to commands beyond the usual ones."""
     secrets_show: tuple[bytes, ...] = ()
     """Paths and names of secrets that commands may read."""
+    credentials: tuple[bytes, ...] = ()
+    """Files of the home that commands may read, as ``~/NAME``."""
     read: tuple[bytes, ...] = ()
     """Absolute paths shown read-only, beyond system directories and toolchains."""
     output_limit: int = 8 * 1024 * 1024

@@ -49,6 +49,8 @@ class SandboxSpec(NamedTuple):
     """System directories, toolchains, caches, and what the user added."""
     masks: tuple[bytes, ...] = ()
     """Files shown empty."""
+    files: tuple[tuple[bytes, bytes], ...] = ()
+    """(path, content) of files made in the private home."""
     devices: tuple[bytes, ...] = ()
     landlock_abi: int = 0
     """0: the kernel has no Landlock."""

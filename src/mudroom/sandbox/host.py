@@ -11,6 +11,7 @@ import sys
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+from mudroom.core.credential import holds_secret, identity, is_credential
 from mudroom.core.path import is_below
 from mudroom.core.spec import Bind
 
@@ -30,7 +31,11 @@ _TOOLCHAINS = (
     b".local/bin .local/lib .local/pipx .local/share/uv .local/share/pnpm .local/share/mise .local/share/pipx .mise "
     b".local/share/fnm .ghcup .elan .opam .dotnet .nix-profile miniconda3 anaconda3 miniforge3 bin"
 ).split()
-_SETTINGS = (b".gitconfig", b".config/git/config", b".config/git/ignore", b".config/git/attributes")
+_SETTINGS = (b".config/git/ignore", b".config/git/attributes")
+_GIT = (b".gitconfig", b".config/git/config")
+"""Shown as they are if they hold settings only; else nothing of them but who the user is."""
+_LEVELS = 2
+"""So deep credentials are looked for in a toolchain; below that are packages."""
 
 # Root could read these although the sandbox has no capability: the files are its own.
 _ROOT_SECRETS = (
@@ -51,6 +56,9 @@ class Host(NamedTuple):
     home: tuple[Bind, ...]
     devices: tuple[bytes, ...]
     masks: tuple[bytes, ...]
+    """Secrets that lie in what is shown: the system's, and credentials inside of toolchains."""
+    files: tuple[tuple[bytes, bytes], ...]
+    """(path, content): settings of git, reduced."""
     uid_map: bytes
     gid_map: bytes
     deny_setgroups: bool
@@ -63,14 +71,16 @@ def survey(home: bytes, search: Sequence[bytes]) -> Host:
     """Look at the host. ``home`` is the user's home directory, ``search`` the directories of PATH; both real paths."""
     uid, gid = os.geteuid(), os.getegid()
     system, links = _system_directories()
-    below_home = [home + b"/" + part for part in (*_TOOLCHAINS, *_SETTINGS)]
+    git, files = _git_settings(home)
+    below_home = [*(home + b"/" + part for part in (*_TOOLCHAINS, *_SETTINGS)), *git]
     toolchains = _existing([*below_home, *_search_roots(search, home, [bind.path for bind in system])])
     return Host(
         links=links,
         system=system,
         home=toolchains,
         devices=tuple(device for device in _DEVICES if os.path.exists(device)),
-        masks=tuple(path for path in _ROOT_SECRETS if os.path.exists(path)) if uid == 0 else (),
+        masks=(*_root_secrets(uid), *_credentials(bind.path for bind in toolchains)),
+        files=files,
         uid_map=_identity(b"/proc/self/uid_map") if uid == 0 else b"%d %d 1" % (uid, uid),
         gid_map=_identity(b"/proc/self/gid_map") if uid == 0 else b"%d %d 1" % (gid, gid),
         deny_setgroups=uid != 0,
@@ -78,6 +88,42 @@ def survey(home: bytes, search: Sequence[bytes]) -> Host:
         landlock_abi=landlock_abi(),
         machine=os.uname().machine,
     )
+
+
+def _root_secrets(uid: int) -> list[bytes]:
+    return [path for path in _ROOT_SECRETS if os.path.exists(path)] if uid == 0 else []
+
+
+def _git_settings(home: bytes) -> tuple[list[bytes], tuple[tuple[bytes, bytes], ...]]:
+    """The files of git's settings that may be shown, and what takes the place of the others."""
+    shown, files = [], []
+    for path in (home + b"/" + name for name in _GIT):
+        try:
+            with open(path, "rb") as stream:
+                settings = stream.read()
+        except OSError:
+            continue  # not there, or not for us
+        if holds_secret(settings):
+            files.append((path, identity(settings)))
+        else:
+            shown.append(path)
+    return shown, tuple(files)
+
+
+def _credentials(directories: Iterable[bytes], levels: int = _LEVELS) -> list[bytes]:
+    """Files that are credentials by their names, in the upmost levels of ``directories``."""
+    found: list[bytes] = []
+    for directory in directories:
+        try:
+            with os.scandir(directory) as scan:
+                items = sorted(scan, key=lambda item: item.name)
+        except OSError:
+            continue  # a file, gone, or not for us
+        found += [item.path for item in items if is_credential(item.name) and item.is_file(follow_symlinks=False)]
+        if levels > 1:
+            below = [item.path for item in items if item.is_dir(follow_symlinks=False)]
+            found += _credentials(below, levels - 1)
+    return found
 
 
 def _system_directories() -> tuple[tuple[Bind, ...], tuple[tuple[bytes, bytes], ...]]:

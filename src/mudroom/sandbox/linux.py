@@ -95,6 +95,7 @@ def _shared(spec: SandboxSpec) -> list[Step]:
     steps += [("symlink", target, path[1:]) for target, path in spec.links]
     steps += _devices(spec)
     steps += [step for _path, step in placed]
+    steps += [("file", path[1:], content, 0o600) for path, content in spec.files]
     steps += [("symlink", target, path) for target, path in _STANDARD_LINKS]
     if not any(is_below(_RUN[1], path) for path, _step in placed):  # else it is the host's: most often the same link
         steps.append(("symlink", _RUN[0], _RUN[1][1:]))

@@ -1,0 +1,54 @@
+"""What is a credential by its name, and what git's settings may show."""
+
+from __future__ import annotations
+
+import pytest
+
+from mudroom.core.credential import has_password, holds_secret, identity, is_credential
+
+
+@pytest.mark.parametrize(
+    "name", [b"credentials.toml", b"credentials", b".npmrc", b".condarc", b"id_ed25519", b"x.pem", b"AUTH.json"]
+)
+def test_credentials(name: bytes) -> None:
+    assert is_credential(name)
+
+
+@pytest.mark.parametrize("name", [b"python3", b"credentials.py", b"npm", b"cacert.pub", b"config", b"settings.json"])
+def test_no_credentials(name: bytes) -> None:
+    assert not is_credential(name)
+
+
+@pytest.mark.parametrize(
+    ("settings", "secret"),
+    [
+        (b"[user]\n\tname = A\n", False),
+        (b'[url "ssh://git@github.com/"]\n\tinsteadOf = https://github.com/\n', False),
+        (b'[url "https://ghp_abc@github.com/"]\n\tinsteadOf = https://github.com/\n', True),
+        (b'[url "https://u:p@example.org/"]\n', True),
+        (b"[http]\n\textraHeader = Authorization: Basic abc\n", True),
+        (b"[sendemail]\n\tsmtpPass = x\n", True),
+        (b"[github]\n\ttoken = x\n", True),
+        (b"", False),
+    ],
+)
+def test_settings_of_git(settings: bytes, secret: bool) -> None:
+    assert holds_secret(settings) is secret
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        (b"[user]\n\tname = A B\n\temail=a@b\n[github]\n\ttoken = x\n", b"[user]\n\temail = a@b\n\tname = A B\n"),
+        (b'[ USER ]\nName = "A # B"\n', b'[user]\n\tname = "A # B"\n'),
+        (b"[github]\nname = A\ntoken = x\n", b""),
+        (b'[user "work"]\n\tsigningkey = x\n', b""),
+        (b"", b""),
+    ],
+)
+def test_who_the_user_is(settings: bytes, expected: bytes) -> None:
+    assert identity(settings) == expected
+
+
+def test_a_password_is_in_a_url() -> None:
+    assert has_password(b"x https://u:p@h/") and not has_password(b"https://h/a:b@c") and not has_password(b"u:p@h")
