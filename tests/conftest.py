@@ -10,11 +10,15 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings as hypothesis_settings
 
 from mudroom.core.result import Result
 from mudroom.core.settings import Settings
 from mudroom.sandbox.client import Client
 from mudroom.session import Session
+
+hypothesis_settings.register_profile("here", deadline=None)  # a busy machine is no finding
+hypothesis_settings.load_profile("here")
 
 CLOCK_REALTIME_COARSE = 5
 LIMIT = int(os.environ.get("MUDROOM_TEST_SECONDS", "90"))

@@ -1,4 +1,4 @@
-"""Nothing is left behind: no process, mount, descriptor, control group, memory or file, however a command ends."""
+"""Nothing is left behind: no process, mount, descriptor, control group or file, however a command ends."""
 
 from __future__ import annotations
 
@@ -39,15 +39,13 @@ class Kept(NamedTuple):
     descriptors: int
     groups: frozenset[str]
     files: frozenset[str]
-    memory: frozenset[str]
 
 
 def kept(place: Place) -> Kept:
     groups = frozenset(groups_of(place))
     mounts = Path("/proc/self/mountinfo").read_text().count(str(place.root))
     files = frozenset(str(path) for path in place.state.rglob("*"))
-    memory = frozenset(Path("/proc/sysvipc/shm").read_text().splitlines())
-    return Kept(descendants(os.getpid()), mounts, len(os.listdir("/proc/self/fd")), groups, files, memory)
+    return Kept(descendants(os.getpid()), mounts, len(os.listdir("/proc/self/fd")), groups, files)
 
 
 def descendants(pid: int) -> frozenset[int]:
@@ -118,11 +116,10 @@ def test_nothing_is_left_after_many_at_once(place: Place) -> None:
         session.discard(f"agent-{number}")
     after = settled(place, before)
     assert len(after.processes) <= len(before.processes)
-    assert (after.mounts, after.descriptors, after.groups, after.memory) == (
+    assert (after.mounts, after.descriptors, after.groups) == (
         before.mounts,
         before.descriptors,
         before.groups,
-        before.memory,
     )
 
 
