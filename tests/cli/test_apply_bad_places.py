@@ -236,16 +236,18 @@ def test_names_that_are_one_on_another_file_system(cli: Cli) -> None:
 
 
 @pytest.mark.slow
-def test_a_hundred_thousand_changes(place: Place) -> None:
+def test_very_many_changes(place: Place) -> None:
+    """100,000 with MUDROOM_BIG=1."""
+    files = 50_000 if os.environ.get("MUDROOM_BIG") else 10_000
     for number in range(100):
         (place.project / f"d{number}").mkdir()
-    for number in range(50_000):
+    for number in range(files):
         (place.project / f"d{number % 100}/f{number}").touch()
     cli = Cli(place)
     stage(cli, "for d in d*; do (cd $d; for f in *; do echo x > $f; : > n$f; done); done")
     done = cli("apply", "x", "--yes")
     assert done.returncode == 0, done.stderr[-1000:]
-    assert "100,000 written" in done.stderr or "100000 written" in done.stderr, done.stderr[-500:]
+    assert f"{2 * files:,} written" in done.stderr, done.stderr[-500:]
     assert len(done.stderr.splitlines()) < 60
     assert (place.project / "d7/f107").read_text() == "x\n" and (place.project / "d7/nf107").exists()
     assert cli("undo").returncode == 0
