@@ -22,7 +22,7 @@ from mudroom.core.limit import Limits
 from mudroom.sandbox.cgroup import NotHere, Tree, directory, make_v2, memberships, mounts, read, write
 
 TIMEOUT = 10.0
-"""Seconds that the user manager may take to answer."""
+"""Seconds that the bus and the user manager may take for each answer."""
 LAUNCHERS = "launcher"
 
 Call = Callable[..., tuple[Any, ...]]
@@ -64,7 +64,7 @@ def _join(scope: str, launcher: int, environ: Mapping[bytes, bytes]) -> None:
     from jeepney.io.blocking import open_dbus_connection  # type: ignore[import-untyped]
 
     try:
-        with open_dbus_connection(bus_address(environ, os.geteuid())) as connection:
+        with open_dbus_connection(bus_address(environ, os.geteuid()), auth_timeout=TIMEOUT) as connection:
             _start_or_attach(connection, scope, launcher)
     except DBusErrorResponse as error:
         raise NotHere(f"systemd's user manager, which refused: {error}") from error
