@@ -110,8 +110,9 @@ def test_what_stays_of_a_home_and_what_does_not(place: Place, view: str) -> None
     place.close()
     found = in_mode(place, view, f"cd; for f in {made}; do test -e $f && echo $f; done")
     assert found.split()[: len(caches)] == [f"{cache}/mark" for cache in caches]
-    later = subprocess.run(["find", str(place.state), "-name", "mark"], capture_output=True, text=True, check=True)
-    assert len(later.stdout.splitlines()) == len(caches)
+    kept = Path(os.fsdecode(place.session().vault.cache)).rglob("mark")
+    assert len(list(kept)) == len(caches)
+    assert not any(path.name == "left" for path in place.home.iterdir())
 
 
 def test_the_cache_of_the_host_is_another(place: Place) -> None:
