@@ -24,6 +24,8 @@ EXAMPLES: list[tuple[Step, str]] = [
     (("symlink", b"usr/bin", b"bin"), "link /bin -> usr/bin"),
     (("file", b"etc/hosts", b"12345", 0o644), "file /etc/hosts (5 bytes)"),
     (("seal", b"", 7), "make / ro,nosuid,nodev"),
+    (("cover", b"proc/keys"), "hide /proc/keys"),
+    (("freeze", b"proc/1"), "make /proc/1 read-only"),
     (("pivot",), "leave the host's root behind"),
     (("hostname", b"mudroom"), "host name mudroom"),
     (("loopback",), "bring the private loopback up"),

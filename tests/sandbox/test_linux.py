@@ -13,7 +13,7 @@ from mudroom.errors import UsageError
 from mudroom.sandbox.linux import compile_plan, filesystem_rights
 from mudroom.sandbox.seccomp import compile_filter
 from mudroom.sandbox.step import STEPS
-from mudroom.sandbox.syscall import DENY, MACHINES, NO_NETWORK
+from mudroom.sandbox.syscall import DENY, MACHINES, NO_NAMESPACES, NO_NETWORK
 
 VAULT = b"/home/u/.local/state/mudroom/p1"
 PROJECT = b"/home/u/work"
@@ -81,8 +81,12 @@ link /var/run -> /run
 directory /proc (555)
 let no program gain a capability
 fresh proc at /proc
+hide /proc/keys
+hide /proc/key-users
 own pseudo-terminals at /dev/pts
 host name mudroom
+make /proc/sys read-only
+make /proc/1 read-only
 bring the private loopback up
 staged view at /home/u/work: /home/u/.local/state/mudroom/p1/forks/f/upper over /home/u/work
 show /home/u/work/.mudroom at /home/u/work/.mudroom (ro,nosuid,nodev)
@@ -105,7 +109,16 @@ def test_as_an_ordinary_user() -> None:
     assert plan.mediation is None
     prepared = plan.steps[: plan.shared], plan.steps[plan.shared : plan.shared + plan.ahead]
     assert prepared[0][-1] == ("drop_bounding_set",)
-    assert prepared[1] == (("proc", b"proc"), ("devpts", b"dev/pts"), ("hostname", b"mudroom"), ("loopback",))
+    assert prepared[1] == (
+        ("proc", b"proc"),
+        ("cover", b"proc/keys"),
+        ("cover", b"proc/key-users"),
+        ("devpts", b"dev/pts"),
+        ("hostname", b"mudroom"),
+        ("freeze", b"proc/sys"),
+        ("freeze", b"proc/1"),
+        ("loopback",),
+    )
 
 
 def difference(spec: SandboxSpec) -> tuple[list[str], list[str]]:
@@ -118,7 +131,7 @@ def test_as_root_more_is_taken_away() -> None:
     root = USER._replace(as_root=True, masks=(b"/etc/shadow",), uid_map=b"0 0 4294967295", deny_setgroups=False)
     assert compiled(root).maps == (b"0 0 4294967295", b"1000 1000 1", False)
     assert difference(root) == (
-        [],
+        ["make /proc/sys read-only"],
         [
             "show /dev/null at /etc/shadow (ro,nosuid,nodev)",
             "show /proc/sys at /proc/sys (ro,nosuid,nodev,noexec)",
@@ -126,6 +139,13 @@ def test_as_root_more_is_taken_away() -> None:
             "show /proc/irq at /proc/irq (ro,nosuid,nodev,noexec)",
             "show /proc/bus at /proc/bus (ro,nosuid,nodev,noexec)",
             "show /proc/fs at /proc/fs (ro,nosuid,nodev,noexec)",
+            "hide /proc/timer_list",
+            "hide /proc/vmallocinfo",
+            "hide /proc/slabinfo",
+            "hide /proc/pagetypeinfo",
+            "hide /proc/kpagecount",
+            "hide /proc/kpageflags",
+            "hide /proc/kpagecgroup",
         ],
     )
 
@@ -197,6 +217,8 @@ def test_without_namespaces_landlock_says_what_may_be_opened() -> None:
         (6, "none", 16, 3, 3),
         (7, "none", 16, 3, 3),
         (6, "open", 16, 0, 3),
+        (8, "none", 16, 3, 3),
+        (9, "none", 17, 3, 3),
     ],
 )
 def test_landlock_handles_all_that_the_kernel_can(abi: int, network: str, files: int, net: int, scoped: int) -> None:
@@ -212,9 +234,9 @@ def test_without_landlock_there_is_nothing_to_handle() -> None:
 
 def test_without_namespaces_the_filter_takes_the_network_away() -> None:
     closed, opened = compiled(BARE), compiled(BARE._replace(network="open"))
-    assert closed.steps[-1] == ("seccomp", compile_filter((*NO_NETWORK, *DENY), "x86_64"))
+    assert closed.steps[-1] == ("seccomp", compile_filter((*NO_NETWORK, *NO_NAMESPACES, *DENY), "x86_64"))
     unix = tuple(rule for rule in NO_NETWORK if rule.conditions)
-    assert opened.steps[-1] == ("seccomp", compile_filter((*unix, *DENY), "x86_64"))
+    assert opened.steps[-1] == ("seccomp", compile_filter((*unix, *NO_NAMESPACES, *DENY), "x86_64"))
     assert unix
 
 

@@ -70,6 +70,8 @@ _DESCRIPTIONS: dict[str, Callable[..., str]] = {
     "symlink": lambda target, path: f"link {_at(path)} -> {show(target)}",
     "file": lambda path, content, _mode: f"file {_at(path)} ({len(content)} bytes)",
     "seal": lambda path, bits: f"make {_at(path)} {_attributes(bits)}",
+    "cover": lambda path: f"hide {_at(path)}",
+    "freeze": lambda path: f"make {_at(path)} read-only",
     "pivot": lambda: "leave the host's root behind",
     "hostname": lambda name: f"host name {show(name)}",
     "loopback": lambda: "bring the private loopback up",

@@ -16,7 +16,7 @@ from mudroom.core.spec import Bind, Copy, SandboxSpec
 from mudroom.errors import UsageError
 from mudroom.sandbox.metadata import calls, route
 from mudroom.sandbox.seccomp import compile_filter, rows
-from mudroom.sandbox.syscall import DENY, NO_NETWORK, Rule
+from mudroom.sandbox.syscall import DENY, NO_NAMESPACES, NO_NETWORK, Rule
 
 # MOUNT_ATTR_* of mount_setattr(2).
 RDONLY, NOSUID, NODEV, NOEXEC = 1, 2, 4, 8
@@ -28,11 +28,18 @@ MOST_LOWERS = 500
 
 # landlock(7): access rights by the ABI that brought them.
 _FS_EXECUTE, _FS_WRITE_FILE, _FS_READ_FILE, _FS_READ_DIR = 1, 2, 4, 8
-_FS_RIGHTS = {1: (1 << 13) - 1, 2: 1 << 13, 3: 1 << 14, 5: 1 << 15}
+_FS_RIGHTS = {1: (1 << 13) - 1, 2: 1 << 13, 3: 1 << 14, 5: 1 << 15, 9: 1 << 16}
 _NET_RIGHTS = 0b11
 _SCOPE_ABSTRACT_UNIX_SOCKET, _SCOPE_SIGNAL = 1, 2
-_FILE_RIGHTS = _FS_EXECUTE | _FS_WRITE_FILE | _FS_READ_FILE | 1 << 14 | 1 << 15
+_FILE_RIGHTS = _FS_EXECUTE | _FS_WRITE_FILE | _FS_READ_FILE | 1 << 14 | 1 << 15 | 1 << 16
 
+_HIDDEN_PROC = (b"proc/keys", b"proc/key-users")
+"""No namespace has keyrings: all keys of the user outside are listed here (keyrings(7))."""
+_ROOT_HIDDEN_PROC = (
+    b"proc/timer_list", b"proc/vmallocinfo", b"proc/slabinfo", b"proc/pagetypeinfo", b"proc/kpagecount",
+    b"proc/kpageflags", b"proc/kpagecgroup",
+)  # fmt: skip
+"""The kernel's own, which it opens to its root: uid 0 owns them, and needs no capability for that."""
 _ROOT_ONLY_PROC = (b"proc/sys", b"proc/sysrq-trigger", b"proc/irq", b"proc/bus", b"proc/fs")
 _STANDARD_LINKS = (
     (b"/proc/self/fd", b"dev/fd"),
@@ -77,9 +84,14 @@ def _with_namespaces(spec: SandboxSpec, machine: str) -> Plan:
 
 def _ahead(spec: SandboxSpec) -> list[Step]:
     """What each command has of its own, but which does not depend on the command."""
-    steps: list[Step] = [("proc", b"proc"), ("devpts", b"dev/pts"), ("hostname", b"mudroom")]
+    steps: list[Step] = [("proc", b"proc"), *(("cover", path) for path in _HIDDEN_PROC)]
+    steps += [("devpts", b"dev/pts"), ("hostname", b"mudroom")]
     if spec.as_root:  # uid 0 without capabilities still owns what is in these: sysctl(2), proc(5)
         steps += [("bind", b"/" + path, path, READ_ONLY | NOEXEC, True) for path in _ROOT_ONLY_PROC]
+        steps += [("cover", path) for path in _ROOT_HIDDEN_PROC]
+    else:
+        steps.append(("freeze", b"proc/sys"))
+    steps.append(("freeze", b"proc/1"))  # init's own: its timers are everybody's to write, its OOM score uid 0's
     if spec.network == "none":
         steps.append(("loopback",))
     return steps
@@ -196,6 +208,7 @@ def _without_namespaces(spec: SandboxSpec, view: Copy, machine: str) -> list[Ste
     scoped = _SCOPE_ABSTRACT_UNIX_SOCKET | _SCOPE_SIGNAL if spec.landlock_abi >= 6 else 0
     network = spec.network == "open"
     handled_net = 0 if network or spec.landlock_abi < 4 else _NET_RIGHTS
+    outside = (*(_NO_UNIX if network else NO_NETWORK), *NO_NAMESPACES)
     return [
         ("view", view.work),
         ("terminal", b"/dev/ptmx"),
@@ -206,5 +219,5 @@ def _without_namespaces(spec: SandboxSpec, view: Copy, machine: str) -> list[Ste
         ("no_new_privs",),
         *(("rlimit", *one) for one in spec.rlimits),
         ("landlock", everything, handled_net, scoped, tuple(rules)),
-        ("seccomp", _filter(machine, (*(_NO_UNIX if network else NO_NETWORK), *DENY))),
+        ("seccomp", _filter(machine, (*outside, *DENY))),
     ]

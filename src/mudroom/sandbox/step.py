@@ -31,7 +31,9 @@ from mudroom.sandbox.kernel import (
     LANDLOCK_RULE_PATH_BENEATH,
     LINUX_CAPABILITY_VERSION_3,
     MNT_DETACH,
+    MOUNT_ATTR_RDONLY_NODEV,
     MOVE_MOUNT_F_EMPTY_PATH,
+    MOVE_MOUNT_T_EMPTY_PATH,
     MS_NODEV,
     MS_NOSUID,
     MS_PRIVATE,
@@ -89,6 +91,11 @@ class Context:
 
 def make_directories(root: int, path: bytes, mode: int = 0o755) -> None:
     """Create the directories of ``path`` (relative) below the descriptor ``root``; existing ones are kept."""
+    try:
+        _mkdir(root, path or b".", mode)  # most often all above it are there
+        return
+    except FileNotFoundError:
+        pass
     position = path.find(b"/")
     while position > 0:
         _mkdir(root, path[:position], 0o755)
@@ -306,6 +313,32 @@ def step_seal(context: Context, path: bytes, attributes: int) -> None:
     tree = os.open(path or b".", os.O_PATH | os.O_CLOEXEC | os.O_NOFOLLOW, dir_fd=context.root)
     set_attributes(tree, attributes, recursive=False)
     os.close(tree)
+
+
+def step_cover(context: Context, path: bytes) -> None:
+    """Hide a file of the new root, if there is one: a device on a mount that has none cannot be opened (mount(2),
+    MS_NODEV), not even for reading."""
+    try:
+        place = os.open(path, os.O_PATH | os.O_CLOEXEC | os.O_NOFOLLOW, dir_fd=context.root)
+    except FileNotFoundError:
+        return  # this kernel has no such file
+    tree = syscall(SYS_open_tree, AT_FDCWD, b"/dev/null", OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC)
+    _lay_over(tree, place)
+
+
+def step_freeze(context: Context, path: bytes) -> None:
+    """Make a directory of the new root read-only, where the file system it belongs to is not to be."""
+    place = os.open(path, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC | os.O_NOFOLLOW, dir_fd=context.root)
+    tree = syscall(SYS_open_tree, place, b"", OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_EMPTY_PATH)
+    _lay_over(tree, place)
+
+
+def _lay_over(tree: int, place: int) -> None:
+    """Mount ``tree``, read-only and without devices, on what ``place`` refers to; both are closed."""
+    set_attributes(tree, MOUNT_ATTR_RDONLY_NODEV, recursive=False)
+    syscall(SYS_move_mount, tree, b"", place, b"", MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_T_EMPTY_PATH)
+    os.close(tree)
+    os.close(place)
 
 
 def step_pivot(context: Context) -> None:

@@ -97,6 +97,7 @@ NUMBERS: Mapping[str, tuple[int | None, int | None]] = {
     "ioctl": (16, 29),
     "ioperm": (173, None),
     "iopl": (172, None),
+    "ioprio_set": (251, 30),
     "kcmp": (312, 272),
     "kexec_file_load": (320, 294),
     "kexec_load": (246, 104),
@@ -109,6 +110,12 @@ NUMBERS: Mapping[str, tuple[int | None, int | None]] = {
     "mount_setattr": (442, 442),
     "move_mount": (429, 429),
     "move_pages": (279, 239),
+    "mq_open": (240, 180),
+    "mq_unlink": (241, 181),
+    "msgctl": (71, 187),
+    "msgget": (68, 186),
+    "msgrcv": (70, 188),
+    "msgsnd": (69, 189),
     "nfsservctl": (180, 42),
     "open_by_handle_at": (304, 265),
     "open_tree": (428, 428),
@@ -117,6 +124,7 @@ NUMBERS: Mapping[str, tuple[int | None, int | None]] = {
     "personality": (135, 92),
     "pidfd_getfd": (438, 438),
     "pivot_root": (155, 41),
+    "prlimit64": (302, 261),
     "process_vm_readv": (310, 270),
     "process_vm_writev": (311, 271),
     "ptrace": (101, 117),
@@ -124,8 +132,20 @@ NUMBERS: Mapping[str, tuple[int | None, int | None]] = {
     "quotactl_fd": (443, 443),
     "reboot": (169, 142),
     "request_key": (249, 218),
+    "sched_setaffinity": (203, 122),
+    "sched_setattr": (314, 274),
+    "sched_setparam": (142, 118),
+    "sched_setscheduler": (144, 119),
+    "semctl": (66, 191),
+    "semget": (64, 190),
+    "semop": (65, 193),
+    "semtimedop": (220, 192),
     "setns": (308, 268),
+    "setpriority": (141, 140),
     "settimeofday": (164, 170),
+    "shmat": (30, 196),
+    "shmctl": (31, 195),
+    "shmget": (29, 194),
     "socket": (41, 198),
     "socketpair": (53, 199),
     "swapoff": (168, 225),
@@ -163,6 +183,8 @@ PERSONA_QUERY = 0xFFFFFFFF
 TIOCSTI, TIOCLINUX, TIOCSETD = 0x5412, 0x541C, 0x5423
 
 S_IFMT, S_IFCHR, S_IFBLK = 0o170000, 0o020000, 0o060000
+
+IOPRIO_WHO_PROCESS = 1  # linux/ioprio.h
 
 AF_UNIX, AF_INET, AF_INET6, AF_NETLINK = 1, 2, 10, 16
 NETLINK_ROUTE = 0
@@ -284,3 +306,29 @@ NO_NETWORK: tuple[Rule, ...] = (
     Rule("socket", EACCES, _ALWAYS, "the network is closed for this command"),
     Rule("socketpair", EPERM, _UNCONNECTED, "a pair of datagram sockets can be pointed at any unix server"),
 )
+
+_SYSV = "without an IPC namespace System V objects are the user's, everywhere; as in a kernel without CONFIG_SYSVIPC"
+_QUEUE = "without an IPC namespace message queues are the user's, everywhere"
+_NEIGHBOUR = "other processes of the user are in sight, and Landlock has no rule for it; 0 is the caller itself"
+
+# In addition to those, where there are no namespaces at all: what a process may do to others of its user by number.
+# A thread is such another: a library that binds its threads to processors is refused that, and goes on without.
+NO_NAMESPACES: tuple[Rule, ...] = (
+    *(
+        Rule(name, ENOSYS, _ALWAYS, _SYSV)
+        for name in (
+            "shmget", "shmat", "shmctl", "semget", "semop", "semtimedop", "semctl",
+            "msgget", "msgsnd", "msgrcv", "msgctl",
+        )
+    ),
+    Rule("mq_open", ENOSYS, _ALWAYS, _QUEUE),
+    Rule("mq_unlink", ENOSYS, _ALWAYS, _QUEUE),
+    Rule("setpriority", EPERM, (Cond(0, "!=", 0),), "groups and users are slowed down, mudroom with them"),
+    Rule("setpriority", EPERM, (Cond(1, "!=", 0),), _NEIGHBOUR),
+    Rule("ioprio_set", EPERM, (Cond(0, "!=", IOPRIO_WHO_PROCESS),), "groups and users are slowed down"),
+    Rule("ioprio_set", EPERM, (Cond(1, "!=", 0),), _NEIGHBOUR),
+    *(
+        Rule(name, EPERM, (Cond(0, "!=", 0),), _NEIGHBOUR)
+        for name in ("sched_setaffinity", "sched_setscheduler", "sched_setparam", "sched_setattr", "prlimit64")
+    ),
+)  # fmt: skip
