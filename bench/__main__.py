@@ -21,6 +21,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import IO
 
 from bench.attempts import attempts
+from bench.binds import many_binds
 from bench.buffer import buffers
 from bench.forking import forks
 from bench.landing import many_added, many_modified
@@ -40,6 +41,7 @@ Bench = Callable[[bytes, Scale], Iterator[Finding]]
 BENCHES: dict[str, tuple[Bench, ...]] = {
     "command": (session_command,),
     "cold": (cold_command,),
+    "binds": (many_binds,),
     "view": (workloads,),
     "apply": (many_added,),
     "modify": (many_modified,),
