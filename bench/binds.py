@@ -53,7 +53,7 @@ def _launcher(place: Place, paths: list[bytes]) -> Contestant:
     shown = spec._replace(binds=(*spec.binds, *(Bind(path, path) for path in paths)))
 
     def once(client: Client, of: SandboxSpec) -> None:
-        running = client.run(compile_plan(of, host.machine), [b"/bin/true"], {}, (0, 1, 2), new_session=True)
+        running = client.run(compile_plan(of, host.machine), [b"/bin/true"], {}, (0, 1, 2))
         if running.wait().status:
             raise RuntimeError("true has failed")
         running.gone()

@@ -6,11 +6,12 @@ import os
 from pathlib import Path
 from typing import Any
 
+from mudroom.core.limit import Limits, rlimits
 from mudroom.core.plan import Plan
 from mudroom.core.spec import Copy, Overlay, SandboxSpec
 from mudroom.sandbox.capture import Output, attend
 from mudroom.sandbox.client import Client, Exit, Running
-from mudroom.sandbox.host import landlock_abi, survey
+from mudroom.sandbox.host import landlock_abi, survey, without
 from mudroom.sandbox.linux import compile_plan
 
 ENVIRONMENT = {b"PATH": os.environb[b"PATH"], b"LC_ALL": b"C"}
@@ -25,7 +26,7 @@ class Box:
         self.project, self.home = root / "home" / "project", root / "home"
         self.upper, self.scratch, self.copy = root / "vault/upper", root / "vault/scratch", root / "vault/copy"
         for path in (self.project, self.upper, self.scratch, self.copy):
-            path.mkdir(parents=True)
+            path.mkdir(parents=True, exist_ok=True)
         self.host = survey(os.fsencode(self.home), os.environb[b"PATH"].split(b":"))
         self._works = 0
 
@@ -53,6 +54,7 @@ class Box:
             uid_map=host.uid_map,
             gid_map=host.gid_map,
             deny_setgroups=host.deny_setgroups,
+            rlimits=rlimits(Limits()),
         )
         return spec._replace(**changes)
 
@@ -65,7 +67,8 @@ class Box:
     def bare(self) -> Plan:
         """Without namespaces."""
         work, scratch = os.fsencode(self.copy), os.fsencode(self.scratch)
-        return self.plan(view=Copy(work), cwd=work, namespaces=False, masks=(), scratch=scratch)
+        binds = (*without(self.host.system, self.host.masks), *self.host.home)
+        return self.plan(view=Copy(work), cwd=work, namespaces=False, masks=(), binds=binds, scratch=scratch)
 
     def prepared(self, kind: str) -> Plan:
         """A plan of one of ``KINDS``, at the point of its session that it names."""

@@ -1,0 +1,1 @@
+"""What every backend must hold, and what others are compared by."""

@@ -1,0 +1,116 @@
+"""The escape suite against every backend: nothing gets out. What one cannot hold by its nature stands in a table."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+from collections.abc import Callable, Iterator, Mapping
+
+import pytest
+from box import KINDS, Box
+
+from conformance.escapes.attempt import TABLE
+from conformance.escapes.outside import Outcome, Range
+from conformance.escapes.tools import TOOLS, runner
+from mudroom.sandbox.client import Client
+
+_PROC = "Landlock has no rule for what appears later: /proc is readable, so processes of the host are visible"
+_STAT = "Landlock does not hide names: it has nothing to say on stat(2) and inotify(7)"
+NOT_HELD: Mapping[str, Mapping[str, str]] = {
+    "bare": {
+        "look": _STAT,
+        "watch": _STAT,
+        "arguments_of_victim": _PROC,
+        "arguments_of_all": _PROC,
+        "shm_list": _PROC,
+        "list_keys": _PROC,
+        "count_keys": _PROC,
+        "listeners": _PROC,
+        "unix_listeners": _PROC,
+        "read_timers": _PROC,
+        "read_vmallocs": _PROC,
+        "read_slabs": _PROC,
+        "capability_bounding": "an ordinary user cannot empty it; no_new_privs keeps it without effect",
+    },
+}
+"""What docs/THREATS.md says is not held, by backend."""
+
+ABSENT = (
+    "Function not implemented", "Address family not supported by protocol", "Operation not supported",
+    "No such file or directory", "No such device", "Protocol not supported", "Socket type not supported",
+    "Invalid argument",
+)  # fmt: skip
+"""What a kernel says of what it was built without."""
+
+
+@pytest.fixture
+def place() -> Iterator[Range]:
+    with Range() as place:
+        yield place
+
+
+def got_out(outcomes: Mapping[str, Outcome]) -> dict[str, str]:
+    return {name: outcome.evidence for name, outcome in outcomes.items() if outcome.evidence}
+
+
+def mistaken(outcomes: Mapping[str, Outcome]) -> dict[str, str]:
+    """Attempts that failed for a fault of their own: they prove nothing."""
+    return {name: outcome.error for name, outcome in outcomes.items() if outcome.error.startswith("mistaken")}
+
+
+def boxed(box: Box, kind: str) -> Callable[[list[str]], str]:
+    def run(argv: list[str]) -> str:
+        nonlocal kind
+        plan, kind = box.prepared(kind), kind.partition(" ")[0]  # what is prepared stays so
+        return box.run("exec " + shlex.join(argv), plan)[1]
+
+    return run
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", KINDS)
+def test_nothing_gets_out(place: Range, kind: str) -> None:
+    client = Client()
+    client.start()  # now: it inherits what somebody forgot to close
+    try:
+        box = Box(place.root, client)
+        shutil.copytree(place.project, box.copy, dirs_exist_ok=True)
+        project = sorted(place.project.iterdir())
+        outcomes = place.try_all(boxed(box, kind), list(TABLE))
+    finally:
+        client.close()
+    assert mistaken(outcomes) == {}
+    held = {name for name in got_out(outcomes) if name not in NOT_HELD.get(kind.partition(" ")[0], {})}
+    assert {name: outcomes[name].evidence for name in held} == {}
+    assert sorted(place.project.iterdir()) == project
+
+
+@pytest.mark.slow
+def test_nothing_gets_out_of_mudroom_run(place: Range) -> None:
+    tool = next(tool for tool in TOOLS if tool.name == "mudroom")
+    outcomes = place.try_all(runner(tool, place), list(TABLE))
+    assert mistaken(outcomes) == {}
+    assert got_out(outcomes) == {}
+    refused = [outcome for outcome in outcomes.values() if outcome.error and outcome.error != "no answer"]
+    assert len(refused) > len(TABLE) / 2, "they were tried"
+
+
+@pytest.mark.slow
+def test_without_a_sandbox_they_get_out(place: Range) -> None:
+    """So that the test above can fail: a control of every attempt, but where the kernel lacks what it is about."""
+    able = ("anybody", "root") if os.geteuid() == 0 else ("anybody",)
+    names = [name for name, attempt in TABLE.items() if attempt.control in able]
+    tool = next(tool for tool in TOOLS if tool.name == "none")
+    outcomes = place.try_all(runner(tool, place), names)
+    assert mistaken(outcomes) == {}
+    failed = {name: outcome.error for name, outcome in outcomes.items() if not outcome.evidence}
+    assert {name: error for name, error in failed.items() if error not in ABSENT} == {}
+    assert len(outcomes) - len(failed) > 200
+
+
+def test_the_table_is_complete() -> None:
+    assert len(TABLE) >= 120
+    assert all(attempt.tries for attempt in TABLE.values())
+    assert {name for held in NOT_HELD.values() for name in held} <= set(TABLE)
+    assert all(reason for held in NOT_HELD.values() for reason in held.values())
