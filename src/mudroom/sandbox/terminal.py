@@ -128,6 +128,10 @@ class Relay:
         self._owned += [self._wake, self._word]
         self._main = _thread.get_ident()
         self._done = _thread.allocate_lock()
+        self._modes = _thread.allocate_lock()
+        """Held while the modes of the user's terminal are changed; by the main thread only in a handler."""
+        self._over = False
+        """The process is about to end: no mode is changed any more."""
 
     # --- in the caller's thread ---
 
@@ -174,6 +178,7 @@ class Relay:
         self._ask(_GOING_ON)
 
     def _on_end(self, number: int, _frame: object) -> None:
+        self._over = True  # first: the thread would enter again what has just been left
         self._leave()
         signal.signal(number, signal.SIG_DFL)
         os.kill(os.getpid(), number)
@@ -320,7 +325,8 @@ class Relay:
         elif word == signal.SIGWINCH:
             self._resize()
         elif word == signal.SIGCONT:
-            self._set_raw()
+            with self._modes:
+                self._set_raw()
             self._resize()
         elif word == signal.SIGTSTP and not self._held:
             self._pause()
@@ -379,23 +385,25 @@ class Relay:
 
     def _enter(self) -> None:
         """Raw mode, so that every key is the command's; from the foreground only (a background group is stopped)."""
-        if not self.numbers or self._before is not None or not self._in_foreground():
-            return
-        try:
-            self._before = termios.tcgetattr(self._user[0])
-            self._raw = raw(self._before)
-            self._set_raw()
-        except termios.error:
-            self._before = None
+        with self._modes:
+            if not self.numbers or self._before is not None or self._over or not self._in_foreground():
+                return
+            try:
+                self._before = termios.tcgetattr(self._user[0])
+                self._raw = raw(self._before)
+                self._set_raw()
+            except termios.error:
+                self._before = None
 
     def _set_raw(self) -> None:
         if self._before is not None and self._raw is not None and self._in_foreground():
             self._try(lambda: termios.tcsetattr(self._user[0], termios.TCSANOW, self._raw or []))
 
     def _leave(self) -> None:
-        before, self._before = self._before, None
-        if before is not None and self._in_foreground():
-            self._try(lambda: termios.tcsetattr(self._user[0], termios.TCSANOW, before))
+        with self._modes:
+            before, self._before = self._before, None
+            if before is not None and self._in_foreground():
+                self._try(lambda: termios.tcsetattr(self._user[0], termios.TCSANOW, before))
 
     def _try(self, change: Callable[[], None]) -> None:
         try:

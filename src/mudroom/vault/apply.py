@@ -348,7 +348,8 @@ def _fill_slots(record: ApplyRecord, merged: bytes, *, verify_fork: bool) -> App
             entry = fill_slot(record.contents, slots, op) if not op.merged else fill_merged(merged, slots, op)
             slot = b"%d" % op.slot
             strip_overlay_xattrs(slots, slot, entry, trees.get(op.slot, {}))
-            if op.whole and entry.kind == "directory" and entry.inode != op.new.inode:
+            moved = (entry.device, entry.inode) == (op.new.device, op.new.inode)  # numbers alone meet by chance
+            if op.whole and entry.kind == "directory" and not moved:
                 trees[op.slot] = dict(walk((slots, slot), ours=True))  # a copy: other inodes
             ops.append(op._replace(new=entry))
         _make_durable(slots, ops)
