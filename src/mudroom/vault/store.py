@@ -135,9 +135,8 @@ class Vault:
         for other in sorted(os.listdir(vaults)):
             place = vaults + b"/" + other
             if os.path.isdir(place + b"/forks/" + fork_directory(name)):
-                with open(place + b"/project", "rb") as stream:
-                    project = stream.read()
-                if not os.path.isdir(project):
+                project = project_of(place)
+                if project and not os.path.isdir(project):
                     return f"{show(project)}, which is gone, had one: if it was moved, move it back to get at that"
         return "mudroom ls shows the forks of this project"
 
@@ -210,6 +209,15 @@ class Vault:
         path = self.path + b"/applies/u%d" % number
         os.mkdir(path, 0o700)
         return path
+
+
+def project_of(vault: bytes) -> bytes:
+    """The project that a vault belongs to; empty if that cannot be read: it was not finished, or is somebody else's."""
+    try:
+        with open(vault + b"/project", "rb") as stream:
+            return stream.read(1 << 16)
+    except OSError:
+        return b""
 
 
 def vault_path(state: bytes, project: bytes) -> bytes:

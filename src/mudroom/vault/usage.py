@@ -14,7 +14,7 @@ from mudroom.core.change import summarise
 from mudroom.core.path import show
 from mudroom.errors import MudroomError
 from mudroom.stage.beneath import directory
-from mudroom.vault.store import FORMAT, Vault
+from mudroom.vault.store import FORMAT, Vault, project_of
 
 _BLOCK = 512
 """The unit of st_blocks, whatever the file system: stat(3type)."""
@@ -183,16 +183,8 @@ def vaults(state: bytes) -> list[Vault]:
     for name in sorted(_names(place)):
         path = place + b"/" + name
         if os.path.isdir(path):
-            found.append(Vault(path, _project_of(path)))
+            found.append(Vault(path, project_of(path)))
     return found
-
-
-def _project_of(path: bytes) -> bytes:
-    try:
-        with open(path + b"/project", "rb") as stream:
-            return stream.read(1 << 16)
-    except OSError:
-        return b""  # a vault that was not finished: ``why_unusable`` says so
 
 
 def why_unusable(vault: Vault) -> str:
