@@ -10,6 +10,8 @@ Two shapes, by what the kernel lets an ordinary user do:
 
 from __future__ import annotations
 
+from typing import Any
+
 from mudroom.core.path import is_below, show
 from mudroom.core.plan import NAMESPACES, Plan, Step
 from mudroom.core.spec import Bind, Copy, SandboxSpec
@@ -177,7 +179,7 @@ def _confinement(spec: SandboxSpec, machine: str) -> list[Step]:
     steps += [("rlimit", *one) for one in spec.rlimits]
     if spec.landlock_abi >= 6:
         steps.append(("landlock", 0, 0, _SCOPE_ABSTRACT_UNIX_SOCKET | _SCOPE_SIGNAL, ()))
-    return [*steps, ("seccomp", _filter(machine, DENY), _filter(machine, DENY, telling=True), rows(DENY, machine))]
+    return [*steps, ("seccomp", _filter(machine, DENY), _filter(machine, DENY, telling=True), _rows(machine))]
 
 
 _FILTERS: dict[tuple[str, tuple[Rule, ...], bool], bytes] = {}
@@ -191,6 +193,16 @@ def _filter(machine: str, rules: tuple[Rule, ...], *, telling: bool = False) -> 
     if key not in _FILTERS:
         _FILTERS[key] = compile_filter(rules, machine, telling=telling)
     return _FILTERS[key]
+
+
+_ROWS: dict[str, dict[int, tuple[Any, ...]]] = {}
+
+
+def _rows(machine: str) -> dict[int, tuple[Any, ...]]:
+    """Worked out once, as the filters are: every command of a session carries the same."""
+    if machine not in _ROWS:
+        _ROWS[machine] = {**rows(DENY, machine)}
+    return _ROWS[machine]
 
 
 def filesystem_rights(abi: int) -> int:
