@@ -39,7 +39,8 @@ MAY_IMPORT = {
     "": (),
 }
 PURE_LIBRARY = {
-    "__future__", "binascii", "collections", "collections.abc", "hashlib", "itertools", "re", "struct", "typing",
+    "__future__", "binascii", "collections", "collections.abc", "functools", "hashlib", "itertools", "re", "struct",
+    "typing",
 }  # fmt: skip
 LAUNCHER_LIBRARY = {"__future__", "ctypes", "marshal", "os", "resource", "select", "sys", "_signal", "_socket"}
 FORBIDDEN_NAMES = {"utils", "util", "helpers", "common", "manager", "misc"}

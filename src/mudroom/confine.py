@@ -18,7 +18,7 @@ from mudroom.sandbox.client import StepFailed
 from mudroom.sandbox.host import Host, survey, umask, without
 from mudroom.sandbox.linux import compile_plan
 from mudroom.stage.layer import private_directories
-from mudroom.stage.preflight import filesystem, mounts, submounts
+from mudroom.stage.preflight import MountTable, filesystem, submounts
 from mudroom.vault.store import Vault
 
 Rlimits = tuple[tuple[int, int, int], ...]
@@ -52,8 +52,12 @@ class Confinement:
         self._host: Host | None = None
         self._umask = umask()
         self._first = True
+        self._mounts = MountTable()
         self.mode: Mode = "overlay"
         """The strongest that has not failed yet in this session."""
+
+    def close(self) -> None:
+        self._mounts.close()
 
     @property
     def host(self) -> Host:
@@ -68,7 +72,7 @@ class Confinement:
             return "landlock", []
         if is_copy or settings.view == "copy":
             return "copy", []
-        inside = submounts(self._vault.project, mounts())
+        inside = submounts(self._vault.project, self._mounts.mounts())
         if inside and settings.view == "auto":
             where = show(inside[0].path)
             return "copy", [f"{where} is mounted inside the project, which no overlay can span: working in a copy"]
@@ -83,7 +87,7 @@ class Confinement:
             raise Unsupported("the overlay view", "a kernel overlay in a user namespace", failure.message)
         where = ""
         if following.mode == "copy":
-            where = f" (on {filesystem(self._vault.project, mounts()) or 'this file system'})"
+            where = f" (on {filesystem(self._vault.project, self._mounts.mounts()) or 'this file system'})"
         if following.mode == "landlock" and not self.host.landlock_abi:
             raise Unsupported(
                 "a sandbox",

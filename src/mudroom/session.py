@@ -145,6 +145,7 @@ class Session(Applying):
     def close(self) -> None:
         """What file tools have written is brought into its forks; then everything is let go."""
         super().close()
+        self.confinement.close()
         if self._limiter is not None:
             self._limiter.close()
         for running in self._last.values():

@@ -94,8 +94,8 @@ hand /home/u/work to mudroom's own file tools, if they asked for it
 a pseudo-terminal of the command's own, if it is run on one
 make / ro,nosuid,nodev
 leave the host's root behind
-umask 022
 work in /home/u/work/src
+umask 022
 drop every capability, and check
 no_new_privs: no set-uid program gains anything
 Landlock, 0 rules

@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 import os
+import subprocess
 from pathlib import Path
 
 import pytest
 
 from mudroom.errors import UsageError
-from mudroom.stage.preflight import Mount, check_project, filesystem, find_project, parse_mounts, submounts
+from mudroom.stage.preflight import (
+    Mount,
+    MountTable,
+    check_project,
+    filesystem,
+    find_project,
+    mounts,
+    parse_mounts,
+    submounts,
+)
 
 MOUNTINFO = rb"""22 27 0:21 / /proc rw,relatime - proc proc rw
 27 1 254:0 / / rw,relatime shared:1 - ext4 /dev/vda rw
@@ -61,3 +71,32 @@ def test_what_cannot_be_a_project(tmp_path: Path) -> None:
             check_project(project, home, state)
     with pytest.raises(UsageError, match="mudroom's own state"):
         check_project(home + b"/p", home, home + b"/p/.state")
+
+
+def test_the_mount_table_is_read_again_when_it_has_changed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kernel says so for a real mount, which only root can make: here poll is made to say it."""
+    table = MountTable()
+    first = table.mounts()
+    assert first == mounts()
+    assert table.mounts() is first, "nothing was mounted meanwhile"
+    monkeypatch.setattr(table, "_poller", _AlwaysReady())
+    again = table.mounts()
+    assert again == first
+    assert again is not first
+
+
+class _AlwaysReady:
+    def poll(self, _timeout: int) -> list[tuple[int, int]]:
+        return [(0, 2)]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may mount here")
+def test_a_new_mount_is_seen_at_once(tmp_path: Path) -> None:
+    table = MountTable()
+    before = table.mounts()
+    subprocess.run(["mount", "-t", "tmpfs", "none", tmp_path], check=True)
+    try:
+        assert os.fsencode(tmp_path) in {mount.path for mount in table.mounts()}
+    finally:
+        subprocess.run(["umount", tmp_path], check=True)
+    assert table.mounts() == before

@@ -35,6 +35,8 @@ class Plan(NamedTuple):
     """So many leading steps are the same for all commands of a session, and can be performed once for all."""
     ahead: int = 0
     """So many steps after those can be performed for a command before it is known."""
+    last: int = 0
+    """So many steps at the end are the same for all commands of a session, but performed for each."""
     mediation: tuple[bytes, dict[int, tuple[Any, ...]], tuple[bytes, ...]] | None = None
     """Where there is no mount namespace: the filter that routes metadata calls, what each of them is, and the
     directories in which they are performed (``sandbox/metadata.py``)."""

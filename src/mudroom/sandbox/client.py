@@ -302,7 +302,7 @@ class Client:
         """
         identity = next(self._ids)
         with self._choosing:
-            connection, namespaces, steps = self._where(plan)
+            connection, namespaces, steps, sent = self._where(plan)
             connection.active.add(identity)  # no other thread ends that template to make room
         search = [entry for entry in env.get(b"PATH", os.fsencode(os.defpath)).split(b":") if entry]
         sockets = [name for name, wanted in (("view", want_view), ("channel", terminal)) if wanted]
@@ -311,7 +311,7 @@ class Client:
             "id": identity,
             "namespaces": namespaces,
             "maps": plan.maps,
-            "plan": steps,
+            "plan": sent,
             "first": 0,
             "mediation": plan.mediation,
             "argv": list(argv),
@@ -337,11 +337,13 @@ class Client:
         mine = {name: ours for name, (ours, _theirs) in pairs.items()}
         return Running(connection, identity, report, steps, argv[0], mine.get("view"), mine.get("channel"))
 
-    def _where(self, plan: Plan) -> tuple[Connection, int, tuple[Step, ...]]:
-        """Which process performs a plan, and what is left to do there: namespaces and steps. Hold ``_choosing``."""
+    def _where(self, plan: Plan) -> tuple[Connection, int, tuple[Step, ...], tuple[Step, ...]]:
+        """Which process performs a plan, and what is left to do there: namespaces, steps, and those of them that it
+        does not know yet. Hold ``_choosing``."""
         if self._launcher is None:
             raise MudroomError("the sandbox launcher is not running")
-        key = (self._place, plan.namespaces, plan.maps, plan.steps[: plan.shared + plan.ahead])
+        own, last = plan.shared + plan.ahead, len(plan.steps) - plan.last
+        key = (self._place, plan.namespaces, plan.maps, plan.steps[:own], plan.steps[last:])
         if plan.shared and key not in self._templates:
             self._make_room()
             self._templates[key] = None  # seen once
@@ -351,8 +353,8 @@ class Client:
                 template = self._prepare(self._launcher, plan)
             self._templates[key] = template  # the most recently used is the last
             rest = (("enter",), *plan.steps[plan.shared :])
-            return template, plan.namespaces & ~NAMESPACES["user"], rest
-        return self._launcher, plan.namespaces, plan.steps
+            return template, plan.namespaces & ~NAMESPACES["user"], rest, plan.steps[own:last]
+        return self._launcher, plan.namespaces, plan.steps, plan.steps
 
     def settle(self) -> int:
         """The pid of the launcher, which is about to be put into another control group: what was prepared before that
@@ -378,6 +380,7 @@ class Client:
             "maps": plan.maps,
             "plan": steps,
             "ahead": (("enter",), *plan.steps[plan.shared : plan.shared + plan.ahead]),
+            "last": plan.steps[len(plan.steps) - plan.last :],
             "each": plan.namespaces & ~NAMESPACES["user"],
         }
         try:

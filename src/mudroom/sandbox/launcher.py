@@ -18,8 +18,10 @@ Processes: ``launcher`` (host namespaces) → ``init`` (pid 1 of the sandbox: pe
 
 From its second command on, a session has a ``template`` between launcher and init: a launcher of its own inside a
 user and mount namespace in which the first steps of the plan, which do not depend on the command, have been
-performed. Every init is cloned from it with a copy of that mount namespace, and performs the rest. The template
-clones one init ahead of time, the ``spare``, so that the next command does not wait for its namespaces to be made.
+performed. Every init is cloned from it with a copy of that mount namespace, and performs the rest. What every command
+has, first or last, the template knows already: a request to it carries only the steps that are the command's own. The
+template clones one init ahead of time, the ``spare``, so that the next command does not wait for its namespaces to be
+made.
 
 Wire format, both ways little-endian: 4 bytes length, then that many bytes of ``marshal``. Descriptors travel with
 the length (SCM_RIGHTS). Only the host process and this one ever hold the socket.
@@ -150,8 +152,10 @@ class Loop:
                     os.kill(run.pid, request["signal"])
         elif request["op"] in ("pause", "resume"):
             self._hold(request, descriptors[0])
-        elif self._ahead is None or not self._ahead.take(request, descriptors):
+        elif self._ahead is None:
             self._watch(start(request, descriptors))
+        elif not self._ahead.take(request, descriptors):
+            self._watch(start(self._ahead.complete(request), descriptors))
 
     def _hold(self, request: Request, answer: int) -> None:
         """Stop a sandbox, or let it go on, and say when that is done. One that has ended is as good as stopped."""
@@ -175,8 +179,7 @@ class Loop:
         self._poller.unregister(pidfd)
         os.waitpid(run.pid, 0)
         if self._ahead is not None and self._ahead.spare is run:
-            self._ahead.spare = None
-            self._ahead = None  # it could not be prepared: do not try for every command again
+            self._ahead.spare, self._ahead.fails = None, True
         end_children([other.pid for other in self._runs.values()])  # orphans of a sandbox without a pid namespace
         os.close(pidfd)
         if run.report >= 0:

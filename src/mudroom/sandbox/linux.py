@@ -10,6 +10,7 @@ Two shapes, by what the kernel lets an ordinary user do:
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 from mudroom.core.path import is_below, show
@@ -69,8 +70,8 @@ def compile_plan(spec: SandboxSpec, machine: str) -> Plan:
 
 
 def _with_namespaces(spec: SandboxSpec, machine: str) -> Plan:
-    flags = sum(bit for name, bit in NAMESPACES.items() if name != "net" or spec.network == "none")
-    shared, ahead = _shared(spec), _ahead(spec)
+    common = spec._replace(view=_NO_VIEW, cwd=b"")
+    flags, shared, ahead, last = _frame(common, machine)
     own = [
         _view(spec),
         *_own_directory(spec),
@@ -78,10 +79,21 @@ def _with_namespaces(spec: SandboxSpec, machine: str) -> Plan:
         ("terminal", b"dev/pts/ptmx"),
         ("seal", b"", READ_ONLY),
         ("pivot",),
-        *_confinement(spec, machine),
+        ("cwd", spec.cwd),
     ]
     maps = (spec.uid_map, spec.gid_map, spec.deny_setgroups)
-    return Plan(flags, maps, (*shared, *ahead, *own), len(shared), len(ahead))
+    return Plan(flags, maps, (*shared, *ahead, *own, *last), len(shared), len(ahead), len(last))
+
+
+_NO_VIEW = Copy(b"")
+
+
+@functools.lru_cache(maxsize=8)
+def _frame(spec: SandboxSpec, machine: str) -> tuple[int, tuple[Step, ...], tuple[Step, ...], tuple[Step, ...]]:
+    """What does not depend on the command: the namespaces, the steps before its own, and those after. Worked out once
+    in a session: there are a hundred of them."""
+    flags = sum(bit for name, bit in NAMESPACES.items() if name != "net" or spec.network == "none")
+    return flags, tuple(_shared(spec)), tuple(_ahead(spec)), tuple(_confinement(spec, machine))
 
 
 def _ahead(spec: SandboxSpec) -> list[Step]:
@@ -175,7 +187,7 @@ def _view(spec: SandboxSpec) -> Step:
 
 
 def _confinement(spec: SandboxSpec, machine: str) -> list[Step]:
-    steps: list[Step] = [("umask", spec.umask), ("cwd", spec.cwd), ("drop_capabilities",), ("no_new_privs",)]
+    steps: list[Step] = [("umask", spec.umask), ("drop_capabilities",), ("no_new_privs",)]
     steps += [("rlimit", *one) for one in spec.rlimits]
     if spec.landlock_abi >= 6:
         steps.append(("landlock", 0, 0, _SCOPE_ABSTRACT_UNIX_SOCKET | _SCOPE_SIGNAL, ()))
@@ -195,14 +207,8 @@ def _filter(machine: str, rules: tuple[Rule, ...], *, telling: bool = False) -> 
     return _FILTERS[key]
 
 
-_ROWS: dict[str, dict[int, tuple[Any, ...]]] = {}
-
-
-def _rows(machine: str) -> dict[int, tuple[Any, ...]]:
-    """Worked out once, as the filters are: every command of a session carries the same."""
-    if machine not in _ROWS:
-        _ROWS[machine] = {**rows(DENY, machine)}
-    return _ROWS[machine]
+def _rows(machine: str) -> tuple[tuple[int, Any], ...]:
+    return tuple(rows(DENY, machine).items())
 
 
 def filesystem_rights(abi: int) -> int:

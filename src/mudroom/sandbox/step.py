@@ -62,6 +62,7 @@ from mudroom.sandbox.kernel import (
     SYS_pivot_root,
     SYS_seccomp,
     c_char_p,
+    c_long,
     c_ulong,
     check,
     libc,
@@ -76,6 +77,16 @@ if TYPE_CHECKING:
     from mudroom.sandbox.refusal import Row
 
     Options = Sequence[tuple[bytes, bytes | None]]
+
+
+# Types of ctypes are slow to make, and an init is made for every command: these are made once, in the launcher.
+_CAPABILITY_SETS = ctypes.c_char * 24
+
+
+class _FilterProgram(ctypes.Structure):
+    """struct sock_fprog of seccomp(2)."""
+
+    _fields_ = (("length", ctypes.c_ushort), ("filter", c_char_p))
 
 
 class Context:
@@ -390,9 +401,9 @@ def step_drop_capabilities(_context: Context) -> None:
     libc.prctl(PR_CAP_AMBIENT, c_ulong(PR_CAP_AMBIENT_CLEAR_ALL), 0, 0, 0)
     header = LINUX_CAPABILITY_VERSION_3.to_bytes(4, "little") + bytes(4)
     check(libc.capset(c_char_p(header), c_char_p(bytes(24))))
-    held = ctypes.create_string_buffer(24)
+    held = _CAPABILITY_SETS.from_buffer(bytearray(b"\xff" * 24))
     check(libc.capget(c_char_p(header), held))
-    if held.raw != bytes(24):
+    if bytes(held) != bytes(24):
         raise OSError(EPERM, "capabilities are left after dropping all of them")
 
 
@@ -423,7 +434,7 @@ def step_landlock(
 
 
 def step_seccomp(
-    context: Context, program: bytes, telling: bytes = b"", rows: dict[int, tuple[Row, ...]] | None = None
+    context: Context, program: bytes, telling: bytes = b"", rows: tuple[tuple[int, tuple[Row, ...]], ...] = ()
 ) -> None:
     """Install a filter. ``telling``: the same one, but with what it refuses told to init by ``rows``
     (``refusal.py``), for where that can be: EINVAL before Linux 5.0, EBUSY where another listener is there already
@@ -431,7 +442,7 @@ def step_seccomp(
     if telling:
         try:
             context.listener = _install(telling, SECCOMP_FILTER_FLAG_NEW_LISTENER)
-            context.rows = rows or {}
+            context.rows = dict(rows)
             return
         except OSError as error:
             if error.errno not in (EBUSY, EINVAL):
@@ -440,10 +451,14 @@ def step_seccomp(
 
 
 def _install(program: bytes, flags: int) -> int:
-    """seccomp(2): struct sock_fprog is a 16 bit count, padding and a pointer."""
-    buffer = ctypes.create_string_buffer(program, len(program))
-    header = (len(program) // 8).to_bytes(8, "little") + ctypes.addressof(buffer).to_bytes(8, "little")
-    return syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, flags, header)
+    return check(
+        libc.syscall(
+            c_long(SYS_seccomp),
+            c_long(SECCOMP_SET_MODE_FILTER),
+            c_long(flags),
+            ctypes.byref(_FilterProgram(len(program) // 8, program)),
+        )
+    )
 
 
 STEPS = {name[5:]: function for name, function in sorted(globals().items()) if name.startswith("step_")}

@@ -27,10 +27,10 @@ def prepare(request: Request, descriptors: list[int], report: int) -> tuple[_soc
     os.close(context.root)
     tell(report, ("prepared",))
     os.close(report)
-    return _socket.socket(fileno=4), Ahead(request["ahead"], request["each"])
+    return _socket.socket(fileno=4), Ahead(request["ahead"], request["last"], request["each"])
 
 
-def run_spare(channel: _socket.socket, ahead: Plan, namespaces: int) -> None:
+def run_spare(channel: _socket.socket, ahead: Plan, last: Plan, namespaces: int) -> None:
     """An init without a command yet: perform what needs none, then wait for it."""
     try:
         enter(None)
@@ -39,6 +39,7 @@ def run_spare(channel: _socket.socket, ahead: Plan, namespaces: int) -> None:
         request, descriptors = receive(channel)
         channel.close()
         if request is not None:
+            request["first"], request["plan"] = len(ahead), (*request["plan"], *last)
             report = descriptors[-1]
             become(lambda: run_init(request, descriptors[:-1], report, context), report)
     except OSError:
@@ -48,16 +49,19 @@ def run_spare(channel: _socket.socket, ahead: Plan, namespaces: int) -> None:
 
 
 class Ahead:
-    """What a template prepares ahead of a command: the steps, and the namespaces of each command."""
+    """What a template knows ahead of a command: the steps before the command's own and those after, and the namespaces
+    of each. ``steps`` are performed for the spare, before there is a command."""
 
-    def __init__(self, steps: Plan, namespaces: int) -> None:
-        self.steps, self.namespaces = steps, namespaces
+    def __init__(self, steps: Plan, last: Plan, namespaces: int) -> None:
+        self.steps, self.last, self.namespaces = steps, last, namespaces
+        self.fails = False
+        """A spare could not be made: that is not tried for every command again."""
         self.spare: Run | None = None
         self.channel: _socket.socket | None = None
 
     def refill(self) -> Run | None:
         """Clone a spare if there is none. Returns it if it is new."""
-        if self.spare is not None:
+        if self.spare is not None or self.fails:
             return None
         self.channel, theirs = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_STREAM)
         try:
@@ -65,10 +69,14 @@ class Ahead:
         except OSError:
             return None  # the next command is cloned when it comes, and says what is wrong
         if pid == 0:
-            run_spare(theirs, self.steps, self.namespaces)
+            run_spare(theirs, self.steps, self.last, self.namespaces)
         theirs.close()
         self.spare = Run(0, pid, os.pidfd_open(pid), -1)
         return self.spare
+
+    def complete(self, request: Request) -> Request:
+        """The request of a command, as somebody without a spare needs it."""
+        return {**request, "plan": (*self.steps, *request["plan"], *self.last)}
 
     def take(self, request: Request, descriptors: list[int]) -> bool:
         """Hand a command to the spare. False if there is none, or if the command's init has to be cloned into a control
@@ -76,9 +84,8 @@ class Ahead:
         spare, channel = self.spare, self.channel
         if spare is None or channel is None or request["into"]:
             return False
-        own = {**request, "plan": request["plan"][len(self.steps) :], "first": len(self.steps)}
         try:
-            send(channel, own, descriptors)
+            send(channel, request, descriptors)
         except OSError:
             return False  # it ended; its pidfd says so to the loop
         channel.close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import select
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
@@ -71,6 +72,37 @@ def mounts() -> list[Mount]:
             return parse_mounts(stream.read())
     except FileNotFoundError:
         return []
+
+
+class MountTable:
+    """The mounts of this process, read again only when the kernel says that they have changed: poll(2) marks the file
+    with POLLPRI and POLLERR then, once (proc_pid_mounts(5))."""
+
+    def __init__(self) -> None:
+        self._descriptor = -1
+        self._found: list[Mount] = []
+        self._poller = select.poll()
+
+    def mounts(self) -> list[Mount]:
+        if self._descriptor < 0:
+            try:
+                self._descriptor = os.open("/proc/self/mountinfo", os.O_RDONLY | os.O_CLOEXEC)
+            except FileNotFoundError:
+                return []
+            self._poller.register(self._descriptor, select.POLLPRI)
+        elif not self._poller.poll(0):
+            return self._found
+        os.lseek(self._descriptor, 0, os.SEEK_SET)
+        self._found = parse_mounts(b"".join(iter(lambda: os.read(self._descriptor, 1 << 16), b"")))
+        return self._found
+
+    def close(self) -> None:
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+        self._descriptor = -1
+
+    def __del__(self) -> None:
+        self.close()
 
 
 def submounts(project: bytes, table: Sequence[Mount]) -> list[Mount]:
