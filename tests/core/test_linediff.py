@@ -279,8 +279,8 @@ def test_hunks_join_where_their_context_touches(between: int, context: int, hunk
 
 _PATCH = ["patch", "-p0", "--binary", "--fuzz=0", "--no-backup-if-mismatch"]
 _APPLY = ["git", "apply", "-p0", "--whitespace=nowarn"]
-"""Never without context: of git's own ``diff -U0`` that removes an incomplete last line, ``git apply`` takes the newline
-before it away as well (seen with 2.39)."""
+"""Never without context: of git's own ``diff -U0`` that removes an incomplete last line, ``git apply`` takes the
+newline before it away as well (seen with 2.39)."""
 
 
 @pytest.mark.parametrize(
