@@ -16,7 +16,7 @@ LAUNCHER = {
     "sandbox." + name
     for name in ("launcher", "init", "template", "step", "wire", "kernel", "mediator", "pause", "refusal")
 }
-PURE = {"sandbox.linux", "sandbox.seccomp", "sandbox.syscall", "sandbox.metadata"}
+PURE = {"sandbox.linux", "sandbox.bare", "sandbox.seccomp", "sandbox.syscall", "sandbox.metadata"}
 
 # What each room may import of mudroom; a prefix stands for all in it. Imports only point down.
 MAY_IMPORT = {
@@ -26,20 +26,22 @@ MAY_IMPORT = {
     "vault": ("core", "errors", "stage", "vault"),
     "errors": (),
     "config": ("core", "errors"),
-    "confine": ("core", "errors", "stage", "vault", "sandbox"),
+    "granting": ("core", "errors", "sandbox"),
+    "confine": ("core", "errors", "stage", "vault", "sandbox", "granting"),
     "desk": ("core", "errors", "stage", "vault", "sandbox"),
     "workbench": ("core", "errors", "stage", "vault", "sandbox", "desk"),
     "applying": ("core", "errors", "stage", "vault", "workbench"),
-    "session": ("core", "errors", "stage", "vault", "sandbox", "confine", "desk", "applying"),
+    "session": ("core", "errors", "stage", "vault", "sandbox", "confine", "desk", "applying", "granting"),
     "filesystem": ("core", "errors", "stage", "session", "config"),
     "doctor": ("core", "errors", "sandbox", "session"),
     "keeper": ("core", "errors", "stage", "vault", "session"),
-    "cli": ("", "core", "errors", "config", "session", "doctor", "keeper", "cli"),
+    "cli": ("", "core", "errors", "config", "session", "doctor", "keeper", "granting", "cli"),
     "__main__": ("cli",),
     "": (),
 }
 PURE_LIBRARY = {
-    "__future__", "binascii", "collections", "collections.abc", "functools", "hashlib", "itertools", "re", "struct",
+    "__future__", "binascii", "collections", "collections.abc", "difflib", "functools", "hashlib", "itertools", "re",
+    "struct",
     "typing",
 }  # fmt: skip
 LAUNCHER_LIBRARY = {"__future__", "ctypes", "marshal", "os", "resource", "select", "sys", "_signal", "_socket"}

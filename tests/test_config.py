@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from mudroom import config
 from mudroom.config import Places, load_settings, parse_settings, places, seconds, size
+from mudroom.core.level import REFUSE, LevelPolicy
 from mudroom.core.limit import Limits
 from mudroom.core.settings import Settings
 from mudroom.errors import UsageError
@@ -47,6 +48,7 @@ def refusal(data: str | bytes) -> str:
 def test_everything_that_can_be_set() -> None:
     text = """
     run:
+      level: 0
       network: open
       view: copy
       timeout: 5m
@@ -68,12 +70,21 @@ def test_everything_that_can_be_set() -> None:
       total_processes: 400
       total_cpus: 3
       missing: degrade
+    levels:
+      default: 1
+      minimum: 0
+      allow: [0, 1]
+      agents:
+        claude-code: 1
+        "team:x/y": refuse
     keep:
       age: 14d
       applies: 7
       bytes: 1GB
     """
     assert parse(text) == Settings(
+        level=0,
+        levels=LevelPolicy(1, 0, (0, 1), (("claude-code", 1), ("team:x/y", REFUSE))),
         keep_age=14 * 86400.0,
         keep_applies=7,
         keep_bytes=10**9,
@@ -163,7 +174,7 @@ def test_what_is_no_time_and_no_size(convert: Callable[[object, str], object], b
 
 # --- what is wrong ------------------------------------------------------------------------------------------------
 
-KNOWN = "copy, credentials, keep, limits, run, secrets, verify)"
+KNOWN = "copy, credentials, keep, levels, limits, run, secrets, verify)"
 WRONG = [
     ("run:\n  networks: open\n", 2, "there is no setting run.networks (did you mean run.network?)"),
     ("run:\n  network: open\n  time_out: 3\n", 3, "there is no setting run.time_out (did you mean run.timeout?)"),
@@ -383,5 +394,5 @@ def test_a_user_without_home_and_entry_is_told(monkeypatch: pytest.MonkeyPatch) 
 
 def test_every_field_of_the_settings_can_be_set() -> None:
     fields = sorted(field for section in config._SECTIONS.values() for field, _convert in section.values())
-    limits = [f"limits.{name}" for name in Limits._fields]
-    assert fields == sorted([*limits, *(name for name in Settings._fields if name != "limits")])
+    inner = [f"limits.{name}" for name in Limits._fields] + [f"levels.{name}" for name in LevelPolicy._fields]
+    assert fields == sorted([*inner, *(name for name in Settings._fields if name not in ("limits", "levels"))])

@@ -11,6 +11,7 @@ import os
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from mudroom.core.level import LEVELS, REFUSE
 from mudroom.core.limit import parse_size, show_size
 from mudroom.core.path import show
 from mudroom.core.settings import Settings
@@ -19,9 +20,11 @@ from mudroom.errors import UsageError
 if TYPE_CHECKING:
     from yaml.nodes import Node
 
+    from mudroom.core.card import AgentCard
+
 POLICY = b".mudroom/policy.yaml"
 _DEPTH = 8
-"""Of collections in the policy file; the settings need three."""
+"""Of collections in the policy file; the settings need four."""
 
 
 class Places(NamedTuple):
@@ -55,6 +58,48 @@ def _home_of_user() -> bytes:
         return os.fsencode(pwd.getpwuid(os.getuid()).pw_dir)
     except KeyError:
         raise UsageError(f"HOME is not set, and user {os.getuid()} has no entry in /etc/passwd", "set HOME") from None
+
+
+CARD_LIMIT = 1 << 20
+"""Bytes."""
+
+
+def load_card(path: bytes) -> AgentCard:
+    """An agent's card. Raises UsageError, one line that names the file."""
+    import json
+
+    from mudroom.core.card import CardError, parse_card
+
+    name = show(path)
+    try:
+        with open(path, "rb") as stream:
+            data = stream.read(CARD_LIMIT + 1)
+    except OSError as error:
+        raise UsageError(f"{name}: {error.strerror}") from error
+    if len(data) > CARD_LIMIT:
+        raise UsageError(f"{name}: larger than any card ({show_size(CARD_LIMIT)})")
+    try:
+        return parse_card(json.loads(data.decode(), object_pairs_hook=_once))
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{name}:{_line_at(data, error.start)}: this is not UTF-8") from error
+    except json.JSONDecodeError as error:
+        raise UsageError(f"{name}:{error.lineno}: this is not JSON: {error.msg}") from error
+    except RecursionError:
+        raise UsageError(f"{name}: nested too deeply") from None
+    except CardError as error:
+        raise UsageError(f"{name}: {error.message}", error.hint) from error
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Of a key that is given twice JSON takes the last, and a reader sees the first."""
+    from mudroom.core.card import CardError
+
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        keys = [key for key, _value in pairs]
+        twice = next(key for key in keys if keys.count(key) > 1)
+        raise CardError(f"{twice!r} is given twice")
+    return found
 
 
 def load_settings(project: bytes) -> Settings:
@@ -94,6 +139,9 @@ def parse_settings(data: bytes, name: str) -> Settings:
         for below, value, at in _items(node, name, key + "."):
             if below not in section:
                 raise _unknown(at, key + ".", below, section)
+            if (key, below) == ("levels", "agents"):
+                settings = _with_agents(settings, value, name, loader)
+                continue
             field, convert = section[below]
             where = f"{at}: {key}.{below}"
             settings = with_setting(settings, field, convert(_plain(value, loader, where), where))
@@ -101,10 +149,20 @@ def parse_settings(data: bytes, name: str) -> Settings:
 
 
 def with_setting(settings: Settings, field: str, value: Any) -> Settings:
-    """``field`` as ``_SECTIONS`` names it: a field of Settings, or one of the limits in it."""
-    name, _dot, limit = field.partition(".")
-    changes: dict[str, Any] = {name: settings.limits._replace(**{limit: value}) if limit else value}
+    """``field`` as ``_SECTIONS`` names it: a field of Settings, or one of the limits or levels in it."""
+    name, _dot, inner = field.partition(".")
+    changes: dict[str, Any] = {name: getattr(settings, name)._replace(**{inner: value}) if inner else value}
     return settings._replace(**changes)
+
+
+def _with_agents(settings: Settings, node: Node, name: str, loader: Any) -> Settings:
+    """``levels.agents``: by agentId the least level, or refuse."""
+    found = []
+    for agent, value, at in _items(node, name, "levels.agents."):
+        where = f"{at}: levels.agents.{agent}"
+        given = _plain(value, loader, where)
+        found.append((agent, REFUSE if given == "refuse" else _level(given, where)))
+    return with_setting(settings, "levels.agents", tuple(found))
 
 
 def _check_depth(events: Iterable[Any], name: str) -> None:
@@ -302,6 +360,25 @@ def _patterns(value: Any, where: str) -> tuple[bytes, ...]:
     return tuple(found)
 
 
+def _level(value: Any, where: str) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or value not in LEVELS:
+        raise UsageError(f"{where} is {value!r}, which is no level", "0: staged view only; 1: OS sandbox; 2: container")
+    return value
+
+
+def _levels(value: Any, where: str) -> tuple[int, ...]:
+    if not isinstance(value, list) or not value:
+        raise UsageError(f"{where} must be a list of levels", "[1, 2] permits no level 0")
+    return tuple(_level(one, where) for one in value)
+
+
+def _own_level(value: Any, where: str) -> int:
+    """Of a command without a card; a container is an agent's."""
+    if _level(value, where) == 2:
+        raise UsageError(f"{where} is 2", "allowed: 0, 1")
+    return int(value)
+
+
 def _flag(value: Any, where: str) -> bool:
     if not isinstance(value, bool):
         raise UsageError(f"{where} is {value!r}", "allowed: true, false")
@@ -311,6 +388,7 @@ def _flag(value: Any, where: str) -> bool:
 _SECTIONS: dict[str, dict[str, tuple[str, Callable[[Any, str], Any]]]] = {
     "run": {
         "network": ("network", _choice("none", "open")),
+        "level": ("level", _own_level),
         "view": ("view", _choice("auto", "overlay", "copy")),
         "timeout": ("timeout", seconds),
         "environment": ("environment", _environment),
@@ -328,6 +406,12 @@ _SECTIONS: dict[str, dict[str, tuple[str, Callable[[Any, str], Any]]]] = {
         "total_processes": ("limits.total_processes", _count),
         "total_cpus": ("limits.total_cpus", processors),
         "missing": ("limits.missing", _choice("refuse", "degrade")),
+    },
+    "levels": {
+        "default": ("levels.default", _level),
+        "minimum": ("levels.minimum", _level),
+        "allow": ("levels.allow", _levels),
+        "agents": ("levels.agents", _level),  # a mapping, read by _with_agents
     },
     "secrets": {
         "mask": ("secrets_mask", _names),

@@ -7,13 +7,14 @@ import resource
 from collections.abc import Mapping
 
 from mudroom.core.environment import select
-from mudroom.core.fallback import AFTER, Mode
+from mudroom.core.fallback import AFTER, BARE_LOST, Mode
 from mudroom.core.limit import rlimits
 from mudroom.core.path import is_below, show
 from mudroom.core.plan import Plan
 from mudroom.core.settings import Settings
 from mudroom.core.spec import Bind, Copy, Overlay, SandboxSpec
 from mudroom.errors import Unsupported, UsageError
+from mudroom.granting import PLAIN, Grant, graphics
 from mudroom.sandbox.client import StepFailed
 from mudroom.sandbox.host import Host, survey, umask, without
 from mudroom.sandbox.linux import compile_plan
@@ -78,7 +79,7 @@ class Confinement:
             return "copy", [f"{where} is mounted inside the project, which no overlay can span: working in a copy"]
         return self.mode, []
 
-    def weaker(self, mode: Mode, failure: StepFailed, settings: Settings) -> tuple[Mode, str]:
+    def weaker(self, mode: Mode, failure: StepFailed, settings: Settings, level: int = 1) -> tuple[Mode, str]:
         """The next mode, and what is lost. Raises ``failure`` if there is none, Unsupported if it may not be."""
         following = AFTER.get((mode, failure.op))
         if following is None:
@@ -96,23 +97,33 @@ class Confinement:
                 "permit one of them; mudroom doctor says how",
             )
         self.mode = following.mode
-        return following.mode, following.lost + where
+        return following.mode, (BARE_LOST if level == 0 and following.mode == "landlock" else following.lost) + where
 
     def plan(
-        self, view: Overlay | Copy, mode: Mode, cwd: bytes, private: bytes, settings: Settings, stand_ins: Rlimits = ()
+        self,
+        view: Overlay | Copy,
+        mode: Mode,
+        cwd: bytes,
+        private: bytes,
+        settings: Settings,
+        stand_ins: Rlimits = (),
+        grant: Grant = PLAIN,
     ) -> tuple[Plan, dict[bytes, bytes]]:
         """The plan and the environment of a command. ``private``: where home and /tmp go without a mount namespace.
         ``stand_ins``: rlimits in the place of limits that no control group holds."""
         host, scratch = self.host, self._vault.scratch
-        confined = mode == "landlock"
+        confined, bare = mode == "landlock", grant.level == 0
         home, tmp = self._home, b"/tmp"
         if confined:
             assert isinstance(view, Copy)
             scratch = private
-            home, tmp = private_directories(scratch)
+            private_home, tmp = private_directories(scratch)
+            home = home if bare else private_home
             cwd = view.work + cwd[len(self._vault.project) :]
-        env = select(self.variables, home=home, cwd=cwd, network=settings.network != "none", extra=settings.environment)
+        extra = (*settings.environment, *grant.variables)
+        env = select(self.variables, home=home, cwd=cwd, network=bare or settings.network != "none", extra=extra)
         env[b"TMPDIR"] = tmp
+        self._check_named(grant)
         spec = SandboxSpec(
             project=self._vault.project,
             view=view,
@@ -120,12 +131,12 @@ class Confinement:
             home=home,
             scratch=scratch,
             namespaces=not confined,
-            network=settings.network,
+            network="open" if bare else settings.network,
             links=host.links,
-            binds=self._binds(host, confined, settings),
+            binds=self._binds(host, confined, settings, bare),
             masks=self._masks(host, settings),
             files=host.files,
-            devices=host.devices,
+            devices=(*host.devices, *(graphics() if grant.gpu else ())),
             landlock_abi=host.landlock_abi,
             as_root=host.as_root,
             uid_map=host.uid_map,
@@ -135,9 +146,44 @@ class Confinement:
             rlimits=tuple(_permitted(one) for one in (*rlimits(settings.limits), *stand_ins)),
         )
         try:
-            return compile_plan(spec, host.machine), env
+            if not bare:
+                spec = spec._replace(binds=(*spec.binds, *grant.live))
+                return compile_plan(spec, host.machine), env
+            from mudroom.sandbox.bare import compile_bare
+
+            return compile_bare(self._with_surroundings(spec, settings, grant), host.machine), env
         except ValueError as error:
             raise Unsupported("a system call filter", "x86_64 or aarch64", str(error)) from error
+
+    def _with_surroundings(self, spec: SandboxSpec, settings: Settings, grant: Grant) -> SandboxSpec:
+        """Level 0: what is the host's around the command, instead of what level 1 shows of it."""
+        from mudroom.sandbox.around import Home, look_around
+
+        host, project = self.host, spec.project
+        own = [bind for bind in spec.binds if bind.path in (project, project + b"/.mudroom") or bind.writable]
+        shown = tuple(self._home + path[1:] for path in settings.credentials)
+        home = Home(
+            self._home,
+            os.path.dirname(os.path.dirname(self._vault.path)),
+            project,
+            needed=tuple(bind.path for bind in own if is_below(bind.path, self._home)),
+            shown=(*shown, *settings.read),
+            replaced=tuple(path for path, _content in host.files),
+        )
+        toolchains = (*host.home, *(Bind(path, path) for path in settings.read))
+        around, files = look_around(home, grant, self.variables, toolchains, spec.masks, namespaces=spec.namespaces)
+        return spec._replace(around=around, binds=tuple(own), files=(*host.files, *files))
+
+    def _check_named(self, grant: Grant) -> None:
+        """Raises UsageError if a named store holds the project or mudroom's state, or lies in them."""
+        state = os.path.dirname(os.path.dirname(self._vault.path))
+        for bind in grant.live:
+            for place, what in ((self._vault.project, "the project"), (state, "mudroom's own state")):
+                if is_below(bind.path, place) or is_below(place, bind.path):
+                    raise UsageError(
+                        f"{show(bind.path)} cannot be opened as credentials: {what} is there",
+                        "name what is needed of it",
+                    )
 
     def _masks(self, host: Host, settings: Settings) -> tuple[bytes, ...]:
         shown = [self._home + path[1:] for path in settings.credentials]
@@ -161,7 +207,7 @@ class Confinement:
                 found.append(Bind(os.path.realpath(place), place))
         return found
 
-    def _binds(self, host: Host, confined: bool, settings: Settings) -> tuple[Bind, ...]:
+    def _binds(self, host: Host, confined: bool, settings: Settings, bare: bool) -> tuple[Bind, ...]:
         for path in settings.read:
             if is_below(self._vault.path, path):
                 raise UsageError(
@@ -175,6 +221,7 @@ class Confinement:
         if not confined:
             for place, name in _CACHES:
                 cache, path = self._vault.cache + b"/" + name, self._home + b"/" + place
+                path = os.path.realpath(path) if bare else path
                 if any(is_below(path, bind.path) for bind in host.home):
                     continue
                 if self._first:

@@ -30,6 +30,7 @@ from mudroom.core.result import Result
 from mudroom.core.settings import Settings
 from mudroom.core.spec import Copy
 from mudroom.errors import CommandNotStarted, Unsupported, UsageError
+from mudroom.granting import PLAIN, Grant, granted
 from mudroom.sandbox.capture import SIGTERM, Output, Watch, attend
 from mudroom.sandbox.client import Client, Exit, Running, StepFailed
 from mudroom.sandbox.denial import denials
@@ -46,6 +47,7 @@ from mudroom.vault.turn import LOOK
 __all__ = ["CAPTURED", "Applied", "Client", "Conflicted", "Landed", "Session", "Stdio", "Verified", "find_project"]
 
 if TYPE_CHECKING:
+    from mudroom.core.card import AgentCard
     from mudroom.core.landing import Landing
     from mudroom.core.why import Why
     from mudroom.sandbox.cgroup import Leaf
@@ -109,9 +111,15 @@ class Session(Applying):
         clock: Callable[[], int] = time.time_ns,
         new_id: Callable[[], str] = lambda: os.urandom(4).hex(),
         progress: Progress | None = None,
+        card: AgentCard | None = None,
+        level: int | None = None,
     ) -> None:
+        """``card``: of the agent whose session this is. ``level``: asked for by the user; the policy decides."""
         super().__init__(vault, settings, clock, progress)
         self.confinement = Confinement(vault, home, environ)
+        self.card, self.level = card, level
+        self._home = home
+        self._grant = PLAIN
         self._new_id = new_id
         self._client = client
         self._owns_client = client is None
@@ -178,6 +186,7 @@ class Session(Applying):
         """
         if not argv:
             raise UsageError("no command was given", "mudroom run -- COMMAND")
+        self._grant = self.granted()
         place = self.new_fork("run-" + self._new_id(), named=False) if fork is None else self._fork_for_command(fork)
         try:
             return self._run(place, tuple(argv), cwd or self.project, stdio, timeout)
@@ -185,6 +194,11 @@ class Session(Applying):
             if fork is None:
                 self.vault.discard(place)
             raise
+
+    def granted(self) -> Grant:
+        """At which level the next command runs, and which credentials are open to it. Raises UsageError if the policy
+        refuses, Unsupported if the machine cannot."""
+        return granted(self.settings, self.card, self.level, self._home, self.confinement.variables)
 
     def interrupt(self) -> None:
         """Ask the running command to end (SIGTERM), from a signal handler or another thread."""
@@ -211,7 +225,8 @@ class Session(Applying):
         here = fork.path + b"/upper"
         mount = OverlayView(self.project, (), here, fork.path + b"/work").mount()
         view = mount if mode == "overlay" else Copy(fork.copy_place + b"/work")
-        return self.confinement.plan(view, mode, cwd, fork.path + b"/private", self.settings)[0]
+        private = fork.path + b"/private"
+        return self.confinement.plan(view, mode, cwd, private, self.settings, grant=self.granted())[0]
 
     def _fork_for_command(self, name: str) -> Fork:
         try:
@@ -228,7 +243,7 @@ class Session(Applying):
             self._notes += self._desk.flush(fork)
             wall = time.monotonic()
             mode, notes = self.confinement.first_mode(self.settings, is_copy=fork.is_copy)
-            self._notes += [*notes, *self.confinement.missing_credentials(self.settings)]
+            self._notes += [*self._grant.notes, *notes, *self.confinement.missing_credentials(self.settings)]
             ran, changeset = self._launch(fork, mode, argv, cwd, stdio, timeout or self.settings.timeout)
             duration = time.monotonic() - wall
             self._desk.refresh(fork)
@@ -254,7 +269,7 @@ class Session(Applying):
         return Result(
             fork.name,
             argv,
-            1,
+            self._grant.level,
             128 + signal if signal else ended.status >> 8,
             signal or None,
             ran.timed_out,
@@ -269,6 +284,7 @@ class Session(Applying):
             reached=ran.reached,
             use=ran.use,
             notes=tuple(self._notes),
+            credentials=self._grant.credentials,
         )
 
     def _launch(
@@ -310,7 +326,7 @@ class Session(Applying):
     ) -> Ran:
         stand_ins = self._hold_limits(mode)
         place = fork.path + b"/private"
-        plan, env = self.confinement.plan(view.mount(), mode, cwd, place, self.settings, stand_ins)
+        plan, env = self.confinement.plan(view.mount(), mode, cwd, place, self.settings, stand_ins, self._grant)
         relay = relay_for(stdio)
         given = relay.descriptors if relay is not None else (stdio.stdin, stdio.stdout, stdio.stderr)
         with self._group(fork) as leaf, Output(*given, self.settings.output_limit) as output:
@@ -405,7 +421,7 @@ class Session(Applying):
         return (*reached(limits, use, difference(now, before)), *others), use
 
     def _weaker(self, mode: Mode, failure: StepFailed) -> Mode:
-        following, lost = self.confinement.weaker(mode, failure, self.settings)
+        following, lost = self.confinement.weaker(mode, failure, self.settings, self._grant.level)
         self._notes.append(lost)
         self.vault.journal.append("degrade", "", {"to": following, "why": failure.message}, time=self._clock())
         return following
@@ -466,6 +482,8 @@ class Session(Applying):
 
         data = {
             "command": [text(word) for word in result.command],
+            "level": result.level,
+            "credentials": list(result.credentials),
             "exit_code": result.exit_code,
             "timed_out": result.timed_out,
             "duration_ms": round(result.duration * 1000),

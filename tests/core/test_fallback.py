@@ -39,7 +39,7 @@ def test_without_namespaces_it_does_not_matter_what_the_view_would_have_been() -
     ends = {
         mode: {op for (one, op), after in AFTER.items() if one == mode and after.mode == "landlock"} for mode in ORDER
     }
-    assert ends["overlay"] == ends["copy"] == {"clone", "map_ids", "private", "root", "proc"}
+    assert ends["overlay"] == ends["copy"] == {"clone", "map_ids", "private", "root", "host", "proc"}
 
 
 @pytest.mark.parametrize("op", ["drop_capabilities", "no_new_privs", "landlock", "seccomp", "seal", "pivot", "bind"])

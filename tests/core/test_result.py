@@ -34,6 +34,7 @@ def test_the_whole_object() -> None:
         "fork": "run-7f3a",
         "command": ["npm", "install"],
         "level": 1,
+        "credentials": [],
         "verdict": {"action": "allow", "classes": (), "rule": "default", "reason": "a command of the user's own"},
         "exit_code": 0,
         "signal": None,

@@ -7,7 +7,8 @@ import os
 
 from mudroom.cli.main import Context
 from mudroom.cli.open import open_session, working_directory
-from mudroom.cli.run import adjusted, configure_confinement, foreground, print_json, show_result, standard
+from mudroom.cli.run import adjusted, configure_confinement, foreground, print_json, show_result, standard, warn
+from mudroom.config import load_card
 from mudroom.core.path import is_below
 from mudroom.errors import UsageError
 from mudroom.session import Client
@@ -16,11 +17,13 @@ EXAMPLES = """\
 examples:
   mudroom exec --fork try-1 -- npm test          in that fork, which is made if there is none
   mudroom exec --fork try-1 --json -- npm test   one JSON object: exit code, output, changes
+  mudroom exec --card agent.json -- claude       an agent, at the level and with the credentials of its card
   mudroom diff try-1, mudroom apply try-1        look at it, bring it into the project"""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--fork", metavar="NAME", help="the fork; made if there is none. Default: a new one")
+    parser.add_argument("--card", metavar="FILE", help="the agent's card (JSON): the policy decides what it gets")
     configure_confinement(parser)
     parser.add_argument("command", nargs=argparse.REMAINDER, metavar="-- COMMAND", help="the command and its arguments")
 
@@ -33,9 +36,13 @@ def execute(args: argparse.Namespace, context: Context) -> int:
     client.start()  # it starts while we read settings and look at the project
     argv = [os.fsencode(word) for word in command]
     try:
-        with open_session(context, client=client, adjust=lambda settings: adjusted(args, settings)) as session:
+        card = load_card(os.fsencode(args.card)) if args.card else None
+        with open_session(
+            context, client=client, adjust=lambda settings: adjusted(args, settings), level=args.level, card=card
+        ) as session:
             here = os.path.realpath(working_directory())
             cwd = here if is_below(here, session.project) else session.project
+            warn(session, context)
             with foreground(session):
                 result = session.run(argv, fork=args.fork, cwd=cwd, stdio=standard(context))
     finally:

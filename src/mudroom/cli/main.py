@@ -36,6 +36,7 @@ VERBS = {
     "recover": "finish or take back what a killed mudroom left in the middle",
     "log": "what has happened in this project; log verify checks that nobody edited the journal",
     "vault": "what mudroom keeps: ls, init, gc, check; export and import carry a fork elsewhere",
+    "agent": "check: at which level an agent would run here by its card, with which credentials, and why",
     "policy": "why: what was refused to a command, or would be, and the reason",
     "doctor": "what this machine can protect, by trying it",
 }

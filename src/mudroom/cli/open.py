@@ -6,6 +6,7 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 from mudroom.cli.main import Context
 from mudroom.config import load_settings, places
@@ -13,6 +14,9 @@ from mudroom.core.path import relpath, show
 from mudroom.core.settings import Settings
 from mudroom.errors import UsageError
 from mudroom.session import Client, Session, find_project
+
+if TYPE_CHECKING:
+    from mudroom.core.card import AgentCard
 
 
 def working_directory() -> bytes:
@@ -35,8 +39,10 @@ def open_session(
     *,
     client: Client | None = None,
     adjust: Callable[[Settings], Settings] = lambda settings: settings,
+    level: int | None = None,
+    card: AgentCard | None = None,
 ) -> Session:
-    """``adjust``: what the command line has to say about the settings of the policy file."""
+    """``adjust``: what the command line has to say about the settings of the policy file, ``level`` about isolation."""
     place = places(context.environ)
     session = Session.open(
         project_of(context),
@@ -45,6 +51,8 @@ def open_session(
         environ=context.environ,
         client=client,
         progress=context.terminal.progress,
+        level=level,
+        card=card,
     )
     session.settings = adjust(load_settings(session.project))
     return session

@@ -15,6 +15,7 @@ from mudroom.cli.preview import preview
 from mudroom.cli.terminal import is_terminal
 from mudroom.config import count, least, processors, seconds, size, with_setting
 from mudroom.core.flag import repositories
+from mudroom.core.level import BARE
 from mudroom.core.path import is_below, show
 from mudroom.core.result import Result
 from mudroom.core.settings import Settings
@@ -64,7 +65,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def configure_confinement(parser: argparse.ArgumentParser) -> None:
     """The options that say how a command is confined."""
-    parser.add_argument("--level", type=int, choices=(1,), default=1, help="isolation; 1: OS sandbox (default)")
+    parser.add_argument(
+        "--level", type=int, choices=(0, 1), help="1: OS sandbox (default); 0: no isolation, the staged view only"
+    )
     parser.add_argument(
         "--net", choices=("none", "open"), help="none: no network but its own loopback (default); open: the host's"
     )
@@ -98,7 +101,9 @@ def execute(args: argparse.Namespace, context: Context) -> int:
     if not args.explain:
         client.start()  # it starts while we read settings and look at the project
     argv = [os.fsencode(word) for word in command]
-    with open_session(context, client=client, adjust=lambda settings: adjusted(args, settings)) as session:
+    with open_session(
+        context, client=client, adjust=lambda settings: adjusted(args, settings), level=args.level
+    ) as session:
         cwd = _working_directory(session)
         if args.explain:
             context.terminal.out("\n".join(session.explain(cwd)))
@@ -136,6 +141,7 @@ def _working_directory(session: Session) -> bytes:
 
 
 def _staged(session: Session, argv: Sequence[bytes], cwd: bytes, args: argparse.Namespace, context: Context) -> int:
+    warn(session, context)
     with foreground(session):
         result = session.run(argv, cwd=cwd, stdio=standard(context))
     outcome: dict[str, Any] | None = None
@@ -156,6 +162,12 @@ def _staged(session: Session, argv: Sequence[bytes], cwd: bytes, args: argparse.
     if context.as_json:
         print_json(result._replace(exit_code=code), outcome, context)
     return code
+
+
+def warn(session: Session, context: Context) -> None:
+    """Before the command runs: that nothing isolates it. What else there is to say is said afterwards."""
+    if not context.as_json and session.granted().level == 0:
+        context.terminal.note(BARE)
 
 
 def standard(context: Context) -> Stdio:
@@ -182,7 +194,8 @@ def foreground(session: Session) -> Iterator[None]:
 def show_result(result: Result, argv: Sequence[bytes], context: Context) -> None:
     terminal = context.terminal
     for note in result.notes:
-        terminal.note(note)
+        if note != BARE:  # said before
+            terminal.note(note)
     for one in result.reached:
         if one.kind != "time":  # that has a line of its own
             terminal.note(str(one))

@@ -22,17 +22,25 @@ _NO_NAMESPACES = (
     "seccomp; it can see which files and processes exist, but not read outside its directories or write there"
 )
 
+BARE_LOST = (
+    "user namespaces are not permitted here: the command works in a copy at another path, and Landlock keeps it from "
+    "writing elsewhere; sockets of all that runs on this machine, and its processes, are in sight"
+)
+"""Instead of that, at level 0."""
+
 AFTER: dict[tuple[Mode, str], Next] = {
     ("overlay", "overlay"): Next("copy", "no kernel overlay can be laid over this project: working in a copy of it"),
     ("overlay", "clone"): Next("landlock", _NO_NAMESPACES),
     ("overlay", "map_ids"): Next("landlock", _NO_NAMESPACES),
     ("overlay", "private"): Next("landlock", _NO_NAMESPACES),
     ("overlay", "root"): Next("landlock", _NO_NAMESPACES),
+    ("overlay", "host"): Next("landlock", _NO_NAMESPACES),
     ("overlay", "proc"): Next("landlock", _NO_NAMESPACES),
     ("copy", "clone"): Next("landlock", _NO_NAMESPACES),
     ("copy", "map_ids"): Next("landlock", _NO_NAMESPACES),
     ("copy", "private"): Next("landlock", _NO_NAMESPACES),
     ("copy", "root"): Next("landlock", _NO_NAMESPACES),
+    ("copy", "host"): Next("landlock", _NO_NAMESPACES),
     ("copy", "proc"): Next("landlock", _NO_NAMESPACES),
 }
 """By mode and the op of the step that failed."""

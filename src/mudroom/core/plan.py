@@ -58,6 +58,7 @@ def _at(path: bytes) -> str:
 _DESCRIPTIONS: dict[str, Callable[..., str]] = {
     "private": lambda: "stop mount events from passing between here and the host",
     "root": lambda _path, _options: "a new, empty root",
+    "host": lambda _path, bits: f"the host's root, with all that is mounted there ({_attributes(bits)})",
     "enter": lambda: "start from the session's prepared root",
     "bind": lambda source, path, bits, _optional: f"show {show(source)} at {_at(path)} ({_attributes(bits)})",
     "tmpfs": lambda path, _options, bits: f"private tmpfs at {_at(path)} ({_attributes(bits)})",

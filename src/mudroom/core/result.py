@@ -59,6 +59,8 @@ class Result(NamedTuple):
     """What the command's control group has counted, if it had one."""
     notes: tuple[str, ...] = ()
     """What was weaker or other than asked for, and what could not be done."""
+    credentials: tuple[str, ...] = ()
+    """Stores of the user's that were open to the command, as its agent's card names them."""
 
 
 def to_json(result: Result) -> dict[str, Any]:
@@ -67,6 +69,7 @@ def to_json(result: Result) -> dict[str, Any]:
         "fork": result.fork,
         "command": [text(word) for word in result.command],
         "level": result.level,
+        "credentials": list(result.credentials),
         "verdict": result.verdict._asdict(),
         "exit_code": result.exit_code,
         "signal": result.signal,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Literal, NamedTuple
 
+from mudroom.core.level import LevelPolicy
 from mudroom.core.limit import Limits
 from mudroom.core.spec import Network
 
@@ -12,6 +13,9 @@ ViewChoice = Literal["auto", "overlay", "copy"]
 
 
 class Settings(NamedTuple):
+    level: int = 1
+    """Of a command without a card: 0, the staged view only; 1, sandboxed."""
+    levels: LevelPolicy = LevelPolicy()
     network: Network = "none"
     view: ViewChoice = "auto"
     timeout: float | None = None

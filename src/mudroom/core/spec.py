@@ -32,6 +32,27 @@ class Bind(NamedTuple):
     writable: bool = False
 
 
+class Around(NamedTuple):
+    """Level 0: the host's own files around the command, read-only, but for what is named here."""
+
+    directories: tuple[tuple[bytes, int], ...] = ()
+    """(path, mode) of directories that stand in for those of the home: what is hidden is left out of them."""
+    links: tuple[tuple[bytes, bytes], ...] = ()
+    """(target, path) of symbolic links in those."""
+    shown: tuple[Bind, ...] = ()
+    """What else is in those, and what is shown of places that are private."""
+    private: tuple[bytes, ...] = ()
+    """Directories of the host in whose place the command has empty ones of its own."""
+    hidden: tuple[bytes, ...] = ()
+    """Directories shown empty."""
+    covered: tuple[bytes, ...] = ()
+    """Files and sockets that cannot be opened; looked up anew for each command."""
+    live: tuple[Bind, ...] = ()
+    """Credential stores and sockets that were named: the host's own, and writable."""
+    abstract: bool = False
+    """Abstract unix sockets of the host may be connected to."""
+
+
 class SandboxSpec(NamedTuple):
     project: bytes
     view: Overlay | Copy
@@ -62,3 +83,5 @@ class SandboxSpec(NamedTuple):
     umask: int = 0o022
     rlimits: tuple[tuple[int, int, int], ...] = ()
     """(resource, soft, hard), the resource as setrlimit(2) numbers it."""
+    around: Around | None = None
+    """None: level 1."""

@@ -30,21 +30,21 @@ MOST_LOWERS = 500
 """OVL_MAX_STACK in fs/overlayfs/super.c."""
 
 # landlock(7): access rights by the ABI that brought them.
-_FS_EXECUTE, _FS_WRITE_FILE, _FS_READ_FILE, _FS_READ_DIR = 1, 2, 4, 8
-_FS_RIGHTS = {1: (1 << 13) - 1, 2: 1 << 13, 3: 1 << 14, 5: 1 << 15, 9: 1 << 16}
+FS_EXECUTE, FS_WRITE_FILE, FS_READ_FILE, FS_READ_DIR = 1, 2, 4, 8
+FS_RIGHTS = {1: (1 << 13) - 1, 2: 1 << 13, 3: 1 << 14, 5: 1 << 15, 9: 1 << 16}
 _NET_RIGHTS = 0b11
-_SCOPE_ABSTRACT_UNIX_SOCKET, _SCOPE_SIGNAL = 1, 2
-_FILE_RIGHTS = _FS_EXECUTE | _FS_WRITE_FILE | _FS_READ_FILE | 1 << 14 | 1 << 15 | 1 << 16
+SCOPE_ABSTRACT_UNIX_SOCKET, SCOPE_SIGNAL = 1, 2
+FILE_RIGHTS = FS_EXECUTE | FS_WRITE_FILE | FS_READ_FILE | 1 << 14 | 1 << 15 | 1 << 16
 
-_HIDDEN_PROC = (b"proc/keys", b"proc/key-users")
+HIDDEN_PROC = (b"proc/keys", b"proc/key-users")
 """No namespace has keyrings: all keys of the user outside are listed here (keyrings(7))."""
-_ROOT_HIDDEN_PROC = (
+ROOT_HIDDEN_PROC = (
     b"proc/timer_list", b"proc/vmallocinfo", b"proc/slabinfo", b"proc/pagetypeinfo", b"proc/kpagecount",
     b"proc/kpageflags", b"proc/kpagecgroup",
 )  # fmt: skip
 """The kernel's own, which it opens to its root: uid 0 owns them, and needs no capability for that."""
-_ROOT_ONLY_PROC = (b"proc/sys", b"proc/sysrq-trigger", b"proc/irq", b"proc/bus", b"proc/fs")
-_STANDARD_LINKS = (
+ROOT_ONLY_PROC = (b"proc/sys", b"proc/sysrq-trigger", b"proc/irq", b"proc/bus", b"proc/fs")
+STANDARD_LINKS = (
     (b"/proc/self/fd", b"dev/fd"),
     (b"/proc/self/fd/0", b"dev/stdin"),
     (b"/proc/self/fd/1", b"dev/stdout"),
@@ -54,7 +54,7 @@ _STANDARD_LINKS = (
 _RUN = (b"/run", b"/var/run")
 _PRIVATE = (b"/", b"/tmp", b"/run", b"/dev/shm")
 """The sandbox has its own, and in it, where that is meant to be possible, parts of the host's."""
-_TMPFS_LIMIT = ((b"mode", b"1777"), (b"size", b"50%"))
+TMPFS_LIMIT = ((b"mode", b"1777"), (b"size", b"50%"))
 
 
 def compile_plan(spec: SandboxSpec, machine: str) -> Plan:
@@ -73,8 +73,8 @@ def _with_namespaces(spec: SandboxSpec, machine: str) -> Plan:
     common = spec._replace(view=_NO_VIEW, cwd=b"")
     flags, shared, ahead, last = _frame(common, machine)
     own = [
-        _view(spec),
-        *_own_directory(spec),
+        view_step(spec),
+        *own_directory(spec),
         ("view", spec.project[1:]),
         ("terminal", b"dev/pts/ptmx"),
         ("seal", b"", READ_ONLY),
@@ -98,11 +98,11 @@ def _frame(spec: SandboxSpec, machine: str) -> tuple[int, tuple[Step, ...], tupl
 
 def _ahead(spec: SandboxSpec) -> list[Step]:
     """What each command has of its own, but which does not depend on the command."""
-    steps: list[Step] = [("proc", b"proc"), *(("cover", path) for path in _HIDDEN_PROC)]
+    steps: list[Step] = [("proc", b"proc"), *(("cover", path) for path in HIDDEN_PROC)]
     steps += [("devpts", b"dev/pts"), ("hostname", b"mudroom")]
     if spec.as_root:  # uid 0 without capabilities still owns what is in these: sysctl(2), proc(5)
-        steps += [("bind", b"/" + path, path, READ_ONLY | NOEXEC, True) for path in _ROOT_ONLY_PROC]
-        steps += [("cover", path) for path in _ROOT_HIDDEN_PROC]
+        steps += [("bind", b"/" + path, path, READ_ONLY | NOEXEC, True) for path in ROOT_ONLY_PROC]
+        steps += [("cover", path) for path in ROOT_HIDDEN_PROC]
     else:
         steps.append(("freeze", b"proc/sys"))
     steps.append(("freeze", b"proc/1"))  # init's own: its timers are everybody's to write, its OOM score uid 0's
@@ -122,7 +122,7 @@ def _shared(spec: SandboxSpec) -> list[Step]:
     steps += _devices(spec)
     steps += [step for _path, step in placed]
     steps += [("file", path[1:], content, 0o600) for path, content in spec.files]
-    steps += [("symlink", target, path) for target, path in _STANDARD_LINKS]
+    steps += [("symlink", target, path) for target, path in STANDARD_LINKS]
     if not any(is_below(_RUN[1], path) for path, _step in placed):  # else it is the host's: most often the same link
         steps.append(("symlink", _RUN[0], _RUN[1][1:]))
     steps.append(("directory", b"proc", 0o555))
@@ -134,7 +134,7 @@ def _shared(spec: SandboxSpec) -> list[Step]:
 def _devices(spec: SandboxSpec) -> list[Step]:
     steps: list[Step] = [("directory", b"dev", 0o755)]
     steps += [("bind", device, device[1:], NOSUID | NOEXEC, False) for device in spec.devices]
-    steps.append(("tmpfs", b"dev/shm", _TMPFS_LIMIT, WRITABLE))
+    steps.append(("tmpfs", b"dev/shm", TMPFS_LIMIT, WRITABLE))
     return steps
 
 
@@ -143,12 +143,12 @@ def _placed(spec: SandboxSpec) -> list[tuple[bytes, Step]]:
     place the later one counts."""
     binds = {_place(bind, spec): bind for bind in spec.binds if not is_below(bind.path, spec.project)}
     placed: list[tuple[bytes, Step]] = [
-        (b"/tmp", ("tmpfs", b"tmp", _TMPFS_LIMIT, WRITABLE)),
+        (b"/tmp", ("tmpfs", b"tmp", TMPFS_LIMIT, WRITABLE)),
         (b"/run", ("tmpfs", b"run", ((b"mode", b"0755"), (b"size", b"64m")), WRITABLE)),
         (spec.home, ("tmpfs", spec.home[1:], ((b"mode", b"0700"), (b"size", b"50%")), WRITABLE)),
     ]
     if not any(is_below(b"/var/tmp", path) for path in binds):
-        placed.append((b"/var/tmp", ("tmpfs", b"var/tmp", _TMPFS_LIMIT, WRITABLE)))
+        placed.append((b"/var/tmp", ("tmpfs", b"var/tmp", TMPFS_LIMIT, WRITABLE)))
     for path, bind in binds.items():
         attributes = WRITABLE if bind.writable else READ_ONLY
         placed.append((path, ("bind", bind.source, path[1:], attributes, False)))
@@ -171,13 +171,13 @@ def _place(bind: Bind, spec: SandboxSpec) -> bytes:
     return path
 
 
-def _own_directory(spec: SandboxSpec) -> list[Step]:
+def own_directory(spec: SandboxSpec) -> list[Step]:
     """The project's ``.mudroom``: readable inside, but its policy is not the command's to change."""
     own = spec.project + b"/.mudroom"
     return [("bind", bind.source, own[1:], READ_ONLY, False) for bind in spec.binds if bind.path == own]
 
 
-def _view(spec: SandboxSpec) -> Step:
+def view_step(spec: SandboxSpec) -> Step:
     path = spec.project[1:]
     if isinstance(spec.view, Copy):
         return ("bind", spec.view.work, path, WRITABLE, False)
@@ -190,8 +190,9 @@ def _confinement(spec: SandboxSpec, machine: str) -> list[Step]:
     steps: list[Step] = [("umask", spec.umask), ("drop_capabilities",), ("no_new_privs",)]
     steps += [("rlimit", *one) for one in spec.rlimits]
     if spec.landlock_abi >= 6:
-        steps.append(("landlock", 0, 0, _SCOPE_ABSTRACT_UNIX_SOCKET | _SCOPE_SIGNAL, ()))
-    return [*steps, ("seccomp", _filter(machine, DENY), _filter(machine, DENY, telling=True), _rows(machine))]
+        steps.append(("landlock", 0, 0, SCOPE_ABSTRACT_UNIX_SOCKET | SCOPE_SIGNAL, ()))
+    told = filter_for(machine, DENY, telling=True)
+    return [*steps, ("seccomp", filter_for(machine, DENY), told, rows_for(machine))]
 
 
 _FILTERS: dict[tuple[str, tuple[Rule, ...], bool], bytes] = {}
@@ -200,30 +201,30 @@ _NO_UNIX = tuple(rule for rule in NO_NETWORK if rule.conditions)
 """Without a mount namespace the host's unix servers (docker, D-Bus) are in sight: none are to be reached."""
 
 
-def _filter(machine: str, rules: tuple[Rule, ...], *, telling: bool = False) -> bytes:
+def filter_for(machine: str, rules: tuple[Rule, ...], *, telling: bool = False) -> bytes:
     key = (machine, rules, telling)
     if key not in _FILTERS:
         _FILTERS[key] = compile_filter(rules, machine, telling=telling)
     return _FILTERS[key]
 
 
-def _rows(machine: str) -> tuple[tuple[int, Any], ...]:
+def rows_for(machine: str) -> tuple[tuple[int, Any], ...]:
     return tuple(rows(DENY, machine).items())
 
 
 def filesystem_rights(abi: int) -> int:
     """Every LANDLOCK_ACCESS_FS_* right that a kernel of this ABI can handle."""
-    return sum(bits for since, bits in _FS_RIGHTS.items() if abi >= since)
+    return sum(bits for since, bits in FS_RIGHTS.items() if abi >= since)
 
 
 def _without_namespaces(spec: SandboxSpec, view: Copy, machine: str) -> list[Step]:
     everything = filesystem_rights(spec.landlock_abi)
-    reading = _FS_EXECUTE | _FS_READ_FILE | _FS_READ_DIR
+    reading = FS_EXECUTE | FS_READ_FILE | FS_READ_DIR
     rules: list[tuple[bytes, int]] = [(bind.source, everything if bind.writable else reading) for bind in spec.binds]
     rules += [(b"/proc", reading), (b"/sys/devices/system/cpu", reading)]
-    rules += [(device, everything & _FILE_RIGHTS) for device in spec.devices]
+    rules += [(device, everything & FILE_RIGHTS) for device in spec.devices]
     rules += [(view.work, everything), (spec.scratch, everything)]  # not /dev/pts: the user's other terminals
-    scoped = _SCOPE_ABSTRACT_UNIX_SOCKET | _SCOPE_SIGNAL if spec.landlock_abi >= 6 else 0
+    scoped = SCOPE_ABSTRACT_UNIX_SOCKET | SCOPE_SIGNAL if spec.landlock_abi >= 6 else 0
     network = spec.network == "open"
     handled_net = 0 if network or spec.landlock_abi < 4 else _NET_RIGHTS
     outside = (*(_NO_UNIX if network else NO_NETWORK), *NO_NAMESPACES)
@@ -237,5 +238,5 @@ def _without_namespaces(spec: SandboxSpec, view: Copy, machine: str) -> list[Ste
         ("no_new_privs",),
         *(("rlimit", *one) for one in spec.rlimits),
         ("landlock", everything, handled_net, scoped, tuple(rules)),
-        ("seccomp", _filter(machine, (*outside, *DENY))),
+        ("seccomp", filter_for(machine, (*outside, *DENY))),
     ]

@@ -166,6 +166,17 @@ def step_root(context: Context, mountpoint: bytes, options: Options) -> None:
     context.root = os.open(mountpoint, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
 
 
+def step_host(context: Context, mountpoint: bytes, attributes: int) -> None:
+    """The host's root, with all that is mounted in it and ``attributes`` on every mount, as the new root. It is mounted
+    over ``mountpoint``, as ``step_root`` does. What a nested user namespace gets of it, it can neither uncover nor make
+    writable: mount_namespaces(7), restrictions on mount namespaces."""
+    tree = syscall(SYS_open_tree, AT_FDCWD, b"/", OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_RECURSIVE)
+    set_attributes(tree, attributes, recursive=True)
+    syscall(SYS_move_mount, tree, b"", AT_FDCWD, mountpoint, MOVE_MOUNT_F_EMPTY_PATH)
+    os.close(tree)
+    context.root = os.open(mountpoint, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+
+
 def step_enter(context: Context) -> None:
     """In a clone of a template: the new root is the working directory."""
     context.root = os.open(b".", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)

@@ -1,0 +1,171 @@
+"""An agent card: what an agent says it needs. It asks; what it gets is decided elsewhere (``core/level.py``).
+
+A card is a JSON object; docs/card.schema.json says the same as ``_FIELDS`` here, and a test holds them together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, NamedTuple
+
+from mudroom.core.level import LEVELS
+from mudroom.core.wallet import STORES, store_of_agent
+
+
+class CardError(ValueError):
+    """One line: what is wrong, and a hint what would be right."""
+
+    def __init__(self, message: str, hint: str = "") -> None:
+        super().__init__(message)
+        self.message, self.hint = message, hint
+
+
+class Requirements(NamedTuple):
+    oauth: bool | tuple[str, ...] = False
+    """Credential stores by name (``core/wallet.py``) or as ``~/PATH``; True: the store that bears the agent's name."""
+    keychain: bool | tuple[str, ...] = False
+    """The same; True: the desktop's keyring."""
+    network: bool | tuple[str, ...] = False
+    """Host names; True: whichever."""
+    gpu: bool = False
+
+
+class AgentCard(NamedTuple):
+    agent: str
+    level: int | None = None
+    """None: the card does not say."""
+    needs: Requirements = Requirements()
+
+
+class Wanted(NamedTuple):
+    """What of the user's credentials a card names."""
+
+    stores: tuple[str, ...] = ()
+    paths: tuple[bytes, ...] = ()
+    """Below the home, without ``~/``."""
+    gpu: bool = False
+    notes: tuple[str, ...] = ()
+
+
+def wanted(card: AgentCard) -> Wanted:
+    """Exactly what the card names, and the screen with OAuth, since a browser logs in."""
+    names: list[str] = []
+    notes: list[str] = []
+    needs = card.needs
+    if needs.oauth is True:
+        own = store_of_agent(card.agent)
+        if own is None:
+            notes.append(f"needsOAuth of {card.agent} does not say which credentials: none are open; name stores in it")
+        names += [own] if own is not None else []
+    names += needs.oauth if isinstance(needs.oauth, tuple) else ()
+    names += needs.keychain if isinstance(needs.keychain, tuple) else ("keychain",) if needs.keychain else ()
+    names += ("display",) if needs.oauth else ()
+    names = list(dict.fromkeys(names))
+    paths = tuple(name[2:].encode() for name in names if name.startswith("~/"))
+    return Wanted(tuple(name for name in names if name in STORES), paths, needs.gpu, tuple(notes))
+
+
+def parse_card(value: object) -> AgentCard:
+    """A card from what its JSON came to. Raises CardError."""
+    fields = _object(value, "the card", _FIELDS)
+    if "agentId" not in fields:
+        raise CardError("agentId is missing", 'it is the name of the agent: "agentId": "claude-code"')
+    return AgentCard(**{name: fields[key] for key, (name, _convert) in _FIELDS.items() if key in fields})
+
+
+def _object(value: object, where: str, known: Mapping[str, tuple[str, Callable[[Any, str], Any]]]) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise CardError(f"{where} is {_kind(value)}, not an object")
+    found = {}
+    for key, content in value.items():
+        if key not in known:
+            raise CardError(f"{where} has an unknown key {key!r}", _nearest(key, known) or "known: " + ", ".join(known))
+        found[key] = known[key][1](content, key)
+    return found
+
+
+def _nearest(word: str, known: Iterable[str]) -> str:
+    from difflib import get_close_matches
+
+    near = get_close_matches(word, known, 1, 0.5)
+    return f"did you mean {near[0]}?" if near else ""
+
+
+_KINDS = {bool: "true or false", int: "a number", float: "a number", str: "a text", list: "a list", dict: "an object"}
+
+
+def _kind(value: object) -> str:
+    return "null" if value is None else _KINDS.get(type(value), "something else")
+
+
+def _agent(value: Any, where: str) -> str:
+    if not isinstance(value, str) or not 0 < len(value) <= 128 or not all(c.isalnum() or c in "-_.:@/" for c in value):
+        raise CardError(f"{where} must be a name: letters, digits and - _ . : @ /, at most 128 of them")
+    return value
+
+
+def _level(value: Any, where: str) -> int:
+    if isinstance(value, bool) or value not in LEVELS or not isinstance(value, int):
+        raise CardError(f"{where} is {value!r}", "0: staged view only; 1: OS sandbox; 2: container")
+    return value
+
+
+def _flag(value: Any, where: str) -> bool:
+    if not isinstance(value, bool):
+        raise CardError(f"{where} is {_kind(value)}", "true or false")
+    return value
+
+
+def _texts(value: Any, where: str, what: str) -> bool | tuple[str, ...]:
+    if isinstance(value, bool):
+        return value
+    if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
+        raise CardError(f"{where} is {_kind(value)}", f"true, false, or a list of {what}")
+    return tuple(value)
+
+
+def _stores(value: Any, where: str) -> bool | tuple[str, ...]:
+    found = _texts(value, where, "credential stores and ~/ paths")
+    for name in found if isinstance(found, tuple) else ():
+        if name.startswith("~"):
+            _path(name, where)
+        elif name not in STORES:
+            known = "known: " + ", ".join(STORES) + "; or a path: ~/.config/tool"
+            raise CardError(f"{where}: there is no credential store {name!r}", _nearest(name, STORES) or known)
+    return found
+
+
+def _path(name: str, where: str) -> None:
+    parts = name.split("/")
+    if parts[0] != "~" or len(parts) < 2 or not all(parts) or {".", ".."} & set(parts) or "\0" in name:
+        raise CardError(f"{where}: {name!r} is not a path in the home", "write it as ~/.config/tool")
+    try:
+        name.encode()
+    except UnicodeEncodeError as error:
+        raise CardError(f"{where}: {name!r} holds half a character") from error
+
+
+def _hosts(value: Any, where: str) -> bool | tuple[str, ...]:
+    found = _texts(value, where, "host names")
+    for host in found if isinstance(found, tuple) else ():
+        if not host or not all(c.isalnum() or c in "-.:*[]" for c in host):
+            raise CardError(f"{where}: {host!r} is not a host name", "api.example.com, *.example.com, example.com:443")
+    return found
+
+
+def _requirements(value: Any, where: str) -> Requirements:
+    fields = _object(value, where, _REQUIREMENTS)
+    return Requirements(**{name: fields[key] for key, (name, _c) in _REQUIREMENTS.items() if key in fields})
+
+
+_REQUIREMENTS: dict[str, tuple[str, Callable[[Any, str], Any]]] = {
+    "needsOAuth": ("oauth", _stores),
+    "needsKeychain": ("keychain", _stores),
+    "needsNetwork": ("network", _hosts),
+    "needsGpuAccess": ("gpu", _flag),
+}
+_FIELDS: dict[str, tuple[str, Callable[[Any, str], Any]]] = {
+    "agentId": ("agent", _agent),
+    "sandboxLevel": ("level", _level),
+    "sandboxRequirements": ("needs", _requirements),
+}

@@ -1,0 +1,104 @@
+"""The credential stores that an agent card or a policy can name: where each lies, and what of a session it needs.
+
+A table, and nothing else. What is in it is hidden from a command at level 0 unless it is named; what is not in it can
+be named by its path in the home (``~/.config/tool``). Rules:
+
+1. A store is a directory where the tool has one to itself: a program that rewrites a file by a new one and a rename
+   (most do, for tokens) then works inside, and both sides see the same. A store of the kind ``file`` lies among other
+   things and can only be written in place; what the host puts in its place is seen by the next command.
+2. A socket is a way to act through a program of the host: whoever reaches the session bus or the ssh-agent can do all
+   that these do for the user. They are named like files, one by one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+
+class Store(NamedTuple):
+    about: str
+    directories: tuple[bytes, ...] = ()
+    """Relative to the home."""
+    files: tuple[bytes, ...] = ()
+    sockets: tuple[bytes, ...] = ()
+    """``$NAME``: the path that this variable holds; else relative to the user's runtime directory, or absolute."""
+    variables: tuple[bytes, ...] = ()
+    """Of the environment: without them the store is not found."""
+
+
+_RUNTIME = b"XDG_RUNTIME_DIR"
+_BUS = b"DBUS_SESSION_BUS_ADDRESS"
+
+STORES: Mapping[str, Store] = {
+    # agents
+    "claude": Store("Claude Code", (b".claude",), (b".claude.json",)),
+    "codex": Store("Codex", (b".codex",)),
+    "copilot": Store("GitHub Copilot", (b".copilot", b".config/github-copilot")),
+    "cursor": Store("Cursor", (b".cursor",)),
+    "gemini": Store("Gemini CLI", (b".gemini",)),
+    "goose": Store("Goose", (b".config/goose",)),
+    "opencode": Store("opencode", (b".local/share/opencode", b".config/opencode")),
+    "qwen": Store("Qwen Code", (b".qwen",)),
+    # clouds and forges
+    "aws": Store("AWS CLI", (b".aws",), variables=(b"AWS_PROFILE", b"AWS_REGION", b"AWS_DEFAULT_REGION")),
+    "azure": Store("Azure CLI", (b".azure",)),
+    "docker": Store("Docker's registries and contexts", (b".docker",)),
+    "gcloud": Store("Google Cloud CLI", (b".config/gcloud",)),
+    "gh": Store("GitHub CLI", (b".config/gh",)),
+    "glab": Store("GitLab CLI", (b".config/glab-cli",)),
+    "heroku": Store("Heroku CLI", (b".config/heroku", b".local/share/heroku")),
+    "huggingface": Store("Hugging Face", (b".huggingface",)),
+    "kube": Store("Kubernetes", (b".kube",)),
+    "terraform": Store("Terraform", (b".terraform.d",), (b".terraformrc",)),
+    # package registries
+    "cargo": Store("crates.io", files=(b".cargo/credentials.toml", b".cargo/credentials")),
+    "gem": Store("RubyGems", files=(b".gem/credentials", b".local/share/gem/credentials")),
+    "gradle": Store("Gradle", files=(b".gradle/gradle.properties",)),
+    "maven": Store("Maven", files=(b".m2/settings.xml", b".m2/settings-security.xml")),
+    "npm": Store("npm", files=(b".npmrc",)),
+    "nuget": Store("NuGet", (b".nuget/NuGet",), (b".config/NuGet/NuGet.Config",)),
+    "pypi": Store("PyPI", files=(b".pypirc", b".config/pip/pip.conf", b".pip/pip.conf")),
+    "yarn": Store("Yarn", files=(b".yarnrc.yml",)),
+    # git, keys, everything else
+    "git-credentials": Store("git's own store", files=(b".git-credentials", b".config/git/credentials")),
+    "gnupg": Store("GnuPG", (b".gnupg",), sockets=(b"gnupg/S.gpg-agent",), variables=(_RUNTIME,)),
+    "netrc": Store("curl, ftp and others", files=(b".netrc", b"_netrc")),
+    "pass": Store("pass", (b".password-store",)),
+    "ssh": Store("keys and settings of ssh", (b".ssh",)),
+    "ssh-agent": Store("the agent of ssh", sockets=(b"$SSH_AUTH_SOCK",), variables=(b"SSH_AUTH_SOCK",)),
+    "keychain": Store(
+        "GNOME Keyring or KWallet, by the session bus",
+        (b".local/share/keyrings", b".local/share/kwalletd"),
+        sockets=(b"bus",),
+        variables=(_BUS, _RUNTIME),
+    ),
+    "browser": Store(
+        "profiles of browsers: cookies, passwords",
+        (
+            b".mozilla", b".config/google-chrome", b".config/chromium", b".config/BraveSoftware",
+            b".config/microsoft-edge",
+        ),
+    ),
+    "display": Store(
+        "the screen, for a browser that logs in",
+        files=(b".Xauthority",),
+        sockets=(b"/tmp/.X11-unix", b"$WAYLAND_DISPLAY", b"$XAUTHORITY"),
+        variables=(
+            b"DISPLAY", b"WAYLAND_DISPLAY", b"XAUTHORITY", b"XDG_SESSION_TYPE", b"XDG_CURRENT_DESKTOP", _RUNTIME,
+        ),
+    ),
+}  # fmt: skip
+
+_ALIASES: Mapping[str, str] = {"claude-code": "claude", "github-cli": "gh", "gemini-cli": "gemini"}
+
+
+def store_of_agent(agent: str) -> str | None:
+    """The store that bears an agent's own name: what ``needsOAuth: true`` means."""
+    name = _ALIASES.get(agent, agent)
+    return name if name in STORES else None
+
+
+def places() -> tuple[bytes, ...]:
+    """Every place in the home that is hidden unless its store is named."""
+    return tuple(place for store in STORES.values() for place in (*store.directories, *store.files))

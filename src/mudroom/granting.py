@@ -1,0 +1,88 @@
+"""What a command is granted: its level, and which of the user's credentials are open to it.
+
+The policy and the machine decide (``core/level.py``); a card and a command line ask. Nothing is opened that was not
+named, and what was named and is not there is said.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, NamedTuple
+
+from mudroom.core.level import BARE, Decision, decide_level
+from mudroom.core.settings import Settings
+from mudroom.errors import Unsupported, UsageError
+
+if TYPE_CHECKING:
+    from mudroom.core.card import AgentCard
+    from mudroom.core.spec import Bind
+    from mudroom.sandbox.around import Opened
+
+
+class Grant(NamedTuple):
+    level: int = 1
+    credentials: tuple[str, ...] = ()
+    """The stores that are open, as the card names them."""
+    live: tuple[Bind, ...] = ()
+    """Where they are: the host's own, writable."""
+    named: tuple[bytes, ...] = ()
+    variables: tuple[bytes, ...] = ()
+    abstract: bool = False
+    gpu: bool = False
+    notes: tuple[str, ...] = ()
+
+
+PLAIN = Grant()
+"""A command without a card at level 1."""
+
+
+def opened_by(card: AgentCard, home: bytes, environ: Mapping[bytes, bytes]) -> Opened:
+    """The credentials that a card names, as they are here."""
+    from mudroom.core.card import wanted
+    from mudroom.sandbox.around import open_stores
+
+    return open_stores(wanted(card), home, environ)
+
+
+def graphics() -> tuple[bytes, ...]:
+    """Device nodes of graphics and compute cards."""
+    from mudroom.sandbox.around import gpu_devices
+
+    return gpu_devices()
+
+
+def decide(settings: Settings, card: AgentCard | None, asked: int | None) -> Decision:
+    """``asked``: on the command line."""
+    return decide_level(card, settings.levels, asked=asked, default=settings.level if card is None else 0)
+
+
+def granted(
+    settings: Settings, card: AgentCard | None, asked: int | None, home: bytes, environ: Mapping[bytes, bytes]
+) -> Grant:
+    """Raises UsageError if the policy refuses, Unsupported if the machine cannot."""
+    decision = decide(settings, card, asked)
+    if decision.level is None:
+        who = f"the agent {card.agent}" if card is not None else "this command"
+        if decision.rule == "machine":
+            raise Unsupported(f"level {decision.asked} of {who}", "a way to run it", decision.reason)
+        raise UsageError(f"{who} is refused: {decision.reason}", f"{decision.rule} in the policy decides")
+    notes = [BARE] if decision.level == 0 else []
+    if decision.is_raised:
+        notes.append(f"{decision.reason} ({decision.rule})")
+    if card is None:
+        return PLAIN if decision.level == 1 and not notes else Grant(decision.level, notes=tuple(notes))
+    opened = opened_by(card, home, environ)
+    if decision.level == 1 and card.needs.network and settings.network == "none":
+        notes.append(f"{card.agent} needs the network, which is closed to it: run.network in the policy, or --net open")
+    if opened.stores:
+        notes.append("credentials open to the command, to be read and written: " + ", ".join(opened.stores))
+    return Grant(
+        decision.level,
+        opened.stores,
+        opened.live,
+        opened.named,
+        opened.variables,
+        opened.abstract,
+        card.needs.gpu,
+        (*notes, *opened.notes),
+    )
