@@ -14,9 +14,8 @@ from mudroom.core.settings import Settings
 from mudroom.errors import Unsupported, UsageError
 
 if TYPE_CHECKING:
-    from mudroom.core.card import AgentCard
+    from mudroom.core.card import AgentCard, Opened
     from mudroom.core.spec import Bind
-    from mudroom.sandbox.around import Opened
 
 
 class Grant(NamedTuple):

@@ -5,17 +5,13 @@ from __future__ import annotations
 import argparse
 import json
 import os
-from typing import TYPE_CHECKING
 
 from mudroom.cli.main import Context
 from mudroom.cli.open import project_of
 from mudroom.config import load_card, load_settings, places
-from mudroom.core.card import AgentCard
+from mudroom.core.card import AgentCard, Opened
 from mudroom.core.level import BARE, Decision
 from mudroom.granting import decide, graphics, opened_by
-
-if TYPE_CHECKING:
-    from mudroom.sandbox.around import Opened
 
 EXAMPLES = """\
 examples:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 from mudroom.core.level import LEVELS
+from mudroom.core.spec import Bind
 from mudroom.core.wallet import STORES, store_of_agent
 
 
@@ -44,6 +45,19 @@ class Wanted(NamedTuple):
     paths: tuple[bytes, ...] = ()
     """Below the home, without ``~/``."""
     gpu: bool = False
+    notes: tuple[str, ...] = ()
+
+
+class Opened(NamedTuple):
+    """The named stores, as they are on a host."""
+
+    stores: tuple[str, ...] = ()
+    """What is open, as a card names it."""
+    live: tuple[Bind, ...] = ()
+    named: tuple[bytes, ...] = ()
+    """Where they are, and where links of the home say that they are."""
+    variables: tuple[bytes, ...] = ()
+    abstract: bool = False
     notes: tuple[str, ...] = ()
 
 

@@ -14,7 +14,7 @@ import stat
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
-from mudroom.core.card import Wanted
+from mudroom.core.card import Opened, Wanted
 from mudroom.core.credential import is_credential
 from mudroom.core.path import is_below, show
 from mudroom.core.spec import Around, Bind
@@ -30,19 +30,6 @@ _DAEMONS = (
     b"/run/crio/crio.sock", b"/run/snapd.socket", b"/var/lib/lxd/unix.socket", b"/run/libvirt/libvirt-sock",
 )  # fmt: skip
 """Looked for by name, too: they may listen in another network namespace than ours, where /proc does not list them."""
-
-
-class Opened(NamedTuple):
-    """The named stores, as they are on this host."""
-
-    stores: tuple[str, ...] = ()
-    """What is open, as a card names it."""
-    live: tuple[Bind, ...] = ()
-    named: tuple[bytes, ...] = ()
-    """Where they are, and where links of the home say that they are."""
-    variables: tuple[bytes, ...] = ()
-    abstract: bool = False
-    notes: tuple[str, ...] = ()
 
 
 def open_stores(wanted: Wanted, home: bytes, environ: Mapping[bytes, bytes]) -> Opened:
