@@ -136,3 +136,18 @@ def test_pip_installs_a_local_wheel(place: Place) -> None:
     said = in_mode(place, "overlay", f"{install} && {use}")
     assert said.splitlines()[-1] == "42"
     assert not Path(place.project / "lib").exists()
+
+
+def test_a_credential_that_the_host_replaces_stays_hidden(place: Place) -> None:
+    """What is mounted on a file is gone as soon as another one is renamed over it, in every namespace: a token that is
+    refreshed must not be uncovered for the commands that follow."""
+    token = place.home / ".pyenv/.npmrc"
+    token.parent.mkdir()
+    token.write_text("hidden")
+    session = place.session()
+    for number in range(4):
+        result = session.run([b"sh", b"-c", b"cat ~/.pyenv/.npmrc"], fork="a")
+        assert (result.exit_code, result.stdout) == (1, b"")
+        if number == 2:  # the third command has had a prepared root
+            (place.home / "new").write_text("hidden, too")
+            os.rename(place.home / "new", token)

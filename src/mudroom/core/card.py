@@ -5,12 +5,16 @@ A card is a JSON object; docs/card.schema.json says the same as ``_FIELDS`` here
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 from mudroom.core.level import LEVELS
 from mudroom.core.spec import Bind
 from mudroom.core.wallet import STORES, store_of_agent
+
+_AGENT = re.compile(r"[A-Za-z0-9_.:@/-]{1,128}")
+_HOST = re.compile(r"[A-Za-z0-9.:*\[\]-]+")
 
 
 class CardError(ValueError):
@@ -113,7 +117,7 @@ def _kind(value: object) -> str:
 
 
 def _agent(value: Any, where: str) -> str:
-    if not isinstance(value, str) or not 0 < len(value) <= 128 or not all(c.isalnum() or c in "-_.:@/" for c in value):
+    if not isinstance(value, str) or _AGENT.fullmatch(value) is None:
         raise CardError(f"{where} must be a name: letters, digits and - _ . : @ /, at most 128 of them")
     return value
 
@@ -162,7 +166,7 @@ def _path(name: str, where: str) -> None:
 def _hosts(value: Any, where: str) -> bool | tuple[str, ...]:
     found = _texts(value, where, "host names")
     for host in found if isinstance(found, tuple) else ():
-        if not host or not all(c.isalnum() or c in "-.:*[]" for c in host):
+        if _HOST.fullmatch(host) is None:
             raise CardError(f"{where}: {host!r} is not a host name", "api.example.com, *.example.com, example.com:443")
     return found
 

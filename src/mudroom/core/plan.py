@@ -96,7 +96,7 @@ def describe(step: Step) -> str:
     return _DESCRIPTIONS[step[0]](*step[1:])
 
 
-_PLACES = {"bind": 2, "tmpfs": 1, "proc": 1, "devpts": 1, "overlay": 1}
+_PLACES = {"cover": 1, "bind": 2, "tmpfs": 1, "proc": 1, "devpts": 1, "overlay": 1}
 """Steps that show something, and which of their words is the place, relative to the new root."""
 
 

@@ -33,8 +33,6 @@ def why_place(plan: Plan, path: bytes, subject: str) -> Why:
 
 
 def _of_bind(step: Step) -> tuple[str, str, bool]:
-    if step[1] == b"/dev/null":
-        return "empty", "it is a secret of root's, or a setting of the machine's", True
     if step[3] & _READ_ONLY:
         return "read-only", "it is the host's own, to be read and not to be changed", True
     return "writable", "it is the command's, or a cache of this project's commands", False
@@ -42,6 +40,11 @@ def _of_bind(step: Step) -> tuple[str, str, bool]:
 
 _OF_STEP: dict[str, Callable[[Step], tuple[str, str, bool]]] = {
     "bind": _of_bind,
+    "cover": lambda _step: (
+        "hidden",
+        "it is a secret of root's or of a toolchain's, or a setting of the machine's",
+        True,
+    ),
     "tmpfs": lambda _step: ("private", "an empty directory of the command's own, gone when it ends", True),
     "proc": lambda _step: ("private", "the command's own processes, and nothing of the host's", True),
     "devpts": lambda _step: ("private", "terminals of the command's own", True),

@@ -73,6 +73,9 @@ def _with_namespaces(spec: SandboxSpec, machine: str) -> Plan:
     common = spec._replace(view=_NO_VIEW, cwd=b"")
     flags, shared, ahead, last = _frame(common, machine)
     own = [
+        # uid 0 without capabilities still *owns* secrets that others cannot read. Of each command, not prepared once: a
+        # cover is gone for all as soon as the host puts another file in that place (vfs_rename in fs/namei.c)
+        *(("cover", mask[1:]) for mask in spec.masks),
         view_step(spec),
         *own_directory(spec),
         ("view", spec.project[1:]),
@@ -126,8 +129,6 @@ def _shared(spec: SandboxSpec) -> list[Step]:
     if not any(is_below(_RUN[1], path) for path, _step in placed):  # else it is the host's: most often the same link
         steps.append(("symlink", _RUN[0], _RUN[1][1:]))
     steps.append(("directory", b"proc", 0o555))
-    # uid 0 without capabilities still *owns* secrets that others cannot read
-    steps += [("bind", b"/dev/null", mask[1:], READ_ONLY, True) for mask in spec.masks]
     return [*steps, ("drop_bounding_set",)]
 
 
