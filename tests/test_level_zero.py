@@ -252,13 +252,12 @@ except OSError:
 
 
 def system_listing() -> dict[str, Any]:
-    """Names, kinds and times at the places where the attempts would leave something."""
-    found: dict[str, Any] = {}
+    """What the attempts would leave in the system: nothing else, as other programs work there, too."""
+    found: dict[str, Any] = {"core_pattern": Path("/proc/sys/kernel/core_pattern").read_text()}
     for directory in ("/", "/usr", "/etc", "/opt", "/var", "/etc/cron.d", "/boot"):
         if os.path.isdir(directory):
-            info = os.stat(directory)
-            found[directory] = (sorted(os.listdir(directory)), stat.S_IMODE(info.st_mode), info.st_mtime_ns)
-    found["core_pattern"] = Path("/proc/sys/kernel/core_pattern").read_text()
+            left = [name for name in os.listdir(directory) if "bad" in name]
+            found[directory] = (left, stat.S_IMODE(os.stat(directory).st_mode))
     return found
 
 
