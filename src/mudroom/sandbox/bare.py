@@ -63,7 +63,7 @@ def compile_bare(spec: SandboxSpec, machine: str) -> Plan:
     if not spec.namespaces:
         return _without_namespaces(spec, spec.around, machine)
     flags = NAMESPACES["user"] | NAMESPACES["mount"] | NAMESPACES["pid"]
-    shared, ahead = _shared(spec, spec.around), _ahead(spec)
+    shared, ahead, last = _shared(spec, spec.around), _ahead(spec), _confinement(spec, spec.around, machine)
     own = [
         view_step(spec),
         *own_directory(spec),
@@ -72,10 +72,10 @@ def compile_bare(spec: SandboxSpec, machine: str) -> Plan:
         ("view", spec.project[1:]),
         ("terminal", b"dev/pts/ptmx"),
         ("pivot",),
-        *_confinement(spec, spec.around, machine),
+        ("cwd", spec.cwd),
     ]
     maps = (spec.uid_map, spec.gid_map, spec.deny_setgroups)
-    return Plan(flags, maps, (*shared, *ahead, *own), len(shared), len(ahead))
+    return Plan(flags, maps, (*shared, *ahead, *own, *last), len(shared), len(ahead), len(last))
 
 
 def _bind(bind: Bind) -> Step:
@@ -114,7 +114,7 @@ def _ahead(spec: SandboxSpec) -> list[Step]:
 
 
 def _confinement(spec: SandboxSpec, around: Around, machine: str) -> list[Step]:
-    steps: list[Step] = [("umask", spec.umask), ("cwd", spec.cwd), ("drop_capabilities",), ("no_new_privs",)]
+    steps: list[Step] = [("umask", spec.umask), ("drop_capabilities",), ("no_new_privs",)]
     steps += [("rlimit", *one) for one in spec.rlimits]
     if spec.landlock_abi >= 6 and not around.abstract:
         steps.append(("landlock", 0, 0, SCOPE_ABSTRACT_UNIX_SOCKET | SCOPE_SIGNAL, ()))
@@ -122,10 +122,10 @@ def _confinement(spec: SandboxSpec, around: Around, machine: str) -> list[Step]:
     return [*steps, ("seccomp", filter_for(machine, RULES), told, _rows(machine))]
 
 
-def _rows(machine: str) -> dict[int, tuple[Any, ...]]:
+def _rows(machine: str) -> tuple[tuple[int, Any], ...]:
     """Of the filter of level 1 what is left of it, under the same numbers: a denial has one meaning."""
     kept = {index for index, rule in enumerate(DENY) if rule.syscall not in PERMITTED}
-    return {number: own for number, own in rows_for(machine).items() if own[0][0] in kept}
+    return tuple((number, own) for number, own in rows_for(machine) if own[0][0] in kept)
 
 
 def _without_namespaces(spec: SandboxSpec, around: Around, machine: str) -> Plan:
