@@ -552,6 +552,22 @@ def test_the_command_line(furnished: Place) -> None:
     assert done.stderr.index("no isolation") < done.stderr.index("changed nothing")
 
 
+def test_what_is_said_of_it_afterwards(furnished: Place) -> None:
+    assert mudroom(furnished, "exec", "--level", "0", "--fork", "a", "--", "touch", "new").returncode == 0
+    assert "  level 0  " in mudroom(furnished, "ls").stdout
+    assert json.loads(mudroom(furnished, "ls", "--json").stdout)["forks"][0]["level"] == 0
+    assert mudroom(furnished, "exec", "--fork", "a", "--", "touch", "newer").returncode == 0
+    assert "level 0" not in mudroom(furnished, "status").stdout
+    assert json.loads(mudroom(furnished, "status", "--json").stdout)["forks"][0]["level"] == 1
+    furnished.write(".mudroom/policy.yaml", "run:\n  level: 0\n")
+    for path, verdict in (
+        ("/etc/hostname", "read-only"),
+        (str(furnished.project / "f"), "staged"),
+        ("/tmp/x", "private"),
+    ):
+        assert f": {verdict}: " in mudroom(furnished, "policy", "why", path).stdout
+
+
 def test_what_a_card_would_get(furnished: Place) -> None:
     path = furnished.write("card.json", json.dumps({"agentId": "x", "sandboxRequirements": {"needsKeychain": ["gh"]}}))
     done = mudroom(furnished, "agent", "check", "--json", str(path))

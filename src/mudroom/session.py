@@ -302,7 +302,7 @@ class Session(Applying):
                 except StepFailed as failure:
                     mode = self._weaker(mode, failure)
                     continue
-                command = Command(argv, ran.ended.status, self._clock())
+                command = Command(argv, ran.ended.status, self._clock(), self._grant.level)
                 changeset = gather(fork, opened, view, command, ran.started)
                 if fork.has_copy:
                     keep_artifacts(fork, argv, {stream.name: stream.data for stream in ran.output.streams})

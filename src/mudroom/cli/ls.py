@@ -47,6 +47,7 @@ def fork_rows(session: Session) -> list[dict[str, Any]]:
                 "fork": fork.name,
                 "command": [text(word) for word in record.command] if record is not None else [],
                 "state": "running" if running else "cut off" if record and not record.command else "ended",
+                "level": record.level if record is not None else None,
                 "changed": summary.files,
                 "lines_added": summary.lines_added,
                 "lines_removed": summary.lines_removed,
@@ -59,5 +60,6 @@ def fork_rows(session: Session) -> list[dict[str, Any]]:
 def describe(row: dict[str, Any]) -> str:
     counts = f"{row['changed']:,} files, +{row['lines_added']} -{row['lines_removed']}"
     state = {"running": "  running", "cut off": "  its last command was cut off"}.get(row["state"], "")
+    state += "  level 0" if row["level"] == 0 else ""
     points = f"  {len(row['checkpoints'])} checkpoints" if row["checkpoints"] else ""
     return f"{row['fork']}  {counts}{state}{points}  {show(' '.join(row['command']).encode())}".rstrip()

@@ -105,6 +105,8 @@ def shown_at(plan: Plan, path: bytes) -> Step | None:
     it. None where nothing but the empty root is; without namespaces always, as nothing is covered then."""
     found: Step | None = None
     for step in plan.steps:
+        if step[0] == "host":
+            found = step
         place = b"/" + step[_PLACES[step[0]]] if step[0] in _PLACES else None
         if place is not None and (path == place or path.startswith(place + b"/")):
             found = step

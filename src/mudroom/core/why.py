@@ -45,6 +45,11 @@ _OF_STEP: dict[str, Callable[[Step], tuple[str, str, bool]]] = {
         "it is a secret of root's or of a toolchain's, or a setting of the machine's",
         True,
     ),
+    "host": lambda _step: (
+        "read-only",
+        "it is the host's own: level 0 hides only credentials and mudroom's state",
+        True,
+    ),
     "tmpfs": lambda _step: ("private", "an empty directory of the command's own, gone when it ends", True),
     "proc": lambda _step: ("private", "the command's own processes, and nothing of the host's", True),
     "devpts": lambda _step: ("private", "terminals of the command's own", True),

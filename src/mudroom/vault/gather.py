@@ -27,6 +27,7 @@ class Command(NamedTuple):
     status: int
     time: int
     """Nanoseconds since 1970."""
+    level: int | None = None
 
 
 def view_of(vault: Vault, fork: Fork, opened: OpenFork, mode: Mode, progress: Progress | None = None) -> View:
@@ -97,7 +98,8 @@ def gather(fork: Fork, opened: OpenFork, view: View, command: Command, started: 
     if changeset.changes or changeset.remarks or fork.state.layers:
         from mudroom.vault.record import FORMAT, ForkRecord, save
 
-        record = ForkRecord(FORMAT, fork.name, view.kind, tuple(command.argv), command.time, command.status, changeset)
+        argv = tuple(command.argv)
+        record = ForkRecord(FORMAT, fork.name, view.kind, argv, command.time, command.status, changeset, command.level)
         save(fork.record_path, record, durable=False)
     elif os.path.exists(fork.record_path):
         os.unlink(fork.record_path)

@@ -32,6 +32,8 @@ class ForkRecord(NamedTuple):
     """Nanoseconds since 1970."""
     exit_code: int
     changeset: Changeset
+    level: int | None = None
+    """At which the command ran; None: nobody has written it down."""
 
 
 class ApplyRecord(NamedTuple):
