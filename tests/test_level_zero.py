@@ -243,6 +243,8 @@ for path in (b"/", home, home + b"/notes"):
                 print(os.read(os.open(name, os.O_RDONLY, dir_fd=tree), 100))
             except OSError:
                 pass
+    print("unmount", libc.umount2(path, 2))                             # MNT_DETACH
+    print("remount", libc.mount(None, path, None, 32 | 4096, None))    # MS_REMOUNT, MS_BIND: without MS_RDONLY
     print("direct", call(442, -100, path, 0x8000, bytes(8) + (1).to_bytes(8, "little") + bytes(16), 32))
 try:
     open(home + b"/.bashrc", "ab").write(b"bad")
@@ -300,7 +302,25 @@ def test_an_attempt_by_the_new_mount_api(furnished: Place) -> None:
     result = attempt(furnished, f"{sys.executable} attempt.py", "overlay")
     assert b"unshare 0" in result.stdout
     assert b"setattr" in result.stdout
-    assert b"direct 0" not in result.stdout
+    for word in (b"direct", b"unmount", b"remount"):
+        assert result.stdout.count(word + b" -1") == 3
+
+
+CGROUPS = """
+import ctypes, errno
+libc = ctypes.CDLL(None, use_errno=True)
+for flags in (0x12020000, 0x02000000, 0x10020000):      # user and mount namespace, with one of control groups and without
+    print(libc.unshare(flags) and errno.errorcode[ctypes.get_errno()])
+for kind, options in ((b"cgroup", b"memory"), (b"cgroup", b"pids"), (b"cgroup2", None)):
+    print(libc.mount(b"c", b"/mnt", kind, 0, options))
+"""
+
+
+def test_limits_cannot_be_lifted_from_a_nested_namespace(furnished: Place) -> None:
+    furnished.write("attempt.py", CGROUPS)
+    result = attempt(furnished, f"{sys.executable} attempt.py", "overlay")
+    assert result.stdout.split() == [b"EPERM", b"EPERM", b"0", b"-1", b"-1", b"-1"]
+    assert {denial.target for denial in result.denials} == {b"unshare"}
 
 
 @pytest.mark.parametrize("view", VIEWS)

@@ -38,21 +38,31 @@ from mudroom.sandbox.linux import (
     filesystem_rights,
     filter_for,
     own_directory,
-    rows_for,
     view_step,
 )
 from mudroom.sandbox.metadata import calls, route
-from mudroom.sandbox.syscall import DENY, NO_NAMESPACES
+from mudroom.sandbox.seccomp import rows
+from mudroom.sandbox.syscall import DENY, NO_NAMESPACES, Cond
 
 _NESTED = (
-    "clone", "clone3", "unshare", "chroot", "pivot_root", "mount", "umount2", "open_tree", "open_tree_attr",
-    "move_mount", "fsopen", "fsconfig", "fsmount", "fspick", "mount_setattr",
+    "chroot", "pivot_root", "mount", "umount2", "open_tree", "open_tree_attr", "move_mount", "fsopen", "fsconfig",
+    "fsmount", "fspick", "mount_setattr",
 )  # fmt: skip
 """What programs need that have a sandbox of their own: Chromium, bubblewrap. All mounts of ours are locked there."""
 _OWN = ("ptrace", "process_vm_readv", "process_vm_writev", "kcmp")
 """Debuggers, and Mesa: within the command's own processes, no others being in sight."""
 PERMITTED = frozenset((*_NESTED, *_OWN))
-RULES = tuple(rule for rule in DENY if rule.syscall not in PERMITTED)
+CLONE_NEWCGROUP = 0x02000000
+_CGROUP = (Cond(0, "!=", 0, CLONE_NEWCGROUP),)
+_NARROWED = {"unshare": _CGROUP, "clone": _CGROUP}
+"""Namespaces are permitted but this one: in it the control groups can be mounted anew and, by whoever owns them, be
+written: limits would be lifted. clone3 stays refused, as its flags cannot be seen."""
+_NUMBERED = tuple(
+    (number, rule._replace(conditions=_NARROWED.get(rule.syscall, rule.conditions)))
+    for number, rule in enumerate(DENY)
+    if rule.syscall not in PERMITTED
+)
+RULES = tuple(rule for _number, rule in _NUMBERED)
 """What is left of the list of level 1."""
 _EMPTY = ((b"mode", b"0555"), (b"size", b"4k"))
 
@@ -123,9 +133,11 @@ def _confinement(spec: SandboxSpec, around: Around, machine: str) -> list[Step]:
 
 
 def _rows(machine: str) -> tuple[tuple[int, Any], ...]:
-    """Of the filter of level 1 what is left of it, under the same numbers: a denial has one meaning."""
-    kept = {index for index, rule in enumerate(DENY) if rule.syscall not in PERMITTED}
-    return tuple((number, own) for number, own in rows_for(machine) if own[0][0] in kept)
+    """Under the numbers that the rules have in the list of level 1: a denial has one meaning."""
+    return tuple(
+        (call, tuple((_NUMBERED[index][0], action, conditions) for index, action, conditions in own))
+        for call, own in rows(RULES, machine).items()
+    )
 
 
 def _without_namespaces(spec: SandboxSpec, around: Around, machine: str) -> Plan:

@@ -193,7 +193,7 @@ def _confinement(spec: SandboxSpec, machine: str) -> list[Step]:
     if spec.landlock_abi >= 6:
         steps.append(("landlock", 0, 0, SCOPE_ABSTRACT_UNIX_SOCKET | SCOPE_SIGNAL, ()))
     told = filter_for(machine, DENY, telling=True)
-    return [*steps, ("seccomp", filter_for(machine, DENY), told, rows_for(machine))]
+    return [*steps, ("seccomp", filter_for(machine, DENY), told, _rows(machine))]
 
 
 _FILTERS: dict[tuple[str, tuple[Rule, ...], bool], bytes] = {}
@@ -209,7 +209,7 @@ def filter_for(machine: str, rules: tuple[Rule, ...], *, telling: bool = False) 
     return _FILTERS[key]
 
 
-def rows_for(machine: str) -> tuple[tuple[int, Any], ...]:
+def _rows(machine: str) -> tuple[tuple[int, Any], ...]:
     return tuple(rows(DENY, machine).items())
 
 
