@@ -411,12 +411,55 @@ def test_a_store_behind_a_link(furnished: Place) -> None:
     assert (furnished.home / "dotfiles-gh/y").read_text() == "x\n"
 
 
+@pytest.mark.parametrize("target", ["..", "../.ssh", "/", "/etc", "../.aws/credentials", "../.config"])
+@pytest.mark.parametrize("level", [0, 1])
+def test_a_link_in_the_place_of_a_store_opens_nothing(furnished: Place, target: str, level: int) -> None:
+    """Whoever may write beside a store could have put it there."""
+    os.rename(furnished.home / ".config/gh", furnished.home / "away")
+    (furnished.home / ".config/gh").symlink_to(target)
+    before = full_listing(furnished.home)
+    session = furnished.session()
+    session.card = AgentCard("agent", level, Requirements(keychain=("gh",)))
+    result = session.run([b"sh", b"-c", b"cd ~/.config/gh && { touch bad; ls -A; cat id_ed25519; }; cat ~/.config/gh"])
+    assert full_listing(furnished.home) == before
+    assert result.credentials == ()
+    assert "HIDDEN" not in said(result)
+    assert any("is a link to what is not named: not opened" in note for note in result.notes)
+
+
+def test_files_that_the_policy_shows(furnished: Place) -> None:
+    settings = Settings(
+        level=0, credentials=(b"~/.netrc", b"~/.ssh/id_ed25519"), read=(os.fsencode(furnished.home / ".aws"),)
+    )
+    session = furnished.session(settings)
+    script = b"cd; grep -rls HIDDEN . | sort; for f in .netrc .ssh/id_ed25519 .aws/credentials; do echo bad > $f; done 2>/dev/null"
+    result = session.run([b"sh", b"-c", script])
+    assert result.stdout.split() == [b"./.aws/credentials", b"./.netrc", b"./.ssh/id_ed25519"]
+    assert (furnished.home / ".netrc").read_text() == (furnished.home / ".aws/credentials").read_text() == "HIDDEN"
+
+
+def test_a_user_without_a_home(furnished: Place) -> None:
+    shutil.rmtree(furnished.home)
+    result = run(furnished, "cd && touch ~/.cache/x && ls -A / > /dev/null && echo over")
+    assert said(result) == "over\n"
+    assert not furnished.home.exists()
+
+
+def test_a_project_in_a_hidden_place(furnished: Place) -> None:
+    furnished.project = furnished.home / ".claude/plugin"
+    furnished.project.mkdir()
+    (furnished.project / "f").write_text("one\n")
+    result = run(furnished, "cat f; echo two > f; ls -A ~/.claude")
+    assert (said(result), [change.path for change in result.changeset.changes]) == ("one\nplugin\n", [b"f"])
+    assert (furnished.project / "f").read_text() == "one\n"
+
+
 def test_what_is_named_and_not_there_is_said(place: Place) -> None:
     result = run(place, "touch ~/.config/gh/x", card=card(keychain=("gh", "~/.nothing")))
     assert result.credentials == ()
     assert [note for note in result.notes if note.startswith("credentials")] == [
         "credentials gh: nothing is there (~/.config/gh), so what a login writes inside is not kept",
-        "credentials ~/.nothing: is not there",
+        "credentials ~/.nothing: nothing is there (~/.nothing), so what a login writes inside is not kept",
     ]
     assert list(place.home.iterdir()) == []
 

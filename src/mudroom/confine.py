@@ -114,6 +114,8 @@ class Confinement:
         host, scratch = self.host, self._vault.scratch
         confined, bare = mode == "landlock", grant.level == 0
         home, tmp = self._home, b"/tmp"
+        if bare and not os.path.isdir(home):  # nothing is mounted where the host has no directory
+            home = b"/tmp/home"
         if confined:
             assert isinstance(view, Copy)
             scratch = private
@@ -133,7 +135,7 @@ class Confinement:
             namespaces=not confined,
             network="open" if bare else settings.network,
             links=host.links,
-            binds=self._binds(host, confined, settings, bare),
+            binds=self._binds(host, home, confined, settings, bare),
             masks=self._masks(host, settings),
             files=host.files,
             devices=(*host.devices, *(graphics() if grant.gpu else ())),
@@ -163,10 +165,10 @@ class Confinement:
         own = [bind for bind in spec.binds if bind.path in (project, project + b"/.mudroom") or bind.writable]
         shown = tuple(self._home + path[1:] for path in settings.credentials)
         home = Home(
-            self._home,
+            spec.home,
             os.path.dirname(os.path.dirname(self._vault.path)),
             project,
-            needed=tuple(bind.path for bind in own if is_below(bind.path, self._home)),
+            needed=tuple(bind.path for bind in own if is_below(bind.path, spec.home)),
             shown=(*shown, *settings.read),
             replaced=tuple(path for path, _content in host.files),
         )
@@ -207,7 +209,7 @@ class Confinement:
                 found.append(Bind(os.path.realpath(place), place))
         return found
 
-    def _binds(self, host: Host, confined: bool, settings: Settings, bare: bool) -> tuple[Bind, ...]:
+    def _binds(self, host: Host, home: bytes, confined: bool, settings: Settings, bare: bool) -> tuple[Bind, ...]:
         for path in settings.read:
             if is_below(self._vault.path, path):
                 raise UsageError(
@@ -220,7 +222,7 @@ class Confinement:
         binds = [*system, *shown, *(Bind(path, path) for path in settings.read)]
         if not confined:
             for place, name in _CACHES:
-                cache, path = self._vault.cache + b"/" + name, self._home + b"/" + place
+                cache, path = self._vault.cache + b"/" + name, home + b"/" + place
                 path = os.path.realpath(path) if bare else path
                 if any(is_below(path, bind.path) for bind in host.home):
                     continue

@@ -18,12 +18,14 @@ from mudroom.core.card import Opened, Wanted
 from mudroom.core.credential import is_credential
 from mudroom.core.path import is_below, show
 from mudroom.core.spec import Around, Bind
-from mudroom.core.wallet import STORES, places
+from mudroom.core.wallet import STORES, Store, places
 
-NOTHING = Wanted()
 _SOCKETS = b"/proc/net/unix"
 _GPU = (b"/dev/dri", b"/dev/kfd", b"/dev/nvidia-caps", b"/dev/dxg")
 _GPU_PREFIXES = (b"nvidia",)
+_BUS = b"DBUS_SESSION_BUS_ADDRESS"
+_NOT_SOCKETS = (b"/tmp/.X11-unix", b"$XAUTHORITY")
+_NEEDED = (b"/usr", b"/etc", b"/dev", b"/proc", b"/sys", b"/run")
 _PRIVATE = (b"/tmp", b"/var/tmp")
 _DAEMONS = (
     b"/run/docker.sock", b"/run/podman/podman.sock", b"/run/containerd/containerd.sock", b"/run/dbus/system_bus_socket",
@@ -33,40 +35,60 @@ _DAEMONS = (
 
 
 def open_stores(wanted: Wanted, home: bytes, environ: Mapping[bytes, bytes]) -> Opened:
-    """Find what was named. What is not there is said, and cannot be made from inside."""
-    live: list[bytes] = []
+    """Find what was named. What is not there is said, and cannot be made from inside; so is what is a link to somewhere
+    that was not named: whoever can write beside a store could have put that there."""
+    live: dict[bytes, bool] = {}
+    named: list[bytes] = []
     variables: list[bytes] = []
     stores: list[str] = []
     notes = list(wanted.notes)
     abstract = False
-    for name in wanted.stores:
-        store = STORES[name]
+    asked = [(name, STORES[name]) for name in wanted.stores]
+    asked += [("~/" + show(path), Store("", (path,))) for path in wanted.paths]
+    for name, store in asked:
         below = [home + b"/" + place for place in (*store.directories, *store.files)]
-        sockets = [socket_path(one, environ) for one in store.sockets]
-        if b"DBUS_SESSION_BUS_ADDRESS" in store.variables:
-            sockets.append(_of_bus(environ.get(b"DBUS_SESSION_BUS_ADDRESS", b"")))
-        abstract = abstract or name == "display" or _is_abstract(environ, store.variables)
-        found = [path for path in (*below, *sockets) if path and os.path.exists(path)]
+        found = {path: os.path.realpath(path) for path in below if os.path.exists(path)}
+        astray = [path for path, real in found.items() if _leads_astray(path, real, home, below)]
+        notes += [f"credentials {name}: {show(path)} is a link to what is not named: not opened" for path in astray]
+        kept = {path: real for path, real in found.items() if path not in astray}
+        sockets = [path for path in _sockets_of(store, environ) if path]
+        named += [*kept, *kept.values(), *sockets]
+        live.update(dict.fromkeys(kept.values(), name != "display"))
+        live.update(dict.fromkeys(sockets, False))  # who connects to a socket does not write to its file system
         variables += [one for one in store.variables if one in environ]
-        live += found
-        if found:
+        abstract = abstract or name == "display" or _is_abstract(environ, store.variables)
+        if kept or sockets:
             stores.append(name)
-        elif name != "display":
-            where = ", ".join(
-                [f"~/{show(one)}" for one in (*store.directories, *store.files)] or [show(store.sockets[0])]
-            )
+        elif name != "display" and not astray:
+            places = [f"~/{show(one)}" for one in (*store.directories, *store.files)] or [show(store.sockets[0])]
+            where = ", ".join(places)
             notes.append(f"credentials {name}: nothing is there ({where}), so what a login writes inside is not kept")
-    for place in wanted.paths:
-        path = home + b"/" + place
-        if os.path.exists(path):
-            live.append(path)
-            stores.append("~/" + show(place))
-        else:
-            notes.append(f"credentials ~/{show(place)}: is not there")
-    real = dict.fromkeys(os.path.realpath(path) for path in live)
-    binds = tuple(Bind(path, path, writable=True) for path in real)
-    named = tuple(dict.fromkeys((*live, *real)))
-    return Opened(tuple(stores), binds, named, tuple(dict.fromkeys(variables)), abstract, tuple(notes))
+    binds = tuple(Bind(path, path, writable) for path, writable in live.items())
+    return Opened(tuple(stores), binds, _once(named), _once(variables), abstract, tuple(notes))
+
+
+def _once(words: Iterable[bytes]) -> tuple[bytes, ...]:
+    return tuple(dict.fromkeys(words))
+
+
+def _leads_astray(path: bytes, real: bytes, home: bytes, own: Collection[bytes]) -> bool:
+    """Whether a store is a link out of the home, to the whole of it, or to somebody else's store."""
+    if real == path:
+        return False
+    others = [place for place in (home + b"/" + one for one in places()) if place not in own]
+    inside = is_below(real, home) and real != home
+    return not inside or any(is_below(real, other) or is_below(other, real) for other in others)
+
+
+def _sockets_of(store: Store, environ: Mapping[bytes, bytes]) -> Iterator[bytes]:
+    """Those that are there: sockets, the directory of X11's, the file with its key."""
+    found = [(one, socket_path(one, environ)) for one in store.sockets]
+    if _BUS in store.variables:
+        found.append((b"", _of_bus(environ.get(_BUS, b""))))
+    for one, path in found:
+        is_plain = one in _NOT_SOCKETS and os.path.exists(path)
+        if path and (is_plain or _is_socket(path)):
+            yield path
 
 
 def socket_path(socket: bytes, environ: Mapping[bytes, bytes]) -> bytes:
@@ -89,8 +111,8 @@ def _of_bus(address: bytes) -> bytes:
 
 
 def _is_abstract(environ: Mapping[bytes, bytes], variables: Collection[bytes]) -> bool:
-    address = environ.get(b"DBUS_SESSION_BUS_ADDRESS", b"")
-    return b"DBUS_SESSION_BUS_ADDRESS" in variables and address.startswith(b"unix:abstract=")
+    address = environ.get(_BUS, b"")
+    return _BUS in variables and address.startswith(b"unix:abstract=")
 
 
 def gpu_devices() -> tuple[bytes, ...]:
@@ -137,8 +159,15 @@ def hidden_places(home: bytes, state: bytes, shown: Collection[bytes]) -> tuple[
         if entry.name.startswith(b".") and entry.is_dir(follow_symlinks=False):
             found += _by_name(entry.path)
     wanted = [path for path in found if not any(is_below(path, one) for one in shown)]
-    real = [os.path.realpath(path) for path in wanted]
+    real = [path for path in map(os.path.realpath, wanted) if _can_be_hidden(path, home)]
     return tuple(dict.fromkeys(path for path in (state, *wanted, *real) if os.path.lexists(path)))
+
+
+def _can_be_hidden(real: bytes, home: bytes) -> bool:
+    """What a link in the place of a store leads to is hidden, too, but not the system, nor what the home lies in."""
+    if is_below(real, home):
+        return real != home
+    return not any(is_below(one, real) or is_below(real, one) for one in (home, *_NEEDED))
 
 
 def _by_name(directory: bytes) -> list[bytes]:
@@ -241,7 +270,11 @@ def look_around(
             *((home.project, 0o700) for path in hidden if is_below(home.project, path)),
         ),
         links=furniture.links,
-        shown=(*furniture.shown, *_in_private(toolchains, private, home.path)),
+        shown=(
+            *furniture.shown,
+            *_in_private(toolchains, private, home.path),
+            *(Bind(os.path.realpath(path), path) for path in home.shown if _is_inside(path, hidden)),
+        ),
         private=private,
         hidden=tuple(path for path in outside if os.path.isdir(path)),
         covered=(*host_sockets(opened.named, private), *(path for path in outside if not os.path.isdir(path)), *masks),
@@ -249,6 +282,10 @@ def look_around(
         abstract=opened.abstract,
     )
     return around, tuple((path, b"") for path in mounted if not os.path.isdir(path))
+
+
+def _is_inside(path: bytes, directories: Iterable[bytes]) -> bool:
+    return os.path.exists(path) and any(path != one and is_below(path, one) for one in directories)
 
 
 def _in_private(binds: Iterable[Bind], private: Sequence[bytes], home: bytes) -> Iterator[Bind]:
