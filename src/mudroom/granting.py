@@ -38,7 +38,7 @@ PLAIN = Grant()
 def opened_by(card: AgentCard, home: bytes, environ: Mapping[bytes, bytes]) -> Opened:
     """The credentials that a card names, as they are here."""
     from mudroom.core.card import wanted
-    from mudroom.sandbox.around import open_stores
+    from mudroom.sandbox.opening import open_stores
 
     return open_stores(wanted(card), home, environ)
 
