@@ -14,7 +14,9 @@ SOURCE = Path(__file__).parent.parent / "src" / "mudroom"
 FILES = sorted(SOURCE.rglob("*.py"))
 LAUNCHER = {
     "sandbox." + name
-    for name in ("launcher", "init", "template", "step", "wire", "kernel", "mediator", "pause", "refusal")
+    for name in (
+        "launcher", "init", "template", "step", "listening", "netlink", "wire", "kernel", "mediator", "pause", "refusal"
+    )  # fmt: skip
 }
 PURE = {"sandbox.linux", "sandbox.bare", "sandbox.seccomp", "sandbox.syscall", "sandbox.metadata"}
 

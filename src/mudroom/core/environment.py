@@ -30,16 +30,29 @@ that runs us), and every command of that kind would fail."""
 _PROXY_NAMES = frozenset(
     b"http_proxy https_proxy ftp_proxy all_proxy no_proxy HTTP_PROXY HTTPS_PROXY FTP_PROXY ALL_PROXY NO_PROXY".split()
 )
+_PROXIES = b"http_proxy https_proxy all_proxy HTTP_PROXY HTTPS_PROXY ALL_PROXY".split()
+"""All the same, and all ``http://``: for ``socks5h://`` some clients need a library that is not there, and fail."""
+_OWN = b"localhost,127.0.0.1,::1"
+"""What runs inside is reached without the gate, and nothing else is."""
 
 
 def select(
-    environ: Mapping[bytes, bytes], *, home: bytes, cwd: bytes, network: bool, extra: Collection[bytes] = ()
+    environ: Mapping[bytes, bytes],
+    *,
+    home: bytes,
+    cwd: bytes,
+    network: bool,
+    proxy: bytes = b"",
+    extra: Collection[bytes] = (),
 ) -> dict[bytes, bytes]:
     """The variables that reach the command.
 
-    ``extra`` are NAME (taken over from ``environ``) or NAME=VALUE. Proxy variables pass only with a network.
+    ``extra`` are NAME (taken over from ``environ``) or NAME=VALUE. The host's proxy variables pass only with its
+    ``network``; ``proxy`` is the URL of the gate's, inside.
     """
     chosen = {name: value for name, value in environ.items() if _is_allowed(name, value, network)}
+    if proxy:
+        chosen |= dict.fromkeys(_PROXIES, proxy) | dict.fromkeys((b"no_proxy", b"NO_PROXY"), _OWN)
     for item in extra:
         name, equals, value = item.partition(b"=")
         if equals:

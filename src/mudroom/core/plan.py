@@ -78,6 +78,12 @@ _DESCRIPTIONS: dict[str, Callable[..., str]] = {
     "pivot": lambda: "leave the host's root behind",
     "hostname": lambda name: f"host name {show(name)}",
     "loopback": lambda: "bring the private loopback up",
+    "routes": lambda: "every address leads to the gate, and nowhere else",
+    "listen": lambda proxy, _redirected, ports: (
+        f"listeners of the gate: proxy ({proxy}), DNS, and all other ports by nftables, or else "
+        + ", ".join(str(port) for port in ports)
+    ),
+    "hand_over": lambda: "hand the listeners to the gate, outside",
     "rlimit": lambda resource, soft, _hard: f"limit of each process: {_RLIMITS.get(resource, resource)} = {soft}",
     "umask": lambda mask: f"umask {mask:03o}",
     "cwd": lambda path: f"work in {show(path)}",

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import Literal, NamedTuple
 
-Network = Literal["none", "open"]
+Network = Literal["none", "gate", "open"]
+"""``gate``: nothing but what its rules let through; ``open``: the host's network as it is."""
 
 
 class Overlay(NamedTuple):
@@ -64,6 +65,8 @@ class SandboxSpec(NamedTuple):
     namespaces: bool = True
     """False where the kernel or a container forbids user namespaces: Landlock and seccomp are then all there is."""
     network: Network = "none"
+    ports: tuple[int, ...] = ()
+    """With a gate: ports that lead there on a kernel that cannot redirect all."""
     links: tuple[tuple[bytes, bytes], ...] = ()
     """Symbolic links of the host's root directory, as (target, path): /bin → usr/bin and the like."""
     binds: tuple[Bind, ...] = ()

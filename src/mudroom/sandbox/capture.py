@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
-from typing import NamedTuple
+from collections.abc import Callable, Collection
+from typing import NamedTuple, Protocol
 
 from mudroom.sandbox.client import Exit, Running, wait_readable
 
@@ -79,12 +79,23 @@ class Watch(NamedTuple):
     """Returns for how many seconds the command was held up: they do not count as its time."""
 
 
+class Beside(Protocol):
+    """Something else that a command needs while it runs: the gate."""
+
+    def descriptors(self) -> Collection[int]:
+        """What to wait for; asked for before every wait."""
+
+    def attend(self, ready: Collection[int]) -> float:
+        """Do what is to be done about those that are readable. Returns seconds as ``Watch.look`` does."""
+
+
 def attend(
     running: Running,
     output: Output,
     timeout: float | None,
     meanwhile: Callable[[], None],
     watch: Watch | None = None,
+    beside: Beside | None = None,
 ) -> tuple[Exit, bool]:
     """Wait for a command that has been given its descriptors, draining its streams. Returns how it ended and whether
     it ran out of time.
@@ -102,7 +113,8 @@ def attend(
         open_streams = {stream.read: stream for stream in output.streams}
         report = running.fileno()
         while True:
-            ready = wait_readable([report, *open_streams], _sooner(deadline, watch))
+            others = beside.descriptors() if beside is not None else ()
+            ready = wait_readable([report, *open_streams, *others], _sooner(deadline, watch))
             if not ready and watch is not None and (deadline is None or time.monotonic() < deadline):
                 held = watch.look()
                 deadline = None if deadline is None else deadline + held
@@ -110,6 +122,9 @@ def attend(
                 running.signal(SIGKILL if timed_out else SIGTERM)
                 deadline = None if timed_out else time.monotonic() + GRACE
                 timed_out = True
+            if beside is not None and any(descriptor in others for descriptor in ready):
+                held = beside.attend(ready)
+                deadline = None if deadline is None else deadline + held
             for descriptor in ready:
                 if descriptor in open_streams and not open_streams[descriptor].take():
                     del open_streams[descriptor]

@@ -28,6 +28,8 @@ _ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__
 _START = f"import sys; sys.path.insert(0, {_ROOT!r}); from mudroom.sandbox.launcher import main; main()"
 
 ENOENT, ENOTDIR = 2, 20
+_MOST_LISTENERS = 253
+"""SCM_MAX_FD of unix(7)."""
 TEMPLATES = 8
 """So many prepared roots are kept: each is a small process, and another one that waits for the next command."""
 
@@ -69,6 +71,7 @@ class Running:
         program: bytes,
         view: _socket.socket | None = None,
         channel: _socket.socket | None = None,
+        gate: _socket.socket | None = None,
     ) -> None:
         self._connection = connection
         self._id = identity
@@ -77,6 +80,8 @@ class Running:
         self._program = program
         self._view = [] if view is None else [view]  # a list: whoever pops it, in whichever thread, closes it
         self._channel = channel
+        self.gate = gate
+        """Readable when the gate's listeners have come; see ``listeners``."""
         connection.active.add(identity)
 
     def fileno(self) -> int:
@@ -154,6 +159,19 @@ class Running:
             return None
         return int.from_bytes(ancillary[0][2][:4], "little"), channel
 
+    def listeners(self) -> list[tuple[str, int]]:
+        """The gate's listeners in the sandbox's network namespace, as (kind, descriptor); the caller closes them. To be
+        taken once, when ``gate`` is readable. None if the sandbox never came so far."""
+        channel, self.gate = self.gate, None
+        if channel is None:
+            return []
+        room = _socket.CMSG_SPACE(4 * _MOST_LISTENERS)
+        with channel:
+            kinds, ancillary, _flags, _address = channel.recvmsg(4096, room, _socket.MSG_CMSG_CLOEXEC)
+        rights = b"".join(data for _level, _kind, data in ancillary)
+        descriptors = [int.from_bytes(rights[at : at + 4], "little") for at in range(0, len(rights), 4)]
+        return list(zip(kinds.decode().split(), descriptors, strict=True))
+
     def wait(self) -> Exit:
         """Block until every process of the command is gone. Raises StepFailed or CommandNotStarted if the command
         never ran, MudroomError if the launcher died.
@@ -200,6 +218,9 @@ class Running:
         channel, self._channel = self._channel, None
         if channel is not None:
             channel.close()
+        if self.gate is not None:
+            self.gate.close()
+            self.gate = None
         try:
             self._view.pop().close()
         except IndexError:
@@ -290,11 +311,13 @@ class Client:
         stdio: tuple[int, int, int],
         *,
         want_view: bool = False,
+        want_gate: bool = False,
         leaf: Leaf | None = None,
         terminal: Sequence[int] = (),
     ) -> Running:
         """Start a command. ``stdio`` stay the caller's to close. PATH is searched inside the sandbox. ``want_view``:
-        somebody is going to call ``Running.view``. ``leaf``: the control group for all of it; the caller's to close.
+        somebody is going to call ``Running.view``. ``want_gate``: the plan has listeners to hand over
+        (``Running.listeners``). ``leaf``: the control group for all of it; the caller's to close.
         ``terminal``: which of the command's standard descriptors are a pseudo-terminal of its own instead; somebody is
         going to call ``Running.terminal``, or it never starts.
 
@@ -305,7 +328,7 @@ class Client:
             connection, namespaces, steps, sent = self._where(plan)
             connection.active.add(identity)  # no other thread ends that template to make room
         search = [entry for entry in env.get(b"PATH", os.fsencode(os.defpath)).split(b":") if entry]
-        sockets = [name for name, wanted in (("view", want_view), ("channel", terminal)) if wanted]
+        sockets = [name for name, wanted in (("view", want_view), ("channel", terminal), ("gate", want_gate)) if wanted]
         request = {
             "op": "run",
             "id": identity,
@@ -334,8 +357,8 @@ class Client:
         finally:
             for _ours, theirs in pairs.values():
                 theirs.close()
-        mine = {name: ours for name, (ours, _theirs) in pairs.items()}
-        return Running(connection, identity, report, steps, argv[0], mine.get("view"), mine.get("channel"))
+        view, channel, gate = (pairs[name][0] if name in pairs else None for name in ("view", "channel", "gate"))
+        return Running(connection, identity, report, steps, argv[0], view, channel, gate)
 
     def _where(self, plan: Plan) -> tuple[Connection, int, tuple[Step, ...], tuple[Step, ...]]:
         """Which process performs a plan, and what is left to do there: namespaces, steps, and those of them that it

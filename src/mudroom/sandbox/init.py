@@ -259,9 +259,11 @@ def run_init(request: Request, descriptors: list[int], report: int, context: Con
         context = Context(request["namespaces"])
         report = keep_only([report, *sockets], 3)
     else:
-        report = keep_only([report, context.root, *sockets], 3)
+        listeners = [descriptor for _kind, descriptor in context.listeners]
+        report = keep_only([report, context.root, *listeners, *sockets], 3)
         context.root = report + 1
-    for number, name in enumerate(request["sockets"], report + 1 + (context.root >= 0)):
+        context.listeners = [(kind, report + 2 + index) for index, (kind, _old) in enumerate(context.listeners)]
+    for number, name in enumerate(request["sockets"], report + 1 + (context.root >= 0) + len(context.listeners)):
         setattr(context, name, number)
     perform(request["plan"], report, context, request["first"])
     channel = take_terminal(context, request["terminal"]) if request["terminal"] else None

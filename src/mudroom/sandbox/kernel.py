@@ -36,6 +36,7 @@ LANDLOCK_FILE_RIGHTS = 0b1_1100_0000_0000_0111  # execute, write, read; truncate
 
 SIGCHLD = 17
 ENOENT, EIO, ENOEXEC, EACCES, EBUSY, EINVAL, EPERM, ENOSYS, ENOTDIR = 2, 5, 8, 13, 16, 22, 1, 38, 20
+EOPNOTSUPP, EAFNOSUPPORT, EADDRNOTAVAIL = 95, 97, 99
 
 libc = ctypes.PyDLL(None, use_errno=True)  # PyDLL keeps the GIL: a clone in the middle of a release would hang
 c_long, c_ulong, c_char_p, c_void_p = ctypes.c_long, ctypes.c_ulong, ctypes.c_char_p, ctypes.c_void_p

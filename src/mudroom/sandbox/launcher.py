@@ -3,8 +3,8 @@
 It runs as a process of its own (``python -I -S``), receives requests over a socket, and for each one
 clones a child into new namespaces, performs the plan's steps there, drops every privilege and runs the command.
 
-Rules of this file, and of its family: ``init``, ``template``, ``step``, ``wire``, ``kernel``, ``mediator``, ``pause``,
-``refusal``:
+Rules of this file, and of its family: ``init``, ``template``, ``step``, ``listening``, ``netlink``, ``wire``,
+``kernel``, ``mediator``, ``pause``, ``refusal``:
 1. They import each other and nothing else of mudroom, and of the library only what the architecture test lists: every
    millisecond of start-up here is a millisecond of every cold ``mudroom run``. What a first command does not need is
    imported when it is needed, but never in an init after its ``pivot``: its files are then the command's.
@@ -29,7 +29,7 @@ the length (SCM_RIGHTS). Only the host process and this one ever hold the socket
 The descriptors of a run are its stdin, stdout and stderr, then the sockets that its host wants (``sockets`` of the
 request names them), then those of its control groups (``into`` of the request: a directory to clone init into;
 ``join``: so many files by which init moves itself), then the report pipe. Over the socket called ``view`` init sends a
-descriptor of the view (``step_view``); over ``channel`` the master of a pseudo-terminal (``step_terminal``), waits for
+descriptor of the view (``step_view``), over ``gate`` the gate's listeners (``step_hand_over``); over ``channel`` the master of a pseudo-terminal (``step_terminal``), waits for
 a byte before it starts the command, and then sends one whenever the command has been stopped.
 
 ``pause`` and ``resume`` carry a pipe on which ``("done",)`` or ``("failed", why)`` is answered.

@@ -26,6 +26,10 @@ RDONLY, NOSUID, NODEV, NOEXEC = 1, 2, 4, 8
 READ_ONLY = RDONLY | NOSUID | NODEV
 WRITABLE = NOSUID | NODEV
 
+PROXY_PORT, _REDIRECTED = 3128, 1
+"""Where the gate listens inside: programs are told of the one; the other is tcpmux, which nobody runs, and below 1024,
+where no command can listen itself (ip_unprivileged_port_start in ip-sysctl.rst)."""
+
 MOST_LOWERS = 500
 """OVL_MAX_STACK in fs/overlayfs/super.c."""
 
@@ -80,6 +84,7 @@ def _with_namespaces(spec: SandboxSpec, machine: str) -> Plan:
         *own_directory(spec),
         ("view", spec.project[1:]),
         ("terminal", b"dev/pts/ptmx"),
+        *((("hand_over",),) if spec.network == "gate" else ()),
         ("seal", b"", READ_ONLY),
         ("pivot",),
         ("cwd", spec.cwd),
@@ -95,7 +100,7 @@ _NO_VIEW = Copy(b"")
 def _frame(spec: SandboxSpec, machine: str) -> tuple[int, tuple[Step, ...], tuple[Step, ...], tuple[Step, ...]]:
     """What does not depend on the command: the namespaces, the steps before its own, and those after. Worked out once
     in a session: there are a hundred of them."""
-    flags = sum(bit for name, bit in NAMESPACES.items() if name != "net" or spec.network == "none")
+    flags = sum(bit for name, bit in NAMESPACES.items() if name != "net" or spec.network != "open")
     return flags, tuple(_shared(spec)), tuple(_ahead(spec)), tuple(_confinement(spec, machine))
 
 
@@ -109,8 +114,10 @@ def _ahead(spec: SandboxSpec) -> list[Step]:
     else:
         steps.append(("freeze", b"proc/sys"))
     steps.append(("freeze", b"proc/1"))  # init's own: its timers are everybody's to write, its OOM score uid 0's
-    if spec.network == "none":
+    if spec.network != "open":
         steps.append(("loopback",))
+    if spec.network == "gate":
+        steps += [("routes",), ("listen", PROXY_PORT, _REDIRECTED, spec.ports)]
     return steps
 
 

@@ -69,6 +69,7 @@ from mudroom.sandbox.kernel import (
     prctl,
     syscall,
 )
+from mudroom.sandbox.listening import LISTENING
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -95,7 +96,9 @@ class Context:
     that terminal."""
 
     def __init__(self, namespaces: int) -> None:
-        self.root = self.view = self.listener = self.channel = self.terminal = -1
+        self.root = self.view = self.listener = self.channel = self.terminal = self.gate = -1
+        self.listeners: list[tuple[str, int]] = []
+        """The gate's, until they are handed over: what each is for, and its descriptor."""
         self.rows: dict[int, tuple[Row, ...]] = {}
         self.namespaces = namespaces
 
@@ -472,4 +475,4 @@ def _install(program: bytes, flags: int) -> int:
     )
 
 
-STEPS = {name[5:]: function for name, function in sorted(globals().items()) if name.startswith("step_")}
+STEPS = {name[5:]: function for name, function in sorted(globals().items()) if name.startswith("step_")} | LISTENING

@@ -28,7 +28,8 @@ import os
 import select
 import signal
 import termios
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from mudroom.errors import MudroomError
@@ -45,7 +46,7 @@ BACKGROUND = 200
 POKE = 50
 """Milliseconds after which the main thread is woken again, if it has a handler to run and has not."""
 _HEARD = (signal.SIGINT, signal.SIGQUIT, signal.SIGWINCH, signal.SIGCONT)
-_ENDING, _GOING_ON = b"\xfe", b"\xff"
+_HUSH, _SPEAK, _ENDING, _GOING_ON = b"\xfc", b"\xfd", b"\xfe", b"\xff"
 """Words that are no signals."""
 
 
@@ -118,6 +119,10 @@ class Relay:
         """All is ready for the main thread to stop us."""
         self._held = self._paused = False
         """Nothing is done to the terminal, because we are about to be stopped; the sandbox has been paused for that."""
+        self._silent = False
+        """Nothing is written to the user's terminal: somebody is asked there."""
+        self._hushed = _thread.allocate_lock()
+        self._hushed.acquire()
         self._ending = False
         self._failure: BaseException | None = None
         self._handlers: dict[int, Any] = {}
@@ -163,6 +168,19 @@ class Relay:
         self._drop(self._owned)
         if self._failure is not None:
             raise self._failure
+
+    @contextmanager
+    def hushed(self) -> Iterator[None]:
+        """The user's terminal is as it was before the command, and nothing of the command appears on it; what it writes
+        waits. For somebody to be asked something, in the main thread."""
+        self._ask(_HUSH)
+        while not self._hushed.acquire(timeout=0.1):
+            if not self._done.locked():
+                break  # the thread has ended, and left the terminal
+        try:
+            yield
+        finally:
+            self._ask(_SPEAK)
 
     def _on_word(self, _number: int, _frame: object) -> None:
         """The thread has been told by the pipe."""
@@ -269,7 +287,7 @@ class Relay:
             for flow in tuple(self._flows):
                 if ready.get(flow.source) and self._may_take(flow, foreground):
                     flow.take()
-                if flow.waiting:
+                if flow.waiting and (flow.is_input or not self._silent):
                     flow.give()
                 if flow.is_input and flow.done:
                     self._end_input(flow)
@@ -287,7 +305,7 @@ class Relay:
         for flow in self._flows:
             if self._may_take(flow, foreground):
                 wanted[flow.source] = wanted.get(flow.source, 0) | select.POLLIN
-            if flow.waiting:
+            if flow.waiting and (flow.is_input or not self._silent):
                 wanted[flow.target] = wanted.get(flow.target, 0) | select.POLLOUT
         poller = select.poll()
         for descriptor, events in wanted.items():
@@ -335,6 +353,12 @@ class Relay:
             self._poke = True
         elif word == _GOING_ON[0]:
             self._go_on()
+        elif word == _HUSH[0]:
+            self._held = self._silent = True
+            self._leave()
+            self._hushed.release()
+        elif word == _SPEAK[0]:
+            self._held = self._silent = False
         elif word == _ENDING[0]:
             self._ending = True
 
@@ -359,7 +383,7 @@ class Relay:
 
     def _go_on(self) -> None:
         assert self._running is not None
-        self._held = self._poke = False
+        self._held, self._poke = self._silent, False
         if self._paused:
             self._paused = False
             self._running.resume()
