@@ -33,7 +33,11 @@ MAY_IMPORT = {
     "desk": ("core", "errors", "stage", "vault", "sandbox"),
     "workbench": ("core", "errors", "stage", "vault", "sandbox", "desk"),
     "applying": ("core", "errors", "stage", "vault", "workbench"),
-    "session": ("core", "errors", "stage", "vault", "sandbox", "confine", "desk", "applying", "granting"),
+    "net": ("core", "errors", "net"),
+    "gateway": ("core", "errors", "sandbox", "net"),
+    "session": (
+        "core", "errors", "stage", "vault", "sandbox", "confine", "desk", "applying", "granting", "gateway",
+    ),  # fmt: skip
     "filesystem": ("core", "errors", "stage", "session", "config"),
     "doctor": ("core", "errors", "sandbox", "session"),
     "keeper": ("core", "errors", "stage", "vault", "session"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import resource
 from collections.abc import Mapping
+from typing import NamedTuple
 
 from mudroom.core.environment import select
 from mudroom.core.fallback import AFTER, BARE_LOST, Mode
@@ -17,7 +18,7 @@ from mudroom.errors import Unsupported, UsageError
 from mudroom.granting import PLAIN, Grant, graphics
 from mudroom.sandbox.client import StepFailed
 from mudroom.sandbox.host import Host, survey, umask, without
-from mudroom.sandbox.linux import compile_plan
+from mudroom.sandbox.linux import PROXY_PORT, compile_plan
 from mudroom.stage.layer import private_directories
 from mudroom.stage.preflight import MountTable, filesystem, submounts
 from mudroom.vault.store import Vault
@@ -47,6 +48,20 @@ def _permitted(rlimit: tuple[int, int, int]) -> tuple[int, int, int]:
     return rlimit if ours == resource.RLIM_INFINITY else (number, min(soft, ours), min(hard, ours))
 
 
+USUAL_PORTS = (22, 80, 443, 853, 873, 989, 990, 993, 995)
+"""Where the kernel cannot redirect all to the gate: below 1024, so that no server of the project's own wants one."""
+_RESOLV_CONF = b"/etc/resolv.conf"
+_NAMESERVER = b"nameserver 127.0.0.1\n"
+
+
+class Resolver(NamedTuple):
+    binds: tuple[Bind, ...]
+    files: tuple[tuple[bytes, bytes], ...]
+
+
+_NO_RESOLVER = Resolver((), ())
+
+
 class Confinement:
     def __init__(self, vault: Vault, home: bytes, environ: Mapping[bytes, bytes]) -> None:
         self._vault, self._home, self.variables = vault, home, environ
@@ -54,6 +69,7 @@ class Confinement:
         self._umask = umask()
         self._first = True
         self._mounts = MountTable()
+        self._resolves: Resolver | None = None
         self.mode: Mode = "overlay"
         """The strongest that has not failed yet in this session."""
 
@@ -108,9 +124,11 @@ class Confinement:
         settings: Settings,
         stand_ins: Rlimits = (),
         grant: Grant = PLAIN,
+        gate: int = 0,
     ) -> tuple[Plan, dict[bytes, bytes]]:
         """The plan and the environment of a command. ``private``: where home and /tmp go without a mount namespace.
-        ``stand_ins``: rlimits in the place of limits that no control group holds."""
+        ``stand_ins``: rlimits in the place of limits that no control group holds. ``gate``: the port of the host's
+        loopback where it listens, where that cannot be in a network namespace of the command's."""
         host, scratch = self.host, self._vault.scratch
         confined, bare = mode == "landlock", grant.level == 0
         home, tmp = self._home, b"/tmp"
@@ -122,9 +140,18 @@ class Confinement:
             private_home, tmp = private_directories(scratch)
             home = home if bare else private_home
             cwd = view.work + cwd[len(self._vault.project) :]
-        extra = (*settings.environment, *grant.variables)
-        env = select(self.variables, home=home, cwd=cwd, network=bare or settings.network != "none", extra=extra)
+        within = settings.network == "gate" and not confined and not bare
+        port = PROXY_PORT if within else gate
+        env = select(
+            self.variables,
+            home=home,
+            cwd=cwd,
+            network=settings.network == "open" or (bare and not port),
+            proxy=b"http://127.0.0.1:%d" % port if port else b"",
+            extra=(*settings.environment, *grant.variables),
+        )
         env[b"TMPDIR"] = tmp
+        resolver = self._resolver() if within else _NO_RESOLVER
         self._check_named(grant)
         spec = SandboxSpec(
             project=self._vault.project,
@@ -133,11 +160,13 @@ class Confinement:
             home=home,
             scratch=scratch,
             namespaces=not confined,
-            network="open" if bare else settings.network,
+            network="open" if bare else "none" if confined and not port else settings.network,
+            proxy=gate,
+            ports=USUAL_PORTS,
             links=host.links,
-            binds=self._binds(host, home, confined, settings, bare),
+            binds=(*self._binds(host, home, confined, settings, bare), *resolver.binds),
             masks=self._masks(host, settings),
-            files=host.files,
+            files=(*host.files, *resolver.files),
             devices=(*host.devices, *(graphics() if grant.gpu else ())),
             landlock_abi=host.landlock_abi,
             as_root=host.as_root,
@@ -186,6 +215,25 @@ class Confinement:
                         f"{show(bind.path)} cannot be opened as credentials: {what} is there",
                         "name what is needed of it",
                     )
+
+    def _resolver(self) -> Resolver:
+        """Names are looked up at the gate's listener: where the machine's resolver is named, ours is. A link leads into
+        /run on many machines, and that is the command's own."""
+        if self._resolves is None:
+            place = os.path.realpath(_RESOLV_CONF)
+            if is_below(place, b"/run"):
+                self._resolves = Resolver((), ((place, _NAMESERVER),))
+            elif os.path.isfile(place):
+                ours = self._vault.path + b"/resolv.conf"
+                descriptor = os.open(ours, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
+                try:
+                    os.write(descriptor, _NAMESERVER)
+                finally:
+                    os.close(descriptor)
+                self._resolves = Resolver((Bind(ours, place),), ())
+            else:
+                self._resolves = _NO_RESOLVER  # resolv.conf(5): without the file, what runs here is asked
+        return self._resolves
 
     def _masks(self, host: Host, settings: Settings) -> tuple[bytes, ...]:
         shown = [self._home + path[1:] for path in settings.credentials]

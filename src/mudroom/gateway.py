@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 
 LAST_FLOWS = 2.0
 """Seconds that the gate has, after a command, to say what there is still to be said."""
-USUAL_PORTS = (22, 80, 443, 853, 873, 993, 995)
-"""Where the kernel cannot redirect all: what lies below 1024, so that no server of the project's own wants it."""
 
 
 class Answer(NamedTuple):

@@ -16,7 +16,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mudroom.applying import Applying
@@ -26,7 +26,7 @@ from mudroom.core.fallback import Mode
 from mudroom.core.limit import Reached, Reading, difference, explain_limits, needed, reached, reached_else
 from mudroom.core.path import show
 from mudroom.core.plan import Plan, explain
-from mudroom.core.result import Result
+from mudroom.core.result import Denial, Result
 from mudroom.core.settings import Settings
 from mudroom.core.spec import Copy
 from mudroom.errors import CommandNotStarted, Unsupported, UsageError
@@ -48,8 +48,11 @@ __all__ = ["CAPTURED", "Applied", "Client", "Conflicted", "Landed", "Session", "
 
 if TYPE_CHECKING:
     from mudroom.core.card import AgentCard
+    from mudroom.core.flow import Flow
+    from mudroom.core.hosts import HostRule
     from mudroom.core.landing import Landing
     from mudroom.core.why import Why
+    from mudroom.gateway import Approver, Doorkeeper, Gateway
     from mudroom.sandbox.cgroup import Leaf
     from mudroom.sandbox.limiter import Limiter
     from mudroom.sandbox.terminal import Relay
@@ -85,6 +88,17 @@ class Ran(NamedTuple):
     output: Output
     reached: tuple[Reached, ...] = ()
     use: Reading | None = None
+    flows: tuple[Flow, ...] = ()
+
+
+def refused_hosts(flows: Sequence[Flow]) -> list[Denial]:
+    """One for each host and port, however often it was tried."""
+    times: dict[tuple[str, str], int] = {}
+    for flow in flows:
+        if flow.verdict == "deny":
+            key = (f"{flow.host}:{flow.port}" if flow.port else flow.host, flow.reason)
+            times[key] = times.get(key, 0) + 1
+    return [Denial("network", host.encode(), reason, count) for (host, reason), count in times.items()]
 
 
 def relay_for(stdio: Stdio) -> Relay | None:
@@ -113,8 +127,13 @@ class Session(Applying):
         progress: Progress | None = None,
         card: AgentCard | None = None,
         level: int | None = None,
+        approver: Approver | None = None,
+        rules: Callable[[], Sequence[HostRule]] = tuple,
+        remember: Callable[[HostRule], None] = lambda _rule: None,
     ) -> None:
-        """``card``: of the agent whose session this is. ``level``: asked for by the user; the policy decides."""
+        """``card``: of the agent whose session this is. ``level``: asked for by the user; the policy decides.
+        ``approver``: whom the gate asks about a host; None: what no rule allows is refused. ``rules``: those of the
+        gate, asked for whenever a command first uses the network. ``remember``: keeps an answer that is to stay."""
         super().__init__(vault, settings, clock, progress)
         self.confinement = Confinement(vault, home, environ)
         self.card, self.level = card, level
@@ -126,6 +145,8 @@ class Session(Applying):
         self._running: Running | None = None
         self._looked = False
         self._limiter: Limiter | None = None
+        self._gateway: Gateway | None = None
+        self._gate_answers = (rules, remember, approver)
         self._last: dict[str, Running] = {}
         """By fork: the last command, whose mount may not be gone yet."""
         self._merged: str | None = None
@@ -154,6 +175,8 @@ class Session(Applying):
         """What file tools have written is brought into its forks; then everything is let go."""
         super().close()
         self.confinement.close()
+        if self._gateway is not None:
+            self._gateway.close()
         if self._limiter is not None:
             self._limiter.close()
         for running in self._last.values():
@@ -280,7 +303,7 @@ class Session(Applying):
             truncated=any(stream.truncated for stream in output.streams),
             cpu=ended.user + ended.system,
             max_rss=ended.max_rss,
-            denials=denials(ended.refused),
+            denials=(*denials(ended.refused), *refused_hosts(ran.flows)),
             reached=ran.reached,
             use=ran.use,
             notes=tuple(self._notes),
@@ -329,17 +352,18 @@ class Session(Applying):
         plan, env = self.confinement.plan(view.mount(), mode, cwd, place, self.settings, stand_ins, self._grant)
         relay = relay_for(stdio)
         given = relay.descriptors if relay is not None else (stdio.stdin, stdio.stdout, stdio.stderr)
-        with self._group(fork) as leaf, Output(*given, self.settings.output_limit) as output:
+        gated = self._at_the_gate(plan, relay)
+        with self._group(fork) as leaf, gated as keeper, Output(*given, self.settings.output_limit) as output:
             started = self._start_time()
             fork.begin(started)
             try:
-                running = self._start(fork, plan, argv, env, output.descriptors, relay, leaf)
+                running = self._start(fork, plan, argv, env, output.descriptors, relay, leaf, keeper)
                 meanwhile = functools.partial(self._meanwhile, fork, view)
                 look = functools.partial(self.vault.turn.stand_aside, running.pause, running.resume)
                 watch = None if self._alone else Watch(LOOK, look)
-                ended, timed_out = attend(running, output, timeout, meanwhile, watch)
+                ended, timed_out = attend(running, output, timeout, meanwhile, watch, keeper)
                 done, use = self._reached(leaf, ended, timeout if timed_out else None, output)
-                return Ran(view, started, ended, timed_out, output, done, use)
+                return Ran(view, started, ended, timed_out, output, done, use, self._flows(fork, keeper))
             except (StepFailed, CommandNotStarted):
                 fork.end()
                 raise
@@ -358,6 +382,7 @@ class Session(Applying):
         descriptors: tuple[int, int, int],
         relay: Relay | None,
         leaf: Leaf | None,
+        keeper: Doorkeeper | None,
     ) -> Running:
         """Start the command, after the last one of this fork has let go of its mount. File tools that are in use go
         through the new mount from here on."""
@@ -368,13 +393,40 @@ class Session(Applying):
             self._let_go()
         edited = fork.name in self._desk
         numbers = relay.numbers if relay is not None else ()
-        running = self.client.run(plan, argv, env, descriptors, want_view=edited, leaf=leaf, terminal=numbers)
+        gate = keeper is not None
+        running = self.client.run(
+            plan, argv, env, descriptors, want_view=edited, want_gate=gate, leaf=leaf, terminal=numbers
+        )
+        if keeper is not None:
+            keeper.began(running)
         self._running = self._last[fork.name] = running
         if relay is not None:
             relay.began(running)
         if edited:
             self._desk.go_live(fork.name, running)
         return running
+
+    def _at_the_gate(self, plan: Plan, relay: Relay | None) -> AbstractContextManager[Doorkeeper | None]:
+        """Somebody beside the command who lets what it connects to come to the gate, if its plan has one."""
+        if not any(step[0] == "hand_over" for step in plan.steps):
+            return nullcontext()
+        if self._gateway is None:
+            from mudroom.gateway import Gateway
+
+            self._gateway = Gateway(*self._gate_answers)
+        return self._gateway.attending(relay.hushed if relay is not None else nullcontext)
+
+    def _flows(self, fork: Fork, keeper: Doorkeeper | None) -> tuple[Flow, ...]:
+        """What the command has exchanged with the network, all of it, in the journal, too."""
+        if keeper is None:
+            return ()
+        from mudroom.core.flow import flow_to_json
+
+        keeper.close()
+        self._notes += keeper.notes
+        for flow in keeper.flows:
+            self.vault.journal.append("flow", fork.name, flow_to_json(flow), time=flow.started)
+        return tuple(keeper.flows)
 
     def _let_go(self) -> None:
         """Of commands that are over: each holds a descriptor until the next one in its fork."""

@@ -102,10 +102,11 @@ class Box:
 class Conversation:
     """A command that waits for a word on its stdin, and says a line on its stdout, in turn with the test."""
 
-    def __init__(self, box: Box, kind: str, script: str, **options: Any) -> None:
+    def __init__(self, box: Box, kind: str | Plan, script: str, **options: Any) -> None:
         self._stdin, self._write = os.pipe()
         self._output = Output(self._stdin, None, None, 1 << 20)
-        self.running: Running = box.start(script, self._output, box.prepared(kind), **options)
+        plan = box.prepared(kind) if isinstance(kind, str) else kind
+        self.running: Running = box.start(script, self._output, plan, **options)
         self.stream = self._output.streams[0]
 
     def say(self, word: str = "go") -> None:

@@ -80,7 +80,7 @@ _DESCRIPTIONS: dict[str, Callable[..., str]] = {
     "loopback": lambda: "bring the private loopback up",
     "routes": lambda: "every address leads to the gate, and nowhere else",
     "listen": lambda proxy, _redirected, ports: (
-        f"listeners of the gate: proxy ({proxy}), DNS, and all other ports by nftables, or else "
+        f"listeners of the gate: proxy ({proxy}), DNS, all other ports by nftables, or "
         + ", ".join(str(port) for port in ports)
     ),
     "hand_over": lambda: "hand the listeners to the gate, outside",

@@ -25,9 +25,10 @@ class Denial(NamedTuple):
     """Something that the sandbox refused, as the mechanism that refused it tells; never guessed from output."""
 
     kind: str
-    """``metadata``: chmod, chown, times or xattrs of a file outside. ``system call``: refused by the filter."""
+    """``metadata``: chmod, chown, times or xattrs of a file outside. ``system call``: refused by the filter.
+    ``network``: refused by the gate."""
     target: bytes
-    """A path, or the name of the call."""
+    """A path, the name of the call, or a host and port."""
     reason: str
     times: int = 1
     """How often."""

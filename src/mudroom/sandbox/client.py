@@ -166,8 +166,10 @@ class Running:
         if channel is None:
             return []
         room = _socket.CMSG_SPACE(4 * _MOST_LISTENERS)
-        with channel:
+        try:
             kinds, ancillary, _flags, _address = channel.recvmsg(4096, room, _socket.MSG_CMSG_CLOEXEC)
+        finally:
+            channel.close()
         rights = b"".join(data for _level, _kind, data in ancillary)
         descriptors = [int.from_bytes(rights[at : at + 4], "little") for at in range(0, len(rights), 4)]
         return list(zip(kinds.decode().split(), descriptors, strict=True))

@@ -29,8 +29,9 @@ the length (SCM_RIGHTS). Only the host process and this one ever hold the socket
 The descriptors of a run are its stdin, stdout and stderr, then the sockets that its host wants (``sockets`` of the
 request names them), then those of its control groups (``into`` of the request: a directory to clone init into;
 ``join``: so many files by which init moves itself), then the report pipe. Over the socket called ``view`` init sends a
-descriptor of the view (``step_view``), over ``gate`` the gate's listeners (``step_hand_over``); over ``channel`` the master of a pseudo-terminal (``step_terminal``), waits for
-a byte before it starts the command, and then sends one whenever the command has been stopped.
+descriptor of the view (``step_view``), over ``gate`` the gate's listeners (``step_hand_over``), over ``channel`` the
+master of a pseudo-terminal (``step_terminal``); there it then waits for a byte before it starts the command, and sends
+one whenever the command has been stopped.
 
 ``pause`` and ``resume`` carry a pipe on which ``("done",)`` or ``("failed", why)`` is answered.
 

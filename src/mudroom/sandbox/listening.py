@@ -46,27 +46,37 @@ def step_routes(_context: Context) -> None:
 
 def step_listen(context: Context, proxy: int, redirected: int, ports: tuple[int, ...]) -> None:
     """Make the gate's listeners: the proxy, DNS, and one to which nftables redirects every other connection. Where the
-    kernel has no nftables for us, one for each of the usual ``ports`` instead; others are refused there."""
+    kernel has no nftables for us, or without a port for it, one for each of the usual ``ports`` instead; others are
+    refused then."""
     sockets = [
         ("proxy", _listen(_tcp(AF_INET, "127.0.0.1", proxy))),
         ("dns-udp", _everywhere(_SOCK_DGRAM, _DNS)),
         ("dns-tcp", _listen(_everywhere(_SOCK_STREAM, _DNS))),
     ]
-    try:
-        talk(NETLINK_NETFILTER, redirection(redirected))
+    if redirected and _redirect(redirected):
         sockets.append(("redirected", _listen(_everywhere(_SOCK_STREAM, redirected))))
-    except OSError:  # whatever is missing there, what follows needs none of it
+    else:
         sockets += [("transparent", _listen(_everywhere(_SOCK_STREAM, port))) for port in ports]
     context.listeners = [(kind, one.detach()) for kind, one in sockets]
 
 
+def _redirect(port: int) -> bool:
+    try:
+        talk(NETLINK_NETFILTER, redirection(port))
+    except OSError:  # whatever is missing there: without it there are fewer ways to the gate, and none past it
+        return False
+    return True
+
+
 def step_hand_over(context: Context) -> None:
-    """Send the listeners to the host and keep none. The host is told which is which in the order of the descriptors."""
-    channel = _socket.socket(fileno=context.gate)
-    rights = b"".join(descriptor.to_bytes(4, "little") for _kind, descriptor in context.listeners)
-    kinds = " ".join(kind for kind, _descriptor in context.listeners).encode()
-    channel.sendmsg([kinds], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, rights)])
-    channel.close()
+    """Send the listeners to the host, if it asked for them, and keep none: what connects then is refused. Which is
+    which is told in the order of the descriptors."""
+    if context.gate >= 0:
+        channel = _socket.socket(fileno=context.gate)
+        rights = b"".join(descriptor.to_bytes(4, "little") for _kind, descriptor in context.listeners)
+        kinds = " ".join(kind for kind, _descriptor in context.listeners).encode()
+        channel.sendmsg([kinds], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, rights)])
+        channel.close()
     for _kind, descriptor in context.listeners:
         os.close(descriptor)
     context.listeners, context.gate = [], -1
