@@ -12,12 +12,10 @@ import pytest
 
 SOURCE = Path(__file__).parent.parent / "src" / "mudroom"
 FILES = sorted(SOURCE.rglob("*.py"))
-LAUNCHER = {
-    "sandbox." + name
-    for name in (
-        "launcher", "init", "template", "step", "listening", "netlink", "wire", "kernel", "mediator", "pause", "refusal"
-    )  # fmt: skip
-}
+_FAMILY = (
+    "launcher", "init", "template", "step", "listening", "netlink", "wire", "kernel", "mediator", "pause", "refusal",
+)  # fmt: skip
+LAUNCHER = {"sandbox." + name for name in _FAMILY}
 PURE = {"sandbox.linux", "sandbox.bare", "sandbox.seccomp", "sandbox.syscall", "sandbox.metadata"}
 
 # What each room may import of mudroom; a prefix stands for all in it. Imports only point down.

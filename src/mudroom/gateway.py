@@ -8,14 +8,15 @@ Rules of this file:
 
 from __future__ import annotations
 
+import _socket
 import _thread
 import os
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any
 
-from mudroom.core.flow import Flow, Question
+from mudroom.core.flow import Answer, Flow, Question
 from mudroom.core.hosts import HostRule
 from mudroom.errors import MudroomError
 from mudroom.sandbox.client import Running
@@ -23,14 +24,9 @@ from mudroom.sandbox.client import Running
 if TYPE_CHECKING:
     from mudroom.net.door import Door, Gate
 
+_SOCK_SEQPACKET = _socket.SOCK_SEQPACKET | _socket.SOCK_CLOEXEC
 LAST_FLOWS = 2.0
 """Seconds that the gate has, after a command, to say what there is still to be said."""
-
-
-class Answer(NamedTuple):
-    allowed: bool
-    keep: bool = False
-    """Not only for this command: the project remembers it."""
 
 
 Approver = Callable[[Question], Answer]
@@ -90,22 +86,102 @@ class Gateway:
             SHARED.release()
 
     @contextmanager
-    def attending(self, hush: Hush = nullcontext) -> Iterator[Doorkeeper]:
-        """To be entered before the command starts. The flows are complete when this is left."""
-        keeper = Doorkeeper(self, hush)
+    def attending(self, entrance: bytes, hush: Hush = nullcontext) -> Iterator[Doorkeeper]:
+        """To be entered before the command starts. ``entrance``: where a socket is put for those who want to reach what
+        listens inside."""
+        keeper = Doorkeeper(self, hush, Entrance(entrance))
         try:
             yield keeper
         finally:
             keeper.close()
 
 
+class Entrance:
+    """A socket in the vault where a process of the same user gets the namespaces of a running command, to connect to
+    what listens in there. The vault's directory is nobody else's to enter, and hidden from every command."""
+
+    def __init__(self, path: bytes) -> None:
+        self._path = path
+        self._socket: _socket.socket | None = None
+
+    def fileno(self) -> int:
+        return -1 if self._socket is None else self._socket.fileno()
+
+    def open(self) -> None:
+        self._socket = _socket.socket(_socket.AF_UNIX, _SOCK_SEQPACKET)
+        self._socket.setblocking(False)
+        with _short(self._path) as path:
+            try:
+                os.unlink(path)  # of a command that was killed with its host process
+            except FileNotFoundError:
+                pass
+            self._socket.bind(path)
+        self._socket.listen()
+
+    def admit(self, namespaces: Sequence[int]) -> None:
+        assert self._socket is not None
+        try:
+            listening: Any = self._socket  # of a type whose stub lacks what it is made of
+            accepted, _address = listening._accept()
+        except BlockingIOError:
+            return  # it did not wait
+        peer = _socket.socket(fileno=accepted)
+        rights = b"".join(descriptor.to_bytes(4, "little") for descriptor in namespaces)
+        try:
+            peer.sendmsg([b"namespaces"], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, rights)])
+        except OSError:
+            pass  # nor did this one
+        finally:
+            peer.close()
+
+    def close(self) -> None:
+        if self._socket is not None:
+            self._socket.close()
+            self._socket = None
+            with _short(self._path) as path:
+                try:
+                    os.unlink(path)
+                except FileNotFoundError:
+                    pass
+
+
+@contextmanager
+def _short(path: bytes) -> Iterator[bytes]:
+    """The same place by a path that fits: the name of a unix socket has 108 bytes (unix(7))."""
+    above, _slash, name = path.rpartition(b"/")
+    directory = os.open(above, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        yield b"/proc/self/fd/%d/%s" % (directory, name)
+    finally:
+        os.close(directory)
+
+
+def namespaces_at(path: bytes) -> list[int]:
+    """The user and the network namespace of the command whose entrance this is; the caller closes them. Raises OSError
+    if no command is there."""
+    asking = _socket.socket(_socket.AF_UNIX, _SOCK_SEQPACKET)
+    try:
+        with _short(path) as short:
+            asking.connect(short)
+        _data, ancillary, _flags, _address = asking.recvmsg(64, _socket.CMSG_SPACE(8), _socket.MSG_CMSG_CLOEXEC)
+    finally:
+        asking.close()
+    rights = b"".join(data for _level, _kind, data in ancillary)
+    if len(rights) != 8:
+        raise ConnectionResetError("the command has just ended")
+    return [int.from_bytes(rights[:4], "little"), int.from_bytes(rights[4:], "little")]
+
+
 class Doorkeeper:
     """Beside one command (``sandbox/capture.py``)."""
 
-    def __init__(self, gateway: Gateway, hush: Hush) -> None:
+    def __init__(self, gateway: Gateway, hush: Hush, entrance: Entrance) -> None:
         self._gateway, self._hush = gateway, hush
         self._running: Running | None = None
         self._listeners: list[tuple[str, int]] = []
+        self._namespaces: list[int] = []
+        """The command's user and network namespaces, in this order."""
+        self._entrance = entrance
         self._door: Door | None = None
         self.flows: list[Flow] = []
         self.notes: list[str] = []
@@ -115,24 +191,35 @@ class Doorkeeper:
 
     def descriptors(self) -> Collection[int]:
         if self._door is not None:
-            return [self._door.fileno()]
+            return [self._door.fileno(), self._entrance.fileno()]
         if self._listeners:
-            return [descriptor for _kind, descriptor in self._listeners]
+            return [self._entrance.fileno(), *(descriptor for _kind, descriptor in self._listeners)]
         waiting = self._running.gate if self._running is not None else None
         return [] if waiting is None else [waiting.fileno()]
 
-    def attend(self, _ready: Collection[int]) -> float:
+    def attend(self, ready: Collection[int]) -> float:
         began = time.monotonic()
         try:
-            if self._door is not None:
+            if self._namespaces and self._entrance.fileno() in ready:
+                self._entrance.admit(self._namespaces)
+            elif self._door is not None:
                 self._hear(self._door)
             elif self._listeners:
                 self._open()
             elif self._running is not None:
-                self._listeners = self._running.listeners()
+                self._take(self._running)
         except MudroomError as error:
             self._without_network(str(error))
         return time.monotonic() - began
+
+    def _take(self, running: Running) -> None:
+        for kind, descriptor in running.listeners():
+            if kind in ("user", "net"):
+                self._namespaces.append(descriptor)
+            else:
+                self._listeners.append((kind, descriptor))
+        if self._listeners:
+            self._entrance.open()
 
     def _open(self) -> None:
         from mudroom.net.door import Listener
@@ -171,4 +258,7 @@ class Doorkeeper:
                 self.notes.append(f"the gate: {error}")
         while self._listeners:
             os.close(self._listeners.pop()[1])
+        while self._namespaces:
+            os.close(self._namespaces.pop())
+        self._entrance.close()
         self._running = None

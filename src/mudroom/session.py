@@ -352,7 +352,7 @@ class Session(Applying):
         plan, env = self.confinement.plan(view.mount(), mode, cwd, place, self.settings, stand_ins, self._grant)
         relay = relay_for(stdio)
         given = relay.descriptors if relay is not None else (stdio.stdin, stdio.stdout, stdio.stderr)
-        gated = self._at_the_gate(plan, relay)
+        gated = self._at_the_gate(fork, plan, relay)
         with self._group(fork) as leaf, gated as keeper, Output(*given, self.settings.output_limit) as output:
             started = self._start_time()
             fork.begin(started)
@@ -406,7 +406,7 @@ class Session(Applying):
             self._desk.go_live(fork.name, running)
         return running
 
-    def _at_the_gate(self, plan: Plan, relay: Relay | None) -> AbstractContextManager[Doorkeeper | None]:
+    def _at_the_gate(self, fork: Fork, plan: Plan, relay: Relay | None) -> AbstractContextManager[Doorkeeper | None]:
         """Somebody beside the command who lets what it connects to come to the gate, if its plan has one."""
         if not any(step[0] == "hand_over" for step in plan.steps):
             return nullcontext()
@@ -414,16 +414,18 @@ class Session(Applying):
             from mudroom.gateway import Gateway
 
             self._gateway = Gateway(*self._gate_answers)
-        return self._gateway.attending(relay.hushed if relay is not None else nullcontext)
+        return self._gateway.attending(fork.entrance, relay.hushed if relay is not None else nullcontext)
 
     def _flows(self, fork: Fork, keeper: Doorkeeper | None) -> tuple[Flow, ...]:
         """What the command has exchanged with the network, all of it, in the journal, too."""
         if keeper is None:
             return ()
-        from mudroom.core.flow import flow_to_json
-
         keeper.close()
         self._notes += keeper.notes
+        if not keeper.flows:
+            return ()
+        from mudroom.core.flow import flow_to_json
+
         for flow in keeper.flows:
             self.vault.journal.append("flow", fork.name, flow_to_json(flow), time=flow.started)
         return tuple(keeper.flows)

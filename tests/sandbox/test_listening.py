@@ -54,6 +54,8 @@ class Inside:
         self._talk = Conversation(box, kind, CONNECT, want_gate=True)
         self.made = self._talk.running.listeners()
         self.sockets: dict[str, list[socket.socket]] = {}
+        self.namespaces = [descriptor for name, descriptor in self.made if name in ("user", "net")]
+        self.made = [(name, descriptor) for name, descriptor in self.made if name not in ("user", "net")]
         for name, descriptor in self.made:
             self.sockets.setdefault(name, []).append(socket.socket(fileno=descriptor))
 
@@ -69,6 +71,8 @@ class Inside:
         return ready[0].accept()[0]
 
     def close(self) -> None:
+        for descriptor in self.namespaces:
+            os.close(descriptor)
         for sockets in self.sockets.values():
             for one in sockets:
                 one.close()
@@ -97,7 +101,8 @@ def original(accepted: socket.socket) -> tuple[str, int]:
 def can_redirect() -> bool:
     script = "nft add table inet x && nft 'add chain inet x c { type nat hook output priority -100; }'"
     user = "" if os.geteuid() == 0 else "-Ur"
-    return subprocess.run(["unshare", *user.split(), "-n", "sh", "-c", script], capture_output=True).returncode == 0
+    command = ["unshare", *user.split(), "-n", "sh", "-c", script]
+    return subprocess.run(command, check=False, capture_output=True).returncode == 0
 
 
 needs_nftables = pytest.mark.skipif(

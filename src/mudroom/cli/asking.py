@@ -1,7 +1,7 @@
 """Asking the user, while a command waits: "Allow registry.example?"
 
-The terminal is the user's own for that moment (``Relay.hushed``): nothing that the command writes appears, and it cannot
-type the answer. What is shown of it is a canonical host name, and a port.
+The terminal is the user's own for that moment (``Relay.hushed``): nothing that the command writes appears, and the
+command cannot type the answer. What is shown of it is a canonical host name, and a port.
 """
 
 from __future__ import annotations
@@ -13,8 +13,7 @@ import termios
 import time
 from typing import TYPE_CHECKING
 
-from mudroom.core.flow import Question
-from mudroom.gateway import Answer
+from mudroom.core.flow import Answer, Question
 
 if TYPE_CHECKING:
     from collections.abc import Callable

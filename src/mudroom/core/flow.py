@@ -41,3 +41,9 @@ class Question(NamedTuple):
     host: str
     port: int
     way: Way
+
+
+class Answer(NamedTuple):
+    allowed: bool
+    keep: bool = False
+    """Not only for this command: the project remembers it."""

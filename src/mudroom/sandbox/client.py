@@ -160,8 +160,9 @@ class Running:
         return int.from_bytes(ancillary[0][2][:4], "little"), channel
 
     def listeners(self) -> list[tuple[str, int]]:
-        """The gate's listeners in the sandbox's network namespace, as (kind, descriptor); the caller closes them. To be
-        taken once, when ``gate`` is readable. None if the sandbox never came so far."""
+        """The gate's listeners in the sandbox's network namespace, as (kind, descriptor), and its namespaces ``user``
+        and ``net``; the caller closes them. To be taken once, when ``gate`` is readable. None if the sandbox never came
+        so far."""
         channel, self.gate = self.gate, None
         if channel is None:
             return []

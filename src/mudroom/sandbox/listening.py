@@ -47,7 +47,7 @@ def step_routes(_context: Context) -> None:
 def step_listen(context: Context, proxy: int, redirected: int, ports: tuple[int, ...]) -> None:
     """Make the gate's listeners: the proxy, DNS, and one to which nftables redirects every other connection. Where the
     kernel has no nftables for us, or without a port for it, one for each of the usual ``ports`` instead; others are
-    refused then."""
+    refused then. The namespaces themselves go with them, for who wants to reach what listens inside."""
     sockets = [
         ("proxy", _listen(_tcp(AF_INET, "127.0.0.1", proxy))),
         ("dns-udp", _everywhere(_SOCK_DGRAM, _DNS)),
@@ -58,6 +58,8 @@ def step_listen(context: Context, proxy: int, redirected: int, ports: tuple[int,
     else:
         sockets += [("transparent", _listen(_everywhere(_SOCK_STREAM, port))) for port in ports]
     context.listeners = [(kind, one.detach()) for kind, one in sockets]
+    for name in ("user", "net"):  # whoever holds both, and is who made them, may make sockets in there (setns(2))
+        context.listeners.append((name, os.open("/proc/self/ns/" + name, os.O_RDONLY | os.O_CLOEXEC)))
 
 
 def _redirect(port: int) -> bool:

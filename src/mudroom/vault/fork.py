@@ -164,6 +164,11 @@ class Fork:
         return self.path + b"/record"
 
     @property
+    def entrance(self) -> bytes:
+        """Where a running command's socket is, while it may use the network."""
+        return self.path + b"/entrance"
+
+    @property
     def copy_place(self) -> bytes:
         return self.path + b"/copy"
 
