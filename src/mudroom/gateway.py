@@ -227,6 +227,7 @@ class Doorkeeper:
         listeners = [Listener(kind, descriptor) for kind, descriptor in self._listeners]
         ask = self._gateway.approver is not None
         self._door = self._gateway.gate.open(self._gateway.rules(), listeners, ask=ask)
+        self._listeners = []  # the door's, from now on
 
     def _hear(self, door: Door) -> None:
         for one in door.receive():
