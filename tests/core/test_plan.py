@@ -40,6 +40,7 @@ EXAMPLES: list[tuple[Step, str]] = [
     (("drop_capabilities",), "drop every capability, and check"),
     (("no_new_privs",), "no_new_privs: no set-uid program gains anything"),
     (("landlock", 1, 2, 3, ((b"/p", 1),)), "Landlock, 1 rules"),
+    (("landlock", 1, 2, 3, (), ((3128, 2),)), "Landlock, 0 rules, TCP to port 3128 only"),
     (("terminal", b"dev/pts/ptmx"), "a pseudo-terminal of the command's own, if it is run on one"),
     (("view", b"home/u/p"), "hand /home/u/p to mudroom's own file tools, if they asked for it"),
     (("seccomp", bytes(80)), "system call filter, 10 instructions"),

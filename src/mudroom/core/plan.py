@@ -90,7 +90,9 @@ _DESCRIPTIONS: dict[str, Callable[..., str]] = {
     "drop_bounding_set": lambda: "let no program gain a capability",
     "drop_capabilities": lambda: "drop every capability, and check",
     "no_new_privs": lambda: "no_new_privs: no set-uid program gains anything",
-    "landlock": lambda _fs, _net, _scoped, rules: f"Landlock, {len(rules)} rules",
+    "landlock": lambda _fs, _net, _scoped, rules, ports=(): (
+        f"Landlock, {len(rules)} rules" + "".join(f", TCP to port {port} only" for port, _access in ports)
+    ),
     "seccomp": lambda program, telling=b"", _rows=None: (
         f"system call filter, {len(program) // 8} instructions" + (", what it refuses is told" if telling else "")
     ),

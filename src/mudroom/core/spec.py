@@ -65,6 +65,8 @@ class SandboxSpec(NamedTuple):
     namespaces: bool = True
     """False where the kernel or a container forbids user namespaces: Landlock and seccomp are then all there is."""
     network: Network = "none"
+    proxy: int = 0
+    """With a gate, but without namespaces: the port of the host's loopback where it listens."""
     ports: tuple[int, ...] = ()
     """With a gate: ports that lead there on a kernel that cannot redirect all."""
     links: tuple[tuple[bytes, bytes], ...] = ()

@@ -19,7 +19,7 @@ from mudroom.core.spec import Bind, Copy, SandboxSpec
 from mudroom.errors import UsageError
 from mudroom.sandbox.metadata import calls, route
 from mudroom.sandbox.seccomp import compile_filter, rows
-from mudroom.sandbox.syscall import DENY, NO_NAMESPACES, NO_NETWORK, Rule
+from mudroom.sandbox.syscall import DENY, NO_NAMESPACES, NO_NETWORK, ONLY_TCP, Rule
 
 # MOUNT_ATTR_* of mount_setattr(2).
 RDONLY, NOSUID, NODEV, NOEXEC = 1, 2, 4, 8
@@ -36,7 +36,7 @@ MOST_LOWERS = 500
 # landlock(7): access rights by the ABI that brought them.
 FS_EXECUTE, FS_WRITE_FILE, FS_READ_FILE, FS_READ_DIR = 1, 2, 4, 8
 FS_RIGHTS = {1: (1 << 13) - 1, 2: 1 << 13, 3: 1 << 14, 5: 1 << 15, 9: 1 << 16}
-_NET_RIGHTS = 0b11
+_NET_RIGHTS, _CONNECT_TCP = 0b11, 0b10
 SCOPE_ABSTRACT_UNIX_SOCKET, SCOPE_SIGNAL = 1, 2
 FILE_RIGHTS = FS_EXECUTE | FS_WRITE_FILE | FS_READ_FILE | 1 << 14 | 1 << 15 | 1 << 16
 
@@ -233,9 +233,11 @@ def _without_namespaces(spec: SandboxSpec, view: Copy, machine: str) -> list[Ste
     rules += [(device, everything & FILE_RIGHTS) for device in spec.devices]
     rules += [(view.work, everything), (spec.scratch, everything)]  # not /dev/pts: the user's other terminals
     scoped = SCOPE_ABSTRACT_UNIX_SOCKET | SCOPE_SIGNAL if spec.landlock_abi >= 6 else 0
-    network = spec.network == "open"
-    handled_net = 0 if network or spec.landlock_abi < 4 else _NET_RIGHTS
-    outside = (*(_NO_UNIX if network else NO_NETWORK), *NO_NAMESPACES)
+    handled_net = 0 if spec.network == "open" or spec.landlock_abi < 4 else _NET_RIGHTS
+    gated = spec.network == "gate" and spec.landlock_abi >= 4
+    ports = ((spec.proxy, _CONNECT_TCP),) if gated else ()
+    sockets = _NO_UNIX if spec.network == "open" else ONLY_TCP if gated else NO_NETWORK
+    outside = (*sockets, *NO_NAMESPACES)
     return [
         ("view", view.work),
         ("terminal", b"/dev/ptmx"),
@@ -245,6 +247,6 @@ def _without_namespaces(spec: SandboxSpec, view: Copy, machine: str) -> list[Ste
         ("drop_capabilities",),
         ("no_new_privs",),
         *(("rlimit", *one) for one in spec.rlimits),
-        ("landlock", everything, handled_net, scoped, tuple(rules)),
+        ("landlock", everything, handled_net, scoped, tuple(rules), ports),
         ("seccomp", filter_for(machine, (*outside, *DENY))),
     ]

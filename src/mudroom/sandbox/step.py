@@ -28,6 +28,7 @@ from mudroom.sandbox.kernel import (
     FSOPEN_CLOEXEC,
     IFF_UP,
     LANDLOCK_FILE_RIGHTS,
+    LANDLOCK_RULE_NET_PORT,
     LANDLOCK_RULE_PATH_BENEATH,
     LINUX_CAPABILITY_VERSION_3,
     MNT_DETACH,
@@ -426,10 +427,15 @@ def step_no_new_privs(_context: Context) -> None:
 
 
 def step_landlock(
-    _context: Context, handled_fs: int, handled_net: int, scoped: int, rules: tuple[tuple[bytes, int], ...]
+    _context: Context,
+    handled_fs: int,
+    handled_net: int,
+    scoped: int,
+    rules: tuple[tuple[bytes, int], ...],
+    ports: tuple[tuple[int, int], ...] = (),
 ) -> None:
     """Restrict this process for good (landlock(7)). ``rules`` are (path, access); a path that is gone is skipped,
-    which only ever allows less."""
+    which only ever allows less. ``ports`` are (TCP port, access)."""
     attributes = b"".join(value.to_bytes(8, "little") for value in (handled_fs, handled_net, scoped))
     size = 24 if scoped else 16 if handled_net else 8
     ruleset = syscall(SYS_landlock_create_ruleset, attributes, size, 0)
@@ -443,6 +449,9 @@ def step_landlock(
         rule = access.to_bytes(8, "little") + descriptor.to_bytes(4, "little")
         syscall(SYS_landlock_add_rule, ruleset, LANDLOCK_RULE_PATH_BENEATH, rule, 0)
         os.close(descriptor)
+    for port, access in ports:
+        net_port = access.to_bytes(8, "little") + port.to_bytes(8, "little")
+        syscall(SYS_landlock_add_rule, ruleset, LANDLOCK_RULE_NET_PORT, net_port, 0)
     syscall(SYS_landlock_restrict_self, ruleset, 0)
     os.close(ruleset)
 

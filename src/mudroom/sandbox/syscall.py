@@ -307,6 +307,22 @@ NO_NETWORK: tuple[Rule, ...] = (
     Rule("socketpair", EPERM, _UNCONNECTED, "a pair of datagram sockets can be pointed at any unix server"),
 )
 
+_IPPROTO_TCP = 6
+_MSG_FASTOPEN = 0x20000000
+_PAST_LANDLOCK = "connects by sending (MSG_FASTOPEN), which Landlock is not asked about"
+# In the place of those where the gate is a proxy on the host's loopback, and Landlock knows one port to connect to: its
+# rules are about TCP and connect(2), and about nothing else (security/landlock/net.c).
+ONLY_TCP: tuple[Rule, ...] = (
+    Rule("socket", EPERM, (Cond(0, "==", AF_UNIX),), "unix servers (docker, D-Bus) act outside"),
+    Rule("socket", EACCES, (Cond(0, "!=", AF_INET), Cond(0, "!=", AF_INET6)), "only TCP leads to the gate"),
+    Rule("socket", EACCES, (Cond(1, "!=", SOCK_STREAM, TYPE_MASK),), "only TCP leads to the gate"),
+    Rule("socket", EACCES, (Cond(2, "!=", 0), Cond(2, "!=", _IPPROTO_TCP)), "Landlock's rules are for TCP alone"),
+    Rule("sendto", EACCES, (Cond(3, "==", _MSG_FASTOPEN, _MSG_FASTOPEN),), _PAST_LANDLOCK),
+    Rule("sendmsg", EACCES, (Cond(2, "==", _MSG_FASTOPEN, _MSG_FASTOPEN),), _PAST_LANDLOCK),
+    Rule("sendmmsg", EACCES, (Cond(3, "==", _MSG_FASTOPEN, _MSG_FASTOPEN),), _PAST_LANDLOCK),
+    Rule("socketpair", EPERM, _UNCONNECTED, "a pair of datagram sockets can be pointed at any unix server"),
+)
+
 _SYSV = "without an IPC namespace System V objects are the user's, everywhere; as in a kernel without CONFIG_SYSVIPC"
 _QUEUE = "without an IPC namespace message queues are the user's, everywhere"
 _NEIGHBOUR = "other processes of the user are in sight, and Landlock has no rule for it; 0 is the caller itself"
