@@ -18,6 +18,7 @@ _FAMILY = (
 LAUNCHER = {"sandbox." + name for name in _FAMILY}
 PURE = {"sandbox.linux", "sandbox.bare", "sandbox.seccomp", "sandbox.syscall", "sandbox.metadata"}
 
+_OF_A_SESSION = ("confine", "desk", "applying", "granting", "gateway")
 # What each room may import of mudroom; a prefix stands for all in it. Imports only point down.
 MAY_IMPORT = {
     "core": ("core",),
@@ -33,9 +34,7 @@ MAY_IMPORT = {
     "applying": ("core", "errors", "stage", "vault", "workbench"),
     "net": ("core", "errors", "net"),
     "gateway": ("core", "errors", "sandbox", "net"),
-    "session": (
-        "core", "errors", "stage", "vault", "sandbox", "confine", "desk", "applying", "granting", "gateway",
-    ),  # fmt: skip
+    "session": ("core", "errors", "stage", "vault", "sandbox", *_OF_A_SESSION),
     "filesystem": ("core", "errors", "stage", "session", "config"),
     "doctor": ("core", "errors", "sandbox", "session"),
     "keeper": ("core", "errors", "stage", "vault", "session"),

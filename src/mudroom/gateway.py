@@ -85,15 +85,10 @@ class Gateway:
             self._gate = None
             SHARED.release()
 
-    @contextmanager
-    def attending(self, entrance: bytes, hush: Hush = nullcontext) -> Iterator[Doorkeeper]:
-        """To be entered before the command starts. ``entrance``: where a socket is put for those who want to reach what
-        listens inside."""
-        keeper = Doorkeeper(self, hush, Entrance(entrance))
-        try:
-            yield keeper
-        finally:
-            keeper.close()
+    def keeper(self, entrance: bytes, hush: Hush = nullcontext) -> Doorkeeper:
+        """For one command, as a context: to be entered before it starts. ``entrance``: where a socket is put for those
+        who want to reach what listens inside."""
+        return Doorkeeper(self, hush, Entrance(entrance))
 
 
 class Entrance:
@@ -104,8 +99,8 @@ class Entrance:
         self._path = path
         self._socket: _socket.socket | None = None
 
-    def fileno(self) -> int:
-        return -1 if self._socket is None else self._socket.fileno()
+    def descriptors(self) -> list[int]:
+        return [] if self._socket is None else [self._socket.fileno()]
 
     def open(self) -> None:
         self._socket = _socket.socket(_socket.AF_UNIX, _SOCK_SEQPACKET)
@@ -186,21 +181,42 @@ class Doorkeeper:
         self.flows: list[Flow] = []
         self.notes: list[str] = []
 
+    @property
+    def is_inside(self) -> bool:
+        """Whether the listeners are made in the command's network namespace."""
+        return not self._listeners
+
+    def __enter__(self) -> Doorkeeper:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self.close()
+
+    def listen(self) -> int:
+        """Where the command has no network namespace: a listener on the host's loopback. Returns its port. Others of
+        this machine can connect there, too: they get what the command gets, which is less than they have."""
+        made = _socket.socket(_socket.AF_INET, _socket.SOCK_STREAM | _socket.SOCK_CLOEXEC)
+        made.bind(("127.0.0.1", 0))
+        made.listen()
+        port: int = made.getsockname()[1]
+        self._listeners.append(("proxy", made.detach()))
+        return port
+
     def began(self, running: Running) -> None:
         self._running = running
 
     def descriptors(self) -> Collection[int]:
         if self._door is not None:
-            return [self._door.fileno(), self._entrance.fileno()]
+            return [self._door.fileno(), *self._entrance.descriptors()]
         if self._listeners:
-            return [self._entrance.fileno(), *(descriptor for _kind, descriptor in self._listeners)]
+            return [*self._entrance.descriptors(), *(descriptor for _kind, descriptor in self._listeners)]
         waiting = self._running.gate if self._running is not None else None
         return [] if waiting is None else [waiting.fileno()]
 
     def attend(self, ready: Collection[int]) -> float:
         began = time.monotonic()
         try:
-            if self._namespaces and self._entrance.fileno() in ready:
+            if any(descriptor in ready for descriptor in self._entrance.descriptors()):
                 self._entrance.admit(self._namespaces)
             elif self._door is not None:
                 self._hear(self._door)

@@ -349,11 +349,13 @@ class Session(Applying):
     ) -> Ran:
         stand_ins = self._hold_limits(mode)
         place = fork.path + b"/private"
-        plan, env = self.confinement.plan(view.mount(), mode, cwd, place, self.settings, stand_ins, self._grant)
         relay = relay_for(stdio)
         given = relay.descriptors if relay is not None else (stdio.stdin, stdio.stdout, stdio.stderr)
-        gated = self._at_the_gate(fork, plan, relay)
-        with self._group(fork) as leaf, gated as keeper, Output(*given, self.settings.output_limit) as output:
+        gated, port = self._at_the_gate(fork, mode, relay)
+        with gated as keeper, self._group(fork) as leaf, Output(*given, self.settings.output_limit) as output:
+            plan, env = self.confinement.plan(
+                view.mount(), mode, cwd, place, self.settings, stand_ins, self._grant, port
+            )
             started = self._start_time()
             fork.begin(started)
             try:
@@ -393,7 +395,7 @@ class Session(Applying):
             self._let_go()
         edited = fork.name in self._desk
         numbers = relay.numbers if relay is not None else ()
-        gate = keeper is not None
+        gate = keeper is not None and keeper.is_inside
         running = self.client.run(
             plan, argv, env, descriptors, want_view=edited, want_gate=gate, leaf=leaf, terminal=numbers
         )
@@ -406,15 +408,20 @@ class Session(Applying):
             self._desk.go_live(fork.name, running)
         return running
 
-    def _at_the_gate(self, fork: Fork, plan: Plan, relay: Relay | None) -> AbstractContextManager[Doorkeeper | None]:
-        """Somebody beside the command who lets what it connects to come to the gate, if its plan has one."""
-        if not any(step[0] == "hand_over" for step in plan.steps):
-            return nullcontext()
+    def _at_the_gate(
+        self, fork: Fork, mode: Mode, relay: Relay | None
+    ) -> tuple[AbstractContextManager[Doorkeeper | None], int]:
+        """Somebody beside the command who lets what it connects to come to the gate, if the policy has one; and the
+        port of the host's loopback where that is, if it cannot be in a network of the command's own."""
+        if self.settings.network != "gate" or (mode == "landlock" and self.confinement.host.landlock_abi < 4):
+            return nullcontext(), 0
         if self._gateway is None:
             from mudroom.gateway import Gateway
 
             self._gateway = Gateway(*self._gate_answers)
-        return self._gateway.attending(fork.entrance, relay.hushed if relay is not None else nullcontext)
+        outside = mode == "landlock" or self._grant.level == 0
+        keeper = self._gateway.keeper(fork.entrance, relay.hushed if relay is not None else nullcontext)
+        return keeper, keeper.listen() if outside else 0
 
     def _flows(self, fork: Fork, keeper: Doorkeeper | None) -> tuple[Flow, ...]:
         """What the command has exchanged with the network, all of it, in the journal, too."""
