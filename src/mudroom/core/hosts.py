@@ -1,14 +1,24 @@
 """Which hosts may be reached: rules, and the one function that decides.
 
 Rules of this file: a deny beats an ask beats an allow, whatever their order. What no rule matches is asked about where
-somebody can be asked, and denied else. Only canonical hosts (``core/host.py``) are ever compared.
+somebody can be asked, and denied else. Only canonical hosts (``core/host.py``) are ever compared. Without any rules
+nothing is allowed.
 """
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
+from functools import lru_cache
 from typing import Literal, NamedTuple
 
+from mudroom.core.address import Network, openable, parse_network, refused, show_address, unreachable
+from mudroom.core.host import Host, parse_host, parse_port
+from mudroom.core.path import show
+
 Action = Literal["allow", "ask", "deny"]
+
+USUAL = (80, 443)
+"""The ports that an allow without ports opens."""
 
 
 class HostRule(NamedTuple):
@@ -17,11 +27,13 @@ class HostRule(NamedTuple):
     """``example.com`` itself, ``*.example.com`` what is below it, ``**.example.com`` both, ``*`` every name; or an
     address or a network in CIDR form, which is for those who use addresses: names never match it."""
     ports: tuple[int, ...] = ()
-    """Empty: 80 and 443. Other ports are opened only by a rule that names them."""
+    """Empty: of an allow 80 and 443, other ports are opened only by a rule that names them; of an ask and a deny
+    every port."""
     methods: tuple[str, ...] = ()
-    """Empty: all. Known of plain and of inspected HTTP only; for what is not known the rule does not match."""
+    """Empty: all. Known of plain and of inspected HTTP only; what is not known an allow does not match, and an ask or a
+    deny does."""
     paths: tuple[str, ...] = ()
-    """Prefixes; empty: all. As for the methods."""
+    """Prefixes, of whole parts; empty: all. As for the methods; so, too, for a path that could be read in two ways."""
     private: bool = False
     """The host may be in a private network or on loopback; never a metadata service or link-local."""
     inspect: bool = False
@@ -42,3 +54,233 @@ class Decision(NamedTuple):
     action: Action
     rule: HostRule | None
     reason: str
+
+
+# --- the decision ---
+
+
+def decide(request: Request, rules: Sequence[HostRule]) -> Decision:
+    """What the rules say about a request. Pure, and the same whatever the order of the rules.
+
+    Raises ValueError if ``request.host`` is not canonical: what was not read by ``parse_host`` is never compared."""
+    host = parse_host(request.host.encode("utf-8", "surrogateescape"))
+    if host.text != request.host:
+        raise ValueError(f"{show(request.host.encode('utf-8', 'surrogateescape'))} is not in its canonical form")
+    found: dict[Action, HostRule] = {}
+    for rule in rules:
+        if _covers(rule, host, request):
+            other = found.get(rule.action)
+            if other is None or _rank(rule) > _rank(other):
+                found[rule.action] = rule
+    if "deny" in found:
+        return Decision("deny", found["deny"], f"{_named(found['deny'])} denies it")
+    metadata = _METADATA.get(host.text)
+    if metadata is not None:
+        return Decision("deny", None, metadata)
+    asks, allows = found.get("ask"), found.get("allow")
+    if host.kind != "name":
+        network = _network(host.text)
+        private = any(rule is not None and rule.private for rule in (asks, allows))
+        why = refused(network.prefix, private=private)
+        if why is not None:
+            return Decision(
+                "deny", None, f"{why}; a rule that names the address opens it" if openable(network) else why
+            )
+    if asks is not None:
+        return Decision("ask", asks, f"{_named(asks)} wants it asked about")
+    if allows is not None:
+        return Decision("allow", allows, f"{_named(allows)} allows it")
+    return Decision("ask", None, _no_rule(host, request, rules))
+
+
+def vet(decision: Decision, addresses: Sequence[bytes], own: Collection[bytes] = ()) -> str | None:
+    """Why none of the addresses that a host resolved to may be dialled; None: every one of them may.
+
+    One that is refused spoils the whole answer: a name that is of the internet here and of this machine there is a
+    trick (rebinding), and to pick the good ones would hide it. ``own``: the addresses of this machine's interfaces.
+    The decision is one that was allowed, by a rule or by an answer. Raises ValueError if an address is none."""
+    if decision.action == "deny":
+        return decision.reason
+    if not addresses:
+        return "it has no address"
+    private = decision.rule is not None and decision.rule.private
+    for packed in addresses:
+        why = refused(packed, own, private=private)
+        if why is not None:
+            return f"{show_address(packed)} is {why}"
+    return None
+
+
+# --- rules as texts ---
+
+
+def parse_rule(text: str, action: Action, source: str = "", *, private: bool = False) -> HostRule:
+    """``host[:port[,port…]]``; an IPv6 address with ports in brackets. A rule that allows an address or a network that
+    is private means just that. Raises ValueError, printable, that says what is wrong with it and what is right."""
+    raw = text.encode("utf-8", "surrogateescape")
+    if b"://" in raw:
+        raise ValueError(f"{show(raw)} is a URL; write the host alone: {_host_of_url(raw)}")
+    pattern, ports = _split(raw)
+    canonical, network = _pattern(pattern)
+    never = _METADATA.get(canonical) if network is None else unreachable(network)
+    if never is not None and action != "deny":
+        raise ValueError(f"{show(raw)} is {never}: no rule opens that")
+    if network is not None and action != "deny":
+        private = private or openable(network)
+    return HostRule(action, canonical, ports, private=private, source=source)
+
+
+def show_rule(rule: HostRule) -> str:
+    """The text that ``parse_rule`` reads as this rule."""
+    ports = ",".join(map(str, rule.ports))
+    pattern = f"[{rule.pattern}]" if ports and ":" in rule.pattern else rule.pattern
+    return f"{pattern}:{ports}" if ports else pattern
+
+
+def rule_for(host: str, port: int, action: Action, source: str) -> HostRule:
+    """The narrowest rule that decides about this host and port: what an answer to a question is kept as."""
+    pattern = f"[{host}]" if ":" in host else host
+    return parse_rule(pattern if port in USUAL and action == "allow" else f"{pattern}:{port}", action, source)
+
+
+def _split(raw: bytes) -> tuple[bytes, tuple[int, ...]]:
+    """The pattern without brackets, and the ports in order."""
+    if raw.startswith(b"["):
+        pattern, closed, rest = raw[1:].partition(b"]")
+        if not closed or b":" not in pattern or (rest and not rest.startswith(b":")):
+            raise ValueError(f"{show(raw)}: an IPv6 address stands in brackets, a port behind them: [2001:db8::1]:443")
+        return pattern, _ports(raw, rest[1:]) if rest else ()
+    if raw.count(b":") > 1:
+        return raw, ()
+    pattern, colon, ports = raw.partition(b":")
+    return pattern, _ports(raw, ports) if colon else ()
+
+
+def _ports(raw: bytes, ports: bytes) -> tuple[int, ...]:
+    try:
+        found = [parse_port(one) for one in ports.split(b",")]
+    except ValueError as error:
+        raise ValueError(f"{show(raw)}: {error}; write HOST:22 or HOST:80,443") from None
+    return tuple(sorted(set(found)))
+
+
+def _pattern(raw: bytes) -> tuple[str, Network | None]:
+    """The canonical pattern; for addresses and networks what they cover, too."""
+    if b"/" in raw:
+        network = parse_network(raw)
+        if network is None:
+            raise ValueError(f"{show(raw)} is no network; one is written as 10.0.0.0/8, and a host without '/'")
+        return str(network), network
+    if raw == b"*":
+        return "*", None
+    stars = b"**." if raw.startswith(b"**.") else b"*." if raw.startswith(b"*.") else b""
+    if b"*" in raw[len(stars) :]:
+        raise ValueError(f"{show(raw)}: a '*' stands alone, or in front of a whole name: *.example.com, **.example.com")
+    host = parse_host(raw[len(stars) :])
+    if host.kind == "name":
+        return stars.decode() + host.text, None
+    if stars:
+        raise ValueError(f"{show(raw)}: an address has nothing below it; a network is written as 10.0.0.0/8")
+    return host.text, _network(host.text)
+
+
+def _host_of_url(raw: bytes) -> str:
+    host = raw.partition(b"://")[2].partition(b"/")[0].rpartition(b"@")[2]
+    return show(host) or "example.com"
+
+
+# --- matching ---
+
+
+def _covers(rule: HostRule, host: Host, request: Request) -> bool:
+    return (
+        _matches(rule.pattern, host)
+        and (request.port in (rule.ports or USUAL) if rule.action == "allow" or rule.ports else True)
+        and (not rule.methods or _says(rule, request.method.isupper(), request.method in rule.methods))
+        and (not rule.paths or _says(rule, _is_plain(request.path), _below(request.path, rule.paths)))
+    )
+
+
+def _says(rule: HostRule, known: bool, matched: bool) -> bool:
+    """What cannot be told is no reason to allow anything, and no way round a deny."""
+    return matched if known else rule.action != "allow"
+
+
+def _below(path: str, prefixes: tuple[str, ...]) -> bool:
+    path = path.partition("?")[0]
+    return any(path == one or path.startswith(one if one.endswith("/") else one + "/") for one in prefixes)
+
+
+def _is_plain(path: str) -> bool:
+    """Whether every server understands the very path that is written."""
+    path = path.partition("?")[0].lower()
+    parts = path.split("/")
+    return (
+        path.startswith("/")
+        and path.isascii()
+        and path.isprintable()
+        and "" not in parts[1:-1]
+        and {".", ".."}.isdisjoint(parts)
+        and not any(one in path for one in ("\\", "%2e", "%2f", "%5c", "%00", "%25", ";", "#"))
+    )
+
+
+def _matches(pattern: str, host: Host) -> bool:
+    if host.kind != "name":
+        return host.text == pattern or ("/" in pattern and _network(host.text).prefix in _network(pattern))
+    if pattern == "*":
+        return True
+    if pattern.startswith("**."):
+        return host.text == pattern[3:] or host.text.endswith(pattern[2:])
+    if pattern.startswith("*."):
+        return host.text.endswith(pattern[1:])
+    return host.text == pattern
+
+
+def _rank(rule: HostRule) -> tuple[bool, bool, int, int, str, str]:
+    """Of rules that say the same the one that is named: the one that opens or looks at more, then the narrowest."""
+    pattern = rule.pattern
+    kind = 0 if pattern == "*" else 1 if pattern.startswith("**.") else 2 if pattern.startswith("*.") else 4
+    if "/" in pattern:
+        kind = 3
+    size = _network(pattern).length if kind == 3 else len(pattern)
+    return rule.inspect, rule.private, kind, size, show_rule(rule), rule.source
+
+
+@lru_cache(maxsize=4096)
+def _network(pattern: str) -> Network:
+    """Of a canonical address or network."""
+    raw = pattern.encode()
+    if "/" not in pattern:
+        raw += b"/128" if ":" in pattern else b"/32"
+    network = parse_network(raw)
+    assert network is not None, pattern
+    return network
+
+
+_METADATA = {
+    "metadata.google.internal": "the metadata service of Google's cloud",
+    "metadata.goog": "the metadata service of Google's cloud",
+    "instance-data": "the metadata service of AWS",
+    "instance-data.ec2.internal": "the metadata service of AWS",
+    "metadata.azure.internal": "the metadata service of Azure",
+    "metadata.tencentyun.com": "the metadata service of Tencent's cloud",
+    "metadata.platformequinix.com": "the metadata service of Equinix",
+}
+"""Names that stand for a metadata service where there is one. Their addresses are refused in any case."""
+
+
+def _named(rule: HostRule) -> str:
+    return f"{rule.source}: {show_rule(rule)}" if rule.source else show_rule(rule)
+
+
+def _no_rule(host: Host, request: Request, rules: Sequence[HostRule]) -> str:
+    """Nothing matches; if it is only for the port, that is worth knowing."""
+    near = [
+        rule
+        for rule in rules
+        if rule.action == "allow" and _matches(rule.pattern, host) and request.port not in (rule.ports or USUAL)
+    ]
+    if near:
+        return f"no rule names port {request.port} of it; {_named(max(near, key=_rank))} is for other ports"
+    return "no rule names it"
