@@ -1,8 +1,13 @@
-"""One exchange with the network that the gate has seen: who wanted to reach what, what was decided, what came of it."""
+"""One exchange with the network that the gate has seen: who wanted to reach what, what was decided, what came of it.
+
+Written down without users, passwords and queries of URLs: those are where secrets are.
+"""
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple
+import re
+from collections.abc import Mapping
+from typing import Any, Literal, NamedTuple, get_args
 
 Way = Literal["connect", "http", "socks", "tls", "raw", "dns"]
 """How it came: CONNECT, a plain HTTP request, SOCKS5, TLS or something else on a captured connection, a lookup that was
@@ -47,3 +52,65 @@ class Answer(NamedTuple):
     allowed: bool
     keep: bool = False
     """Not only for this command: the project remembers it."""
+
+
+# --- as an event of the journal ---
+
+_USER = re.compile(r"(?<=://)[^/?#\s]*@")
+_QUERY = re.compile(r"(://[^?#\s'\"<>]*)[?#][^\s'\"<>]*")
+
+
+def flow_to_json(flow: Flow, *, redact: bool = True) -> dict[str, Any]:
+    """What JSON can say, without what is empty. ``redact``: users and queries are shown as an ellipsis."""
+    if redact:
+        flow = flow._replace(
+            host=_without_user(flow.host),
+            path=_without_query(_without_user_in(flow.path)),
+            reason=_without_secrets(flow.reason),
+            error=_without_secrets(flow.error),
+        )
+    always = {"started", "way", "host", "port", "verdict"}
+    return {name: value for name, value in flow._asdict().items() if value or name in always}
+
+
+def flow_from_json(data: Mapping[str, Any]) -> Flow:
+    """What ``flow_to_json`` wrote; what a newer mudroom has written beside it is left out. Raises ValueError."""
+    found: dict[str, Any] = {}
+    for name, kind in _FIELDS.items():
+        if name not in data:
+            if name not in Flow._field_defaults and name not in ("rule", "reason"):
+                raise ValueError(f"a flow without {name}")
+            continue
+        value = data[name]
+        if kind is float and type(value) is int:
+            value = float(value)
+        if type(value) is not kind or value not in _CHOICES.get(name, (value,)):
+            raise ValueError(f"a flow whose {name} is {value!r}")
+        found[name] = value
+    return Flow(**{"rule": "", "reason": "", **found})
+
+
+_FIELDS: dict[str, type] = {
+    "started": int, "way": str, "host": str, "port": int, "verdict": str, "rule": str, "reason": str, "address": str,
+    "method": str, "path": str, "status": int, "sent": int, "received": int, "seconds": float, "error": str,
+}  # fmt: skip
+_CHOICES: dict[str, tuple[str, ...]] = {"way": get_args(Way), "verdict": ("allow", "deny")}
+
+
+def _without_user(host: str) -> str:
+    """Of what a client wrote where a host belongs."""
+    return "…@" + host.rpartition("@")[2] if "@" in host else host
+
+
+def _without_user_in(text: str) -> str:
+    return _USER.sub("…@", text)
+
+
+def _without_query(path: str) -> str:
+    start = min((i for i in (path.find("?"), path.find("#")) if i >= 0), default=-1)
+    return path if start < 0 else path[:start] + "?…"
+
+
+def _without_secrets(text: str) -> str:
+    """Of URLs in a sentence."""
+    return _QUERY.sub(r"\1?…", _without_user_in(text))

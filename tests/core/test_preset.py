@@ -1,0 +1,46 @@
+"""Presets are rules that hold: canonical, for registries, and for nothing wider than they say."""
+
+from __future__ import annotations
+
+import pytest
+
+from mudroom.core.hosts import Request, decide, show_rule
+from mudroom.core.preset import PRESETS, preset_rules
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_a_preset(name: str) -> None:
+    rules = preset_rules(name)
+    assert [show_rule(rule) for rule in rules] == list(PRESETS[name].hosts)
+    assert {rule.source for rule in rules} == {f"preset {name}"}
+    for rule in rules:
+        assert (rule.action, rule.private, rule.inspect) == ("allow", False, False)
+        assert rule.pattern.count(".") >= 1 + rule.pattern.startswith("*"), "no wildcard over a whole top-level domain"
+    assert PRESETS[name].about
+    assert sorted(PRESETS) == list(PRESETS)
+
+
+@pytest.mark.parametrize(
+    ("name", "host", "port", "expected"),
+    [
+        ("npm", "registry.npmjs.org", 443, "allow"),
+        ("npm", "npmjs.org", 443, "ask"),
+        ("npm", "registry.npmjs.org.evil.com", 443, "ask"),
+        ("pypi", "files.pythonhosted.org", 443, "allow"),
+        ("github", "github.com", 22, "allow"),
+        ("github", "github.com", 443, "allow"),
+        ("github", "gist.github.com", 443, "ask"),
+        ("github", "github.com", 9418, "ask"),
+        ("ubuntu", "de.archive.ubuntu.com", 80, "allow"),
+        ("ubuntu", "archive.ubuntu.com", 80, "allow"),
+        ("huggingface", "cdn-lfs-us-1.huggingface.co", 443, "allow"),
+        ("huggingface", "cas-bridge.xethub.hf.co", 443, "allow"),
+    ],
+)
+def test_what_presets_open(name: str, host: str, port: int, expected: str) -> None:
+    assert decide(Request(host, port), preset_rules(name)).action == expected
+
+
+def test_one_that_does_not_exist() -> None:
+    with pytest.raises(KeyError):
+        preset_rules("nmp")
