@@ -1,0 +1,140 @@
+"""What becomes of a connection to a listener, by the listener's kind."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+from collections.abc import Callable
+from typing import NamedTuple
+
+from mudroom.core.host import Authority, parse_host
+from mudroom.net import say
+from mudroom.net.captured import Where, captured, original_destination, own_address
+from mudroom.net.connect import connect
+from mudroom.net.exchange import Exchange
+from mudroom.net.guard import Guard
+from mudroom.net.head import BadHead, Head
+from mudroom.net.peer import Gone, Peer
+from mudroom.net.read import read_head
+from mudroom.net.responder import Responder
+from mudroom.net.socks import socks
+from mudroom.net.synthetic import Synthetic
+from mudroom.net.tunnel import Handed
+
+FIRST_BYTE = 10.0
+"""Seconds."""
+_SOCKS5, _SOCKS4 = 5, 4
+
+
+class Place(NamedTuple):
+    """What all connections of one door share."""
+
+    guard: Guard
+    names: Synthetic
+    responder: Responder
+
+
+class Client(Peer):
+    """A connection of the sandbox to a listener of this kind."""
+
+    def __init__(self, place: Place, kind: str) -> None:
+        super().__init__()
+        self._place = place
+        self._kind = kind
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
+        self._place.guard.connections += 1
+        if self._place.guard.takes_more():
+            self._place.guard.start(self._serve())
+        else:
+            self.cut()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._place.guard.connections -= 1
+        super().connection_lost(error)
+
+    async def _serve(self) -> None:
+        try:
+            await _SERVE[self._kind](self, self._place)
+            await self.dismiss()
+        except Gone:
+            pass  # whatever came of it has been told
+        finally:
+            self.end()
+
+
+async def _proxied(client: Peer, place: Place) -> None:
+    guard = place.guard
+    try:
+        async with asyncio.timeout(FIRST_BYTE):
+            while not client.buffer:
+                if not await client.more():
+                    return
+    except TimeoutError:
+        return
+    if client.buffer[0] in (_SOCKS5, _SOCKS4):
+        found = await socks(client, guard)
+    else:
+        head = await _first_head(client, guard)
+        if head is None:
+            return
+        if head.method != "CONNECT":
+            await _http(client, guard, head)
+            return
+        found = await connect(client, guard, head)
+    if found is not None:
+        await _handed(client, guard, found)
+
+
+async def _first_head(client: Peer, guard: Guard) -> Head | None:
+    try:
+        return await read_head(client)
+    except BadHead as error:
+        Exchange(guard, "http", "", 0).refuse(str(error))
+        await client.write(say.response(error.status, str(error)))
+        return None
+
+
+async def _captured(client: Peer, place: Place, tell: Callable[[socket.socket], Where]) -> None:
+    with socket.socket(fileno=os.dup(client.transport.get_extra_info("socket").fileno())) as channel:
+        try:
+            where = tell(channel)
+        except OSError as error:
+            Exchange(place.guard, "raw", "", 0).refuse(f"it cannot be told whom it is for: {error.strerror}")
+            return
+    found = await captured(client, place.guard, place.names, where)
+    if found is not None:
+        await _handed(client, place.guard, found)
+
+
+async def _http(client: Peer, guard: Guard, head: Head) -> None:
+    from mudroom.net.http import serve_http  # h11 takes a third of this process's start: at the first need
+
+    await serve_http(client, guard, head)
+
+
+async def _handed(client: Peer, guard: Guard, handed: Handed) -> None:
+    from mudroom.net.http import Link, serve_http
+
+    exchange, server = handed
+    origin = Authority(parse_host(exchange.host.encode()), exchange.port)
+    link = None if server is None else Link(origin, server, exchange.address)
+    await serve_http(client, guard, None, origin, link)
+
+
+async def _dns(client: Peer, place: Place) -> None:
+    await place.responder.serve_tcp(client)
+
+
+async def _transparent(client: Peer, place: Place) -> None:
+    await _captured(client, place, own_address)
+
+
+async def _redirected(client: Peer, place: Place) -> None:
+    await _captured(client, place, original_destination)
+
+
+_SERVE = {"proxy": _proxied, "transparent": _transparent, "redirected": _redirected, "dns-tcp": _dns}
+STREAMS = frozenset(_SERVE)

@@ -1,0 +1,75 @@
+"""CONNECT: a tunnel that was asked for by name (RFC 9110 9.3.6)."""
+
+from __future__ import annotations
+
+from mudroom.core.host import Authority, parse_authority
+from mudroom.core.path import show
+from mudroom.net import say
+from mudroom.net.exchange import Exchange, Refused, Unreachable
+from mudroom.net.guard import Guard
+from mudroom.net.head import BadHead, Head
+from mudroom.net.peer import Peer
+from mudroom.net.tunnel import USUAL, Handed, carry, first_words, free_words
+
+_ESTABLISHED = b"HTTP/1.1 200 Connection established\r\n\r\n"
+
+
+def parse_connect(head: Head) -> Authority:
+    """Raises BadHead. A Host header, if there is one, says the same."""
+    try:
+        target = parse_authority(head.target)
+        host = head.get(b"host")
+        other = target if host is None else parse_authority(host, target.port)
+    except ValueError as error:
+        raise BadHead(str(error)) from error
+    if other != target:
+        raise BadHead(f"the host header names {other}, and CONNECT {target}")
+    if head.has_body:
+        raise BadHead("a CONNECT has no body")
+    return target
+
+
+async def connect(client: Peer, guard: Guard, head: Head) -> Handed | None:
+    """Serve it to its end. If it turns out to be plain HTTP it is not served: the rest is for whoever judges requests,
+    with the connection that has been made."""
+    try:
+        target = parse_connect(head)
+    except BadHead as error:
+        Exchange(guard, "connect", show(head.target[:256]), 0).refuse(str(error))
+        await client.write(say.response(error.status, str(error)))
+        return None
+    exchange = Exchange(guard, "connect", target.host.text, target.port)
+    try:
+        await exchange.admit(client)
+        upstream = await exchange.reach()
+    except Refused as refusal:
+        await client.write(say.response(403, say.denied(exchange.host, exchange.port, str(refusal))))
+        return None
+    except Unreachable as failure:
+        await client.write(say.response(failure.status, str(failure)))
+        return None
+    await client.write(_ESTABLISHED)
+    return await speak(client, upstream, exchange)
+
+
+async def speak(client: Peer, upstream: Peer, exchange: Exchange) -> Handed | None:
+    """From the moment on when both sides can talk."""
+    handed = False
+    try:
+        if exchange.port in USUAL:
+            kind = await first_words(client, exchange)
+        else:
+            kind = await free_words(client, upstream, exchange)
+        if kind == "http":
+            handed = True
+            return Handed(exchange, upstream)
+        await carry(client, upstream, exchange)
+    except Refused:
+        if client.buffer[:1] == b"\x16":
+            await client.write(say.ALERT)
+    finally:
+        if not handed:
+            exchange.error = exchange.error or "it was cut"
+            exchange.tell()
+            upstream.cut()
+    return None

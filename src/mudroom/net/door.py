@@ -1,0 +1,277 @@
+"""The host's end of the gate: start its process at the first need, open doors in it, hear what passes them.
+
+Rules of this file: synchronous, no thread, no asyncio. A gate process that dies is replaced and every door of it opened
+again with the host's own copies of its listeners; what was open is cut, what was asked is void. What the gate says is
+parsed as the words of a stranger: it has read what strangers wrote.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import socket
+import sys
+import time
+from collections.abc import Sequence
+from typing import Literal, NamedTuple
+
+import msgspec
+
+from mudroom.core.flow import Flow, Question
+from mudroom.core.hosts import HostRule
+from mudroom.errors import MudroomError
+from mudroom.net import wire
+
+Kind = Literal["proxy", "transparent", "redirected", "dns-udp", "dns-tcp"]
+
+_ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+PROGRAM = f"import sys; sys.path.insert(0, {_ROOT!r}); from mudroom.net.process import main; main()"
+_DEATHS, _WITHIN = 3, 10.0
+"""A gate that dies so often within so many seconds is not started again for the doors it had."""
+_PATIENCE = 10
+"""Seconds that a message may wait to be taken by the gate process."""
+
+
+class Listener(NamedTuple):
+    kind: Kind
+    """proxy: HTTP (absolute form, CONNECT) and SOCKS5. transparent: what the program meant is the socket's own
+    address. redirected: it is SO_ORIGINAL_DST. dns-udp has IP_PKTINFO or IPV6_RECVPKTINFO on."""
+    descriptor: int
+
+
+class Gate:
+    """The gate of a host process: costs nothing until a door is opened."""
+
+    def __init__(self, program: str = PROGRAM) -> None:
+        self._program = program
+        self._control: socket.socket | None = None
+        self._pid = 0
+        self._deaths: list[float] = []
+
+    def open(
+        self, rules: Sequence[HostRule], listeners: Sequence[Listener], *, ask: bool, ask_timeout: float = 60.0
+    ) -> Door:
+        """Let connections to these listeners through as the rules say. The descriptors are the door's from now on.
+
+        ``ask``: somebody answers ``Question``; what nobody answers within ``ask_timeout`` seconds is denied. Raises
+        MudroomError if the gate process cannot be started; the descriptors are the caller's then.
+        """
+        return Door(self, rules, listeners, ask, ask_timeout)
+
+    def close(self) -> None:
+        """End the process, and with it every connection."""
+        self._forget()
+
+    @property
+    def pid(self) -> int:
+        """0: it does not run."""
+        return self._pid
+
+    def _send(self, message: wire.Open, descriptors: Sequence[int]) -> None:
+        try:
+            wire.send(self._started(), message, descriptors)
+        except OSError:  # it has died meanwhile
+            self._forget()
+            wire.send(self._started(), message, descriptors)
+
+    def _started(self) -> socket.socket:
+        if self._control is not None and not _is_over(self._control):
+            return self._control
+        self._forget()
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        ours.settimeout(_PATIENCE)
+        try:
+            self._pid = os.posix_spawn(
+                sys.executable,
+                [sys.executable, "-I", "-c", self._program],
+                {"PATH": os.defpath, "LC_ALL": "C"},
+                file_actions=[
+                    (os.POSIX_SPAWN_DUP2, theirs.fileno(), 0),
+                    (os.POSIX_SPAWN_OPEN, 1, "/dev/null", os.O_WRONLY, 0),
+                    (os.POSIX_SPAWN_DUP2, 1, 2),
+                ],
+                setpgroup=0,  # what a terminal's keys send is not for it
+            )
+        except OSError as error:
+            ours.close()
+            raise MudroomError(f"the gate cannot be started: {error.strerror}") from error
+        finally:
+            theirs.close()
+        self._control = ours
+        return ours
+
+    def _forget(self) -> None:
+        if self._control is not None:
+            self._control.close()
+            self._control = None
+        if self._pid:
+            os.kill(self._pid, signal.SIGKILL)
+            os.waitpid(self._pid, 0)
+            self._pid = 0
+
+    def _died(self) -> None:
+        """A door's socket has ended. Raises MudroomError if that happens too often."""
+        at = time.monotonic()
+        self._deaths = [death for death in self._deaths if at - death < _WITHIN]
+        if self._control is not None and _is_over(self._control):
+            self._deaths.append(at)
+        if len(self._deaths) >= _DEATHS:
+            raise MudroomError("the gate ended again and again; the network of this command is cut")
+
+
+class Door:
+    """One command's way out. Not for several threads at once."""
+
+    def __init__(
+        self, gate: Gate, rules: Sequence[HostRule], listeners: Sequence[Listener], ask: bool, ask_timeout: float
+    ) -> None:
+        self._gate = gate
+        self._rules = list(rules)
+        self._listeners = list(listeners)
+        self._ask = ask
+        self._ask_timeout = ask_timeout
+        self._asked = 0
+        self._open_flows: dict[int, Flow] = {}
+        self._inbox = wire.Inbox()
+        self._is_over = False
+        self._socket = self._connected()
+
+    def fileno(self) -> int:
+        """Readable when ``receive`` has something to do. The number stays the same when the gate is replaced; epoll(7)
+        does not notice that, poll(2) does."""
+        return self._socket.fileno()
+
+    def receive(self) -> list[Flow | Question]:
+        """What has happened since; never blocks, but to start a new gate if the old one died. Raises MudroomError when
+        it dies again and again: the door is shut then."""
+        found: list[Flow | Question] = []
+        try:
+            while (message := self._next()) is not None:
+                self._take(message, found)
+        except (EOFError, wire.Broken):
+            found += self._lost()
+            if not self._is_over:
+                self._again()
+        return found
+
+    def answer(self, identity: int, allowed: bool, rule: HostRule | None) -> None:
+        """``rule`` joins the door's rules. An answer without one holds for that host and port, at this door."""
+        if rule is not None:
+            self._rules.append(rule)
+        self._say(wire.Answer(identity, allowed, rule))
+
+    def update(self, rules: Sequence[HostRule]) -> None:
+        """Other rules from now on. Connections that are open stay open."""
+        self._rules = list(rules)
+        self._say(wire.Update(self._rules))
+
+    def shut(self, timeout: float) -> list[Flow]:
+        """Close the listeners, cut every connection; returns the last flows, after ``timeout`` seconds at most."""
+        self._close_listeners()
+        flows: list[Flow | Question] = []
+        if not self._is_over:
+            self._say(wire.Shut())
+            self._is_over = True
+            limit = time.monotonic() + timeout
+            try:
+                while (left := limit - time.monotonic()) > 0 and _is_readable(self._socket, left):
+                    while (message := self._next()) is not None:
+                        self._take(message, flows)
+            except (EOFError, wire.Broken):
+                pass  # that was all
+            self._socket.close()
+        return [*(flow for flow in flows if isinstance(flow, Flow)), *self._lost()]
+
+    # --- ---
+
+    def _connected(self) -> socket.socket:
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        ours.settimeout(_PATIENCE)
+        kinds: list[str] = [listener.kind for listener in self._listeners]
+        message = wire.Open(kinds, self._rules, self._ask, self._ask_timeout, self._asked + 1)
+        try:
+            self._gate._send(message, [theirs.fileno(), *(listener.descriptor for listener in self._listeners)])
+        except OSError as error:
+            ours.close()
+            raise MudroomError(f"the gate does not answer: {error.strerror}") from error
+        finally:
+            theirs.close()
+        return ours
+
+    def _again(self) -> None:
+        """Open the same door in a new gate, under the same number."""
+        try:
+            self._gate._died()
+            new = self._connected()
+        except MudroomError:
+            self._is_over = True
+            self._close_listeners()
+            raise
+        os.dup2(new.fileno(), self._socket.fileno(), inheritable=False)
+        new.close()
+        self._inbox = wire.Inbox()
+
+    def _next(self) -> wire.ToHost | None:
+        while _is_readable(self._socket, 0):
+            packet = self._inbox.receive(self._socket)
+            if packet is None:
+                continue
+            for descriptor in packet[1]:
+                os.close(descriptor)
+            try:
+                message: wire.ToHost = wire.to_host.decode(packet[0])
+            except msgspec.DecodeError as error:
+                raise wire.Broken(str(error)) from error
+            return message
+        return None
+
+    def _take(self, message: wire.ToHost, found: list[Flow | Question]) -> None:
+        match message:
+            case wire.Asked(question):
+                self._asked = max(self._asked, question.identity)
+                found.append(question)
+            case wire.Began(number, flow):
+                self._open_flows[number] = flow
+            case wire.Ended(number, flow):
+                self._open_flows.pop(number, None)
+                found.append(flow)
+            case wire.Closed():
+                raise EOFError
+
+    def _say(self, message: wire.ToGate) -> None:
+        if self._is_over:
+            return
+        try:
+            wire.send(self._socket, message)
+        except OSError:
+            pass  # it has died; ``receive`` sees that, and the new one gets the rules as they are
+
+    def _lost(self) -> list[Flow]:
+        """The flows that went on when the gate ended."""
+        flows = [flow._replace(error="the gate ended") for flow in self._open_flows.values()]
+        self._open_flows.clear()
+        return flows
+
+    def _close_listeners(self) -> None:
+        """For all who have them: shutdown(2) ends listening itself, whoever else holds the socket."""
+        for kind, descriptor in self._listeners:
+            if kind != "dns-udp":
+                with socket.socket(fileno=os.dup(descriptor)) as listener:
+                    try:
+                        listener.shutdown(socket.SHUT_RDWR)
+                    except OSError:
+                        pass  # it was not listening
+            os.close(descriptor)
+        self._listeners = []
+
+
+def _is_readable(channel: socket.socket, timeout: float) -> bool:
+    poller = select.poll()
+    poller.register(channel.fileno(), select.POLLIN)
+    return bool(poller.poll(timeout * 1000))
+
+
+def _is_over(channel: socket.socket) -> bool:
+    """Whether the other end is gone: on the control socket it never sends."""
+    return _is_readable(channel, 0)

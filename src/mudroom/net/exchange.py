@@ -1,0 +1,135 @@
+"""One exchange from its first word to its flow: judged, looked up, vetted, dialled, counted, told.
+
+Rules of this file: whatever way an exchange came, it goes through ``admit`` and then ``reach``, and ends in one flow.
+No name is looked up that was not allowed; what is dialled is an address of the very answer that was vetted.
+"""
+
+from __future__ import annotations
+
+import time
+
+from mudroom.core.flow import Flow, Way
+from mudroom.core.hosts import Decision, Request, vet
+from mudroom.net.dial import dial
+from mudroom.net.guard import Guard
+from mudroom.net.peer import Peer
+from mudroom.net.resolve import local
+
+
+class Refused(Exception):
+    """It is not allowed."""
+
+
+class Unreachable(Exception):
+    """It is allowed, but the lookup, the vetting or the dial failed. ``status`` is HTTP's for that."""
+
+    def __init__(self, reason: str, status: int) -> None:
+        super().__init__(reason)
+        self.status = status
+
+
+class Exchange:
+    """``host`` is canonical, or shown escaped where it could not be one."""
+
+    def __init__(self, guard: Guard, way: Way, host: str, port: int, method: str = "", path: str = "") -> None:
+        self.guard = guard
+        self.way = way
+        self.host = host
+        self.port = port
+        self.status = 0
+        self.error = ""
+        self.sent = 0
+        self.received = 0
+        self._method = method
+        self._path = path
+        self._started = time.time_ns()
+        self._clock = time.monotonic()
+        self._decision = Decision("deny", None, "it was not judged")
+        self._address = ""
+        self._number = 0
+        self._told = False
+
+    @property
+    def reason(self) -> str:
+        return self._decision.reason
+
+    async def admit(self, client: Peer) -> Decision:
+        """Raises Refused, or Gone if the client does not wait for an answer."""
+        request = Request(self.host, self.port, self._method, self._path)
+        try:
+            self._decision = await self.guard.judge(request, self.way, client)
+        except BaseException:
+            self.refuse("the client, or the command, ended before it was answered")
+            raise
+        if self._decision.action != "allow":
+            self.tell()
+            raise Refused(self._decision.reason)
+        return self._decision
+
+    def refuse(self, reason: str) -> Refused:
+        """Something else than the rules is against it."""
+        self._decision = Decision("deny", self._decision.rule, reason)
+        self.tell()
+        return Refused(reason)
+
+    async def reach(self) -> Peer:
+        """Raises Unreachable."""
+        try:
+            addresses = await self.guard.resolver(self.host)
+        except OSError as error:
+            raise self._failed(f"{self.host} cannot be looked up: {error.strerror or error}", 502) from error
+        why = vet(self._decision, addresses, local(addresses))
+        if why is not None:
+            raise self._failed(f"{self.host} is not dialled: {why}", 403)
+        try:
+            peer, self._address = await dial(addresses, self.port)
+        except OSError as error:
+            what = error.strerror or str(error) or type(error).__name__
+            raise self._failed(f"{self.host} cannot be reached: {what}", 504) from error
+        return peer
+
+    def reuse(self, address: str) -> None:
+        self._address = address
+
+    @property
+    def address(self) -> str:
+        return self._address
+
+    def _failed(self, reason: str, status: int) -> Unreachable:
+        self.error, self.status = reason, 0
+        self.tell()
+        return Unreachable(reason, status)
+
+    def begin(self) -> None:
+        """A tunnel is open: the host knows of it from now on."""
+        self._number = self.guard.began(self._flow())
+
+    def tell(self) -> None:
+        """It is over. Only the first call counts."""
+        if not self._told:
+            self._told = True
+            self.guard.ended(self._flow(), self._number)
+
+    def _flow(self) -> Flow:
+        decision = self._decision
+        return Flow(
+            started=self._started,
+            way=self.way,
+            host=self.host,
+            port=self.port,
+            verdict="allow" if decision.action == "allow" else "deny",
+            rule=_source(decision),
+            reason=decision.reason,
+            address=self._address,
+            method=self._method,
+            path=self._path,
+            status=self.status,
+            sent=self.sent,
+            received=self.received,
+            seconds=time.monotonic() - self._clock,
+            error=self.error,
+        )
+
+
+def _source(decision: Decision) -> str:
+    return "" if decision.rule is None else decision.rule.source

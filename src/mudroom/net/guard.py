@@ -1,0 +1,165 @@
+"""One door inside the gate process: its rules, its questions, its limits, and what it tells the host.
+
+Rules of this file: nothing is allowed but by ``judge``. What nobody answers in time is denied. What cannot be told to
+the host (it does not read) is not done: a connection that could not be journalled is refused.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import socket
+from collections import deque
+from collections.abc import Coroutine
+from typing import Any, NamedTuple
+
+from mudroom.core.flow import Flow, Question, Way
+from mudroom.core.hosts import Decision, HostRule, Request, decide
+from mudroom.net import wire
+from mudroom.net.peer import Gone, Peer
+from mudroom.net.resolve import Resolver
+
+MAX_CONNECTIONS = 4_096
+MAX_QUESTIONS = 64
+"""Different hosts that wait to be allowed at one time; more are denied."""
+MAX_WAITING = 1_024
+"""Connections that wait for an answer at one time."""
+MAX_UNTOLD = 16_384
+"""Messages to a host that does not read them."""
+
+
+class _Pending(NamedTuple):
+    identity: int
+    answer: asyncio.Future[bool]
+
+
+class Guard:
+    def __init__(self, channel: socket.socket, message: wire.Open, resolver: Resolver) -> None:
+        self.resolver = resolver
+        self.rules: list[HostRule] = message.rules
+        self.connections = 0
+        self._channel = channel
+        self._ask = message.ask
+        self._ask_timeout = message.ask_timeout
+        self._identities = itertools.count(message.first)
+        self._numbers = itertools.count(1)
+        self._pending: dict[tuple[str, int], _Pending] = {}
+        self._answers: dict[tuple[str, int], bool] = {}
+        self._waiting = 0
+        self._untold: deque[bytes] = deque()
+        self._loop = asyncio.get_running_loop()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.is_shut = False
+
+    # --- decisions ---
+
+    def look(self, request: Request) -> Decision:
+        """What the rules and the answers so far say; "ask" only where somebody can be asked."""
+        decision = decide(request, self.rules)
+        if decision.action != "ask":
+            return decision
+        answer = self._answers.get((request.host, request.port))
+        if answer is not None:
+            return Decision("allow" if answer else "deny", decision.rule, "so it was answered when it was asked")
+        if not self._ask:
+            return Decision("deny", decision.rule, f"{decision.reason}; nobody is there to be asked")
+        return decision
+
+    async def judge(self, request: Request, way: Way, peer: Peer) -> Decision:
+        """Asks where the rules say so, and waits for the answer. Raises Gone if the client does not wait for it."""
+        decision = self.look(request)
+        if decision.action == "ask":
+            refusal = await self._asked(request, way, peer)
+            if refusal:
+                return Decision("deny", decision.rule, refusal)
+            decision = self.look(request)  # the answer may have been a rule, and rules may have changed meanwhile
+            if decision.action == "ask":
+                return Decision("deny", decision.rule, "the answer does not cover it")
+        return decision
+
+    async def _asked(self, request: Request, way: Way, peer: Peer) -> str:
+        """Wait until the question is answered; returns why it was not."""
+        key = (request.host, request.port)
+        pending = self._pending.get(key)
+        if self._waiting >= MAX_WAITING or (pending is None and len(self._pending) >= MAX_QUESTIONS):
+            return "too many connections wait for an answer"
+        if pending is None:
+            pending = _Pending(next(self._identities), self._loop.create_future())
+            self._pending[key] = pending
+            self._tell(wire.Asked(Question(pending.identity, request.host, request.port, way)))
+            self._loop.call_later(self._ask_timeout, self._expire, key, pending)
+        self._waiting += 1
+        try:
+            waits: set[asyncio.Future[Any]] = {pending.answer, peer.over}
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            self._waiting -= 1
+        if not pending.answer.done():
+            raise Gone("the client did not wait for the answer")
+        return "" if pending.answer.result() else "nobody answered in time"
+
+    def _expire(self, key: tuple[str, int], pending: _Pending) -> None:
+        if not pending.answer.done():
+            del self._pending[key]
+            pending.answer.set_result(False)
+
+    def answer(self, message: wire.Answer) -> None:
+        if message.rule is not None:
+            self.rules.append(message.rule)
+        for key, pending in list(self._pending.items()):
+            if pending.identity == message.identity:
+                del self._pending[key]
+                self._answers[key] = message.allowed
+                pending.answer.set_result(True)
+
+    # --- what the host is told ---
+
+    def began(self, flow: Flow) -> int:
+        number = next(self._numbers)
+        self._tell(wire.Began(number, flow))
+        return number
+
+    def ended(self, flow: Flow, number: int = 0) -> None:
+        self._tell(wire.Ended(number, flow))
+
+    def takes_more(self) -> bool:
+        """Whether another connection is not too much, for the machine or for the host's journal."""
+        return not self.is_shut and self.connections <= MAX_CONNECTIONS and len(self._untold) < MAX_UNTOLD
+
+    def _tell(self, message: wire.ToHost) -> None:
+        waiting = bool(self._untold)
+        self._untold.extend(wire.packets(message))
+        if not waiting:
+            self._flush()
+            if self._untold:
+                self._loop.add_writer(self._channel.fileno(), self._flush)
+
+    def _flush(self) -> None:
+        try:
+            while self._untold:
+                self._channel.send(self._untold[0])
+                self._untold.popleft()
+        except BlockingIOError:
+            return
+        except OSError:
+            self._untold.clear()  # the host is gone; the end of the channel says so to whoever reads it
+        self._loop.remove_writer(self._channel.fileno())
+
+    # --- what goes on at it ---
+
+    def start(self, work: Coroutine[Any, Any, None]) -> None:
+        task = self._loop.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def shut(self) -> None:
+        """End all that goes on, tell the host the last flows, and that they were the last."""
+        self.is_shut = True
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+        self._tell(wire.Closed())
+        while self._untold:
+            await asyncio.sleep(0.001)

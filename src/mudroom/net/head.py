@@ -1,0 +1,89 @@
+"""The head of an HTTP/1 request, read strictly: whatever two servers could understand in two ways is refused.
+
+Rules of this file: pure. A head ends with an empty line; every line with CR LF. No folded lines, no space in front of a
+colon, one Content-Length or one ``Transfer-Encoding: chunked`` and not both, one Host, no version but 1.0 and 1.1 (RFC
+9112 sections 2.2, 3, 5, 6.1 and 6.3 name the attacks).
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+LIMIT = 16 << 10
+"""Bytes of a head."""
+END = b"\r\n\r\n"
+
+_LINE = re.compile(rb"([!#$%&'*+.^_`|~0-9A-Za-z-]{1,32}) ([\x21-\x7e]+) HTTP/1\.([01])")
+_NAME = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_VALUE = re.compile(rb"[\t\x20-\x7e\x80-\xff]*")
+_LENGTH = re.compile(rb"[0-9]{1,18}")
+_SINGLE = (b"host", b"content-length", b"transfer-encoding")
+_HOP = (
+    "connection keep-alive proxy-connection proxy-authenticate proxy-authorization te trailer transfer-encoding upgrade"
+)
+HOP = frozenset(_HOP.encode().split())
+"""For this connection only (RFC 9110 7.6.1)."""
+
+
+class BadHead(ValueError):
+    """``status`` is what the client is told."""
+
+    def __init__(self, reason: str, status: int = 400) -> None:
+        super().__init__(reason)
+        self.status = status
+
+
+class Head(NamedTuple):
+    method: str
+    target: bytes
+    minor: int
+    """Of the version: HTTP/1.0 or HTTP/1.1."""
+    fields: list[tuple[bytes, bytes]]
+    """Names in lower case."""
+    raw: bytes
+
+    def get(self, name: bytes) -> bytes | None:
+        return next((value for field, value in self.fields if field == name), None)
+
+    @property
+    def has_body(self) -> bool:
+        return self.get(b"content-length") not in (None, b"0") or self.get(b"transfer-encoding") is not None
+
+
+def parse_head(raw: bytes) -> Head:
+    """``raw`` ends with the empty line. Raises BadHead."""
+    first, *lines = raw.removesuffix(END).split(b"\r\n")
+    match = _LINE.fullmatch(first)
+    if match is None:
+        raise BadHead("the first line is no request of HTTP/1.0 or HTTP/1.1")
+    method, target, minor = match.groups()
+    fields = []
+    for line in lines:
+        name, colon, value = line.partition(b":")
+        if not colon or not _NAME.fullmatch(name) or not _VALUE.fullmatch(value):
+            raise BadHead("a header is not what headers are: one line, a name, a colon, no control characters")
+        fields.append((name.lower(), value.strip(b" \t")))
+    head = Head(method.decode(), target, int(minor), fields, raw)
+    _check_framing(head)
+    return head
+
+
+def _check_framing(head: Head) -> None:
+    names = [name for name, _value in head.fields]
+    for name in _SINGLE:
+        if names.count(name) > 1:
+            raise BadHead(f"there is more than one {name.decode()}")
+    length, coding = head.get(b"content-length"), head.get(b"transfer-encoding")
+    if length is not None and not _LENGTH.fullmatch(length):
+        raise BadHead("the content-length is no number")
+    if coding is not None and (length is not None or head.minor == 0 or coding.lower() != b"chunked"):
+        raise BadHead("the transfer-encoding is not just chunked, or not alone, or not of HTTP/1.1")
+    if head.minor and head.get(b"host") is None:
+        raise BadHead("there is no host header")
+
+
+def end_to_end(fields: list[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
+    """Without what is for this connection only, what the Connection header names included."""
+    named = {part.strip().lower() for name, value in fields if name == b"connection" for part in value.split(b",")}
+    return [(name, value) for name, value in fields if name not in HOP and name not in named]

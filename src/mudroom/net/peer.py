@@ -1,0 +1,193 @@
+"""One end of a connection in the gate: bytes that are waited for, then bytes that are only passed on.
+
+Rules of this file: what is held for a peer is bounded. Above ``HELD`` bytes unread, or a full send buffer, its source
+is no longer read (pause_reading), so that whoever does not read slows down whoever writes and fills nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import cast
+
+HELD = 64 << 10
+"""So many bytes are kept at most of a client that waits for a verdict, and a little more: what one read brought."""
+DISMISSAL = 2.0
+"""Seconds that somebody who was refused is let talk on."""
+
+
+class Gone(Exception):
+    """The peer closed or lost the connection before it had said, or taken, all."""
+
+
+class Peer(asyncio.Protocol):
+    """``read`` and ``write`` until ``pass_to``; from then on what arrives goes to the other."""
+
+    transport: asyncio.Transport
+
+    def __init__(self) -> None:
+        self.buffer = bytearray()
+        """What has arrived and nobody has taken."""
+        self.count = 0
+        """Bytes that arrived on the whole."""
+        self.ended = False
+        """It says nothing more: a half-close, or the connection is gone."""
+        self.lost = False
+        self.error = ""
+        loop = asyncio.get_running_loop()
+        self.over: asyncio.Future[None] = loop.create_future()
+        """Done when it says nothing more."""
+        self.closed: asyncio.Future[None] = loop.create_future()
+        """Done when the connection is gone."""
+        self._target: Peer | None = None
+        self._source: Peer | None = None
+        self._news: asyncio.Future[None] | None = None
+        self._room: asyncio.Future[None] | None = None
+        self._paused = False
+        self._full = False
+
+    # --- what the loop calls ---
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast("asyncio.Transport", transport)  # uvloop's are like one, but are none
+
+    def data_received(self, data: bytes) -> None:
+        self.count += len(data)
+        target = self._target
+        if target is not None:
+            target.transport.write(data)
+            return
+        self.buffer += data
+        if len(self.buffer) >= HELD and not self._paused:
+            self._paused = True
+            self.transport.pause_reading()
+        self._wake()
+
+    def eof_received(self) -> bool:
+        self.ended = True
+        if not self.over.done():
+            self.over.set_result(None)
+        if self._target is not None:
+            self._target.finish()
+            if self._target.ended:
+                self.end()
+                self._target.end()
+        self._wake()
+        return True  # the other direction stays open: half-closed connections are passed on as such
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self.ended = self.lost = True
+        self.error = "" if error is None else str(error) or type(error).__name__
+        if self._target is not None:
+            self._target.end(error)
+        if self._source is not None:
+            self._source.end(error)
+        for future in (self.over, self.closed):
+            if not future.done():
+                future.set_result(None)
+        self._wake()
+        self.resume_writing()
+
+    def pause_writing(self) -> None:
+        self._full = True
+        if self._source is not None and not self._source.ended:
+            self._source.transport.pause_reading()
+
+    def resume_writing(self) -> None:
+        self._full = False
+        if self._source is not None and not self._source.ended:
+            self._source.transport.resume_reading()
+        if self._room is not None and not self._room.done():
+            self._room.set_result(None)
+
+    def _wake(self) -> None:
+        if self._news is not None and not self._news.done():
+            self._news.set_result(None)
+
+    # --- what the gate calls ---
+
+    def news(self) -> asyncio.Future[None]:
+        """Done as soon as there is more in ``buffer`` than now, or there will never be."""
+        if self._paused and len(self.buffer) < HELD and not self.ended:
+            self._paused = False
+            self.transport.resume_reading()
+        if self._news is None or self._news.done():
+            self._news = asyncio.get_running_loop().create_future()
+            if self.ended:
+                self._news.set_result(None)
+        return self._news
+
+    async def more(self) -> bool:
+        """Wait until there is more in ``buffer`` than now; False if there will never be."""
+        before = self.count
+        await self.news()
+        return self.count > before
+
+    def take(self, length: int) -> bytes:
+        """Remove the first bytes of the buffer."""
+        data = bytes(self.buffer[:length])
+        del self.buffer[:length]
+        return data
+
+    async def write(self, data: bytes) -> None:
+        """Send, and wait while the peer does not take it. Gone if it is not there any more."""
+        if self.lost:
+            raise Gone(self.error or "connection closed")
+        self.transport.write(data)
+        if self._full:
+            self._room = asyncio.get_running_loop().create_future()
+            await self._room
+            if self.lost:
+                raise Gone(self.error or "connection closed")
+
+    def finish(self) -> None:
+        """Say nothing more to it."""
+        if not self.lost and self.transport.can_write_eof() and not self.transport.is_closing():
+            try:
+                self.transport.write_eof()
+            except OSError:
+                pass  # it is gone; connection_lost tells the rest
+
+    def end(self, error: Exception | None = None) -> None:
+        """Close after what is still to be sent; at once, with a reset, if the other side ended in one."""
+        if self.lost or self.transport.is_closing():
+            return
+        if error is None:
+            self.transport.close()
+        else:
+            self.transport.abort()
+
+    async def dismiss(self) -> None:
+        """Close so that what was said last is heard: with unread data on its way a close is a reset, which overtakes it
+        (RFC 9112 9.6)."""
+        self.finish()
+        try:
+            async with asyncio.timeout(DISMISSAL):
+                while not self.ended:
+                    self.buffer.clear()
+                    await self.more()
+        except TimeoutError:
+            pass  # it talks on, and is not listened to
+        self.buffer.clear()
+        self.end()
+
+    def cut(self) -> None:
+        """Close at once, whatever is still to be sent."""
+        if not self.lost:
+            self.transport.abort()
+
+    def pass_to(self, target: Peer) -> None:
+        """From now on all that arrives goes to ``target``, what has arrived first, and the end at the end."""
+        self._target, target._source = target, self
+        if self.buffer:
+            target.transport.write(self.take(len(self.buffer)))
+        if self.lost:
+            target.end()
+            return
+        if self.ended:
+            target.finish()
+            return
+        if target._full:
+            self.transport.pause_reading()
+        elif self._paused:
+            self.transport.resume_reading()
+        self._paused = False

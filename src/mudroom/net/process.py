@@ -1,0 +1,134 @@
+"""The gate process: takes doors from its host and serves them, until the host is gone.
+
+Rules of this file: descriptor 0 is the host's control socket. Its end is the end of the process, and with it of every
+connection. The process looks at nothing else of the machine: no environment, no file, no home.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import resource
+import signal
+import socket
+from typing import NoReturn
+
+import msgspec
+
+from mudroom.net import wire
+from mudroom.net.accept import STREAMS, Client, Place
+from mudroom.net.guard import Guard
+from mudroom.net.resolve import Resolver, resolve
+from mudroom.net.responder import Responder
+from mudroom.net.synthetic import Synthetic
+
+_BACKLOG = 1024
+
+
+def main(resolver: Resolver = resolve) -> NoReturn:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # for the command, not for its network
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    status = 1
+    try:
+        runner = asyncio.Runner(loop_factory=_loop_factory())
+        runner.run(serve(socket.socket(fileno=0), resolver))
+        status = 0
+    finally:
+        os._exit(status)  # a thread that hangs in a lookup would be waited for
+
+
+def _loop_factory() -> type[asyncio.AbstractEventLoop] | None:
+    """uvloop takes connections about twice as fast; all else is the same without it."""
+    try:
+        import uvloop
+    except ImportError:
+        return None
+    return uvloop.Loop
+
+
+async def serve(control: socket.socket, resolver: Resolver) -> None:
+    """Until the control socket ends."""
+    control.setblocking(False)
+    loop = asyncio.get_running_loop()
+    inbox, over = wire.Inbox(), loop.create_future()
+    doors: set[_Door] = set()
+
+    def ready() -> None:
+        try:
+            while (packet := inbox.receive(control)) is not None:
+                data, descriptors = packet
+                message = wire.to_gate.decode(data)
+                if not isinstance(message, wire.Open):
+                    raise wire.Broken("a door's message on the control socket")
+                doors.add(_Door(message, descriptors, resolver, doors))
+        except (EOFError, OSError, wire.Broken, msgspec.DecodeError):
+            loop.remove_reader(control.fileno())
+            over.set_result(None)
+
+    loop.add_reader(control.fileno(), ready)
+    await over
+
+
+class _Door:
+    """A door in this process: its socket to the host, its listeners, its guard."""
+
+    def __init__(self, message: wire.Open, descriptors: list[int], resolver: Resolver, doors: set[_Door]) -> None:
+        self._loop = asyncio.get_running_loop()
+        channel, *listeners = (socket.socket(fileno=descriptor) for descriptor in descriptors)
+        channel.setblocking(False)
+        self._channel = channel
+        self._doors = doors
+        self._inbox = wire.Inbox()
+        self._servers: list[asyncio.Server] = []
+        self._closing: asyncio.Task[None] | None = None
+        self.guard = guard = Guard(channel, message, resolver)
+        names = Synthetic()
+        with_ipv6 = any(listener.family == socket.AF_INET6 for listener in listeners)
+        self._place = Place(guard, names, Responder(guard, names, with_ipv6))
+        self._datagrams: list[socket.socket] = []
+        self._loop.add_reader(channel.fileno(), self._ready)
+        for kind, listener in zip(message.kinds, listeners, strict=True):
+            listener.setblocking(False)
+            if kind in STREAMS:
+                guard.start(self._listen(kind, listener))
+            else:
+                self._datagrams.append(listener)
+                self._loop.add_reader(listener.fileno(), self._place.responder.serve_udp, listener)
+
+    async def _listen(self, kind: str, listener: socket.socket) -> None:
+        server = await self._loop.create_server(lambda: Client(self._place, kind), sock=listener, backlog=_BACKLOG)
+        self._servers.append(server)
+
+    def _ready(self) -> None:
+        try:
+            while (packet := self._inbox.receive(self._channel)) is not None:
+                self._take(wire.to_gate.decode(packet[0]))
+        except (EOFError, OSError, wire.Broken, msgspec.DecodeError):
+            self._shut()
+
+    def _take(self, message: wire.ToGate) -> None:
+        match message:
+            case wire.Answer():
+                self.guard.answer(message)
+            case wire.Update(rules):
+                self.guard.rules = rules
+            case wire.Shut():
+                self._shut()
+            case wire.Open():
+                raise wire.Broken("a door within a door")
+
+    def _shut(self) -> None:
+        if self._closing is None:
+            self._loop.remove_reader(self._channel.fileno())
+            self._closing = self._loop.create_task(self._close())
+
+    async def _close(self) -> None:
+        for server in self._servers:
+            server.close()
+        for channel in self._datagrams:
+            self._loop.remove_reader(channel.fileno())
+            channel.close()
+        await self.guard.shut()
+        self._channel.close()
+        self._doors.discard(self)

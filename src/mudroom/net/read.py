@@ -1,0 +1,33 @@
+"""The head of the next request, in good time and not too long."""
+
+from __future__ import annotations
+
+import asyncio
+
+from mudroom.net.head import END, LIMIT, BadHead, Head, parse_head
+from mudroom.net.peer import Gone, Peer
+
+HEAD_TIME = 10.0
+"""Seconds for a head, from its first byte on."""
+IDLE = 600.0
+"""Seconds between two requests."""
+
+
+async def read_head(client: Peer, patience: float = HEAD_TIME) -> Head | None:
+    """``patience``: seconds for its first byte. None if the client has ended, or says nothing. Raises BadHead, Gone."""
+    try:
+        async with asyncio.timeout(patience):
+            if not client.buffer and not await client.more():
+                return None
+    except TimeoutError:
+        return None
+    try:
+        async with asyncio.timeout(HEAD_TIME):
+            while (end := client.buffer.find(END)) < 0 and len(client.buffer) <= LIMIT:
+                if not await client.more():
+                    raise Gone("it ended within a head")
+    except TimeoutError:
+        raise BadHead(f"the head did not come within {HEAD_TIME:.0f} s", 408) from None
+    if not 0 <= end <= LIMIT:
+        raise BadHead(f"the head is longer than {LIMIT} bytes", 431)
+    return parse_head(client.take(end + len(END)))

@@ -1,0 +1,28 @@
+"""What a client is told when it is refused, in the words of its own protocol."""
+
+from __future__ import annotations
+
+_PHRASES = {400: "Bad Request", 403: "Forbidden", 408: "Request Timeout", 431: "Request Header Fields Too Large",
+            501: "Not Implemented", 502: "Bad Gateway", 503: "Service Unavailable", 504: "Gateway Timeout"}  # fmt: skip
+
+ALERT = b"\x15\x03\x03\x00\x02\x02\x31"
+"""TLS: a fatal alert, access_denied (RFC 8446 6.2)."""
+
+
+def response(status: int, text: str) -> bytes:
+    """A whole HTTP response of one line of text, after which the connection closes. The text is also in the status
+    line: of a CONNECT that failed most clients show nothing else."""
+    line = "".join(one if one.isascii() and one.isprintable() else "?" for one in f"mudroom: {text}")
+    body = line.encode() + b"\n"
+    head = (
+        f"HTTP/1.1 {status} {_PHRASES[status]} ({line[:200]})\r\nContent-Type: text/plain; charset=utf-8\r\n"
+        f"Content-Length: {len(body)}\r\nConnection: close\r\n\r\n"
+    )
+    return head.encode() + body
+
+
+def denied(host: str, port: int, reason: str) -> str:
+    """What, why, and what to do about it."""
+    shown = f"[{host}]" if ":" in host else host
+    where = shown if port in (80, 443) else f"{shown}:{port}"
+    return f"{shown}:{port} is not allowed: {reason}; to allow it: mudroom net allow {where}"

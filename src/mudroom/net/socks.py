@@ -1,0 +1,119 @@
+"""SOCKS5 (RFC 1928): CONNECT by name or address, without authentication, and nothing else.
+
+Rules of this file: a name is read as ``core/host.py`` reads any; one with a NUL in it is none. UDP ASSOCIATE and BIND
+are refused: there is no UDP out of a sandbox, and nothing comes in.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import NamedTuple
+
+from mudroom.core.address import show_address
+from mudroom.core.host import Host, parse_host
+from mudroom.core.path import show
+from mudroom.net.connect import speak
+from mudroom.net.exchange import Exchange, Refused, Unreachable
+from mudroom.net.guard import Guard
+from mudroom.net.peer import Peer
+from mudroom.net.tunnel import Handed
+
+PATIENCE = 10.0
+"""Seconds for all that the client has to say."""
+
+OK, FAILED, NOT_ALLOWED, UNREACHABLE, NO_SUCH_COMMAND, NO_SUCH_ADDRESS = 0, 1, 2, 4, 7, 8
+_CONNECT = 1
+_IPV4, _NAME, _IPV6 = 1, 3, 4
+
+
+class BadSocks(ValueError):
+    """``code`` is what the client is told."""
+
+    def __init__(self, reason: str, code: int = FAILED) -> None:
+        super().__init__(reason)
+        self.code = code
+
+
+class Wanted(NamedTuple):
+    host: Host
+    port: int
+
+
+def parse_greeting(data: bytes) -> int | None:
+    """The length of the greeting; None: it is not complete. Raises BadSocks unless it offers to do without a
+    password."""
+    if len(data) < 2 or len(data) < 2 + data[1]:
+        return None
+    if data[0] != 5 or 0 not in data[2 : 2 + data[1]]:
+        raise BadSocks("it is not SOCKS5, or wants a password")
+    return 2 + data[1]
+
+
+def parse_request(data: bytes) -> tuple[Wanted, int] | None:
+    """Whom it is for, and its length; None: it is not complete. Raises BadSocks."""
+    if len(data) < 5:
+        return None
+    version, command, reserved, kind, length = data[:5]
+    if version != 5 or reserved != 0:
+        raise BadSocks("it is not SOCKS5")
+    if command != _CONNECT:
+        raise BadSocks("only CONNECT goes through the gate", NO_SUCH_COMMAND)
+    start, size = {_IPV4: (4, 4), _IPV6: (4, 16), _NAME: (5, length)}.get(kind, (0, 0))
+    if not start:
+        raise BadSocks("the address is of an unknown kind", NO_SUCH_ADDRESS)
+    end = start + size + 2
+    if len(data) < end:
+        return None
+    raw, port = data[start : end - 2], int.from_bytes(data[end - 2 : end], "big")
+    try:
+        host = parse_host(raw if kind == _NAME else show_address(raw).encode())
+    except ValueError as error:
+        raise BadSocks(str(error)) from error
+    if not port:
+        raise BadSocks(f"{show(raw)}: there is no port 0")
+    return Wanted(host, port), end
+
+
+def reply(code: int) -> bytes:
+    return bytes((5, code, 0, _IPV4)) + bytes(6)
+
+
+async def socks(client: Peer, guard: Guard) -> Handed | None:
+    """As ``connect``."""
+    try:
+        wanted = await _wanted(client)
+    except BadSocks as error:
+        Exchange(guard, "socks", "", 0).refuse(str(error))
+        client.transport.write(reply(error.code))
+        return None
+    if wanted is None:
+        return None
+    exchange = Exchange(guard, "socks", wanted.host.text, wanted.port)
+    try:
+        await exchange.admit(client)
+        upstream = await exchange.reach()
+    except Refused:
+        client.transport.write(reply(NOT_ALLOWED))
+        return None
+    except Unreachable as failure:
+        client.transport.write(reply(NOT_ALLOWED if failure.status == 403 else UNREACHABLE))
+        return None
+    await client.write(reply(OK))
+    return await speak(client, upstream, exchange)
+
+
+async def _wanted(client: Peer) -> Wanted | None:
+    try:
+        async with asyncio.timeout(PATIENCE):
+            while (length := parse_greeting(bytes(client.buffer[:257]))) is None:
+                if not await client.more():
+                    return None
+            client.take(length)
+            await client.write(b"\x05\x00")
+            while (request := parse_request(bytes(client.buffer[:262]))) is None:
+                if not await client.more():
+                    return None
+            client.take(request[1])
+            return request[0]
+    except TimeoutError:
+        raise BadSocks(f"it did not come within {PATIENCE:.0f} s") from None

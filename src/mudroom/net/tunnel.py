@@ -1,0 +1,107 @@
+"""A tunnel to one host: what goes through it must be for that host.
+
+Rules of this file: port 443 is TLS; port 80 is HTTP, which is judged request by request, or TLS. Any other port is open
+only because a rule or an answer named it, so anything may be spoken there; but if it is TLS or HTTP it is held to the
+same. TLS names the host it was let through for (no name at all only for an address), or it is refused: that a server
+answers for others, too (domain fronting), is no way round the rules.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import NamedTuple
+
+from mudroom.core.host import parse_host
+from mudroom.net import hello
+from mudroom.net.exchange import Exchange
+from mudroom.net.peer import Peer
+from mudroom.net.relay import relay
+
+USUAL = (80, 443)
+FIRST_WORDS = 5.0
+"""Seconds for what a tunnel begins with."""
+
+
+class Handed(NamedTuple):
+    """What turned out to be plain HTTP, for whoever judges requests: their flows stand for this exchange."""
+
+    exchange: Exchange
+    server: Peer | None
+
+
+async def first_words(client: Peer, exchange: Exchange, seconds: float = FIRST_WORDS) -> hello.Kind:
+    """On a usual port: what the client begins with. Raises Refused, having told the client, if that may not be."""
+    try:
+        async with asyncio.timeout(seconds):
+            while (kind := hello.kind_of(bytes(client.buffer[: hello.LIMIT]))) is None and await client.more():
+                pass
+            if kind == "tls":
+                await _check_name(client, exchange)
+    except TimeoutError:
+        raise exchange.refuse(f"the client said nothing, or not all of it, for {seconds:.0f} s") from None
+    if kind is None or kind == "raw" or (kind == "http" and exchange.port != 80):
+        wanted = "TLS" if exchange.port == 443 else "HTTP or TLS"
+        raise exchange.refuse(f"what goes to port {exchange.port} must be {wanted}")
+    return kind
+
+
+async def free_words(client: Peer, upstream: Peer, exchange: Exchange) -> hello.Kind:
+    """On a port that was named: as above, but the server may speak first, and anything may be said."""
+    try:
+        async with asyncio.timeout(None) as limit:
+            while (kind := hello.kind_of(bytes(client.buffer[: hello.LIMIT]))) is None:
+                if client.buffer and limit.when() is None:
+                    limit.reschedule(asyncio.get_running_loop().time() + FIRST_WORDS)
+                if not await _either(client, upstream):
+                    return "raw"
+    except TimeoutError:
+        return "raw"
+    if kind == "tls":
+        try:
+            async with asyncio.timeout(FIRST_WORDS):
+                await _check_name(client, exchange)
+        except TimeoutError:
+            raise exchange.refuse("the client began a TLS handshake and did not go on") from None
+    return kind
+
+
+async def _either(client: Peer, upstream: Peer) -> bool:
+    """Wait until the client says more; False if the server was first, or one of them is at its end."""
+    if upstream.buffer or upstream.ended or client.ended:
+        return False
+    await asyncio.wait({client.news(), upstream.news()}, return_when=asyncio.FIRST_COMPLETED)
+    return not upstream.buffer and not upstream.ended and not client.ended
+
+
+async def _check_name(client: Peer, exchange: Exchange) -> None:
+    """Wait for the whole ClientHello. Raises Refused if its name is not the host's."""
+    why = ""
+    try:
+        while (said := hello.parse_hello(bytes(client.buffer[: 2 * hello.LIMIT]))) is None:
+            if not await client.more():
+                raise ValueError("it ended within the ClientHello")
+        why = _mismatch(said.name, exchange.host)
+    except ValueError as error:
+        why = str(error)
+    if why:
+        raise exchange.refuse(f"TLS: {why}")
+
+
+def _mismatch(name: bytes | None, host: str) -> str:
+    if name is None:
+        kind = parse_host(host.encode()).kind
+        return "" if kind != "name" else f"the client does not say that it wants {host} (no SNI)"
+    said = parse_host(name).text
+    return "" if said == host else f"the client wants {said}, and not {host}"
+
+
+async def carry(client: Peer, upstream: Peer, exchange: Exchange) -> None:
+    """Pass on what is said, both ways, to the end of it; then tell the flow."""
+    exchange.begin()
+    sent, received = client.count - len(client.buffer), upstream.count - len(upstream.buffer)
+    try:
+        await relay(client, upstream)
+    finally:
+        exchange.error = exchange.error or upstream.error
+        exchange.sent, exchange.received = client.count - sent, upstream.count - received
+        exchange.tell()

@@ -1,0 +1,137 @@
+"""What the host process and the gate process tell each other: JSON in packets of a SOCK_SEQPACKET socket.
+
+Rules of this file: both ends use it. A message is one or more packets, each with a first byte that says whether more
+follow: rules may be longer than a socket's buffer. Descriptors travel with a message's first packet. The gate reads
+what strangers wrote, so its messages are parsed strictly and by a parser that can only make values (never marshal,
+pickle).
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Sequence
+
+import msgspec
+
+from mudroom.core.flow import Flow, Question
+from mudroom.core.hosts import HostRule
+
+_PACKET = 65_536
+_LONGEST = 64 << 20
+_LAST, _MORE = b"\0", b"\1"
+MAX_DESCRIPTORS = 253
+"""In one message: SCM_MAX_FD of unix(7)."""
+
+
+class Broken(Exception):
+    """The other end sent what no message is."""
+
+
+# --- from the host ---
+
+
+class Open(msgspec.Struct, tag="open", array_like=True):
+    """A new door. Its descriptors: the door's own socket, then the listeners in this order."""
+
+    kinds: list[str]
+    rules: list[HostRule]
+    ask: bool
+    ask_timeout: float
+    first: int
+    """The number of its first question; answers to a gate that died are not taken for answers to this one."""
+
+
+class Answer(msgspec.Struct, tag="answer", array_like=True):
+    identity: int
+    allowed: bool
+    rule: HostRule | None
+
+
+class Update(msgspec.Struct, tag="update", array_like=True):
+    rules: list[HostRule]
+
+
+class Shut(msgspec.Struct, tag="shut", array_like=True):
+    pass
+
+
+# --- from the gate ---
+
+
+class Asked(msgspec.Struct, tag="asked", array_like=True):
+    question: Question
+
+
+class Began(msgspec.Struct, tag="began", array_like=True):
+    """A tunnel is open. The host keeps it until ``Ended`` comes, so that a gate that dies takes no flow with it."""
+
+    number: int
+    flow: Flow
+
+
+class Ended(msgspec.Struct, tag="ended", array_like=True):
+    number: int
+    """0: had no ``Began``."""
+    flow: Flow
+
+
+class Closed(msgspec.Struct, tag="closed", array_like=True):
+    """The door is shut; nothing comes after this."""
+
+
+ToGate = Open | Answer | Update | Shut
+ToHost = Asked | Began | Ended | Closed
+
+_encode = msgspec.json.Encoder().encode
+to_gate = msgspec.json.Decoder(ToGate)
+to_host = msgspec.json.Decoder(ToHost)
+
+
+def packets(message: ToGate | ToHost) -> list[bytes]:
+    data = _encode(message)
+    parts = [data[at : at + _PACKET] for at in range(0, len(data), _PACKET)]
+    return [*(_MORE + part for part in parts[:-1]), _LAST + parts[-1]]
+
+
+def send(channel: socket.socket, message: ToGate | ToHost, descriptors: Sequence[int] = ()) -> None:
+    """Blocks as the socket does; OSError if the other end is gone."""
+    first, *rest = packets(message)
+    socket.send_fds(channel, [first], list(descriptors))
+    for packet in rest:
+        channel.send(packet)
+
+
+class Inbox:
+    """Packets put together to messages again."""
+
+    def __init__(self) -> None:
+        self._parts: list[bytes] = []
+        self._length = 0
+        self._descriptors: list[int] = []
+
+    def receive(self, channel: socket.socket) -> tuple[bytes, list[int]] | None:
+        """One message and its descriptors, which are the caller's from then on; None if it is not complete yet, or, on
+        a socket that does not block, if nothing is there. Raises EOFError at the end, Broken for what is no message."""
+        try:
+            data, ancillary, flags, _address = channel.recvmsg(
+                _PACKET + 1, socket.CMSG_SPACE(4 * MAX_DESCRIPTORS), socket.MSG_CMSG_CLOEXEC
+            )
+        except BlockingIOError:
+            return None
+        except ConnectionResetError:
+            raise EOFError from None
+        for _level, _kind, rights in ancillary:
+            self._descriptors += [int.from_bytes(rights[i : i + 4], "little") for i in range(0, len(rights) - 3, 4)]
+        if flags & (socket.MSG_TRUNC | socket.MSG_CTRUNC):
+            raise Broken("a packet was longer than agreed")
+        if not data:
+            raise EOFError
+        self._parts.append(data[1:])
+        self._length += len(data)
+        if data[:1] == _MORE and self._length < _LONGEST:
+            return None
+        if data[:1] != _LAST:
+            raise Broken("a packet with no mark, or a message without an end")
+        message, descriptors = b"".join(self._parts), self._descriptors
+        self._parts, self._length, self._descriptors = [], 0, []
+        return message, descriptors

@@ -1,0 +1,148 @@
+"""A gate, servers for it to reach, and names for them: all on loopback, the gate's process a real one."""
+
+from __future__ import annotations
+
+import json
+import select
+import socket
+import threading
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Self
+
+import mudroom
+from mudroom.core.flow import Flow, Question
+from mudroom.core.hosts import HostRule
+from mudroom.net.door import Door, Gate, Kind, Listener
+
+_PATHS = [str(Path(mudroom.__file__).parent.parent), str(Path(__file__).parent)]
+WAIT = 20.0
+"""Seconds until a test that waits for something has failed."""
+
+
+class Town:
+    """Names are what ``names`` says: each to one answer after the other, the last of them for ever."""
+
+    def __init__(self, directory: Path) -> None:
+        self._table = directory / "names.json"
+        self._log = directory / "lookups"
+        self._log.touch()
+        program = (
+            f"import sys; sys.path[:0] = {_PATHS!r}; from phonebook import main; main({str(self._table)!r}, "
+            f"{str(self._log)!r})"
+        )
+        self.gate = Gate(program)
+        self.names({})
+        self._closers: list[Callable[[], object]] = []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.gate.close()
+        for close in self._closers:
+            close()
+
+    def names(self, table: dict[str, list[list[str]]]) -> None:
+        self._table.write_text(json.dumps(table))
+
+    def lookups(self) -> list[str]:
+        """The names that were looked up in earnest, so far."""
+        return self._log.read_text().split()
+
+    def door(self, *rules: HostRule, kind: Kind = "proxy", ask: bool = False, ask_timeout: float = 60.0) -> OpenDoor:
+        listener = socket.create_server(("127.0.0.1", 0))
+        where = listener.getsockname()
+        door = self.gate.open(rules, [Listener(kind, listener.detach())], ask=ask, ask_timeout=ask_timeout)
+        opened = OpenDoor(door, where, self._closers)
+        self._closers.append(lambda: door.shut(0))
+        return opened
+
+    def serve(self, talk: Callable[[socket.socket], object], address: str = "127.0.0.1") -> int:
+        """A server that talks like that with every client, in a thread; returns its port."""
+        listener = socket.create_server((address, 0), family=socket.AF_INET6 if ":" in address else socket.AF_INET)
+        self._closers.append(listener.close)
+        threading.Thread(target=_accept, args=(listener, talk), daemon=True).start()
+        return int(listener.getsockname()[1])
+
+
+def _accept(listener: socket.socket, talk: Callable[[socket.socket], object]) -> None:
+    while True:
+        try:
+            client, _ = listener.accept()
+        except OSError:
+            return
+        threading.Thread(target=_talk, args=(client, talk), daemon=True).start()
+
+
+def _talk(client: socket.socket, talk: Callable[[socket.socket], object]) -> None:
+    with client:
+        client.settimeout(WAIT)
+        try:
+            talk(client)
+        except OSError:
+            return  # the client is gone, which is the test's affair
+
+
+class OpenDoor:
+    """A door and all that it has told."""
+
+    def __init__(self, door: Door, where: Any, closers: list[Callable[[], object]]) -> None:
+        self._closers = closers
+        self.door = door
+        self.where = where
+        self.flows: list[Flow] = []
+        self.questions: list[Question] = []
+
+    def connect(self, data: bytes = b"") -> socket.socket:
+        client = socket.create_connection(self.where[:2], timeout=WAIT)
+        self._closers.append(client.close)
+        client.sendall(data)
+        return client
+
+    def wait(self, *, flows: int = 0, questions: int = 0) -> None:
+        """Until so many have been told on the whole."""
+        limit = time.monotonic() + WAIT
+        while len(self.flows) < flows or len(self.questions) < questions:
+            assert time.monotonic() < limit, (self.flows, self.questions)
+            select.select([self.door], [], [], 0.1)
+            self.take(self.door.receive())
+
+    def take(self, told: Sequence[Flow | Question]) -> None:
+        for one in told:
+            if isinstance(one, Flow):
+                self.flows.append(one)
+            else:
+                self.questions.append(one)
+
+    def flow(self) -> Flow:
+        """The one flow that there is, or will be."""
+        self.wait(flows=1)
+        (flow,) = self.flows
+        return flow
+
+
+def read_all(client: socket.socket) -> bytes:
+    """To the end; a reset is one, too."""
+    parts = []
+    try:
+        while part := client.recv(65536):
+            parts.append(part)
+    except ConnectionError:
+        pass
+    return b"".join(parts)
+
+
+def read_until(client: socket.socket, mark: bytes) -> bytes:
+    data = b""
+    while mark not in data:
+        part = client.recv(65536)
+        assert part, data
+        data += part
+    return data
+
+
+def echo(client: socket.socket) -> None:
+    while data := client.recv(65536):
+        client.sendall(data)
