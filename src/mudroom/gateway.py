@@ -22,9 +22,17 @@ from mudroom.errors import MudroomError
 from mudroom.sandbox.client import Running
 
 if TYPE_CHECKING:
-    from mudroom.net.door import Door, Gate
+    from mudroom.net.door import Door, Gate, Kind
 
 _SOCK_SEQPACKET = _socket.SOCK_SEQPACKET | _socket.SOCK_CLOEXEC
+_LISTENERS: dict[str, Kind] = {
+    "proxy": "proxy",
+    "transparent": "transparent",
+    "redirected": "redirected",
+    "dns-udp": "dns-udp",
+    "dns-tcp": "dns-tcp",
+}
+"""What the launcher's step calls them, and what the gate does. The others are the namespaces."""
 LAST_FLOWS = 2.0
 """Seconds that the gate has, after a command, to say what there is still to be said."""
 
@@ -173,7 +181,7 @@ class Doorkeeper:
     def __init__(self, gateway: Gateway, hush: Hush, entrance: Entrance) -> None:
         self._gateway, self._hush = gateway, hush
         self._running: Running | None = None
-        self._listeners: list[tuple[str, int]] = []
+        self._listeners: list[tuple[Kind, int]] = []
         self._namespaces: list[int] = []
         """The command's user and network namespaces, in this order."""
         self._entrance = entrance
@@ -230,10 +238,10 @@ class Doorkeeper:
 
     def _take(self, running: Running) -> None:
         for kind, descriptor in running.listeners():
-            if kind in ("user", "net"):
-                self._namespaces.append(descriptor)
+            if kind in _LISTENERS:
+                self._listeners.append((_LISTENERS[kind], descriptor))
             else:
-                self._listeners.append((kind, descriptor))
+                self._namespaces.append(descriptor)
         if self._listeners:
             self._entrance.open()
 
