@@ -11,38 +11,34 @@ record them, journal. Nothing reaches the project before ``apply``.
 
 from __future__ import annotations
 
-import functools
 import os
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import TYPE_CHECKING, Any, NamedTuple
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
 
-from mudroom.applying import Applying
-from mudroom.confine import Confinement, Rlimits
 from mudroom.core.change import Changeset
 from mudroom.core.fallback import Mode
-from mudroom.core.limit import Reached, Reading, difference, explain_limits, needed, reached, reached_else
+from mudroom.core.limit import explain_limits
 from mudroom.core.path import show
 from mudroom.core.plan import Plan, explain
 from mudroom.core.result import Denial, Result
 from mudroom.core.settings import Settings
 from mudroom.core.spec import Copy
 from mudroom.errors import CommandNotStarted, Unsupported, UsageError
-from mudroom.granting import PLAIN, Grant, granted
-from mudroom.sandbox.capture import SIGTERM, Output, Watch, attend
-from mudroom.sandbox.client import Client, Exit, Running, StepFailed
+from mudroom.granting import Grant, granted
+from mudroom.sandbox.capture import SIGTERM
+from mudroom.sandbox.client import Client, StepFailed
 from mudroom.sandbox.denial import denials
 from mudroom.stage.overlay import OverlayView
-from mudroom.stage.preflight import check_project, find_project, foreign
-from mudroom.stage.view import View
+from mudroom.stage.preflight import check_project, find_project
+from mudroom.starting import Ran, Starting, Stdio
 from mudroom.vault import stacking
 from mudroom.vault.fork import Fork
 from mudroom.vault.gather import Command, Progress, gather, keep_artifacts, stand_on_copy, view_of
 from mudroom.vault.opened import OpenFork
 from mudroom.vault.store import Vault, open_vault
-from mudroom.vault.turn import LOOK
 
 __all__ = ["CAPTURED", "Applied", "Client", "Conflicted", "Landed", "Session", "Stdio", "Verified", "find_project"]
 
@@ -52,43 +48,11 @@ if TYPE_CHECKING:
     from mudroom.core.hosts import HostRule
     from mudroom.core.landing import Landing
     from mudroom.core.why import Why
-    from mudroom.gateway import Approver, Doorkeeper, Gateway
-    from mudroom.sandbox.cgroup import Leaf
-    from mudroom.sandbox.limiter import Limiter
-    from mudroom.sandbox.terminal import Relay
+    from mudroom.gateway import Approver
     from mudroom.stage.source import Source
     from mudroom.vault.apply import Applied
     from mudroom.vault.conflicted import Conflicted
     from mudroom.vault.land import Check, Landed, Verified
-
-
-MOST_HELD = 64
-"""Commands that are over, and whose mounts may not be gone yet."""
-
-
-class Stdio(NamedTuple):
-    """Descriptors for the command. None: captured (or, for stdin, empty)."""
-
-    stdin: int | None = None
-    stdout: int | None = None
-    stderr: int | None = None
-    terminal: bool = False
-    """Those that are terminals stay with the caller: the command gets a pseudo-terminal of its own, or pipes, and what
-    goes on there is relayed (``sandbox/terminal.py``). For the main thread: signals are heeded meanwhile."""
-
-
-class Ran(NamedTuple):
-    """A command that has ended."""
-
-    view: View
-    started: int
-    """Nanoseconds, by the clock that file systems stamp with."""
-    ended: Exit
-    timed_out: bool
-    output: Output
-    reached: tuple[Reached, ...] = ()
-    use: Reading | None = None
-    flows: tuple[Flow, ...] = ()
 
 
 def refused_hosts(flows: Sequence[Flow]) -> list[Denial]:
@@ -101,19 +65,11 @@ def refused_hosts(flows: Sequence[Flow]) -> list[Denial]:
     return [Denial("network", host.encode(), reason, count) for (host, reason), count in times.items()]
 
 
-def relay_for(stdio: Stdio) -> Relay | None:
-    if not stdio.terminal:
-        return None
-    from mudroom.sandbox.terminal import Relay
-
-    return Relay((stdio.stdin, stdio.stdout, stdio.stderr))
-
-
 DEFAULTS = Settings()
 CAPTURED = Stdio()
 
 
-class Session(Applying):
+class Session(Starting):
     def __init__(
         self,
         vault: Vault,
@@ -134,23 +90,21 @@ class Session(Applying):
         """``card``: of the agent whose session this is. ``level``: asked for by the user; the policy decides.
         ``approver``: whom the gate asks about a host; None: what no rule allows is refused. ``rules``: those of the
         gate, asked for whenever a command first uses the network. ``remember``: keeps an answer that is to stay."""
-        super().__init__(vault, settings, clock, progress)
-        self.confinement = Confinement(vault, home, environ)
+        super().__init__(
+            vault,
+            home=home,
+            environ=environ,
+            settings=settings,
+            client=client,
+            clock=clock,
+            progress=progress,
+            approver=approver,
+            rules=rules,
+            remember=remember,
+        )
         self.card, self.level = card, level
         self._home = home
-        self._grant = PLAIN
         self._new_id = new_id
-        self._client = client
-        self._owns_client = client is None
-        self._running: Running | None = None
-        self._looked = False
-        self._limiter: Limiter | None = None
-        self._gateway: Gateway | None = None
-        self._gate_answers = (rules, remember, approver)
-        self._last: dict[str, Running] = {}
-        """By fork: the last command, whose mount may not be gone yet."""
-        self._merged: str | None = None
-        """A layer that was made of many while a command ran, for the fork to stand on afterwards."""
 
     @classmethod
     def open(
@@ -170,26 +124,6 @@ class Session(Applying):
 
     def __exit__(self, *_error: object) -> None:
         self.close()
-
-    def close(self) -> None:
-        """What file tools have written is brought into its forks; then everything is let go."""
-        super().close()
-        self.confinement.close()
-        if self._gateway is not None:
-            self._gateway.close()
-        if self._limiter is not None:
-            self._limiter.close()
-        for running in self._last.values():
-            running.close()
-        self._last.clear()
-        if self._client is not None and self._owns_client:
-            self._client.close()
-
-    def _forget(self, name: str) -> None:
-        super()._forget(name)
-        running = self._last.pop(name, None)
-        if running is not None:
-            running.gone()
 
     # --- running ---
 
@@ -337,183 +271,11 @@ class Session(Applying):
                 self._merged = None
             return ran, changeset
 
-    def _attempt(
-        self,
-        fork: Fork,
-        view: View,
-        mode: Mode,
-        argv: tuple[bytes, ...],
-        cwd: bytes,
-        stdio: Stdio,
-        timeout: float | None,
-    ) -> Ran:
-        stand_ins = self._hold_limits(mode)
-        place = fork.path + b"/private"
-        relay = relay_for(stdio)
-        given = relay.descriptors if relay is not None else (stdio.stdin, stdio.stdout, stdio.stderr)
-        gated, port = self._at_the_gate(fork, mode, relay)
-        with gated as keeper, self._group(fork) as leaf, Output(*given, self.settings.output_limit) as output:
-            plan, env = self.confinement.plan(
-                view.mount(), mode, cwd, place, self.settings, stand_ins, self._grant, port
-            )
-            started = self._start_time()
-            fork.begin(started)
-            try:
-                running = self._start(fork, plan, argv, env, output.descriptors, relay, leaf, keeper)
-                meanwhile = functools.partial(self._meanwhile, fork, view)
-                look = functools.partial(self.vault.turn.stand_aside, running.pause, running.resume)
-                watch = None if self._alone else Watch(LOOK, look)
-                ended, timed_out = attend(running, output, timeout, meanwhile, watch, keeper)
-                done, use = self._reached(leaf, ended, timeout if timed_out else None, output)
-                return Ran(view, started, ended, timed_out, output, done, use, self._flows(fork, keeper))
-            except (StepFailed, CommandNotStarted):
-                fork.end()
-                raise
-            finally:
-                self._running = None
-                self._desk.end_live(fork.name)
-                if relay is not None:
-                    relay.close()
-
-    def _start(
-        self,
-        fork: Fork,
-        plan: Plan,
-        argv: tuple[bytes, ...],
-        env: dict[bytes, bytes],
-        descriptors: tuple[int, int, int],
-        relay: Relay | None,
-        leaf: Leaf | None,
-        keeper: Doorkeeper | None,
-    ) -> Running:
-        """Start the command, after the last one of this fork has let go of its mount. File tools that are in use go
-        through the new mount from here on."""
-        before = self._last.pop(fork.name, None)
-        if before is not None:
-            before.gone()
-        if len(self._last) >= MOST_HELD:
-            self._let_go()
-        edited = fork.name in self._desk
-        numbers = relay.numbers if relay is not None else ()
-        gate = keeper is not None and keeper.is_inside
-        running = self.client.run(
-            plan, argv, env, descriptors, want_view=edited, want_gate=gate, leaf=leaf, terminal=numbers
-        )
-        if keeper is not None:
-            keeper.began(running)
-        self._running = self._last[fork.name] = running
-        if relay is not None:
-            relay.began(running)
-        if edited:
-            self._desk.go_live(fork.name, running)
-        return running
-
-    def _at_the_gate(
-        self, fork: Fork, mode: Mode, relay: Relay | None
-    ) -> tuple[AbstractContextManager[Doorkeeper | None], int]:
-        """Somebody beside the command who lets what it connects to come to the gate, if the policy has one; and the
-        port of the host's loopback where that is, if it cannot be in a network of the command's own."""
-        if self.settings.network != "gate" or (mode == "landlock" and self.confinement.host.landlock_abi < 4):
-            return nullcontext(), 0
-        if self._gateway is None:
-            from mudroom.gateway import Gateway
-
-            self._gateway = Gateway(*self._gate_answers)
-        outside = mode == "landlock" or self._grant.level == 0
-        keeper = self._gateway.keeper(fork.entrance, relay.hushed if relay is not None else nullcontext)
-        return keeper, keeper.listen() if outside else 0
-
-    def _flows(self, fork: Fork, keeper: Doorkeeper | None) -> tuple[Flow, ...]:
-        """What the command has exchanged with the network, all of it, in the journal, too."""
-        if keeper is None:
-            return ()
-        keeper.close()
-        self._notes += keeper.notes
-        if not keeper.flows:
-            return ()
-        from mudroom.core.flow import flow_to_json
-
-        for flow in keeper.flows:
-            self.vault.journal.append("flow", fork.name, flow_to_json(flow), time=flow.started)
-        return tuple(keeper.flows)
-
-    def _let_go(self) -> None:
-        """Of commands that are over: each holds a descriptor until the next one in its fork."""
-        for name, running in list(self._last.items()):
-            if running.is_over and self._last.pop(name, None) is not None:
-                running.gone()
-
-    def _hold_limits(self, mode: Mode) -> Rlimits:
-        """Find out what holds the limits here, and return the rlimits among it. Raises Unsupported."""
-        if not needed(self.settings.limits):
-            return ()
-        if self._limiter is None:
-            from mudroom.sandbox.limiter import Limiter
-
-            vault = os.fsdecode(self.vault.path.rpartition(b"-")[2])
-            places = (self.project, self.vault.path)
-            self._limiter = Limiter(vault, self.client.settle, self.confinement.variables, places)
-        counts_processes = mode != "landlock" and os.geteuid() != 0
-        held = self._limiter.hold(self.settings.limits, counts_processes=counts_processes)
-        self._notes += [note for note in held.notes if note not in self._notes]
-        return held.rlimits
-
-    @contextmanager
-    def _group(self, fork: Fork) -> Iterator[Leaf | None]:
-        """The control group of the next command, if its limits need one; afterwards all that is left in it ends."""
-        leaf = self._limiter.leaf() if self._limiter is not None else None
-        try:
-            yield leaf
-        finally:
-            if leaf is not None:
-                if fork.name in self._last:
-                    self._last[fork.name].gone()
-                leaf.close()
-
-    def _reached(
-        self, leaf: Leaf | None, ended: Exit, out_of: float | None, output: Output
-    ) -> tuple[tuple[Reached, ...], Reading | None]:
-        limits, signal = self.settings.limits, ended.status & 0x7F
-        cut = self.settings.output_limit if any(stream.truncated for stream in output.streams) else None
-        others = reached_else(limits, signal, out_of, cut)
-        if leaf is None:
-            return others, None
-        use, (before, now) = leaf.reading(), leaf.totals()
-        return (*reached(limits, use, difference(now, before)), *others), use
-
     def _weaker(self, mode: Mode, failure: StepFailed) -> Mode:
         following, lost = self.confinement.weaker(mode, failure, self.settings, self._grant.level)
         self._notes.append(lost)
         self.vault.journal.append("degrade", "", {"to": following, "why": failure.message}, time=self._clock())
         return following
-
-    @property
-    def client(self) -> Client:
-        if self._client is None:
-            self._client = Client()
-            self._client.start()
-        return self._client
-
-    def _meanwhile(self, fork: Fork, view: View) -> None:
-        """While the command runs: load what collecting needs, clean up after the command before this one, merge
-        layers that have become many, and look for what the overlay could not change."""
-        import mudroom.stage.collect
-        import mudroom.vault.journal  # noqa: F401 - both loaded for later
-
-        if isinstance(view, OverlayView):
-            view.tidy()
-        if len(fork.state.layers) > 1:
-            from mudroom.vault.deep import is_deep, merge_lowest
-
-            self._merged = merge_lowest(self.vault, fork) if is_deep(fork) else None
-        if os.geteuid() and not self._looked and isinstance(view, OverlayView):
-            self._looked = True
-            found = next(foreign(self.project, os.geteuid(), [os.getegid()]), None)
-            if found is not None:
-                self._notes.append(
-                    f"{show(found)} belongs to another user or group: the command cannot change it in the staged view "
-                    "(--view copy can)"
-                )
 
     def _check(self) -> Check | None:
         settings = self.settings
