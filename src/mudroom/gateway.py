@@ -79,6 +79,7 @@ class Gateway:
         remember: Callable[[HostRule], None],
         approver: Approver | None,
     ) -> None:
+        """``rules`` gives the very same object as long as they have not changed."""
         self.rules, self.remember, self.approver = rules, remember, approver
         self._gate: Gate | None = None
 
@@ -188,6 +189,9 @@ class Doorkeeper:
         self._door: Door | None = None
         self.flows: list[Flow] = []
         self.notes: list[str] = []
+        self._rules: Sequence[HostRule] = ()
+        self._answered: list[HostRule] = []
+        """Rules that hold for this command, because somebody was asked."""
 
     @property
     def is_inside(self) -> bool:
@@ -250,8 +254,23 @@ class Doorkeeper:
 
         listeners = [Listener(kind, descriptor) for kind, descriptor in self._listeners]
         ask = self._gateway.approver is not None
-        self._door = self._gateway.gate.open(self._gateway.rules(), listeners, ask=ask)
+        self._rules = self._gateway.rules()
+        self._door = self._gateway.gate.open(self._rules, listeners, ask=ask)
         self._listeners = []  # the door's, from now on
+
+    def look(self) -> None:
+        """Now and then: rules that have changed since hold for what comes from here on. Rules that cannot be read are
+        as good as none: what was allowed by them is not any more."""
+        if self._door is None:
+            return
+        try:
+            rules = self._gateway.rules()
+        except MudroomError as error:
+            self._without_network(str(error))
+            return
+        if rules is not self._rules:
+            self._rules = rules
+            self._door.update([*rules, *self._answered])
 
     def _hear(self, door: Door) -> None:
         for one in door.receive():
@@ -265,6 +284,7 @@ class Doorkeeper:
         with self._hush():
             answer = Answer(False) if approver is None else approver(question)
         rule = HostRule("allow" if answer.allowed else "deny", question.host, (question.port,), source="asked")
+        self._answered.append(rule)
         if answer.keep:
             self._gateway.remember(rule)
         door.answer(question.identity, answer.allowed, rule)

@@ -149,8 +149,7 @@ class Starting(Applying):
             try:
                 running = self._start(fork, plan, argv, env, output.descriptors, relay, leaf, keeper)
                 meanwhile = functools.partial(self._meanwhile, fork, view)
-                look = functools.partial(self.vault.turn.stand_aside, running.pause, running.resume)
-                watch = None if self._alone else Watch(LOOK, look)
+                watch = self._watch(running, keeper)
                 ended, timed_out = attend(running, output, timeout, meanwhile, watch, keeper)
                 done, use = self._reached(leaf, ended, timeout if timed_out else None, output)
                 return Ran(view, started, ended, timed_out, output, done, use, self._flows(fork, keeper))
@@ -162,6 +161,19 @@ class Starting(Applying):
                 self._desk.end_live(fork.name)
                 if relay is not None:
                     relay.close()
+
+    def _watch(self, running: Running, keeper: Doorkeeper | None) -> Watch | None:
+        """What is looked at again and again: whether others wait for their turn, whether rules of the gate have
+        changed."""
+        if self._alone and keeper is None:
+            return None
+
+        def look() -> float:
+            if keeper is not None:
+                keeper.look()
+            return 0.0 if self._alone else self.vault.turn.stand_aside(running.pause, running.resume)
+
+        return Watch(LOOK, look)
 
     def _start(
         self,
