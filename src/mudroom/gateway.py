@@ -42,10 +42,17 @@ Hush = Callable[[], AbstractContextManager[None]]
 """Keeps the command's output off the terminal while somebody is asked there."""
 
 
-class _Shared:
+def _new_gate() -> Gate:
+    from mudroom.net.door import Gate
+
+    return Gate()
+
+
+class Shared:
     """The one gate of this process; ended with the last session that used it."""
 
-    def __init__(self) -> None:
+    def __init__(self, make: Callable[[], Gate] = _new_gate) -> None:
+        self._make = make
         self._lock = _thread.allocate_lock()
         self._gate: Gate | None = None
         self._users = 0
@@ -54,9 +61,7 @@ class _Shared:
         with self._lock:
             self._users += 1
             if self._gate is None:
-                from mudroom.net.door import Gate
-
-                self._gate = Gate()
+                self._gate = self._make()
             return self._gate
 
     def release(self) -> None:
@@ -67,7 +72,7 @@ class _Shared:
                 self._gate = None
 
 
-SHARED = _Shared()
+SHARED = Shared()
 
 
 class Gateway:
@@ -107,6 +112,8 @@ class Entrance:
     def __init__(self, path: bytes) -> None:
         self._path = path
         self._socket: _socket.socket | None = None
+        self._visitors: list[_socket.socket] = []
+        """Each is told by the end of it that the command has ended."""
 
     def descriptors(self) -> list[int]:
         return [] if self._socket is None else [self._socket.fileno()]
@@ -133,12 +140,13 @@ class Entrance:
         rights = b"".join(descriptor.to_bytes(4, "little") for descriptor in namespaces)
         try:
             peer.sendmsg([b"namespaces"], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, rights)])
+            self._visitors.append(peer)
         except OSError:
-            pass  # nor did this one
-        finally:
-            peer.close()
+            peer.close()  # nor did this one
 
     def close(self) -> None:
+        while self._visitors:
+            self._visitors.pop().close()
         if self._socket is not None:
             self._socket.close()
             self._socket = None
@@ -160,20 +168,20 @@ def _short(path: bytes) -> Iterator[bytes]:
         os.close(directory)
 
 
-def namespaces_at(path: bytes) -> list[int]:
-    """The user and the network namespace of the command whose entrance this is; the caller closes them. Raises OSError
-    if no command is there."""
+def namespaces_at(path: bytes) -> tuple[int, list[int]]:
+    """A descriptor that is at its end when the command whose entrance this is has ended, and its user and network
+    namespace; the caller closes all. Raises OSError if no command is there."""
     asking = _socket.socket(_socket.AF_UNIX, _SOCK_SEQPACKET)
     try:
         with _short(path) as short:
             asking.connect(short)
         _data, ancillary, _flags, _address = asking.recvmsg(64, _socket.CMSG_SPACE(8), _socket.MSG_CMSG_CLOEXEC)
+        rights = b"".join(data for _level, _kind, data in ancillary)
+        if len(rights) != 8:
+            raise ConnectionResetError("the command has just ended")
+        return asking.detach(), [int.from_bytes(rights[:4], "little"), int.from_bytes(rights[4:], "little")]
     finally:
         asking.close()
-    rights = b"".join(data for _level, _kind, data in ancillary)
-    if len(rights) != 8:
-        raise ConnectionResetError("the command has just ended")
-    return [int.from_bytes(rights[:4], "little"), int.from_bytes(rights[4:], "little")]
 
 
 class Doorkeeper:

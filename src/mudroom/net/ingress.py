@@ -53,8 +53,13 @@ class Maker:
 
 
 def _make_sockets(channel: socket.socket, namespaces: Sequence[int]) -> None:
-    """In the child, to its end."""
+    """In the child, to its end. It holds nothing of its parent's open: that waits for the ends of some."""
     try:
+        kept = 2
+        for descriptor in sorted((channel.fileno(), *namespaces)):
+            os.closerange(kept + 1, descriptor)
+            kept = descriptor
+        os.closerange(kept + 1, os.sysconf("SC_OPEN_MAX"))
         libc = ctypes.CDLL(None, use_errno=True)
         for descriptor, kind in zip(namespaces, (CLONE_NEWUSER, CLONE_NEWNET), strict=True):
             if libc.setns(descriptor, kind) < 0:

@@ -105,6 +105,7 @@ def attend(
     """
     started = time.monotonic()
     deadline = None if timeout is None else started + timeout
+    looking = None if watch is None else started + watch.every
     timed_out = False
     for stream in output.streams:
         stream.close_write()  # ours: the end of the stream comes when the command's are closed
@@ -114,11 +115,13 @@ def attend(
         report = running.fileno()
         while True:
             others = beside.descriptors() if beside is not None else ()
-            ready = wait_readable([report, *open_streams, *others], _sooner(deadline, watch))
-            if not ready and watch is not None and (deadline is None or time.monotonic() < deadline):
+            ready = wait_readable([report, *open_streams, *others], _sooner(deadline, looking))
+            now = time.monotonic()
+            if watch is not None and looking is not None and now >= looking:  # also where there is always something
                 held = watch.look()
+                looking = time.monotonic() + watch.every
                 deadline = None if deadline is None else deadline + held
-            elif not ready:
+            elif deadline is not None and now >= deadline and report not in ready:
                 running.signal(SIGKILL if timed_out else SIGTERM)
                 deadline = None if timed_out else time.monotonic() + GRACE
                 timed_out = True
@@ -136,8 +139,5 @@ def attend(
         raise
 
 
-def _sooner(deadline: float | None, watch: Watch | None) -> float | None:
-    if watch is None:
-        return deadline
-    look = time.monotonic() + watch.every
-    return look if deadline is None else min(look, deadline)
+def _sooner(one: float | None, other: float | None) -> float | None:
+    return one if other is None else other if one is None else min(one, other)

@@ -1,0 +1,282 @@
+"""A session's commands at the gate: what they reach, what they are refused, who is asked, what is remembered."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from town import Town, read_until
+
+from mudroom import gateway
+from mudroom.core.flow import Answer, Flow, Question
+from mudroom.core.hosts import HostRule
+from mudroom.core.result import Denial, Result
+from mudroom.core.settings import Settings
+from mudroom.gateway import namespaces_at
+from mudroom.net.ingress import Ingress, Maker
+from mudroom.session import Session
+
+FETCH = """
+import http.client, os, sys, urllib.request
+for url in sys.argv[1:]:
+    try:
+        print(urllib.request.urlopen(url, timeout=20).read().decode())
+    except Exception as error:
+        print(type(error).__name__, error)
+"""
+
+
+def hello(client: Any) -> None:
+    read_until(client, b"\r\n\r\n")
+    client.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nConnection: close\r\n\r\nhello")
+
+
+class Street:
+    """A project, and a town of servers that its commands may want to reach."""
+
+    def __init__(self, root: Path, town: Town) -> None:
+        self.town = town
+        self.port = town.serve(hello)
+        town.names({name: [["127.0.0.1"]] for name in ("shop.example", "bank.example")})
+        self.project, self._root = root / "project", root
+        self.project.mkdir(exist_ok=True)
+        self.remembered: list[HostRule] = []
+        self.rules: Sequence[HostRule] = ()
+
+    def session(self, approver: Callable[[Question], Answer] | None = None, **settings: Any) -> Session:
+        (self._root / "home").mkdir(exist_ok=True)
+        return Session.open(
+            os.fsencode(self.project),
+            state=os.fsencode(self._root / "state"),
+            home=os.fsencode(self._root / "home"),
+            environ={b"PATH": os.environb[b"PATH"]},
+            settings=Settings(network="gate", **settings),
+            approver=approver,
+            rules=lambda: self.rules,
+            remember=self.remembered.append,
+        )
+
+    def url(self, name: str) -> str:
+        return f"http://{name}:{self.port}/"
+
+    def allow(self, name: str) -> HostRule:
+        return HostRule("allow", name, (self.port,), private=True, source="the test")
+
+    def fetch(self, session: Session, *names: str, direct: bool = False) -> Result:
+        unset = ["env", "-u", "http_proxy", "-u", "HTTP_PROXY"] if direct else []
+        command = [*unset, sys.executable, "-c", FETCH, *map(self.url, names)]
+        return session.run([word.encode() for word in command])
+
+
+@pytest.fixture
+def street(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Street]:
+    (tmp_path / "town").mkdir()
+    with Town(tmp_path / "town") as town:
+        shared = gateway.Shared(lambda: town.gate)
+        monkeypatch.setattr(gateway, "SHARED", shared)
+        yield Street(tmp_path, town)
+
+
+def flows(session: Session) -> list[dict[str, Any]]:
+    import json
+
+    return [json.loads(event.data) for event in session.vault.journal.events() if event.kind == "flow"]
+
+
+@pytest.mark.parametrize("direct", [False, True], ids=["by proxy", "proxies unset"])
+@pytest.mark.parametrize("view", ["overlay", "copy"])
+def test_what_is_allowed_is_reached_and_the_rest_is_refused(street: Street, view: Any, direct: bool) -> None:
+    street.rules = [street.allow("shop.example")]
+    with street.session(view=view) as session:
+        result = street.fetch(session, "shop.example", "bank.example", direct=direct)
+        allowed, denied = result.stdout.decode().splitlines()
+        assert allowed == "hello"
+        assert "Error" in denied
+        assert [denial.kind for denial in result.denials] == ["network"]
+        assert result.denials[0].target.startswith(b"bank.example:")
+        told = {(flow["host"], flow["verdict"]) for flow in flows(session)}
+        assert told == {("shop.example", "allow"), ("bank.example", "deny")}
+    assert street.town.lookups() == ["shop.example"], "a name that is not allowed is never looked up"
+
+
+def test_a_command_without_a_network_starts_no_gate(street: Street) -> None:
+    with street.session() as session:
+        result = session.run([b"true"])
+        assert (result.exit_code, result.denials) == (0, ())
+        assert street.town.gate.pid == 0
+
+
+def test_the_gate_ends_with_the_last_session_that_used_it(street: Street) -> None:
+    street.rules = [street.allow("shop.example")]
+    with street.session() as one, street.session() as other:
+        street.fetch(one, "shop.example")
+        pid = street.town.gate.pid
+        assert pid
+        street.fetch(other, "shop.example")
+        assert street.town.gate.pid == pid, "one gate serves every sandbox of a process"
+        one.close()
+        assert street.town.gate.pid == pid
+    assert street.town.gate.pid == 0
+
+
+def test_somebody_is_asked_once_and_always_is_remembered(street: Street) -> None:
+    asked: list[Question] = []
+
+    def approve(question: Question) -> Answer:
+        asked.append(question)
+        return Answer(False, keep=question.host == "bank.example")
+
+    with street.session(approve) as session:
+        result = street.fetch(session, "shop.example", "shop.example", "bank.example", "bank.example")
+        assert [(question.host, question.port) for question in asked] == [
+            ("shop.example", street.port),
+            ("bank.example", street.port),
+        ]
+        assert street.remembered == [HostRule("deny", "bank.example", (street.port,), source="asked")]
+        assert {denial.target for denial in result.denials} == {
+            b"shop.example:%d" % street.port,
+            b"bank.example:%d" % street.port,
+        }
+        assert all(denial.times == 2 for denial in result.denials)
+    assert street.town.lookups() == []
+
+
+def test_a_yes_lets_the_waiting_connection_on(street: Street) -> None:
+    """It is let through as far as the vetting: a yes in a terminal does not open the machine's own network."""
+    with street.session(lambda _question: Answer(True)) as session:
+        result = street.fetch(session, "shop.example")
+        assert b"is not dialled" in b"".join(
+            json_line.encode() for json_line in (str(flow) for flow in flows(session))
+        ), result
+        assert street.town.lookups() == ["shop.example"]
+
+
+def test_rules_that_change_hold_at_once(street: Street) -> None:
+    """The command tells by a file of its view that it has been refused once."""
+    script = (
+        "import sys, time, urllib.request\n"
+        "def get():\n"
+        "    try: return urllib.request.urlopen(sys.argv[1], timeout=20).read().decode()\n"
+        "    except Exception as error: return 'no'\n"
+        "print(get(), flush=True)\n"
+        "while (answer := get()) == 'no': pass\n"
+        "print(answer)\n"
+    )
+    read, write = os.pipe()
+
+    def change() -> None:
+        assert os.read(read, 16) == b"no\n"
+        street.rules = [street.allow("shop.example")]
+
+    with street.session() as session:
+        thread = threading.Thread(target=change)
+        thread.start()
+        from mudroom.session import Stdio
+
+        result = session.run(
+            [sys.executable.encode(), b"-c", script.encode(), street.url("shop.example").encode()],
+            stdio=Stdio(stdout=write),
+            timeout=60,
+        )
+        thread.join()
+        assert result.exit_code == 0
+        assert os.read(read, 16) == b"hello\n"
+    os.close(read)
+    os.close(write)
+
+
+def test_rules_that_cannot_be_read_cut_the_network(street: Street) -> None:
+    from mudroom.errors import UsageError
+
+    def broken() -> Sequence[HostRule]:
+        raise UsageError("permissions.yaml:3: this is not YAML")
+
+    with street.session() as session:
+        session._gate_answers = (broken, *session._gate_answers[1:])
+        result = street.fetch(session, "shop.example")
+        assert result.exit_code == 0, "the command runs, without a network"
+        assert any("permissions.yaml:3" in note for note in result.notes)
+    assert street.town.lookups() == []
+
+
+def test_a_gate_that_is_killed_is_replaced(street: Street) -> None:
+    street.rules = [street.allow("shop.example")]
+    with street.session() as session:
+        assert street.fetch(session, "shop.example").stdout == b"hello\n"
+        os.kill(street.town.gate.pid, 9)
+        assert street.fetch(session, "shop.example").stdout == b"hello\n"
+
+
+def test_what_a_command_leaves_running_has_no_network(street: Street) -> None:
+    street.rules = [street.allow("shop.example")]
+    with street.session() as session:
+        background = f"({sys.executable} -c 'import time; time.sleep(1000)' &) ; true"
+        assert session.run([b"sh", b"-c", background.encode()]).exit_code == 0
+        assert street.fetch(session, "shop.example").stdout == b"hello\n"
+
+
+def test_a_server_inside_is_reached_on_the_hosts_loopback(street: Street) -> None:
+    script = (
+        "import socket\n"
+        "server = socket.create_server(('127.0.0.1', 3000))\n"
+        "print('up', flush=True)\n"
+        "for _ in range(3):\n"
+        "    client, _ = server.accept()\n"
+        "    client.sendall(client.recv(100).upper())\n"
+        "    client.close()\n"
+    )
+    up, says = os.pipe()
+    ports: list[int] = []
+    from mudroom.session import Stdio
+
+    def visit() -> None:
+        import socket
+
+        for _ in range(3):
+            with socket.create_connection(("127.0.0.1", ports[0]), timeout=20) as client:
+                client.sendall(b"dev server")
+                assert client.recv(100) == b"DEV SERVER"
+
+    def serve() -> None:
+        assert os.read(up, 8) == b"up\n"
+        gone, namespaces = namespaces_at(session.vault.fork("dev").entrance)
+        maker = Maker(namespaces)
+        for descriptor in namespaces:
+            os.close(descriptor)
+
+        def opened(port: int) -> None:
+            ports.append(port)
+            threading.Thread(target=visit).start()
+
+        Ingress(maker, 3000, 0).run(gone, opened)
+        maker.close()
+        os.close(gone)
+
+    with street.session() as session:
+        thread = threading.Thread(target=serve)
+        thread.start()
+        result = session.run([sys.executable.encode(), b"-c", script.encode()], fork="dev", stdio=Stdio(stdout=says))
+        thread.join()
+        assert result.exit_code == 0
+        assert not os.path.exists(session.vault.fork("dev").entrance)
+    for descriptor in (up, says):
+        os.close(descriptor)
+
+
+def test_flows_as_denials() -> None:
+    from mudroom.session import refused_hosts
+
+    def flow(host: str, port: int, verdict: Any) -> Flow:
+        return Flow(0, "connect", host, port, verdict, "", "no rule names it")
+
+    twice = [flow("a", 443, "deny"), flow("b", 443, "allow"), flow("a", 443, "deny")]
+    found = refused_hosts([*twice, flow("c", 0, "deny")])
+    assert found == [
+        Denial("network", b"a:443", "no rule names it", 2),
+        Denial("network", b"c", "no rule names it"),
+    ]
