@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from mudroom.core.limit import Limits, rlimits
 from mudroom.core.plan import Plan
@@ -16,8 +19,25 @@ from mudroom.sandbox.linux import compile_plan
 
 ENVIRONMENT = {b"PATH": os.environb[b"PATH"], b"LC_ALL": b"C"}
 
-KINDS = ("overlay", "overlay prepared", "copy", "copy prepared", *(("bare",) if landlock_abi() else ()))
-"""Every way to confine a command, performed by the launcher, or by a template and its spare."""
+
+def _namespaces() -> bool:
+    """Whether user namespaces are permitted here, and mounts in them: in many containers they are not."""
+    child = os.fork()
+    if child == 0:
+        libc = ctypes.CDLL(None)
+        new_user_and_mount, recursive_and_private = ctypes.c_int(0x10020000), ctypes.c_ulong(0x44000)
+        os._exit(libc.unshare(new_user_and_mount) or libc.mount(b"none", b"/", None, recursive_and_private, None))
+    return os.waitpid(child, 0)[1] == 0
+
+
+NAMESPACES = _namespaces()
+if_namespaces = pytest.mark.skipif(not NAMESPACES, reason="user namespaces are not permitted here")
+if_no_namespaces = pytest.mark.skipif(NAMESPACES, reason="user namespaces are permitted here")
+KINDS = (
+    *(("overlay", "overlay prepared", "copy", "copy prepared") if NAMESPACES else ()),
+    *(("bare",) if landlock_abi() else ()),
+)
+"""Every way to confine a command here, performed by the launcher, or by a template and its spare."""
 
 
 class Box:
@@ -59,6 +79,8 @@ class Box:
         return spec._replace(**changes)
 
     def plan(self, **changes: Any) -> Plan:
+        if not NAMESPACES and changes.get("namespaces", True):
+            pytest.skip("user namespaces are not permitted here")
         return compile_plan(self.spec(**changes), self.host.machine)
 
     def run_spec(self, script: str, spec: SandboxSpec) -> tuple[Exit, str]:

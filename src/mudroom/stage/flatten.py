@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import errno
 import os
-import stat
 from collections.abc import Sequence
 
 from mudroom.core.entry import Entry
 from mudroom.stage.beneath import directory, open_root
 from mudroom.stage.copy import copy_file
-from mudroom.stage.layer import OPAQUE, Listing, read_directory
+from mudroom.stage.layer import OPAQUE, Listing, make_whiteout, read_directory
 
 _Place = tuple[bytes, tuple[int, ...], bool]
 """A directory: its path, the layers that make it up (topmost first), whether something hides what is below them."""
@@ -54,9 +53,11 @@ def _directory(
     seen: set[bytes] = set()
     prefix = path + b"/" if path else b""
     for index, (root, listing) in enumerate(levels):
-        for name in listing.gone - seen:
-            if not hidden:
-                os.mknod(prefix + name, stat.S_IFCHR, os.makedev(0, 0), dir_fd=into)
+        gone = listing.gone - seen
+        if gone and not hidden:
+            with directory(into, path) as opened:
+                for name in gone:
+                    make_whiteout(opened, name)
         for name, entry in listing.entries.items():
             if name in seen:
                 continue

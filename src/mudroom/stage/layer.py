@@ -8,6 +8,9 @@ Source of every format fact here: Documentation/filesystems/overlayfs.rst. In a 
 * anything else replaces, or merges with (two directories), what lies below.
 
 Any user may make a whiteout: mknod(2) asks for CAP_MKNOD for every device but 0:0 (fs/namei.c, vfs_mknod, since 5.8).
+But not on an overlay, which keeps them for itself (fs/overlayfs/dir.c, ovl_mknod: EPERM), and an overlay is what a
+container has for its disk: there the second form is written. No kernel gets to see it: an overlay is no upper layer of
+another one, so such a fork is a copy.
 """
 
 from __future__ import annotations
@@ -52,16 +55,16 @@ def _listing(layer: int, path: bytes) -> Listing:
         return listing(opened, path != b"")
 
 
-def listing(opened: int, may_be_marked: bool = True) -> Listing:
-    """The same of an open directory. ``may_be_marked``: False for the root of a layer, which has no marks."""
+def listing(opened: int, may_be_opaque: bool = True) -> Listing:
+    """The same of an open directory. ``may_be_opaque``: False for the root of a layer, which never is."""
     found = entries(opened)
-    mark = _xattr(opened, OPAQUE) if may_be_marked else b""
+    mark = _xattr(opened, OPAQUE)
     gone = {name for name, entry in found.items() if entry.kind == "device"}
     if mark == b"x":
         gone |= {name for name, entry in found.items() if _is_marked(opened, name, entry)}
     for name in gone:
         del found[name]
-    return Listing(found, frozenset(gone), mark == b"y")
+    return Listing(found, frozenset(gone), mark == b"y" and may_be_opaque)
 
 
 def _is_marked(opened: int, name: bytes, entry: Entry) -> bool:
@@ -79,6 +82,40 @@ def _xattr(opened: int, name: str) -> bytes:
         return os.getxattr(opened, name)
     except OSError:
         return b""
+
+
+def is_whiteout(layer: int, path: bytes, entry: Entry) -> bool:
+    """Whether what the layer has at a path says that the name is gone."""
+    if entry.kind != "file" or entry.size:
+        return entry.kind == "device"
+    above, _slash, name = path.rpartition(b"/")
+
+    def marked(layer: int, above: bytes) -> bool:
+        with directory(layer, above) as opened:
+            return _xattr(opened, OPAQUE) == b"x" and _is_marked(opened, name, entry)
+
+    return through(layer, above, marked)
+
+
+def make_whiteout(above: int, name: bytes) -> None:
+    """In an open directory of a layer, in which there is no such name. Raises OSError as the disk does."""
+    try:
+        os.mknod(name, stat.S_IFCHR, os.makedev(0, 0), dir_fd=above)
+        return
+    except PermissionError:
+        mark = _xattr(above, OPAQUE)
+    if mark == b"y":
+        return  # nothing shows through
+    if mark != b"x":
+        os.setxattr(above, OPAQUE, b"x")
+    descriptor = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=above)
+    try:
+        os.setxattr(descriptor, WHITEOUT, b"y")
+    except BaseException:
+        os.unlink(name, dir_fd=above)  # as it is, it would be an empty file
+        raise
+    finally:
+        os.close(descriptor)
 
 
 def open_staged(layer: int, path: bytes) -> int:
@@ -187,7 +224,7 @@ class LayerWriter:
         """The name is gone. Nothing is written if nothing lies below."""
         with self._cleared(path) as (above, name):
             if self._lower.look(path) is not None:
-                os.mknod(name, stat.S_IFCHR, os.makedev(0, 0), dir_fd=above)
+                make_whiteout(above, name)
 
     def directory(self, path: bytes, mode: int) -> None:
         """A directory that shows what lies below it. One that is there already gets the mode."""

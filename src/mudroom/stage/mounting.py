@@ -19,7 +19,7 @@ from typing import Literal
 from mudroom.core.path import show
 from mudroom.errors import MudroomError, Unsupported
 from mudroom.stage.beneath import directory, open_root
-from mudroom.stage.layer import OPAQUE
+from mudroom.stage.layer import OPAQUE, make_whiteout
 from mudroom.stage.preflight import mounts
 
 Kind = Literal["overlay", "fuse", "copy"]
@@ -135,7 +135,7 @@ def _convert_marks(opened: int, names: set[bytes]) -> None:
         names.discard(name)
         gone = name[len(_WHITEOUT_PREFIX) :]
         if gone not in names:
-            os.mknod(gone, stat.S_IFCHR, os.makedev(0, 0), dir_fd=opened)
+            make_whiteout(opened, gone)
 
 
 def _convert_entry(opened: int, name: bytes) -> bool:

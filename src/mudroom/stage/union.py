@@ -15,7 +15,7 @@ from mudroom.core.path import ancestors, parent
 from mudroom.core.path import name as last
 from mudroom.stage.beneath import look, open_root
 from mudroom.stage.closed import look_through
-from mudroom.stage.layer import Listing, open_staged, read_directory
+from mudroom.stage.layer import Listing, is_whiteout, open_staged, read_directory
 from mudroom.stage.source import OpenSource, Source
 
 
@@ -125,7 +125,7 @@ class OneLayer(OpenSource):
 
     def look(self, path: bytes) -> Entry | None:
         entry = look_through(self.root, path)
-        return None if entry is not None and entry.kind == "device" else entry
+        return None if entry is not None and is_whiteout(self.root, path, entry) else entry
 
     def names(self, path: bytes) -> dict[bytes, Entry]:
         found = read_directory(self.root, path)

@@ -14,7 +14,7 @@ from typing import IO
 from mudroom.core.entry import Entry
 from mudroom.core.path import show
 from mudroom.stage.beneath import directory, entries, look, open_root
-from mudroom.stage.layer import OPAQUE, WHITEOUT, loosened, open_staged
+from mudroom.stage.layer import OPAQUE, WHITEOUT, is_whiteout, loosened, open_staged
 
 XATTR = "SCHILY.xattr."
 _SETID = 0o6000
@@ -85,7 +85,10 @@ class Packer:
         info = _info(name, entry.mode & ~_SETID, entry.mtime)
         if entry.mode & _SETID:
             self.remarks.append(f"{show(at)}: its set-id bits are left out")
-        if entry.kind == "file":
+        if _is_whiteout(root, at, entry):
+            info.type, info.devmajor, info.devminor = tarfile.CHRTYPE, 0, 0
+            self._tar.addfile(info)
+        elif entry.kind == "file":
             first = links.setdefault((entry.device, entry.inode), at)
             if entry.links > 1 and first != at:
                 info.type, info.linkname = tarfile.LNKTYPE, _text(tree + b"/" + first)
@@ -97,9 +100,6 @@ class Packer:
             self._tar.addfile(info)
         elif entry.kind == "fifo":
             info.type = tarfile.FIFOTYPE
-            self._tar.addfile(info)
-        elif entry.kind == "device" and _is_whiteout(root, at):
-            info.type, info.devmajor, info.devminor = tarfile.CHRTYPE, 0, 0
             self._tar.addfile(info)
         else:
             self.remarks.append(f"{show(at)}: a {entry.kind} is left out")
@@ -114,12 +114,13 @@ class Packer:
         """The user's own, and of the overlay's the one ``mark`` that says what there is; the rest is bookkeeping."""
         headers = dict(info.pax_headers)
         for name in _user_xattrs(opened):
-            if name.startswith("user.overlay.") and name != mark:
+            value = os.getxattr(opened, name)
+            if name.startswith("user.overlay.") and (name != mark or value == b"x"):
                 continue
             if "=" in name:
                 self.remarks.append(f"{show(shown)}: its attribute {show(os.fsencode(name))} is left out")
                 continue
-            headers[XATTR + name] = _text(os.getxattr(opened, name))
+            headers[XATTR + name] = _text(value)
         info.pax_headers = headers
 
 
@@ -142,7 +143,10 @@ def _text(raw: bytes) -> str:
     return raw.decode("utf-8", "surrogateescape")
 
 
-def _is_whiteout(root: int, path: bytes) -> bool:
+def _is_whiteout(root: int, path: bytes, entry: Entry) -> bool:
+    """Both forms: an archive has one only."""
+    if entry.kind != "device":
+        return is_whiteout(root, path, entry)
     above, _slash, name = path.rpartition(b"/")
     with directory(root, above) as opened:
         return os.stat(name, dir_fd=opened, follow_symlinks=False).st_rdev == os.makedev(0, 0)

@@ -8,14 +8,13 @@ else than what ``vault/pack.py`` writes is refused by name.
 from __future__ import annotations
 
 import os
-import stat
 import tarfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 from mudroom.core.path import relpath, show
 from mudroom.stage.beneath import open_beneath, open_root
-from mudroom.stage.layer import OPAQUE, WHITEOUT
+from mudroom.stage.layer import OPAQUE, WHITEOUT, make_whiteout
 from mudroom.vault.archive import BLOCK, Archive, Refused, name_of
 from mudroom.vault.pack import XATTR
 
@@ -83,7 +82,7 @@ class TreeWriter:
                 os.mkfifo(name, 0o600, dir_fd=above)
                 os.chmod(name, _mode(info, _FILE_MODE), dir_fd=above)
             elif info.type == tarfile.CHRTYPE and self._is_layer and (info.devmajor, info.devminor) == (0, 0):
-                os.mknod(name, stat.S_IFCHR, os.makedev(0, 0), dir_fd=above)
+                make_whiteout(above, name)
             else:
                 self._file(above, name, path, info, archive)
 
