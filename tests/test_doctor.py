@@ -16,15 +16,18 @@ SETS = (b"Prm", b"Eff", b"Inh", b"Amb", b"Bnd")
 GOOD = {
     "ns/user": Tried(b"user:[1]\n"),
     "rm -r d": Tried(b"new\n", changed=2),
-    "find": Tried(b"0\n4\n"),
-    "cat /proc/net": Tried(b"    lo\n"),
+    "find": Tried(b"0\n4\nmnt:[1]\npid:[1]\n"),
+    "cat /proc/net": Tried(b"    lo\nnet:[1]\n"),
     "grep -E": Tried(
         b"".join(b"Cap%s:\t0\n" % name for name in (b"Prm", b"Eff", b"Inh", b"Amb", b"Bnd")) + b"NoNewPrivs:\t1\n"
     ),
-    "cd /proc/1": Tried(b"end\n"),
+    "cd /proc/": Tried(b"end\n"),
     'import socket; socket.socket(40, 1)" 2>&1': Tried(b"Seccomp:\t2\n"),
     'import socket; socket.socket(40, 1)" 2>/dev': Tried(b"end\n", denials=(b"socket",)),
 }
+
+
+OWN = b"".join(os.readlink(f"/proc/self/ns/{kind}").encode() + b"\n" for kind in ("mnt", "pid", "net"))
 
 
 def found(landlock: int = 7, **changes: Tried) -> dict[str, Finding]:
@@ -51,14 +54,18 @@ def test_all_is_well() -> None:
         ("the overlay view", "rm -r d", Tried(error="no overlay"), "degraded"),
         ("nothing of the host in sight", "find", Tried(b"3\n4\n"), "degraded"),
         ("nothing of the host in sight", "find", Tried(b"0\n400\n"), "degraded"),
-        ("nothing of the host in sight", "find", Tried(b""), "missing"),
-        ("no network", "cat /proc/net", Tried(b"lo\neth0\n"), "degraded"),
+        ("nothing of the host in sight", "find", Tried(b"0\n4\n" + OWN), "degraded"),  # a container with nothing in it
+        ("nothing of the host in sight", "find", Tried(b""), "not probed"),
+        ("no network", "cat /proc/net", Tried(b"lo\neth0\nnet:[1]\n"), "degraded"),
+        ("no network", "cat /proc/net", Tried(b"lo\n" + OWN), "degraded"),  # a container without a network
+        ("no network", "cat /proc/net", Tried(error="no sandbox"), "not probed"),
         ("no privileges", "grep -E", Tried(b"CapEff:\t1\n"), "missing"),
         ("no privileges", "grep -E", Tried(b"CapEff:\t0\nCapBnd:\tff\nNoNewPrivs:\t1\n"), "degraded"),
-        ("a first process that is nobody's to read", "cd /proc/1", Tried(b"/\nend\n"), "missing"),
+        ("a first process that is nobody's to read", "cd /proc/", Tried(b"/\nend\n"), "missing"),
+        ("a first process that is nobody's to read", "cd /proc/", Tried(error="no sandbox"), "not probed"),
         ("a system call filter", 'socket(40, 1)" 2>&1', Tried(b"Seccomp:\t0\n"), "missing"),
         ("refusals are told", 'socket(40, 1)" 2>/dev', Tried(b"end\n"), "degraded"),
-        ("refusals are told", 'socket(40, 1)" 2>/dev', Tried(b""), "missing"),
+        ("refusals are told", 'socket(40, 1)" 2>/dev', Tried(b""), "not probed"),
     ],
 )
 def test_what_a_probe_saw_is_what_is_said(protection: str, part: str, saw: Tried, state: str) -> None:
@@ -77,6 +84,8 @@ def test_what_cannot_be_started_is_missing_and_says_why() -> None:
     findings = diagnose(run, 0)
     assert all(finding.state != "strict" for finding in findings)
     assert "none are permitted" in findings[0].found
+    assert {finding.state for finding in findings[2:-1]} == {"not probed"}
+    assert all("none are permitted" in finding.found for finding in findings[:-1])
 
 
 @pytest.mark.parametrize(("abi", "state"), [(0, "missing"), (5, "degraded"), (6, "strict"), (9, "strict")])
@@ -114,6 +123,6 @@ def test_this_machine(tmp_path: Path) -> None:
     first, second = (
         examine(os.fsencode(tmp_path / name), home=home, environ={b"PATH": os.environb[b"PATH"]}) for name in "ab"
     )
-    assert first == second
+    assert [one._replace(found=one.found.replace("/a ", "/b ")) for one in first] == second
     assert len(first) == 15
     assert all(finding.fix for finding in first if finding.state != "strict")

@@ -18,10 +18,13 @@ from mudroom.sandbox.host import landlock_abi
 from mudroom.sandbox.limiter import survey
 from mudroom.session import Session
 
+State = Literal["strict", "degraded", "missing", "not probed"]
+"""``not probed``: nothing could be run that would have found it out."""
+
 
 class Finding(NamedTuple):
     protection: str
-    state: Literal["strict", "degraded", "missing"]
+    state: State
     found: str
     fix: str = ""
 
@@ -65,15 +68,17 @@ def examine(directory: bytes, *, home: bytes, environ: Mapping[bytes, bytes]) ->
         denials = tuple(denial.target for denial in result.denials)
         return Tried(result.stdout, result.notes, len(result.changeset.changes), denials)
 
-    return [*diagnose(run, landlock_abi()), *_limits(directory, environ)]
+    found = diagnose(run, landlock_abi())
+    counts_processes = found[0].state == "strict" and os.geteuid() != 0
+    return [*found, *_limits(directory, environ, counts_processes)]
 
 
-def _limits(directory: bytes, environ: Mapping[bytes, bytes]) -> list[Finding]:
+def _limits(directory: bytes, environ: Mapping[bytes, bytes], counts_processes: bool) -> list[Finding]:
     """Each kind of limit, with a control group made for it and removed again."""
     client = Client()
     client.start()
     try:
-        found = survey(client.settle, environ, directory)
+        found = survey(client.settle, environ, directory, counts_processes=counts_processes)
     finally:
         client.close()
     return [Finding(f"limit: {one.limit}", one.state, one.found, one.fix) for one in found]
@@ -90,14 +95,22 @@ def diagnose(run: Runner, landlock: int) -> list[Finding]:
     return [*(probe(attempt) for probe in found), _landlock(landlock)]
 
 
+def _not_probed(name: str, found: Tried) -> Finding:
+    return Finding(name, "not probed", found.error or "the probe did not run as it should have")
+
+
+def _is_ours(out: bytes, *kinds: str) -> bool:
+    """Whether what a command says of its namespaces (namespaces(7)) names one that we are in ourselves."""
+    return any(os.fsencode(os.readlink(f"/proc/self/ns/{kind}")) in out for kind in kinds)
+
+
 def _sandbox(run: Runner) -> Finding:
     out, notes, _changed, _denials, error = run(
         Settings(), "readlink /proc/self/ns/user; ls -d /home/* /root 2>/dev/null"
     )
     if error:
         return Finding("a sandbox", "missing", error, _permit()[1])
-    ours = os.fsencode(os.readlink("/proc/self/ns/user"))
-    if ours in out:
+    if _is_ours(out, "user"):
         weaker = notes[0] if notes else "no namespaces"
         why, fix = _permit()
         return Finding("a sandbox", "degraded", f"{weaker}; {why}", fix)
@@ -122,56 +135,67 @@ def _overlay(run: Runner) -> Finding:
 def _hidden(run: Runner) -> Finding:
     """The host's servers and other processes: what is not there cannot be connected to, signalled or read."""
     name = "nothing of the host in sight"
-    script = "find /run /var/run /tmp /dev/shm -maxdepth 3 -type s | wc -l; ls -d /proc/[0-9]* | wc -l"
+    script = (
+        "find /run /var/run /tmp /dev/shm -maxdepth 3 -type s | wc -l; ls -d /proc/[0-9]* | wc -l; "
+        "readlink /proc/self/ns/mnt /proc/self/ns/pid"
+    )
     found = run(Settings(), script)
     numbers = [int(word) for word in found.out.split() if word.isdigit()]
     if len(numbers) != 2:
-        return Finding(name, "missing", found.error or "the probe did not run")
-    if numbers[0] == 0 and numbers[1] <= 8:
+        return _not_probed(name, found)
+    if numbers[0] == 0 and numbers[1] <= 8 and not _is_ours(found.out, "mnt", "pid"):
         return Finding(name, "strict", "private /run, /tmp, /dev/shm and /proc: no socket and no process of the host")
     return Finding(name, "degraded", "the host's processes and names can be seen; Landlock decides what may be opened")
 
 
 def _network(run: Runner) -> Finding:
-    script = "cat /proc/net/dev | tail -n +3 | cut -d: -f1"
-    out, _notes, _changed, _denials, error = run(Settings(), script)
-    if not error and out.split() == [b"lo"]:
-        return Finding("no network", "strict", "a network namespace with nothing but its own loopback")
-    return Finding("no network", "degraded" if not error else "missing", error or "sockets refused by a filter")
+    name = "no network"
+    found = run(Settings(), "cat /proc/net/dev | tail -n +3 | cut -d: -f1; readlink /proc/self/ns/net")
+    if b"lo" not in found.out.split():
+        return _not_probed(name, found)
+    if found.out.split()[:-1] == [b"lo"] and not _is_ours(found.out, "net"):
+        return Finding(name, "strict", "a network namespace with nothing but its own loopback")
+    return Finding(name, "degraded", "sockets refused by a filter")
 
 
 def _privileges(run: Runner) -> Finding:
-    out, _notes, _changed, _denials, error = run(Settings(), "grep -E 'Cap|NoNewPrivs' /proc/self/status")
-    fields = dict(line.split(b":\t") for line in out.splitlines())
+    name = "no privileges"
+    found = run(Settings(), "grep -E 'Cap|NoNewPrivs' /proc/self/status")
+    fields = dict(line.split(b":\t") for line in found.out.splitlines())
+    if b"CapEff" not in fields:
+        return _not_probed(name, found)
     empty = all(int(fields.get(b"Cap" + name, b"1"), 16) == 0 for name in (b"Prm", b"Eff", b"Inh", b"Amb", b"Bnd"))
     if empty and fields.get(b"NoNewPrivs") == b"1":
-        return Finding("no privileges", "strict", "no capability left, none to be gained")
-    state: Literal["degraded", "missing"] = "missing" if error or int(fields.get(b"CapEff", b"1"), 16) else "degraded"
-    return Finding("no privileges", state, error or "no capability left, but a bounding set that could not be emptied")
+        return Finding(name, "strict", "no capability left, none to be gained")
+    if int(fields[b"CapEff"], 16):
+        return Finding(name, "missing", "capabilities are left")
+    return Finding(name, "degraded", "no capability left, but a bounding set that could not be emptied")
 
 
 def _init(run: Runner) -> Finding:
-    """Of the sandbox's first process, memory and descriptors are nobody's to read (PR_SET_DUMPABLE, prctl(2))."""
+    """Of the sandbox's first process, memory and descriptors are nobody's to read (PR_SET_DUMPABLE, prctl(2)). It is
+    the parent of the command, and number 1 only in a pid namespace of its own."""
     name = "a first process that is nobody's to read"
-    script = "cd /proc/1; cat environ maps; readlink root fd/*; echo end"
-    found = run(Settings(), script)
+    found = run(Settings(), "cd /proc/$PPID || exit; cat environ maps; readlink root fd/*; echo end")
     if found.out == b"end\n":
         return Finding(name, "strict", "its memory and its descriptors are closed to the command")
-    return Finding(name, "missing", found.error or "the command may read its memory or its descriptors")
+    if not found.out.endswith(b"end\n"):
+        return _not_probed(name, found)
+    return Finding(name, "missing", "the command may read its memory or its descriptors")
 
 
 def _filter(run: Runner) -> Finding:
     script = (
         f'{sys.executable} -c "import socket; socket.socket(40, 1)" 2>&1 | tail -1; grep Seccomp: /proc/self/status'
     )
-    out, _notes, _changed, _denials, error = run(Settings(), script)
-    if b"Seccomp:\t2" in out:
+    found = run(Settings(), script)
+    if b"Seccomp:" not in found.out:
+        return _not_probed("a system call filter", found)
+    if b"Seccomp:\t2" in found.out:
         return Finding(
             "a system call filter", "strict", "namespaces, mounts, tracing, keyrings, io_uring … are refused"
         )
-    return Finding(
-        "a system call filter", "missing", error or "seccomp is not in force", "a kernel with CONFIG_SECCOMP_FILTER"
-    )
+    return Finding("a system call filter", "missing", "seccomp is not in force", "a kernel with CONFIG_SECCOMP_FILTER")
 
 
 def _told(run: Runner) -> Finding:
@@ -182,7 +206,7 @@ def _told(run: Runner) -> Finding:
     if found.denials == (b"socket",):
         return Finding(name, "strict", "what the filter refuses is in the result: mudroom policy why")
     if found.out != b"end\n":
-        return Finding(name, "missing", found.error or "the probe did not run")
+        return _not_probed(name, found)
     return Finding(
         name,
         "degraded",

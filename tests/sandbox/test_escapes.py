@@ -8,7 +8,7 @@ import shutil
 from collections.abc import Callable, Iterator, Mapping
 
 import pytest
-from box import KINDS, Box
+from box import KINDS, NAMESPACES, Box
 
 from conformance.escapes.attempt import TABLE
 from conformance.escapes.outside import Outcome, Range
@@ -42,6 +42,8 @@ ABSENT = (
     "Invalid argument",
 )  # fmt: skip
 """What a kernel says of what it was built without."""
+FILTERED = () if NAMESPACES else ("Operation not permitted", "Permission denied")
+"""What a container's own profile says, which is around us, too."""
 
 
 @pytest.fixture
@@ -91,7 +93,8 @@ def test_nothing_gets_out_of_mudroom_run(place: Range) -> None:
     tool = next(tool for tool in TOOLS if tool.name == "mudroom")
     outcomes = place.try_all(runner(tool, place), list(TABLE))
     assert mistaken(outcomes) == {}
-    assert got_out(outcomes) == {}
+    kept = {name: how for name, how in got_out(outcomes).items() if NAMESPACES or name not in NOT_HELD["bare"]}
+    assert kept == {}
     refused = [outcome for outcome in outcomes.values() if outcome.error and outcome.error != "no answer"]
     assert len(refused) > len(TABLE) / 2, "they were tried"
 
@@ -105,8 +108,8 @@ def test_without_a_sandbox_they_get_out(place: Range) -> None:
     outcomes = place.try_all(runner(tool, place), names)
     assert mistaken(outcomes) == {}
     failed = {name: outcome.error for name, outcome in outcomes.items() if not outcome.evidence}
-    assert {name: error for name, error in failed.items() if error not in ABSENT} == {}
-    assert len(outcomes) - len(failed) > 200
+    assert {name: error for name, error in failed.items() if error not in (*ABSENT, *FILTERED)} == {}
+    assert len(outcomes) - len(failed) > (200 if NAMESPACES else 150)
 
 
 def test_the_table_is_complete() -> None:

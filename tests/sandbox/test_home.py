@@ -10,6 +10,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from box import if_namespaces
 
 from conftest import Place
 from mudroom.core.settings import Settings
@@ -91,6 +92,7 @@ def test_one_that_leads_into_our_own_state_is_not_shown(place: Place) -> None:
     assert result.stdout == b""
 
 
+@if_namespaces
 @pytest.mark.skipif(not shutil.which("git"), reason="git is not installed")
 @pytest.mark.parametrize("token", ["", "[github]\n\ttoken = hidden\n"], ids=["settings", "with a secret"])
 def test_git_knows_who_the_user_is(place: Place, token: str) -> None:
@@ -101,6 +103,7 @@ def test_git_knows_who_the_user_is(place: Place, token: str) -> None:
     assert ("alias" in said) is not bool(token)
 
 
+@if_namespaces
 @pytest.mark.parametrize("view", ["overlay", "copy"])
 def test_what_stays_of_a_home_and_what_does_not(place: Place, view: str) -> None:
     caches = [".cache/pip", ".npm/_cacache", ".cargo/registry", ".cargo/git", "go/pkg/mod", ".gradle/caches"]
@@ -115,6 +118,7 @@ def test_what_stays_of_a_home_and_what_does_not(place: Place, view: str) -> None
     assert not any(path.name == "left" for path in place.home.iterdir())
 
 
+@if_namespaces
 def test_the_cache_of_the_host_is_another(place: Place) -> None:
     (place.home / ".cache").mkdir()
     (place.home / ".cache/theirs").write_text("x")
@@ -122,6 +126,7 @@ def test_the_cache_of_the_host_is_another(place: Place) -> None:
     assert os.listdir(place.home / ".cache") == ["theirs"]
 
 
+@if_namespaces
 def test_pip_installs_a_local_wheel(place: Place) -> None:
     wheel = place.project / "tiny-1.0-py3-none-any.whl"
     with zipfile.ZipFile(wheel, "w") as archive:

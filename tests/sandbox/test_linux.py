@@ -166,7 +166,14 @@ def test_an_open_network_is_the_hosts() -> None:
 def test_landlock_adds_to_namespaces_only_what_they_do_not_do(abi: int) -> None:
     assert difference(USER._replace(landlock_abi=abi)) == (["Landlock, 0 rules"], [])
     step = compiled(USER).steps[-2]
-    assert step == ("landlock", 0, 0, 3, ())
+    assert step == ("landlock", 0, 0, 3, (), 0)
+
+
+@pytest.mark.parametrize(("abi", "flags"), [(6, 0), (7, 5), (9, 5)])
+def test_what_landlock_refuses_does_not_fill_the_log_of_the_host(abi: int, flags: int) -> None:
+    for spec in (USER, ROOT, BARE):
+        (step,) = [step for step in compiled(spec._replace(landlock_abi=abi)).steps if step[0] == "landlock"]
+        assert step[5] == flags
 
 
 def test_without_namespaces() -> None:

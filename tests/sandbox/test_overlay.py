@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from box import Box
+from box import Box, if_namespaces
 
 from mudroom.sandbox.client import Client, StepFailed
 
@@ -102,6 +102,7 @@ with open("/proc/self/mountinfo") as stream:
 """
 
 
+@if_namespaces
 @pytest.mark.parametrize("kind", ["6.1", "6.5"])
 @pytest.mark.parametrize("count", [1, 15, 119, 499])
 def test_many_layers_on_an_older_kernel(box: Box, count: int, kind: str) -> None:

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 import pytest
-from box import Box
+from box import Box, if_namespaces
 
 from mudroom.core.spec import Bind
 from mudroom.sandbox.client import Client
@@ -27,6 +27,7 @@ def binds(box: Box, *paths: str) -> tuple[Bind, ...]:
 PRIVATE = "touch /tmp/x /run/x $HOME/x /dev/shm/x x && ls -d /proc/self /dev/fd/0 && cat /dev/null"
 
 
+@if_namespaces
 @pytest.mark.parametrize(
     "paths",
     [
@@ -57,6 +58,7 @@ def test_var_tmp_is_private_and_can_be_written(box: Box) -> None:
     assert not os.path.exists("/var/tmp/mudroom-test")
 
 
+@if_namespaces
 @pytest.mark.skipif(not os.path.isdir("/var/log"), reason="this machine has no /var/log")
 def test_var_can_be_shown(box: Box) -> None:
     spec = box.spec(binds=binds(box, "/var"))

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from box import Box
+from box import Box, if_namespaces
 
 from conftest import Place
 from mudroom.core.result import Denial
@@ -40,6 +40,7 @@ def number(name: str) -> int:
     return found
 
 
+@if_namespaces
 @pytest.mark.parametrize("view", ["overlay", "copy"])
 def test_refused_calls_are_told(place: Place, view: str) -> None:
     program = f"""
@@ -60,6 +61,7 @@ except OSError as error:
     assert "capabilities" in refused[1].reason and "vsock" in refused[2].reason
 
 
+@if_namespaces
 def test_of_many_rules_for_a_call_the_one_that_applied_is_told(place: Place) -> None:
     _said, refused = python(place, f"attempt({number('ioctl')}, 0, 0x5412, 0); attempt({number('ioctl')}, 0, 0x541C)")
     assert [one.reason.partition(";")[0] for one in refused] == [
@@ -68,6 +70,7 @@ def test_of_many_rules_for_a_call_the_one_that_applied_is_told(place: Place) -> 
     ]
 
 
+@if_namespaces
 def test_bits_above_the_argument_are_not_compared(place: Place) -> None:
     said, refused = python(place, f"print(attempt({number('ioctl')}, 0, 0x7700005412, 0))")
     assert said == ["EPERM"] and refused[0].reason.startswith("types into")
@@ -78,6 +81,7 @@ def test_what_is_said_not_to_exist_is_not_told(place: Place) -> None:
     assert (said, refused) == (["ENOSYS", "ENOSYS"], ())
 
 
+@if_namespaces
 def test_every_refusal_answers_as_the_filter_alone_would(place: Place) -> None:
     """All rules without conditions, in one process, which lives on."""
     rules = [rule for rule in DENY if not rule.conditions and NUMBERS[rule.syscall][0] is not None]
@@ -88,6 +92,7 @@ def test_every_refusal_answers_as_the_filter_alone_would(place: Place) -> None:
     assert {one.target.decode() for one in refused} == {rule.syscall for rule in rules if rule.action != ENOSYS}
 
 
+@if_namespaces
 def test_children_are_reaped_and_refusals_of_many_are_told(place: Place) -> None:
     program = f"""
 import time
@@ -108,6 +113,7 @@ print("alone")
     assert [(one.target, one.times) for one in refused] == [(b"ptrace", 20)]
 
 
+@if_namespaces
 def test_a_signal_for_somebody_who_waits_for_the_answer(place: Place) -> None:
     program = f"""
 import signal
@@ -126,6 +132,7 @@ print(*sorted(answers - {{"EINTR"}}))
     assert refused[0].target == b"ptrace" and refused[0].times >= 1000
 
 
+@if_namespaces
 def test_many_commands_in_one_session(place: Place) -> None:
     """From the second on they start from a template."""
     session = place.session()

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+from box import if_namespaces
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -405,6 +406,7 @@ def check_calls(rules: tuple[Rule, ...], expected: Sequence[tuple[str, Args, str
     assert list(zip(asked, said, strict=True)) == [((name, args), error) for name, args, error in expected]
 
 
+@if_namespaces
 @asks_the_kernel
 def test_the_kernel_agrees(tmp_path: Path) -> None:
     check_calls(

@@ -18,7 +18,7 @@ examples:
 
 Exit code 0 if commands can be confined here, 1 if not."""
 
-_STYLES = {"strict": "green", "degraded": "yellow", "missing": "red"}
+_STYLES = {"strict": "green", "degraded": "yellow", "missing": "red", "not probed": "red"}
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -37,7 +37,7 @@ def execute(args: argparse.Namespace, context: Context) -> int:
     else:
         width = max(len(finding.protection) for finding in findings)
         for finding in findings:
-            state = context.terminal.style(f"{finding.state:<8}", _STYLES[finding.state], 1)
+            state = context.terminal.style(f"{finding.state:<10}", _STYLES[finding.state], 1)
             context.terminal.out(f"{finding.protection:<{width}}  {state}  {finding.found}")
             if finding.fix:
                 context.terminal.out(f"{'':<{width}}            fix: {finding.fix}")

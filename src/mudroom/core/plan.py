@@ -90,7 +90,7 @@ _DESCRIPTIONS: dict[str, Callable[..., str]] = {
     "drop_bounding_set": lambda: "let no program gain a capability",
     "drop_capabilities": lambda: "drop every capability, and check",
     "no_new_privs": lambda: "no_new_privs: no set-uid program gains anything",
-    "landlock": lambda _fs, _net, _scoped, rules, ports=(): (
+    "landlock": lambda _fs, _net, _scoped, rules, _flags, ports=(): (
         f"Landlock, {len(rules)} rules" + "".join(f", TCP to port {port} only" for port, _access in ports)
     ),
     "seccomp": lambda program, telling=b"", _rows=None: (

@@ -127,7 +127,7 @@ def _confinement(spec: SandboxSpec, around: Around, machine: str) -> list[Step]:
     steps: list[Step] = [("umask", spec.umask), ("drop_capabilities",), ("no_new_privs",)]
     steps += [("rlimit", *one) for one in spec.rlimits]
     if spec.landlock_abi >= 6 and not around.abstract:
-        steps.append(("landlock", 0, 0, SCOPE_ABSTRACT_UNIX_SOCKET | SCOPE_SIGNAL, ()))
+        steps.append(("landlock", 0, 0, SCOPE_ABSTRACT_UNIX_SOCKET | SCOPE_SIGNAL, (), silence(spec.landlock_abi)))
     told = filter_for(machine, RULES, telling=True)
     return [*steps, ("seccomp", filter_for(machine, RULES), told, _rows(machine))]
 
@@ -161,7 +161,7 @@ def _without_namespaces(spec: SandboxSpec, around: Around, machine: str) -> Plan
         ("drop_capabilities",),
         ("no_new_privs",),
         *(("rlimit", *one) for one in spec.rlimits),
-        ("landlock", everything, 0, scoped, tuple(rules)),
+        ("landlock", everything, 0, scoped, tuple(rules), silence(spec.landlock_abi)),
         ("seccomp", filter_for(machine, (*NO_NAMESPACES, *DENY))),
     )
     return Plan(0, (b"", b"", False), steps, mediation=(route(list(routed)), routed, own))

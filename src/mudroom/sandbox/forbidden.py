@@ -47,6 +47,11 @@ apparmor=unconfined and --security-opt systempaths=unconfined; or run mudroom ou
 _CONTAINER_MARKS = ("/.dockerenv", "/run/.containerenv")
 
 
+def in_container(exists: Callable[[str], bool] = os.path.exists) -> bool:
+    """Whether Docker or Podman say that this is theirs."""
+    return any(exists(mark) for mark in _CONTAINER_MARKS)
+
+
 def _read(path: str) -> str:
     try:
         with open(path, encoding="ascii", errors="replace") as stream:
@@ -62,6 +67,6 @@ def why_forbidden(
     for path, value, found, fix in _SETTINGS:
         if read(path) == value:
             return f"{found} ({path} is {value})", fix.format(program=program) if fix is APPARMOR else fix
-    if any(exists(mark) for mark in _CONTAINER_MARKS):
+    if in_container(exists):
         return "the container's own filter forbids them", CONTAINER
     return "this kernel or a filter around us forbids them", "a kernel with CONFIG_USER_NS, and no filter against them"

@@ -24,6 +24,7 @@ from mudroom.core.limit import (
 from mudroom.errors import Unsupported
 from mudroom.sandbox import scope
 from mudroom.sandbox.cgroup import Leaf, NotHere, Tree, dismantle, find, read, sweep
+from mudroom.sandbox.forbidden import in_container
 
 Rlimits = tuple[tuple[int, int, int], ...]
 
@@ -150,12 +151,18 @@ def _is_unified() -> bool:
 def fix(kind: str, found: str) -> str:
     """What to do about a limit that cannot be enforced, in one line."""
     permit = 'or permit to go on without: "limits: {missing: degrade}" in .mudroom/policy.yaml'
-    if kind == "io" and ("v1" in found or "block device" in found):
+    if kind == "io" and ("v1" in found or "block device" in found) and not in_container():
         return f"keep project and vault on a disk, under cgroup v2; {permit}"
+    if in_container():
+        return (
+            "limit the container, with all that runs in it (docker run --memory, --pids-limit, --cpus); or run mudroom as "
+            "its root, under cgroup v2, with --security-opt writable-cgroups=true (Docker 28; Podman: "
+            f"unmask=/sys/fs/cgroup); {permit}"
+        )
     if not _is_unified():
         return f"boot with systemd.unified_cgroup_hierarchy=1, or run mudroom as root; {permit}"
     if os.geteuid() == 0:
-        return f"in a container: a writable /sys/fs/cgroup of its own; else mount cgroup2 there; {permit}"
+        return f"mount cgroup2 at /sys/fs/cgroup, writable; {permit}"
     if "not given" in found:
         return (
             'sudo systemctl edit user@.service, with the lines "[Service]" and "Delegate=cpu cpuset io memory pids", '
@@ -192,21 +199,23 @@ class Finding(NamedTuple):
     fix: str
 
 
-def survey(launcher: Callable[[], int], environ: Mapping[bytes, bytes], place: bytes) -> tuple[Finding, ...]:
+def survey(
+    launcher: Callable[[], int], environ: Mapping[bytes, bytes], place: bytes, *, counts_processes: bool
+) -> tuple[Finding, ...]:
     """Every limit, tried one by one. ``launcher``: the pid of a process of ours that may be put into a scope of the
-    user manager; ``place``: a directory on the disk whose io is asked about."""
+    user manager; ``place``: a directory on the disk whose io is asked about; ``counts_processes`` as in ``stand_in``."""
     found = []
     for kind in KINDS:
         limiter = Limiter(f"doctor{os.getpid()}", launcher, environ, (place,))
         value: Any = {"memory": 1 << 30, "processes": 1000, "cpus": 1, "io": 1 << 30}[kind]
         try:
-            held = limiter.hold(Limits()._replace(**{kind: value}), counts_processes=True)
+            held = limiter.hold(Limits()._replace(**{kind: value}), counts_processes=counts_processes)
             leaf = limiter.leaf()
             if leaf is not None:
                 leaf.close()
             found.append(Finding(NAMES[kind], "strict", held.tree.how if held.tree is not None else "", ""))
         except Unsupported as error:
-            rlimit, _lost = stand_in(kind, value, counts_processes=bool(os.geteuid()))
+            rlimit, _lost = stand_in(kind, value, counts_processes=counts_processes)
             found.append(Finding(NAMES[kind], "degraded" if rlimit else "missing", error.found, error.hint))
         finally:
             limiter.close()

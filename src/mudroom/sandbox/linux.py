@@ -38,6 +38,13 @@ FS_EXECUTE, FS_WRITE_FILE, FS_READ_FILE, FS_READ_DIR = 1, 2, 4, 8
 FS_RIGHTS = {1: (1 << 13) - 1, 2: 1 << 13, 3: 1 << 14, 5: 1 << 15, 9: 1 << 16}
 _NET_RIGHTS, _CONNECT_TCP = 0b11, 0b10
 SCOPE_ABSTRACT_UNIX_SOCKET, SCOPE_SIGNAL = 1, 2
+_LOG_SAME_EXEC_OFF, _LOG_SUBDOMAINS_OFF = 1, 4
+"""LANDLOCK_RESTRICT_SELF_LOG_* of include/uapi/linux/landlock.h. Where the host's audit is on, the kernel logs what a
+domain refuses until the next execve(2), and afterwards only if it was asked to. The first flag is for who starts programs
+that he does not know: it is what a child is refused between our fork and its exec. The second is for domains that a
+command makes for itself: without it, a command could ask for a log of all that it is refused and fill the host's. The
+header wants that one to be somebody's choice, for the sake of who debugs a sandbox by that log; here it is the command
+who would choose, and the host's log is not its own."""
 FILE_RIGHTS = FS_EXECUTE | FS_WRITE_FILE | FS_READ_FILE | 1 << 14 | 1 << 15 | 1 << 16
 
 HIDDEN_PROC = (b"proc/keys", b"proc/key-users")
@@ -198,7 +205,8 @@ def _confinement(spec: SandboxSpec, machine: str) -> list[Step]:
     steps: list[Step] = [("umask", spec.umask), ("drop_capabilities",), ("no_new_privs",)]
     steps += [("rlimit", *one) for one in spec.rlimits]
     if spec.landlock_abi >= 6:
-        steps.append(("landlock", 0, 0, SCOPE_ABSTRACT_UNIX_SOCKET | SCOPE_SIGNAL, ()))
+        scoped = SCOPE_ABSTRACT_UNIX_SOCKET | SCOPE_SIGNAL
+        steps.append(("landlock", 0, 0, scoped, (), silence(spec.landlock_abi)))
     told = filter_for(machine, DENY, telling=True)
     return [*steps, ("seccomp", filter_for(machine, DENY), told, _rows(machine))]
 
@@ -218,6 +226,11 @@ def filter_for(machine: str, rules: tuple[Rule, ...], *, telling: bool = False) 
 
 def _rows(machine: str) -> tuple[tuple[int, Any], ...]:
     return tuple(rows(DENY, machine).items())
+
+
+def silence(abi: int) -> int:
+    """The flags with which nothing that is refused comes into the host's log. Before ABI 7 there is no log."""
+    return _LOG_SAME_EXEC_OFF | _LOG_SUBDOMAINS_OFF if abi >= 7 else 0
 
 
 def filesystem_rights(abi: int) -> int:
@@ -247,6 +260,6 @@ def _without_namespaces(spec: SandboxSpec, view: Copy, machine: str) -> list[Ste
         ("drop_capabilities",),
         ("no_new_privs",),
         *(("rlimit", *one) for one in spec.rlimits),
-        ("landlock", everything, handled_net, scoped, tuple(rules), ports),
+        ("landlock", everything, handled_net, scoped, tuple(rules), silence(spec.landlock_abi), ports),
         ("seccomp", filter_for(machine, (*outside, *DENY))),
     ]

@@ -432,10 +432,11 @@ def step_landlock(
     handled_net: int,
     scoped: int,
     rules: tuple[tuple[bytes, int], ...],
+    flags: int,
     ports: tuple[tuple[int, int], ...] = (),
 ) -> None:
     """Restrict this process for good (landlock(7)). ``rules`` are (path, access); a path that is gone is skipped,
-    which only ever allows less. ``ports`` are (TCP port, access)."""
+    which only ever allows less. ``flags``: those of landlock_restrict_self(2). ``ports`` are (TCP port, access)."""
     attributes = b"".join(value.to_bytes(8, "little") for value in (handled_fs, handled_net, scoped))
     size = 24 if scoped else 16 if handled_net else 8
     ruleset = syscall(SYS_landlock_create_ruleset, attributes, size, 0)
@@ -452,7 +453,7 @@ def step_landlock(
     for port, access in ports:
         net_port = access.to_bytes(8, "little") + port.to_bytes(8, "little")
         syscall(SYS_landlock_add_rule, ruleset, LANDLOCK_RULE_NET_PORT, net_port, 0)
-    syscall(SYS_landlock_restrict_self, ruleset, 0)
+    syscall(SYS_landlock_restrict_self, ruleset, flags)
     os.close(ruleset)
 
 
