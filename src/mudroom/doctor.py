@@ -104,6 +104,9 @@ def _is_ours(out: bytes, *kinds: str) -> bool:
     return any(os.fsencode(os.readlink(f"/proc/self/ns/{kind}")) in out for kind in kinds)
 
 
+_PERMIT = "permit user namespaces: see the first of these"
+
+
 def _sandbox(run: Runner) -> Finding:
     out, notes, _changed, _denials, error = run(
         Settings(), "readlink /proc/self/ns/user; ls -d /home/* /root 2>/dev/null"
@@ -126,7 +129,8 @@ def _overlay(run: Runner) -> Finding:
     name = "the overlay view"
     out, _notes, changed, _denials, error = run(Settings(view="overlay"), "rm -r d && mkdir d && touch d/new && ls d")
     if error:
-        return Finding(name, "degraded", f"commands work in a copy of the project ({error})")
+        fix = "user namespaces, and MUDROOM_STATE on a disk that can be an upper layer (ext4, xfs, btrfs, tmpfs)"
+        return Finding(name, "degraded", f"commands work in a copy of the project ({error})", fix)
     if out != b"new\n" or changed != 2:
         return Finding(name, "missing", f"it loses changes here (saw {changed} of 2)", "set run.view: copy")
     return Finding(name, "strict", "kernel overlay at the project's own path; starting a fork costs nothing")
@@ -145,7 +149,8 @@ def _hidden(run: Runner) -> Finding:
         return _not_probed(name, found)
     if numbers[0] == 0 and numbers[1] <= 8 and not _is_ours(found.out, "mnt", "pid"):
         return Finding(name, "strict", "private /run, /tmp, /dev/shm and /proc: no socket and no process of the host")
-    return Finding(name, "degraded", "the host's processes and names can be seen; Landlock decides what may be opened")
+    found_instead = "the host's processes and names can be seen; Landlock decides what may be opened"
+    return Finding(name, "degraded", found_instead, _PERMIT)
 
 
 def _network(run: Runner) -> Finding:
@@ -155,7 +160,7 @@ def _network(run: Runner) -> Finding:
         return _not_probed(name, found)
     if found.out.split()[:-1] == [b"lo"] and not _is_ours(found.out, "net"):
         return Finding(name, "strict", "a network namespace with nothing but its own loopback")
-    return Finding(name, "degraded", "sockets refused by a filter")
+    return Finding(name, "degraded", "sockets refused by a filter", _PERMIT)
 
 
 def _privileges(run: Runner) -> Finding:
@@ -169,7 +174,7 @@ def _privileges(run: Runner) -> Finding:
         return Finding(name, "strict", "no capability left, none to be gained")
     if int(fields[b"CapEff"], 16):
         return Finding(name, "missing", "capabilities are left")
-    return Finding(name, "degraded", "no capability left, but a bounding set that could not be emptied")
+    return Finding(name, "degraded", "no capability left, but a bounding set that could not be emptied", _PERMIT)
 
 
 def _init(run: Runner) -> Finding:

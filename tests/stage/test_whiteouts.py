@@ -16,6 +16,7 @@ from mudroom import keeper
 from mudroom.core.settings import Settings
 from mudroom.stage.beneath import open_root
 from mudroom.stage.layer import OPAQUE, LayerWriter, make_whiteout, read_directory
+from mudroom.stage.preflight import filesystem, mounts
 from mudroom.stage.source import OpenSource
 from mudroom.stage.union import OneLayer, Union
 
@@ -109,9 +110,10 @@ def test_an_archive_has_one_form_only(place: Place, tmp_path: Path, monkeypatch:
         assert sorted(os.path.basename(member.name) for member in members if member.ischr()) == ["f", "x"]
     keeper.take_in(session, os.fsencode(archive), "here", 1, keeper.LIMIT)
     monkeypatch.undo()
+    on_an_overlay = filesystem(os.fsencode(tmp_path), mounts()) == "overlay"
     keeper.take_in(session, os.fsencode(archive), "elsewhere", 1, keeper.LIMIT)
     for name in ("here", "elsewhere"):
         assert sorted(change.path for change in session.changes(name).changes) == [b"d/x", b"f"]
     trees = (place.state / "vaults").glob("*/layers/*/tree")
     devices = [path.name for tree in trees for path in tree.rglob("*") if stat.S_ISCHR(path.lstat().st_mode)]
-    assert sorted(devices) == ["f", "x"], "of the one that was taken in elsewhere"
+    assert sorted(devices) == ([] if on_an_overlay else ["f", "x"]), "of the one that was taken in elsewhere"

@@ -155,8 +155,8 @@ def fix(kind: str, found: str) -> str:
         return f"keep project and vault on a disk, under cgroup v2; {permit}"
     if in_container():
         return (
-            "limit the container, with all that runs in it (docker run --memory, --pids-limit, --cpus); or run mudroom as "
-            "its root, under cgroup v2, with --security-opt writable-cgroups=true (Docker 28; Podman: "
+            "limit the container, with all that runs in it (docker run --memory, --pids-limit, --cpus); or run mudroom "
+            "as its root, under cgroup v2, with --security-opt writable-cgroups=true (Docker 28; Podman: "
             f"unmask=/sys/fs/cgroup); {permit}"
         )
     if not _is_unified():
@@ -203,7 +203,7 @@ def survey(
     launcher: Callable[[], int], environ: Mapping[bytes, bytes], place: bytes, *, counts_processes: bool
 ) -> tuple[Finding, ...]:
     """Every limit, tried one by one. ``launcher``: the pid of a process of ours that may be put into a scope of the
-    user manager; ``place``: a directory on the disk whose io is asked about; ``counts_processes`` as in ``stand_in``."""
+    user manager; ``place``: a directory on the disk whose io is asked about; ``counts_processes``: see ``stand_in``."""
     found = []
     for kind in KINDS:
         limiter = Limiter(f"doctor{os.getpid()}", launcher, environ, (place,))

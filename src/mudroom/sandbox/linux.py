@@ -40,11 +40,11 @@ _NET_RIGHTS, _CONNECT_TCP = 0b11, 0b10
 SCOPE_ABSTRACT_UNIX_SOCKET, SCOPE_SIGNAL = 1, 2
 _LOG_SAME_EXEC_OFF, _LOG_SUBDOMAINS_OFF = 1, 4
 """LANDLOCK_RESTRICT_SELF_LOG_* of include/uapi/linux/landlock.h. Where the host's audit is on, the kernel logs what a
-domain refuses until the next execve(2), and afterwards only if it was asked to. The first flag is for who starts programs
-that he does not know: it is what a child is refused between our fork and its exec. The second is for domains that a
-command makes for itself: without it, a command could ask for a log of all that it is refused and fill the host's. The
-header wants that one to be somebody's choice, for the sake of who debugs a sandbox by that log; here it is the command
-who would choose, and the host's log is not its own."""
+domain refuses until the next execve(2), and afterwards only if it was asked to. The first flag is for whoever starts
+programs that he does not know: it is about what a child is refused between our fork and its exec. The second is about
+domains that a command makes for itself: it could ask for a log of all that it is refused, and fill the host's. The
+header wants the second to be somebody's choice, for the sake of who debugs a sandbox by that log; without it the
+command would be the one who chooses, and the log is not its own."""
 FILE_RIGHTS = FS_EXECUTE | FS_WRITE_FILE | FS_READ_FILE | 1 << 14 | 1 << 15 | 1 << 16
 
 HIDDEN_PROC = (b"proc/keys", b"proc/key-users")
