@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from mudroom.core.settings import Settings
-from mudroom.doctor import Finding, Tried, diagnose, examine
+from mudroom.doctor import Finding, Tried, _crashes, diagnose, examine
 from mudroom.errors import Unsupported
 from mudroom.sandbox.forbidden import why_forbidden
 
@@ -115,6 +115,21 @@ def test_the_exact_fix_is_named(settings: dict[str, str], marks: tuple[str, ...]
     assert why in found and fix in told
 
 
+@pytest.mark.parametrize(
+    ("pattern", "most", "state"),
+    [
+        ("core", -1, "strict"),
+        ("core", 0, "strict"),
+        ("|/usr/lib/systemd/systemd-coredump %P", -1, "strict"),
+        ("|/usr/lib/systemd/systemd-coredump %P", 0, "degraded"),
+        ("@/run/crash.socket", -1, "degraded"),
+    ],
+)
+def test_where_crashes_go(pattern: str, most: int, state: str) -> None:
+    found = _crashes(pattern, most)
+    assert found.state == state and bool(found.fix) is (state != "strict")
+
+
 def test_this_machine(tmp_path: Path) -> None:
     """Every protection is probed for real; the same must be found twice."""
     for name in ("a", "b", "home"):
@@ -124,5 +139,5 @@ def test_this_machine(tmp_path: Path) -> None:
         examine(os.fsencode(tmp_path / name), home=home, environ={b"PATH": os.environb[b"PATH"]}) for name in "ab"
     )
     assert [one._replace(found=one.found.replace("/a ", "/b ")) for one in first] == second
-    assert len(first) == 15
+    assert len(first) == 16
     assert all(finding.fix for finding in first if finding.state != "strict")

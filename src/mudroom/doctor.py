@@ -4,6 +4,7 @@ version number where it can be tried."""
 from __future__ import annotations
 
 import os
+import resource
 import sys
 from collections.abc import Callable, Mapping
 from typing import Literal, NamedTuple
@@ -68,7 +69,7 @@ def examine(directory: bytes, *, home: bytes, environ: Mapping[bytes, bytes]) ->
         denials = tuple(denial.target for denial in result.denials)
         return Tried(result.stdout, result.notes, len(result.changeset.changes), denials)
 
-    found = diagnose(run, landlock_abi())
+    found = diagnose(run, landlock_abi(), _crashes(_core_pattern(), resource.getrlimit(resource.RLIMIT_CORE)[1]))
     counts_processes = found[0].state == "strict" and os.geteuid() != 0
     return [*found, *_limits(directory, environ, counts_processes)]
 
@@ -84,7 +85,12 @@ def _limits(directory: bytes, environ: Mapping[bytes, bytes], counts_processes: 
     return [Finding(f"limit: {one.limit}", one.state, one.found, one.fix) for one in found]
 
 
-def diagnose(run: Runner, landlock: int) -> list[Finding]:
+def _core_pattern() -> str:
+    with open("/proc/sys/kernel/core_pattern", encoding="ascii", errors="replace") as stream:
+        return stream.read().strip()
+
+
+def diagnose(run: Runner, landlock: int, *others: Finding) -> list[Finding]:
     def attempt(settings: Settings, script: str) -> Tried:
         try:
             return run(settings, script)
@@ -92,7 +98,7 @@ def diagnose(run: Runner, landlock: int) -> list[Finding]:
             return Tried(error=error.message)
 
     found = [_sandbox, _overlay, _hidden, _network, _privileges, _init, _filter, _told]
-    return [*(probe(attempt) for probe in found), _landlock(landlock)]
+    return [*(probe(attempt) for probe in found), _landlock(landlock), *others]
 
 
 def _not_probed(name: str, found: Tried) -> Finding:
@@ -218,6 +224,21 @@ def _told(run: Runner) -> Finding:
         "only refused changes of metadata are" if found.denials or found.notes else "the filter refuses in silence",
         "Linux 5.0 or later, user namespaces, and no other program that listens to our filter",
     )
+
+
+def _crashes(core_pattern: str, most: int) -> Finding:
+    """The one thing here that is not tried: it would be a crash that the host is told of. ``most``: our own hard limit
+    of core dumps, which a command's cannot exceed; it has to be 1. See ``core/limit.py``."""
+    name = "crashes stay inside"
+    if core_pattern.startswith("@"):
+        found = f"the kernel hands crashes to the host's {core_pattern}, whatever the limit of core dumps"
+        return Finding(
+            name, "degraded", found, "a kernel.core_pattern that begins with | or is a path: sysctl, core(5)"
+        )
+    if core_pattern.startswith("|") and most == 0:
+        found = f"with our own hard limit of 0 the kernel hands crashes to the host's {core_pattern[1:].split()[0]}"
+        return Finding(name, "degraded", found, "start mudroom without ulimit -c 0: the hard limit has to be 1 or more")
+    return Finding(name, "strict", "no core is dumped, no crash handler of the host is started")
 
 
 def _landlock(abi: int) -> Finding:

@@ -184,8 +184,11 @@ def _quota(cpus: float) -> int:
 def rlimits(limits: Limits) -> tuple[tuple[int, int, int], ...]:
     """Always enforced: (resource, soft, hard).
 
-    A core limit of 1 is the kernel's own word for "no dump at all, not through a pipe either" (fs/coredump.c): with 0
-    the host's crash handler, which is not confined, would still be given the memory of what crashed.
+    A core limit of 1 is the kernel's own word for "no dump at all, not through a pipe either": fs/coredump.c returns
+    from coredump_pipe (do_coredump before Linux 6.17) if the limit is 1, before any handler is started, and from
+    coredump_file if it is below min_coredump, a page (fs/binfmt_elf.c). With 0 the host's crash handler, which is not
+    confined, would still be given the memory of what crashed; so where our own hard limit is 0, it is. Only
+    coredump_socket (Linux 6.16, a core_pattern that begins with "@") asks for no limit. mudroom doctor says both.
     """
     found = [(RLIMIT_CORE, 1, 1)]
     if limits.open_files is not None:
