@@ -21,8 +21,9 @@ from hypothesis import strategies as st
 from mudroom.core.entry import Entry
 from mudroom.stage import content
 from mudroom.stage.beneath import open_root
-from mudroom.stage.buffer import Buffer, Writer
+from mudroom.stage.buffer import Buffer
 from mudroom.stage.files import Tree
+from mudroom.stage.flush import Writer
 from mudroom.stage.layer import LayerWriter, remove_tree
 from mudroom.stage.plain import PlainTree, PlainWriter
 from mudroom.stage.source import OpenSource, Source, read_all, walk

@@ -19,61 +19,22 @@ import itertools
 import os
 import stat
 import time
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, BinaryIO, Protocol
+from collections.abc import Callable
+from typing import TYPE_CHECKING, BinaryIO
 
 from mudroom.core.entry import Entry, Kind
 from mudroom.core.path import is_below, parent, relpath
 from mudroom.core.path import name as last
 from mudroom.stage.content import PER_FILE, TOTAL, Content, Contents, Spool, read_whole
 from mudroom.stage.files import Draft, check_file, no_file, os_error, refusal
+from mudroom.stage.flush import Writer, take_in, write_out
+from mudroom.stage.node import TOP, Node, join, nodes
 
 if TYPE_CHECKING:
     from mudroom.stage.source import Source
 
 _PATH_MAX = 4096
 _inodes = itertools.count(1)  # of all buffers: they may lie on each other
-
-
-class Writer(Protocol):
-    """Where a buffer is flushed to: a layer (``LayerWriter``) or a real directory (``PlainWriter``).
-
-    What is written over a path replaces all there was; the directories above it are there, or lie below the target.
-    """
-
-    def file(self, path: bytes, source: int, *, mode: int, mtime: int | None = None, xattrs: bool = False) -> None: ...
-    def data(self, path: bytes, content: bytes, *, mode: int, mtime: int | None = None) -> None: ...
-    def symlink(self, path: bytes, target: bytes) -> None: ...
-    def fifo(self, path: bytes, mode: int) -> None: ...
-    def whiteout(self, path: bytes) -> None: ...
-
-    def directory(self, path: bytes, mode: int) -> None:
-        """A directory with what is in it already."""
-
-    def new_directory(self, path: bytes, mode: int) -> None:
-        """An empty one, whatever was there."""
-
-    def finish(self) -> None:
-        """All is written, or something has failed: directories get the modes that forbid writing into them."""
-
-
-class _Node:
-    """One changed name, or a directory on the way to one."""
-
-    __slots__ = ("below", "changed", "content", "entry", "names")
-
-    def __init__(self, entry: Entry, below: bytes | None = None, content: Content | None = None) -> None:
-        self.entry = entry
-        self.below = below
-        """The path below of the directory to merge with, or of the file that has the content."""
-        self.content = content
-        self.names: dict[bytes, _Node | None] | None = {} if entry.kind == "directory" else None
-        """Of a directory: what is in it other than below; None for a name that is gone."""
-        self.changed = False
-        """Its mode or time was set."""
-
-
-_ROOT = Entry("directory", 0, 0, b"", 0, 0, 1, 0, 0, 0, 0)
 
 
 class Buffer:
@@ -96,14 +57,14 @@ class Buffer:
         self._below, self._keep, self._clock = below, keep, clock
         self._contents = Contents(spill, per_file, total)
         self._lock = self._contents.lock
-        self._root = _Node(_ROOT, b"")
+        self._root = Node(TOP, b"")
         self._kept: set[bytes] = set()
 
     @property
     def changed(self) -> bool:
         """Whether there is anything to flush."""
         with self._lock:
-            return any(node is None or node.changed or node.below != at for at, node in _nodes(self._root))
+            return any(node is None or node.changed or node.below != at for at, node in nodes(self._root))
 
     # --- reading ---
 
@@ -172,7 +133,7 @@ class Buffer:
             raise refusal(self.look, path)
         return descriptor
 
-    def _find(self, path: bytes) -> tuple[_Node | None, bytes | None]:
+    def _find(self, path: bytes) -> tuple[Node | None, bytes | None]:
         """The node at a path, else the path below that shows there; (None, None) if nothing is there."""
         node = self._root
         for name in path.split(b"/") if path else ():
@@ -182,14 +143,14 @@ class Buffer:
             node = child
         return node, None
 
-    def _find_below(self, path: bytes) -> tuple[_Node | None, bytes | None]:
+    def _find_below(self, path: bytes) -> tuple[Node | None, bytes | None]:
         """The same for a checked path that may leave the nodes."""
         node, names = self._root, path.split(b"/")
         for index, name in enumerate(names):
             if node.names is None:
                 return None, None
             if name not in node.names:
-                return None, None if node.below is None else _join(node.below, b"/".join(names[index:]))
+                return None, None if node.below is None else join(node.below, b"/".join(names[index:]))
             child = node.names[name]
             if child is None:
                 return None, None
@@ -219,7 +180,7 @@ class Buffer:
         return Draft(spool, commit, spool.abandon)
 
     def mkdir(self, path: bytes, mode: int = 0o755) -> None:
-        self._put_new(relpath(path), _Node(self._entry("directory", mode)))
+        self._put_new(relpath(path), Node(self._entry("directory", mode)))
 
     def symlink(self, path: bytes, target: bytes) -> None:
         path = relpath(path)
@@ -227,7 +188,7 @@ class Buffer:
             raise ValueError("a link target cannot hold a NUL")
         if not 0 < len(target) < _PATH_MAX:
             raise os_error(errno.ENAMETOOLONG if target else errno.ENOENT, path)
-        self._put_new(path, _Node(self._entry("symlink", 0, 0, bytes(target))))
+        self._put_new(path, Node(self._entry("symlink", 0, 0, bytes(target))))
 
     def unlink(self, path: bytes) -> None:
         path = relpath(path)
@@ -280,7 +241,7 @@ class Buffer:
         """Forget every change."""
         with self._lock:
             self._release(self._root)
-            self._root = _Node(_ROOT, b"")
+            self._root = Node(TOP, b"")
 
     # --- what writing is made of ---
 
@@ -295,7 +256,7 @@ class Buffer:
         if len(path) >= _PATH_MAX:
             raise os_error(errno.ENAMETOOLONG, path)
         above = parent(path)
-        entry = self.look(above) if above else _ROOT
+        entry = self.look(above) if above else TOP
         if entry is None or entry.kind != "directory":
             raise refusal(self.look, path)
 
@@ -333,9 +294,9 @@ class Buffer:
         directory, name, old = self._directory(path), last(path), self.look(path)
         content = hold()
         mode = mode if mode is not None else old.mode if old is not None else 0o644
-        self._put(directory, name, _Node(self._entry("file", mode, content.size), content=content))
+        self._put(directory, name, Node(self._entry("file", mode, content.size), content=content))
 
-    def _put_new(self, path: bytes, node: _Node) -> None:
+    def _put_new(self, path: bytes, node: Node) -> None:
         with self._lock:
             self._check_above(path)
             if self.look(path) is not None:
@@ -343,7 +304,7 @@ class Buffer:
             self._keep_once(path)
             self._put(self._directory(path), last(path), node)
 
-    def _put(self, directory: _Node, name: bytes, node: _Node) -> None:
+    def _put(self, directory: Node, name: bytes, node: Node) -> None:
         """Nothing here fails but the removal of a spilled file, and that is last."""
         assert directory.names is not None
         replaced = directory.names.get(name)
@@ -358,18 +319,18 @@ class Buffer:
         if node is not None:
             self._release(node)
 
-    def _detach(self, path: bytes) -> _Node | None:
+    def _detach(self, path: bytes) -> Node | None:
         """Nothing is at ``path`` from now on. Gives the node that was."""
         directory, name = self._directory(path), last(path)
         assert directory.names is not None
-        hides = directory.below is not None and self._below.look(_join(directory.below, name)) is not None
+        hides = directory.below is not None and self._below.look(join(directory.below, name)) is not None
         node = directory.names.pop(name, None)
         if hides:
             directory.names[name] = None
         self._touch(directory)
         return node
 
-    def _touch(self, directory: _Node) -> None:
+    def _touch(self, directory: Node) -> None:
         now = self._clock()
         directory.entry = directory.entry._replace(mtime=now, ctime=now)
 
@@ -379,7 +340,7 @@ class Buffer:
         node.entry = entry._replace(ctime=self._clock())
         self._put(target, last(new), node)
 
-    def _directory(self, path: bytes) -> _Node:
+    def _directory(self, path: bytes) -> Node:
         """The node of the directory of a checked path."""
         node = self._root
         for name in path.split(b"/")[:-1]:
@@ -387,11 +348,11 @@ class Buffer:
             child = node.names.get(name)
             if child is None:
                 assert node.below is not None
-                below = _join(node.below, name)
+                below = join(node.below, name)
                 entry = self._below.look(below)
                 if entry is None or entry.kind != "directory":
                     raise os_error(errno.ENOENT, path)  # gone since it was checked
-                child = node.names[name] = _Node(entry, below)
+                child = node.names[name] = Node(entry, below)
             node = child
         return node
 
@@ -405,18 +366,18 @@ class Buffer:
             node.entry = stamped(node.entry._replace(ctime=self._clock()))
             node.changed = True
 
-    def _own(self, path: bytes, entry: Entry) -> _Node:
+    def _own(self, path: bytes, entry: Entry) -> Node:
         """The node of what is at ``path``, made if there is none."""
         directory, name = self._directory(path), last(path)
         assert directory.names is not None
         node = directory.names.get(name)
         if node is None:
             assert directory.below is not None
-            node = directory.names[name] = _Node(entry, _join(directory.below, name))
+            node = directory.names[name] = Node(entry, join(directory.below, name))
         return node
 
-    def _release(self, node: _Node) -> None:
-        for _at, below in [(b"", node), *_nodes(node)]:
+    def _release(self, node: Node) -> None:
+        for _at, below in [(b"", node), *nodes(node)]:
             if below is not None and below.content is not None:
                 self._contents.release(below.content)
                 below.content = None
@@ -431,9 +392,9 @@ class Buffer:
         written: sockets, devices, and what was renamed but has gone from below meanwhile.
         """
         with self._lock:
-            lost = self._take_in()
+            lost = take_in(self._root, self._below, self._contents)
             try:
-                self._write_out(writer)
+                write_out(self._root, self._contents, writer)
             finally:
                 writer.finish()
             if below is not None:
@@ -441,106 +402,9 @@ class Buffer:
             self.clear()
             return lost
 
-    def _take_in(self) -> list[bytes]:
-        """Read all that the target might overwrite. A directory that is not in its place becomes a new one."""
-        lost: list[bytes] = []
-        pending = [(b"", self._root, True)]
-        while pending:
-            above, directory, in_place = pending.pop()
-            assert directory.names is not None
-            for name, node in list(directory.names.items()):
-                at = _join(above, name)
-                if node is not None and node.names is not None:
-                    here = in_place and node.below == at and self._is_directory(at)
-                    if not here:
-                        self._unfold(node)
-                    pending.append((at, node, here))
-                elif node is not None and not self._take(node):
-                    lost.append(at)
-        return lost
-
-    def _is_directory(self, below: bytes) -> bool:
-        entry = self._below.look(below)
-        return entry is not None and entry.kind == "directory"
-
-    def _unfold(self, node: _Node) -> None:
-        """Give a directory nodes for all that it shows of what lies below."""
-        assert node.names is not None
-        if node.below is not None:
-            for name, entry in self._below.names(node.below).items():
-                node.names.setdefault(name, _Node(entry, _join(node.below, name)))
-        node.below = None
-
-    def _take(self, node: _Node) -> bool:
-        """Get the content of a file into the buffer; False if it is not to be had."""
-        if node.entry.kind in ("socket", "device"):
-            return False
-        if node.entry.kind != "file" or node.content is not None:
-            return True
-        assert node.below is not None
-        try:
-            descriptor = self._below.open(node.below)
-        except (FileNotFoundError, NotADirectoryError):
-            return False
-        node.content = self._contents.take(descriptor)
-        node.entry = node.entry._replace(size=node.content.size)
-        return True
-
-    def _write_out(self, writer: Writer) -> None:
-        modes: list[tuple[bytes, int]] = []
-        for at, node in _nodes(self._root):
-            if node is None:
-                writer.whiteout(at)
-            elif node.names is None:
-                self._write_one(writer, at, node)
-            else:
-                mode = node.entry.mode
-                closed = mode & 0o700 != 0o700  # it gets its mode when all that is in it is written
-                if node.below is None:
-                    writer.new_directory(at, mode | 0o700)
-                elif closed and node.names:
-                    writer.directory(at, mode | 0o700)
-                if closed or (node.changed and node.below is not None):
-                    modes.append((at, mode))
-        for at, mode in reversed(modes):
-            writer.directory(at, mode)
-
-    def _write_one(self, writer: Writer, at: bytes, node: _Node) -> None:
-        entry, content = node.entry, node.content
-        if entry.kind == "symlink":
-            writer.symlink(at, entry.target)
-        elif entry.kind == "fifo":
-            writer.fifo(at, entry.mode)
-        elif content is None:  # it is among the lost
-            writer.whiteout(at)
-        elif content.data is not None:
-            writer.data(at, content.data, mode=entry.mode, mtime=entry.mtime)
-        else:
-            descriptor = self._contents.open(content)
-            try:
-                writer.file(at, descriptor, mode=entry.mode, mtime=entry.mtime)
-            finally:
-                os.close(descriptor)
-
-
-def _nodes(top: _Node) -> Iterator[tuple[bytes, _Node | None]]:
-    """Everything below a node, a directory before what is in it."""
-    pending = [(b"", top)]
-    while pending:
-        above, directory = pending.pop()
-        for name, node in (directory.names or {}).items():
-            at = _join(above, name)
-            yield at, node
-            if node is not None and node.names:
-                pending.append((at, node))
-
 
 def _hard_links(a: Entry, b: Entry) -> bool:
     return a.kind == "file" and a.links > 1 and (a.device, a.inode) == (b.device, b.inode)
-
-
-def _join(above: bytes, name: bytes) -> bytes:
-    return above + b"/" + name if above else name
 
 
 def _owner() -> tuple[int, int]:

@@ -15,7 +15,8 @@ from contextlib import contextmanager
 from mudroom.core.entry import Entry
 from mudroom.core.fallback import Mode
 from mudroom.stage.beneath import open_root
-from mudroom.stage.buffer import Buffer, Writer
+from mudroom.stage.buffer import Buffer
+from mudroom.stage.flush import Writer
 from mudroom.stage.layer import LayerWriter, remove_tree
 from mudroom.stage.plain import PlainWriter
 from mudroom.stage.source import Source

@@ -1,0 +1,122 @@
+"""A write buffer brought to a disk: first all that it still reads from below is taken in, then all is written."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Protocol
+
+from mudroom.stage.content import Contents
+from mudroom.stage.node import Node, join, nodes
+
+if TYPE_CHECKING:
+    from mudroom.stage.source import Source
+
+
+class Writer(Protocol):
+    """Where a buffer is flushed to: a layer (``LayerWriter``) or a real directory (``PlainWriter``).
+
+    What is written over a path replaces all there was; the directories above it are there, or lie below the target.
+    """
+
+    def file(self, path: bytes, source: int, *, mode: int, mtime: int | None = None, xattrs: bool = False) -> None: ...
+    def data(self, path: bytes, content: bytes, *, mode: int, mtime: int | None = None) -> None: ...
+    def symlink(self, path: bytes, target: bytes) -> None: ...
+    def fifo(self, path: bytes, mode: int) -> None: ...
+    def whiteout(self, path: bytes) -> None: ...
+
+    def directory(self, path: bytes, mode: int) -> None:
+        """A directory with what is in it already."""
+
+    def new_directory(self, path: bytes, mode: int) -> None:
+        """An empty one, whatever was there."""
+
+    def finish(self) -> None:
+        """All is written, or something has failed: directories get the modes that forbid writing into them."""
+
+
+def take_in(root: Node, below: Source, contents: Contents) -> list[bytes]:
+    """Read all that the target might overwrite. A directory that is not in its place becomes a new one."""
+    lost: list[bytes] = []
+    pending = [(b"", root, True)]
+    while pending:
+        above, directory, in_place = pending.pop()
+        assert directory.names is not None
+        for name, node in list(directory.names.items()):
+            at = join(above, name)
+            if node is not None and node.names is not None:
+                here = in_place and node.below == at and _is_directory(below, at)
+                if not here:
+                    _unfold(node, below)
+                pending.append((at, node, here))
+            elif node is not None and not _take(node, below, contents):
+                lost.append(at)
+    return lost
+
+
+def _is_directory(below: Source, path: bytes) -> bool:
+    entry = below.look(path)
+    return entry is not None and entry.kind == "directory"
+
+
+def _unfold(node: Node, below: Source) -> None:
+    """Give a directory nodes for all that it shows of what lies below."""
+    assert node.names is not None
+    if node.below is not None:
+        for name, entry in below.names(node.below).items():
+            node.names.setdefault(name, Node(entry, join(node.below, name)))
+    node.below = None
+
+
+def _take(node: Node, below: Source, contents: Contents) -> bool:
+    """Get the content of a file into the buffer; False if it is not to be had."""
+    if node.entry.kind in ("socket", "device"):
+        return False
+    if node.entry.kind != "file" or node.content is not None:
+        return True
+    assert node.below is not None
+    try:
+        descriptor = below.open(node.below)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    node.content = contents.take(descriptor)
+    node.entry = node.entry._replace(size=node.content.size)
+    return True
+
+
+def write_out(root: Node, contents: Contents, writer: Writer) -> None:
+    """Everything that differs, a directory before what is in it."""
+    modes: list[tuple[bytes, int]] = []
+    for at, node in nodes(root):
+        if node is None:
+            writer.whiteout(at)
+        elif node.names is None:
+            _write_one(writer, contents, at, node)
+        else:
+            mode = node.entry.mode
+            closed = mode & 0o700 != 0o700  # it gets its mode when all that is in it is written
+            if node.below is None:
+                writer.new_directory(at, mode | 0o700)
+            elif closed and node.names:
+                writer.directory(at, mode | 0o700)
+            if closed or (node.changed and node.below is not None):
+                modes.append((at, mode))
+    for at, mode in reversed(modes):
+        writer.directory(at, mode)
+
+
+def _write_one(writer: Writer, contents: Contents, at: bytes, node: Node) -> None:
+    entry, content = node.entry, node.content
+    if entry.kind == "symlink":
+        writer.symlink(at, entry.target)
+    elif entry.kind == "fifo":
+        writer.fifo(at, entry.mode)
+    elif content is None:  # it is among the lost
+        writer.whiteout(at)
+    elif content.data is not None:
+        writer.data(at, content.data, mode=entry.mode, mtime=entry.mtime)
+    else:
+        descriptor = contents.open(content)
+        try:
+            writer.file(at, descriptor, mode=entry.mode, mtime=entry.mtime)
+        finally:
+            os.close(descriptor)

@@ -1,0 +1,43 @@
+"""What a write buffer is made of: a tree of the names that were changed, and of the directories on the way to them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from mudroom.core.entry import Entry
+from mudroom.stage.content import Content
+
+
+class Node:
+    """One changed name, or a directory on the way to one."""
+
+    __slots__ = ("below", "changed", "content", "entry", "names")
+
+    def __init__(self, entry: Entry, below: bytes | None = None, content: Content | None = None) -> None:
+        self.entry = entry
+        self.below = below
+        """The path below of the directory to merge with, or of the file that has the content."""
+        self.content = content
+        self.names: dict[bytes, Node | None] | None = {} if entry.kind == "directory" else None
+        """Of a directory: what is in it other than below; None for a name that is gone."""
+        self.changed = False
+        """Its mode or time was set."""
+
+
+TOP = Entry("directory", 0, 0, b"", 0, 0, 1, 0, 0, 0, 0)
+
+
+def nodes(top: Node) -> Iterator[tuple[bytes, Node | None]]:
+    """Everything below a node, a directory before what is in it."""
+    pending = [(b"", top)]
+    while pending:
+        above, directory = pending.pop()
+        for name, node in (directory.names or {}).items():
+            at = join(above, name)
+            yield at, node
+            if node is not None and node.names:
+                pending.append((at, node))
+
+
+def join(above: bytes, name: bytes) -> bytes:
+    return above + b"/" + name if above else name
