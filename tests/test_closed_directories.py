@@ -14,6 +14,9 @@ import pytest
 
 from conftest import Place
 from mudroom.core.settings import Settings
+from mudroom.errors import MudroomError
+from mudroom.stage.beneath import open_root
+from mudroom.stage.closed import Loosened
 
 View = Literal["overlay", "copy"]
 
@@ -129,6 +132,30 @@ def test_closing_is_undone(place: Place, project: Path, settings: Settings) -> N
     assert unlock(project) == {}
     assert not (project / "new").exists(), undone
     assert (project / "old/f").read_text() == "old/f\n"
+
+
+def test_killed_while_a_directory_is_open_to_us(place: Place, project: Path, settings: Settings) -> None:
+    """``restore`` never came. Nothing lands with a mode that nobody was shown."""
+    session, result = place.sh("mkdir new; echo n > new/n; chmod 500 new; chmod 500 old", settings)
+    for tree in {path.parent for path in place.state.rglob("new")}:
+        root = open_root(os.fsencode(tree))
+        for name in (b"new", b"old"):
+            Loosened(root).enter(name)
+        os.close(root)
+    assert unlock(project) == {}
+    if settings.view == "copy":
+        with pytest.raises(MudroomError, match="not what was reviewed"):
+            session.apply(result.fork)
+        assert sorted(os.listdir(project)) == ["old", "other", "secret"] and unlock(project) == {}
+        looked = session.run([b"true"], fork=result.fork)
+        assert [(one.path, one.entry.mode) for one in looked.changeset.changes if one.path == b"new"] == [
+            (b"new", 0o700)
+        ]
+        session.apply(result.fork)
+        assert unlock(project) == {}
+    else:
+        session.apply(result.fork)
+        assert unlock(project) == {"new": 0o500, "old": 0o500}
 
 
 def test_a_file_that_nobody_may_write_to_moves(place: Place, project: Path, settings: Settings) -> None:

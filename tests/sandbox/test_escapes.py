@@ -11,30 +11,10 @@ import pytest
 from box import KINDS, NAMESPACES, Box
 
 from conformance.escapes.attempt import TABLE
+from conformance.escapes.known import NOT_HELD
 from conformance.escapes.outside import Outcome, Range
 from conformance.escapes.tools import TOOLS, runner
 from mudroom.sandbox.client import Client
-
-_PROC = "Landlock has no rule for what appears later: /proc is readable, so processes of the host are visible"
-_STAT = "Landlock does not hide names: it has nothing to say on stat(2) and inotify(7)"
-NOT_HELD: Mapping[str, Mapping[str, str]] = {
-    "bare": {
-        "look": _STAT,
-        "watch": _STAT,
-        "arguments_of_victim": _PROC,
-        "arguments_of_all": _PROC,
-        "shm_list": _PROC,
-        "list_keys": _PROC,
-        "count_keys": _PROC,
-        "listeners": _PROC,
-        "unix_listeners": _PROC,
-        "read_timers": _PROC,
-        "read_vmallocs": _PROC,
-        "read_slabs": _PROC,
-        "capability_bounding": "an ordinary user cannot empty it; no_new_privs keeps it without effect",
-    },
-}
-"""What docs/THREATS.md says is not held, by backend."""
 
 ABSENT = (
     "Function not implemented", "Address family not supported by protocol", "Operation not supported",

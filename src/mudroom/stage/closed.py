@@ -3,6 +3,10 @@
 Root reads and writes there all the same (CAP_DAC_OVERRIDE, capabilities(7)); everybody else has to give himself the
 permission first, and gives it back. Nothing here is for the user's own files: what the owner has closed there is not
 to be read.
+
+Killed in between, a directory of a fork stays open to its owner, and to nobody else. That harms nothing: what was
+recorded of a command before lands with the mode that it gave, or, from a copy, is refused as not what was looked at;
+what is recorded afterwards shows the mode that would land. The project is not touched by any of it.
 """
 
 from __future__ import annotations

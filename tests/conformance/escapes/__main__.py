@@ -2,7 +2,8 @@
 
     python -m tests.conformance.escapes                    on the terminal
     python -m tests.conformance.escapes --only bwrap       one tool, with how it got out of it
-    python -m tests.conformance.escapes --write FILE       as docs/ESCAPES.md has it
+    python -m tests.conformance.escapes --write FILE       as docs/ESCAPES.md has it; its section of tiers stays
+    python -m tests.conformance.escapes --report WHERE     mudroom alone, as a line for that section: tiers.py
 
 Programs are looked for on PATH and in the directories of MUDROOM_RIVALS. Run it as a user of its own: without a sandbox
 an attempt reaches every process of the user.
@@ -12,11 +13,13 @@ from __future__ import annotations
 
 import argparse
 import datetime
+import json
 import os
 import platform
 import sys
 from collections.abc import Mapping, Sequence
 
+from . import tiers
 from .attempt import TABLE, Attempt
 from .outside import Outcome, Range
 from .tools import TOOLS, Tool, missing, runner, start, version
@@ -89,14 +92,48 @@ def cell(outcome: Outcome | None) -> str:
     return _KEY["none"] if outcome is None else _KEY["out"] if outcome.evidence else _KEY["held"]
 
 
+def report_here(tier: str) -> int:
+    column = tried(next(tool for tool in TOOLS if tool.name == "mudroom"))
+    if isinstance(column, str):
+        sys.exit(column)
+    with Range() as place:
+        notes = start(next(tool for tool in TOOLS if tool.name == "mudroom"), place, ["true"])[1]
+    found = tiers.report(tier, column, namespaces="user namespaces are not permitted" not in notes)
+    sys.stdout.write(json.dumps(found._asdict()) + "\n")
+    return 0
+
+
+def write_tiers(sources: Sequence[str], document: str) -> int:
+    reports: list[tiers.Report] = []
+    for source in sources:
+        with open(source) as stream:
+            reports += tiers.read(stream)
+    with open(document) as stream:
+        text = tiers.put(stream.read(), tiers.section(reports))
+    with open(document, "w") as stream:
+        stream.write(text)
+    return 0
+
+
 def main(argv: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.conformance.escapes", description="Who gets out of what.")
     parser.add_argument("--only", action="append", choices=[tool.name for tool in TOOLS], help="one tool; repeatable")
     parser.add_argument("--write", metavar="FILE", help="write the table there")
+    parser.add_argument("--report", metavar="WHERE", help="mudroom alone, as one line of JSON")
+    parser.add_argument("--tiers", metavar="FILE", nargs="+", help="make the section of tiers from such lines")
+    parser.add_argument("--into", metavar="FILE", help="the document that it is a section of")
     args = parser.parse_args(argv)
+    if args.report:
+        return report_here(args.report)
+    if args.tiers:
+        return write_tiers(args.tiers, args.into)
     columns = {tool.name: tried(tool) for tool in TOOLS if not args.only or tool.name in args.only}
     text = "\n".join(lines(columns)) + "\n"
     if args.write:
+        if os.path.exists(args.write):
+            with open(args.write) as stream:
+                kept = tiers.of(stream.read())
+            text = tiers.put(text, kept.splitlines()) if kept else text
         with open(args.write, "w") as stream:
             stream.write(text)
     else:
