@@ -47,7 +47,7 @@ def read(lines: Iterable[str]) -> list[Report]:
 def section(reports: Iterable[Report]) -> Iterator[str]:
     reports = list(reports)
     yield from (BEGIN, "", "## mudroom run on stock systems", "")
-    yield "Without namespaces: Landlock, a filter and a staged copy, which `mudroom run` announces. `dev/docker`, `dev/vm`."
+    yield "Without namespaces: Landlock, a filter and a staged copy, and `mudroom run` says so. `dev/docker`, `dev/vm`."
     yield from (
         "",
         "| where | kernel | as | namespaces | date | got out | of |",
