@@ -1,0 +1,86 @@
+"""A directory with a write buffer on it, and whatever that is to be flushed to."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+
+from mudroom.stage.beneath import open_root
+from mudroom.stage.buffer import Buffer
+from mudroom.stage.layer import LayerWriter
+from mudroom.stage.source import OpenSource, Source, read_all, walk
+
+MB = 1 << 20
+Shape = dict[bytes, tuple[str, int, bytes]]
+
+
+def shape(tree: Source) -> Shape:
+    """Every path with its kind, mode, and content or link target."""
+    found: Shape = {}
+    for path, entry in walk(tree):
+        held = read_all(tree, path, 64 * MB) if entry.kind == "file" else entry.target
+        assert held is not None
+        found[path] = (entry.kind, entry.mode, held)
+    return found
+
+
+def fill(base: Path) -> None:
+    (base / "d/e").mkdir(parents=True)
+    (base / "full/of/files").mkdir(parents=True)
+    (base / "empty").mkdir()
+    (base / "a").write_bytes(b"a of the base")
+    (base / "d/f").write_bytes(b"f of the base")
+    (base / "d/e/g").write_bytes(b"g" * 100)
+    (base / "full/of/files/one").write_bytes(b"1")
+    (base / "full/two").write_bytes(b"2")
+    (base / "a").chmod(0o755)
+    (base / "d/e").chmod(0o750)
+    os.symlink("d", base / "link")
+    os.symlink("nowhere", base / "d/dangling")
+    os.mkfifo(base / "d/pipe")
+
+
+class Ground:
+    """A base directory with a buffer on it."""
+
+    def __init__(self, root: Path) -> None:
+        self.root, self.base, self.spill = root, root / "base", root / "spill"
+        self.base.mkdir()
+        self.kept: list[bytes] = []
+        self._stack = ExitStack()
+
+    def __enter__(self) -> Ground:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self._stack.close()
+
+    @property
+    def below(self) -> Source:
+        return self._stack.enter_context(OpenSource(os.fsencode(self.base)))
+
+    def buffer(self, per_file: int = MB, total: int = 4 * MB, keep: Callable[[bytes], None] | None = None) -> Buffer:
+        spill = os.fsencode(self.spill)
+        return Buffer(self.below, keep=keep or self.kept.append, spill=spill, per_file=per_file, total=total)
+
+    def layer(self, name: str = "layer") -> tuple[bytes, LayerWriter]:
+        path = self.root / name
+        path.mkdir()
+        descriptor = open_root(os.fsencode(path))
+        self._stack.callback(os.close, descriptor)
+        return os.fsencode(path), LayerWriter(descriptor, self.below)
+
+    def opened(self, path: Path) -> int:
+        descriptor = open_root(os.fsencode(path))
+        self._stack.callback(os.close, descriptor)
+        return descriptor
+
+    def copy(self, name: str) -> Path:
+        subprocess.run(["cp", "-a", self.base, self.root / name], check=True)
+        return self.root / name
+
+    def spilled(self) -> list[str]:
+        return os.listdir(self.spill) if self.spill.exists() else []
