@@ -222,6 +222,25 @@ def test_what_does_not_come_to_rest_goes_on(sleeper: int, monkeypatch: pytest.Mo
     assert stopped == []
 
 
+def test_time_runs_anew_with_each_that_comes_to_rest(sleeper: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A slow machine: what counts is that one after the other does, within the most that all of them may take."""
+    rests, asked = pause.rests, dict.fromkeys(tree(sleeper), 0)
+
+    def slowly(pid: int) -> bool:
+        asked[pid] += 1
+        return asked[pid] > 400 and rests(pid)  # of 0.2 ms at the least
+
+    monkeypatch.setattr(pause, "rests", slowly)
+    monkeypatch.setattr(pause, "MOST", 0.05)
+    with pytest.raises(TimeoutError):
+        pause.pause(sleeper, [])
+    asked.update(dict.fromkeys(asked, 0))
+    monkeypatch.setattr(pause, "MOST", 60.0)
+    stopped: list[int] = []
+    pause.pause(sleeper, stopped)
+    assert stopped == list(asked)
+
+
 def test_a_process_that_is_gone_rests_and_one_that_is_hidden_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
     gone = subprocess.Popen(["true"])
     gone.wait()

@@ -19,8 +19,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 PATIENCE = 3.0
-"""Seconds in which a sandbox must have come to rest. One that forks faster than it can be stopped does not, nor does a
-process that waits for a dead disk; nobody else is served meanwhile."""
+"""Seconds in which one process more must have come to rest: longer than any scheduler lets one wait, however busy the
+machine. A process that waits for a dead disk does not; nobody else is served meanwhile."""
+MOST = 60.0
+"""Seconds in which all of them must have: a sandbox that forks faster than it can be stopped never does. On a slow
+machine (emulated, or with hundreds of processes that are all busy) what is no fault takes many seconds."""
 RESTING = b"TtZXx"
 """States of proc_pid_stat(5) in which no instruction is executed: stopped, traced, ended."""
 
@@ -31,7 +34,7 @@ def pause(init: int, stopped: list[int]) -> None:
     Adds to ``stopped`` what had not been stopped already. Raises OSError if it cannot be done: the sandbox then goes
     on as before.
     """
-    deadline = os.times().elapsed + PATIENCE
+    end = os.times().elapsed + MOST
     before: set[int] = set()
     try:
         while True:
@@ -40,7 +43,7 @@ def pause(init: int, stopped: list[int]) -> None:
                 seen.update(generation)
                 busy = [pid for pid in generation if not rests(pid)]
                 stopped += [pid for pid in busy if pid not in stopped]
-                stop(busy, deadline)
+                stop(busy, end)
                 resting = resting and not busy
             if resting and seen == before:  # twice the same: /proc may skip a child while another one ends (proc(5))
                 return
@@ -74,12 +77,14 @@ def rests(pid: int) -> bool:
     return all(state in RESTING for state in states)
 
 
-def stop(processes: list[int], deadline: float) -> None:
+def stop(processes: list[int], end: float) -> None:
     """Stop processes and wait until they are: a system call that one is in comes to its end before. A child made by
-    vfork(2) has to exec first, so that child must not be stopped before its parent."""
+    vfork(2) has to exec first, so that child must not be stopped before its parent. Raises TimeoutError if none comes
+    to rest for ``PATIENCE``, or not all of them until ``end``."""
     for pid in processes:
         signal(pid, _signal.SIGSTOP)
     for pid in processes:
+        deadline = min(end, os.times().elapsed + PATIENCE)
         while not rests(pid):
             if os.times().elapsed > deadline:
                 raise TimeoutError(0, "its processes do not come to rest")
