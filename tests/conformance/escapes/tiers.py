@@ -27,6 +27,8 @@ class Report(NamedTuple):
     namespaces: bool
     date: str
     tried: int
+    answered: int
+    """Of those, how many said what became of them: an attempt of which nothing is heard may not have been made."""
     out: dict[str, str]
     """Attempts that got out, with how."""
 
@@ -35,7 +37,8 @@ def report(tier: str, outcomes: Mapping[str, Outcome], *, namespaces: bool) -> R
     out = {name: outcome.evidence[:60] for name, outcome in outcomes.items() if outcome.evidence}
     system = f"Linux {platform.release()} {platform.machine()}"
     user = "root" if os.geteuid() == 0 else "an ordinary user"
-    return Report(tier, system, user, namespaces, datetime.date.today().isoformat(), len(outcomes), out)
+    answered = sum(outcome.error != "no answer" for outcome in outcomes.values())
+    return Report(tier, system, user, namespaces, datetime.date.today().isoformat(), len(outcomes), answered, out)
 
 
 def read(lines: Iterable[str]) -> list[Report]:
@@ -50,12 +53,15 @@ def section(reports: Iterable[Report]) -> Iterator[str]:
     yield "Without namespaces: Landlock, a filter and a staged copy, and `mudroom run` says so. `dev/docker`, `dev/vm`."
     yield from (
         "",
-        "| where | kernel | as | namespaces | date | got out | of |",
-        "| --- | --- | --- | --- | --- | --- | --- |",
+        "| where | kernel | as | namespaces | date | got out | of | said so themselves |",
+        "| --- | --- | --- | --- | --- | --- | --- | --- |",
     )
     for one in reports:
         namespaces = "yes" if one.namespaces else "no"
-        yield f"| {one.tier} | {one.system} | {one.user} | {namespaces} | {one.date} | {len(one.out)} | {one.tried} |"
+        yield (
+            f"| {one.tier} | {one.system} | {one.user} | {namespaces} | {one.date} | {len(one.out)} | {one.tried} "
+            f"| {one.answered} |"
+        )
     names = [name for name in TABLE if any(name in one.out for one in reports)]
     if names:
         yield from ("", "| got out | what it tries | where | why |", "| --- | --- | --- | --- |")
