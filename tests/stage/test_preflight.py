@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import threading
 from pathlib import Path
 
 import pytest
@@ -100,3 +101,23 @@ def test_a_new_mount_is_seen_at_once(tmp_path: Path) -> None:
     finally:
         subprocess.run(["umount", tmp_path], check=True)
     assert table.mounts() == before
+
+
+def test_many_threads_ask_one_table() -> None:
+    """poll(2) of one object at a time: select.poll raises RuntimeError otherwise."""
+    table = MountTable()
+    expected, found = mounts(), list[object]()
+
+    def ask() -> None:
+        try:
+            found.extend(table.mounts() == expected for _ in range(300))
+        except RuntimeError as error:
+            found.append(error)
+
+    threads = [threading.Thread(target=ask) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    table.close()
+    assert found == [True] * 2400

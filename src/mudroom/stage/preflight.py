@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import select
 from collections.abc import Iterator, Sequence
+from threading import Lock
 from typing import NamedTuple
 
 from mudroom.core.path import is_below, show
@@ -76,14 +77,20 @@ def mounts() -> list[Mount]:
 
 class MountTable:
     """The mounts of this process, read again only when the kernel says that they have changed: poll(2) marks the file
-    with POLLPRI and POLLERR then, once (proc_pid_mounts(5))."""
+    with POLLPRI and POLLERR then, once (proc_pid_mounts(5)). For several threads: the mark is one, and so is the place
+    in the file."""
 
     def __init__(self) -> None:
         self._descriptor = -1
         self._found: list[Mount] = []
         self._poller = select.poll()
+        self._lock = Lock()
 
     def mounts(self) -> list[Mount]:
+        with self._lock:
+            return self._read()
+
+    def _read(self) -> list[Mount]:
         if self._descriptor < 0:
             try:
                 self._descriptor = os.open("/proc/self/mountinfo", os.O_RDONLY | os.O_CLOEXEC)
