@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shlex
 import shutil
 from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 
 import pytest
 from box import KINDS, NAMESPACES, Box
 
+from conformance.escapes import tiers
 from conformance.escapes.attempt import TABLE
 from conformance.escapes.known import NOT_HELD
 from conformance.escapes.outside import Outcome, Range
@@ -107,3 +110,18 @@ def test_the_table_is_complete() -> None:
     assert all(attempt.tries for attempt in TABLE.values())
     assert {name for held in NOT_HELD.values() for name in held} <= set(TABLE)
     assert all(reason for held in NOT_HELD.values() for reason in held.values())
+
+
+def test_what_stock_systems_reported_stands_in_the_document_with_its_reason() -> None:
+    document = (Path(__file__).parents[2] / "docs/ESCAPES.md").read_text()
+    assert tiers.of(document).count("\n| ") > 2 and "nobody knows" not in document
+
+
+def test_a_section_of_tiers_takes_the_place_of_the_old_one() -> None:
+    outcomes = {name: Outcome(TABLE[name], "seen" * (name == "look"), "") for name in ("look", "watch")}
+    line = json.dumps(tiers.report("somewhere", outcomes, namespaces=False)._asdict())
+    (report,) = tiers.read(["noise\n", line])
+    assert (report.tried, report.answered, report.out) == (2, 2, {"look": "seen"})
+    once = tiers.put("# Head\n", tiers.section([report]))
+    assert tiers.put(once, tiers.section([report])) == once
+    assert once.startswith("# Head\n") and f"somewhere ({report.user}) | {NOT_HELD['bare']['look']} |" in once
