@@ -45,14 +45,13 @@ class Client(Peer):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
-        self._place.guard.connections += 1
-        if self._place.guard.takes_more():
+        if self._place.guard.comes(self):
             self._place.guard.start(self._serve())
         else:
             self.cut()
 
     def connection_lost(self, error: Exception | None) -> None:
-        self._place.guard.connections -= 1
+        self._place.guard.clients.discard(self)
         super().connection_lost(error)
 
     async def _serve(self) -> None:

@@ -10,12 +10,11 @@ import socket
 import struct
 
 from mudroom.core.address import IPV4_MAPPED, show_address
-from mudroom.net import say
 from mudroom.net.exchange import Exchange, Refused, Unreachable
 from mudroom.net.guard import Guard
 from mudroom.net.peer import Peer
 from mudroom.net.synthetic import Synthetic, is_synthetic
-from mudroom.net.tunnel import USUAL, Handed, carry, first_words, free_words
+from mudroom.net.tunnel import USUAL, Handed, first_words, speak, warn
 
 FIRST_WORDS = 10.0
 """Seconds."""
@@ -54,22 +53,15 @@ async def captured(client: Peer, guard: Guard, names: Synthetic, where: Where) -
         exchange.refuse("the address stands for no name any more; look the name up again")
         return None
     try:
+        kind = None
         if port in USUAL:
             kind = await first_words(client, exchange, FIRST_WORDS)
             if kind == "http":
                 return Handed(exchange, None)
             exchange.way = "tls"
-            await exchange.admit(client)
-            upstream = await exchange.reach()
-        else:
-            await exchange.admit(client)
-            upstream = await exchange.reach()
-            kind = await free_words(client, upstream, exchange)
-            if kind == "http":
-                return Handed(exchange, upstream)
-            exchange.way = "tls" if kind == "tls" else "raw"
-        await carry(client, upstream, exchange)
+        await exchange.admit(client)
+        server = await exchange.reach()
     except (Refused, Unreachable):
-        if client.buffer[:1] == b"\x16":
-            await client.write(say.ALERT)
-    return None
+        await warn(client)
+        return None
+    return await speak(client, server, exchange, kind=kind)

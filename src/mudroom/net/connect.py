@@ -9,7 +9,7 @@ from mudroom.net.exchange import Exchange, Refused, Unreachable
 from mudroom.net.guard import Guard
 from mudroom.net.head import BadHead, Head
 from mudroom.net.peer import Peer
-from mudroom.net.tunnel import USUAL, Handed, carry, first_words, free_words
+from mudroom.net.tunnel import Handed, speak
 
 _ESTABLISHED = b"HTTP/1.1 200 Connection established\r\n\r\n"
 
@@ -48,28 +48,4 @@ async def connect(client: Peer, guard: Guard, head: Head) -> Handed | None:
     except Unreachable as failure:
         await client.write(say.response(failure.status, str(failure)))
         return None
-    await client.write(_ESTABLISHED)
-    return await speak(client, upstream, exchange)
-
-
-async def speak(client: Peer, upstream: Peer, exchange: Exchange) -> Handed | None:
-    """From the moment on when both sides can talk."""
-    handed = False
-    try:
-        if exchange.port in USUAL:
-            kind = await first_words(client, exchange)
-        else:
-            kind = await free_words(client, upstream, exchange)
-        if kind == "http":
-            handed = True
-            return Handed(exchange, upstream)
-        await carry(client, upstream, exchange)
-    except Refused:
-        if client.buffer[:1] == b"\x16":
-            await client.write(say.ALERT)
-    finally:
-        if not handed:
-            exchange.error = exchange.error or "it was cut"
-            exchange.tell()
-            upstream.cut()
-    return None
+    return await speak(client, upstream, exchange, _ESTABLISHED)

@@ -47,7 +47,8 @@ class Gate:
         self._program = program
         self._control: socket.socket | None = None
         self._pid = 0
-        self._deaths: list[float] = []
+        self._handle = -1
+        """A pidfd: the number may be another's by the time that it is to be killed."""
 
     def open(
         self, rules: Sequence[HostRule], listeners: Sequence[Listener], *, ask: bool, ask_timeout: float = 60.0
@@ -98,6 +99,7 @@ class Gate:
             raise MudroomError(f"the gate cannot be started: {error.strerror}") from error
         finally:
             theirs.close()
+        self._handle = os.pidfd_open(self._pid)
         self._control = ours
         return ours
 
@@ -106,18 +108,13 @@ class Gate:
             self._control.close()
             self._control = None
         if self._pid:
-            os.kill(self._pid, signal.SIGKILL)
-            os.waitpid(self._pid, 0)
-            self._pid = 0
-
-    def _died(self) -> None:
-        """A door's socket has ended. Raises MudroomError if that happens too often."""
-        at = time.monotonic()
-        self._deaths = [death for death in self._deaths if at - death < _WITHIN]
-        if self._control is not None and _is_over(self._control):
-            self._deaths.append(at)
-        if len(self._deaths) >= _DEATHS:
-            raise MudroomError("the gate ended again and again; the network of this command is cut")
+            try:
+                signal.pidfd_send_signal(self._handle, signal.SIGKILL)
+                os.waitpid(self._pid, 0)
+            except (ProcessLookupError, ChildProcessError):
+                pass  # somebody else has waited for it
+            os.close(self._handle)
+            self._pid, self._handle = 0, -1
 
 
 class Door:
@@ -132,6 +129,7 @@ class Door:
         self._ask = ask
         self._ask_timeout = ask_timeout
         self._asked = 0
+        self._deaths: list[float] = []
         self._open_flows: dict[int, Flow] = {}
         self._inbox = wire.Inbox()
         self._is_over = False
@@ -201,8 +199,11 @@ class Door:
 
     def _again(self) -> None:
         """Open the same door in a new gate, under the same number."""
+        at = time.monotonic()
+        self._deaths = [*(death for death in self._deaths if at - death < _WITHIN), at]
         try:
-            self._gate._died()
+            if len(self._deaths) >= _DEATHS:
+                raise MudroomError("the gate ended again and again; the network of this command is cut")
             new = self._connected()
         except MudroomError:
             self._is_over = True

@@ -6,6 +6,7 @@ No name is looked up that was not allowed; what is dialled is an address of the 
 
 from __future__ import annotations
 
+import asyncio
 import time
 
 from mudroom.core.flow import Flow, Way
@@ -75,12 +76,22 @@ class Exchange:
     async def reach(self) -> Peer:
         """Raises Unreachable."""
         try:
+            return await self._reached()
+        except asyncio.CancelledError:
+            self.error = "it was cut before it was connected"
+            self.tell()
+            raise
+
+    async def _reached(self) -> Peer:
+        try:
             addresses = await self.guard.resolver(self.host)
         except OSError as error:
             raise self._failed(f"{self.host} cannot be looked up: {error.strerror or error}", 502) from error
         why = vet(self._decision, addresses, local(addresses))
         if why is not None:
-            raise self._failed(f"{self.host} is not dialled: {why}", 403)
+            self._decision = Decision("deny", self._decision.rule, why)
+            self.tell()
+            raise Unreachable(f"{self.host} is not dialled: {why}", 403)
         try:
             peer, self._address = await dial(addresses, self.port)
         except OSError as error:
@@ -96,7 +107,7 @@ class Exchange:
         return self._address
 
     def _failed(self, reason: str, status: int) -> Unreachable:
-        self.error, self.status = reason, 0
+        self.error = reason
         self.tell()
         return Unreachable(reason, status)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import socket
+import time
 from collections import deque
 from collections.abc import Coroutine
 from typing import Any, NamedTuple
@@ -37,7 +38,7 @@ class Guard:
     def __init__(self, channel: socket.socket, message: wire.Open, resolver: Resolver) -> None:
         self.resolver = resolver
         self.rules: list[HostRule] = message.rules
-        self.connections = 0
+        self.clients: set[Peer] = set()
         self._channel = channel
         self._ask = message.ask
         self._ask_timeout = message.ask_timeout
@@ -50,6 +51,7 @@ class Guard:
         self._loop = asyncio.get_running_loop()
         self._tasks: set[asyncio.Task[None]] = set()
         self.is_shut = False
+        self._is_crowded = False
 
     # --- decisions ---
 
@@ -124,7 +126,19 @@ class Guard:
 
     def takes_more(self) -> bool:
         """Whether another connection is not too much, for the machine or for the host's journal."""
-        return not self.is_shut and self.connections <= MAX_CONNECTIONS and len(self._untold) < MAX_UNTOLD
+        return not self.is_shut and len(self.clients) < MAX_CONNECTIONS and len(self._untold) < MAX_UNTOLD
+
+    def comes(self, client: Peer) -> bool:
+        """A connection is there; False: it is one too many, and is not to be served."""
+        if not self.takes_more():
+            if not self._is_crowded and not self.is_shut:
+                self._is_crowded = True
+                reason = f"there are {len(self.clients)} connections, and more are cut"
+                self.ended(Flow(time.time_ns(), "raw", "", 0, "deny", "", reason))
+            return False
+        self._is_crowded = False
+        self.clients.add(client)
+        return True
 
     def _tell(self, message: wire.ToHost) -> None:
         waiting = bool(self._untold)
@@ -150,7 +164,13 @@ class Guard:
     def start(self, work: Coroutine[Any, Any, None]) -> None:
         task = self._loop.create_task(work)
         self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(self._done)
+
+    def _done(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            reason = f"the gate failed: {type(error).__name__}: {error}"  # a fault of ours: it is closed, and told
+            self.ended(Flow(time.time_ns(), "raw", "", 0, "deny", "", reason))
 
     async def shut(self) -> None:
         """End all that goes on, tell the host the last flows, and that they were the last."""
@@ -160,6 +180,8 @@ class Guard:
             task.cancel()
         if tasks:
             await asyncio.wait(tasks)
+        for client in list(self.clients):
+            client.cut()
         self._tell(wire.Closed())
         while self._untold:
             await asyncio.sleep(0.001)

@@ -152,6 +152,7 @@ class _Courier:
         else:
             upgrade = None
         peer = await self._server(exchange, target.authority)
+        exchange.begin()
         return await _Dialogue(self._client, peer, exchange, head, target, upgrade is not None).run()
 
     async def _server(self, exchange: Exchange, authority: Authority) -> Peer:
@@ -286,12 +287,10 @@ class _Dialogue:
     async def _wait_for_server(self) -> None:
         server, client = self._server, self._client
         while not server.buffer and not server.ended:
-            await asyncio.wait(
-                {server.news(), client.closed},
-                return_when=asyncio.FIRST_COMPLETED,
-                timeout=_AFTER_END if client.ended else None,
-            )
-            if client.lost:
+            ends = client.closed if client.ended else client.over
+            limit = _AFTER_END if client.ended else None
+            done, _ = await asyncio.wait({server.news(), ends}, return_when=asyncio.FIRST_COMPLETED, timeout=limit)
+            if client.lost or not done:
                 raise Gone("the client ended before the response did")
         self._toward_server.receive_data(server.take(len(server.buffer)))
 
@@ -316,7 +315,6 @@ class _Dialogue:
     async def _relay(self) -> None:
         for peer, side in ((self._client, self._toward_client), (self._server, self._toward_server)):
             peer.buffer[:0] = side.trailing_data[0]
-        self._exchange.begin()
         before = self._client.count - len(self._client.buffer)
         try:
             await relay(self._client, self._server)

@@ -12,11 +12,10 @@ from typing import NamedTuple
 from mudroom.core.address import show_address
 from mudroom.core.host import Host, parse_host
 from mudroom.core.path import show
-from mudroom.net.connect import speak
 from mudroom.net.exchange import Exchange, Refused, Unreachable
 from mudroom.net.guard import Guard
 from mudroom.net.peer import Peer
-from mudroom.net.tunnel import Handed
+from mudroom.net.tunnel import Handed, speak
 
 PATIENCE = 10.0
 """Seconds for all that the client has to say."""
@@ -98,8 +97,7 @@ async def socks(client: Peer, guard: Guard) -> Handed | None:
     except Unreachable as failure:
         client.transport.write(reply(NOT_ALLOWED if failure.status == 403 else UNREACHABLE))
         return None
-    await client.write(reply(OK))
-    return await speak(client, upstream, exchange)
+    return await speak(client, upstream, exchange, reply(OK))
 
 
 async def _wanted(client: Peer) -> Wanted | None:

@@ -12,8 +12,8 @@ import asyncio
 from typing import NamedTuple
 
 from mudroom.core.host import parse_host
-from mudroom.net import hello
-from mudroom.net.exchange import Exchange
+from mudroom.net import hello, say
+from mudroom.net.exchange import Exchange, Refused
 from mudroom.net.peer import Peer
 from mudroom.net.relay import relay
 
@@ -45,14 +45,14 @@ async def first_words(client: Peer, exchange: Exchange, seconds: float = FIRST_W
     return kind
 
 
-async def free_words(client: Peer, upstream: Peer, exchange: Exchange) -> hello.Kind:
+async def free_words(client: Peer, server: Peer, exchange: Exchange) -> hello.Kind:
     """On a port that was named: as above, but the server may speak first, and anything may be said."""
     try:
         async with asyncio.timeout(None) as limit:
             while (kind := hello.kind_of(bytes(client.buffer[: hello.LIMIT]))) is None:
                 if client.buffer and limit.when() is None:
                     limit.reschedule(asyncio.get_running_loop().time() + FIRST_WORDS)
-                if not await _either(client, upstream):
+                if not await _either(client, server):
                     return "raw"
     except TimeoutError:
         return "raw"
@@ -65,12 +65,12 @@ async def free_words(client: Peer, upstream: Peer, exchange: Exchange) -> hello.
     return kind
 
 
-async def _either(client: Peer, upstream: Peer) -> bool:
+async def _either(client: Peer, server: Peer) -> bool:
     """Wait until the client says more; False if the server was first, or one of them is at its end."""
-    if upstream.buffer or upstream.ended or client.ended:
+    if server.buffer or server.ended or client.ended:
         return False
-    await asyncio.wait({client.news(), upstream.news()}, return_when=asyncio.FIRST_COMPLETED)
-    return not upstream.buffer and not upstream.ended and not client.ended
+    await asyncio.wait({client.news(), server.news()}, return_when=asyncio.FIRST_COMPLETED)
+    return not server.buffer and not server.ended and not client.ended
 
 
 async def _check_name(client: Peer, exchange: Exchange) -> None:
@@ -95,13 +95,46 @@ def _mismatch(name: bytes | None, host: str) -> str:
     return "" if said == host else f"the client wants {said}, and not {host}"
 
 
-async def carry(client: Peer, upstream: Peer, exchange: Exchange) -> None:
+async def speak(
+    client: Peer, server: Peer, exchange: Exchange, greeting: bytes = b"", kind: hello.Kind | None = None
+) -> Handed | None:
+    """From the moment on when both sides can talk, to the end of it. ``greeting``: tells the client that moment.
+    ``kind``: what the client begins with, if that is known."""
+    handed = False
+    try:
+        if greeting:
+            await client.write(greeting)
+        if kind is None and exchange.port in USUAL:
+            kind = await first_words(client, exchange)
+        elif kind is None:
+            kind = await free_words(client, server, exchange)
+        if kind == "http":
+            handed = True
+            return Handed(exchange, server)
+        await _carry(client, server, exchange)
+    except Refused:
+        await warn(client)
+    finally:
+        if not handed:
+            exchange.error = exchange.error or "the client ended, or was cut, before it began"
+            exchange.tell()
+            server.cut()
+    return None
+
+
+async def warn(client: Peer) -> None:
+    """Tell a client of TLS that it is refused."""
+    if client.buffer[:1] == b"\x16":
+        await client.write(say.ALERT)
+
+
+async def _carry(client: Peer, server: Peer, exchange: Exchange) -> None:
     """Pass on what is said, both ways, to the end of it; then tell the flow."""
     exchange.begin()
-    sent, received = client.count - len(client.buffer), upstream.count - len(upstream.buffer)
+    sent, received = client.count - len(client.buffer), server.count - len(server.buffer)
     try:
-        await relay(client, upstream)
+        await relay(client, server)
     finally:
-        exchange.error = exchange.error or upstream.error
-        exchange.sent, exchange.received = client.count - sent, upstream.count - received
+        exchange.sent, exchange.received = client.count - sent, server.count - received
+        exchange.error = server.error
         exchange.tell()
