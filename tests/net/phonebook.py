@@ -9,7 +9,7 @@ from collections import Counter
 from pathlib import Path
 
 from mudroom.core.address import parse_ipv4, parse_ipv6
-from mudroom.net import process
+from mudroom.net.process import main as serve
 
 
 def main(table: str, log: str) -> None:
@@ -29,4 +29,4 @@ def main(table: str, log: str) -> None:
         answer = next(itertools.islice(answers, min(asked[host], len(answers)) - 1, None))
         return [socket.inet_pton(socket.AF_INET6 if ":" in one else socket.AF_INET, one) for one in answer]
 
-    process.main(resolver)
+    serve(resolver)

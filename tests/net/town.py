@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import select
 import socket
 import threading
@@ -59,10 +60,17 @@ class Town:
         self._closers.append(lambda: door.shut(0))
         return opened
 
-    def serve(self, talk: Callable[[socket.socket], object], address: str = "127.0.0.1") -> int:
+    def door_at(self, listeners: Sequence[tuple[Kind, socket.socket]], *rules: HostRule, ask: bool = False) -> OpenDoor:
+        """As ``door``, at listeners that were made elsewhere."""
+        given = [Listener(kind, os.dup(listener.fileno())) for kind, listener in listeners]
+        door = self.gate.open(rules, given, ask=ask)
+        self._closers.append(lambda: door.shut(0))
+        return OpenDoor(door, None, self._closers)
+
+    def serve(self, talk: Callable[[socket.socket], object], address: str = "127.0.0.1", port: int = 0) -> int:
         """A server that talks like that with every client, in a thread; returns its port."""
-        listener = socket.create_server((address, 0), family=socket.AF_INET6 if ":" in address else socket.AF_INET)
-        self._closers.append(listener.close)
+        listener = socket.create_server((address, port), family=socket.AF_INET6 if ":" in address else socket.AF_INET)
+        self._closers += [lambda: listener.shutdown(socket.SHUT_RDWR), listener.close]  # a close alone wakes no accept
         threading.Thread(target=_accept, args=(listener, talk), daemon=True).start()
         return int(listener.getsockname()[1])
 
@@ -139,6 +147,13 @@ def read_until(client: socket.socket, mark: bytes) -> bytes:
     while mark not in data:
         part = client.recv(65536)
         assert part, data
+        data += part
+    return data
+
+
+def read_exactly(client: socket.socket, length: int) -> bytes:
+    data = b""
+    while len(data) < length and (part := client.recv(length - len(data))):
         data += part
     return data
 

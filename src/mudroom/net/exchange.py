@@ -7,6 +7,8 @@ No name is looked up that was not allowed; what is dialled is an address of the 
 from __future__ import annotations
 
 import asyncio
+import errno
+import os
 import time
 
 from mudroom.core.flow import Flow, Way
@@ -95,7 +97,7 @@ class Exchange:
         try:
             peer, self._address = await dial(addresses, self.port)
         except OSError as error:
-            what = error.strerror or str(error) or type(error).__name__
+            what = os.strerror(error.errno or errno.EIO).lower()
             raise self._failed(f"{self.host} cannot be reached: {what}", 504) from error
         return peer
 

@@ -40,11 +40,11 @@ class Head(NamedTuple):
     minor: int
     """Of the version: HTTP/1.0 or HTTP/1.1."""
     fields: list[tuple[bytes, bytes]]
-    """Names in lower case."""
+    """As they were sent: some servers, and people, look at the case of a name."""
     raw: bytes
 
     def get(self, name: bytes) -> bytes | None:
-        return next((value for field, value in self.fields if field == name), None)
+        return next((value for field, value in self.fields if field.lower() == name), None)
 
     @property
     def has_body(self) -> bool:
@@ -63,14 +63,14 @@ def parse_head(raw: bytes) -> Head:
         name, colon, value = line.partition(b":")
         if not colon or not _NAME.fullmatch(name) or not _VALUE.fullmatch(value):
             raise BadHead("a header is not what headers are: one line, a name, a colon, no control characters")
-        fields.append((name.lower(), value.strip(b" \t")))
+        fields.append((name, value.strip(b" \t")))
     head = Head(method.decode(), target, int(minor), fields, raw)
     _check_framing(head)
     return head
 
 
 def _check_framing(head: Head) -> None:
-    names = [name for name, _value in head.fields]
+    names = [name.lower() for name, _value in head.fields]
     for name in _SINGLE:
         if names.count(name) > 1:
             raise BadHead(f"there is more than one {name.decode()}")
@@ -85,5 +85,7 @@ def _check_framing(head: Head) -> None:
 
 def end_to_end(fields: list[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
     """Without what is for this connection only, what the Connection header names included."""
-    named = {part.strip().lower() for name, value in fields if name == b"connection" for part in value.split(b",")}
-    return [(name, value) for name, value in fields if name not in HOP and name not in named]
+    named = {
+        part.strip().lower() for name, value in fields if name.lower() == b"connection" for part in value.split(b",")
+    }
+    return [(name, value) for name, value in fields if name.lower() not in HOP and name.lower() not in named]

@@ -215,7 +215,7 @@ class _Dialogue:
 
     def _fields(self) -> list[tuple[bytes, bytes]]:
         fields = [(b"Host", self._target.host_field)]
-        fields += [(name, value) for name, value in end_to_end(self._head.fields) if name != b"host"]
+        fields += [(name, value) for name, value in end_to_end(self._head.fields) if name.lower() != b"host"]
         if self._head.get(b"transfer-encoding") is not None:
             fields.append((b"Transfer-Encoding", b"chunked"))
         if self._upgrade:
@@ -271,7 +271,7 @@ class _Dialogue:
                 if event.status_code == 101:
                     return await self._switch(event)
                 if self._head.minor:
-                    fields = end_to_end(list(event.headers))
+                    fields = end_to_end(event.headers.raw_items())
                     await self._to_client(h11.InformationalResponse(status_code=event.status_code, headers=fields))
             elif isinstance(event, h11.Response):
                 self._exchange.status = event.status_code
@@ -295,10 +295,10 @@ class _Dialogue:
         self._toward_server.receive_data(server.take(len(server.buffer)))
 
     def _answer(self, event: h11.Response) -> h11.Response:
-        fields = end_to_end(list(event.headers))
+        fields = end_to_end(event.headers.raw_items())
         chunked = any(name == b"transfer-encoding" for name, _value in event.headers)
         if chunked:
-            fields = [(name, value) for name, value in fields if name != b"content-length"]
+            fields = [(name, value) for name, value in fields if name.lower() != b"content-length"]
             fields.append((b"Transfer-Encoding", b"chunked"))
         return h11.Response(status_code=event.status_code, headers=fields, reason=event.reason)
 
@@ -307,7 +307,7 @@ class _Dialogue:
         if not self._upgrade or fields.get(b"upgrade", b"").lower() != b"websocket":
             raise Gone("the server switched to a protocol that nobody asked for")
         self._exchange.status = 101
-        headers = [*end_to_end(list(event.headers)), (b"Connection", b"Upgrade"), (b"Upgrade", b"websocket")]
+        headers = [*end_to_end(event.headers.raw_items()), (b"Connection", b"Upgrade"), (b"Upgrade", b"websocket")]
         head = [b"HTTP/1.1 101 Switching Protocols", *(b"%s: %s" % field for field in headers), b"", b""]
         await self._client.write(b"\r\n".join(head))
         return True

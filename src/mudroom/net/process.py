@@ -93,6 +93,7 @@ class _Door:
             if kind in STREAMS:
                 guard.start(self._listen(kind, listener))
             else:
+                self._place.responder.prepare(listener)
                 self._datagrams.append(listener)
                 self._loop.add_reader(listener.fileno(), self._place.responder.serve_udp, listener)
 

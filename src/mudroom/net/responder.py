@@ -25,6 +25,8 @@ _IDLE = 30.0
 """Seconds for the next question on a TCP connection."""
 _PKTINFO = {socket.AF_INET: (socket.IPPROTO_IP, 8), socket.AF_INET6: (socket.IPPROTO_IPV6, socket.IPV6_PKTINFO)}
 """ip(7): IP_PKTINFO; ipv6(7)."""
+_IPV6_FREEBIND = 78
+"""linux/in6.h, since Linux 4.15."""
 
 
 class Responder:
@@ -73,6 +75,13 @@ class Responder:
         Exchange(self._guard, "dns", host, 53).refuse(reason)
 
     # --- UDP ---
+
+    def prepare(self, channel: socket.socket) -> None:
+        """So that answers can come from addresses that no interface has: for IPv6 a local route is not enough, the
+        socket must not care (IPV6_FREEBIND; ipv6_can_nonlocal_bind in net/ipv6/datagram.c asks for it)."""
+        channel.setblocking(False)
+        if channel.family == socket.AF_INET6:
+            channel.setsockopt(socket.IPPROTO_IPV6, _IPV6_FREEBIND, 1)
 
     def serve_udp(self, channel: socket.socket) -> None:
         """Called when there is something to read. The answer comes from the address that was asked."""

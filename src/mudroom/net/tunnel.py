@@ -76,6 +76,8 @@ async def _either(client: Peer, server: Peer) -> bool:
 async def _check_name(client: Peer, exchange: Exchange) -> None:
     """Wait for the whole ClientHello. Raises Refused if its name is not the host's."""
     why = ""
+    if exchange.way == "raw":
+        exchange.way = "tls"
     try:
         while (said := hello.parse_hello(bytes(client.buffer[: 2 * hello.LIMIT]))) is None:
             if not await client.more():
