@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import itertools
 import json
 import socket
@@ -12,7 +13,10 @@ from mudroom.core.address import parse_ipv4, parse_ipv6
 from mudroom.net.process import main as serve
 
 
-def main(table: str, log: str) -> None:
+def main(table: str, log: str, constants: dict[str, float]) -> None:
+    for name, value in constants.items():
+        module, _, constant = name.rpartition(".")
+        setattr(importlib.import_module(f"mudroom.net.{module}"), constant, value)
     asked: Counter[str] = Counter()
 
     async def resolver(host: str) -> list[bytes]:

@@ -23,15 +23,16 @@ WAIT = 20.0
 
 
 class Town:
-    """Names are what ``names`` says: each to one answer after the other, the last of them for ever."""
+    """Names are what ``names`` says: each to one answer after the other, the last of them for ever. ``constants`` of
+    the gate's modules that are others in this one's process: ``read__HEAD_TIME=0.2``."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, **constants: float) -> None:
         self._table = directory / "names.json"
         self._log = directory / "lookups"
         self._log.touch()
         program = (
             f"import sys; sys.path[:0] = {_PATHS!r}; from phonebook import main; main({str(self._table)!r}, "
-            f"{str(self._log)!r})"
+            f"{str(self._log)!r}, { ({name.replace('__', '.'): value for name, value in constants.items()})!r})"
         )
         self.gate = Gate(program)
         self.names({})

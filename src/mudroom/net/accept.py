@@ -89,7 +89,7 @@ async def _proxied(client: Peer, place: Place) -> None:
 
 async def _first_head(client: Peer, guard: Guard) -> Head | None:
     try:
-        return await read_head(client)
+        return await read_head(client, FIRST_BYTE)
     except BadHead as error:
         Exchange(guard, "http", "", 0).refuse(str(error))
         await client.write(say.response(error.status, str(error)))

@@ -29,6 +29,8 @@ _ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__
 PROGRAM = f"import sys; sys.path.insert(0, {_ROOT!r}); from mudroom.net.process import main; main()"
 _DEATHS, _WITHIN = 3, 10.0
 """A gate that dies so often within so many seconds is not started again for the doors it had."""
+_DYING = 0.2
+"""Seconds from the first socket that a dying process closes to its end, at most."""
 _PATIENCE = 10
 """Seconds that a message may wait to be taken by the gate process."""
 
@@ -103,6 +105,12 @@ class Gate:
         self._control = ours
         return ours
 
+    def _has_ended(self) -> None:
+        """The end of a door's socket has been seen. If that is the process's end, which may not have closed everything
+        yet, forget it; if not, the door alone had to be closed."""
+        if self._handle >= 0 and _is_readable(self._handle, _DYING):
+            self._forget()
+
     def _forget(self) -> None:
         if self._control is not None:
             self._control.close()
@@ -136,21 +144,22 @@ class Door:
         self._socket = self._connected()
 
     def fileno(self) -> int:
-        """Readable when ``receive`` has something to do. The number stays the same when the gate is replaced; epoll(7)
-        does not notice that, poll(2) does."""
+        """Readable when ``receive`` has something to do; -1 when the door is shut. The number stays the same when the
+        gate is replaced; epoll(7) does not notice that, poll(2) does."""
         return self._socket.fileno()
 
     def receive(self) -> list[Flow | Question]:
         """What has happened since; never blocks, but to start a new gate if the old one died. Raises MudroomError when
         it dies again and again: the door is shut then."""
         found: list[Flow | Question] = []
+        if self._is_over:
+            return found
         try:
             while (message := self._next()) is not None:
                 self._take(message, found)
         except (EOFError, wire.Broken):
             found += self._lost()
-            if not self._is_over:
-                self._again()
+            self._again()
         return found
 
     def answer(self, identity: int, allowed: bool, rule: HostRule | None) -> None:
@@ -204,10 +213,12 @@ class Door:
         try:
             if len(self._deaths) >= _DEATHS:
                 raise MudroomError("the gate ended again and again; the network of this command is cut")
+            self._gate._has_ended()
             new = self._connected()
         except MudroomError:
             self._is_over = True
             self._close_listeners()
+            self._socket.close()
             raise
         os.dup2(new.fileno(), self._socket.fileno(), inheritable=False)
         new.close()
@@ -237,6 +248,8 @@ class Door:
             case wire.Ended(number, flow):
                 self._open_flows.pop(number, None)
                 found.append(flow)
+            case wire.Dropped(number):
+                self._open_flows.pop(number, None)
             case wire.Closed():
                 raise EOFError
 
@@ -267,9 +280,9 @@ class Door:
         self._listeners = []
 
 
-def _is_readable(channel: socket.socket, timeout: float) -> bool:
+def _is_readable(channel: socket.socket | int, timeout: float) -> bool:
     poller = select.poll()
-    poller.register(channel.fileno(), select.POLLIN)
+    poller.register(channel, select.POLLIN)
     return bool(poller.poll(timeout * 1000))
 
 

@@ -117,6 +117,12 @@ class Exchange:
         """A tunnel is open: the host knows of it from now on."""
         self._number = self.guard.began(self._flow())
 
+    def drop(self) -> None:
+        """Other flows are told instead."""
+        if not self._told:
+            self._told = True
+            self.guard.dropped(self._number)
+
     def tell(self) -> None:
         """It is over. Only the first call counts."""
         if not self._told:

@@ -124,6 +124,9 @@ class Guard:
     def ended(self, flow: Flow, number: int = 0) -> None:
         self._tell(wire.Ended(number, flow))
 
+    def dropped(self, number: int) -> None:
+        self._tell(wire.Dropped(number))
+
     def takes_more(self) -> bool:
         """Whether another connection is not too much, for the machine or for the host's journal."""
         return not self.is_shut and len(self.clients) < MAX_CONNECTIONS and len(self._untold) < MAX_UNTOLD

@@ -56,6 +56,8 @@ def _handshake(data: bytes) -> bytes | None:
             raise ValueError("this is no record of a TLS handshake")
         record = data[at + 5 : at + 5 + length]
         message, at = message + record, at + 5 + length
+        if not message:
+            return None
         if message[0] != 1:
             raise ValueError("TLS does not begin with a ClientHello")
         wanted = 4 + int.from_bytes(message[1:4], "big") if len(message) >= 4 else LIMIT

@@ -13,7 +13,7 @@ IDLE = 600.0
 """Seconds between two requests."""
 
 
-async def read_head(client: Peer, patience: float = HEAD_TIME) -> Head | None:
+async def read_head(client: Peer, patience: float) -> Head | None:
     """``patience``: seconds for its first byte. None if the client has ended, or says nothing. Raises BadHead, Gone."""
     try:
         async with asyncio.timeout(patience):

@@ -29,7 +29,7 @@ class Handed(NamedTuple):
     server: Peer | None
 
 
-async def first_words(client: Peer, exchange: Exchange, seconds: float = FIRST_WORDS) -> hello.Kind:
+async def first_words(client: Peer, exchange: Exchange, seconds: float) -> hello.Kind:
     """On a usual port: what the client begins with. Raises Refused, having told the client, if that may not be."""
     try:
         async with asyncio.timeout(seconds):
@@ -103,15 +103,17 @@ async def speak(
     """From the moment on when both sides can talk, to the end of it. ``greeting``: tells the client that moment.
     ``kind``: what the client begins with, if that is known."""
     handed = False
+    exchange.begin()
     try:
         if greeting:
             await client.write(greeting)
         if kind is None and exchange.port in USUAL:
-            kind = await first_words(client, exchange)
+            kind = await first_words(client, exchange, FIRST_WORDS)
         elif kind is None:
             kind = await free_words(client, server, exchange)
         if kind == "http":
             handed = True
+            exchange.drop()
             return Handed(exchange, server)
         await _carry(client, server, exchange)
     except Refused:
@@ -132,7 +134,6 @@ async def warn(client: Peer) -> None:
 
 async def _carry(client: Peer, server: Peer, exchange: Exchange) -> None:
     """Pass on what is said, both ways, to the end of it; then tell the flow."""
-    exchange.begin()
     sent, received = client.count - len(client.buffer), server.count - len(server.buffer)
     try:
         await relay(client, server)

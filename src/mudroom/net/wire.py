@@ -75,12 +75,18 @@ class Ended(msgspec.Struct, tag="ended", array_like=True):
     flow: Flow
 
 
+class Dropped(msgspec.Struct, tag="dropped", array_like=True):
+    """What began is told as other flows: a tunnel that turned out to be plain HTTP."""
+
+    number: int
+
+
 class Closed(msgspec.Struct, tag="closed", array_like=True):
     """The door is shut; nothing comes after this."""
 
 
 ToGate = Open | Answer | Update | Shut
-ToHost = Asked | Began | Ended | Closed
+ToHost = Asked | Began | Ended | Dropped | Closed
 
 _encode = msgspec.json.Encoder().encode
 to_gate = msgspec.json.Decoder(ToGate)

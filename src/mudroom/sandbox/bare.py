@@ -38,6 +38,7 @@ from mudroom.sandbox.linux import (
     filesystem_rights,
     filter_for,
     own_directory,
+    silence,
     view_step,
 )
 from mudroom.sandbox.metadata import calls, route
