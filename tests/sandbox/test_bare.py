@@ -142,7 +142,7 @@ def test_without_namespaces_only_what_is_named_can_be_written() -> None:
     bare = USER._replace(namespaces=False, view=Copy(copy), scratch=private, cwd=copy, around=around, binds=())
     plan = compile_bare(bare, "x86_64")
     (landlock,) = (step for step in plan.steps if step[0] == "landlock")
-    _op, handled, net, scoped, rules = landlock
+    _op, handled, net, scoped, rules, _flags = landlock
     reading = 1 | 4 | 8  # execute, read a file, list a directory: include/uapi/linux/landlock.h
     assert handled & reading == reading
     assert (net, scoped) == (0, 3)

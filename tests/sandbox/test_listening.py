@@ -176,8 +176,8 @@ def test_a_name_is_looked_up_here(gated: GatedBox) -> None:
 
 def test_nothing_is_sent_by_a_socket_without_a_listener(gated: GatedBox) -> None:
     script = (
-        f"{PYTHON} -c 'import socket; s = socket.socket(type=socket.SOCK_DGRAM); s.connect((\"8.8.8.8\", 443)); "
-        "s.send(b\"x\"); s.settimeout(10); s.recv(1)' 2>&1 | tail -n 1"
+        f'{PYTHON} -c \'import socket; s = socket.socket(type=socket.SOCK_DGRAM); s.connect(("8.8.8.8", 443)); '
+        's.send(b"x"); s.settimeout(10); s.recv(1)\' 2>&1 | tail -n 1'
     )
     ended, output = gated.run(script)
     assert (ended.status, output.split(":")[0]) == (0, "ConnectionRefusedError")
