@@ -30,7 +30,11 @@ MAY_IMPORT = {
     "vault": ("core", "errors", "stage", "vault"),
     "net": ("core", "errors", "net"),
     "errors": (),
-    "config": ("core", "errors"),
+    "document": ("core", "errors"),
+    "amend": ("document",),
+    "local": ("core", "errors"),
+    "permission": ("core", "errors", "document", "amend", "local"),
+    "config": ("core", "errors", "document"),
     "granting": ("core", "errors", "sandbox"),
     "confine": ("core", "errors", "stage", "vault", "sandbox", "granting"),
     "desk": ("core", "errors", "stage", "vault", "sandbox"),
@@ -42,7 +46,7 @@ MAY_IMPORT = {
     "filesystem": ("core", "errors", "stage", "session", "config"),
     "doctor": ("core", "errors", "sandbox", "session"),
     "keeper": ("core", "errors", "stage", "vault", "session"),
-    "cli": ("", "core", "errors", "config", "session", "doctor", "keeper", "granting", "cli"),
+    "cli": ("", "core", "errors", "config", "permission", "session", "doctor", "keeper", "granting", "cli"),
     "__main__": ("cli",),
     "": (),
 }
@@ -163,8 +167,8 @@ def loaded_by(statement: str) -> set[str]:
 
 HEAVY = {
     "asyncio", "dataclasses", "email", "hashlib", "http", "importlib.metadata", "logging", "msgspec", "pathlib", "rich",
-    "shutil", "socket", "sqlite3", "ssl", "subprocess", "tempfile", "urllib.request", "yaml",
-    "jeepney", "mudroom.sandbox.cgroup", "mudroom.sandbox.limiter",
+    "shutil", "socket", "sqlite3", "ssl", "subprocess", "tempfile", "urllib.request", "yaml", "ruamel.yaml",
+    "jeepney", "mudroom.core.preset", "mudroom.sandbox.cgroup", "mudroom.sandbox.limiter",
 }  # fmt: skip
 
 

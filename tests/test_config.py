@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from mudroom import config
 from mudroom.config import Places, load_settings, parse_settings, places, seconds, size
+from mudroom.core.hosts import HostRule
 from mudroom.core.level import REFUSE, LevelPolicy
 from mudroom.core.limit import Limits
 from mudroom.core.settings import Settings
@@ -101,6 +102,47 @@ def test_everything_that_can_be_set() -> None:
     )
 
 
+def test_the_rules_of_the_network() -> None:
+    text = """
+    network:
+      mode: gate
+      allow:
+        - Example.COM.
+        - "*.example.org:22,443"
+      deny: [gist.example.com]
+      ask: ["*"]
+      private:
+        - db.corp.example:5432
+        - 10.1.0.0/16
+      presets: [npm]
+    """
+    assert parse(text) == Settings(
+        network="gate",
+        hosts=(
+            HostRule("allow", "example.com", source="policy.yaml:5"),
+            HostRule("allow", "*.example.org", (22, 443), source="policy.yaml:6"),
+            HostRule("deny", "gist.example.com", source="policy.yaml:7"),
+            HostRule("ask", "*", source="policy.yaml:8"),
+            HostRule("allow", "db.corp.example", (5432,), private=True, source="policy.yaml:10"),
+            HostRule("allow", "10.1.0.0/16", private=True, source="policy.yaml:11"),
+            HostRule("allow", "registry.npmjs.org", source="preset npm"),
+        ),
+    )
+
+
+@pytest.mark.parametrize("mode", ["none", "gate", "open"])
+@pytest.mark.parametrize("text", ["network: {{mode: {}}}", "run: {{network: {}}}"])
+def test_modes_of_the_network(mode: str, text: str) -> None:
+    assert parse(text.format(mode)) == Settings()._replace(network=mode)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("host", ["*.example.com", "*", "**.example.com", "*:22"])
+def test_a_star_without_quotes_is_explained(host: str) -> None:
+    said = refusal(f"network:\n  allow:\n  - {host}\n")
+    assert said.startswith("policy.yaml:3: this is not YAML: ")
+    assert said.endswith('(to YAML a * is a reference; put the text in quotes: "*.example.com")')
+
+
 @pytest.mark.parametrize("data", [b"", b"# only a comment\n", b"\xef\xbb\xbf", b"run: {}", b"---\ncopy: {}\n"])
 def test_nothing_set(data: bytes) -> None:
     assert parse_settings(data, "policy.yaml") == Settings()
@@ -174,16 +216,19 @@ def test_what_is_no_time_and_no_size(convert: Callable[[object, str], object], b
 
 # --- what is wrong ------------------------------------------------------------------------------------------------
 
-KNOWN = "copy, credentials, keep, levels, limits, run, secrets, verify)"
+KNOWN = "copy, credentials, keep, levels, limits, network, run, secrets, verify)"
+NEITHER = "is neither a name nor an address in its usual form: names do not end in a number"
+PORTS = "(1 to 65535); write HOST:22 or HOST:80,443"
+METADATA = "the metadata service of a cloud: no rule opens that"
 WRONG = [
     ("run:\n  networks: open\n", 2, "there is no setting run.networks (did you mean run.network?)"),
     ("run:\n  network: open\n  time_out: 3\n", 3, "there is no setting run.time_out (did you mean run.timeout?)"),
     ("runn: {}", 1, "there is no setting runn (did you mean run?)"),
     ("copy: {limits: 3}", 1, "there is no setting copy.limits (did you mean copy.limit?)"),
     (
-        "\nnetwork:\n  none",
+        "\nqqqq:\n  none",
         2,
-        "there is no setting network (known: " + KNOWN,
+        "there is no setting qqqq (known: " + KNOWN,
     ),
     ("limits: {memroy: 1GB}", 1, "there is no setting limits.memroy (did you mean limits.memory?)"),
     ("limits: {memory: 10}", 1, "limits.memory is 10 (at least 4 MiB: with less, nothing can run)"),
@@ -209,8 +254,8 @@ WRONG = [
     ("just words", 1, "the file must hold keys with values"),
     ("run: open", 1, "run must hold keys with values"),
     ("copy: {}\nrun:\n", 2, "run must hold keys with values"),
-    ("run: {network: on}", 1, "run.network is True (allowed: none, open)"),
-    ("run: {network: [open]}", 1, "run.network is ['open'] (allowed: none, open)"),
+    ("run: {network: on}", 1, "run.network is True (allowed: none, gate, open)"),
+    ("run: {network: [open]}", 1, "run.network is ['open'] (allowed: none, gate, open)"),
     ("run: {view: Overlay}", 1, "run.view is 'Overlay' (allowed: auto, overlay, copy)"),
     ('run: {view: "a\\nb"}', 1, r"run.view is 'a\nb' (allowed: auto, overlay, copy)"),
     ("run: {view: {copy: 1}}", 1, "run.view must be one value, or a list of texts"),
@@ -233,6 +278,22 @@ WRONG = [
     ("copy: {exclude: ['! ']}", 1, "copy.exclude: '! ' names nothing"),
     ("copy: {exclude: ['/']}", 1, "copy.exclude: '/' names nothing"),
     ("copy: {exclude: ['#x']}", 1, "copy.exclude: '#x' names nothing"),
+    ("network: open", 1, "network must hold keys with values"),
+    ("network: {mode: closed}", 1, "network.mode is 'closed' (allowed: none, gate, open)"),
+    ("network: {alow: [a.com]}", 1, "there is no setting network.alow (did you mean network.allow?)"),
+    ("network: {allow: a.com}", 1, "network.allow must be a list of texts (one a line, behind '- ')"),
+    ("network: {allow: [1.5]}", 1, "network.allow must be a list of texts (one a line, behind '- ')"),
+    ("network: {allow: [[a.com]]}", 1, "network.allow must be one value, or a list of texts"),
+    ("network:\n  allow:\n  - a.com\n  - 127.0.1\n", 4, "network.allow: 127.0.1 " + NEITHER),
+    ("network:\n  deny:\n  - https://a.com/x\n", 3, "network.deny: this is a URL; write the host alone: a.com"),
+    ("network:\n  ask: [a.com:http]\n", 2, f"network.ask: a.com:http: http is no port {PORTS}"),
+    ("network:\n  private: [169.254.169.254]", 2, "network.private: 169.254.169.254 is " + METADATA),
+    ("network:\n  presets:\n  - nmp\n", 3, "network.presets: there is no preset nmp (did you mean npm?)"),
+    (
+        "run: {network: open}\nnetwork:\n  mode: gate\n",
+        3,
+        "network.mode: policy.yaml:1: run.network says it already (keep network.mode)",
+    ),
     ("copy: {gitignore: 1}", 1, "copy.gitignore is 1 (allowed: true, false)"),
 ]
 
@@ -288,7 +349,8 @@ def test_aliases_cannot_make_it_large_or_endless() -> None:
 
 
 PIECES = b"""
-run copy network view timeout environment read limit exclude : - [ ] { } , & * ! !!int !!set !!binary | > ' " # % @
+run copy network allow presets npm a.com
+view timeout environment read limit exclude : - [ ] { } , & * ! !!int !!set !!binary | > ' " # % @
 \\0 \\ud800 <<: ? --- ... ~ true 1 -1 1e999 0x1 1:30 .inf 2001-01-01 /a ../b =
 """.split()
 
@@ -395,4 +457,6 @@ def test_a_user_without_home_and_entry_is_told(monkeypatch: pytest.MonkeyPatch) 
 def test_every_field_of_the_settings_can_be_set() -> None:
     fields = sorted(field for section in config._SECTIONS.values() for field, _convert in section.values())
     inner = [f"limits.{name}" for name in Limits._fields] + [f"levels.{name}" for name in LevelPolicy._fields]
-    assert fields == sorted([*inner, *(name for name in Settings._fields if name not in ("limits", "levels"))])
+    twice = ["network", *["hosts"] * 4]  # run.network, network.mode; allow, ask, deny, private, presets
+    outer = [name for name in Settings._fields if name not in ("limits", "levels")]
+    assert fields == sorted([*inner, *outer, *twice])

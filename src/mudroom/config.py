@@ -8,23 +8,23 @@ is a protection that is not there.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mudroom.core.level import LEVELS, REFUSE
 from mudroom.core.limit import parse_size, show_size
 from mudroom.core.path import show
 from mudroom.core.settings import Settings
+from mudroom.document import compose, host_rules, items, line_at, plain, texts, unknown
 from mudroom.errors import UsageError
 
 if TYPE_CHECKING:
     from yaml.nodes import Node
 
     from mudroom.core.card import AgentCard
+    from mudroom.core.hosts import Action, HostRule
 
 POLICY = b".mudroom/policy.yaml"
-_DEPTH = 8
-"""Of collections in the policy file; the settings need four."""
 
 
 class Places(NamedTuple):
@@ -81,7 +81,7 @@ def load_card(path: bytes) -> AgentCard:
     try:
         return parse_card(json.loads(data.decode(), object_pairs_hook=_once))
     except UnicodeDecodeError as error:
-        raise UsageError(f"{name}:{_line_at(data, error.start)}: this is not UTF-8") from error
+        raise UsageError(f"{name}:{line_at(data, error.start)}: this is not UTF-8") from error
     except json.JSONDecodeError as error:
         raise UsageError(f"{name}:{error.lineno}: this is not JSON: {error.msg}") from error
     except RecursionError:
@@ -117,35 +117,45 @@ def load_settings(project: bytes) -> Settings:
 
 def parse_settings(data: bytes, name: str) -> Settings:
     """``name`` is what error messages call the file."""
-    import yaml
-
-    loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    try:
-        data.decode()
-        _check_depth(yaml.parse(data, loader), name)
-        root = yaml.compose(data, loader)
-    except UnicodeDecodeError as error:
-        raise UsageError(f"{name}:{_line_at(data, error.start)}: this is not UTF-8") from error
-    except yaml.reader.ReaderError as error:
-        raise UsageError(f"{name}:{_line_at(data, error.position)}: this is not YAML: {error.reason}") from error
-    except yaml.MarkedYAMLError as error:
-        line = error.problem_mark.line + 1 if error.problem_mark is not None else 1
-        raise UsageError(f"{name}:{line}: this is not YAML: {error.problem}") from error
     settings = Settings()
-    for key, node, where in _items(root, name, ""):
+    networks: list[str] = []
+    for key, node, where in items(compose(data, name), name, ""):
         section = _SECTIONS.get(key)
         if section is None:
-            raise _unknown(where, "", key, _SECTIONS)
-        for below, value, at in _items(node, name, key + "."):
+            raise unknown(where, "", key, _SECTIONS)
+        for below, value, at in items(node, name, key + "."):
             if below not in section:
-                raise _unknown(at, key + ".", below, section)
+                raise unknown(at, key + ".", below, section)
             if (key, below) == ("levels", "agents"):
-                settings = _with_agents(settings, value, name, loader)
+                settings = _with_agents(settings, value, name)
                 continue
             field, convert = section[below]
             where = f"{at}: {key}.{below}"
-            settings = with_setting(settings, field, convert(_plain(value, loader, where), where))
+            networks += [where] if field == "network" else []
+            if field == "hosts":
+                settings = settings._replace(hosts=(*settings.hosts, *_hosts(value, where, name, below)))
+            else:
+                settings = with_setting(settings, field, convert(plain(value, where), where))
+    if len(networks) > 1:
+        raise UsageError(f"{networks[1]}: {networks[0]} says it already", "keep network.mode")
     return settings
+
+
+def _hosts(node: Node, where: str, name: str, key: str) -> list[HostRule]:
+    """Rules of ``network``: which hosts, or the presets that name them."""
+    if key != "presets":
+        return host_rules(node, where, name, _ACTIONS[key], private=key == "private")
+    from mudroom.core.preset import PRESETS, preset_rules
+
+    found: list[HostRule] = []
+    for text, line in texts(node, where):
+        if text not in PRESETS:
+            raise unknown(f"{name}:{line}: network.presets", "", text, PRESETS, "preset")
+        found += preset_rules(text)
+    return found
+
+
+_ACTIONS: dict[str, Action] = {"allow": "allow", "ask": "ask", "deny": "deny", "private": "allow"}
 
 
 def with_setting(settings: Settings, field: str, value: Any) -> Settings:
@@ -155,79 +165,14 @@ def with_setting(settings: Settings, field: str, value: Any) -> Settings:
     return settings._replace(**changes)
 
 
-def _with_agents(settings: Settings, node: Node, name: str, loader: Any) -> Settings:
+def _with_agents(settings: Settings, node: Node, name: str) -> Settings:
     """``levels.agents``: by agentId the least level, or refuse."""
     found = []
-    for agent, value, at in _items(node, name, "levels.agents."):
+    for agent, value, at in items(node, name, "levels.agents."):
         where = f"{at}: levels.agents.{agent}"
-        given = _plain(value, loader, where)
+        given = plain(value, where)
         found.append((agent, REFUSE if given == "refuse" else _level(given, where)))
     return with_setting(settings, "levels.agents", tuple(found))
-
-
-def _check_depth(events: Iterable[Any], name: str) -> None:
-    """Refuse what is nested deeper than any setting: the loader goes down recursively, without a limit of its own."""
-    from yaml.events import CollectionEndEvent, CollectionStartEvent
-
-    depth = 0
-    for event in events:
-        depth += isinstance(event, CollectionStartEvent) - isinstance(event, CollectionEndEvent)
-        if depth > _DEPTH:
-            raise UsageError(f"{name}:{event.start_mark.line + 1}: nested too deeply")
-
-
-def _line_at(data: bytes, position: int) -> int:
-    return data.count(b"\n", 0, position) + 1
-
-
-def _items(node: Node | None, name: str, prefix: str) -> list[tuple[str, Node, str]]:
-    """(key, value, "file:line") of a mapping node."""
-    from yaml.nodes import MappingNode, ScalarNode
-
-    if node is None:
-        return []
-    where = f"{name}:{node.start_mark.line + 1}"
-    if not isinstance(node, MappingNode):
-        raise UsageError(f"{where}: {prefix.rstrip('.') or 'the file'} must hold keys with values")
-    found, seen = [], set()
-    for key, value in node.value:
-        at = f"{name}:{key.start_mark.line + 1}"
-        if not isinstance(key, ScalarNode):
-            raise UsageError(f"{at}: a key must be a plain text")
-        if key.value in seen:
-            raise UsageError(f"{at}: {_shown(prefix + key.value)} is given twice")
-        seen.add(key.value)
-        found.append((str(key.value), value, at))
-    return found
-
-
-def _plain(node: Node, loader: Any, where: str) -> Any:
-    """The value of a scalar or a list of scalars. Nothing deeper: aliases could make that endless."""
-    from yaml import YAMLError
-    from yaml.nodes import ScalarNode, SequenceNode
-
-    nodes = node.value if isinstance(node, SequenceNode) else [node]
-    if not all(isinstance(one, ScalarNode) for one in nodes):
-        raise UsageError(f"{where} must be one value, or a list of texts")
-    constructor = loader("")
-    try:
-        return constructor.construct_object(node, deep=True)
-    except (YAMLError, ValueError, LookupError, AttributeError, TypeError) as error:  # what it does with !!int x
-        raise UsageError(f"{where} cannot be read as what it is tagged or looks like") from error
-    finally:
-        constructor.dispose()
-
-
-def _unknown(where: str, prefix: str, key: str, known: Iterable[str]) -> UsageError:
-    import difflib
-
-    near = difflib.get_close_matches(key, known, 1, 0.5)
-    hint = f"did you mean {prefix}{near[0]}?" if near else "known: " + ", ".join(prefix + one for one in sorted(known))
-    return UsageError(f"{where}: there is no setting {_shown(prefix + key)}", hint)
-
-
-def _shown(key: str) -> str:
-    return show(key.encode("utf-8", "backslashreplace"))
 
 
 def _choice(*allowed: str) -> Callable[[Any, str], str]:
@@ -387,13 +332,21 @@ def _flag(value: Any, where: str) -> bool:
 
 _SECTIONS: dict[str, dict[str, tuple[str, Callable[[Any, str], Any]]]] = {
     "run": {
-        "network": ("network", _choice("none", "open")),
+        "network": ("network", _choice("none", "gate", "open")),
         "level": ("level", _own_level),
         "view": ("view", _choice("auto", "overlay", "copy")),
         "timeout": ("timeout", seconds),
         "environment": ("environment", _environment),
         "read": ("read", _absolute),
         "output_limit": ("output_limit", size),
+    },
+    "network": {
+        "mode": ("network", _choice("none", "gate", "open")),
+        "allow": ("hosts", _names),
+        "ask": ("hosts", _names),
+        "deny": ("hosts", _names),
+        "private": ("hosts", _names),
+        "presets": ("hosts", _names),
     },
     "limits": {
         "memory": ("limits.memory", least(4 << 20)),
@@ -436,4 +389,4 @@ _SECTIONS: dict[str, dict[str, tuple[str, Callable[[Any, str], Any]]]] = {
         "bytes": ("keep_bytes", size),
     },
 }
-"""Section, key → the field of Settings, and what checks and converts the value."""
+"""Section, key → the field of Settings, and what checks and converts the value. ``hosts`` are read by ``_hosts``."""

@@ -82,7 +82,7 @@ def test_a_rule(text: str, expected: HostRule) -> None:
     [
         ("", "there is no host"),
         (":443", "there is no host"),
-        ("https://example.com/x", "is a URL; write the host alone: example.com"),
+        ("https://example.com/x", "this is a URL; write the host alone: example.com"),
         ("https://u:p@example.com:8443/x", "write the host alone: example.com:8443"),
         ("example.com/x", "is no network"),
         ("example.com:", "there is no port; write HOST:22 or HOST:80,443"),
@@ -102,7 +102,7 @@ def test_a_rule(text: str, expected: HostRule) -> None:
         ("*.1.2.3.4", "an address has nothing below it"),
         ("*.127.1", "do not end in a number"),
         ("127.1", "do not end in a number"),
-        ("user@example.com", "'@' is not for names"),
+        ("user@example.com", "a user in front"),
         ("exa mple.com", "' ' is not for names"),
         ("b\u00fccher.example", "not ASCII"),
         ("a\0b", "control character"),

@@ -38,6 +38,7 @@ VERBS = {
     "vault": "what mudroom keeps: ls, init, gc, check; export and import carry a fork elsewhere",
     "agent": "check: at which level an agent would run here by its card, with which credentials, and why",
     "policy": "why: what was refused to a command, or would be, and the reason",
+    "net": "which hosts commands may reach: allow, deny, rm, ls, presets; why; log",
     "doctor": "what this machine can protect, by trying it",
 }
 

@@ -20,6 +20,8 @@ Kind = Literal["name", "ipv4", "ipv6"]
 _LABEL = re.compile(rb"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?")
 _NUMBER = re.compile(rb"[0-9]+|0x[0-9a-f]*")
 _PORT = re.compile(rb"[1-9][0-9]{0,4}")
+_USER = "there is a user in front of the host"
+"""Said without showing it: a password may be there."""
 _LONGEST = 253
 """Of a name as it is written: 255 octets on the wire, less the first length and the root (RFC 1035 2.3.4)."""
 
@@ -48,6 +50,8 @@ def parse_host(raw: bytes) -> Host:
     Raises ValueError, printable, that says what is wrong with it."""
     if not raw:
         raise ValueError("there is no host")
+    if b"@" in raw:
+        raise ValueError(_USER)
     if b":" in raw:
         return _address(raw)
     text = raw.lower()
@@ -62,7 +66,7 @@ def parse_authority(raw: bytes, default: int | None = None) -> Authority:
 
     Raises ValueError, printable, that says what is wrong with it."""
     if b"@" in raw:
-        raise ValueError(f"{show(raw)}: there is a user in front of the host")
+        raise ValueError(_USER)
     if raw.startswith(b"["):
         inside, closed, rest = raw[1:].partition(b"]")
         if not closed or (rest and not rest.startswith(b":")):

@@ -119,7 +119,7 @@ def parse_rule(text: str, action: Action, source: str = "", *, private: bool = F
     is private means just that. Raises ValueError, printable, that says what is wrong with it and what is right."""
     raw = text.encode("utf-8", "surrogateescape")
     if b"://" in raw:
-        raise ValueError(f"{show(raw)} is a URL; write the host alone: {_host_of_url(raw)}")
+        raise ValueError(f"this is a URL; write the host alone: {_host_of_url(raw)}")
     pattern, ports = _split(raw)
     canonical, network = _pattern(pattern)
     never = _METADATA.get(canonical) if network is None else unreachable(network)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from mudroom.core.level import LevelPolicy
 from mudroom.core.limit import Limits
 from mudroom.core.spec import Network
+
+if TYPE_CHECKING:
+    from mudroom.core.hosts import HostRule
 
 VerifyWhen = Literal["merged", "always", "never"]
 ViewChoice = Literal["auto", "overlay", "copy"]
@@ -17,6 +20,9 @@ class Settings(NamedTuple):
     """Of a command without a card: 0, the staged view only; 1, sandboxed."""
     levels: LevelPolicy = LevelPolicy()
     network: Network = "none"
+    hosts: tuple[HostRule, ...] = ()
+    """What the gate lets through: the policy's rules and its presets. The answers of this machine come beside them
+    (``permission.py``)."""
     view: ViewChoice = "auto"
     timeout: float | None = None
     """Seconds; None: no limit."""

@@ -72,6 +72,12 @@ class Journal:
             for row in self._open().execute(query, (limit,)):
                 yield Event(*row)
 
+    def events_after(self, number: int, kind: str) -> list[Event]:
+        """The events of one kind that are newer than that number, oldest first."""
+        query = "SELECT * FROM event WHERE number > ? AND kind = ? ORDER BY number"
+        with self._named_errors():
+            return [Event(*row) for row in self._open().execute(query, (number, kind))]
+
     def verify(self) -> int | None:
         """The number of the first event that was tampered with, or that follows a gap; None if all is well."""
         return first_broken(self.events())

@@ -1,0 +1,85 @@
+"""``mudroom net log``: what commands have reached, and what they could not."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+
+from mudroom.cli.main import Context
+from mudroom.cli.open import open_session
+from mudroom.core.event import Event
+from mudroom.core.flow import Flow, flow_from_json
+from mudroom.core.path import show
+from mudroom.session import Session
+
+_PAUSE = 0.2
+"""Seconds between two looks at the journal."""
+
+
+def log(args: argparse.Namespace, context: Context) -> int:
+    with open_session(context) as session:
+        last = 0
+        found = session.vault.journal.events_after(0, "flow")
+        if found:
+            last = found[-1].number
+        chosen = [one for one in found if _is_wanted(one, args)]
+        for event in chosen[-args.last :] if args.last > 0 else chosen:
+            _tell(event, context)
+        if not found and not args.follow and not context.as_json:
+            context.terminal.say("no command has wanted anything of the network yet")
+        while args.follow:
+            time.sleep(_PAUSE)
+            last = _tell_new(session, last, args, context)
+    return 0
+
+
+def _tell_new(session: Session, last: int, args: argparse.Namespace, context: Context) -> int:
+    for event in session.vault.journal.events_after(last, "flow"):
+        last = event.number
+        if _is_wanted(event, args):
+            _tell(event, context)
+    return last
+
+
+def _is_wanted(event: Event, args: argparse.Namespace) -> bool:
+    if args.fork not in (None, event.fork):
+        return False
+    return not args.denied or json.loads(event.data).get("verdict") != "allow"
+
+
+def _tell(event: Event, context: Context) -> None:
+    data = json.loads(event.data)
+    if context.as_json:
+        row = {"number": event.number, "fork": event.fork} | data
+        try:
+            row |= flow_from_json(data)._asdict()
+        except ValueError as error:
+            row["error"] = str(error)
+        context.terminal.out(json.dumps(row))
+        return
+    try:
+        line = _line(flow_from_json(data))
+    except ValueError as error:
+        line = f"unreadable: {error}"
+    context.terminal.out(f"{event.number:>4}  {event.fork or '-':<9} {line}")
+
+
+def _line(flow: Flow) -> str:
+    when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(flow.started // 10**9))
+    host = f"[{flow.host}]" if ":" in flow.host else flow.host
+    words = [when, f"{flow.verdict:<5}", flow.way, _shown(f"{host}:{flow.port}")]
+    if flow.method:
+        words.append(_shown(f"{flow.method} {flow.path}".strip()) + (f" {flow.status}" if flow.status else ""))
+    if flow.verdict == "allow":
+        words.append(f"{flow.sent:,} B out, {flow.received:,} B in, {flow.seconds:.2f} s")
+    else:
+        words.append(_shown(flow.reason))
+    if flow.error:
+        words.append(_shown(flow.error))
+    return "  ".join(words)
+
+
+def _shown(text: str) -> str:
+    """What a client wrote must not reach the terminal as it is."""
+    return show(text.encode("utf-8", "surrogateescape"))

@@ -1,0 +1,144 @@
+"""A YAML file that people write, read strictly: whatever is wrong in it is an error that names file, line and key.
+
+Sections with keys, and below them single values or lists of texts; nothing else. PyYAML is imported when there is
+something to read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from mudroom.core.path import show
+from mudroom.errors import UsageError
+
+if TYPE_CHECKING:
+    from yaml.nodes import Node
+
+    from mudroom.core.hosts import Action, HostRule
+
+_DEPTH = 8
+"""Of collections in a file; nothing that is read needs more than four."""
+
+
+class Text(NamedTuple):
+    text: str
+    line: int
+
+
+def compose(data: bytes, name: str) -> Node | None:
+    """The nodes of a file; None if there is nothing in it. ``name`` is what error messages call the file."""
+    import yaml
+
+    loader = _loader()
+    try:
+        data.decode()
+        _check_depth(yaml.parse(data, loader), name)
+        found: Node | None = yaml.compose(data, loader)
+        return found
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{name}:{line_at(data, error.start)}: this is not UTF-8") from error
+    except yaml.reader.ReaderError as error:
+        raise UsageError(f"{name}:{line_at(data, error.position)}: this is not YAML: {error.reason}") from error
+    except yaml.MarkedYAMLError as error:
+        line = error.problem_mark.line + 1 if error.problem_mark is not None else 1
+        hint = _QUOTES if "alias" in f"{error.context} {error.problem}" else ""
+        raise UsageError(f"{name}:{line}: this is not YAML: {error.problem}", hint) from error
+
+
+_QUOTES = 'to YAML a * is a reference; put the text in quotes: "*.example.com"'
+
+
+def items(node: Node | None, name: str, prefix: str) -> list[tuple[str, Node, str]]:
+    """(key, value, "file:line") of a mapping node."""
+    from yaml.nodes import MappingNode, ScalarNode
+
+    if node is None:
+        return []
+    where = f"{name}:{node.start_mark.line + 1}"
+    if not isinstance(node, MappingNode):
+        raise UsageError(f"{where}: {prefix.rstrip('.') or 'the file'} must hold keys with values")
+    found, seen = [], set()
+    for key, value in node.value:
+        at = f"{name}:{key.start_mark.line + 1}"
+        if not isinstance(key, ScalarNode):
+            raise UsageError(f"{at}: a key must be a plain text")
+        if key.value in seen:
+            raise UsageError(f"{at}: {_shown(prefix + key.value)} is given twice")
+        seen.add(key.value)
+        found.append((str(key.value), value, at))
+    return found
+
+
+def plain(node: Node, where: str) -> Any:
+    """The value of a scalar or a list of scalars. Nothing deeper: aliases could make that endless."""
+    from yaml import YAMLError
+    from yaml.nodes import ScalarNode, SequenceNode
+
+    nodes = node.value if isinstance(node, SequenceNode) else [node]
+    if not all(isinstance(one, ScalarNode) for one in nodes):
+        raise UsageError(f"{where} must be one value, or a list of texts")
+    constructor = _loader()("")
+    try:
+        return constructor.construct_object(node, deep=True)
+    except (YAMLError, ValueError, LookupError, AttributeError, TypeError) as error:  # what it does with !!int x
+        raise UsageError(f"{where} cannot be read as what it is tagged or looks like") from error
+    finally:
+        constructor.dispose()
+
+
+def texts(node: Node, where: str) -> list[Text]:
+    """A list of texts, each with its line."""
+    values = plain(node, where)
+    if not isinstance(values, list) or not all(isinstance(one, str) for one in values):
+        raise UsageError(f"{where} must be a list of texts", "one a line, behind '- '")
+    return [Text(text, one.start_mark.line + 1) for text, one in zip(values, node.value, strict=True)]
+
+
+def host_rules(node: Node, where: str, name: str, action: Action, *, private: bool = False) -> list[HostRule]:
+    """A list of host rules. ``where``: the key, with file and line. Each says where it stands: ``policy.yaml:12``."""
+    from mudroom.core.hosts import parse_rule
+
+    key = where.rpartition(": ")[2]
+    short = name.rpartition("/")[2]
+    found = []
+    for text, line in texts(node, where):
+        try:
+            found.append(parse_rule(text, action, f"{short}:{line}", private=private))
+        except ValueError as error:
+            raise UsageError(f"{name}:{line}: {key}: {error}") from error
+    return found
+
+
+def unknown(where: str, prefix: str, key: str, known: Iterable[str], what: str = "setting") -> UsageError:
+    """What to raise for a key that nobody knows; the nearest right one is named."""
+    import difflib
+
+    near = difflib.get_close_matches(key, known, 1, 0.5)
+    hint = f"did you mean {prefix}{near[0]}?" if near else "known: " + ", ".join(prefix + one for one in sorted(known))
+    return UsageError(f"{where}: there is no {what} {_shown(prefix + key)}", hint)
+
+
+def line_at(data: bytes, position: int) -> int:
+    return data.count(b"\n", 0, position) + 1
+
+
+def _loader() -> Any:
+    import yaml
+
+    return getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+def _check_depth(events: Iterable[Any], name: str) -> None:
+    """Refuse what is nested deeper than any setting: the loader goes down recursively, without a limit of its own."""
+    from yaml.events import CollectionEndEvent, CollectionStartEvent
+
+    depth = 0
+    for event in events:
+        depth += isinstance(event, CollectionStartEvent) - isinstance(event, CollectionEndEvent)
+        if depth > _DEPTH:
+            raise UsageError(f"{name}:{event.start_mark.line + 1}: nested too deeply")
+
+
+def _shown(key: str) -> str:
+    return show(key.encode("utf-8", "backslashreplace"))

@@ -1,0 +1,149 @@
+"""``.mudroom/local`` of a project: what is for this machine only, and the files in it.
+
+Rules of this file: nothing is reached through a symbolic link, and what others could have written is not believed: a
+file belongs to the user (or to root) and nobody else may write it, or it is an error. Files are replaced, never
+changed; a reader finds the old one or the new one.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import stat
+
+from mudroom.core.path import show
+from mudroom.errors import UsageError
+
+LIMIT = 1 << 20
+"""Bytes of a file here."""
+_ELSEWHERE = "what is for this machine is read from the project itself"
+
+
+class Local:
+    """The directory, while it is open: ``with Local(project) as local``.
+
+    ``there`` is False if the project has none. With ``write`` it is made, with a ``.gitignore`` in it, and whoever
+    else writes here waits (flock(2) of the file ``lock``). Raises UsageError, one line that names the path."""
+
+    def __init__(self, project: bytes, *, write: bool = False) -> None:
+        self._project, self._write = project, write
+        self._descriptor = self._lock = -1
+
+    def __enter__(self) -> Local:
+        try:
+            self._open()
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        for descriptor in (self._lock, self._descriptor):
+            if descriptor >= 0:
+                os.close(descriptor)
+        self._descriptor = self._lock = -1
+
+    @property
+    def there(self) -> bool:
+        return self._descriptor >= 0
+
+    def shown(self, name: bytes = b"") -> str:
+        return show(self._project) + "/.mudroom/local" + (f"/{show(name)}" if name else "")
+
+    def read(self, name: bytes) -> bytes | None:
+        """The content of a file; None if there is none."""
+        if not self.there:
+            return None
+        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC  # a FIFO must not make anybody wait
+        try:
+            descriptor = os.open(name, flags, dir_fd=self._descriptor)
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise self._explained(error, name, self._descriptor, self.shown(name)) from error
+        with open(descriptor, "rb") as stream:
+            info = os.fstat(descriptor)
+            if not stat.S_ISREG(info.st_mode):
+                raise UsageError(f"{self.shown(name)} is no file")
+            _require_own(info, self.shown(name))
+            data = stream.read(LIMIT + 1)
+        if len(data) > LIMIT:
+            raise UsageError(f"{self.shown(name)} is larger than 1 MiB")
+        return data
+
+    def replace(self, name: bytes, data: bytes) -> None:
+        """Durable when it returns."""
+        beside = name + b".new"
+        try:
+            os.unlink(beside, dir_fd=self._descriptor)  # of a writer that was killed: the lock is ours
+        except FileNotFoundError:
+            pass
+        self._create(beside, data, 0o600)
+        os.rename(beside, name, src_dir_fd=self._descriptor, dst_dir_fd=self._descriptor)
+        os.fsync(self._descriptor)
+
+    def _open(self) -> None:
+        above = os.open(self._project, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        shown = show(self._project)
+        for name, mode in ((b".mudroom", 0o777), (b"local", 0o700)):
+            shown += "/" + name.decode()
+            try:
+                found = self._step(name, mode, above, shown)
+            finally:
+                os.close(above)
+            if found < 0:
+                return
+            above = found
+        self._descriptor = above
+        _require_own(os.fstat(above), shown)
+        if self._write:
+            flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+            self._lock = os.open(b"lock", flags, 0o600, dir_fd=above)
+            fcntl.flock(self._lock, fcntl.LOCK_EX)
+            self._ignore()
+
+    def _step(self, name: bytes, mode: int, above: int, shown: str) -> int:
+        """A descriptor of the directory ``name``; -1 if it is not there."""
+        try:
+            if self._write:
+                try:
+                    os.mkdir(name, mode, dir_fd=above)
+                except FileExistsError:
+                    pass
+            return os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=above)
+        except FileNotFoundError:
+            return -1
+        except OSError as error:
+            raise self._explained(error, name, above, shown) from error
+
+    def _explained(self, error: OSError, name: bytes, above: int, shown: str) -> UsageError:
+        """O_NOFOLLOW says ELOOP of a link, with O_DIRECTORY ENOTDIR (open(2)): neither says it plainly."""
+        try:
+            linked = stat.S_ISLNK(os.lstat(name, dir_fd=above).st_mode)
+        except OSError:
+            linked = False
+        if linked:
+            return UsageError(f"{shown} is a symbolic link", _ELSEWHERE)
+        return UsageError(f"{shown}: {error.strerror}")
+
+    def _ignore(self) -> None:
+        """Git is to leave alone what is for this machine only."""
+        try:
+            self._create(b".gitignore", b"*\n", 0o644)
+        except FileExistsError:
+            pass
+
+    def _create(self, name: bytes, data: bytes, mode: int) -> None:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        with open(os.open(name, flags, mode, dir_fd=self._descriptor), "wb") as stream:
+            stream.write(data)
+            stream.flush()
+            os.fsync(stream.fileno())
+
+
+def _require_own(info: os.stat_result, shown: str) -> None:
+    if info.st_uid not in (os.geteuid(), 0):
+        raise UsageError(f"{shown} belongs to another user ({info.st_uid})", "make it yours with chown, or remove it")
+    if info.st_mode & 0o022:
+        mode = stat.S_IMODE(info.st_mode)
+        raise UsageError(f"{shown} can be written by others (mode {mode:04o})", f"chmod go-w {shown}")

@@ -1,0 +1,148 @@
+"""What was answered on this machine: ``.mudroom/local/permissions.yaml`` of the project, beside its policy.
+
+Rules of this file: people write it, too, so it is read strictly, and what else stands in it stays. A file that cannot
+be read or understood is an error, never the same as none: it may hold denials. A sandbox may read it and cannot change
+it, as all of ``.mudroom``. What is to be written is read first: it says the old and the new and nothing else, or it is
+not written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NamedTuple
+
+from mudroom.core.path import show
+from mudroom.errors import MudroomError, UsageError
+from mudroom.local import Local
+
+if TYPE_CHECKING:
+    from mudroom.core.hosts import Action, HostRule
+
+    Rows = list[tuple[str, HostRule]]
+    """(section, rule)."""
+
+NAME = b"permissions.yaml"
+SECTIONS: dict[str, tuple[Action, bool]] = {
+    "allow": ("allow", False),
+    "ask": ("ask", False),
+    "deny": ("deny", False),
+    "private": ("allow", True),
+}
+"""Key of the file → the action of its rules, and whether their hosts may be private."""
+_HEAD = b"""\
+# Which hosts the commands of this project may reach, as it was answered on this machine. Written by answers of "always"
+# and "never", and by mudroom net; yours to edit. What is for everybody stands in ../policy.yaml, under network:
+"""
+
+
+class Kept(NamedTuple):
+    there: bool
+    """It was in the file already."""
+    replaced: tuple[HostRule, ...]
+    """What said otherwise about the very same hosts and ports, and is gone."""
+
+
+def load(project: bytes) -> tuple[HostRule, ...]:
+    """The rules; none if there is no file. Raises UsageError, one line that names the file and mostly the line."""
+    with Local(project) as local:
+        data = local.read(NAME)
+        return parse(data, local.shown(NAME)) if data is not None else ()
+
+
+def parse(data: bytes, name: str) -> tuple[HostRule, ...]:
+    """``name`` is what error messages call the file."""
+    return tuple(rule for _section, rule in _rows(data, name))
+
+
+def keep(project: bytes, rule: HostRule, note: str = "") -> Kept:
+    """Write a rule into the file; one for the very same hosts and ports that says otherwise goes. ``note`` becomes a
+    comment. Durable when it returns. Raises UsageError as ``load`` does, and MudroomError where the file is written in
+    a way in which nothing can be added: nothing is changed then."""
+    section, text = section_of(rule), _text(rule)
+    before = _change(
+        project, lambda key, one: key != section and _text(one) == text, (section, text, show(note.encode()))
+    )
+    same = [(key, one) for key, one in before if _text(one) == text]
+    return Kept(any(key == section for key, _one in same), tuple(one for key, one in same if key != section))
+
+
+def drop(project: bytes, text: str) -> tuple[HostRule, ...]:
+    """Take out of the file what stands there for these hosts and ports, and return it. Raises ValueError if the text is
+    no rule (``parse_rule``), else as ``keep``."""
+    from mudroom.core.hosts import parse_rule
+
+    wanted = _text(parse_rule(text, "deny"))
+    if not any(_text(one) == wanted for one in load(project)):
+        return ()
+    before = _change(project, lambda _key, one: _text(one) == wanted, None)
+    return tuple(one for _key, one in before if _text(one) == wanted)
+
+
+def section_of(rule: HostRule) -> str:
+    """The key under which a rule stands."""
+    from mudroom.core.hosts import parse_rule
+
+    if rule.action != "allow":
+        return rule.action
+    return "private" if rule.private and not parse_rule(_text(rule), "allow").private else "allow"
+
+
+def _text(rule: HostRule) -> str:
+    from mudroom.core.hosts import show_rule
+
+    return show_rule(rule)
+
+
+def _rows(data: bytes, name: str) -> Rows:
+    from mudroom.document import compose, host_rules, items, plain, unknown
+
+    found: Rows = []
+    for key, node, where in items(compose(data, name), name, ""):
+        if key not in SECTIONS:
+            raise unknown(where, "", key, SECTIONS, "key")
+        if plain(node, f"{where}: {key}") is not None:  # nothing: the last text of a list was removed
+            action, private = SECTIONS[key]
+            found += [(key, rule) for rule in host_rules(node, f"{where}: {key}", name, action, private=private)]
+    return found
+
+
+def _change(project: bytes, going: Callable[[str, HostRule], bool], coming: tuple[str, str, str] | None) -> Rows:
+    """Replace the file by one without what is ``going`` and with what is ``coming`` (section, text, comment), which
+    may be there already. Returns what it held before."""
+    with Local(project, write=True) as local:
+        name = local.shown(NAME)
+        data = local.read(NAME) or b""
+        before = _rows(data, name)
+        if coming is not None and any((key, _text(one)) == coming[:2] for key, one in before):
+            coming = None
+        after = _amended(data, name, before, going, coming)
+        if after != data:
+            local.replace(NAME, after)
+    return before
+
+
+def _amended(
+    data: bytes,
+    name: str,
+    before: Rows,
+    going: Callable[[str, HostRule], bool],
+    coming: tuple[str, str, str] | None,
+) -> bytes:
+    from mudroom.amend import CannotAmend, put_in, take_out
+
+    hint = "edit it by hand: under each key a list of texts, one a line"
+    try:
+        for section in SECTIONS:
+            rules = [one for key, one in before if key == section]
+            for number in reversed(range(len(rules))):
+                if going(section, rules[number]):
+                    data = take_out(data, name, section, number)
+        if coming is not None:
+            data = put_in(data or _HEAD, name, *coming)
+        said = [(key, _text(one)) for key, one in _rows(data, name)]
+    except (CannotAmend, UsageError) as error:  # what came of it is no file of rules any more
+        raise MudroomError(f"{name} cannot be changed by mudroom: {error}", hint) from error
+    expected = [(key, _text(one)) for key, one in before if not going(key, one)] + ([coming[:2]] if coming else [])
+    if sorted(said) != sorted(expected):
+        raise MudroomError(f"{name} cannot be changed by mudroom without changing what else it says", hint)
+    return data
