@@ -61,12 +61,14 @@ class Local:
             return None
         except OSError as error:
             raise self._explained(error, name, self._descriptor, self.shown(name)) from error
-        with open(descriptor, "rb") as stream:
+        try:
             info = os.fstat(descriptor)
             if not stat.S_ISREG(info.st_mode):
                 raise UsageError(f"{self.shown(name)} is no file")
             _require_own(info, self.shown(name))
-            data = stream.read(LIMIT + 1)
+            data = _read(descriptor, LIMIT + 1)
+        finally:
+            os.close(descriptor)
         if len(data) > LIMIT:
             raise UsageError(f"{self.shown(name)} is larger than 1 MiB")
         return data
@@ -98,7 +100,10 @@ class Local:
         _require_own(os.fstat(above), shown)
         if self._write:
             flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
-            self._lock = os.open(b"lock", flags, 0o600, dir_fd=above)
+            try:
+                self._lock = os.open(b"lock", flags, 0o600, dir_fd=above)
+            except OSError as error:
+                raise self._explained(error, b"lock", above, self.shown(b"lock")) from error
             fcntl.flock(self._lock, fcntl.LOCK_EX)
             self._ignore()
 
@@ -139,6 +144,13 @@ class Local:
             stream.write(data)
             stream.flush()
             os.fsync(stream.fileno())
+
+
+def _read(descriptor: int, limit: int) -> bytes:
+    data = b""
+    while len(data) < limit and (more := os.read(descriptor, limit - len(data))):
+        data += more
+    return data
 
 
 def _require_own(info: os.stat_result, shown: str) -> None:
