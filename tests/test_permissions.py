@@ -18,7 +18,7 @@ from mudroom.amend import CannotAmend, put_in, take_out
 from mudroom.core.hosts import HostRule, parse_rule, show_rule
 from mudroom.errors import MudroomError, UsageError
 from mudroom.local import Local
-from mudroom.permission import Kept, drop, keep, load, parse, section_of
+from mudroom.permission import Kept, drop, keep, load, parse, section_of, stamp
 
 FILE = ".mudroom/local/permissions.yaml"
 ENVIRONMENT = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
@@ -353,6 +353,18 @@ def test_a_waiting_writer_sees_what_the_first_has_written(project: bytes) -> Non
     second.communicate(timeout=60)
     assert second.returncode == 0
     assert [one.pattern for one in load(project)] == ["first.example", "second.example"]
+
+
+def test_a_change_of_the_file_shows_in_its_stamp(project: bytes) -> None:
+    seen = [stamp(project)]
+    for text in ("a.com", "b.com"):
+        keep(project, rule(text))
+        seen.append(stamp(project))
+    drop(project, "a.com")
+    seen.append(stamp(project))
+    assert seen[0] is None
+    assert len(set(seen)) == 4
+    assert stamp(project) == seen[-1]
 
 
 @pytest.mark.parametrize(

@@ -53,6 +53,9 @@ def test_allow_deny_ls_rm(cli: Cli) -> None:
         "example.com is no longer denied",
     ]
     assert [one[:3] for one in rules(cli)] == [("allow", "*.example.org", [80, 443]), ("deny", "gist.github.com", [])]
+    events = [line.split(maxsplit=4)[3:] for line in cli("log").stdout.splitlines()]
+    assert events[0] == ["net", "-         allow=example.com, github.com:22, *.example.org:80,443"]
+    assert events[-1] == ["net", "-         rm=github.com:22, example.com"]
     assert (cli.place.project / ".mudroom/local/.gitignore").read_text() == "*\n"
     assert cli("net", "ls").stderr == NONE
 
@@ -82,6 +85,7 @@ def test_what_is_wrong_is_one_line(cli: Cli) -> None:
         (("allow", "127.1"), "127.1 is neither a name nor an address"),
         (("allow", "169.254.169.254"), "the metadata service of a cloud: no rule opens that"),
         (("deny", "a.com:99999"), "99999 is no port"),
+        (("allow", "b\u00fccher.example"), "written as xn--\u2026 (that would be xn--bcher-kva.example)"),
         (("rm", "a b"), "' ' is not for names"),
         (("rm", "a.com"), "a.com was neither allowed nor denied here (mudroom net ls lists all rules)"),
         (("alow", "a.com"), "invalid choice: 'alow'"),
@@ -154,6 +158,34 @@ def test_a_broken_file_is_an_error_everywhere(cli: Cli) -> None:
         said = f"mudroom: {path}:3: allow: this is a URL; write the host alone: x\n"
         assert (done.returncode, done.stdout, done.stderr) == (125, "", said)
     assert path.read_text() == "allow:\n  - a.com\n  - http://x/\n"
+
+
+def test_a_command_reads_the_rules_and_cannot_change_them(cli: Cli) -> None:
+    cli("net", "allow", "a.com")
+    path = cli.place.project / ".mudroom/local/permissions.yaml"
+    before = path.read_bytes()
+    script = (
+        "cat .mudroom/local/permissions.yaml;"
+        "for name in permissions.yaml new; do echo evil.example > .mudroom/local/$name; done;"
+        "rm -rf .mudroom; mv .mudroom x; ln -sf /tmp .mudroom/local; chmod 777 .mudroom/local;"
+        "echo z > .mudroom/policy.yaml; true"
+    )
+    done = cli("run", "--yes", "--json", "--", "sh", "-c", script)
+    result = json.loads(done.stdout)
+    assert "a.com" in result["stdout"]
+    assert (path.read_bytes(), result["changes"]["files"]) == (before, [])
+    assert rules(cli) == [("allow", "a.com", [], "permissions.yaml:4")]
+
+
+def test_rules_that_a_command_makes_up_are_not_applied(cli: Cli) -> None:
+    """In a project without a ``.mudroom`` a command can make one in its fork; it stays there."""
+    script = (
+        "umask 077; mkdir -p .mudroom/local && echo 'allow: [evil.example]' > .mudroom/local/permissions.yaml; touch x"
+    )
+    assert cli("run", "--yes", "--", "sh", "-c", script).returncode in (0, 3)
+    assert (cli.place.project / "x").exists()
+    assert not (cli.place.project / ".mudroom").exists()
+    assert rules(cli) == []
 
 
 # --- the log ---

@@ -373,6 +373,24 @@ def test_vetting(rule: HostRule | None, addresses: list[str], said: str | None) 
     assert (found or "").startswith(said or "")
 
 
+@pytest.mark.parametrize(
+    ("denied", "port", "said"),
+    [
+        ("8.8.8.0/24", 443, "8.8.8.8 is denied: policy.yaml:2: 8.8.8.0/24"),
+        ("8.8.8.8:443", 443, "8.8.8.8 is denied: policy.yaml:2: 8.8.8.8:443"),
+        ("8.8.8.8:443", 22, None),
+        ("8.8.9.0/24", 443, None),
+        ("2606:4700::/32", 443, "2606:4700::1 is denied: policy.yaml:2: 2606:4700::/32"),
+        ("*", 443, None),  # of names; that was decided before
+    ],
+)
+def test_a_denied_address_is_denied_by_any_name(denied: str, port: int, said: str | None) -> None:
+    rules = [NAME, parse_rule(denied, "deny", "policy.yaml:2")]
+    assert vet(Decision("allow", NAME, ""), packed("8.8.8.8", "2606:4700::1"), rules=rules, port=port) == said
+    allowing = [NAME, parse_rule(denied, "allow")]
+    assert vet(Decision("allow", NAME, ""), packed("8.8.8.8"), rules=allowing, port=port) is None
+
+
 def test_what_was_denied_stays_denied() -> None:
     assert vet(Decision("deny", None, "no rule names it"), packed("8.8.8.8")) == "no rule names it"
 

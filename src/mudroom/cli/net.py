@@ -10,7 +10,7 @@ from typing import Any
 
 from mudroom.cli.main import Context
 from mudroom.cli.netlog import log
-from mudroom.cli.open import project_of
+from mudroom.cli.open import open_session, project_of
 from mudroom.config import load_settings
 from mudroom.core.host import Authority, parse_authority, parse_host
 from mudroom.core.hosts import Decision, HostRule, Request, decide, parse_rule, show_rule
@@ -78,7 +78,17 @@ def _rule(text: str, action: Any, private: bool) -> HostRule:
     try:
         return parse_rule(text, action, private=private)
     except ValueError as error:
-        raise UsageError(str(error)) from error
+        raise UsageError(str(error), _international(text)) from error
+
+
+def _international(text: str) -> str:
+    """How a name that is not ASCII is written for computers (IDNA 2003, as Python has it); empty: not at all."""
+    try:
+        found = text.encode("idna").decode()
+        parse_rule(found, "deny")
+    except ValueError:
+        return ""
+    return "" if text.isascii() else f"that would be {found}"
 
 
 def _keep(rules: list[HostRule], context: Context) -> int:
@@ -90,9 +100,17 @@ def _keep(rules: list[HostRule], context: Context) -> int:
         if not context.as_json:
             context.terminal.out(_told(rule, kept.there, kept.replaced))
             _mention_others(rule, project, context)
+    _journal(rules, rules[0].action, context)
     if context.as_json:
         context.terminal.out(json.dumps({"schema": "mudroom.net/1", "rules": rows}))
     return 0
+
+
+def _journal(rules: list[HostRule], what: str, context: Context) -> None:
+    """A change of what may be reached belongs to what has happened in the project."""
+    with open_session(context) as session:
+        said = {what: ", ".join(show_rule(rule) for rule in rules), "private": any(rule.private for rule in rules)}
+        session.vault.journal.append("net", "", said, time=time.time_ns())
 
 
 def _told(rule: HostRule, there: bool, replaced: tuple[HostRule, ...]) -> str:
@@ -127,6 +145,7 @@ def _remove(args: argparse.Namespace, context: Context) -> int:
         gone += found
         if not context.as_json:
             context.terminal.out(f"{show_rule(found[0])} is no longer {', '.join(_done(one) for one in found)}")
+    _journal(gone, "rm", context)
     if context.as_json:
         context.terminal.out(json.dumps({"schema": "mudroom.net/1", "removed": [_row(rule) for rule in gone]}))
     return 0

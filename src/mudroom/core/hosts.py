@@ -8,12 +8,12 @@ nothing is allowed.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from functools import lru_cache
 from typing import Literal, NamedTuple
 
-from mudroom.core.address import Network, openable, parse_network, refused, show_address, unreachable
+from mudroom.core.address import openable, refused, show_address, unreachable
 from mudroom.core.host import Host, parse_host, parse_port
 from mudroom.core.path import show
+from mudroom.core.pattern import METADATA, matches, narrowness, network_of, parse_pattern
 
 Action = Literal["allow", "ask", "deny"]
 
@@ -25,7 +25,8 @@ class HostRule(NamedTuple):
     action: Action
     pattern: str
     """``example.com`` itself, ``*.example.com`` what is below it, ``**.example.com`` both, ``*`` every name; or an
-    address or a network in CIDR form, which is for those who use addresses: names never match it."""
+    address or a network in CIDR form, which is for those who use addresses: names never match it. But what a name
+    leads to may be denied by it (``vet``)."""
     ports: tuple[int, ...] = ()
     """Empty: of an allow 80 and 443, other ports are opened only by a rule that names them; of an ask and a deny
     every port."""
@@ -74,12 +75,12 @@ def decide(request: Request, rules: Sequence[HostRule]) -> Decision:
                 found[rule.action] = rule
     if "deny" in found:
         return Decision("deny", found["deny"], f"{_named(found['deny'])} denies it")
-    metadata = _METADATA.get(host.text)
+    metadata = METADATA.get(host.text)
     if metadata is not None:
         return Decision("deny", None, metadata)
     asks, allows = found.get("ask"), found.get("allow")
     if host.kind != "name":
-        network = _network(host.text)
+        network = network_of(host.text)
         private = any(rule is not None and rule.private for rule in (asks, allows))
         why = refused(network.prefix, private=private)
         if why is not None:
@@ -93,12 +94,20 @@ def decide(request: Request, rules: Sequence[HostRule]) -> Decision:
     return Decision("ask", None, _no_rule(host, request, rules))
 
 
-def vet(decision: Decision, addresses: Sequence[bytes], own: Collection[bytes] = ()) -> str | None:
+def vet(
+    decision: Decision,
+    addresses: Sequence[bytes],
+    own: Collection[bytes] = (),
+    *,
+    rules: Sequence[HostRule] = (),
+    port: int = 0,
+) -> str | None:
     """Why none of the addresses that a host resolved to may be dialled; None: every one of them may.
 
     One that is refused spoils the whole answer: a name that is of the internet here and of this machine there is a
     trick (rebinding), and to pick the good ones would hide it. ``own``: the addresses of this machine's interfaces.
-    The decision is one that was allowed, by a rule or by an answer. Raises ValueError if an address is none."""
+    ``rules``, ``port``: a deny of an address or a network holds for names that lead there, too. The decision is one
+    that was allowed, by a rule or by an answer. Raises ValueError if an address is none."""
     if decision.action == "deny":
         return decision.reason
     if not addresses:
@@ -108,6 +117,10 @@ def vet(decision: Decision, addresses: Sequence[bytes], own: Collection[bytes] =
         why = refused(packed, own, private=private)
         if why is not None:
             return f"{show_address(packed)} is {why}"
+        address = Host("ipv4" if len(packed) == 4 else "ipv6", show_address(packed))
+        for rule in rules:
+            if rule.action == "deny" and (not rule.ports or port in rule.ports) and matches(rule.pattern, address):
+                return f"{address} is denied: {_named(rule)}"
     return None
 
 
@@ -121,8 +134,8 @@ def parse_rule(text: str, action: Action, source: str = "", *, private: bool = F
     if b"://" in raw:
         raise ValueError(f"this is a URL; write the host alone: {_host_of_url(raw)}")
     pattern, ports = _split(raw)
-    canonical, network = _pattern(pattern)
-    never = _METADATA.get(canonical) if network is None else unreachable(network)
+    canonical, network = parse_pattern(pattern)
+    never = METADATA.get(canonical) if network is None else unreachable(network)
     if never is not None and action != "deny":
         raise ValueError(f"{show(raw)} is {never}: no rule opens that")
     if network is not None and action != "deny":
@@ -164,26 +177,6 @@ def _ports(raw: bytes, ports: bytes) -> tuple[int, ...]:
     return tuple(sorted(set(found)))
 
 
-def _pattern(raw: bytes) -> tuple[str, Network | None]:
-    """The canonical pattern; for addresses and networks what they cover, too."""
-    if b"/" in raw:
-        network = parse_network(raw)
-        if network is None:
-            raise ValueError(f"{show(raw)} is no network; one is written as 10.0.0.0/8, and a host without '/'")
-        return str(network), network
-    if raw == b"*":
-        return "*", None
-    stars = b"**." if raw.startswith(b"**.") else b"*." if raw.startswith(b"*.") else b""
-    if b"*" in raw[len(stars) :]:
-        raise ValueError(f"{show(raw)}: a '*' stands alone, or in front of a whole name: *.example.com, **.example.com")
-    host = parse_host(raw[len(stars) :])
-    if host.kind == "name":
-        return stars.decode() + host.text, None
-    if stars:
-        raise ValueError(f"{show(raw)}: an address has nothing below it; a network is written as 10.0.0.0/8")
-    return host.text, _network(host.text)
-
-
 def _host_of_url(raw: bytes) -> str:
     host = raw.partition(b"://")[2].partition(b"/")[0].rpartition(b"@")[2]
     return show(host) or "example.com"
@@ -194,7 +187,7 @@ def _host_of_url(raw: bytes) -> str:
 
 def _covers(rule: HostRule, host: Host, request: Request) -> bool:
     return (
-        _matches(rule.pattern, host)
+        matches(rule.pattern, host)
         and (request.port in (rule.ports or USUAL) if rule.action == "allow" or rule.ports else True)
         and (not rule.methods or _says(rule, request.method.isupper(), request.method in rule.methods))
         and (not rule.paths or _says(rule, _is_plain(request.path), _below(request.path, rule.paths)))
@@ -225,49 +218,9 @@ def _is_plain(path: str) -> bool:
     )
 
 
-def _matches(pattern: str, host: Host) -> bool:
-    if host.kind != "name":
-        return host.text == pattern or ("/" in pattern and _network(host.text).prefix in _network(pattern))
-    if pattern == "*":
-        return True
-    if pattern.startswith("**."):
-        return host.text == pattern[3:] or host.text.endswith(pattern[2:])
-    if pattern.startswith("*."):
-        return host.text.endswith(pattern[1:])
-    return host.text == pattern
-
-
-def _rank(rule: HostRule) -> tuple[bool, bool, int, int, str, str]:
+def _rank(rule: HostRule) -> tuple[bool, bool, tuple[int, int], str, str]:
     """Of rules that say the same the one that is named: the one that opens or looks at more, then the narrowest."""
-    pattern = rule.pattern
-    kind = 0 if pattern == "*" else 1 if pattern.startswith("**.") else 2 if pattern.startswith("*.") else 4
-    if "/" in pattern:
-        kind = 3
-    size = _network(pattern).length if kind == 3 else len(pattern)
-    return rule.inspect, rule.private, kind, size, show_rule(rule), rule.source
-
-
-@lru_cache(maxsize=4096)
-def _network(pattern: str) -> Network:
-    """Of a canonical address or network."""
-    raw = pattern.encode()
-    if "/" not in pattern:
-        raw += b"/128" if ":" in pattern else b"/32"
-    network = parse_network(raw)
-    assert network is not None, pattern
-    return network
-
-
-_METADATA = {
-    "metadata.google.internal": "the metadata service of Google's cloud",
-    "metadata.goog": "the metadata service of Google's cloud",
-    "instance-data": "the metadata service of AWS",
-    "instance-data.ec2.internal": "the metadata service of AWS",
-    "metadata.azure.internal": "the metadata service of Azure",
-    "metadata.tencentyun.com": "the metadata service of Tencent's cloud",
-    "metadata.platformequinix.com": "the metadata service of Equinix",
-}
-"""Names that stand for a metadata service where there is one. Their addresses are refused in any case."""
+    return rule.inspect, rule.private, narrowness(rule.pattern), show_rule(rule), rule.source
 
 
 def _named(rule: HostRule) -> str:
@@ -279,7 +232,7 @@ def _no_rule(host: Host, request: Request, rules: Sequence[HostRule]) -> str:
     near = [
         rule
         for rule in rules
-        if rule.action == "allow" and _matches(rule.pattern, host) and request.port not in (rule.ports or USUAL)
+        if rule.action == "allow" and matches(rule.pattern, host) and request.port not in (rule.ports or USUAL)
     ]
     if near:
         return f"no rule names port {request.port} of it; {_named(max(near, key=_rank))} is for other ports"
