@@ -15,10 +15,11 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from mudroom.amend import CannotAmend, put_in, take_out
+from mudroom.config import load_settings
 from mudroom.core.hosts import HostRule, parse_rule, show_rule
 from mudroom.errors import MudroomError, UsageError
 from mudroom.local import Local
-from mudroom.permission import Kept, drop, keep, load, parse, section_of, stamp
+from mudroom.permission import Kept, Standing, drop, keep, load, parse, section_of
 
 FILE = ".mudroom/local/permissions.yaml"
 ENVIRONMENT = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
@@ -355,16 +356,41 @@ def test_a_waiting_writer_sees_what_the_first_has_written(project: bytes) -> Non
     assert [one.pattern for one in load(project)] == ["first.example", "second.example"]
 
 
-def test_a_change_of_the_file_shows_in_its_stamp(project: bytes) -> None:
-    seen = [stamp(project)]
-    for text in ("a.com", "b.com"):
-        keep(project, rule(text))
-        seen.append(stamp(project))
-    drop(project, "a.com")
-    seen.append(stamp(project))
-    assert seen[0] is None
-    assert len(set(seen)) == 4
-    assert stamp(project) == seen[-1]
+def test_rules_as_they_stand_now(project: bytes, path: Path) -> None:
+    read: list[int] = []
+
+    def policy() -> tuple[HostRule, ...]:
+        read.append(1)
+        return load_settings(project).hosts
+
+    standing = Standing(project, policy, lambda: "asked today")
+    assert standing() is standing()
+    assert (standing(), len(read)) == ((), 1)
+    standing.remember(rule("a.com")._replace(source="asked"))
+    assert path.read_text().endswith("  - a.com  # asked today\n")
+    first = standing()
+    assert [one.pattern for one in first] == ["a.com"]
+    assert standing() is first
+    (path.parent.parent / "policy.yaml").write_text("network: {deny: [a.com], presets: [npm]}\n")
+    second = standing()
+    assert [(one.action, one.pattern) for one in second] == [
+        ("deny", "a.com"),
+        ("allow", "registry.npmjs.org"),
+        ("allow", "a.com"),
+    ]
+    path.write_text(path.read_text())  # touched, and the same
+    assert standing() is second
+    assert len(read) == 4
+    path.chmod(0o666)
+    for _again in range(2):
+        with pytest.raises(UsageError, match="can be written by others"):
+            standing()
+    path.chmod(0o600)
+    assert standing() is second
+    (path.parent.parent / "policy.yaml").write_text("network: {deny: [a.com")
+    for _again in range(2):
+        with pytest.raises(UsageError, match="this is not YAML"):
+            standing()
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ not written.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from mudroom.core.path import show
@@ -50,14 +50,46 @@ def load(project: bytes) -> tuple[HostRule, ...]:
         return parse(data, local.shown(NAME)) if data is not None else ()
 
 
-def stamp(project: bytes) -> tuple[int, int, int] | None:
-    """Differs as soon as the file does: one lstat(2), for those who want to follow it. None: there is none, or nobody
-    can tell. Nothing is checked; ``load`` does that."""
+class Standing:
+    """All rules that hold for a project, as they are now: those of the policy and those of this machine.
+
+    Called, it gives the very same object until one of the two files has changed. As long as one of them cannot be
+    understood it raises as ``load`` does, each time. ``remember`` keeps an answer."""
+
+    def __init__(
+        self, project: bytes, policy: Callable[[], Sequence[HostRule]], note: Callable[[], str] = lambda: ""
+    ) -> None:
+        """``policy`` reads the rules of the policy; ``note`` is the comment beside an answer that is kept."""
+        self._project, self._policy, self._note = project, policy, note
+        self._rules: tuple[HostRule, ...] = ()
+        self._stamp: tuple[object, ...] | None = None
+
+    def __call__(self) -> Sequence[HostRule]:
+        now = stamp(self._project)
+        if now != self._stamp:
+            self._stamp = None  # in case that one of the two is an error
+            found = (*self._policy(), *load(self._project))
+            if found != self._rules:
+                self._rules = found
+            self._stamp = now
+        return self._rules
+
+    def remember(self, rule: HostRule) -> None:
+        keep(self._project, rule, self._note())
+
+
+def stamp(project: bytes) -> tuple[object, ...]:
+    """Differs as soon as one of the two files with rules does: two calls of stat(2), for those who want to follow them.
+    Nothing is checked; ``load`` does that."""
+    return tuple(map(_stamp, (project + b"/.mudroom/policy.yaml", project + b"/.mudroom/local/" + NAME)))
+
+
+def _stamp(path: bytes) -> tuple[int, ...] | int | None:
     try:
-        info = os.lstat(project + b"/.mudroom/local/" + NAME)
-    except OSError:
-        return None
-    return info.st_ino, info.st_mtime_ns, info.st_size
+        info = os.stat(path)
+    except OSError as error:
+        return error.errno
+    return info.st_dev, info.st_ino, info.st_ctime_ns, info.st_mode, info.st_size
 
 
 def parse(data: bytes, name: str) -> tuple[HostRule, ...]:

@@ -13,6 +13,7 @@ from mudroom.config import load_settings, places
 from mudroom.core.path import relpath, show
 from mudroom.core.settings import Settings
 from mudroom.errors import UsageError
+from mudroom.permission import Standing
 from mudroom.session import Client, Session, find_project
 
 if TYPE_CHECKING:
@@ -44,8 +45,10 @@ def open_session(
 ) -> Session:
     """``adjust``: what the command line has to say about the settings of the policy file, ``level`` about isolation."""
     place = places(context.environ)
+    project = project_of(context)
+    standing = Standing(project, lambda: load_settings(project).hosts, lambda: time.strftime("asked %Y-%m-%d"))
     session = Session.open(
-        project_of(context),
+        project,
         state=place.state,
         home=place.home,
         environ=context.environ,
@@ -53,6 +56,8 @@ def open_session(
         progress=context.terminal.progress,
         level=level,
         card=card,
+        rules=standing,
+        remember=standing.remember,
     )
     session.settings = adjust(load_settings(session.project))
     return session
