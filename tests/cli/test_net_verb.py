@@ -225,6 +225,38 @@ def test_log(cli: Cli) -> None:
     assert set(rows(cli("net", "log", "--json"))[0]) == {"number", "fork", *Flow._fields}
 
 
+def test_the_journal_tells_flows_in_the_same_words(cli: Cli) -> None:
+    journal(cli, ("a", DENIED._replace(way="dns", port=0)))
+    cli.place.session().vault.journal.append("flow", "a", {"way": "pigeon"}, time=1)
+    lines = cli("log").stdout.splitlines()
+    assert lines[1].split(maxsplit=4)[3:] == ["flow", "a         deny   dns  evil.example  no rule names it"]
+    assert lines[2].endswith("unreadable: a flow without started")
+
+
+GET = """
+import urllib.request, urllib.error
+for url in (
+    "http://user:hunter2@a.example/", "http://10.0.0.1/x?k=hunter2", "http://a.example/", "http://0x7f.1/?k=hunter2"
+):
+    try:
+        urllib.request.urlopen(url)
+    except urllib.error.HTTPError as error:
+        print(error.code)
+"""
+
+
+def test_what_a_command_could_not_reach(cli: Cli) -> None:
+    cli.place.write(".mudroom/policy.yaml", GATE + "  deny: [a.example]\n")
+    done = cli("exec", "--fork", "f", "--", sys.executable, "-c", GET)
+    assert done.stdout.split() == ["400", "403", "403", "400"], done
+    flows = [row for row in rows(cli("net", "log", "--json", "--denied")) if row["way"] == "http"]
+    assert {(row["fork"], row["verdict"]) for row in flows} == {("f", "deny")}
+    said = {row["host"]: row["reason"] for row in flows}
+    assert said["a.example"] == "policy.yaml:3: a.example denies it"
+    assert said["10.0.0.1"].startswith("a private address")
+    assert "hunter2" not in json.dumps(flows)
+
+
 def test_a_flow_that_nobody_can_read_is_told(cli: Cli) -> None:
     cli.place.session().vault.journal.append("flow", "a", {"way": "pigeon"}, time=1)
     assert cli("net", "log").stdout.endswith("unreadable: a flow without started\n")

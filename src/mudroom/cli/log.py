@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import time
+from typing import Any
 
 from mudroom.cli.main import Context
 from mudroom.cli.open import open_session
@@ -58,10 +59,22 @@ def _json(event: Event) -> str:
     return json.dumps(row)
 
 
+def _flow(data: dict[str, Any]) -> str:
+    from mudroom.cli.netlog import told
+    from mudroom.core.flow import flow_from_json
+
+    try:
+        return told(flow_from_json(data))
+    except ValueError as error:
+        return f"unreadable: {error}"
+
+
 def _line(event: Event) -> str:
     when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(event.time // 10**9))
     data = json.loads(event.data)
     words: list[str] = []
+    if event.kind == "flow":
+        words, data = [_flow(data)], {}
     for key, value in data.items():
         if key == "command":
             words.insert(0, show(" ".join(value).encode()))

@@ -66,9 +66,13 @@ def _tell(event: Event, context: Context) -> None:
 
 
 def _line(flow: Flow) -> str:
-    when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(flow.started // 10**9))
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(flow.started // 10**9)) + "  " + told(flow)
+
+
+def told(flow: Flow) -> str:
+    """A flow for people, without its time. Nothing of it is a terminal's command."""
     host = f"[{flow.host}]" if ":" in flow.host else flow.host
-    words = [when, f"{flow.verdict:<5}", flow.way, _shown(f"{host}:{flow.port}")]
+    words = [f"{flow.verdict:<5}", flow.way, _shown(f"{host}:{flow.port}" if flow.port else host)]
     if flow.method:
         words.append(_shown(f"{flow.method} {flow.path}".strip()) + (f" {flow.status}" if flow.status else ""))
     if flow.verdict == "allow":
@@ -81,5 +85,4 @@ def _line(flow: Flow) -> str:
 
 
 def _shown(text: str) -> str:
-    """What a client wrote must not reach the terminal as it is."""
     return show(text.encode("utf-8", "surrogateescape"))
