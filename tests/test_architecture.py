@@ -46,7 +46,7 @@ MAY_IMPORT = {
     "filesystem": ("core", "errors", "stage", "session", "config"),
     "doctor": ("core", "errors", "sandbox", "session"),
     "keeper": ("core", "errors", "stage", "vault", "session"),
-    "cli": ("", "core", "errors", "config", "permission", "session", "doctor", "keeper", "granting", "cli"),
+    "cli": ("", "core", "errors", "config", "permission", "session", "doctor", "keeper", "granting", "gateway", "cli"),
     "__main__": ("cli",),
     "": (),
 }

@@ -140,13 +140,14 @@ class Confinement:
             private_home, tmp = private_directories(scratch)
             home = home if bare else private_home
             cwd = view.work + cwd[len(self._vault.project) :]
-        within = settings.network == "gate" and not confined and not bare
+        network = settings.network_at(grant.level)
+        within = network == "gate" and not confined and not bare
         port = PROXY_PORT if within else gate
         env = select(
             self.variables,
             home=home,
             cwd=cwd,
-            network=settings.network == "open" or (bare and not port),
+            network=network == "open" or (bare and not port),
             proxy=b"http://127.0.0.1:%d" % port if port else b"",
             extra=(*settings.environment, *grant.variables),
         )
@@ -160,7 +161,7 @@ class Confinement:
             home=home,
             scratch=scratch,
             namespaces=not confined,
-            network="open" if bare else "none" if confined and not port else settings.network,
+            network="open" if bare else "none" if confined and network == "gate" and not port else network,
             proxy=gate,
             ports=USUAL_PORTS,
             links=host.links,

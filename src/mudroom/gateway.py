@@ -184,6 +184,18 @@ def namespaces_at(path: bytes) -> tuple[int, list[int]]:
         asking.close()
 
 
+def show_inside(namespaces: Sequence[int], gone: int, inside: int, outside: int, opened: Callable[[int], None]) -> None:
+    """Serve the port ``inside`` of a command (``namespaces_at``) on the host's loopback until it ends: on the port
+    ``outside``, or any free one if that is 0; ``opened`` is told which. Raises MudroomError if that is taken."""
+    from mudroom.net.ingress import Ingress, Maker
+
+    maker = Maker(namespaces)
+    try:
+        Ingress(maker, inside, outside).run(gone, opened)
+    finally:
+        maker.close()
+
+
 class Doorkeeper:
     """Beside one command (``sandbox/capture.py``)."""
 

@@ -71,8 +71,10 @@ def granted(
     if card is None:
         return PLAIN if decision.level == 1 and not notes else Grant(decision.level, notes=tuple(notes))
     opened = opened_by(card, home, environ)
-    if decision.level == 1 and card.needs.network and settings.network == "none":
-        notes.append(f"{card.agent} needs the network, which is closed to it: run.network in the policy, or --net open")
+    if decision.level == 1 and card.needs.network and settings.network_at(1) == "none":
+        notes.append(
+            f"{card.agent} needs the network, which is closed to it: network.mode in the policy, or --net gate"
+        )
     if opened.stores:
         notes.append("credentials open to the command, to be read and written: " + ", ".join(opened.stores))
     return Grant(

@@ -213,7 +213,8 @@ class Starting(Applying):
     ) -> tuple[AbstractContextManager[Doorkeeper | None], int]:
         """Somebody beside the command who lets what it connects to come to the gate, if the policy has one; and the
         port of the host's loopback where that is, if it cannot be in a network of the command's own."""
-        if self.settings.network != "gate" or (mode == "landlock" and self.confinement.host.landlock_abi < 4):
+        gated = self.settings.network_at(self._grant.level) == "gate"
+        if not gated or (mode == "landlock" and self.confinement.host.landlock_abi < 4):
             return nullcontext(), 0
         if self._gateway is None:
             from mudroom.gateway import Gateway

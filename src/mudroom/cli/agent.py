@@ -67,5 +67,5 @@ def as_text(card: AgentCard, decision: Decision, opened: Opened) -> list[str]:
     if decision.level == 0:
         lines.append("network      the host's, unfiltered")
     elif card.needs.network:
-        lines.append("network      needed; closed unless run.network in the policy or --net opens it")
+        lines.append("network      needed: as network.mode and the rules of the policy say (mudroom net ls)")
     return [*lines, *(f"note         {note}" for note in opened.notes)]

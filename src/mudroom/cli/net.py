@@ -10,6 +10,7 @@ from typing import Any
 
 from mudroom.cli.main import Context
 from mudroom.cli.netlog import log
+from mudroom.cli.netopen import open_port
 from mudroom.cli.open import open_session, project_of
 from mudroom.config import load_settings
 from mudroom.core.host import Authority, parse_authority, parse_host
@@ -32,6 +33,7 @@ examples:
   mudroom net why example.com:22              would it be let through? 0 yes, 1 no
   mudroom net log --denied                    what commands wanted to reach and could not
   mudroom net log --follow --fork agent-1     as it happens
+  mudroom net open 3000                       the dev server that a command runs, on this machine's loopback
 
 A host is a name, *.NAME (all below it), **.NAME (and itself), an address or a network (10.0.0.0/8). Rules for everybody
 who works on the project stand in .mudroom/policy.yaml, in its section network."""
@@ -42,25 +44,33 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("hosts", nargs="*", metavar="HOST[:PORT[,PORT]]")
     parser.add_argument("--private", action="store_true", help="allow: also if it is in a private network, or here")
     parser.add_argument("--follow", action="store_true", help="log: go on until Ctrl-C")
-    parser.add_argument("--fork", metavar="NAME", help="log: of commands in this fork")
+    parser.add_argument("--fork", metavar="NAME", help="log, open: of commands in this fork")
+    parser.add_argument("--as", dest="as_port", metavar="PORT", help="open: another port here; 0: any that is free")
     parser.add_argument("--denied", action="store_true", help="log: only what was not let through")
     parser.add_argument("-n", "--last", type=int, default=50, metavar="N", help="log: so many; 0: all (default 50)")
 
 
 def execute(args: argparse.Namespace, context: Context) -> int:
-    wants_hosts = args.what in ("allow", "deny", "rm", "why")
+    wants_hosts = args.what in ("allow", "deny", "rm", "why", "open")
     if wants_hosts and not args.hosts:
-        raise UsageError(f"net {args.what} needs a host", "mudroom net --help has examples")
+        needed = "port" if args.what == "open" else "host"
+        raise UsageError(f"net {args.what} needs a {needed}", "mudroom net --help has examples")
     if args.hosts and not wants_hosts:
         raise UsageError(f"net {args.what} takes no host")
     for option, verbs in _ONLY.items():
         if getattr(args, option) and args.what not in verbs:
-            raise UsageError(f"--{option} is for net {' and net '.join(verbs)}")
+            raise UsageError(f"--{option.partition('_')[0]} is for net {' and net '.join(verbs)}")
     code: int = _ACTIONS[args.what](args, context)
     return code
 
 
-_ONLY = {"private": ("allow",), "follow": ("log",), "fork": ("log",), "denied": ("log",)}
+_ONLY = {
+    "private": ("allow",),
+    "follow": ("log",),
+    "fork": ("log", "open"),
+    "denied": ("log",),
+    "as_port": ("open",),
+}
 
 
 # --- changing ---
@@ -170,7 +180,11 @@ def _list(_args: argparse.Namespace, context: Context) -> int:
     settings = load_settings(project)
     rules = (*settings.hosts, *load(project))
     if context.as_json:
-        row = {"schema": "mudroom.net/1", "mode": settings.network, "rules": [_row(rule) for rule in rules]}
+        row = {
+            "schema": "mudroom.net/1",
+            "mode": settings.network_at(settings.level),
+            "rules": [_row(rule) for rule in rules],
+        }
         context.terminal.out(json.dumps(row))
         return 0
     for rule in rules:
@@ -183,12 +197,13 @@ def _list(_args: argparse.Namespace, context: Context) -> int:
 
 
 def _mention_mode(settings: Settings, context: Context) -> None:
-    if settings.network != "gate":
-        said = {
-            "none": "commands have no network at all",
-            "open": "commands have the host's network, whatever rules say",
-        }
-        context.terminal.note(f"network.mode is {settings.network}: {said[settings.network]}")
+    said = {
+        "none": "commands have no network at all",
+        "open": "commands have the host's network, whatever rules say",
+    }
+    mode = settings.network_at(settings.level)
+    if mode in said:
+        context.terminal.note(f"network.mode is {mode}: {said[mode]}")
 
 
 def _presets(_args: argparse.Namespace, context: Context) -> int:
@@ -214,7 +229,7 @@ def _why(args: argparse.Namespace, context: Context) -> int:
     rules = (*settings.hosts, *load(project))
     rows = [_answer(text, rules) for text in args.hosts]
     if context.as_json:
-        found = {"schema": "mudroom.net-why/1", "mode": settings.network, "answers": rows}
+        found = {"schema": "mudroom.net-why/1", "mode": settings.network_at(settings.level), "answers": rows}
         context.terminal.out(json.dumps(found))
     else:
         for row in rows:
@@ -273,4 +288,5 @@ _ACTIONS = {
     "presets": _presets,
     "why": _why,
     "log": log,
+    "open": open_port,
 }

@@ -18,6 +18,7 @@ from mudroom.session import Client, Session, find_project
 
 if TYPE_CHECKING:
     from mudroom.core.card import AgentCard
+    from mudroom.core.flow import Answer, Question
 
 
 def working_directory() -> bytes:
@@ -57,10 +58,20 @@ def open_session(
         level=level,
         card=card,
         rules=standing,
+        approver=approver_of(context),
         remember=standing.remember,
     )
     session.settings = adjust(load_settings(session.project))
     return session
+
+
+def approver_of(context: Context) -> Callable[[Question], Answer] | None:
+    """Somebody to be asked, where there is a terminal; what no rule allows is refused else."""
+    if context.as_json or not context.terminal.interactive:
+        return None
+    from mudroom.cli.asking import by_terminal
+
+    return by_terminal(context.terminal)
 
 
 @contextmanager

@@ -24,13 +24,14 @@ from mudroom.session import Client, Session, Stdio
 
 EXAMPLES = """\
 examples:
-  mudroom run --net open -- npm install lodash   the install may use the network (default: none)
+  mudroom run -- npm install lodash              asks: Allow registry.npmjs.org?
+  mudroom run --net open -- ./fetch.sh           the host's network, unfiltered
   mudroom run --yes -- make                      apply without asking
   mudroom run --no -- ./install.sh               only show what it would do
   mudroom run --keep -- npx prettier -w .        decide later: mudroom diff, mudroom apply, mudroom discard
   mudroom run --json --yes -- make test          one JSON object; output of the command is in it
 
-Until there is a gate, the network is all or nothing: --net open shares the host's, unfiltered.
+The network is behind a gate: what mudroom net allow and the policy name is let through, about the rest you are asked.
 Without a terminal to ask on, and without --yes, --no or --keep, the changes are kept."""
 
 
@@ -69,7 +70,10 @@ def configure_confinement(parser: argparse.ArgumentParser) -> None:
         "--level", type=int, choices=(0, 1), help="1: OS sandbox (default); 0: no isolation, the staged view only"
     )
     parser.add_argument(
-        "--net", choices=("none", "open"), help="none: no network but its own loopback (default); open: the host's"
+        "--net",
+        choices=("gate", "none", "open"),
+        help="gate: what the rules allow, and what you say when asked (default; at level 0: open); "
+        "none: nothing but its own loopback; open: the host's",
     )
     parser.add_argument("--timeout", metavar="TIME", help="end the command after so long: 90s, 5m, 1h")
     limits = parser.add_argument_group("limits, of the command with all that it starts")

@@ -19,7 +19,8 @@ class Settings(NamedTuple):
     level: int = 1
     """Of a command without a card: 0, the staged view only; 1, sandboxed."""
     levels: LevelPolicy = LevelPolicy()
-    network: Network = "none"
+    network: Network | Literal["auto"] = "auto"
+    """``auto``: through the gate; at level 0, which is no isolation, the host's."""
     hosts: tuple[HostRule, ...] = ()
     """What the gate lets through: the policy's rules and its presets. The answers of this machine come beside them
     (``permission.py``)."""
@@ -58,3 +59,8 @@ class Settings(NamedTuple):
     """So many applies stay to be undone, and so many automatic checkpoints of each fork."""
     keep_bytes: int = 5 * 10**9
     """Bytes on disk that the applies may have together; the oldest go first."""
+
+    def network_at(self, level: int) -> Network:
+        if self.network == "auto":
+            return "open" if level == 0 else "gate"
+        return self.network

@@ -1,0 +1,70 @@
+"""``mudroom net open PORT``: a server that runs inside, on this machine's loopback, while its command lives."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+
+from mudroom.cli.main import Context
+from mudroom.cli.open import open_session
+from mudroom.errors import UsageError
+from mudroom.gateway import namespaces_at, show_inside
+from mudroom.session import Session
+
+
+def open_port(args: argparse.Namespace, context: Context) -> int:
+    inside = _port(args.hosts[0]) if len(args.hosts) == 1 else None
+    if inside is None:
+        raise UsageError("net open takes one port", "mudroom net open 3000")
+    outside = inside if args.as_port is None else _port(args.as_port)
+    if outside is None:
+        raise UsageError(f"--as {args.as_port} is no port", "a number from 1 to 65535, or 0 for any that is free")
+    with open_session(context) as session:
+        name, gone, namespaces = _running(session, args.fork)
+
+    def opened(port: int) -> None:
+        url = f"http://127.0.0.1:{port}"
+        if context.as_json:
+            context.terminal.out(json.dumps({"schema": "mudroom.net-open/1", "fork": name, "port": port, "url": url}))
+        else:
+            context.terminal.out(f"{url} is port {inside} of the command in {name}, until it ends (Ctrl-C closes it)")
+
+    try:
+        show_inside(namespaces, gone, inside, outside, opened)
+        context.terminal.say("the command has ended")
+    except KeyboardInterrupt:
+        context.terminal.say("closed")
+    finally:
+        for descriptor in (gone, *namespaces):
+            os.close(descriptor)
+    return 0
+
+
+def _running(session: Session, wanted: str | None) -> tuple[str, int, list[int]]:
+    """Fork, the descriptor that tells its end, and namespaces: of the command that runs, or of the one in the fork that
+    is named."""
+    found: list[tuple[str, int, list[int]]] = []
+    names = [wanted] if wanted is not None else [fork.name for fork in session.vault.forks()]
+    for name in names:
+        try:
+            found.append((name, *namespaces_at(session.vault.fork(name).entrance)))
+        except OSError:
+            continue  # nothing runs there
+    if len(found) == 1:
+        return found[0]
+    for _name, gone, namespaces in found:
+        for descriptor in (gone, *namespaces):
+            os.close(descriptor)
+    if found:
+        names = sorted(name for name, _gone, _namespaces in found)
+        raise UsageError("several commands are running", f"--fork {'|'.join(names)}")
+    where = f" in {wanted}" if wanted is not None else ""
+    raise UsageError(
+        f"no command with a network of its own is running{where}",
+        "start the server first: mudroom run -- npm run dev (in another terminal)",
+    )
+
+
+def _port(text: str) -> int | None:
+    return int(text) if text.isascii() and text.isdigit() and int(text) < 65536 else None
