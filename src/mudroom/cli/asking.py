@@ -34,7 +34,7 @@ _CHOICES = "[o]nce  [a]lways for this project  [n]o  [N]ever"
 def by_terminal(terminal: Terminal) -> Callable[[Question], Answer]:
     def approve(question: Question) -> Answer:
         port = "" if question.port in (80, 443) else f":{question.port}"
-        terminal.clear()
+        terminal.begin_line()
         terminal.say(terminal.style(f"Allow {question.host}{port}?", "bold") + f"  {_CHOICES}")
         answer = _ANSWERS.get(_line(0, time.monotonic() + PATIENCE))
         if answer is None:

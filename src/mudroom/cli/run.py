@@ -17,7 +17,7 @@ from mudroom.config import count, least, processors, seconds, size, with_setting
 from mudroom.core.flag import repositories
 from mudroom.core.level import BARE
 from mudroom.core.path import is_below, show
-from mudroom.core.result import Result
+from mudroom.core.result import Denial, Result
 from mudroom.core.settings import Settings
 from mudroom.errors import UsageError
 from mudroom.session import Client, Session, Stdio
@@ -34,6 +34,9 @@ examples:
 The network is behind a gate: what mudroom net allow and the policy name is let through, about the rest you are asked.
 Without a terminal to ask on, and without --yes, --no or --keep, the changes are kept."""
 
+
+MOST_REFUSED = 5
+"""Hosts that are named after a command."""
 
 LIMITS: dict[str, tuple[str, Callable[[Any, str], Any], str, str]] = {
     "--memory": ("limits.memory", least(4 << 20), "SIZE", "512M, 2GB; what needs more is killed"),
@@ -203,6 +206,8 @@ def show_result(result: Result, argv: Sequence[bytes], context: Context) -> None
     for one in result.reached:
         if one.kind != "time":  # that has a line of its own
             terminal.note(str(one))
+    for line in refused(result.denials):
+        terminal.note(line)
     title = show(b" ".join(argv))
     if result.timed_out:
         terminal.say(terminal.style(f"{title} ran out of time and was ended", "red"))
@@ -217,6 +222,20 @@ def show_result(result: Result, argv: Sequence[bytes], context: Context) -> None
         return
     for line in preview(f"{title} would change", result.changeset, terminal):
         terminal.say(line)
+
+
+def refused(denials: Sequence[Denial]) -> list[str]:
+    """What the gate has not let through, the first few; what else was refused is for ``mudroom policy why``."""
+    hosts = [one for one in denials if one.kind == "network"]
+    lines = []
+    for one in hosts[:MOST_REFUSED]:
+        host = show(one.target).removesuffix(":443").removesuffix(":80")
+        hint = f" (mudroom net allow {host})" if one.reason.startswith("no rule") else ""
+        times = f", {one.times} times" if one.times > 1 else ""
+        lines.append(f"refused{times}: {show(one.target)}: {one.reason}{hint}")
+    if len(hosts) > MOST_REFUSED:
+        lines.append(f"refused: {len(hosts) - MOST_REFUSED} more hosts (mudroom net log --denied)")
+    return lines
 
 
 def _answer(result: Result, args: argparse.Namespace, context: Context, session: Session) -> str:

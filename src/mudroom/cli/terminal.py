@@ -60,6 +60,12 @@ class Terminal:
             sys.stderr.write("\r\x1b[K")
             self._shown, self._label = 0.0, ""
 
+    def begin_line(self) -> None:
+        """Where something else may have left half a line, as a progress bar does: it is wiped."""
+        self.clear()
+        if is_terminal(2):
+            sys.stderr.write("\r\x1b[K")
+
     def ask(self, question: str) -> str:
         """One line of answer; empty at the end of the input."""
         sys.stderr.write(question)
