@@ -168,7 +168,7 @@ def loaded_by(statement: str) -> set[str]:
 HEAVY = {
     "asyncio", "dataclasses", "email", "hashlib", "http", "importlib.metadata", "logging", "msgspec", "pathlib", "rich",
     "shutil", "socket", "sqlite3", "ssl", "subprocess", "tempfile", "urllib.request", "yaml", "ruamel.yaml",
-    "jeepney", "mudroom.core.preset", "mudroom.sandbox.cgroup", "mudroom.sandbox.limiter",
+    "jeepney", "mudroom.core.preset", "mudroom.permission", "mudroom.sandbox.cgroup", "mudroom.sandbox.limiter",
 }  # fmt: skip
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -13,12 +13,13 @@ from mudroom.config import load_settings, places
 from mudroom.core.path import relpath, show
 from mudroom.core.settings import Settings
 from mudroom.errors import UsageError
-from mudroom.permission import Standing
 from mudroom.session import Client, Session, find_project
 
 if TYPE_CHECKING:
     from mudroom.core.card import AgentCard
     from mudroom.core.flow import Answer, Question
+    from mudroom.core.hosts import HostRule
+    from mudroom.permission import Standing
 
 
 def working_directory() -> bytes:
@@ -47,7 +48,7 @@ def open_session(
     """``adjust``: what the command line has to say about the settings of the policy file, ``level`` about isolation."""
     place = places(context.environ)
     project = project_of(context)
-    standing = Standing(project, lambda: load_settings(project).hosts, lambda: time.strftime("asked %Y-%m-%d"))
+    rules, remember = _standing(project)
     session = Session.open(
         project,
         state=place.state,
@@ -57,9 +58,9 @@ def open_session(
         progress=context.terminal.progress,
         level=level,
         card=card,
-        rules=standing,
+        rules=rules,
         approver=approver_of(context),
-        remember=standing.remember,
+        remember=remember,
     )
     session.settings = adjust(load_settings(session.project))
     return session
@@ -72,6 +73,29 @@ def approver_of(context: Context) -> Callable[[Question], Answer] | None:
     from mudroom.cli.asking import by_terminal
 
     return by_terminal(context.terminal)
+
+
+def _standing(project: bytes) -> tuple[Callable[[], Sequence[HostRule]], Callable[[HostRule], None]]:
+    """The project's host rules as they are now, and what keeps an answer. Most commands want nothing of the network:
+    nothing is imported for them."""
+    made: list[Standing] = []
+
+    def standing() -> Standing:
+        if not made:
+            from mudroom.permission import Standing
+
+            made.append(
+                Standing(project, lambda: load_settings(project).hosts, lambda: time.strftime("asked %Y-%m-%d"))
+            )
+        return made[0]
+
+    def rules() -> Sequence[HostRule]:
+        return standing()()
+
+    def remember(rule: HostRule) -> None:
+        standing().remember(rule)
+
+    return rules, remember
 
 
 @contextmanager
