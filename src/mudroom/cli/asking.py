@@ -16,8 +16,6 @@ from typing import TYPE_CHECKING
 from mudroom.core.flow import Answer, Question
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from mudroom.cli.terminal import Terminal
 
 PATIENCE = 55.0
@@ -31,17 +29,14 @@ _ANSWERS = {
 _CHOICES = "[o]nce  [a]lways for this project  [n]o  [N]ever"
 
 
-def by_terminal(terminal: Terminal) -> Callable[[Question], Answer]:
-    def approve(question: Question) -> Answer:
-        port = "" if question.port in (80, 443) else f":{question.port}"
-        terminal.begin_line()
-        terminal.say(terminal.style(f"Allow {question.host}{port}?", "bold") + f"  {_CHOICES}")
-        answer = _ANSWERS.get(_line(0, time.monotonic() + PATIENCE))
-        if answer is None:
-            terminal.say(f"no answer: {question.host}{port} is refused to this command")
-        return answer or Answer(False)
-
-    return approve
+def by_terminal(terminal: Terminal, question: Question) -> Answer:
+    port = "" if question.port in (80, 443) else f":{question.port}"
+    terminal.begin_line()
+    terminal.say(terminal.style(f"Allow {question.host}{port}?", "bold") + f"  {_CHOICES}")
+    answer = _ANSWERS.get(_line(0, time.monotonic() + PATIENCE))
+    if answer is None:
+        terminal.say(f"no answer: {question.host}{port} is refused to this command")
+    return answer or Answer(False)
 
 
 def _line(descriptor: int, deadline: float) -> str:

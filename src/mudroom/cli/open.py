@@ -70,9 +70,13 @@ def approver_of(context: Context) -> Callable[[Question], Answer] | None:
     """Somebody to be asked, where there is a terminal; what no rule allows is refused else."""
     if context.as_json or not context.terminal.interactive:
         return None
-    from mudroom.cli.asking import by_terminal
 
-    return by_terminal(context.terminal)
+    def approve(question: Question) -> Answer:
+        from mudroom.cli.asking import by_terminal
+
+        return by_terminal(context.terminal, question)
+
+    return approve
 
 
 def _standing(project: bytes) -> tuple[Callable[[], Sequence[HostRule]], Callable[[HostRule], None]]:
