@@ -2,109 +2,25 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import pty
-import re
-import select
 import shutil
 import signal
-import struct
 import sys
 import termios
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
+from screen import BASH, PATIENCE, Screen, Shell
 
-from conftest import Place, tick
+from conftest import Place
 from mudroom.sandbox.terminal import raw, substitutes
 from mudroom.session import Stdio
 
-PATIENCE = 30.0
-"""Seconds for what is expected to come at once."""
 MUDROOM = f"{sys.executable} -m mudroom"
-BASH = shutil.which("bash") or ""
 pytestmark = pytest.mark.skipif(not BASH, reason="there is no bash")
-
-
-class Screen:
-    """A pseudo-terminal with a program in it that believes a person is there."""
-
-    def __init__(self, place: Place, *argv: str, rows: int = 24, columns: int = 80) -> None:
-        tick()
-        environment = {
-            "PATH": os.environ["PATH"],
-            "PYTHONPATH": os.pathsep.join(sys.path),
-            "HOME": str(place.home),
-            "MUDROOM_STATE": str(place.state),
-            "LC_ALL": "C.UTF-8",
-            "TERM": "xterm",
-            "SHELL": BASH,
-            "HISTFILE": "",
-        }
-        self.pid, self.master = pty.fork()
-        if self.pid == 0:
-            os.chdir(place.project)
-            os.execvpe(argv[0], list(argv), environment)
-        self.seen = b""
-        self.resize(rows, columns)
-
-    def resize(self, rows: int, columns: int) -> None:
-        fcntl.ioctl(self.master, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
-
-    def modes(self) -> list[Any]:
-        return termios.tcgetattr(self.master)
-
-    def read(self, deadline: float) -> bool:
-        if not select.select([self.master], [], [], max(0.0, deadline - time.monotonic()))[0]:
-            raise AssertionError(f"nothing more came after {self.seen!r}")
-        try:
-            chunk = os.read(self.master, 65536)
-        except OSError:  # EIO: the last process that had it has gone
-            chunk = b""
-        self.seen += chunk
-        return bool(chunk)
-
-    def expect(self, pattern: str) -> re.Match[bytes]:
-        """Read until it has come; what was seen up to its end is forgotten."""
-        deadline = time.monotonic() + PATIENCE
-        while (found := re.search(pattern.encode(), self.seen, re.S)) is None:
-            if not self.read(deadline):
-                raise AssertionError(f"{pattern!r} did not come, but: {self.seen!r}")
-        self.seen = self.seen[found.end() :]
-        return found
-
-    def until(self, condition: Callable[[], bool]) -> None:
-        """Until something is so that no output tells of."""
-        deadline = time.monotonic() + PATIENCE
-        while not condition():
-            assert time.monotonic() < deadline, self.seen
-            if select.select([self.master], [], [], 0.01)[0]:
-                self.read(deadline)
-
-    def type(self, text: str) -> None:
-        os.write(self.master, text.encode())
-
-    def exit_code(self) -> int:
-        deadline = time.monotonic() + PATIENCE
-        while self.read(deadline):
-            pass
-        return os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
-
-
-class Shell(Screen):
-    """A job-control shell outside, in which mudroom is started."""
-
-    def __init__(self, place: Place, **options: int) -> None:
-        super().__init__(place, BASH, "--norc", "--noediting", "-i", **options)
-        self.type("PS1='outside> '\n")
-        self.expect("outside> .*outside> ")
-
-    def prompt(self) -> None:
-        self.expect("outside> $")
 
 
 @pytest.fixture

@@ -11,6 +11,8 @@ import select
 import signal
 import termios
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from mudroom.core.flow import Answer, Question
@@ -30,22 +32,31 @@ _CHOICES = "[o]nce  [a]lways for this project  [n]o  [N]ever"
 
 
 def by_terminal(terminal: Terminal, question: Question) -> Answer:
-    port = "" if question.port in (80, 443) else f":{question.port}"
-    terminal.begin_line()
-    terminal.say(terminal.style(f"Allow {question.host}{port}?", "bold") + f"  {_CHOICES}")
-    answer = _ANSWERS.get(_line(0, time.monotonic() + PATIENCE))
+    host = question.host if question.port in (80, 443) else f"{question.host}:{question.port}"
+    with _interrupts() as interrupted:
+        if not _forget_typed(0):
+            return Answer(False)
+        terminal.begin_line()
+        terminal.say(terminal.style(f"Allow {host}?", "bold") + f"  {_CHOICES}")
+        answer = _ANSWERS.get(_line(0, interrupted, time.monotonic() + PATIENCE))
     if answer is None:
-        terminal.say(f"no answer: {question.host}{port} is refused to this command")
+        terminal.say(f"no answer: {host} is refused to this command")
     return answer or Answer(False)
 
 
-def _line(descriptor: int, deadline: float) -> str:
-    """The first letter of a line; empty when the time is over, at the end of the input and on Ctrl-C, which is the
-    command's as well. What was typed before the question is no answer to it."""
+def _forget_typed(descriptor: int) -> bool:
+    """What was typed before the question is no answer to it. False if the terminal has gone."""
     try:
         termios.tcflush(descriptor, termios.TCIFLUSH)
     except termios.error:
-        return ""
+        return False
+    return True
+
+
+@contextmanager
+def _interrupts() -> Iterator[int]:
+    """A descriptor that is readable after Ctrl-C, which is the command's as well: whoever heeded it before still
+    does."""
     wake, word = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
     before = signal.getsignal(signal.SIGINT)
 
@@ -55,22 +66,26 @@ def _line(descriptor: int, deadline: float) -> str:
             before(number, frame)  # type: ignore[arg-type]
 
     try:
-        signal.signal(signal.SIGINT, interrupted)
-    except ValueError:
-        pass  # not in the main thread: signals are somebody else's business
-    try:
-        poller = select.poll()
-        poller.register(descriptor, select.POLLIN)
-        poller.register(wake, select.POLLIN)
-        ready = dict(poller.poll(max(0, int((deadline - time.monotonic()) * 1000))))
-        if wake in ready or descriptor not in ready:
-            return ""
-        return os.read(descriptor, 4096).decode("utf-8", "replace").strip()[:1]
+        try:
+            signal.signal(signal.SIGINT, interrupted)
+        except ValueError:  # not in the main thread: signals are somebody else's business
+            yield wake
+            return
+        try:
+            yield wake
+        finally:
+            signal.signal(signal.SIGINT, before)
     finally:
-        if before is not None:
-            try:
-                signal.signal(signal.SIGINT, before)
-            except ValueError:
-                pass
         os.close(wake)
         os.close(word)
+
+
+def _line(descriptor: int, interrupted: int, deadline: float) -> str:
+    """The first letter of a line; empty when the time is over, at the end of the input and on Ctrl-C."""
+    poller = select.poll()
+    poller.register(descriptor, select.POLLIN)
+    poller.register(interrupted, select.POLLIN)
+    ready = dict(poller.poll(max(0, int((deadline - time.monotonic()) * 1000))))
+    if interrupted in ready or descriptor not in ready:
+        return ""
+    return os.read(descriptor, 4096).decode("utf-8", "replace").strip()[:1]
