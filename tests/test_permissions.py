@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from mudroom.amend import CannotAmend, put_in, take_out
 from mudroom.config import load_settings
-from mudroom.core.hosts import HostRule, parse_rule, show_rule
+from mudroom.core.hosts import Action, HostRule, Request, decide, parse_rule, show_rule
 from mudroom.errors import MudroomError, UsageError
 from mudroom.local import Local
 from mudroom.permission import Kept, Standing, drop, keep, load, parse, section_of
@@ -464,3 +464,13 @@ def test_there_is_nothing_to_take_out() -> None:
     for text, number in (("", 0), ("allow: [a.com]\n", 1), ("deny: [a.com]\n", 0), ("allow:\n", 0)):
         with pytest.raises(CannotAmend):
             take_out(text.encode(), "f", "allow", number)
+
+
+@pytest.mark.parametrize("host", ["a.com", "2600::1", "45.45.45.45"])
+@pytest.mark.parametrize("action", ["allow", "deny"])
+def test_an_answer_is_kept_and_holds(project: bytes, host: str, action: Action) -> None:
+    """As whoever asks makes it: the host and the port that were asked about, and no more."""
+    standing = Standing(project, tuple)
+    standing.remember(HostRule(action, host, (8443,), source="asked"))
+    assert decide(Request(host, 8443), standing()).action == action
+    assert decide(Request(host, 443), standing()).rule is None
