@@ -151,7 +151,7 @@ def test_nothing_set(data: bytes) -> None:
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("run: {network: 'none'}", Settings()),
+        ("run: {network: 'none'}", Settings(network="none")),
         ("run: {timeout: 1.5}", Settings(timeout=1.5)),
         ("run: {timeout: '90'}", Settings(timeout=90.0)),
         ("run: {output_limit: 0}", Settings(output_limit=0)),

@@ -57,6 +57,8 @@ def test_allow_deny_ls_rm(cli: Cli) -> None:
     assert events[0] == ["net", "-         allow=example.com, github.com:22, *.example.org:80,443"]
     assert events[-1] == ["net", "-         rm=github.com:22, example.com"]
     assert (cli.place.project / ".mudroom/local/.gitignore").read_text() == "*\n"
+    assert cli("net", "ls").stderr == ""
+    cli.place.write(".mudroom/policy.yaml", "network: {mode: none}")
     assert cli("net", "ls").stderr == NONE
 
 
@@ -67,7 +69,7 @@ def test_every_answer_as_json(cli: Cli) -> None:
         "rules": [{**row, "there": False, "replaced": []}],
     }
     kept = {**row, "source": "permissions.yaml:4"}
-    assert cli.json("net", "ls") == {"schema": "mudroom.net/1", "mode": "none", "rules": [kept]}
+    assert cli.json("net", "ls") == {"schema": "mudroom.net/1", "mode": "gate", "rules": [kept]}
     assert cli.json("net", "rm", "db.corp.example:5432") == {"schema": "mudroom.net/1", "removed": [kept]}
     presets = cli.json("net", "presets")
     assert presets["schema"] == "mudroom.net-presets/1"
@@ -145,7 +147,9 @@ def test_why(cli: Cli, asked: str, code: int, said: str) -> None:
 def test_several_at_once_and_the_mode(cli: Cli) -> None:
     cli("net", "allow", "a.com")
     done = cli("net", "why", "a.com", "b.com")
-    assert (done.returncode, done.stdout.count("\n"), done.stderr) == (1, 2, NONE)
+    assert (done.returncode, done.stdout.count("\n"), done.stderr) == (1, 2, "")
+    cli.place.write(".mudroom/policy.yaml", "network: {mode: none}")
+    assert cli("net", "why", "a.com").stderr == NONE
     cli.place.write(".mudroom/policy.yaml", "network: {mode: open}")
     assert "the host's network, whatever rules say" in cli("net", "why", "a.com").stderr
 

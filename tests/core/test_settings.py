@@ -7,7 +7,7 @@ from mudroom.core.settings import Settings
 
 def test_the_defaults() -> None:
     assert Settings() == Settings(
-        network="none",
+        network="auto",
         view="auto",
         timeout=None,
         environment=(),
@@ -17,3 +17,5 @@ def test_the_defaults() -> None:
         copy_exclude=(),
         copy_gitignore=False,
     )
+    assert [Settings().network_at(level) for level in (0, 1)] == ["open", "gate"]
+    assert Settings(network="none").network_at(0) == "none"
