@@ -279,3 +279,10 @@ def test_flows_as_denials() -> None:
         Denial("network", b"a:443", "no rule names it", 2),
         Denial("network", b"c", "no rule names it"),
     ]
+
+
+def test_a_deny_of_an_address_holds_for_names_that_lead_there(street: Street) -> None:
+    street.rules = [street.allow("shop.example"), HostRule("deny", "127.0.0.0/8", source="the test")]
+    with street.session() as session:
+        result = street.fetch(session, "shop.example")
+        assert [denial.reason for denial in result.denials] == ["127.0.0.1 is denied: the test: 127.0.0.0/8"]

@@ -8,6 +8,7 @@ import ctypes
 import errno
 import json
 import os
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -158,7 +159,7 @@ def test_no_network_no_unix_sockets_no_home(contained: Contained) -> None:
     (contained.place.home / "secret").write_text("secret\n")
     script = (
         f"cat {contained.place.home}/secret; echo $HOME; "
-        f"{sys.executable} -c 'import socket; socket.socket()' 2>&1 | tail -1; "
+        f"{sys.executable} -c 'import socket; socket.socket(type=socket.SOCK_DGRAM)' 2>&1 | tail -1; "
         f"{sys.executable} -c 'import socket; socket.socket(socket.AF_UNIX)' 2>&1 | tail -1; "
         f"{sys.executable} -c 'import socket; socket.socketpair(); print(\"pair\")'; kill -9 {os.getpid()} && echo killed"
     )
@@ -170,6 +171,34 @@ def test_no_network_no_unix_sockets_no_home(contained: Contained) -> None:
     assert lines[3] == "pair"
     if landlock_abi() >= 6:
         assert "killed" not in lines
+
+
+@pytest.mark.skipif(landlock_abi() < 4, reason="Landlock knows no ports before its ABI 4")
+def test_the_gate_is_the_only_port(contained: Contained) -> None:
+    """Of TCP; and there is nothing else: no UDP, no MPTCP, no connecting by sending, no listening."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        program = (
+            "import os, socket, urllib.request\n"
+            "def tried(what):\n"
+            "    try: print(what())\n"
+            "    except OSError as error: print(type(error).__name__, error.errno or error)\n"
+            f"there = ('127.0.0.1', {port})\n"
+            "tried(lambda: socket.create_connection(there))\n"
+            "tried(lambda: socket.socket().sendto(b'x', 0x20000000, there))\n"
+            "tried(lambda: socket.socket(proto=262))\n"
+            "tried(lambda: socket.create_server(('127.0.0.1', 0)))\n"
+            "tried(lambda: socket.socket(type=socket.SOCK_DGRAM))\n"
+            "tried(lambda: urllib.request.urlopen('http://nobody.example/').status)\n"
+        )
+        (contained.place.project / "try.py").write_text(program)
+        result = contained.run(f"{sys.executable} try.py")
+        server.settimeout(0)
+        with pytest.raises(BlockingIOError):
+            server.accept()
+    assert result["stdout"].splitlines()[:5] == ["PermissionError 13"] * 5
+    assert "HTTPError" in result["stdout"].splitlines()[5]
+    assert [denial["target"] for denial in result["denials"] if denial["kind"] == "network"] == ["nobody.example:80"]
 
 
 def test_nothing_is_left_running(contained: Contained) -> None:

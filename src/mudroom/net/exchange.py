@@ -89,7 +89,8 @@ class Exchange:
             addresses = await self.guard.resolver(self.host)
         except OSError as error:
             raise self._failed(f"{self.host} cannot be looked up: {error.strerror or error}", 502) from error
-        why = vet(self._decision, addresses, local(addresses))
+        own = local(addresses)
+        why = vet(self._decision, addresses, own, rules=self.guard.rules, port=self.port)
         if why is not None:
             self._decision = Decision("deny", self._decision.rule, why)
             self.tell()
