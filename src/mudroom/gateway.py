@@ -37,7 +37,8 @@ LAST_FLOWS = 2.0
 """Seconds that the gate has, after a command, to say what there is still to be said."""
 
 
-Approver = Callable[[Question], Answer]
+Approver = Callable[[Question, int], Answer]
+"""The descriptor is readable as soon as nobody waits for the answer any more, because the command has ended."""
 Hush = Callable[[], AbstractContextManager[None]]
 """Keeps the command's output off the terminal while somebody is asked there."""
 
@@ -302,12 +303,18 @@ class Doorkeeper:
     def _ask(self, door: Door, question: Question) -> None:
         approver = self._gateway.approver
         with self._hush():
-            answer = Answer(False) if approver is None else approver(question)
+            answer = self._answer(approver, question)
         rule = HostRule("allow" if answer.allowed else "deny", question.host, (question.port,), source="asked")
         self._answered.append(rule)
         if answer.keep:
             self._gateway.remember(rule)
         door.answer(question.identity, answer.allowed, rule)
+
+    def _answer(self, approver: Approver | None, question: Question) -> Answer:
+        running = self._running
+        if approver is None or running is None or running.ends():
+            return Answer(False)
+        return approver(question, running.fileno())
 
     def _without_network(self, why: str) -> None:
         """Close the listeners: what connects is refused from here on."""

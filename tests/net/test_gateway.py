@@ -48,7 +48,7 @@ class Street:
         self.remembered: list[HostRule] = []
         self.rules: Sequence[HostRule] = ()
 
-    def session(self, approver: Callable[[Question], Answer] | None = None, **settings: Any) -> Session:
+    def session(self, approver: Callable[[Question, int], Answer] | None = None, **settings: Any) -> Session:
         (self._root / "home").mkdir(exist_ok=True)
         return Session.open(
             os.fsencode(self.project),
@@ -127,7 +127,7 @@ def test_the_gate_ends_with_the_last_session_that_used_it(street: Street) -> Non
 def test_somebody_is_asked_once_and_always_is_remembered(street: Street) -> None:
     asked: list[Question] = []
 
-    def approve(question: Question) -> Answer:
+    def approve(question: Question, _over: int) -> Answer:
         asked.append(question)
         return Answer(False, keep=question.host == "bank.example")
 
@@ -148,7 +148,7 @@ def test_somebody_is_asked_once_and_always_is_remembered(street: Street) -> None
 
 def test_a_yes_lets_the_waiting_connection_on(street: Street) -> None:
     """It is let through as far as the vetting: a yes in a terminal does not open the machine's own network."""
-    with street.session(lambda _question: Answer(True)) as session:
+    with street.session(lambda _question, _over: Answer(True)) as session:
         result = street.fetch(session, "shop.example")
         assert [flow["verdict"] for flow in flows(session)] == ["deny"]
         assert [denial.reason for denial in result.denials] == ["127.0.0.1 is an address of this machine"]

@@ -11,7 +11,7 @@ import select
 import signal
 import termios
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -31,14 +31,15 @@ _ANSWERS = {
 _CHOICES = "[o]nce  [a]lways for this project  [n]o  [N]ever"
 
 
-def by_terminal(terminal: Terminal, question: Question) -> Answer:
+def by_terminal(terminal: Terminal, question: Question, over: int) -> Answer:
+    """``over``: readable as soon as the command has ended."""
     host = question.host if question.port in (80, 443) else f"{question.host}:{question.port}"
     with _interrupts() as interrupted:
         if not _forget_typed(0):
             return Answer(False)
         terminal.begin_line()
         terminal.say(terminal.style(f"Allow {host}?", "bold") + f"  {_CHOICES}")
-        answer = _ANSWERS.get(_line(0, interrupted, time.monotonic() + PATIENCE))
+        answer = _ANSWERS.get(_line(0, (interrupted, over), time.monotonic() + PATIENCE))
     if answer is None:
         terminal.say(f"no answer: {host} is refused to this command")
     return answer or Answer(False)
@@ -80,12 +81,13 @@ def _interrupts() -> Iterator[int]:
         os.close(word)
 
 
-def _line(descriptor: int, interrupted: int, deadline: float) -> str:
-    """The first letter of a line; empty when the time is over, at the end of the input and on Ctrl-C."""
+def _line(descriptor: int, others: Sequence[int], deadline: float) -> str:
+    """The first letter of a line; empty when the time is over, at the end of the input, and when one of ``others`` is
+    readable first."""
     poller = select.poll()
-    poller.register(descriptor, select.POLLIN)
-    poller.register(interrupted, select.POLLIN)
+    for one in (descriptor, *others):
+        poller.register(one, select.POLLIN)
     ready = dict(poller.poll(max(0, int((deadline - time.monotonic()) * 1000))))
-    if interrupted in ready or descriptor not in ready:
+    if descriptor not in ready or any(one in ready for one in others):
         return ""
     return os.read(descriptor, 4096).decode("utf-8", "replace").strip()[:1]

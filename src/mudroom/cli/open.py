@@ -66,15 +66,15 @@ def open_session(
     return session
 
 
-def approver_of(context: Context) -> Callable[[Question], Answer] | None:
+def approver_of(context: Context) -> Callable[[Question, int], Answer] | None:
     """Somebody to be asked, where there is a terminal; what no rule allows is refused else."""
     if context.as_json or not context.terminal.interactive:
         return None
 
-    def approve(question: Question) -> Answer:
+    def approve(question: Question, over: int) -> Answer:
         from mudroom.cli.asking import by_terminal
 
-        return by_terminal(context.terminal, question)
+        return by_terminal(context.terminal, question, over)
 
     return approve
 

@@ -92,6 +92,10 @@ class Running:
         """Whether ``wait`` has returned, or the command was given up."""
         return self._id not in self._connection.active
 
+    def ends(self) -> bool:
+        """Whether the report has come, so that ``wait`` would not block."""
+        return bool(wait_readable([self._report], time.monotonic()))
+
     def signal(self, number: int) -> None:
         """Send a signal to the sandbox's init. It forwards TERM, HUP, USR1 and USR2 to the command, INT and QUIT to
         the command's process group; CONT goes on with a command that its terminal has stopped; KILL ends everything
