@@ -12,12 +12,20 @@ from mudroom.doctor import Finding, Tried, _crashes, diagnose, examine
 from mudroom.errors import Unsupported
 from mudroom.sandbox.forbidden import why_forbidden
 
+
+def _listening(*ports: int) -> bytes:
+    """As /proc/net/tcp6 has it: number, local address, remote address, state (0A: listening)."""
+    rows = b"".join(b"   0: %s:%04X %s:0000 0A 0 0 0\n" % (b"0" * 32, port, b"0" * 32) for port in ports)
+    return b"  sl  local_address remote_address st\n" + rows + b"\nnet:[1]\n"
+
+
 SETS = (b"Prm", b"Eff", b"Inh", b"Amb", b"Bnd")
 GOOD = {
     "ns/user": Tried(b"user:[1]\n"),
     "rm -r d": Tried(b"new\n", changed=2),
     "find": Tried(b"0\n4\nmnt:[1]\npid:[1]\n"),
-    "cat /proc/net": Tried(b"    lo\nnet:[1]\n"),
+    "cat /proc/net/dev": Tried(b"    lo\nnet:[1]\n"),
+    "cat /proc/net/tcp": Tried(_listening(3128, 53, 1)),
     "grep -E": Tried(
         b"".join(b"Cap%s:\t0\n" % name for name in (b"Prm", b"Eff", b"Inh", b"Amb", b"Bnd")) + b"NoNewPrivs:\t1\n"
     ),
@@ -43,7 +51,7 @@ def test_all_is_well() -> None:
     findings = found()
     assert {finding.state for finding in findings.values()} == {"strict"}
     assert not any(finding.fix for finding in findings.values())
-    assert len(findings) == 9
+    assert len(findings) == 10
 
 
 @pytest.mark.parametrize(
@@ -56,9 +64,14 @@ def test_all_is_well() -> None:
         ("nothing of the host in sight", "find", Tried(b"0\n400\n"), "degraded"),
         ("nothing of the host in sight", "find", Tried(b"0\n4\n" + OWN), "degraded"),  # a container with nothing in it
         ("nothing of the host in sight", "find", Tried(b""), "not probed"),
-        ("no network", "cat /proc/net", Tried(b"lo\neth0\nnet:[1]\n"), "degraded"),
-        ("no network", "cat /proc/net", Tried(b"lo\n" + OWN), "degraded"),  # a container without a network
-        ("no network", "cat /proc/net", Tried(error="no sandbox"), "not probed"),
+        ("no network", "cat /proc/net/dev", Tried(b"lo\neth0\nnet:[1]\n"), "degraded"),
+        ("no network", "cat /proc/net/dev", Tried(b"lo\n" + OWN), "degraded"),  # a container without a network
+        ("no network", "cat /proc/net/dev", Tried(error="no sandbox"), "not probed"),
+        ("the gate", "cat /proc/net/tcp", Tried(_listening(3128, 53, 80, 443)), "degraded"),
+        ("the gate", "cat /proc/net/tcp", Tried(_listening()), "missing"),
+        ("the gate", "cat /proc/net/tcp", Tried(_listening(1) + b"http://127.0.0.1:4000\n" + OWN), "degraded"),
+        ("the gate", "cat /proc/net/tcp", Tried(_listening(1) + b"\n" + OWN), "missing"),
+        ("the gate", "cat /proc/net/tcp", Tried(error="no sandbox"), "not probed"),
         ("no privileges", "grep -E", Tried(b"CapEff:\t1\n"), "missing"),
         ("no privileges", "grep -E", Tried(b"CapEff:\t0\nCapBnd:\tff\nNoNewPrivs:\t1\n"), "degraded"),
         ("a first process that is nobody's to read", "cd /proc/", Tried(b"/\nend\n"), "missing"),
@@ -139,5 +152,5 @@ def test_this_machine(tmp_path: Path) -> None:
         examine(os.fsencode(tmp_path / name), home=home, environ={b"PATH": os.environb[b"PATH"]}) for name in "ab"
     )
     assert [one._replace(found=one.found.replace("/a ", "/b ")) for one in first] == second
-    assert len(first) == 16
+    assert len(first) == 17
     assert all(finding.fix for finding in first if finding.state != "strict")

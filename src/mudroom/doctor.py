@@ -17,6 +17,7 @@ from mudroom.sandbox.denial import error_name, rules_for
 from mudroom.sandbox.forbidden import why_forbidden
 from mudroom.sandbox.host import landlock_abi
 from mudroom.sandbox.limiter import survey
+from mudroom.sandbox.linux import PROXY_PORT, REDIRECTED
 from mudroom.session import Session
 
 State = Literal["strict", "degraded", "missing", "not probed"]
@@ -97,7 +98,7 @@ def diagnose(run: Runner, landlock: int, *others: Finding) -> list[Finding]:
         except MudroomError as error:
             return Tried(error=error.message)
 
-    found = [_sandbox, _overlay, _hidden, _network, _privileges, _init, _filter, _told]
+    found = [_sandbox, _overlay, _hidden, _network, _gate, _privileges, _init, _filter, _told]
     return [*(probe(attempt) for probe in found), _landlock(landlock), *others]
 
 
@@ -111,6 +112,7 @@ def _is_ours(out: bytes, *kinds: str) -> bool:
 
 
 _PERMIT = "permit user namespaces: see the first of these"
+_REDIRECT = "nftables in the kernel: modprobe -a nf_tables nft_redir nft_chain_nat"
 
 
 def _sandbox(run: Runner) -> Finding:
@@ -161,12 +163,33 @@ def _hidden(run: Runner) -> Finding:
 
 def _network(run: Runner) -> Finding:
     name = "no network"
-    found = run(Settings(), "cat /proc/net/dev | tail -n +3 | cut -d: -f1; readlink /proc/self/ns/net")
+    found = run(Settings(network="none"), "cat /proc/net/dev | tail -n +3 | cut -d: -f1; readlink /proc/self/ns/net")
     if b"lo" not in found.out.split():
         return _not_probed(name, found)
     if found.out.split()[:-1] == [b"lo"] and not _is_ours(found.out, "net"):
         return Finding(name, "strict", "a network namespace with nothing but its own loopback")
     return Finding(name, "degraded", "sockets refused by a filter", _PERMIT)
+
+
+def _gate(run: Runner) -> Finding:
+    """Where the command sees itself surrounded by the gate's listeners: proc_pid_net(5), 0A is TCP_LISTEN."""
+    name = "the gate"
+    script = "cat /proc/net/tcp /proc/net/tcp6; echo $http_proxy; readlink /proc/self/ns/net"
+    found = run(Settings(network="gate"), script)
+    fields = [line.split() for line in found.out.splitlines()]
+    ports = {int(one[1].rpartition(b":")[2], 16) for one in fields if len(one) > 3 and one[3] == b"0A"}
+    if b"net:[" not in found.out:
+        return _not_probed(name, found)
+    if _is_ours(found.out, "net"):
+        if b"http://" in found.out:
+            return Finding(name, "degraded", "one port of loopback, for programs that heed http_proxy", _PERMIT)
+        return Finding(name, "missing", "no network namespace, and Landlock knows no ports before its ABI 4", _PERMIT)
+    if REDIRECTED in ports:
+        return Finding(name, "strict", "every port of every address leads there, and names are looked up there")
+    if PROXY_PORT in ports:
+        usual = ", ".join(map(str, sorted(ports - {PROXY_PORT, 53})))
+        return Finding(name, "degraded", f"by http_proxy, and ports {usual}; others are refused", _REDIRECT)
+    return Finding(name, "missing", "nobody listens inside")
 
 
 def _privileges(run: Runner) -> Finding:

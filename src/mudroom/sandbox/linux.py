@@ -26,7 +26,7 @@ RDONLY, NOSUID, NODEV, NOEXEC = 1, 2, 4, 8
 READ_ONLY = RDONLY | NOSUID | NODEV
 WRITABLE = NOSUID | NODEV
 
-PROXY_PORT, _REDIRECTED = 3128, 1
+PROXY_PORT, REDIRECTED = 3128, 1
 """Where the gate listens inside: programs are told of the one; the other is tcpmux, which nobody runs, and below 1024,
 where no command can listen itself (ip_unprivileged_port_start in ip-sysctl.rst)."""
 
@@ -124,7 +124,7 @@ def _ahead(spec: SandboxSpec) -> list[Step]:
     if spec.network != "open":
         steps.append(("loopback",))
     if spec.network == "gate":
-        steps += [("routes",), ("listen", PROXY_PORT, _REDIRECTED, spec.ports)]
+        steps += [("routes",), ("listen", PROXY_PORT, REDIRECTED, spec.ports)]
     return steps
 
 
