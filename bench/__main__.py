@@ -27,6 +27,7 @@ from bench.binds import many_binds
 from bench.buffer import buffers
 from bench.forking import forks
 from bench.landing import many_added, many_modified
+from bench.limited import at_once, limited
 from bench.machine import facts
 from bench.measure import Finding
 from bench.memory import launcher_memory
@@ -43,6 +44,7 @@ Bench = Callable[[bytes, Scale], Iterator[Finding]]
 BENCHES: dict[str, tuple[Bench, ...]] = {
     "command": (session_command,),
     "cold": (cold_command,),
+    "limited": (limited, at_once),
     "binds": (many_binds,),
     "view": (workloads,),
     "apply": (many_added,),

@@ -16,6 +16,7 @@ from conftest import Place
 from mudroom.core.result import Result
 from mudroom.errors import UsageError
 from mudroom.session import Session
+from mudroom.vault.turn import Turn
 
 WRITER = b"i=0; while [ ! -e stop ]; do i=$((i+1)); echo $i >> count; done"
 
@@ -87,6 +88,43 @@ def test_agents_run_side_by_side(place: Place) -> None:
     for agent in agents:
         agent.stop()
     assert {change.path for change in session.changes("one").changes} == {b"count", b"stop"}
+
+
+def test_a_command_that_ends_lets_go_for_itself_alone(place: Place) -> None:
+    """Two threads of one session share its locks: the one that goes on is still stopped for the user."""
+    session, other = place.session(), place.session()
+    session.new_fork("long")
+    agent = Agent(session, "long")
+    assert session.run([b"true"], fork="short").exit_code == 0
+    stopped: list[bool] = []
+    with other.alone("the user", stopping=lambda: stopped.append(True)):
+        assert stopped == [True]
+        size = agent.size()
+        assert other.run([b"true"]).exit_code == 0
+        assert agent.size() == size
+    agent.stop()
+
+
+def test_many_threads_begin_at_once(place: Place) -> None:
+    turn = Turn(os.fsencode(place.root))
+    began = threading.Barrier(20)
+
+    def agent() -> None:
+        began.wait()
+        for _ in range(50):
+            turn.begin()
+            turn.end()
+
+    agents = [threading.Thread(target=agent) for _ in range(20)]
+    for thread in agents:
+        thread.start()
+    for thread in agents:
+        thread.join()
+    alone = Turn(os.fsencode(place.root))
+    alone.take(lambda: pytest.fail("nobody is left"))
+    alone.give()
+    alone.close()
+    turn.close()
 
 
 def test_what_runs_cannot_be_applied(place: Place) -> None:

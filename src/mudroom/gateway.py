@@ -87,13 +87,15 @@ class Gateway:
     ) -> None:
         """``rules`` gives the very same object as long as they have not changed."""
         self.rules, self.remember, self.approver = rules, remember, approver
+        self._lock = _thread.allocate_lock()
         self._gate: Gate | None = None
 
     @property
     def gate(self) -> Gate:
-        if self._gate is None:
-            self._gate = SHARED.acquire()
-        return self._gate
+        with self._lock:
+            if self._gate is None:
+                self._gate = SHARED.acquire()
+            return self._gate
 
     def close(self) -> None:
         if self._gate is not None:

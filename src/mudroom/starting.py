@@ -5,6 +5,7 @@ What goes on beside it is put together here: limits, the gate, the terminal, the
 
 from __future__ import annotations
 
+import _thread
 import functools
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -97,6 +98,8 @@ class Starting(Applying):
         self._owns_client = client is None
         self._running: Running | None = None
         self._looked = False
+        self._making = _thread.allocate_lock()
+        """What all commands share is made by the first of them, of whichever thread."""
         self._limiter: Limiter | None = None
         self._gateway: Gateway | None = None
         self._gate_answers = (rules, remember, approver)
@@ -219,7 +222,8 @@ class Starting(Applying):
         if self._gateway is None:
             from mudroom.gateway import Gateway
 
-            self._gateway = Gateway(*self._gate_answers)
+            with self._making:
+                self._gateway = self._gateway or Gateway(*self._gate_answers)
         outside = mode == "landlock" or self._grant.level == 0
         keeper = self._gateway.keeper(fork.entrance, relay.hushed if relay is not None else nullcontext)
         return keeper, keeper.listen() if outside else 0
@@ -253,7 +257,9 @@ class Starting(Applying):
 
             vault = os.fsdecode(self.vault.path.rpartition(b"-")[2])
             places = (self.project, self.vault.path)
-            self._limiter = Limiter(vault, self.client.settle, self.confinement.variables, places)
+            limiter = Limiter(vault, self.client.settle, self.confinement.variables, places)
+            with self._making:
+                self._limiter = self._limiter or limiter
         counts_processes = mode != "landlock" and os.geteuid() != 0
         held = self._limiter.hold(self.settings.limits, counts_processes=counts_processes)
         self._notes += [note for note in held.notes if note not in self._notes]
@@ -284,10 +290,11 @@ class Starting(Applying):
 
     @property
     def client(self) -> Client:
-        if self._client is None:
-            self._client = Client()
-            self._client.start()
-        return self._client
+        with self._making:
+            if self._client is None:
+                self._client = Client()
+                self._client.start()
+            return self._client
 
     def _meanwhile(self, fork: Fork, view: View) -> None:
         """While the command runs: load what collecting needs, clean up after the command before this one, merge

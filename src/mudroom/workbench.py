@@ -5,6 +5,7 @@ A session (``session.py``) is a workbench that can also run commands.
 
 from __future__ import annotations
 
+import _thread
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -36,6 +37,13 @@ _CLOCK_REALTIME_COARSE = 5
 """The clock that file systems stamp with: linux/time.h, ktime_get_coarse_real_ts64. Python has no name for it."""
 
 
+class _Said(_thread._local):
+    """By thread: several may run commands of one session at a time."""
+
+    def __init__(self) -> None:
+        self.notes: list[str] = []
+
+
 class Workbench:
     def __init__(self, vault: Vault, settings: Settings, clock: Callable[[], int], progress: Progress | None) -> None:
         self.vault = vault
@@ -43,7 +51,7 @@ class Workbench:
         self.settings = settings
         self._clock = clock
         self._progress = progress
-        self._notes: list[str] = []
+        self._said = _Said()
         self._desk = Desk(vault, clock)
         self._finder: Finder | None = None
         self._alone = False
@@ -110,6 +118,15 @@ class Workbench:
         if not complete:
             notes.append("the project has so many directories that not all were searched for secrets")
         return notes
+
+    @property
+    def _notes(self) -> list[str]:
+        """What there is to say about the command of this thread."""
+        return self._said.notes
+
+    @_notes.setter
+    def _notes(self, notes: list[str]) -> None:
+        self._said.notes = notes
 
     # --- lines of work ---
 

@@ -5,11 +5,13 @@ the vault alone: it holds ``wanted``, which makes every agent stop its processes
 holds ``agents`` alone until it is done. The agents go on where they were stopped.
 
 All by flock(2): a lock dies with its process, so nobody stays stopped because somebody was killed, and no lock has to
-be recognised as stale.
+be recognised as stale. A lock is of the open file, which all threads of a process share: they are counted here, and
+the first takes it for all, the last lets go of it.
 """
 
 from __future__ import annotations
 
+import _thread
 import fcntl
 import os
 import time
@@ -23,12 +25,16 @@ class Turn:
     def __init__(self, vault: bytes) -> None:
         self._wanted_path, self._agents_path = vault + b"/wanted", vault + b"/agents"
         self._wanted = self._agents = -1
+        self._lock = _thread.allocate_lock()
+        """Never held while somebody is waited for: whoever has the vault alone waits until the last one has let go."""
+        self._commands = 0
 
     def _open(self) -> None:
-        if self._wanted < 0:
-            flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
-            self._wanted = os.open(self._wanted_path, flags, 0o600)
-            self._agents = os.open(self._agents_path, flags, 0o600)
+        with self._lock:
+            if self._wanted < 0:
+                flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
+                self._wanted = os.open(self._wanted_path, flags, 0o600)
+                self._agents = os.open(self._agents_path, flags, 0o600)
 
     def close(self) -> None:
         for descriptor in (self._wanted, self._agents):
@@ -41,27 +47,37 @@ class Turn:
     def begin(self) -> None:
         """Before a command of an agent: waits while somebody has the vault alone."""
         self._open()
-        fcntl.flock(self._wanted, fcntl.LOCK_SH)
-        fcntl.flock(self._agents, fcntl.LOCK_SH)
-        fcntl.flock(self._wanted, fcntl.LOCK_UN)
+        mine = os.open(self._wanted_path, os.O_RDWR | os.O_CLOEXEC)  # an open file of its own: others let go of theirs
+        try:
+            fcntl.flock(mine, fcntl.LOCK_SH)
+            with self._lock:
+                if not self._commands:
+                    fcntl.flock(self._agents, fcntl.LOCK_SH)  # who has it alone has ``wanted``, too
+                self._commands += 1
+        finally:
+            os.close(mine)
 
     def end(self) -> None:
-        fcntl.flock(self._agents, fcntl.LOCK_UN)
+        with self._lock:
+            self._commands -= 1
+            if not self._commands:
+                fcntl.flock(self._agents, fcntl.LOCK_UN)
 
     def stand_aside(self, pause: Callable[[], None], resume: Callable[[], None]) -> float:
         """If somebody wants the vault alone: ``pause``, wait until it is free again, ``resume``. Returns the seconds
         that took. Call it every ``LOOK`` seconds while a command of an agent runs."""
-        try:
-            fcntl.flock(self._wanted, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
-            pass
-        else:
-            fcntl.flock(self._wanted, fcntl.LOCK_UN)
-            return 0.0
+        with self._lock:
+            try:
+                fcntl.flock(self._wanted, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except BlockingIOError:
+                pass
+            else:
+                fcntl.flock(self._wanted, fcntl.LOCK_UN)
+                return 0.0
         since = time.monotonic()
         pause()
         try:
-            fcntl.flock(self._agents, fcntl.LOCK_UN)
+            self.end()
             self.begin()
         finally:
             resume()
