@@ -26,6 +26,7 @@ from bench.attempts import attempts
 from bench.binds import many_binds
 from bench.buffer import buffers
 from bench.forking import forks
+from bench.gate import gate
 from bench.landing import many_added, many_modified
 from bench.limited import at_once, limited
 from bench.machine import facts
@@ -55,6 +56,7 @@ BENCHES: dict[str, tuple[Bench, ...]] = {
     "attempts": (attempts,),
     "buffer": (buffers,),
     "memory": (launcher_memory,),
+    "gate": (gate,),
 }
 
 

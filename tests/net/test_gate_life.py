@@ -26,6 +26,7 @@ def town(tmp_path: Path) -> Iterator[Town]:
         yield town
 
 
+SOURCE = str(Path(mudroom.__file__).parent.parent)
 ESTABLISHED = b"HTTP/1.1 200 Connection established\r\n\r\n"
 
 
@@ -129,7 +130,7 @@ def test_an_answer_for_ever_is_a_rule(town: Town) -> None:
 
 
 def test_too_many_questions_are_denied(tmp_path: Path) -> None:
-    with Town(tmp_path, guard__MAX_QUESTIONS=3) as town:
+    with Town(tmp_path, constants={"guard.MAX_QUESTIONS": 3}) as town:
         door = town.door(ask=True)
         clients = [door.connect(connect(f"h{number}.example", 443)) for number in range(4)]
         door.wait(questions=3, flows=1)
@@ -193,7 +194,7 @@ def test_more_rules_than_a_packet_holds(town: Town) -> None:
 # --- bad input ---
 
 
-HASTE = {"read__HEAD_TIME": 0.2, "accept__FIRST_BYTE": 0.2, "tunnel__FIRST_WORDS": 0.2, "socks__PATIENCE": 0.2}
+HASTE = {"read.HEAD_TIME": 0.2, "accept.FIRST_BYTE": 0.2, "tunnel.FIRST_WORDS": 0.2, "socks.PATIENCE": 0.2}
 
 
 @pytest.mark.parametrize(
@@ -212,7 +213,7 @@ HASTE = {"read__HEAD_TIME": 0.2, "accept__FIRST_BYTE": 0.2, "tunnel__FIRST_WORDS
     ],
 )
 def test_garbage_halves_and_silence_end_soon(tmp_path: Path, words: bytes, said: bytes) -> None:
-    with Town(tmp_path, **HASTE) as town:
+    with Town(tmp_path, constants=HASTE) as town:
         door = town.door(allow("db.example", 443), ask=True)
         assert read_all(door.connect(words)).startswith(said)
         if words:
@@ -221,7 +222,7 @@ def test_garbage_halves_and_silence_end_soon(tmp_path: Path, words: bytes, said:
 
 
 def test_a_tunnel_that_begins_with_half_a_hello_ends_soon(tmp_path: Path) -> None:
-    with Town(tmp_path, **HASTE) as town:
+    with Town(tmp_path, constants=HASTE) as town:
         port = town.serve(echo)
         town.names({"db.example": [["127.0.0.1"]]})
         door = town.door(allow("db.example", port))
@@ -233,7 +234,7 @@ def test_a_tunnel_that_begins_with_half_a_hello_ends_soon(tmp_path: Path) -> Non
 
 
 def test_a_tunnel_may_be_silent_for_as_long_as_it_likes(tmp_path: Path) -> None:
-    with Town(tmp_path, **HASTE) as town:
+    with Town(tmp_path, constants=HASTE) as town:
         port = town.serve(echo)
         town.names({"db.example": [["127.0.0.1"]]})
         door = town.door(allow("db.example", port))
@@ -303,7 +304,7 @@ def test_a_thousand_connections_at_one_time(town: Town) -> None:
 
 
 def test_a_connection_too_many_is_cut_and_told_once(tmp_path: Path) -> None:
-    with Town(tmp_path, guard__MAX_CONNECTIONS=5) as town:
+    with Town(tmp_path, constants={"guard.MAX_CONNECTIONS": 5}) as town:
         door = town.door(ask=True)
         clients = [door.connect() for _ in range(5)]
         for _ in range(3):
@@ -318,7 +319,7 @@ def test_a_connection_too_many_is_cut_and_told_once(tmp_path: Path) -> None:
 
 def test_whoever_cannot_be_told_is_not_let_in(tmp_path: Path) -> None:
     """The host does not read: what could not be journalled does not happen."""
-    with Town(tmp_path, guard__MAX_UNTOLD=3) as town:
+    with Town(tmp_path, constants={"guard.MAX_UNTOLD": 3}) as town:
         door = town.door()
         answers = []
         for number in range(3000):
@@ -414,7 +415,7 @@ def test_a_gate_that_hangs_keeps_nobody_waiting(town: Town) -> None:
 
 def test_the_gate_ends_with_its_host(tmp_path: Path) -> None:
     program = (
-        f"import sys; sys.path.insert(0, {str(Path(mudroom.__file__).parent.parent)!r}); import socket;"
+        f"import sys; sys.path.insert(0, {SOURCE!r}); import socket;"
         "from mudroom.net.door import Gate, Listener; gate = Gate();"
         "door = gate.open([], [Listener('proxy', socket.create_server(('127.0.0.1', 0)).detach())], ask=False);"
         "print(gate.pid, flush=True); sys.stdin.read()"
@@ -427,6 +428,25 @@ def test_the_gate_ends_with_its_host(tmp_path: Path) -> None:
         assert select.select([handle], [], [], WAIT)[0]  # a pidfd is readable when its process has ended
     finally:
         os.close(handle)
+
+
+def test_the_hosts_end_loads_no_event_loop() -> None:
+    program = f"import sys; sys.path.insert(0, {SOURCE!r}); import mudroom.net.door; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-I", "-c", program], capture_output=True, text=True, check=True)
+    assert not {"asyncio", "ssl", "threading", "h11", "uvloop", "logging"} & set(done.stdout.split())
+
+
+def test_a_closed_gate_shuts_its_doors(town: Town) -> None:
+    door = town.door(ask=True)
+    assert read_all(door.connect(b"\r\n\r\n")).startswith(b"HTTP/1.1 400 ")
+    town.gate.close()
+    select.select([door.door], [], [], WAIT)
+    door.take(door.door.receive())
+    assert door.door.fileno() == -1
+    with pytest.raises(ConnectionRefusedError):
+        door.connect()
+    with pytest.raises(MudroomError, match="closed"):
+        town.gate.open([], [], ask=False)
 
 
 def test_a_gate_costs_nothing_until_a_door_is_opened() -> None:

@@ -8,7 +8,7 @@ import select
 import socket
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -24,17 +24,17 @@ WAIT = 20.0
 
 class Town:
     """Names are what ``names`` says: each to one answer after the other, the last of them for ever. ``constants`` of
-    the gate's modules that are others in this one's process: ``read__HEAD_TIME=0.2``."""
+    the gate's modules that are others in this one's process: ``read.HEAD_TIME``."""
 
-    def __init__(self, directory: Path, **constants: float) -> None:
+    def __init__(self, directory: Path, upstream: str = "", constants: Mapping[str, float] | None = None) -> None:
         self._table = directory / "names.json"
         self._log = directory / "lookups"
         self._log.touch()
         program = (
             f"import sys; sys.path[:0] = {_PATHS!r}; from phonebook import main; main({str(self._table)!r}, "
-            f"{str(self._log)!r}, { ({name.replace('__', '.'): value for name, value in constants.items()})!r})"
+            f"{str(self._log)!r}, {dict(constants or {})!r})"
         )
-        self.gate = Gate(program)
+        self.gate = Gate(program, upstream)
         self.names({})
         self._closers: list[Callable[[], object]] = []
 

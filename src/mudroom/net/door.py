@@ -22,6 +22,7 @@ from mudroom.core.flow import Flow, Question
 from mudroom.core.hosts import HostRule
 from mudroom.errors import MudroomError
 from mudroom.net import wire
+from mudroom.net.upstream import parse_upstream
 
 Kind = Literal["proxy", "transparent", "redirected", "dns-udp", "dns-tcp"]
 
@@ -43,10 +44,17 @@ class Listener(NamedTuple):
 
 
 class Gate:
-    """The gate of a host process: costs nothing until a door is opened."""
+    """The gate of a host process: costs nothing until a door is opened.
 
-    def __init__(self, program: str = PROGRAM) -> None:
+    ``upstream``: a proxy through which alone the host reaches the internet, as ``http://[USER:PASSWORD@]HOST:PORT``;
+    names are looked up, and their addresses vetted, by it. Raises ValueError if it is none."""
+
+    def __init__(self, program: str = PROGRAM, upstream: str = "") -> None:
+        if upstream:
+            parse_upstream(upstream)
+        self.upstream = upstream
         self._program = program
+        self.is_closed = False
         self._control: socket.socket | None = None
         self._pid = 0
         self._handle = -1
@@ -63,7 +71,8 @@ class Gate:
         return Door(self, rules, listeners, ask, ask_timeout)
 
     def close(self) -> None:
-        """End the process, and with it every connection."""
+        """End the process, and with it every connection. The doors are shut at their next ``receive``."""
+        self.is_closed = True
         self._forget()
 
     @property
@@ -79,6 +88,8 @@ class Gate:
             wire.send(self._started(), message, descriptors)
 
     def _started(self) -> socket.socket:
+        if self.is_closed:
+            raise MudroomError("the gate is closed")
         if self._control is not None and not _is_over(self._control):
             return self._control
         self._forget()
@@ -196,18 +207,24 @@ class Door:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         ours.settimeout(_PATIENCE)
         kinds: list[str] = [listener.kind for listener in self._listeners]
-        message = wire.Open(kinds, self._rules, self._ask, self._ask_timeout, self._asked + 1)
+        message = wire.Open(kinds, self._rules, self._ask, self._ask_timeout, self._asked + 1, self._gate.upstream)
         try:
             self._gate._send(message, [theirs.fileno(), *(listener.descriptor for listener in self._listeners)])
         except OSError as error:
             ours.close()
             raise MudroomError(f"the gate does not answer: {error.strerror}") from error
+        except MudroomError:
+            ours.close()
+            raise
         finally:
             theirs.close()
         return ours
 
     def _again(self) -> None:
         """Open the same door in a new gate, under the same number."""
+        if self._gate.is_closed:
+            self._end()
+            return
         at = time.monotonic()
         self._deaths = [*(death for death in self._deaths if at - death < _WITHIN), at]
         try:
@@ -216,13 +233,16 @@ class Door:
             self._gate._has_ended()
             new = self._connected()
         except MudroomError:
-            self._is_over = True
-            self._close_listeners()
-            self._socket.close()
+            self._end()
             raise
         os.dup2(new.fileno(), self._socket.fileno(), inheritable=False)
         new.close()
         self._inbox = wire.Inbox()
+
+    def _end(self) -> None:
+        self._is_over = True
+        self._close_listeners()
+        self._socket.close()
 
     def _next(self) -> wire.ToHost | None:
         while _is_readable(self._socket, 0):

@@ -12,11 +12,14 @@ import os
 import time
 
 from mudroom.core.flow import Flow, Way
+from mudroom.core.host import Authority, parse_host
 from mudroom.core.hosts import Decision, Request, vet
 from mudroom.net.dial import dial
 from mudroom.net.guard import Guard
-from mudroom.net.peer import Peer
+from mudroom.net.peer import Gone, Peer
 from mudroom.net.resolve import local
+from mudroom.net.through import RefusedUpstream, dial_through
+from mudroom.net.upstream import Upstream
 
 
 class Refused(Exception):
@@ -85,6 +88,9 @@ class Exchange:
             raise
 
     async def _reached(self) -> Peer:
+        upstream, rule = self.guard.upstream, self._decision.rule
+        if upstream is not None and not (rule is not None and rule.private):
+            return await self._reached_through(upstream)
         try:
             addresses = await self.guard.resolver(self.host)
         except OSError as error:
@@ -101,6 +107,15 @@ class Exchange:
             what = os.strerror(error.errno or errno.EIO).lower()
             raise self._failed(f"{self.host} cannot be reached: {what}", 504) from error
         return peer
+
+    async def _reached_through(self, upstream: Upstream) -> Peer:
+        self._address = str(upstream)
+        try:
+            where = Authority(parse_host(self.host.encode()), self.port)
+            return await dial_through(upstream, self.guard.resolver, where)
+        except (OSError, Gone) as error:
+            reason = str(error) if isinstance(error, RefusedUpstream) else f"{upstream} cannot be reached: {error}"
+            raise self._failed(reason, 502) from error
 
     def reuse(self, address: str) -> None:
         self._address = address

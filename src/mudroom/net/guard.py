@@ -19,6 +19,7 @@ from mudroom.core.hosts import Decision, HostRule, Request, decide
 from mudroom.net import wire
 from mudroom.net.peer import Gone, Peer
 from mudroom.net.resolve import Resolver
+from mudroom.net.upstream import parse_upstream
 
 MAX_CONNECTIONS = 4_096
 MAX_QUESTIONS = 64
@@ -38,6 +39,7 @@ class Guard:
     def __init__(self, channel: socket.socket, message: wire.Open, resolver: Resolver) -> None:
         self.resolver = resolver
         self.rules: list[HostRule] = message.rules
+        self.upstream = parse_upstream(message.upstream) if message.upstream else None
         self.clients: set[Peer] = set()
         self._channel = channel
         self._ask = message.ask

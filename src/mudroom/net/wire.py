@@ -39,6 +39,8 @@ class Open(msgspec.Struct, tag="open", array_like=True):
     ask_timeout: float
     first: int
     """The number of its first question; answers to a gate that died are not taken for answers to this one."""
+    upstream: str
+    """As for ``parse_upstream``; empty: there is none."""
 
 
 class Answer(msgspec.Struct, tag="answer", array_like=True):

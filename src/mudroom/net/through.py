@@ -1,0 +1,59 @@
+"""The way out through a proxy that the host's own network wants: every connection a CONNECT to it.
+
+Rules of this file: what is allowed is decided before; what is looked up is looked up by that proxy, so the addresses
+are its to vet, and flows say so. Hosts whose rule opens private networks are reached without it, and vetted as ever.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import binascii
+
+from mudroom.core.host import Authority
+from mudroom.net.dial import dial
+from mudroom.net.head import END, LIMIT
+from mudroom.net.peer import Peer
+from mudroom.net.resolve import Resolver
+from mudroom.net.upstream import Upstream
+
+ANSWER_TIME = 30.0
+"""Seconds for its answer: it looks up and dials meanwhile."""
+
+
+class RefusedUpstream(OSError):
+    """The proxy answered, and not with 200."""
+
+
+async def dial_through(upstream: Upstream, resolver: Resolver, where: Authority) -> Peer:
+    """A tunnel to ``where``. Raises OSError."""
+    peer, _address = await dial(await resolver(upstream.authority.host.text), upstream.authority.port)
+    try:
+        async with asyncio.timeout(ANSWER_TIME):
+            await peer.write(_request(upstream, where))
+            status = await _status(peer)
+    except TimeoutError:
+        peer.cut()
+        raise RefusedUpstream(f"{upstream} did not answer in {ANSWER_TIME:.0f} s") from None
+    except BaseException:
+        peer.cut()
+        raise
+    if status != b"200":
+        peer.cut()
+        raise RefusedUpstream(f"{upstream} answered {status.decode('ascii', 'replace')}")
+    return peer
+
+
+def _request(upstream: Upstream, where: Authority) -> bytes:
+    head = f"CONNECT {where} HTTP/1.1\r\nHost: {where}\r\n".encode()
+    if upstream.credentials:
+        head += b"Proxy-Authorization: Basic %s\r\n" % binascii.b2a_base64(upstream.credentials, newline=False)
+    return head + b"\r\n"
+
+
+async def _status(peer: Peer) -> bytes:
+    """Of its answer, whose head is taken; what follows is from the other end of the tunnel."""
+    while (end := peer.buffer.find(END)) < 0:
+        if len(peer.buffer) > LIMIT or not await peer.more():
+            raise RefusedUpstream("the proxy gave no answer that could be read")
+    parts = peer.take(end + len(END)).split(b"\r\n", 1)[0].split(b" ", 2)
+    return parts[1] if len(parts) > 1 and parts[0].startswith(b"HTTP/1.") and parts[1].isdigit() else b"nonsense"

@@ -1,0 +1,33 @@
+"""How the proxy is written that the host's own network wants everybody to use. Pure."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from mudroom.core.host import Authority, parse_authority
+
+_ESCAPE = re.compile(rb"%([0-9A-Fa-f]{2})")
+
+
+class Upstream(NamedTuple):
+    authority: Authority
+    credentials: bytes
+    """USER:PASSWORD; empty: none. In no flow, and in no message."""
+
+    def __str__(self) -> str:
+        return f"proxy {self.authority}"
+
+
+def parse_upstream(text: str) -> Upstream:
+    """``http://[USER:PASSWORD@]HOST:PORT``, as HTTPS_PROXY has it; port 80 if there is none. Raises ValueError, without
+    what is secret in it."""
+    scheme, mark, rest = text.partition("://")
+    if not mark:
+        scheme, rest = "http", text
+    if scheme.lower() != "http":
+        raise ValueError(f"a proxy that is reached by {scheme.lower()[:16]} is not supported; by http it is")
+    user, _, where = rest.rstrip("/").rpartition("@")
+    authority = parse_authority(where.encode("utf-8", "surrogateescape"), 80)
+    credentials = _ESCAPE.sub(lambda found: bytes.fromhex(found[1].decode()), user.encode("utf-8", "surrogateescape"))
+    return Upstream(authority, credentials)
