@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -428,6 +429,26 @@ def test_the_gate_ends_with_its_host(tmp_path: Path) -> None:
         assert select.select([handle], [], [], WAIT)[0]  # a pidfd is readable when its process has ended
     finally:
         os.close(handle)
+
+
+def test_threads_share_a_gate_that_dies(town: Town) -> None:
+    door = town.door()
+    assert read_all(door.connect(b"\r\n\r\n")).startswith(b"HTTP/1.1 400 ")
+    doors = [town.door() for _ in range(20)]
+    first = town.gate.pid
+    os.kill(first, signal.SIGKILL)
+
+    def revive(one: OpenDoor) -> None:
+        select.select([one.door], [], [], WAIT)
+        one.take(one.door.receive())
+
+    threads = [threading.Thread(target=revive, args=(one,)) for one in doors]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert town.gate.pid != first
+    assert all(read_all(one.connect(b"\r\n\r\n")).startswith(b"HTTP/1.1 400 ") for one in doors)
 
 
 def test_the_hosts_end_loads_no_event_loop() -> None:

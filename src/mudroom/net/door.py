@@ -7,6 +7,7 @@ parsed as the words of a stranger: it has read what strangers wrote.
 
 from __future__ import annotations
 
+import _thread
 import os
 import select
 import signal
@@ -47,7 +48,8 @@ class Gate:
     """The gate of a host process: costs nothing until a door is opened.
 
     ``upstream``: a proxy through which alone the host reaches the internet, as ``http://[USER:PASSWORD@]HOST:PORT``;
-    names are looked up, and their addresses vetted, by it. Raises ValueError if it is none."""
+    names are looked up, and their addresses vetted, by it. Raises ValueError if it is none. Several threads may use it,
+    each with doors of its own."""
 
     def __init__(self, program: str = PROGRAM, upstream: str = "") -> None:
         if upstream:
@@ -55,6 +57,7 @@ class Gate:
         self.upstream = upstream
         self._program = program
         self.is_closed = False
+        self._lock = _thread.allocate_lock()
         self._control: socket.socket | None = None
         self._pid = 0
         self._handle = -1
@@ -72,8 +75,9 @@ class Gate:
 
     def close(self) -> None:
         """End the process, and with it every connection. The doors are shut at their next ``receive``."""
-        self.is_closed = True
-        self._forget()
+        with self._lock:
+            self.is_closed = True
+            self._forget()
 
     @property
     def pid(self) -> int:
@@ -81,11 +85,12 @@ class Gate:
         return self._pid
 
     def _send(self, message: wire.Open, descriptors: Sequence[int]) -> None:
-        try:
-            wire.send(self._started(), message, descriptors)
-        except OSError:  # it has died meanwhile
-            self._forget()
-            wire.send(self._started(), message, descriptors)
+        with self._lock:
+            try:
+                wire.send(self._started(), message, descriptors)
+            except OSError:  # it has died meanwhile
+                self._forget()
+                wire.send(self._started(), message, descriptors)
 
     def _started(self) -> socket.socket:
         if self.is_closed:
@@ -119,8 +124,9 @@ class Gate:
     def _has_ended(self) -> None:
         """The end of a door's socket has been seen. If that is the process's end, which may not have closed everything
         yet, forget it; if not, the door alone had to be closed."""
-        if self._handle >= 0 and _is_readable(self._handle, _DYING):
-            self._forget()
+        with self._lock:
+            if self._handle >= 0 and _is_readable(self._handle, _DYING):
+                self._forget()
 
     def _forget(self) -> None:
         if self._control is not None:

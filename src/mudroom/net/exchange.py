@@ -98,9 +98,7 @@ class Exchange:
         own = local(addresses)
         why = vet(self._decision, addresses, own, rules=self.guard.rules, port=self.port)
         if why is not None:
-            self._decision = Decision("deny", self._decision.rule, why)
-            self.tell()
-            raise Unreachable(f"{self.host} is not dialled: {why}", 403)
+            raise Unreachable(str(self.refuse(f"{self.host} is not dialled: {why}")), 403)
         try:
             peer, self._address = await dial(addresses, self.port)
         except OSError as error:
