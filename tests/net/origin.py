@@ -11,8 +11,6 @@ from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from town import read_until
-
 _KEEP: list[TemporaryDirectory[str]] = []
 
 
@@ -46,6 +44,19 @@ def tls(name: str, talk: Callable[[socket.socket], object]) -> Callable[[socket.
     return wrapped
 
 
+def _at_least(length: int) -> Callable[[bytes], bool]:
+    return lambda data: len(data) >= length
+
+
+def _longer(client: socket.socket, data: bytes, is_enough: Callable[[bytes], bool]) -> bytes:
+    while not is_enough(data):
+        part = client.recv(65536)
+        if not part:
+            raise ConnectionError("the client has ended")
+        data += part
+    return data
+
+
 class Web:
     """Answers every request with ``body``, and keeps what it was sent: head and body of each."""
 
@@ -66,11 +77,9 @@ class Web:
                 rest += part
             head, _, rest = rest.partition(b"\r\n\r\n")
             length = int((re.search(rb"(?i)content-length: (\d+)", head) or [b"", b"0"])[1])
-            while len(rest) < length:
-                rest += client.recv(65536)
+            rest = _longer(client, rest, _at_least(length))
             body, rest = rest[:length], rest[length:]
             if b"transfer-encoding: chunked" in head.lower():
-                whole = rest if rest.endswith(b"0\r\n\r\n") else rest + read_until(client, b"0\r\n\r\n")
-                body, rest = whole, b""
+                body, rest = _longer(client, rest, lambda data: data.endswith(b"0\r\n\r\n")), b""
             self.requests.append(head + b"\r\n\r\n" + body)
             client.sendall(self.head + b"Content-Length: %d\r\n\r\n" % len(self.body) + self.body)
