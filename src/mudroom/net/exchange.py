@@ -98,7 +98,8 @@ class Exchange:
         own = local(addresses)
         why = vet(self._decision, addresses, own, rules=self.guard.rules, port=self.port)
         if why is not None:
-            raise Unreachable(str(self.refuse(f"{self.host} is not dialled: {why}")), 403)
+            self.refuse(why)
+            raise Unreachable(f"{self.host} is not dialled: {why}", 403)
         try:
             peer, self._address = await dial(addresses, self.port)
         except OSError as error:
