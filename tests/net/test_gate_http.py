@@ -77,6 +77,57 @@ def test_every_request_of_a_kept_alive_connection_is_judged(town: Town) -> None:
     assert "evil.example" not in town.lookups()
 
 
+def test_requests_in_a_row_without_waiting_are_judged_one_by_one(town: Town) -> None:
+    web = Web()
+    port = town.serve(web)
+    local(town, "web.example", "evil.example")
+    door = town.door(allow("web.example", port))
+    request = b"GET http://%s.example:%d/ HTTP/1.1\r\nHost: %s.example:%d\r\n\r\n"
+    good, evil = (request % (name, port, name, port) for name in (b"web", b"evil"))
+    client = door.connect(good + good + evil + good)
+    said = read_all(client)
+    assert [said.count(b"HTTP/1.1 %d " % status) for status in (200, 403)] == [2, 1]
+    assert len(web.requests) == 2
+    assert town.lookups() == ["web.example"]
+
+
+def test_what_stands_in_a_body_is_no_request(town: Town) -> None:
+    web = Web()
+    port = town.serve(web)
+    local(town, "web.example")
+    door = town.door(allow("web.example", port))
+    inner = b"GET http://evil.example/ HTTP/1.1\r\nHost: evil.example\r\n\r\n"
+    head = b"POST http://web.example:%d/ HTTP/1.1\r\nHost: web.example:%d\r\nContent-Length: %d\r\n\r\n"
+    client = door.connect(head % (port, port, len(inner)) + inner)
+    read_until(client, b"hello\n")
+    client.close()
+    assert door.flow().host == "web.example"
+    assert web.requests[0].endswith(b"\r\n\r\n" + inner)
+
+
+@pytest.mark.parametrize(("method", "status"), [(b"GET", 200), (b"POST", 502)])
+def test_a_server_that_closed_what_was_kept_open_is_asked_again_if_that_is_harmless(
+    town: Town, method: bytes, status: int
+) -> None:
+    answers: list[socket.socket] = []
+
+    def once(client: socket.socket) -> None:
+        answers.append(client)
+        read_until(client, b"\r\n\r\n")
+        client.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nhello\n")
+        client.recv(10)  # the next request is on its way when it closes
+
+    port = town.serve(once)
+    local(town, "web.example")
+    door = town.door(allow("web.example", port))
+    request = b"%s http://web.example:%d/ HTTP/1.1\r\nHost: web.example:%d\r\n\r\n"
+    client = door.connect(request % (b"GET", port, port))
+    read_until(client, b"hello\n")
+    client.sendall(request % (method, port, port))
+    assert read_until(client, b"\n").startswith(b"HTTP/1.1 %d " % status)
+    assert len(answers) == (2 if status == 200 else 1)
+
+
 def test_methods_and_paths_are_the_rules(town: Town) -> None:
     web = Web()
     port = town.serve(web)

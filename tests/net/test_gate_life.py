@@ -108,6 +108,13 @@ def test_where_nobody_can_be_asked_it_is_denied_at_once(town: Town) -> None:
     assert door.questions == []
 
 
+def test_this_machine_is_not_asked_about(town: Town) -> None:
+    door = town.door(ask=True)
+    assert read_all(door.connect(connect("localhost", 3000))).startswith(b"HTTP/1.1 403 ")
+    assert read_all(door.connect(connect("x.localhost", 443))).startswith(b"HTTP/1.1 403 ")
+    assert door.questions == []
+
+
 def test_an_answer_for_ever_is_a_rule(town: Town) -> None:
     port = town.serve(echo)
     town.names({"a.db.example": [["127.0.0.1"]], "b.db.example": [["127.0.0.1"]]})

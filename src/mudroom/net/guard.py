@@ -62,6 +62,8 @@ class Guard:
         decision = decide(request, self.rules)
         if decision.action != "ask":
             return decision
+        if decision.rule is None and (request.host == "localhost" or request.host.endswith(".localhost")):
+            return Decision("deny", None, "outside of the sandbox that is another machine's; only a rule opens it")
         answer = self._answers.get((request.host, request.port))
         if answer is not None:
             return Decision("allow" if answer else "deny", decision.rule, "so it was answered when it was asked")

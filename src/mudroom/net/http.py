@@ -25,6 +25,8 @@ from mudroom.net.relay import relay
 
 _RESPONSE_HEAD = 64 << 10
 _LONGEST_PATH = 1024
+_SAFE = ("GET", "HEAD", "OPTIONS")
+"""May be sent again (RFC 9110 9.2.1)."""
 _AFTER_END = 30.0
 """Seconds that a server's silence is borne when the client has said its last."""
 
@@ -151,8 +153,18 @@ class _Courier:
                 raise exchange.refuse("its rule is for some requests only, and what a websocket carries cannot be told")
         else:
             upgrade = None
+        was_used = self._link is not None
         peer = await self._server(exchange, target.authority)
         exchange.begin()
+        try:
+            return await _Dialogue(self._client, peer, exchange, head, target, upgrade is not None).run()
+        except (Gone, h11.RemoteProtocolError):
+            if not was_used or exchange.received or head.has_body or head.method not in _SAFE or self._client.lost:
+                raise
+        # The server had closed a connection that was kept for more, as it may at any time (RFC 9112 9.3.1 and 9.5).
+        self.close()
+        exchange.error, exchange.sent = "", 0
+        peer = await self._server(exchange, target.authority)
         return await _Dialogue(self._client, peer, exchange, head, target, upgrade is not None).run()
 
     async def _server(self, exchange: Exchange, authority: Authority) -> Peer:

@@ -28,6 +28,7 @@ _BACKLOG = 1024
 def main(resolver: Resolver = resolve) -> NoReturn:
     os.chdir("/")
     os.closerange(3, os.sysconf("SC_OPEN_MAX"))  # what the host's shell may have left open
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # what goes through it is in its memory
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # for the command, not for its network
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
