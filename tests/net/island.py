@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ctypes
 import fcntl
+import json
 import os
 import socket
 import struct
@@ -35,10 +36,10 @@ def main() -> None:
         everything_is_local(route)
     channel = socket.socket(fileno=0)
     channel.send(b"ready")
-    while wish := channel.recv(4096):
-        if wish.startswith(b"nft "):
-            done = subprocess.run(wish.decode().split(" ", 1), capture_output=True, text=True, check=False)
-            channel.send(f"{done.returncode} {done.stderr}".encode())
+    while wish := channel.recv(65536):
+        if wish.startswith(b"["):
+            done = subprocess.run(json.loads(wish), capture_output=True, text=True, check=False, timeout=60)
+            channel.send(json.dumps([done.returncode, done.stdout[:30_000], done.stderr[:30_000]]).encode())
             continue
         family, kind = map(int, wish.split())
         with socket.socket(family, kind) as made:
@@ -83,11 +84,12 @@ class Island:
         self._made.append(one)
         return one
 
-    def nft(self, script: str) -> str:
-        """Why nft(8) could not do that; empty: it could."""
-        self._channel.send(f"nft {script}".encode())
-        code, _, error = self._channel.recv(4096).decode().partition(" ")
-        return "" if code == "0" else error
+    def run(self, *argv: str) -> tuple[int, str, str]:
+        """A command's exit code and what it has said. For files it has this machine's, as its user."""
+        self._channel.settimeout(90)
+        self._channel.send(json.dumps(argv).encode())
+        code, output, errors = json.loads(self._channel.recv(1 << 20))
+        return code, output, errors
 
     def listener(self, address: str, port: int, kind: int = socket.SOCK_STREAM) -> socket.socket:
         one = self.made(socket.AF_INET6 if ":" in address else socket.AF_INET, kind)
