@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import select
 import signal
 import socket
@@ -295,6 +296,10 @@ def test_a_server_that_dies_ends_the_tunnel(town: Town) -> None:
 
 @pytest.mark.slow
 def test_a_thousand_connections_at_one_time(town: Town) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard < 4096:
+        pytest.skip(f"this user may have {hard} open files")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, 4096), hard))
     port = town.serve(echo)
     town.names({"db.example": [["127.0.0.1"]]})
     door = town.door(allow("db.example", port))
@@ -309,6 +314,20 @@ def test_a_thousand_connections_at_one_time(town: Town) -> None:
         client.close()
     door.wait(flows=400)
     assert {flow.verdict for flow in door.flows} == {"allow"}
+
+
+def test_a_gate_without_descriptors_lives_on(town: Town) -> None:
+    port = town.serve(echo)
+    town.names({"db.example": [["127.0.0.1"]]})
+    door = town.door(allow("db.example", port))
+    assert is_open(door.connect(connect("db.example", port)))
+    _soft, hard = resource.prlimit(town.gate.pid, resource.RLIMIT_NOFILE)
+    resource.prlimit(town.gate.pid, resource.RLIMIT_NOFILE, (40, hard))
+    clients = [door.connect(connect("db.example", port)) for _ in range(60)]
+    for client in clients:
+        client.close()
+    resource.prlimit(town.gate.pid, resource.RLIMIT_NOFILE, (hard, hard))
+    assert is_open(door.connect(connect("db.example", port)))
 
 
 def test_a_connection_too_many_is_cut_and_told_once(tmp_path: Path) -> None:

@@ -51,7 +51,7 @@ class Client(Peer):
             self.cut()
 
     def connection_lost(self, error: Exception | None) -> None:
-        self._place.guard.clients.discard(self)
+        self._place.guard.goes(self)
         super().connection_lost(error)
 
     async def _serve(self) -> None:

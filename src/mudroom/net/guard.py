@@ -36,6 +36,11 @@ class _Pending(NamedTuple):
 
 
 class Guard:
+    connections = 0
+    """Of all doors."""
+    most_connections = 1 << 20
+    """As the process's descriptors allow; each may take two."""
+
     def __init__(self, channel: socket.socket, message: wire.Open, resolver: Resolver) -> None:
         self.resolver = resolver
         self.rules: list[HostRule] = message.rules
@@ -133,7 +138,12 @@ class Guard:
 
     def takes_more(self) -> bool:
         """Whether another connection is not too much, for the machine or for the host's journal."""
-        return not self.is_shut and len(self.clients) < MAX_CONNECTIONS and len(self._untold) < MAX_UNTOLD
+        return (
+            not self.is_shut
+            and len(self.clients) < MAX_CONNECTIONS
+            and Guard.connections < Guard.most_connections
+            and len(self._untold) < MAX_UNTOLD
+        )
 
     def comes(self, client: Peer) -> bool:
         """A connection is there; False: it is one too many, and is not to be served."""
@@ -145,7 +155,14 @@ class Guard:
             return False
         self._is_crowded = False
         self.clients.add(client)
+        Guard.connections += 1
         return True
+
+    def goes(self, client: Peer) -> None:
+        """It is gone."""
+        if client in self.clients:
+            self.clients.discard(client)
+            Guard.connections -= 1
 
     def _tell(self, message: wire.ToHost) -> None:
         waiting = bool(self._untold)

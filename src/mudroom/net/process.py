@@ -23,6 +23,8 @@ from mudroom.net.responder import Responder
 from mudroom.net.synthetic import Synthetic
 
 _BACKLOG = 1024
+_OTHERS = 400
+"""Descriptors that are no connections: listeners, lookups."""
 
 
 def main(resolver: Resolver = resolve) -> NoReturn:
@@ -32,6 +34,7 @@ def main(resolver: Resolver = resolve) -> NoReturn:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # for the command, not for its network
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    Guard.most_connections = max(16, (most - _OTHERS) // 2)
     status = 1
     try:
         runner = asyncio.Runner(loop_factory=_loop_factory())
