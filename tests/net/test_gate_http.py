@@ -91,6 +91,17 @@ def test_requests_in_a_row_without_waiting_are_judged_one_by_one(town: Town) -> 
     assert town.lookups() == ["web.example"]
 
 
+def test_a_server_that_closes_after_every_response(town: Town) -> None:
+    web = Web(head=b"HTTP/1.1 200 OK\r\nConnection: close\r\n")
+    port = town.serve(web)
+    local(town, "web.example")
+    door = town.door(allow("web.example", port))
+    head = b"POST http://web.example:%d/ HTTP/1.1\r\nHost: web.example:%d\r\nContent-Length: 1\r\n" % (port, port)
+    client = door.connect((head + b"\r\nx") * 2 + head + b"Connection: close\r\n\r\nx")
+    assert read_all(client).count(b"HTTP/1.1 200 ") == 3
+    assert web.connections == 3
+
+
 def test_what_stands_in_a_body_is_no_request(town: Town) -> None:
     web = Web()
     port = town.serve(web)

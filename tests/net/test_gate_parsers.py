@@ -118,6 +118,11 @@ def names(*one: bytes, kind: int = 0) -> bytes:
     return struct.pack("!H", len(inside)) + inside
 
 
+def test_an_encrypted_hello_says_its_outer_name_which_is_not_the_one_it_means() -> None:
+    outer = with_extensions((0, names(b"public.example")), (0xFE0D, b"\0\0\1\0\1\x42\0\0\0\4abcd"))
+    assert hello.parse_hello(outer) == (b"public.example", ())
+
+
 def test_a_hello_by_hand() -> None:
     assert hello.parse_hello(with_extensions((0, names(b"a.example")))) == (b"a.example", ())
     assert hello.parse_hello(with_extensions((10, b"x"))) == (None, ())

@@ -265,6 +265,29 @@ def test_the_next_address_is_tried_and_a_closed_port_is_said(town: Town) -> None
     assert {(flow.verdict, flow.error != "") for flow in door.flows[1:]} == {("allow", True)}
 
 
+def test_an_address_that_does_not_answer_holds_up_the_next_for_a_moment_only(tmp_path: Path) -> None:
+    with Town(tmp_path, constants={"dial.FIRST": 0.05, "dial.LAST": 0.1}) as town:
+        port = town.serve(echo)
+        with socket.create_server(("127.0.0.9", port), backlog=0) as deaf:
+            crowd = [socket.socket() for _ in range(3)]  # more than its queue takes: what comes then is not answered
+            for one in crowd:
+                one.setblocking(False)
+                one.connect_ex(deaf.getsockname())
+            town.names({"two.example": [["127.0.0.9", "127.0.0.1"]], "none.example": [["127.0.0.9"]]})
+            door = town.door(allow("two.example", port), allow("none.example", port))
+            for _ in range(20):
+                client = tunnel(door, "two.example", port)
+                client.sendall(b"?")
+                assert client.recv(1) == b"?"
+                client.close()
+            client = door.connect(b"CONNECT none.example:%d HTTP/1.1\r\nHost: none.example:%d\r\n\r\n" % (port, port))
+            assert b"timed out" in read_all(client)
+            for one in crowd:
+                one.close()
+        door.wait(flows=21)
+        assert {flow.address for flow in door.flows} == {"127.0.0.1", ""}
+
+
 def test_a_name_that_does_not_exist(town: Town) -> None:
     door = town.door(HostRule("allow", "nowhere.example"))
     client = door.connect(b"CONNECT nowhere.example:443 HTTP/1.1\r\nHost: nowhere.example:443\r\n\r\n")

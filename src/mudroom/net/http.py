@@ -169,7 +169,7 @@ class _Courier:
 
     async def _server(self, exchange: Exchange, authority: Authority) -> Peer:
         link = self._link
-        if link is not None and link.authority == authority and not link.peer.ended and not link.peer.buffer:
+        if link is not None and link.authority == authority and link.peer.is_idle:
             exchange.reuse(link.address)
             return link.peer
         self.close()

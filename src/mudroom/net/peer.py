@@ -122,6 +122,11 @@ class Peer(asyncio.Protocol):
         await self.news()
         return self.count > before
 
+    @property
+    def is_idle(self) -> bool:
+        """It is there, and has nothing to say."""
+        return not self.ended and not self.buffer and not self.transport.is_closing()
+
     def take(self, length: int) -> bytes:
         """Remove the first bytes of the buffer."""
         data = bytes(self.buffer[:length])
@@ -130,7 +135,7 @@ class Peer(asyncio.Protocol):
 
     async def write(self, data: bytes) -> None:
         """Send, and wait while the peer does not take it. Gone if it is not there any more."""
-        if self.lost:
+        if self.lost or self.transport.is_closing():
             raise Gone(self.error or "connection closed")
         self.transport.write(data)
         if self._full:
