@@ -18,7 +18,7 @@ _FAMILY = (
 LAUNCHER = {"sandbox." + name for name in _FAMILY}
 PURE = {
     "sandbox.linux", "sandbox.bare", "sandbox.seccomp", "sandbox.syscall", "sandbox.metadata", "net.dns", "net.head",
-    "net.hello", "net.say", "net.synthetic", "net.upstream",
+    "net.hello", "net.say", "net.synthetic", "net.target", "net.upstream",
 }  # fmt: skip
 
 _OF_A_SESSION = ("confine", "desk", "applying", "granting", "gateway")

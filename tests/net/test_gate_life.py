@@ -440,12 +440,13 @@ def test_a_gate_that_hangs_keeps_nobody_waiting(town: Town) -> None:
         door.connect()
 
 
-def test_the_gate_ends_with_its_host(tmp_path: Path) -> None:
+@pytest.mark.parametrize("fork", [False, True], ids=["alone", "with a child"])
+def test_the_gate_ends_with_its_host(fork: bool) -> None:
     program = (
         f"import sys; sys.path.insert(0, {SOURCE!r}); import socket;"
         "from mudroom.net.door import Gate, Listener; gate = Gate();"
         "door = gate.open([], [Listener('proxy', socket.create_server(('127.0.0.1', 0)).detach())], ask=False);"
-        "print(gate.pid, flush=True); sys.stdin.read()"
+        f"print(gate.pid, flush=True); import os; {fork} and os.fork(); sys.stdin.read()"
     )
     with subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as host:
         assert host.stdout is not None

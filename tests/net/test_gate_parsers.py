@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from mudroom.core.host import parse_host
 from mudroom.net import dns, head, hello, say, socks
 from mudroom.net.connect import parse_connect
-from mudroom.net.http import parse_target
 from mudroom.net.synthetic import MOST, Synthetic, is_synthetic
+from mudroom.net.target import parse_target
 
 LINES = st.sampled_from([b"\r\n", b"\n", b"\r", b": ", b":", b" ", b"\t", b"\0", b",", b";", b"\x0b"])
 WORDS = st.sampled_from(

@@ -57,7 +57,7 @@ async def serve(control: socket.socket, resolver: Resolver) -> None:
     """Until the control socket ends."""
     control.setblocking(False)
     loop = asyncio.get_running_loop()
-    inbox, over = wire.Inbox(), loop.create_future()
+    inbox, over = wire.Inbox(), asyncio.Event()
     doors: set[_Door] = set()
 
     def ready() -> None:
@@ -70,10 +70,12 @@ async def serve(control: socket.socket, resolver: Resolver) -> None:
                 doors.add(_Door(message, descriptors, resolver, doors))
         except (EOFError, OSError, wire.Broken, msgspec.DecodeError):
             loop.remove_reader(control.fileno())
-            over.set_result(None)
+            over.set()
 
     loop.add_reader(control.fileno(), ready)
-    await over
+    host = os.pidfd_open(os.getppid())  # somebody forked from the host may hold its end of the socket
+    loop.add_reader(host, over.set)
+    await over.wait()
 
 
 class _Door:

@@ -1,0 +1,177 @@
+"""One plain HTTP request and its response, through h11 on both sides.
+
+Rules of this file: nothing is passed on as it came. h11 reads what came, and writes what goes: framing, Host and what
+is for one connection only are ours on either side. A response that breaks off is never made to look whole.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+import h11
+
+from mudroom.net.exchange import Exchange
+from mudroom.net.head import LIMIT, Head, end_to_end
+from mudroom.net.peer import Gone, Peer
+from mudroom.net.relay import relay
+from mudroom.net.target import Target
+
+_RESPONSE_HEAD = 64 << 10
+_AFTER_END = 30.0
+"""Seconds that a server's silence is borne when the client has said its last."""
+
+
+class Dialogue:
+    """One request and its response, through h11 on both sides."""
+
+    def __init__(
+        self, client: Peer, server: Peer, exchange: Exchange, head: Head, target: Target, upgrade: bool
+    ) -> None:
+        self._client = client
+        self._server = server
+        self._exchange = exchange
+        self._head = head
+        self._target = target
+        self._upgrade = upgrade
+        self._toward_client = h11.Connection(h11.SERVER, max_incomplete_event_size=LIMIT + 4)
+        self._toward_server = h11.Connection(h11.CLIENT, max_incomplete_event_size=_RESPONSE_HEAD)
+
+    async def run(self) -> bool:
+        """Returns whether another request may follow on the client's connection."""
+        self._toward_client.receive_data(self._head.raw)
+        self._toward_client.next_event()
+        request = h11.Request(method=self._head.method, target=self._target.path, headers=self._fields())
+        received = self._server.count
+        await self._to_server(request)
+        body = asyncio.get_running_loop().create_task(self._body())
+        try:
+            switched = await self._response()
+            if switched:
+                await self._relay()
+                return False
+            return await self._is_over(body)
+        finally:
+            body.cancel()
+            await asyncio.wait({body})
+            if not body.cancelled():
+                body.exception()  # looked at, so that nobody warns; what it means the response has told
+            self._exchange.received = self._server.count - received
+
+    async def _is_over(self, body: asyncio.Task[None]) -> bool:
+        if body.done():
+            rest, _ = self._toward_client.trailing_data
+            self._client.buffer[:0] = rest
+        done = (h11.DONE, h11.DONE)
+        server = self._toward_server
+        if (server.our_state, server.their_state) != done or server.trailing_data[0]:
+            self._server.end()
+        client = self._toward_client
+        return body.done() and (client.our_state, client.their_state) == done
+
+    def _fields(self) -> list[tuple[bytes, bytes]]:
+        fields = [(b"Host", self._target.host_field)]
+        fields += [(name, value) for name, value in end_to_end(self._head.fields) if name.lower() != b"host"]
+        if self._head.get(b"transfer-encoding") is not None:
+            fields.append((b"Transfer-Encoding", b"chunked"))
+        if self._upgrade:
+            fields += [(b"Connection", b"Upgrade"), (b"Upgrade", b"websocket")]
+        return fields
+
+    async def _to_server(self, event: h11.Event) -> None:
+        data = self._toward_server.send(event)
+        if data:
+            self._exchange.sent += len(data)
+            await self._server.write(data)
+
+    async def _to_client(self, event: h11.Event) -> None:
+        data = self._toward_client.send(event)
+        if data:
+            await self._client.write(data)
+
+    # --- the request's body ---
+
+    async def _body(self) -> None:
+        try:
+            await self._pass_body()
+        except h11.RemoteProtocolError as error:
+            self._exchange.error = f"the client's body: {error}"
+            self._server.cut()
+
+    async def _pass_body(self) -> None:
+        while True:
+            event = self._toward_client.next_event()
+            if event is h11.NEED_DATA:
+                if not self._client.buffer and not await self._client.more():
+                    self._exchange.error = "the client ended within a request"
+                    self._server.cut()
+                    return
+                self._toward_client.receive_data(self._client.take(len(self._client.buffer)))
+            elif isinstance(event, h11.Data):
+                await self._to_server(h11.Data(data=event.data))
+            elif isinstance(event, h11.EndOfMessage):
+                await self._to_server(h11.EndOfMessage())
+                return
+            else:
+                return
+
+    # --- the response ---
+
+    async def _response(self) -> bool:
+        """Returns whether the protocol was switched."""
+        while True:
+            event = self._toward_server.next_event()
+            if event is h11.NEED_DATA:
+                await self._wait_for_server()
+            elif isinstance(event, h11.InformationalResponse):
+                if event.status_code == 101:
+                    return await self._switch(event)
+                if self._head.minor:
+                    fields = end_to_end(event.headers.raw_items())
+                    await self._to_client(h11.InformationalResponse(status_code=event.status_code, headers=fields))
+            elif isinstance(event, h11.Response):
+                self._exchange.status = event.status_code
+                await self._to_client(self._answer(event))
+            elif isinstance(event, h11.Data):
+                await self._to_client(h11.Data(data=event.data))
+            elif isinstance(event, h11.EndOfMessage):
+                await self._to_client(h11.EndOfMessage())
+                return False
+            else:
+                raise Gone("the server ended without a response")
+
+    async def _wait_for_server(self) -> None:
+        server, client = self._server, self._client
+        while not server.buffer and not server.ended:
+            ends = client.closed if client.ended else client.over
+            limit = _AFTER_END if client.ended else None
+            done, _ = await asyncio.wait({server.news(), ends}, return_when=asyncio.FIRST_COMPLETED, timeout=limit)
+            if client.lost or not done:
+                raise Gone("the client ended before the response did")
+        self._toward_server.receive_data(server.take(len(server.buffer)))
+
+    def _answer(self, event: h11.Response) -> h11.Response:
+        fields = end_to_end(event.headers.raw_items())
+        chunked = any(name == b"transfer-encoding" for name, _value in event.headers)
+        if chunked:
+            fields = [(name, value) for name, value in fields if name.lower() != b"content-length"]
+            fields.append((b"Transfer-Encoding", b"chunked"))
+        return h11.Response(status_code=event.status_code, headers=fields, reason=event.reason)
+
+    async def _switch(self, event: h11.InformationalResponse) -> bool:
+        fields = dict(event.headers)
+        if not self._upgrade or fields.get(b"upgrade", b"").lower() != b"websocket":
+            raise Gone("the server switched to a protocol that nobody asked for")
+        self._exchange.status = 101
+        headers = [*end_to_end(event.headers.raw_items()), (b"Connection", b"Upgrade"), (b"Upgrade", b"websocket")]
+        head = [b"HTTP/1.1 101 Switching Protocols", *(b"%s: %s" % field for field in headers), b"", b""]
+        await self._client.write(b"\r\n".join(head))
+        return True
+
+    async def _relay(self) -> None:
+        for peer, side in ((self._client, self._toward_client), (self._server, self._toward_server)):
+            peer.buffer[:0] = side.trailing_data[0]
+        before = self._client.count - len(self._client.buffer)
+        try:
+            await relay(self._client, self._server)
+        finally:
+            self._exchange.sent += self._client.count - before
