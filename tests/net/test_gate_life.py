@@ -109,6 +109,21 @@ def test_where_nobody_can_be_asked_it_is_denied_at_once(town: Town) -> None:
     assert door.questions == []
 
 
+def test_rules_that_change_answer_questions(town: Town) -> None:
+    port = town.serve(echo)
+    town.names({"a.db.example": [["127.0.0.1"]]})
+    door = town.door(ask=True)
+    hosts = ("a.db.example", "b.db.example", "c.db.example")
+    clients = [door.connect(connect(host, port)) for host in hosts]
+    door.wait(questions=3)
+    asked = {question.host: question.identity for question in door.questions}
+    door.door.update([allow("a.db.example", port)])
+    assert is_open(clients[0])
+    door.door.answer(asked["b.db.example"], False, HostRule("deny", "*.db.example", source="never"))
+    assert b"never: *.db.example denies it" in read_all(clients[2])
+    assert read_all(clients[1]).startswith(b"HTTP/1.1 403 ")
+
+
 def test_this_machine_is_not_asked_about(town: Town) -> None:
     door = town.door(ask=True)
     assert read_all(door.connect(connect("localhost", 3000))).startswith(b"HTTP/1.1 403 ")

@@ -79,13 +79,11 @@ class Guard:
     async def judge(self, request: Request, way: Way, peer: Peer) -> Decision:
         """Asks where the rules say so, and waits for the answer. Raises Gone if the client does not wait for it."""
         decision = self.look(request)
-        if decision.action == "ask":
+        while decision.action == "ask":
             refusal = await self._asked(request, way, peer)
             if refusal:
                 return Decision("deny", decision.rule, refusal)
             decision = self.look(request)  # the answer may have been a rule, and rules may have changed meanwhile
-            if decision.action == "ask":
-                return Decision("deny", decision.rule, "the answer does not cover it")
         return decision
 
     async def _asked(self, request: Request, way: Way, peer: Peer) -> str:
@@ -121,6 +119,18 @@ class Guard:
             if pending.identity == message.identity:
                 del self._pending[key]
                 self._answers[key] = message.allowed
+                pending.answer.set_result(True)
+        self._settle()
+
+    def update(self, rules: list[HostRule]) -> None:
+        self.rules = rules
+        self._settle()
+
+    def _settle(self) -> None:
+        """Let those go on whose question the rules now answer."""
+        for (host, port), pending in list(self._pending.items()):
+            if self.look(Request(host, port)).action != "ask":
+                del self._pending[host, port]
                 pending.answer.set_result(True)
 
     # --- what the host is told ---

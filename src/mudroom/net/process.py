@@ -121,7 +121,7 @@ class _Door:
             case wire.Answer():
                 self.guard.answer(message)
             case wire.Update(rules):
-                self.guard.rules = rules
+                self.guard.update(rules)
             case wire.Shut():
                 self._shut()
             case wire.Open():

@@ -93,7 +93,9 @@ class Responder:
             reply = self.reply(data)
             if reply:
                 try:
-                    channel.sendmsg([reply], [_source(one) for one in ancillary], 0, where)
+                    channel.sendmsg(
+                        [reply], [_source(one) for one in ancillary if one[:2] in _PKTINFO.values()], 0, where
+                    )
                 except OSError:
                     pass  # who asks by UDP asks again
 
