@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import resource
 import select
@@ -421,6 +422,35 @@ def test_a_gate_that_dies_again_and_again_is_given_up(tmp_path: Path) -> None:
         socket.create_connection(where, timeout=WAIT)
     assert door.shut(1) == []
     gate.close()
+
+
+@pytest.mark.parametrize(
+    "packet",
+    [
+        b"garbage",
+        b"\0{}",
+        b'\0["ended",1]',
+        b'\0["asked",[1,2,3,4]]',
+        b'\0["open",[],[],true,1,1,""]',
+        b"\0[" + b"[" * 50_000,
+        b"\0" + b"x" * 70_000,
+    ],
+    ids=lambda packet: packet[:12].decode("ascii", "replace"),
+)
+def test_a_gate_that_was_taken_over_can_tell_its_host_nothing_but_messages(packet: bytes) -> None:
+    """What the process says is a stranger's word; it also sends a descriptor, which is not kept."""
+    program = (
+        "import socket; _, given, _, _ = socket.recv_fds(socket.socket(fileno=0), 70_000, 10);"
+        f"socket.send_fds(socket.socket(fileno=given[0]), [{packet!r}], [0])"
+    )
+    gc.collect()
+    before = len(os.listdir("/proc/self/fd"))
+    gate = Gate(program)
+    opened = OpenDoor(gate.open([], [], ask=True), None, [])
+    with pytest.raises(MudroomError, match="again and again"):
+        opened.wait(flows=1)
+    gate.close()
+    assert len(os.listdir("/proc/self/fd")) == before
 
 
 def test_a_door_that_is_shut_cuts_what_is_open_and_tells_the_last_flows(town: Town) -> None:

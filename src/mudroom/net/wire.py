@@ -8,6 +8,7 @@ pickle).
 
 from __future__ import annotations
 
+import os
 import socket
 from collections.abc import Sequence
 
@@ -131,7 +132,7 @@ class Inbox:
         for _level, _kind, rights in ancillary:
             self._descriptors += [int.from_bytes(rights[i : i + 4], "little") for i in range(0, len(rights) - 3, 4)]
         if flags & (socket.MSG_TRUNC | socket.MSG_CTRUNC):
-            raise Broken("a packet was longer than agreed")
+            raise self._broken("a packet was longer than agreed")
         if not data:
             raise EOFError
         self._parts.append(data[1:])
@@ -139,7 +140,13 @@ class Inbox:
         if data[:1] == _MORE and self._length < _LONGEST:
             return None
         if data[:1] != _LAST:
-            raise Broken("a packet with no mark, or a message without an end")
+            raise self._broken("a packet with no mark, or a message without an end")
         message, descriptors = b"".join(self._parts), self._descriptors
         self._parts, self._length, self._descriptors = [], 0, []
         return message, descriptors
+
+    def _broken(self, reason: str) -> Broken:
+        """What came with it is nobody's."""
+        while self._descriptors:
+            os.close(self._descriptors.pop())
+        return Broken(reason)
