@@ -130,6 +130,41 @@ def test_port_443_is_tls_and_nothing_else(town: Town, words: bytes) -> None:
     assert b"".join(reached) == b""
 
 
+@pytest.mark.parametrize(("ports", "said"), [((443,), b"SSH-2.0-server\r\n"), ((), b"")])
+def test_another_protocol_on_port_443_needs_a_rule_that_names_it(
+    town: Town, ports: tuple[int, ...], said: bytes
+) -> None:
+    def ssh(client: socket.socket) -> None:
+        client.sendall(b"SSH-2.0-server\r\n")
+        client.recv(10)
+
+    try:
+        town.serve(ssh, "127.0.0.3", 443)
+    except PermissionError:
+        pytest.skip("port 443 is for root alone")
+    town.names({"git.example": [["127.0.0.3"]]})
+    door = town.door(allow("git.example", *ports))
+    client = tunnel(door, "git.example", 443)
+    if said:
+        assert read_until(client, b"\n") == said  # the server is first
+    client.sendall(b"SSH-2.0-client\r\n")
+    assert read_all(client) == b""
+    assert door.flow().verdict == ("allow" if ports else "deny")
+
+
+def test_tls_is_held_to_its_name_on_a_port_that_is_named_too(town: Town) -> None:
+    try:
+        port = town.serve(tls("good.example", echo), "127.0.0.3", 443)
+    except PermissionError:
+        pytest.skip("port 443 is for root alone")
+    town.names({"good.example": [["127.0.0.3"]]})
+    door = town.door(allow("good.example", 443))
+    context = client_context("good.example")
+    context.check_hostname = False
+    with pytest.raises(ssl.SSLError, match="ACCESS_DENIED"):
+        context.wrap_socket(tunnel(door, "good.example", port), server_hostname="evil.example")
+
+
 def test_an_address_that_is_listed_may_go_without_a_name(town: Town) -> None:
     port = town.serve(tls("good.example", echo))
     door = town.door(allow("127.0.0.1", port))

@@ -14,7 +14,7 @@ from mudroom.net.exchange import Exchange, Refused, Unreachable
 from mudroom.net.guard import Guard
 from mudroom.net.peer import Peer
 from mudroom.net.synthetic import Synthetic, is_synthetic
-from mudroom.net.tunnel import USUAL, Handed, first_words, speak, warn
+from mudroom.net.tunnel import Handed, first_words, speak, warn
 
 FIRST_WORDS = 10.0
 """Seconds."""
@@ -54,7 +54,7 @@ async def captured(client: Peer, guard: Guard, names: Synthetic, where: Where) -
         return None
     try:
         kind = None
-        if port in USUAL:
+        if not exchange.is_named():
             kind = await first_words(client, exchange, FIRST_WORDS)
             if kind == "http":
                 return Handed(exchange, None)

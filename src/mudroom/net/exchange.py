@@ -13,7 +13,7 @@ import time
 
 from mudroom.core.flow import Flow, Way
 from mudroom.core.host import Authority, parse_host
-from mudroom.core.hosts import Decision, Request, vet
+from mudroom.core.hosts import USUAL, Decision, Request, vet
 from mudroom.net.dial import dial
 from mudroom.net.guard import Guard
 from mudroom.net.peer import Gone, Peer
@@ -71,6 +71,12 @@ class Exchange:
             self.tell()
             raise Refused(self._decision.reason)
         return self._decision
+
+    def is_named(self) -> bool:
+        """Whether a rule, or an answer, names the very port, as the rules stand: an allow without ports means HTTP and
+        TLS on theirs."""
+        rule = self.guard.look(Request(self.host, self.port)).rule
+        return self.port not in USUAL or (rule is not None and rule.action != "deny" and self.port in rule.ports)
 
     def refuse(self, reason: str) -> Refused:
         """Something else than the rules is against it."""

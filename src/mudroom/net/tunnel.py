@@ -1,9 +1,9 @@
 """A tunnel to one host: what goes through it must be for that host.
 
-Rules of this file: port 443 is TLS; port 80 is HTTP, which is judged request by request, or TLS. Any other port is open
-only because a rule or an answer named it, so anything may be spoken there; but if it is TLS or HTTP it is held to the
-same. TLS names the host it was let through for (no name at all only for an address), or it is refused: that a server
-answers for others, too (domain fronting), is no way round the rules.
+Rules of this file: port 443 is TLS; port 80 is HTTP, which is judged request by request, or TLS. Where a rule names the
+port anything may be spoken, so, too, on every other port, which is open only because a rule or an answer named it; but
+if it is TLS or HTTP it is held to the same. TLS names the host it was let through for (no name at all only for an
+address), or it is refused: that a server answers for others, too (domain fronting), is no way round the rules.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ from mudroom.net.exchange import Exchange, Refused
 from mudroom.net.peer import Peer
 from mudroom.net.relay import relay
 
-USUAL = (80, 443)
 FIRST_WORDS = 5.0
 """Seconds for what a tunnel begins with."""
 
@@ -30,7 +29,7 @@ class Handed(NamedTuple):
 
 
 async def first_words(client: Peer, exchange: Exchange, seconds: float) -> hello.Kind:
-    """On a usual port: what the client begins with. Raises Refused, having told the client, if that may not be."""
+    """On a port that nothing named: what the client begins with. Raises Refused, having told it, if that may not be."""
     try:
         async with asyncio.timeout(seconds):
             while (kind := hello.kind_of(bytes(client.buffer[: hello.LIMIT]))) is None and await client.more():
@@ -107,7 +106,7 @@ async def speak(
     try:
         if greeting:
             await client.write(greeting)
-        if kind is None and exchange.port in USUAL:
+        if kind is None and not exchange.is_named():
             kind = await first_words(client, exchange, FIRST_WORDS)
         elif kind is None:
             kind = await free_words(client, server, exchange)
