@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import socket
 import ssl
@@ -20,6 +21,10 @@ from mudroom.core.hosts import HostRule
 def town(tmp_path: Path) -> Iterator[Town]:
     with Town(tmp_path) as town:
         yield town
+
+
+HERE = f"127.3.{os.getpid() >> 8 & 255}.{os.getpid() & 255}"
+"""For servers on port 443: tests run side by side."""
 
 
 def allow(name: str, *ports: int) -> HostRule:
@@ -118,10 +123,10 @@ def test_port_443_is_tls_and_nothing_else(town: Town, words: bytes) -> None:
     door = town.door(HostRule("allow", "good.example", private=True))
     reached: list[bytes] = []
     try:
-        town.serve(lambda client: reached.append(client.recv(10)), "127.0.0.3", 443)
+        town.serve(lambda client: reached.append(client.recv(10)), HERE, 443)
     except PermissionError:
         pytest.skip("port 443 is for root alone")
-    town.names({"good.example": [["127.0.0.3"]]})
+    town.names({"good.example": [[HERE]]})
     client = tunnel(door, "good.example", 443)
     client.sendall(words)
     said = read_all(client)
@@ -139,10 +144,10 @@ def test_another_protocol_on_port_443_needs_a_rule_that_names_it(
         client.recv(10)
 
     try:
-        town.serve(ssh, "127.0.0.3", 443)
+        town.serve(ssh, HERE, 443)
     except PermissionError:
         pytest.skip("port 443 is for root alone")
-    town.names({"git.example": [["127.0.0.3"]]})
+    town.names({"git.example": [[HERE]]})
     door = town.door(allow("git.example", *ports))
     client = tunnel(door, "git.example", 443)
     if said:
@@ -154,10 +159,10 @@ def test_another_protocol_on_port_443_needs_a_rule_that_names_it(
 
 def test_tls_is_held_to_its_name_on_a_port_that_is_named_too(town: Town) -> None:
     try:
-        port = town.serve(tls("good.example", echo), "127.0.0.3", 443)
+        port = town.serve(tls("good.example", echo), HERE, 443)
     except PermissionError:
         pytest.skip("port 443 is for root alone")
-    town.names({"good.example": [["127.0.0.3"]]})
+    town.names({"good.example": [[HERE]]})
     door = town.door(allow("good.example", 443))
     context = client_context("good.example")
     context.check_hostname = False
