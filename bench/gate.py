@@ -238,29 +238,37 @@ def _answer(client: socket.socket) -> None:
 
 @contextmanager
 def _gate(port: int) -> Iterator[tuple[str, int]]:
+    """The gate and its host, which is another process than the client, as it is in earnest."""
     listener = socket.create_server(("127.0.0.1", 0), backlog=1024)
     where = listener.getsockname()
+    stop, stopped = os.pipe()
+    pid = os.fork()
+    if not pid:
+        try:
+            os.close(stopped)
+            _host(listener, port, stop)
+        finally:
+            os._exit(0)
+    listener.close()
+    try:
+        yield where
+    finally:
+        os.close(stopped)
+        os.waitpid(pid, 0)
+        os.close(stop)
+
+
+def _host(listener: socket.socket, port: int, stop: int) -> None:
+    """Opens a door and hears what it tells, until the pipe's other end is closed."""
     keeper = Gate()
     rules = [HostRule("allow", f"h{number}.example") for number in range(49)]
     rules.append(HostRule("allow", "127.0.0.1", (port,), private=True))
     door = keeper.open(rules, [Listener("proxy", listener.detach())], ask=False)
-    over = threading.Event()
-    reader = threading.Thread(target=_read, args=(door, over))
-    reader.start()
-    try:
-        yield where
-    finally:
-        over.set()
-        reader.join()
-        door.shut(1)
-        keeper.close()
-
-
-def _read(door: Door, over: threading.Event) -> None:
-    """The host reads what is told, as it does in earnest."""
-    while not over.is_set():
-        if select.select([door], [], [], 0.05)[0]:
-            door.receive()
+    ends: list[Door | int] = [door, stop]
+    while stop not in select.select(ends, [], [])[0]:
+        door.receive()
+    door.shut(1)
+    keeper.close()
 
 
 @contextmanager

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import os
 import socket
 from collections.abc import Sequence
 
@@ -30,14 +31,9 @@ async def dial(addresses: Sequence[bytes], port: int) -> tuple[Peer, str]:
 
 
 async def _connect(packed: bytes, port: int) -> Peer:
-    loop = asyncio.get_running_loop()
-    channel = socket.socket(socket.AF_INET if len(packed) == 4 else socket.AF_INET6, socket.SOCK_STREAM)
-    try:
-        channel.setblocking(False)
+    """An address in its usual form is taken as it is by both event loops: nothing is looked up."""
+    transport, peer = await asyncio.get_running_loop().create_connection(Peer, show_address(packed), port)
+    descriptor = transport.get_extra_info("socket").fileno()
+    with socket.socket(fileno=os.dup(descriptor)) as channel:
         channel.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)  # a tunnel may be idle; a peer that is gone not
-        await loop.sock_connect(channel, (show_address(packed), port))
-        _transport, peer = await loop.create_connection(Peer, sock=channel)
-    except BaseException:
-        channel.close()
-        raise
     return peer

@@ -26,6 +26,7 @@ MAX_QUESTIONS = 64
 """Different hosts that wait to be allowed at one time; more are denied."""
 MAX_WAITING = 1_024
 """Connections that wait for an answer at one time."""
+_DECIDED = 1_024
 MAX_UNTOLD = 16_384
 """Messages to a host that does not read them."""
 
@@ -53,6 +54,8 @@ class Guard:
         self._numbers = itertools.count(1)
         self._pending: dict[tuple[str, int], _Pending] = {}
         self._answers: dict[tuple[str, int], bool] = {}
+        self._decided: dict[Request, Decision] = {}
+        """By the rules as they are: the same few hosts come again and again."""
         self._waiting = 0
         self._untold: deque[bytes] = deque()
         self._loop = asyncio.get_running_loop()
@@ -64,7 +67,11 @@ class Guard:
 
     def look(self, request: Request) -> Decision:
         """What the rules and the answers so far say; "ask" only where somebody can be asked."""
-        decision = decide(request, self.rules)
+        decision = self._decided.get(request)
+        if decision is None:
+            if len(self._decided) >= _DECIDED:
+                self._decided.clear()
+            decision = self._decided[request] = decide(request, self.rules)
         if decision.action != "ask":
             return decision
         if decision.rule is None and (request.host == "localhost" or request.host.endswith(".localhost")):
@@ -115,6 +122,7 @@ class Guard:
     def answer(self, message: wire.Answer) -> None:
         if message.rule is not None:
             self.rules.append(message.rule)
+            self._decided.clear()
         for key, pending in list(self._pending.items()):
             if pending.identity == message.identity:
                 del self._pending[key]
@@ -124,6 +132,7 @@ class Guard:
 
     def update(self, rules: list[HostRule]) -> None:
         self.rules = rules
+        self._decided.clear()
         self._settle()
 
     def _settle(self) -> None:
