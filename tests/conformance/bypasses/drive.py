@@ -1,0 +1,103 @@
+"""Commands in a session with a gate, for a test that wants to see the process from outside.
+
+    python drive.py SETTINGS
+
+``SETTINGS``: a file of JSON. What came of each command is a line of JSON on stdout, as soon as it is over.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import json
+import os
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+_HERE = Path(__file__).parent
+_SOURCE = str(_HERE.parent.parent.parent / "src")
+sys.path[:0] = [str(_HERE.parent.parent), _SOURCE]
+
+from conformance.bypasses.phone import RULES  # noqa: E402
+from mudroom import gateway  # noqa: E402
+from mudroom.core.hosts import HostRule  # noqa: E402
+from mudroom.core.settings import Settings  # noqa: E402
+from mudroom.net.door import Gate  # noqa: E402
+from mudroom.sandbox.seccomp import compile_filter  # noqa: E402
+from mudroom.sandbox.syscall import Cond, Rule  # noqa: E402
+from mudroom.session import Session  # noqa: E402
+
+_NAMESPACES = 0x7E020000  # CLONE_NEW* as the default profile of containers masks them
+_PROFILE = (
+    Rule("unshare", errno.EPERM, (), "as without CAP_SYS_ADMIN"),
+    Rule("clone", errno.EPERM, (Cond(0, "!=", 0, _NAMESPACES),), "as without CAP_SYS_ADMIN"),
+    Rule("clone3", errno.ENOSYS, (), "as in the profile"),
+    Rule("mount", errno.EPERM, (), "as without CAP_SYS_ADMIN"),
+    Rule("open_tree", errno.EPERM, (), "as without CAP_SYS_ADMIN"),
+)
+
+
+def contain() -> None:
+    """From here on as in a container's default profile: no namespaces."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    program = compile_filter(_PROFILE, os.uname().machine)
+    buffer = ctypes.create_string_buffer(program, len(program))
+    header = (len(program) // 8).to_bytes(8, "little") + ctypes.addressof(buffer).to_bytes(8, "little")
+    if libc.prctl(38, 1, 0, 0, 0) or libc.prctl(22, 2, ctypes.c_char_p(header), 0, 0):
+        raise OSError(ctypes.get_errno(), "no profile")
+
+
+def gate(log: str) -> Gate:
+    """The gate process, whose only resolver writes down what it is asked."""
+    paths = [str(_HERE.parent.parent), _SOURCE]
+    return Gate(f"import sys; sys.path[:0] = {paths!r}; from conformance.bypasses.phone import main; main({log!r})")
+
+
+def session(told: dict[str, Any], name: str) -> Session:
+    rules = [HostRule(action, pattern, ports, private=private) for action, pattern, ports, private in RULES]  # type: ignore[arg-type]
+    rules += [HostRule(*one) for one in told.get("rules", ())]
+    settings = Settings(network="gate", view=told["view"])
+    project = os.fsencode(Path(told["root"]) / name)
+    return Session.open(
+        project,
+        state=os.fsencode(Path(told["root"]) / "state"),
+        home=os.fsencode(Path(told["root"]) / "home"),
+        environ={**os.environb, b"LC_ALL": b"C"},
+        settings=settings,
+        rules=lambda: rules,
+    )
+
+
+_LOCK = threading.Lock()
+
+
+def run_all(told: dict[str, Any], name: str) -> None:
+    """The commands of a project, one after the other, in one fork."""
+    with session(told, name) as opened:
+        for argv in told["commands"][name]:
+            result = opened.run([os.fsencode(word) for word in argv], fork="bypasses")
+            denials = [f"{os.fsdecode(one.target)}: {one.reason}" for one in result.denials]
+            said = {
+                "project": name, "exit": result.exit_code, "stdout": result.stdout.decode(errors="replace"),
+                "stderr": result.stderr.decode(errors="replace")[-4000:], "notes": result.notes, "denials": denials,
+            }  # fmt: skip
+            with _LOCK:
+                sys.stdout.write(json.dumps(said) + "\n")
+                sys.stdout.flush()
+
+
+def main() -> None:
+    told = json.loads(Path(sys.argv[1]).read_text())
+    if told["contained"]:
+        contain()
+    gateway.SHARED._gate = gate(told["log"])
+    threads = [threading.Thread(target=run_all, args=(told, name)) for name in told["commands"]]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+
+main()

@@ -1,0 +1,272 @@
+"""One series of attempts: a host and an internet of its own, the session on it, and the judgement.
+
+    python -m conformance.bypasses.outside MODE [NAME,NAME...]      a line of JSON
+
+An attempt has got through if its mark was said outside, its name was looked up, or a packet went to an address or a
+port that only it had, and that nothing allows. A process of its own: namespaces are entered by one without threads.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from mudroom.stage.layer import remove_tree
+
+from . import phone
+from .attempt import TABLE
+from .groups import GROUPS
+from .internet import PORTS, Packet, Servers, Sniffer, enter, go_to
+from .serving import answer_names, proxy, talk
+
+HERE = Path(__file__).parent
+PYTHON = "/usr/bin/python3" if os.path.exists("/usr/bin/python3") else "python3"
+_START = "import sys; sys.path.insert(0, '.'); from bypasses.run import main; main()"
+MODES = ("overlay", "copy", "landlock", "control")
+"""How commands are confined; ``control``: not at all, and the proxy lets everything pass."""
+LIMIT = 300
+"""Seconds for a series."""
+_SETTLE = 3.0
+"""Seconds after the last command: longer than what goes on afterwards waits."""
+_AFTER_ALL = 4.0
+
+
+class Outcome(NamedTuple):
+    name: str
+    evidence: str
+    """How it got through; empty if it did not."""
+    error: str
+    """What it was told."""
+
+
+class Series(NamedTuple):
+    outcomes: dict[str, Outcome]
+    strays: list[str]
+    """What went out, and nobody knows whose it was."""
+    said: list[dict[str, Any]]
+    """By the commands."""
+    trouble: str
+    """What the session complained about."""
+
+
+class World:
+    """Made for one series, in this process."""
+
+    def __init__(self, mode: str) -> None:
+        assert GROUPS, "the modules of the groups fill the table"
+        self.mode = mode
+        self.nonce = "by" + secrets.token_hex(4)
+        host, internet = enter()
+        self.sniffers = [Sniffer("loopback", "lo")]
+        self.home, self.internet = Servers(talk), Servers(talk)
+        self.proxy = Servers(proxy)
+        if mode == "control":
+            self.proxy.listen(3128)
+        for port in PORTS:
+            if mode != "control" or port != 3128:
+                self.home.listen(port)
+        self._names = [(self.home, self.home.datagrams(53))]
+        go_to(internet)
+        self.sniffers.append(Sniffer("internet", "net"))
+        for port in PORTS:
+            self.internet.listen(port)
+        self._names.append((self.internet, self.internet.datagrams(53)))
+        go_to(host)
+        self.abstract = socket.socket(socket.AF_UNIX)
+        self.abstract.bind(f"\0{self.nonce}")
+        self.abstract.listen()
+        self.home.listeners.append(self.abstract)
+        for servers in (self.home, self.internet, self.proxy):
+            if servers.listeners:
+                servers.start()
+        for servers, channel in self._names:
+            threading.Thread(target=answer_names, args=(servers, channel), daemon=True).start()
+        self._over = threading.Event()
+        self._sniffing = [threading.Thread(target=self._sniff, args=(one,)) for one in self.sniffers]
+        for thread in self._sniffing:
+            thread.start()
+        self.root = Path(tempfile.mkdtemp(prefix="byp-", dir="/var/tmp"))
+        self.log = self.root / "lookups"
+        self.log.touch()
+
+    def _sniff(self, sniffer: Sniffer) -> None:
+        while not self._over.is_set():
+            sniffer.take()
+            self._over.wait(0.005)
+        sniffer.take()
+
+    def project(self, name: str) -> Path:
+        found = self.root / name
+        found.mkdir()
+        (self.root / "home").mkdir(exist_ok=True)
+        shutil.copytree(HERE, found / "bypasses", ignore=shutil.ignore_patterns("__pycache__"))
+        world = {
+            "nonce": self.nonce, "harness": os.getpid(), "abstract": self.nonce, "ports": {"tcp": 8080, "udp": 53},
+        }  # fmt: skip
+        (found / "world.json").write_text(json.dumps(world))
+        return found
+
+    def drive(self, commands: dict[str, list[list[str]]], rules: list[Any] | None = None) -> tuple[list[Any], str]:
+        """Commands in a session of a process of its own, and what it complained about."""
+        told = {
+            "root": str(self.root), "view": "copy" if self.mode == "copy" else "auto", "log": str(self.log),
+            "contained": self.mode == "landlock", "commands": commands, "rules": rules or [],
+        }  # fmt: skip
+        settings = self.root / "settings.json"
+        settings.write_text(json.dumps(told))
+        environment = {**os.environ, "HOME": str(self.root / "home")}
+        done = subprocess.run(
+            [sys.executable, str(HERE / "drive.py"), str(settings)],
+            env=environment, capture_output=True, text=True, timeout=LIMIT, check=False,
+        )  # fmt: skip
+        return [json.loads(line) for line in done.stdout.splitlines()], done.stderr
+
+    def direct(self, project: Path, commands: list[list[str]]) -> list[Any]:
+        """The same without a sandbox."""
+        said = []
+        for argv in commands:
+            done = subprocess.run(argv, cwd=project, capture_output=True, text=True, timeout=LIMIT, check=False)
+            said.append({"exit": done.returncode, "stdout": done.stdout, "stderr": done.stderr, "notes": []})
+        return said
+
+    def series(self, names: list[str]) -> Series:
+        project = self.project("project")
+        first = [PYTHON, "-I", "-S", "-B", "-c", _START, ",".join(names)]
+        last = [PYTHON, "-I", "-S", "-c", f"import time; time.sleep({_SETTLE})"]
+        trouble = ""
+        if self.mode == "control":
+            said = self.direct(project, [first])
+        else:
+            said, trouble = self.drive({"project": [["true"], ["true"], first, last]})
+        time.sleep(_AFTER_ALL if any(TABLE[name].group == "afterwards" for name in names) else 0.3)
+        self.stop()
+        answers = {}
+        for line in "".join(one["stdout"] for one in said).splitlines():
+            if line.startswith('{"name"'):
+                answer = json.loads(line)
+                answers[answer["name"]] = answer
+        found, strays = self._found()
+        outcomes = {}
+        for name in names:
+            answer = answers.get(name, {"evidence": "", "error": "mistaken: no answer"})
+            claim = answer["evidence"] if TABLE[name].proof == "claim" else ""
+            evidence = "; ".join(dict.fromkeys(one for one in (claim, *found.get(name, ())) if one))
+            outcomes[name] = Outcome(name, evidence, answer["error"])
+        return Series(outcomes, strays, said, trouble)
+
+    # --- the judgement ---
+
+    def _found(self) -> tuple[dict[str, list[str]], list[str]]:
+        names = sorted(TABLE)
+        marks = {f"{self.nonce}x{number}x".encode(): name for number, name in enumerate(names, 1)}
+        found: dict[str, list[str]] = {}
+        strays: list[str] = []
+
+        def note(name: str | None, what: str) -> None:
+            if name is None:
+                strays.append(what)
+            elif what not in found.setdefault(name, []):
+                found[name].append(what)
+
+        def marked(data: bytes) -> list[str]:
+            at, seen = 0, []
+            while (at := data.find(self.nonce.encode() + b"x", at)) >= 0:
+                mark = data[at : at + 20].split(b"x")[1]
+                if data[max(0, at - 5) : at] != b"inner":
+                    seen.append(marks.get(self.nonce.encode() + b"x" + mark + b"x", "?"))
+                at += 1
+            return seen
+
+        for where, servers in (("the host", self.home), ("the internet", self.internet)):
+            for said in servers.heard:
+                for name in marked(said):
+                    note(name, f"was heard on {where}")
+            for line in servers.requests:
+                if "inner" + self.nonce in line:
+                    number = line.partition("inner" + self.nonce + "x")[2].partition("x")[0]
+                    note(names[int(number) - 1], "a request was smuggled")
+        for packet in (one for sniffer in self.sniffers for one in sniffer.packets):
+            if packet.where in ("127.0.0.1", "::1"):
+                continue  # on its way to a proxy on the host's loopback, or back; what servers there heard is known
+            seen = marked(packet.data)
+            for name in seen:
+                note(name, f"a packet: {packet}")
+            if not seen and not self._is_allowed(packet):
+                slot = _slot(packet)
+                note(names[slot - 1] if 0 < slot <= len(names) else None, f"a packet: {packet}")
+        for looked in (*self.log.read_text().splitlines(), *self.home.names, *self.internet.names):
+            slot = phone.slot_of(looked)
+            if not phone.ALLOWED.fullmatch(looked):
+                mark = marked(looked.encode())
+                owner = mark[0] if mark else names[slot - 1] if 0 < slot <= len(names) else None
+                note(owner, f"{looked[-60:]} was looked up")
+        return found, sorted(set(strays))
+
+    def _is_allowed(self, packet: Packet) -> bool:
+        """Without a mark: what connections that are allowed consist of, and what comes back of them."""
+        if packet.at == "loopback":
+            local = packet.where.startswith("127.99.") or packet.where == "::ffff:127.0.0.1"
+            return not local or (packet.port == 8000 and sorted(TABLE)[_slot(packet) - 1] != "address_of_local")
+        place = packet.where.split(".")[:2]
+        ports = {"32": (80, 443), "34": (5432,), "35": (3128,), "37": (80, 443)}
+        return packet.protocol == 6 and place[0] == "45" and packet.port in ports.get(place[1], ())
+
+    def stop(self) -> None:
+        self._over.set()
+        for thread in self._sniffing:
+            thread.join()
+
+    def close(self) -> None:
+        self.stop()
+        remove_tree(os.fsencode(self.root))
+
+
+def _slot(packet: Packet) -> int:
+    if packet.where.startswith(("45.3", "127.99.", "10.99.")) and not packet.where.startswith("45.31."):
+        high, low = packet.where.split(".")[2:]
+        return int(high) << 8 | int(low)
+    if packet.where.startswith("2a00:1450::"):
+        return int(packet.where.rpartition(":")[2] or "0", 16)
+    return 0
+
+
+def able() -> list[str]:
+    """What is harmless, and possible for this user, without a sandbox."""
+    return [one.name for one in TABLE.values() if one.control and (not one.root or os.geteuid() == 0)]
+
+
+def series(mode: str, names: list[str] | None = None) -> Series:
+    """From any process."""
+    command = [sys.executable, "-m", "conformance.bypasses.outside", mode, ",".join(names or list(TABLE))]
+    source = str(HERE.parent.parent.parent / "src")
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join((source, str(HERE.parent.parent)))}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=LIMIT * 2, check=False)
+    if done.returncode:
+        raise RuntimeError(done.stderr[-4000:])
+    outcomes, strays, said, trouble = json.loads(done.stdout.splitlines()[-1])
+    return Series({name: Outcome(*one) for name, one in outcomes.items()}, strays, said, trouble)
+
+
+def main() -> None:
+    world = World(sys.argv[1])
+    try:
+        found = world.series(sys.argv[2].split(","))
+    finally:
+        world.close()
+    sys.stdout.write(json.dumps(found) + "\n")
+    sys.stdout.flush()
+    os._exit(0)  # servers in threads are not waited for
+
+
+if __name__ == "__main__":
+    main()

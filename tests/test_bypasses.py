@@ -1,0 +1,58 @@
+"""The bypass suite: nothing passes the gate that it did not let pass, however a command is confined."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+
+from conformance.bypasses.attempt import TABLE
+from conformance.bypasses.groups import GROUPS
+from conformance.bypasses.outside import Series, able, series
+from mudroom.sandbox.host import landlock_abi
+
+_PORTS = "Landlock knows ports, not addresses: the gate's port is open at every address"
+NOT_HELD: Mapping[str, Mapping[str, str]] = {
+    "landlock": {
+        "direct_gate_port": _PORTS,
+        "direct_gate_port6": _PORTS,
+        "direct_gate_port_loopback": _PORTS,
+    },
+}
+"""What docs/THREATS.md says is not held, by the way to confine."""
+
+needs_landlock = pytest.mark.skipif(landlock_abi() < 4, reason="Landlock knows no ports here: there is no network")
+
+
+def mistaken(found: Series) -> dict[str, str]:
+    """Attempts that failed for a fault of their own: they prove nothing."""
+    return {name: one.error for name, one in found.outcomes.items() if one.error.startswith("mistaken")}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mode", ["overlay", "copy", pytest.param("landlock", marks=needs_landlock)])
+def test_nothing_passes_the_gate(mode: str) -> None:
+    found = series(mode)
+    assert found.trouble == ""
+    assert mistaken(found) == {}
+    through = {name: one.evidence for name, one in found.outcomes.items() if one.evidence}
+    assert {name: how for name, how in through.items() if name not in NOT_HELD.get(mode, {})} == {}
+    assert found.strays == []
+    refused = [one for one in found.outcomes.values() if one.error]
+    assert len(refused) > len(TABLE) / 2, "they were tried"
+
+
+@pytest.mark.slow
+def test_without_a_gate_they_pass() -> None:
+    """So that the test above can fail: a control of every attempt that has one."""
+    found = series("control", able())
+    assert mistaken(found) == {}
+    assert {name: one.error for name, one in found.outcomes.items() if not one.evidence} == {}
+    assert len(found.outcomes) > 200
+
+
+def test_the_table_of_bypasses_is_complete() -> None:
+    assert GROUPS
+    assert len(TABLE) >= 300
+    assert all(attempt.tries for attempt in TABLE.values())
+    assert {name for held in NOT_HELD.values() for name in held} <= set(TABLE)
