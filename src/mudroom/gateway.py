@@ -33,6 +33,8 @@ _LISTENERS: dict[str, Kind] = {
     "dns-tcp": "dns-tcp",
 }
 """What the launcher's step calls them, and what the gate does. The others are the namespaces."""
+_QUEUE = 4096
+"""Connections that may wait to be accepted (listen(2)): while the queue is full a connect of the command's waits."""
 LAST_FLOWS = 2.0
 """Seconds that the gate has, after a command, to say what there is still to be said."""
 
@@ -232,7 +234,7 @@ class Doorkeeper:
         this machine can connect there, too: they get what the command gets, which is less than they have."""
         made = _socket.socket(_socket.AF_INET, _socket.SOCK_STREAM | _socket.SOCK_CLOEXEC)
         made.bind(("127.0.0.1", 0))
-        made.listen()
+        made.listen(_QUEUE)
         port: int = made.getsockname()[1]
         self._listeners.append(("proxy", made.detach()))
         return port

@@ -9,12 +9,15 @@ from mudroom.sandbox.syscall import DENY, ERROR_NAMES, Rule
 
 
 def denials(told: Iterable[bytes]) -> tuple[Denial, ...]:
-    """``told``: ``call <number of the rule> <count>``, or what the mediator refused (``chmod /path``)."""
+    """``told``: ``call <number of the rule> <count>``, or what the mediator refused (``chmod /path``,
+    ``connect 10.0.0.1:80``)."""
     return tuple(_denial(one) for one in told)
 
 
 def _denial(told: bytes) -> Denial:
     action, _space, rest = told.partition(b" ")
+    if action == b"connect":
+        return Denial("network", rest, "without a network namespace only the gate is reached, as a proxy")
     if action != b"call":
         return Denial("metadata", rest, f"{action.decode()} outside the command's own directories")
     number, count = (int(word) for word in rest.split())

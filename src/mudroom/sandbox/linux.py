@@ -74,7 +74,8 @@ def compile_plan(spec: SandboxSpec, machine: str) -> Plan:
     if spec.namespaces:
         return _with_namespaces(spec, machine)
     assert isinstance(spec.view, Copy), "an overlay needs a mount namespace"
-    routed = {number: tuple(call) for number, call in calls(machine, spec.landlock_abi).items()}
+    gate = spec.proxy if spec.network == "gate" else 0
+    routed = {number: tuple(call) for number, call in calls(machine, spec.landlock_abi, gate).items()}
     mediation = (route(list(routed)), routed, (spec.view.work, spec.scratch))
     steps = tuple(_without_namespaces(spec, spec.view, machine))
     return Plan(0, (b"", b"", False), steps, mediation=mediation)

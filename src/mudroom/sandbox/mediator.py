@@ -1,4 +1,4 @@
-"""The mediator: performs, or refuses, the metadata calls that ``metadata.py`` routes to it.
+"""The mediator: performs, or refuses, the calls that ``metadata.py`` routes to it.
 
 It runs in the sandbox's init, which is in the same Landlock domain as the command and holds no more rights than it.
 
@@ -12,16 +12,23 @@ Rules of this file:
 
 from __future__ import annotations
 
+import _socket
 import ctypes
 import os
 import select
 
 AT_FDCWD, AT_SYMLINK_NOFOLLOW, AT_EMPTY_PATH = -100, 0x100, 0x1000
-EPERM, EFAULT, ENAMETOOLONG, ENOSYS, ENOTSUP = 1, 14, 36, 38, 95
+EPERM, EACCES, EFAULT, ENAMETOOLONG, ENOSYS, ENOTSOCK, ENOTSUP = 1, 13, 14, 36, 38, 88, 95
+_LONGEST_ADDRESS = 28
+"""struct sockaddr_in6 (ipv6(7)); struct sockaddr_in has 16 bytes."""
+_CONNECTING = 5.0
+"""Seconds that a connection to the gate may take, which is on the same machine; all other calls wait meanwhile."""
+_MAPPED = bytes(10) + b"\xff\xff"
 PATH_MAX, XATTR_NAME_MAX, XATTR_SIZE_MAX = 4096, 255, 65536
 
 # include/uapi/linux/seccomp.h: struct seccomp_notif is 80 bytes, struct seccomp_notif_resp 24.
-NOTIF_RECV, NOTIF_SEND, NOTIF_ID_VALID = 0xC0502100, 0xC0182101, 0x40082102
+NOTIF_RECV, NOTIF_SEND, NOTIF_ID_VALID, NOTIF_ADDFD = 0xC0502100, 0xC0182101, 0x40082102, 0x40182103
+_ADDFD_SETFD = 1
 _SYS_seccomp = {"x86_64": 317, "aarch64": 277}.get(os.uname().machine, 0)
 _FILTER_FLAG_NEW_LISTENER = 8
 
@@ -92,6 +99,8 @@ class Mediator:
         action, _directory, _path, _flags, values, _follow, clock = row
         if action == "refuse":
             return ENOSYS
+        if action == "connect":
+            return self._connect(caller, arguments, values)
         target = caller.open(row, arguments)
         try:
             where = os.readlink(b"/proc/self/fd/%d" % target)
@@ -103,6 +112,27 @@ class Mediator:
             return int(ACTIONS[action](caller, target, arguments[values:], clock))
         finally:
             os.close(target)
+
+    def _connect(self, caller: Caller, arguments: list[int], port: int) -> int:
+        """To the gate, and to nothing else. What the caller has afterwards is a socket of ours, connected, in the place
+        of its own: whatever it changes meanwhile, it leads to the gate (SECCOMP_ADDFD_FLAG_SETFD, seccomp_unotify(2)).
+        """
+        where = address(caller.read(arguments[1], min(arguments[2] & 0xFFFFFFFF, _LONGEST_ADDRESS)))
+        if where != (b"127.0.0.1", port):
+            if len(self.refused) < 20:
+                self.refused.append(b"connect %s:%d" % where)
+            return EACCES
+        number = _signed(arguments[0])
+        kept = caller.flags(number)
+        made = _socket.socket(_socket.AF_INET, _socket.SOCK_STREAM | _socket.SOCK_CLOEXEC)
+        try:
+            made.settimeout(_CONNECTING)
+            made.connect(("127.0.0.1", port))
+            made.setblocking(not kept & os.O_NONBLOCK)
+            caller.give(made.fileno(), number, kept & os.O_CLOEXEC)
+        finally:
+            made.close()
+        return 0
 
 
 class Caller:
@@ -158,9 +188,39 @@ class Caller:
         finally:
             os.close(base)
 
+    def flags(self, number: int) -> int:
+        """Of a socket of the caller's: O_NONBLOCK, O_CLOEXEC (proc_pid_fdinfo(5))."""
+        if not os.readlink(self._proc + b"/fd/%d" % number).startswith(b"socket:"):
+            raise OSError(ENOTSOCK, "no socket")
+        descriptor = os.open(self._proc + b"/fdinfo/%d" % number, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            told = os.read(descriptor, 4096)
+        finally:
+            os.close(descriptor)
+        return int(told.partition(b"flags:")[2].split()[0], 8)
+
+    def give(self, ours: int, number: int, flags: int) -> None:
+        """Put a descriptor of ours in the place of the caller's (struct seccomp_notif_addfd)."""
+        words = (_ADDFD_SETFD, ours, number, flags)
+        message = self._identity + b"".join(word.to_bytes(4, "little") for word in words)
+        if libc.ioctl(self._listener, ctypes.c_ulong(NOTIF_ADDFD), ctypes.c_char_p(message)) < 0:
+            raise OSError(ctypes.get_errno(), "the socket cannot be given")
+
     def _descriptor(self, number: int) -> int:
         where = b"/cwd" if number == AT_FDCWD else b"/fd/%d" % number
         return os.open(self._proc + where, os.O_PATH | os.O_CLOEXEC)
+
+
+def address(raw: bytes) -> tuple[bytes, int]:
+    """Of a struct sockaddr_in or sockaddr_in6, to be compared and shown; one that is neither has no port."""
+    family, port = int.from_bytes(raw[:2], "little"), int.from_bytes(raw[2:4], "big")
+    packed = raw[4:8] if family == _socket.AF_INET and len(raw) >= 16 else b""
+    if family == _socket.AF_INET6 and len(raw) >= 24:
+        packed = raw[20:24] if raw[8:24].startswith(_MAPPED) else raw[8:24]
+    if not packed:
+        return b"?", 0
+    shown = _socket.inet_ntop(_socket.AF_INET if len(packed) == 4 else _socket.AF_INET6, packed)
+    return (b"[%s]" % shown.encode() if ":" in shown else shown.encode()), port
 
 
 def _signed(value: int) -> int:

@@ -91,6 +91,8 @@ class Attempt(NamedTuple):
 
 
 TABLE: dict[str, Attempt] = {}
+ALLOWED = "what is let through"
+"""The group of those that must succeed."""
 
 
 def register(

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from . import afterwards, framing, fronts, hosts, lookups, packets, sockses, ways
+from . import afterwards, allowed, framing, fronts, hosts, lookups, packets, sockses, ways
 
-GROUPS = (hosts, fronts, framing, sockses, lookups, packets, ways, afterwards)
+GROUPS = (allowed, hosts, fronts, framing, sockses, lookups, packets, ways, afterwards)
