@@ -35,7 +35,7 @@ LANDLOCK_CREATE_RULESET_VERSION, LANDLOCK_RULE_PATH_BENEATH, LANDLOCK_RULE_NET_P
 LANDLOCK_FILE_RIGHTS = 0b1_1100_0000_0000_0111  # execute, write, read; truncate, ioctl, resolve_unix: those of files
 
 SIGCHLD = 17
-ENOENT, EIO, ENOEXEC, EACCES, EBUSY, EINVAL, EPERM, ENOSYS, ENOTDIR = 2, 5, 8, 13, 16, 22, 1, 38, 20
+ENOENT, EINTR, EIO, ENOEXEC, EACCES, EBUSY, EINVAL, EPERM, ENOSYS, ENOTDIR = 2, 4, 5, 8, 13, 16, 22, 1, 38, 20
 EOPNOTSUPP, EAFNOSUPPORT, EADDRNOTAVAIL = 95, 97, 99
 
 libc = ctypes.PyDLL(None, use_errno=True)  # PyDLL keeps the GIL: a clone in the middle of a release would hang

@@ -18,7 +18,7 @@ import os
 import select
 
 AT_FDCWD, AT_SYMLINK_NOFOLLOW, AT_EMPTY_PATH = -100, 0x100, 0x1000
-EPERM, EACCES, EFAULT, ENAMETOOLONG, ENOSYS, ENOTSOCK, ENOTSUP = 1, 13, 14, 36, 38, 88, 95
+EPERM, EINTR, EBADF, EACCES, EFAULT, ENAMETOOLONG, ENOSYS, ENOTSOCK, ENOTSUP = 1, 4, 9, 13, 14, 36, 38, 88, 95
 _LONGEST_ADDRESS = 28
 """struct sockaddr_in6 (ipv6(7)); struct sockaddr_in has 16 bytes."""
 _CONNECTING = 5.0
@@ -53,6 +53,15 @@ def install(program: bytes) -> int:
     return listener
 
 
+def _control(listener: int, operation: int, message: Any) -> bool:
+    """ioctl(2), again and again while signals interrupt it: init hears of every process that ends, and a caller whose
+    answer is lost waits for ever. Returns whether it was done; errno tells why not."""
+    while libc.ioctl(listener, ctypes.c_ulong(operation), message) < 0:
+        if ctypes.get_errno() != EINTR:
+            return False
+    return True
+
+
 class Mediator:
     """Answers the calls of one command. ``rows`` by system call number; ``roots`` are where changes are allowed."""
 
@@ -83,7 +92,7 @@ class Mediator:
     def _answer(self) -> None:
         request = ctypes.create_string_buffer(80)
         if libc.ioctl(self._listener, ctypes.c_ulong(NOTIF_RECV), request) < 0:
-            return  # the caller was killed meanwhile
+            return  # the caller was killed meanwhile, or a signal came: what still waits is told by poll(2) again
         raw = request.raw
         identity, pid = raw[:8], int.from_bytes(raw[8:12], "little")
         number = int.from_bytes(raw[16:20], "little", signed=True)
@@ -93,7 +102,7 @@ class Mediator:
         except OSError as failure:
             error = failure.errno or EPERM
         reply = identity + bytes(8) + (-error).to_bytes(4, "little", signed=True) + bytes(4)
-        libc.ioctl(self._listener, ctypes.c_ulong(NOTIF_SEND), ctypes.c_char_p(reply))
+        _control(self._listener, NOTIF_SEND, ctypes.c_char_p(reply))
 
     def _perform(self, caller: Caller, row: Row, arguments: list[int]) -> int:
         action, _directory, _path, _flags, values, _follow, clock = row
@@ -145,7 +154,7 @@ class Caller:
 
     def check(self) -> None:
         """Raises if the caller is gone: its pid, and what we read by it, could be another process's by now."""
-        if libc.ioctl(self._listener, ctypes.c_ulong(NOTIF_ID_VALID), ctypes.c_char_p(self._identity)) < 0:
+        if not _control(self._listener, NOTIF_ID_VALID, ctypes.c_char_p(self._identity)):
             raise OSError(EPERM, "the caller is gone")
 
     def read(self, address: int, length: int) -> bytes:
@@ -190,7 +199,11 @@ class Caller:
 
     def flags(self, number: int) -> int:
         """Of a socket of the caller's: O_NONBLOCK, O_CLOEXEC (proc_pid_fdinfo(5))."""
-        if not os.readlink(self._proc + b"/fd/%d" % number).startswith(b"socket:"):
+        try:
+            what = os.readlink(self._proc + b"/fd/%d" % number)
+        except FileNotFoundError:
+            raise OSError(EBADF, "no descriptor") from None
+        if not what.startswith(b"socket:"):
             raise OSError(ENOTSOCK, "no socket")
         descriptor = os.open(self._proc + b"/fdinfo/%d" % number, os.O_RDONLY | os.O_CLOEXEC)
         try:
@@ -203,7 +216,7 @@ class Caller:
         """Put a descriptor of ours in the place of the caller's (struct seccomp_notif_addfd)."""
         words = (_ADDFD_SETFD, ours, number, flags)
         message = self._identity + b"".join(word.to_bytes(4, "little") for word in words)
-        if libc.ioctl(self._listener, ctypes.c_ulong(NOTIF_ADDFD), ctypes.c_char_p(message)) < 0:
+        if not _control(self._listener, NOTIF_ADDFD, ctypes.c_char_p(message)):
             raise OSError(ctypes.get_errno(), "the socket cannot be given")
 
     def _descriptor(self, number: int) -> int:

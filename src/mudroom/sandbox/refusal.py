@@ -14,7 +14,7 @@ import ctypes
 import os
 import select
 
-from mudroom.sandbox.kernel import EPERM, libc
+from mudroom.sandbox.kernel import EINTR, EPERM, libc
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -49,7 +49,9 @@ class Refusals:
         if rule in self.counts or len(self.counts) < MOST:
             self.counts[rule] = self.counts.get(rule, 0) + 1
         reply = raw[:8] + bytes(8) + (-error).to_bytes(4, "little", signed=True) + bytes(4)
-        libc.ioctl(self.listener, ctypes.c_ulong(NOTIF_SEND), ctypes.c_char_p(reply))
+        while libc.ioctl(self.listener, ctypes.c_ulong(NOTIF_SEND), ctypes.c_char_p(reply)) < 0:
+            if ctypes.get_errno() != EINTR:  # a signal: who is not answered waits for ever
+                break  # the caller was killed meanwhile
 
     def _decide(self, number: int, arguments: list[int]) -> tuple[int, int]:
         """The first rule that applies, as the filter has found it, and its error."""
