@@ -17,8 +17,8 @@ _FAMILY = (
 )  # fmt: skip
 LAUNCHER = {"sandbox." + name for name in _FAMILY}
 PURE = {
-    "sandbox.linux", "sandbox.bare", "sandbox.seccomp", "sandbox.syscall", "sandbox.metadata", "net.dns", "net.head",
-    "net.hello", "net.say", "net.synthetic", "net.target", "net.upstream",
+    "sandbox.linux", "sandbox.bare", "sandbox.seccomp", "sandbox.syscall", "sandbox.metadata", "net.dns", "net.frame",
+    "net.head", "net.hello", "net.pseudo", "net.say", "net.synthetic", "net.target", "net.upstream",
 }  # fmt: skip
 
 _OF_A_SESSION = ("confine", "desk", "applying", "granting", "gateway")

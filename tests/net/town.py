@@ -15,6 +15,7 @@ from typing import Any, Self
 import mudroom
 from mudroom.core.flow import Flow, Question
 from mudroom.core.hosts import HostRule
+from mudroom.core.inspection import Inspection
 from mudroom.net.door import Door, Gate, Kind, Listener
 
 _PATHS = [str(Path(mudroom.__file__).parent.parent), str(Path(__file__).parent)]
@@ -36,14 +37,14 @@ class Town:
         )
         self.gate = Gate(program, upstream)
         self.names({})
-        self._closers: list[Callable[[], object]] = []
+        self.closers: list[Callable[[], object]] = []
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.gate.close()
-        for close in self._closers:
+        for close in self.closers:
             close()
 
     def names(self, table: dict[str, list[list[str]]]) -> None:
@@ -53,25 +54,34 @@ class Town:
         """The names that were looked up in earnest, so far."""
         return self._log.read_text().split()
 
-    def door(self, *rules: HostRule, kind: Kind = "proxy", ask: bool = False, ask_timeout: float = 60.0) -> OpenDoor:
+    def door(
+        self,
+        *rules: HostRule,
+        kind: Kind = "proxy",
+        ask: bool = False,
+        ask_timeout: float = 60.0,
+        inspection: Inspection | None = None,
+    ) -> OpenDoor:
         listener = socket.create_server(("127.0.0.1", 0))
         where = listener.getsockname()
-        door = self.gate.open(rules, [Listener(kind, listener.detach())], ask=ask, ask_timeout=ask_timeout)
-        opened = OpenDoor(door, where, self._closers)
-        self._closers.append(lambda: door.shut(0))
+        door = self.gate.open(
+            rules, [Listener(kind, listener.detach())], ask=ask, ask_timeout=ask_timeout, inspection=inspection
+        )
+        opened = OpenDoor(door, where, self.closers)
+        self.closers.append(lambda: door.shut(0))
         return opened
 
     def door_at(self, listeners: Sequence[tuple[Kind, socket.socket]], *rules: HostRule, ask: bool = False) -> OpenDoor:
         """As ``door``, at listeners that were made elsewhere."""
         given = [Listener(kind, os.dup(listener.fileno())) for kind, listener in listeners]
         door = self.gate.open(rules, given, ask=ask)
-        self._closers.append(lambda: door.shut(0))
-        return OpenDoor(door, None, self._closers)
+        self.closers.append(lambda: door.shut(0))
+        return OpenDoor(door, None, self.closers)
 
     def serve(self, talk: Callable[[socket.socket], object], address: str = "127.0.0.1", port: int = 0) -> int:
         """A server that talks like that with every client, in a thread; returns its port."""
         listener = socket.create_server((address, port), family=socket.AF_INET6 if ":" in address else socket.AF_INET)
-        self._closers += [lambda: listener.shutdown(socket.SHUT_RDWR), listener.close]  # a close alone wakes no accept
+        self.closers += [lambda: listener.shutdown(socket.SHUT_RDWR), listener.close]  # a close alone wakes no accept
         threading.Thread(target=_accept, args=(listener, talk), daemon=True).start()
         return int(listener.getsockname()[1])
 
@@ -98,7 +108,7 @@ class OpenDoor:
     """A door and all that it has told."""
 
     def __init__(self, door: Door, where: Any, closers: list[Callable[[], object]]) -> None:
-        self._closers = closers
+        self.closers = closers
         self.door = door
         self.where = where
         self.flows: list[Flow] = []
@@ -106,7 +116,7 @@ class OpenDoor:
 
     def connect(self, data: bytes = b"") -> socket.socket:
         client = socket.create_connection(self.where[:2], timeout=WAIT)
-        self._closers.append(client.close)
+        self.closers.append(client.close)
         client.sendall(data)
         return client
 

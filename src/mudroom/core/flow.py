@@ -9,9 +9,11 @@ import re
 from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple, get_args
 
-Way = Literal["connect", "http", "socks", "tls", "raw", "dns"]
-"""How it came: CONNECT, a plain HTTP request, SOCKS5, TLS or something else on a captured connection, a lookup that was
-refused (one that is answered is no flow: the connection after it is)."""
+Way = Literal["connect", "http", "https", "socks", "tls", "raw", "dns"]
+"""How it came: CONNECT, a plain HTTP request, one inside of TLS that was inspected, SOCKS5, TLS or something else on a
+captured connection, a lookup that was refused (one that is answered is no flow: the connection after it is)."""
+Fields = tuple[tuple[str, str], ...]
+"""Names and values of headers."""
 
 
 class Flow(NamedTuple):
@@ -37,6 +39,11 @@ class Flow(NamedTuple):
     seconds: float = 0.0
     error: str = ""
     """What went wrong after it had been allowed: the lookup, the dial, a certificate, the peer."""
+    version: str = ""
+    """Of an inspected exchange: ``HTTP/1.1``, ``HTTP/2``."""
+    request: Fields = ()
+    """The client's headers, if inspected: what is secret by its kind is left out, and credentials are placeholders."""
+    response: Fields = ()
 
 
 class Question(NamedTuple):

@@ -40,6 +40,10 @@ class HostRule(NamedTuple):
     inspect: bool = False
     source: str = ""
     """For people: ``policy.yaml:12``, ``preset npm``."""
+    set_headers: tuple[tuple[str, str], ...] = ()
+    """(name, value) that inspected requests get, in place of those of that name."""
+    remove_headers: tuple[str, ...] = ()
+    """Names of headers that inspected requests lose."""
 
 
 class Request(NamedTuple):
@@ -92,6 +96,12 @@ def decide(request: Request, rules: Sequence[HostRule]) -> Decision:
     if allows is not None:
         return Decision("allow", allows, f"{_named(allows)} allows it")
     return Decision("ask", None, _no_rule(host, request, rules))
+
+
+def concerns(rule: HostRule, host: str, port: int) -> bool:
+    """Whether a rule is about a host, which is canonical, and a port, whatever is requested there."""
+    request = Request(host, port)
+    return _covers(rule._replace(methods=(), paths=()), parse_host(host.encode()), request)
 
 
 def vet(

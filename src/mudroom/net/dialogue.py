@@ -1,4 +1,4 @@
-"""One plain HTTP request and its response, through h11 on both sides.
+"""One HTTP/1 request and its response, through h11 on both sides.
 
 Rules of this file: nothing is passed on as it came. h11 reads what came, and writes what goes: framing, Host and what
 is for one connection only are ours on either side. A response that breaks off is never made to look whole.
@@ -7,11 +7,14 @@ is for one connection only are ours on either side. A response that breaks off i
 from __future__ import annotations
 
 import asyncio
+from typing import NamedTuple
 
 import h11
 
-from mudroom.net.exchange import Exchange
+from mudroom.core.placeholder import Misused
+from mudroom.net.exchange import Exchange, Refused
 from mudroom.net.head import LIMIT, Head, end_to_end
+from mudroom.net.manner import Manner
 from mudroom.net.peer import Gone, Peer
 from mudroom.net.relay import relay
 from mudroom.net.target import Target
@@ -21,18 +24,26 @@ _AFTER_END = 30.0
 """Seconds that a server's silence is borne when the client has said its last."""
 
 
+class Message(NamedTuple):
+    head: Head
+    target: Target
+    fields: list[tuple[bytes, bytes]]
+    """For the server, framing and Host aside."""
+    upgrade: bool
+    """To a websocket."""
+
+
 class Dialogue:
     """One request and its response, through h11 on both sides."""
 
-    def __init__(
-        self, client: Peer, server: Peer, exchange: Exchange, head: Head, target: Target, upgrade: bool
-    ) -> None:
+    def __init__(self, client: Peer, server: Peer, exchange: Exchange, message: Message, manner: Manner) -> None:
         self._client = client
         self._server = server
         self._exchange = exchange
-        self._head = head
-        self._target = target
-        self._upgrade = upgrade
+        self._head, self._target, self._end_to_end, self._upgrade = message
+        self._manner = manner
+        self._refusal: Refused | None = None
+        """Of the body, when the request had been let through."""
         self._toward_client = h11.Connection(h11.SERVER, max_incomplete_event_size=LIMIT + 4)
         self._toward_server = h11.Connection(h11.CLIENT, max_incomplete_event_size=_RESPONSE_HEAD)
 
@@ -69,8 +80,8 @@ class Dialogue:
         return body.done() and (client.our_state, client.their_state) == done
 
     def _fields(self) -> list[tuple[bytes, bytes]]:
-        fields = [(b"Host", self._target.host_field)]
-        fields += [(name, value) for name, value in end_to_end(self._head.fields) if name.lower() != b"host"]
+        fields = [(b"Host", self._target.host_field(self._manner.port))]
+        fields += [(name, value) for name, value in self._end_to_end if name.lower() != b"host"]
         if self._head.get(b"transfer-encoding") is not None:
             fields.append((b"Transfer-Encoding", b"chunked"))
         if self._upgrade:
@@ -96,8 +107,12 @@ class Dialogue:
         except h11.RemoteProtocolError as error:
             self._exchange.error = f"the client's body: {error}"
             self._server.cut()
+        except Misused as error:
+            self._refusal = self._exchange.refuse(str(error))
+            self._server.cut()
 
     async def _pass_body(self) -> None:
+        watch = self._manner.watch()
         while True:
             event = self._toward_client.next_event()
             if event is h11.NEED_DATA:
@@ -107,6 +122,8 @@ class Dialogue:
                     return
                 self._toward_client.receive_data(self._client.take(len(self._client.buffer)))
             elif isinstance(event, h11.Data):
+                if watch is not None:
+                    watch.see(bytes(event.data))
                 await self._to_server(h11.Data(data=event.data))
             elif isinstance(event, h11.EndOfMessage):
                 await self._to_server(h11.EndOfMessage())
@@ -147,10 +164,14 @@ class Dialogue:
             done, _ = await asyncio.wait({server.news(), ends}, return_when=asyncio.FIRST_COMPLETED, timeout=limit)
             if client.lost or not done:
                 raise Gone("the client ended before the response did")
+        if self._refusal is not None:
+            raise Gone(str(self._refusal)) if self._exchange.status else self._refusal
+        if not server.buffer and server.error:
+            raise Gone(server.error)
         self._toward_server.receive_data(server.take(len(server.buffer)))
 
     def _answer(self, event: h11.Response) -> h11.Response:
-        fields = end_to_end(event.headers.raw_items())
+        fields = self._manner.response(self._exchange, end_to_end(event.headers.raw_items()))
         chunked = any(name == b"transfer-encoding" for name, _value in event.headers)
         if chunked:
             fields = [(name, value) for name, value in fields if name.lower() != b"content-length"]

@@ -21,6 +21,7 @@ import msgspec
 
 from mudroom.core.flow import Flow, Question
 from mudroom.core.hosts import HostRule
+from mudroom.core.inspection import Inspection
 from mudroom.errors import MudroomError
 from mudroom.net import wire
 from mudroom.net.upstream import parse_upstream
@@ -64,14 +65,21 @@ class Gate:
         """A pidfd: the number may be another's by the time that it is to be killed."""
 
     def open(
-        self, rules: Sequence[HostRule], listeners: Sequence[Listener], *, ask: bool, ask_timeout: float = 60.0
+        self,
+        rules: Sequence[HostRule],
+        listeners: Sequence[Listener],
+        *,
+        ask: bool,
+        ask_timeout: float = 60.0,
+        inspection: Inspection | None = None,
     ) -> Door:
         """Let connections to these listeners through as the rules say. The descriptors are the door's from now on.
 
         ``ask``: somebody answers ``Question``; what nobody answers within ``ask_timeout`` seconds is denied. Raises
-        MudroomError if the gate process cannot be started; the descriptors are the caller's then.
+        MudroomError if the gate process cannot be started; the descriptors are the caller's then. ``inspection``: what
+        rules with ``inspect`` need; without it what they are about is refused.
         """
-        return Door(self, rules, listeners, ask, ask_timeout)
+        return Door(self, rules, listeners, ask, ask_timeout, inspection)
 
     def close(self) -> None:
         """End the process, and with it every connection. The doors are shut at their next ``receive``."""
@@ -146,12 +154,19 @@ class Door:
     """One command's way out. Not for several threads at once."""
 
     def __init__(
-        self, gate: Gate, rules: Sequence[HostRule], listeners: Sequence[Listener], ask: bool, ask_timeout: float
+        self,
+        gate: Gate,
+        rules: Sequence[HostRule],
+        listeners: Sequence[Listener],
+        ask: bool,
+        ask_timeout: float,
+        inspection: Inspection | None,
     ) -> None:
         self._gate = gate
         self._rules = list(rules)
         self._listeners = list(listeners)
         self._ask = ask
+        self._inspection = inspection
         self._ask_timeout = ask_timeout
         self._asked = 0
         self._deaths: list[float] = []
@@ -213,7 +228,15 @@ class Door:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         ours.settimeout(_PATIENCE)
         kinds: list[str] = [listener.kind for listener in self._listeners]
-        message = wire.Open(kinds, self._rules, self._ask, self._ask_timeout, self._asked + 1, self._gate.upstream)
+        message = wire.Open(
+            kinds,
+            self._rules,
+            self._ask,
+            self._ask_timeout,
+            self._asked + 1,
+            self._gate.upstream,
+            self._inspection,
+        )
         try:
             self._gate._send(message, [theirs.fileno(), *(listener.descriptor for listener in self._listeners)])
         except OSError as error:

@@ -11,7 +11,7 @@ import errno
 import os
 import time
 
-from mudroom.core.flow import Flow, Way
+from mudroom.core.flow import Fields, Flow, Way
 from mudroom.core.host import Authority, parse_host
 from mudroom.core.hosts import USUAL, Decision, Request, vet
 from mudroom.net.dial import dial
@@ -20,6 +20,9 @@ from mudroom.net.peer import Gone, Peer
 from mudroom.net.resolve import local
 from mudroom.net.through import RefusedUpstream, dial_through
 from mudroom.net.upstream import Upstream
+
+_LONGEST_PATH = 1024
+"""Of what is told; what is judged is all of it."""
 
 
 class Refused(Exception):
@@ -46,6 +49,9 @@ class Exchange:
         self.error = ""
         self.sent = 0
         self.received = 0
+        self.version = ""
+        self.request: Fields = ()
+        self.response: Fields = ()
         self._method = method
         self._path = path
         self._started = time.time_ns()
@@ -58,6 +64,10 @@ class Exchange:
     @property
     def reason(self) -> str:
         return self._decision.reason
+
+    @property
+    def is_inspected(self) -> bool:
+        return self.guard.is_inspected(self.host, self.port)
 
     async def admit(self, client: Peer) -> Decision:
         """Raises Refused, or Gone if the client does not wait for an answer."""
@@ -162,12 +172,15 @@ class Exchange:
             reason=decision.reason,
             address=self._address,
             method=self._method,
-            path=self._path,
+            path=self._path[:_LONGEST_PATH],
             status=self.status,
             sent=self.sent,
             received=self.received,
             seconds=time.monotonic() - self._clock,
             error=self.error,
+            version=self.version,
+            request=self.request,
+            response=self.response,
         )
 
 

@@ -16,6 +16,8 @@ from typing import Any, NamedTuple
 
 from mudroom.core.flow import Flow, Question, Way
 from mudroom.core.hosts import Decision, HostRule, Request, decide
+from mudroom.core.inspection import Inspection, connection_rules, is_inspected
+from mudroom.core.placeholder import Credential
 from mudroom.net import wire
 from mudroom.net.peer import Gone, Peer
 from mudroom.net.resolve import Resolver
@@ -46,6 +48,7 @@ class Guard:
         self.resolver = resolver
         self.rules: list[HostRule] = message.rules
         self.upstream = parse_upstream(message.upstream) if message.upstream else None
+        self.inspection: Inspection | None = message.inspection
         self.clients: set[Peer] = set()
         self._channel = channel
         self._ask = message.ask
@@ -63,7 +66,14 @@ class Guard:
         self.is_shut = False
         self._is_crowded = False
 
+    @property
+    def credentials(self) -> tuple[Credential, ...]:
+        return () if self.inspection is None else self.inspection.credentials
+
     # --- decisions ---
+
+    def is_inspected(self, host: str, port: int) -> bool:
+        return is_inspected(host, port, self.rules, self.inspection)
 
     def look(self, request: Request) -> Decision:
         """What the rules and the answers so far say; "ask" only where somebody can be asked."""
@@ -71,7 +81,10 @@ class Guard:
         if decision is None:
             if len(self._decided) >= _DECIDED:
                 self._decided.clear()
-            decision = self._decided[request] = decide(request, self.rules)
+            rules: Sequence[HostRule] = self.rules
+            if not request.method and self.is_inspected(request.host, request.port):
+                rules = connection_rules(request.host, request.port, rules)
+            decision = self._decided[request] = decide(request, rules)
         if decision.action != "ask":
             return decision
         if decision.rule is None and (request.host == "localhost" or request.host.endswith(".localhost")):

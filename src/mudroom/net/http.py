@@ -15,15 +15,15 @@ import h11
 from mudroom.core.host import Authority
 from mudroom.core.path import show
 from mudroom.net import say
-from mudroom.net.dialogue import Dialogue
+from mudroom.net.dialogue import Dialogue, Message
 from mudroom.net.exchange import Exchange, Refused, Unreachable
 from mudroom.net.guard import Guard
-from mudroom.net.head import BadHead, Head
+from mudroom.net.head import BadHead, Head, end_to_end
+from mudroom.net.manner import Manner
 from mudroom.net.peer import Gone, Peer
 from mudroom.net.read import IDLE, read_head
 from mudroom.net.target import Target, parse_target
 
-_LONGEST_PATH = 1024
 _SAFE = ("GET", "HEAD", "OPTIONS")
 """May be sent again (RFC 9110 9.2.1)."""
 
@@ -37,17 +37,24 @@ class Link(NamedTuple):
 
 
 async def serve_http(
-    client: Peer, guard: Guard, head: Head | None = None, origin: Authority | None = None, link: Link | None = None
+    client: Peer,
+    guard: Guard,
+    head: Head | None = None,
+    origin: Authority | None = None,
+    link: Link | None = None,
+    manner: Manner | None = None,
 ) -> None:
     """Serve the requests of one client connection to its end. ``head``: the first, if it has been read. ``origin``: as
-    for ``parse_target``. ``link``: a server's connection that is already there."""
-    courier = _Courier(client, guard, origin, link)
+    for ``parse_target``. ``link``: a server's connection that is already there. ``manner``: that of plain HTTP if it is
+    not given."""
+    manner = manner or Manner(guard.credentials)
+    courier = _Courier(client, guard, origin, link, manner)
     where = (origin.host.text, origin.port) if origin else ("", 0)
     try:
         while (head := head or await read_head(client, IDLE)) is not None and await courier.serve(head):
             head = None
     except BadHead as error:
-        Exchange(guard, "http", *where).refuse(str(error))
+        Exchange(guard, manner.way, *where).refuse(str(error))
         await client.write(say.response(error.status, str(error)))
     finally:
         courier.close()
@@ -60,18 +67,20 @@ class _Courier:
         guard: Guard,
         origin: Authority | None,
         link: Link | None,
+        manner: Manner,
     ) -> None:
         self._client = client
         self._guard = guard
         self._origin = origin
         self._link = link
+        self._manner = manner
 
     async def serve(self, head: Head) -> bool:
         """One request, to the end of its response. Returns whether another may follow. Raises BadHead, Gone."""
         target = parse_target(head, self._origin)
         host, port = target.authority.host.text, target.authority.port
-        path = show(target.path.partition(b"?")[0][:_LONGEST_PATH])
-        exchange = Exchange(self._guard, "http", host, port, head.method, path)
+        path = show(target.path.partition(b"?")[0])
+        exchange = Exchange(self._guard, self._manner.way, host, port, head.method, path)
         try:
             return await self._exchange(exchange, head, target)
         except Refused as refusal:
@@ -102,15 +111,18 @@ class _Courier:
         decision = await exchange.admit(self._client)
         upgrade = head.get(b"upgrade")
         if upgrade is not None and upgrade.lower() == b"websocket":
-            if decision.rule is not None and (decision.rule.methods or decision.rule.paths):
+            some = decision.rule is not None and (decision.rule.methods or decision.rule.paths)
+            if some and not self._manner.opens_websockets:
                 raise exchange.refuse("its rule is for some requests only, and what a websocket carries cannot be told")
         else:
             upgrade = None
+        fields = self._manner.request(exchange, decision.rule, target.path, end_to_end(head.fields))
+        message = Message(head, target, fields, upgrade is not None)
         was_used = self._link is not None
         peer = await self._server(exchange, target.authority)
         exchange.begin()
         try:
-            return await Dialogue(self._client, peer, exchange, head, target, upgrade is not None).run()
+            return await Dialogue(self._client, peer, exchange, message, self._manner).run()
         except (Gone, h11.RemoteProtocolError):
             if not was_used or exchange.received or head.has_body or head.method not in _SAFE or self._client.lost:
                 raise
@@ -118,7 +130,7 @@ class _Courier:
         self.close()
         exchange.error, exchange.sent = "", 0
         peer = await self._server(exchange, target.authority)
-        return await Dialogue(self._client, peer, exchange, head, target, upgrade is not None).run()
+        return await Dialogue(self._client, peer, exchange, message, self._manner).run()
 
     async def _server(self, exchange: Exchange, authority: Authority) -> Peer:
         link = self._link
@@ -126,6 +138,6 @@ class _Courier:
             exchange.reuse(link.address)
             return link.peer
         self.close()
-        peer = await exchange.reach()
+        peer = await self._manner.reach(exchange)
         self._link = Link(authority, peer, exchange.address)
         return peer

@@ -12,11 +12,9 @@ class Target(NamedTuple):
     authority: Authority
     path: bytes
 
-    @property
-    def host_field(self) -> bytes:
+    def host_field(self, usual: int) -> bytes:
         """As clients write it: without the port that goes without saying."""
-        text = str(self.authority)
-        return text.removesuffix(":80").encode()
+        return str(self.authority).removesuffix(f":{usual}").encode()
 
 
 def parse_target(head: Head, origin: Authority | None) -> Target:

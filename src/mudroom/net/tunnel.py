@@ -114,6 +114,11 @@ async def speak(
             handed = True
             exchange.drop()
             return Handed(exchange, server)
+        if exchange.is_inspected:
+            from mudroom.net.inspect import inspect  # TLS, h11 and h2: at the first need
+
+            await inspect(client, server, exchange, kind)
+            return None
         await _carry(client, server, exchange)
     except Refused:
         await warn(client)

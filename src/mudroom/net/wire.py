@@ -16,6 +16,7 @@ import msgspec
 
 from mudroom.core.flow import Flow, Question
 from mudroom.core.hosts import HostRule
+from mudroom.core.inspection import Inspection
 
 _PACKET = 65_536
 _LONGEST = 64 << 20
@@ -42,6 +43,7 @@ class Open(msgspec.Struct, tag="open", array_like=True):
     """The number of its first question; answers to a gate that died are not taken for answers to this one."""
     upstream: str
     """As for ``parse_upstream``; empty: there is none."""
+    inspection: Inspection | None = None
 
 
 class Answer(msgspec.Struct, tag="answer", array_like=True):

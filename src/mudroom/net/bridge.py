@@ -1,0 +1,389 @@
+"""Inspected HTTP/2: every request of a client's connection is judged by itself, and asked anew of the server.
+
+Rules of this file: two connections, each framed by h2; streams are joined one to one. Nothing of a request reaches the
+server before it has been judged. Bodies and trailers go both ways at the same time, as they come (gRPC needs that). A
+stream that one side resets is reset at the other; a server that says that it goes away is let end what it has begun,
+and the client is told the same.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from h2.errors import ErrorCodes
+from h2.events import (
+    DataReceived,
+    InformationalResponseReceived,
+    RequestReceived,
+    ResponseReceived,
+    StreamEnded,
+    StreamReset,
+    TrailersReceived,
+)
+from h2.exceptions import ProtocolError
+
+from mudroom.core.host import Authority
+from mudroom.core.path import show
+from mudroom.core.placeholder import Misused
+from mudroom.net import say
+from mudroom.net.exchange import Exchange, Refused
+from mudroom.net.frame import Flood
+from mudroom.net.guard import Guard
+from mudroom.net.head import BadHead
+from mudroom.net.manner import Manner
+from mudroom.net.peer import Gone
+from mudroom.net.pseudo import Field, parse_request, parse_response, parse_trailers
+from mudroom.net.read import IDLE
+from mudroom.net.secure import Secured
+from mudroom.net.stream import End, Lane
+
+_LAST_WORDS = 60.0
+"""Seconds for a client to take what is left when the server has gone."""
+
+
+class _Call:
+    """One request and its response."""
+
+    def __init__(self, client: End, number: int, exchange: Exchange, manner: Manner, over: Callable[[], None]) -> None:
+        self.number = number
+        self.exchange = exchange
+        self.up = Lane(client, number, 0, over)
+        self.down = Lane(None, 0, number, over)
+        self.watch = manner.watch()
+        self.task: asyncio.Task[None] | None = None
+        self.begun = False
+        """The client has been sent the head of a response."""
+
+
+class Bridge:
+    def __init__(
+        self, client: Secured, server: Secured, guard: Guard, origin: Authority, address: str, manner: Manner
+    ) -> None:
+        self._client, self._server = End(client, is_client=False), End(server, is_client=True)
+        self._guard = guard
+        self._origin = origin
+        self._address = address
+        self._manner = manner
+        self._authority = str(origin).removesuffix(f":{manner.port}").encode()
+        self._calls: dict[int, _Call] = {}
+        self._upstream: dict[int, _Call] = {}
+        self._last = 0
+        self._is_leaving = False
+        self._loop = asyncio.get_running_loop()
+        self._changed = asyncio.Event()
+        """A call is over, or the server's limits are others."""
+        self._left = asyncio.Event()
+        """The server is going, and all that it had begun is over."""
+
+    async def run(self) -> None:
+        """To the end of either connection, or until both have been silent for long."""
+        loop = self._loop
+        reading = [loop.create_task(self._read_client()), loop.create_task(self._read_server())]
+        writing = [loop.create_task(self._client.write()), loop.create_task(self._server.write())]
+        left = loop.create_task(self._left.wait())
+        tasks: list[asyncio.Task[Any]] = [*reading, *writing, left]
+        try:
+            done: set[asyncio.Task[Any]] = set()
+            while not done:
+                done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED, timeout=IDLE)
+                if not self._calls:
+                    break
+            await self._part(reading[0], reading[1], writing[0])
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            for call in list(self._calls.values()):
+                self._drop(call, "it was cut")
+
+    async def _part(self, client: asyncio.Task[str], server: asyncio.Task[str], writing: asyncio.Task[None]) -> None:
+        """One side has ended, or nothing goes on: what can be said yet is said."""
+        if server.done() and not client.done() and not writing.done():
+            why = server.exception() or server.result()
+            for call in list(self._calls.values()):
+                if not call.down.is_ended:
+                    self._fail(call, str(why))
+            self._leave()
+            try:
+                async with asyncio.timeout(_LAST_WORDS):
+                    while self._calls and not writing.done() and not client.done():
+                        await self._next(writing, client)
+            except TimeoutError:
+                return
+        writing.cancel()
+        await asyncio.wait({writing})
+        try:
+            if not client.done() and not self._client.is_broken:
+                self._leave()
+            await self._client.flush()
+        except (Gone, ProtocolError):
+            return
+
+    async def _next(self, *others: asyncio.Task[Any]) -> None:
+        self._changed.clear()
+        waiter = self._loop.create_task(self._changed.wait())
+        try:
+            await asyncio.wait({waiter, *others}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            waiter.cancel()
+
+    # --- the client's side ---
+
+    async def _read_client(self) -> str:
+        try:
+            while (events := await self._client.events()) is not None:
+                for event in events:
+                    self._from_client(event)
+        except (ProtocolError, Flood) as error:
+            host, port = self._origin.host.text, self._origin.port
+            Exchange(self._guard, self._manner.way, host, port).refuse(f"HTTP/2: {error}")
+        except Gone as gone:
+            return str(gone)
+        return "the client ended"
+
+    def _from_client(self, event: object) -> None:
+        client = self._client
+        if isinstance(event, RequestReceived):
+            self._asked(event.stream_id, event.headers)
+            return
+        number = getattr(event, "stream_id", None) or 0
+        call = self._calls.get(number)
+        if isinstance(event, DataReceived):
+            if call is None:
+                client.acknowledge(number, event.flow_controlled_length)
+            else:
+                self._sent(call, event.data, event.flow_controlled_length - len(event.data))
+        elif call is None:
+            client.wake()
+        elif isinstance(event, TrailersReceived):
+            try:
+                call.up.trailers = parse_trailers(event.headers)
+            except BadHead as error:
+                self._refuse(call, 400, call.exchange.refuse(str(error)))
+        elif isinstance(event, StreamEnded):
+            call.up.is_ended = True
+            self._server.want(call.up)
+        elif isinstance(event, StreamReset):
+            self._reset(call, event.error_code)
+
+    def _asked(self, number: int, headers: list[Field]) -> None:
+        self._last = number
+        host, port = self._origin.host.text, self._origin.port
+        try:
+            asked = parse_request(headers, self._origin)
+        except BadHead as error:
+            call = self._call(number, Exchange(self._guard, self._manner.way, host, port))
+            self._refuse(call, error.status, call.exchange.refuse(str(error)))
+            return
+        path = show(asked.path.partition(b"?")[0])
+        call = self._call(number, Exchange(self._guard, self._manner.way, host, port, asked.method, path))
+        call.task = self._loop.create_task(self._begin(call, asked.method, asked.path, asked.fields))
+
+    def _call(self, number: int, exchange: Exchange) -> _Call:
+        call = _Call(self._client, number, exchange, self._manner, lambda: self._check(call))
+        self._calls[number] = call
+        return call
+
+    async def _begin(self, call: _Call, method: str, path: bytes, fields: list[Field]) -> None:
+        """Judge it, and ask the server."""
+        exchange, server = call.exchange, self._server
+        try:
+            decision = await exchange.admit(self._client.peer)
+            fields = self._manner.request(exchange, decision.rule, path, fields)
+            while not self._has_room() and not self._is_leaving:
+                await self._next()
+        except Refused as refusal:
+            self._refuse(call, 403, refusal)
+            return
+        except Gone:
+            return
+        if self._is_leaving:
+            self._fail(call, "the server takes no more", ErrorCodes.REFUSED_STREAM)
+            return
+        pseudo = [
+            (b":method", method.encode()),
+            (b":scheme", b"https"),
+            (b":authority", self._authority),
+            (b":path", path),
+        ]
+        up = call.up
+        at_once = up.is_ended and not up.holds() and up.trailers is None
+        try:
+            number = server.h2.get_next_available_stream_id()
+            server.h2.send_headers(number, [*pseudo, *fields], end_stream=at_once)
+        except ProtocolError as error:
+            self._fail(call, f"HTTP/2: {error}")
+            return
+        exchange.reuse(self._address)
+        exchange.begin()
+        call.down = Lane(server, number, call.number, lambda: self._check(call))
+        up.number, up.is_done = number, at_once
+        self._upstream[number] = call
+        server.want(up)
+        server.wake()
+
+    def _has_room(self) -> bool:
+        h2 = self._server.h2
+        return h2.open_outbound_streams < h2.remote_settings.max_concurrent_streams
+
+    def _sent(self, call: _Call, data: bytes, padding: int) -> None:
+        try:
+            if call.watch is not None:
+                call.watch.see(data)
+        except Misused as error:
+            call.up.put(b"", len(data) + padding)
+            self._refuse(call, 403, call.exchange.refuse(str(error)))
+            return
+        call.up.put(data, padding)
+        self._server.want(call.up)
+
+    def _refuse(self, call: _Call, status: int, why: Refused) -> None:
+        exchange = call.exchange
+        text = say.denied(exchange.host, exchange.port, str(why)) if status == 403 else str(why)
+        self._answer(call, status, text)
+
+    # --- the server's side ---
+
+    async def _read_server(self) -> str:
+        try:
+            while (events := await self._server.events()) is not None:
+                for event in events:
+                    self._from_server(event)
+                going = self._server.frames.goaway
+                if going is not None and not self._is_leaving:
+                    self._leave()
+                    for number, call in list(self._upstream.items()):
+                        if number > going.last:
+                            self._fail(call, "the server did not take it", ErrorCodes.REFUSED_STREAM)
+        except (ProtocolError, Flood) as error:
+            return f"the server: HTTP/2: {error}"
+        except Gone as gone:
+            return str(gone)
+        return "the server ended"
+
+    def _from_server(self, event: object) -> None:
+        number = getattr(event, "stream_id", None) or 0
+        call = self._upstream.get(number)
+        if isinstance(event, DataReceived):
+            if call is None:
+                self._server.acknowledge(number, event.flow_controlled_length)
+            else:
+                call.down.put(event.data, event.flow_controlled_length - len(event.data))
+                self._client.want(call.down)
+            return
+        if call is None:
+            self._changed.set()  # perhaps its limits
+            self._server.wake()
+            return
+        try:
+            if isinstance(event, ResponseReceived | InformationalResponseReceived):
+                self._answered(call, event.headers, isinstance(event, ResponseReceived), event)
+            elif isinstance(event, TrailersReceived):
+                call.down.trailers = parse_trailers(event.headers)
+            elif isinstance(event, StreamEnded):
+                call.down.is_ended = True
+                self._client.want(call.down)
+                self._check(call)
+            elif isinstance(event, StreamReset):
+                self._server_reset(call, event.error_code)
+        except BadHead as error:
+            self._fail(call, f"the server's response: {error}")
+
+    def _answered(self, call: _Call, headers: list[Field], final: bool, event: Any) -> None:
+        status, fields = parse_response(headers)
+        ended = final and event.stream_ended is not None
+        if final:
+            call.exchange.status, call.begun = status, True
+            fields = self._manner.response(call.exchange, fields)
+        if not call.down.is_done:
+            head = [(b":status", b"%d" % status), *fields]
+            call.down.is_done = not self._client.say(call.number, head, last=ended) or ended
+
+    def _server_reset(self, call: _Call, code: int) -> None:
+        call.up.stop()
+        if call.down.is_ended:
+            self._check(call)  # it has said all, and does not want to hear the rest
+            return
+        if code != ErrorCodes.NO_ERROR or not call.begun:
+            call.exchange.error = f"the server broke it off (HTTP/2 error {int(code)})"
+        call.down.reset = code  # behind what it had said: some servers end whole responses so
+        self._client.want(call.down)
+
+    # --- ends ---
+
+    def _answer(self, call: _Call, status: int, text: str) -> None:
+        """A response of ours, or the end of one that has begun."""
+        call.up.stop()
+        if call.up.number:
+            self._server.reset(call.up.number, ErrorCodes.CANCEL)
+        call.down.stop()
+        if call.begun or self._client.is_broken:
+            self._client.reset(call.number, ErrorCodes.CANCEL)
+        else:
+            call.begun = True
+            body = f"mudroom: {text}\n".encode()
+            plain = (b"content-type", b"text/plain; charset=utf-8")
+            head = [(b":status", b"%d" % status), plain, (b"content-length", b"%d" % len(body))]
+            if self._client.say(call.number, head):
+                call.down = Lane(None, 0, call.number, lambda: self._check(call))
+                call.down.put(body)
+                call.down.is_ended = True
+                self._client.want(call.down)
+        self._check(call)
+
+    def _fail(self, call: _Call, why: str, code: int | None = None) -> None:
+        """The server cannot do it. ``code``: say that with a reset."""
+        call.exchange.error = call.exchange.error or why
+        if code is None:
+            self._answer(call, 502, f"{self._origin.host}: {why}")
+            return
+        call.up.stop()
+        call.down.stop()
+        self._client.reset(call.number, code)
+        self._check(call)
+
+    def _reset(self, call: _Call, code: int) -> None:
+        """The client does not want it any more."""
+        call.exchange.error = call.exchange.error or "the client broke it off"
+        if call.task is not None:
+            call.task.cancel()
+        call.up.stop()
+        call.down.stop()
+        if call.up.number:
+            self._server.reset(call.up.number, code)
+        self._check(call)
+
+    def _check(self, call: _Call) -> None:
+        """Is it over?"""
+        if not call.down.is_done or call.number not in self._calls:
+            return
+        if not call.up.is_done:  # the server has said all, and the client need not
+            call.up.stop()
+            self._server.reset(call.up.number, ErrorCodes.NO_ERROR)
+        if not call.up.is_ended:
+            self._client.reset(call.number, ErrorCodes.NO_ERROR)
+        self._drop(call, "" if call.exchange.status else "it was cut")
+
+    def _drop(self, call: _Call, why: str) -> None:
+        del self._calls[call.number]
+        self._upstream.pop(call.up.number, None)
+        if call.task is not None:
+            call.task.cancel()
+        exchange = call.exchange
+        exchange.sent, exchange.received = call.up.count, call.down.count
+        exchange.error = exchange.error or why
+        exchange.tell()
+        self._changed.set()
+        if self._is_leaving and not self._calls:
+            self._left.set()
+
+    def _leave(self) -> None:
+        """No more requests; those that go on do so."""
+        if not self._is_leaving:
+            self._is_leaving = True
+            self._client.say_goaway(self._last)
+            self._changed.set()
+            if not self._calls:
+                self._left.set()

@@ -1,0 +1,88 @@
+"""The frames of HTTP/2 as they arrive: bounded before they are held, and GOAWAY kept from the library.
+
+Rules of this file: pure; the time is an argument. h2 holds a frame of up to 16 MiB before it says that it is too long,
+and takes GOAWAY for the end of all that goes on, which it is not: streams below its number go on (RFC 9113 6.8). What
+costs a sender nothing and the receiver work (resets, above all: CVE-2023-44487) is let through at a limited rate.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+LONGEST = 16384
+"""Bytes of a frame: SETTINGS_MAX_FRAME_SIZE as it is if nobody changes it, and we do not."""
+PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+_DATA, _PRIORITY, _RESET, _SETTINGS, _PING, _GOAWAY, _CONTINUATION = 0, 2, 3, 4, 6, 7, 9
+_HEAD = 9
+
+
+class Flood(ValueError):
+    """The other side sends what no honest one does."""
+
+
+class Goaway(NamedTuple):
+    last: int
+    """The highest stream that is still served."""
+    code: int
+
+
+class Bucket:
+    """So much at once, and so much each second."""
+
+    def __init__(self, size: float, rate: float) -> None:
+        self._size, self._rate, self._left, self._at = size, rate, size, 0.0
+
+    def take(self, now: float) -> bool:
+        self._left = min(self._size, self._left + (now - self._at) * self._rate)
+        self._at = now
+        self._left -= 1
+        return self._left >= 0
+
+
+class Frames:
+    def __init__(self, preface: bytes = b"", resets: Bucket | None = None) -> None:
+        """``preface``: what comes before the first frame. ``resets``: the limit for RST_STREAM."""
+        self.goaway: Goaway | None = None
+        self._preface = len(preface)
+        self._buffer = bytearray()
+        self._resets = resets
+        self._idle = Bucket(20_000, 5_000)
+
+    def feed(self, data: bytes, now: float) -> bytes:
+        """Whole frames, in order, without GOAWAY; what is not complete is kept. Raises Flood."""
+        buffer = self._buffer
+        buffer += data
+        if self._preface and len(buffer) < self._preface:
+            return b""
+        at, start, parts = self._preface, 0, []
+        self._preface = 0
+        while len(buffer) - at >= _HEAD:
+            length, kind = int.from_bytes(buffer[at : at + 3], "big"), buffer[at + 3]
+            if length > LONGEST:
+                raise Flood(f"a frame of {length} bytes")
+            end = at + _HEAD + length
+            if len(buffer) < end:
+                break
+            self._count(kind, length, buffer[at + 4], now)
+            if kind == _GOAWAY and length >= 8:
+                body = buffer[at + _HEAD : end]
+                self.goaway = Goaway(int.from_bytes(body[:4], "big") & 0x7FFFFFFF, int.from_bytes(body[4:8], "big"))
+                parts.append(bytes(buffer[start:at]))
+                start = end
+            at = end
+        parts.append(bytes(buffer[start:at]))
+        del buffer[:at]
+        return b"".join(parts)
+
+    def _count(self, kind: int, length: int, flags: int, now: float) -> None:
+        if kind == _RESET and self._resets is not None and not self._resets.take(now):
+            raise Flood("one stream after the other is begun and reset")
+        is_idle = kind in (_PRIORITY, _SETTINGS, _PING) or (not length and kind == _CONTINUATION)
+        is_empty = kind == _DATA and not length and not flags & 1
+        if (is_idle or is_empty) and not self._idle.take(now):
+            raise Flood("frame after frame that says nothing")
+
+
+def goaway(last: int, code: int) -> bytes:
+    body = last.to_bytes(4, "big") + code.to_bytes(4, "big")
+    return len(body).to_bytes(3, "big") + bytes((_GOAWAY, 0)) + bytes(4) + body

@@ -1,0 +1,65 @@
+"""What is looked into, and what a connection that is to be looked into may be opened by."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from mudroom.core.hosts import HostRule, Request, decide
+from mudroom.core.inspection import Inspection, connection_rules, is_inspected, parse_never, wants_inspection
+from mudroom.core.placeholder import parse_wanted, with_value
+
+API = "api.example.com"
+LOOKS = HostRule("allow", "*.example.com", inspect=True)
+
+
+def test_a_rule_that_inspects_makes_a_host_inspected_unless_it_is_excluded() -> None:
+    assert is_inspected(API, 443, [LOOKS], None)
+    assert not is_inspected(API, 8443, [LOOKS], None)
+    assert not is_inspected("example.com", 443, [LOOKS], None)
+    assert not is_inspected(API, 443, [LOOKS._replace(inspect=False)], None)
+    assert not is_inspected(API, 443, [LOOKS._replace(action="deny")], None)
+    for never, inspected in (("api.example.com", False), ("**.example.com:443", False), ("*.example.com:8443", True)):
+        assert is_inspected(API, 443, [LOOKS], Inspection("", parse_never([never]))) is inspected
+
+
+def test_a_credential_makes_its_host_inspected() -> None:
+    credential = with_value(parse_wanted("TOKEN", API), "secret", bytes(32))
+    inspection = Inspection("", credentials=(credential,))
+    assert is_inspected(API, 443, [], inspection)
+    assert not is_inspected("www.example.com", 443, [], inspection)
+    assert "secret" not in repr(inspection) + str(inspection)
+
+
+def test_only_rules_that_let_something_through_want_it() -> None:
+    assert wants_inspection([LOOKS])
+    assert not wants_inspection([LOOKS._replace(action="deny"), HostRule("allow", "*")])
+
+
+def test_what_is_to_be_excluded_is_a_pattern() -> None:
+    with pytest.raises(ValueError, match="URL"):
+        parse_never(["https://example.com/"])
+
+
+ALLOW, DENY, ASK = (HostRule(action, API) for action in ("allow", "deny", "ask"))
+SOME: Any = {"methods": ("GET",)}
+
+
+@pytest.mark.parametrize(
+    ("rules", "action"),
+    [
+        ([ALLOW], "allow"),
+        ([ALLOW._replace(**SOME)], "allow"),
+        ([ALLOW._replace(paths=("/open",))], "allow"),
+        ([ALLOW, DENY], "deny"),
+        ([ALLOW, DENY._replace(**SOME)], "allow"),
+        ([DENY._replace(**SOME)], "ask"),
+        ([ALLOW, ASK], "ask"),
+        ([ALLOW, ASK._replace(**SOME)], "allow"),
+        ([ASK._replace(**SOME)], "ask"),
+        ([], "ask"),
+    ],
+)
+def test_a_connection_is_opened_if_a_request_might_be_allowed(rules: list[HostRule], action: str) -> None:
+    assert decide(Request(API, 443), connection_rules(API, 443, rules)).action == action
