@@ -27,6 +27,7 @@ from bench.binds import many_binds
 from bench.buffer import buffers
 from bench.forking import forks
 from bench.gate import gate
+from bench.inspect import inspecting
 from bench.landing import many_added, many_modified
 from bench.limited import at_once, limited
 from bench.machine import facts
@@ -57,6 +58,7 @@ BENCHES: dict[str, tuple[Bench, ...]] = {
     "buffer": (buffers,),
     "memory": (launcher_memory,),
     "gate": (gate,),
+    "inspect": (inspecting,),
 }
 
 
