@@ -41,7 +41,7 @@ MAY_IMPORT = {
     "workbench": ("core", "errors", "stage", "vault", "sandbox", "desk"),
     "applying": ("core", "errors", "stage", "vault", "workbench"),
     "gateway": ("core", "errors", "sandbox", "net"),
-    "starting": ("core", "errors", "stage", "vault", "sandbox", *_OF_A_SESSION),
+    "starting": ("core", "errors", "stage", "vault", "sandbox", "net", *_OF_A_SESSION),
     "session": ("core", "errors", "stage", "vault", "sandbox", "starting", *_OF_A_SESSION),
     "filesystem": ("core", "errors", "stage", "session", "config"),
     "doctor": ("core", "errors", "sandbox", "session"),

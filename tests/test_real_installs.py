@@ -46,7 +46,9 @@ def installs(place: Place, script: str) -> None:
 def test_pip_installs_by_name_from_the_real_registry(place: Place) -> None:
     if not reaches("pypi.org"):
         pytest.skip("pypi.org cannot be reached from here")
-    installs(place, f"{PYTHON} -m pip -q install --no-cache-dir --target t six && PYTHONPATH=t {PYTHON} -c 'import six'")
+    installs(
+        place, f"{PYTHON} -m pip -q install --no-cache-dir --target t six && PYTHONPATH=t {PYTHON} -c 'import six'"
+    )
 
 
 @pytest.mark.slow
@@ -55,4 +57,6 @@ def test_pip_installs_by_name_from_the_real_registry(place: Place) -> None:
 def test_npm_installs_by_name_from_the_real_registry(place: Place) -> None:
     if not reaches("registry.npmjs.org"):
         pytest.skip("registry.npmjs.org cannot be reached from here")
-    installs(place, "npm install --no-audit --no-fund --no-update-notifier is-odd@3.0.1 && node -e 'require(\"is-odd\")'")
+    installs(
+        place, "npm install --no-audit --no-fund --no-update-notifier is-odd@3.0.1 && node -e 'require(\"is-odd\")'"
+    )

@@ -132,7 +132,10 @@ def parse_settings(data: bytes, name: str) -> Settings:
             field, convert = section[below]
             where = f"{at}: {key}.{below}"
             networks += [where] if field == "network" else []
-            if field == "hosts":
+            if field == "never_inspect":
+                never = (*settings.never_inspect, *host_rules(value, where, name, "deny"))
+                settings = settings._replace(never_inspect=never)
+            elif field == "hosts":
                 settings = settings._replace(hosts=(*settings.hosts, *_hosts(value, where, name, below)))
             else:
                 settings = with_setting(settings, field, convert(plain(value, where), where))
@@ -144,10 +147,11 @@ def parse_settings(data: bytes, name: str) -> Settings:
 def _hosts(node: Node, where: str, name: str, key: str) -> list[HostRule]:
     """Rules of ``network``: which hosts, or the presets that name them."""
     if key != "presets":
-        return host_rules(node, where, name, _ACTIONS[key], private=key == "private")
+        found = host_rules(node, where, name, _ACTIONS[key], private=key == "private")
+        return [rule._replace(inspect=key == "inspect") for rule in found]
     from mudroom.core.preset import PRESETS, preset_rules
 
-    found: list[HostRule] = []
+    found = []
     for text, line in texts(node, where):
         if text not in PRESETS:
             raise unknown(f"{name}:{line}: network.presets", "", text, PRESETS, "preset")
@@ -155,7 +159,13 @@ def _hosts(node: Node, where: str, name: str, key: str) -> list[HostRule]:
     return found
 
 
-_ACTIONS: dict[str, Action] = {"allow": "allow", "ask": "ask", "deny": "deny", "private": "allow"}
+_ACTIONS: dict[str, Action] = {
+    "allow": "allow",
+    "ask": "ask",
+    "deny": "deny",
+    "private": "allow",
+    "inspect": "allow",
+}
 
 
 def with_setting(settings: Settings, field: str, value: Any) -> Settings:
@@ -347,6 +357,8 @@ _SECTIONS: dict[str, dict[str, tuple[str, Callable[[Any, str], Any]]]] = {
         "deny": ("hosts", _names),
         "private": ("hosts", _names),
         "presets": ("hosts", _names),
+        "inspect": ("hosts", _names),
+        "never_inspect": ("never_inspect", _names),
     },
     "limits": {
         "memory": ("limits.memory", least(4 << 20)),

@@ -65,6 +65,7 @@ _NO_RESOLVER = Resolver((), ())
 class Confinement:
     def __init__(self, vault: Vault, home: bytes, environ: Mapping[bytes, bytes]) -> None:
         self._vault, self._home, self.variables = vault, home, environ
+        self.home = home
         self._host: Host | None = None
         self._umask = umask()
         self._first = True
@@ -125,10 +126,12 @@ class Confinement:
         stand_ins: Rlimits = (),
         grant: Grant = PLAIN,
         gate: int = 0,
+        trust: tuple[Bind, ...] = (),
     ) -> tuple[Plan, dict[bytes, bytes]]:
         """The plan and the environment of a command. ``private``: where home and /tmp go without a mount namespace.
         ``stand_ins``: rlimits in the place of limits that no control group holds. ``gate``: the port of the host's
-        loopback where it listens, where that cannot be in a network namespace of the command's."""
+        loopback where it listens, where that cannot be in a network namespace of the command's. ``trust``: roots of
+        TLS in the place of the system's."""
         host, scratch = self.host, self._vault.scratch
         confined, bare = mode == "landlock", grant.level == 0
         home, tmp = self._home, b"/tmp"
@@ -165,7 +168,7 @@ class Confinement:
             proxy=gate,
             ports=USUAL_PORTS,
             links=host.links,
-            binds=(*self._binds(host, home, confined, settings, bare), *resolver.binds),
+            binds=(*self._binds(host, home, confined, settings, bare), *resolver.binds, *trust),
             masks=self._masks(host, settings),
             files=(*host.files, *resolver.files),
             devices=(*host.devices, *(graphics() if grant.gpu else ())),

@@ -22,6 +22,7 @@ from mudroom.errors import MudroomError
 from mudroom.sandbox.client import Running
 
 if TYPE_CHECKING:
+    from mudroom.core.inspection import Inspection
     from mudroom.net.door import Door, Gate, Kind
 
 _SOCK_SEQPACKET = _socket.SOCK_SEQPACKET | _socket.SOCK_CLOEXEC
@@ -104,10 +105,10 @@ class Gateway:
             self._gate = None
             SHARED.release()
 
-    def keeper(self, entrance: bytes, hush: Hush = nullcontext) -> Doorkeeper:
+    def keeper(self, entrance: bytes, hush: Hush = nullcontext, inspection: Inspection | None = None) -> Doorkeeper:
         """For one command, as a context: to be entered before it starts. ``entrance``: where a socket is put for those
-        who want to reach what listens inside."""
-        return Doorkeeper(self, hush, Entrance(entrance))
+        who want to reach what listens inside. ``inspection``: what rules that inspect need."""
+        return Doorkeeper(self, hush, Entrance(entrance), inspection)
 
 
 class Entrance:
@@ -204,8 +205,8 @@ def show_inside(namespaces: Sequence[int], gone: int, inside: int, outside: int,
 class Doorkeeper:
     """Beside one command (``sandbox/capture.py``)."""
 
-    def __init__(self, gateway: Gateway, hush: Hush, entrance: Entrance) -> None:
-        self._gateway, self._hush = gateway, hush
+    def __init__(self, gateway: Gateway, hush: Hush, entrance: Entrance, inspection: Inspection | None) -> None:
+        self._gateway, self._hush, self._inspection = gateway, hush, inspection
         self._running: Running | None = None
         self._listeners: list[tuple[Kind, int]] = []
         self._namespaces: list[int] = []
@@ -280,7 +281,7 @@ class Doorkeeper:
         listeners = [Listener(kind, descriptor) for kind, descriptor in self._listeners]
         ask = self._gateway.approver is not None
         self._rules = self._gateway.rules()
-        self._door = self._gateway.gate.open(self._rules, listeners, ask=ask)
+        self._door = self._gateway.gate.open(self._rules, listeners, ask=ask, inspection=self._inspection)
         self._listeners = []  # the door's, from now on
 
     def look(self) -> None:

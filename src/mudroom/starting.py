@@ -19,6 +19,7 @@ from mudroom.core.limit import Reached, Reading, difference, needed, reached, re
 from mudroom.core.path import show
 from mudroom.core.plan import Plan
 from mudroom.core.settings import Settings
+from mudroom.core.spec import Bind
 from mudroom.errors import CommandNotStarted
 from mudroom.granting import PLAIN
 from mudroom.sandbox.capture import Output, Watch, attend
@@ -26,6 +27,7 @@ from mudroom.sandbox.client import Client, Exit, Running, StepFailed
 from mudroom.stage.overlay import OverlayView
 from mudroom.stage.preflight import foreign
 from mudroom.stage.view import View
+from mudroom.vault.credentials import has_credentials, load_credentials, save_credentials
 from mudroom.vault.fork import Fork
 from mudroom.vault.gather import Progress
 from mudroom.vault.store import Vault
@@ -34,7 +36,9 @@ from mudroom.vault.turn import LOOK
 if TYPE_CHECKING:
     from mudroom.core.flow import Flow
     from mudroom.core.hosts import HostRule
+    from mudroom.core.placeholder import Wanted
     from mudroom.gateway import Approver, Doorkeeper, Gateway
+    from mudroom.net.equip import Equipment
     from mudroom.sandbox.cgroup import Leaf
     from mudroom.sandbox.limiter import Limiter
     from mudroom.sandbox.terminal import Relay
@@ -74,6 +78,10 @@ def relay_for(stdio: Stdio) -> Relay | None:
     from mudroom.sandbox.terminal import Relay
 
     return Relay((stdio.stdin, stdio.stdout, stdio.stderr))
+
+
+def _shown(equipment: Equipment | None) -> tuple[Bind, ...]:
+    return equipment.binds if equipment is not None else ()
 
 
 class Starting(Applying):
@@ -142,11 +150,14 @@ class Starting(Applying):
         place = fork.path + b"/private"
         relay = relay_for(stdio)
         given = relay.descriptors if relay is not None else (stdio.stdin, stdio.stdout, stdio.stderr)
-        gated, port = self._at_the_gate(fork, mode, relay)
+        equipment = self._equipment(mode)
+        gated, port = self._at_the_gate(fork, mode, relay, equipment)
         with gated as keeper, self._group(fork) as leaf, Output(*given, self.settings.output_limit) as output:
             plan, env = self.confinement.plan(
-                view.mount(), mode, cwd, place, self.settings, stand_ins, self._grant, port
+                view.mount(), mode, cwd, place, self.settings, stand_ins, self._grant, port, _shown(equipment)
             )
+            if equipment is not None:
+                env |= dict(equipment.environment)
             started = self._start_time()
             fork.begin(started)
             try:
@@ -211,8 +222,34 @@ class Starting(Applying):
             self._desk.go_live(fork.name, running)
         return running
 
+    def credentials(self) -> tuple[Wanted, ...]:
+        """What the gate puts into requests of this project's commands; never a value."""
+        return load_credentials(self.vault.path)
+
+    def keep_credentials(self, wanted: tuple[Wanted, ...]) -> None:
+        save_credentials(self.vault.path, wanted)
+
+    def _equipment(self, mode: Mode) -> Equipment | None:
+        """What a command needs whose connections may be looked into; None, and nothing loaded, for all others."""
+        wanted = has_credentials(self.vault.path)
+        if self.settings.network_at(self._grant.level) != "gate" or not (
+            wanted or any(rule.inspect for rule in self.settings.hosts)
+        ):
+            return None
+        from mudroom.net.equip import equip
+
+        return equip(
+            self.vault.path + b"/inspection",
+            self.project,
+            self.confinement.variables,
+            self.confinement.home,
+            never=self.settings.never_inspect,
+            credentials=self.credentials() if wanted else (),
+            mounts=mode != "landlock" and self._grant.level != 0,
+        )
+
     def _at_the_gate(
-        self, fork: Fork, mode: Mode, relay: Relay | None
+        self, fork: Fork, mode: Mode, relay: Relay | None, equipment: Equipment | None
     ) -> tuple[AbstractContextManager[Doorkeeper | None], int]:
         """Somebody beside the command who lets what it connects to come to the gate, if the policy has one; and the
         port of the host's loopback where that is, if it cannot be in a network of the command's own."""
@@ -225,7 +262,9 @@ class Starting(Applying):
             with self._making:
                 self._gateway = self._gateway or Gateway(*self._gate_answers)
         outside = mode == "landlock" or self._grant.level == 0
-        keeper = self._gateway.keeper(fork.entrance, relay.hushed if relay is not None else nullcontext)
+        hush = relay.hushed if relay is not None else nullcontext
+        inspection = equipment.inspection if equipment is not None else None
+        keeper = self._gateway.keeper(fork.entrance, hush, inspection)
         return keeper, keeper.listen() if outside else 0
 
     def _flows(self, fork: Fork, keeper: Doorkeeper | None) -> tuple[Flow, ...]:

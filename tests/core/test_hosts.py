@@ -455,3 +455,12 @@ def test_any_text_is_a_rule_or_a_plain_reason(text: str, verb: Action) -> None:
 def test_no_wildcard_opens_an_address(host: str, port: int) -> None:
     wide = [parse_rule(text, "allow") for text in ("*:22,80,443,8080", "**.com:22,80,443,8080")]
     assert decide(Request(host, port), wide).action != "allow"
+
+
+def test_one_rule_permits_private_addresses_and_another_inspects() -> None:
+    rules = [HostRule("allow", "db.example", private=True), HostRule("allow", "db.example", inspect=True)]
+    for order in (rules, rules[::-1]):
+        decision = decide(Request("db.example", 443), order)
+        assert decision.rule is not None
+        assert decision.rule.private
+        assert vet(decision, [bytes((10, 0, 0, 1))]) is None

@@ -9,6 +9,7 @@ import time
 from typing import Any
 
 from mudroom.cli.main import Context
+from mudroom.cli.netcredential import credential
 from mudroom.cli.netlog import log
 from mudroom.cli.netopen import open_port
 from mudroom.cli.open import open_session, project_of
@@ -33,6 +34,8 @@ examples:
   mudroom net why example.com:22              would it be let through? 0 yes, 1 no
   mudroom net log --denied                    what commands wanted to reach and could not
   mudroom net log --follow --fork agent-1     as it happens
+  mudroom net log --har flows.har             inspected exchanges, for a browser's network panel
+  mudroom net credential GITHUB_TOKEN api.github.com   inside a placeholder; the gate puts the real one in
   mudroom net open 3000                       the dev server that a command runs, on this machine's loopback
 
 A host is a name, *.NAME (all below it), **.NAME (and itself), an address or a network (10.0.0.0/8). Rules for everybody
@@ -45,6 +48,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--private", action="store_true", help="allow: also if it is in a private network, or here")
     parser.add_argument("--follow", action="store_true", help="log: go on until Ctrl-C")
     parser.add_argument("--fork", metavar="NAME", help="log, open: of commands in this fork")
+    parser.add_argument("--har", metavar="FILE", help="log: inspected exchanges as an HTTP archive; - is stdout")
+    parser.add_argument("--header", metavar="NAME", help="credential: where it belongs (default: authorization)")
+    parser.add_argument(
+        "--from", dest="source", metavar="SOURCE", help="credential: env[:NAME], file:PATH, keyring:SERVICE/USER"
+    )
+    parser.add_argument("--remove", metavar="NAME", help="credential: forget it")
     parser.add_argument("--as", dest="as_port", metavar="PORT", help="open: another port here; 0: any that is free")
     parser.add_argument("--denied", action="store_true", help="log: only what was not let through")
     parser.add_argument("-n", "--last", type=int, default=50, metavar="N", help="log: so many; 0: all (default 50)")
@@ -55,11 +64,11 @@ def execute(args: argparse.Namespace, context: Context) -> int:
     if wants_hosts and not args.hosts:
         needed = "port" if args.what == "open" else "host"
         raise UsageError(f"net {args.what} needs a {needed}", "mudroom net --help has examples")
-    if args.hosts and not wants_hosts:
+    if args.hosts and not wants_hosts and args.what != "credential":
         raise UsageError(f"net {args.what} takes no host")
     for option, verbs in _ONLY.items():
         if getattr(args, option) and args.what not in verbs:
-            raise UsageError(f"--{option.partition('_')[0]} is for net {' and net '.join(verbs)}")
+            raise UsageError(f"--{_SPELLED.get(option, option)} is for net {' and net '.join(verbs)}")
     code: int = _ACTIONS[args.what](args, context)
     return code
 
@@ -70,7 +79,14 @@ _ONLY = {
     "fork": ("log", "open"),
     "denied": ("log",),
     "as_port": ("open",),
+    "header": ("credential",),
+    "source": ("credential",),
+    "remove": ("credential",),
+    "har": ("log",),
 }
+
+
+_SPELLED = {"as_port": "as", "source": "from"}
 
 
 # --- changing ---
@@ -289,4 +305,5 @@ _ACTIONS = {
     "why": _why,
     "log": log,
     "open": open_port,
+    "credential": credential,
 }

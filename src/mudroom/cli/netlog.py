@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 import time
 
+from mudroom import __version__
 from mudroom.cli.main import Context
 from mudroom.cli.open import open_session
 from mudroom.core.event import Event
 from mudroom.core.flow import Flow, flow_from_json
+from mudroom.core.har import to_har
 from mudroom.core.path import show
 from mudroom.session import Session
 
@@ -24,6 +27,8 @@ def log(args: argparse.Namespace, context: Context) -> int:
         if found:
             last = found[-1].number
         chosen = [one for one in found if _is_wanted(one, args)]
+        if args.har is not None:
+            return _archive(chosen, args.har)
         for event in chosen[-args.last :] if args.last > 0 else chosen:
             _tell(event, context)
         if not found and not args.follow and not context.as_json:
@@ -31,6 +36,22 @@ def log(args: argparse.Namespace, context: Context) -> int:
         while args.follow:
             time.sleep(_PAUSE)
             last = _tell_new(session, last, args, context)
+    return 0
+
+
+def _archive(events: list[Event], path: str) -> int:
+    flows = []
+    for event in events:
+        try:
+            flows.append(flow_from_json(json.loads(event.data)))
+        except ValueError:
+            continue  # of a newer mudroom; the other forms of this list name it
+    archive = json.dumps(to_har(flows, __version__), indent=1) + "\n"
+    if path == "-":
+        sys.stdout.write(archive)
+    else:
+        with open(path, "w") as stream:
+            stream.write(archive)
     return 0
 
 

@@ -72,8 +72,10 @@ def decide(request: Request, rules: Sequence[HostRule]) -> Decision:
     if host.text != request.host:
         raise ValueError(f"{show(request.host.encode('utf-8', 'surrogateescape'))} is not in its canonical form")
     found: dict[Action, HostRule] = {}
+    private = False
     for rule in rules:
         if _covers(rule, host, request):
+            private |= rule.private and rule.action == "allow"
             other = found.get(rule.action)
             if other is None or _rank(rule) > _rank(other):
                 found[rule.action] = rule
@@ -85,16 +87,16 @@ def decide(request: Request, rules: Sequence[HostRule]) -> Decision:
     asks, allows = found.get("ask"), found.get("allow")
     if host.kind != "name":
         network = network_of(host.text)
-        private = any(rule is not None and rule.private for rule in (asks, allows))
-        why = refused(network.prefix, private=private)
+        named = private or (asks is not None and asks.private)
+        why = refused(network.prefix, private=named)
         if why is not None:
             return Decision(
                 "deny", None, f"{why}; a rule that names the address opens it" if openable(network) else why
             )
     if asks is not None:
         return Decision("ask", asks, f"{_named(asks)} wants it asked about")
-    if allows is not None:
-        return Decision("allow", allows, f"{_named(allows)} allows it")
+    if allows is not None:  # what one rule permits, another that allows the same does not take away
+        return Decision("allow", allows._replace(private=private), f"{_named(allows)} allows it")
     return Decision("ask", None, _no_rule(host, request, rules))
 
 

@@ -24,6 +24,8 @@ class Settings(NamedTuple):
     hosts: tuple[HostRule, ...] = ()
     """What the gate lets through: the policy's rules and its presets. The answers of this machine come beside them
     (``permission.py``)."""
+    never_inspect: tuple[HostRule, ...] = ()
+    """Hosts that are not looked into, whatever rules say."""
     view: ViewChoice = "auto"
     timeout: float | None = None
     """Seconds; None: no limit."""

@@ -81,7 +81,7 @@ class Guard:
         if decision is None:
             if len(self._decided) >= _DECIDED:
                 self._decided.clear()
-            rules: Sequence[HostRule] = self.rules
+            rules: list[HostRule] = self.rules
             if not request.method and self.is_inspected(request.host, request.port):
                 rules = connection_rules(request.host, request.port, rules)
             decision = self._decided[request] = decide(request, rules)

@@ -1,0 +1,52 @@
+"""``mudroom net credential``: what the gate puts into requests, so that commands never have it."""
+
+from __future__ import annotations
+
+import argparse
+import json
+
+from mudroom.cli.main import Context
+from mudroom.cli.open import open_session
+from mudroom.core.placeholder import Wanted, parse_wanted
+from mudroom.errors import UsageError
+
+
+def credential(args: argparse.Namespace, context: Context) -> int:
+    with open_session(context) as session:
+        known = session.credentials()
+        if args.remove:
+            known = _without(known, args.remove)
+            session.keep_credentials(known)
+        elif args.hosts:
+            if len(args.hosts) != 2:
+                raise UsageError("net credential takes a name and a host", "mudroom net credential TOKEN api.example")
+            name, host = args.hosts
+            try:
+                wanted = parse_wanted(name, host, args.header or "authorization", args.source or "env")
+            except ValueError as error:
+                raise UsageError(str(error)) from error
+            known = (*(one for one in known if one.name != wanted.name), wanted)
+            session.keep_credentials(known)
+    _tell(known, context)
+    return 0
+
+
+def _without(known: tuple[Wanted, ...], name: str) -> tuple[Wanted, ...]:
+    left = tuple(one for one in known if one.name != name)
+    if left == known:
+        raise UsageError(f"there is no credential {name}", "mudroom net credential lists them")
+    return left
+
+
+def _tell(known: tuple[Wanted, ...], context: Context) -> None:
+    if context.as_json:
+        rows = [one._asdict() for one in known]
+        context.terminal.out(json.dumps({"schema": "mudroom.net-credentials/1", "credentials": rows}))
+        return
+    for one in known:
+        context.terminal.out(
+            f"{one.name}: in {one.header} for {one.host}:{one.port}, from {one.origin} {one.where}; "
+            "inside it is a placeholder"
+        )
+    if not known:
+        context.terminal.say("no credentials: mudroom net credential NAME HOST [--header H] [--from SOURCE]")
