@@ -21,6 +21,10 @@ def test_a_flow_and_back() -> None:
     for flow in (FLOW, full, FLOW._replace(rule="", reason="", seconds=2.0, port=0, started=0)):
         data = json.loads(json.dumps(flow_to_json(flow)))
         assert flow_from_json(data) == flow
+    inspected = full._replace(
+        way="https", version="HTTP/2", request=(("accept", "*/*"),), response=(("a", "b"), ("a", "c"))
+    )
+    assert flow_from_json(json.loads(json.dumps(flow_to_json(inspected)))) == inspected
     assert flow_to_json(FLOW._replace(rule="", reason="")) == {
         "started": FLOW.started,
         "way": "http",
@@ -87,3 +91,16 @@ def test_what_is_hidden_stays_hidden(text: str) -> None:
     assert again == once
     path = once.get("path", "")
     assert path.partition("?")[2] in ("", "…")
+
+
+def test_no_secrets_of_urls_in_headers_are_written() -> None:
+    fields = (("referer", "https://u:hunter2@example.com/x?k=hunter2"), ("location", "/x?k=hunter2"), ("accept", "*/*"))
+    data = flow_to_json(FLOW._replace(request=fields, response=fields))
+    assert "hunter2" not in json.dumps(data)
+    assert data["request"] == (("referer", "https://…@example.com/x?…"), ("location", "/x?…"), ("accept", "*/*"))
+
+
+@pytest.mark.parametrize("value", ["x", [["a"]], [["a", 1]], {"a": "b"}, [None]])
+def test_headers_that_are_none_are_refused(value: Any) -> None:
+    with pytest.raises(ValueError, match="a flow whose request"):
+        flow_from_json(flow_to_json(FLOW) | {"request": value})

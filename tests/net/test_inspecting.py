@@ -551,3 +551,60 @@ def test_what_is_long_comes_through_whole_both_ways(place: Place) -> None:
     assert back.hexdigest() == digest.hexdigest()
     assert door.flow().sent > size < door.flow().received
     assert resident(place.town) < 100 << 20
+
+
+# --- other ways in ---
+
+
+def test_what_comes_by_socks_is_inspected_as_well(place: Place) -> None:
+    port = place.serve(hello)
+    door = place.door(port)
+    raw = door.connect(b"\5\1\0" + b"\5\1\0\3" + bytes((len(HOST),)) + HOST.encode() + port.to_bytes(2, "big"))
+    said = b""
+    while len(said) < 12:
+        said += raw.recv(12 - len(said))
+    inside = client(place.authority).wrap_socket(raw, server_hostname=HOST)
+    place.town.closers.append(inside.close)
+    inside.sendall(b"GET /socks HTTP/1.1\r\nHost: %s:%d\r\n\r\n" % (HOST.encode(), port))
+    assert read_until(inside, b"GET /socks HTTP/1.1").startswith(b"HTTP/1.1 200 ")
+    assert (door.flow().way, door.flow().path) == ("https", "/socks")
+
+
+def test_who_is_asked_is_asked_for_the_connection_and_then_its_requests_go(place: Place) -> None:
+    port = place.serve(hello)
+    rule = HostRule("ask", HOST, (port,), private=True, inspect=True)
+    door = place.town.door(rule, ask=True, inspection=place.inspection())
+    raw = door.connect(b"CONNECT %s:%d HTTP/1.1\r\nHost: %s:%d\r\n\r\n" % ((HOST.encode(), port) * 2))
+    door.wait(questions=1)
+    door.door.answer(door.questions[0].identity, True, None)
+    assert read_until(raw, b"\r\n\r\n").startswith(b"HTTP/1.1 200 ")
+    inside = client(place.authority).wrap_socket(raw, server_hostname=HOST)
+    place.town.closers.append(inside.close)
+    for path in ("one", "two"):
+        inside.sendall(f"GET /{path} HTTP/1.1\r\nHost: {HOST}:{port}\r\n\r\n".encode())
+        read_until(inside, f"GET /{path} HTTP/1.1".encode())
+    door.wait(flows=2)
+    assert [flow.path for flow in door.flows] == ["/one", "/two"]
+    assert len(door.questions) == 1
+
+
+def test_rules_that_change_hold_for_the_next_request_of_an_open_connection(place: Place) -> None:
+    port = place.serve(hello)
+    door = place.door(port)
+    inside = place.tunnel(door, port)
+    inside.sendall(b"GET /one HTTP/1.1\r\nHost: %s:%d\r\n\r\n" % (HOST.encode(), port))
+    read_until(inside, b"GET /one HTTP/1.1")
+    door.wait(flows=1)
+    door.door.update([HostRule("deny", HOST)])
+    while not (said := again(inside, port)).startswith(b"HTTP/1.1 403 "):
+        assert said.startswith(b"HTTP/1.1 200 ")  # it had not heard of it yet
+    door.wait(flows=2)
+    assert door.flows[-1].verdict == "deny"
+
+
+def again(inside: ssl.SSLSocket, port: int) -> bytes:
+    inside.sendall(b"GET /two HTTP/1.1\r\nHost: %s:%d\r\n\r\n" % (HOST.encode(), port))
+    said = b""
+    while said.count(b"\r\n\r\n") < 2 and b" 403 " not in said:
+        said += inside.recv(65536)
+    return said

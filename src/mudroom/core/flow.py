@@ -75,6 +75,8 @@ def flow_to_json(flow: Flow, *, redact: bool = True) -> dict[str, Any]:
             path=_without_query(_without_user_in(flow.path)),
             reason=_without_secrets(flow.reason),
             error=_without_secrets(flow.error),
+            request=_redacted(flow.request),
+            response=_redacted(flow.response),
         )
     always = {"started", "way", "host", "port", "verdict"}
     return {name: value for name, value in flow._asdict().items() if value or name in always}
@@ -94,14 +96,33 @@ def flow_from_json(data: Mapping[str, Any]) -> Flow:
         if type(value) is not kind or value not in _CHOICES.get(name, (value,)):
             raise ValueError(f"a flow whose {name} is {value!r}")
         found[name] = value
+    for name in _HEADERS:
+        if name in data:
+            found[name] = _headers(name, data[name])
     return Flow(**{"rule": "", "reason": "", **found})
 
 
 _FIELDS: dict[str, type] = {
     "started": int, "way": str, "host": str, "port": int, "verdict": str, "rule": str, "reason": str, "address": str,
     "method": str, "path": str, "status": int, "sent": int, "received": int, "seconds": float, "error": str,
+    "version": str,
 }  # fmt: skip
+_HEADERS = ("request", "response")
 _CHOICES: dict[str, tuple[str, ...]] = {"way": get_args(Way), "verdict": ("allow", "deny")}
+
+
+def _headers(name: str, value: Any) -> Fields:
+    """Raises ValueError."""
+    pairs = value if isinstance(value, list | tuple) else [value]
+    if not all(isinstance(pair, list | tuple) and [type(one) for one in pair] == [str, str] for pair in pairs):
+        raise ValueError(f"a flow whose {name} is {value!r}")
+    return tuple((pair[0], pair[1]) for pair in pairs)
+
+
+def _redacted(fields: Fields) -> Fields:
+    return tuple(
+        (name, _without_query(value) if value.startswith("/") else _without_secrets(value)) for name, value in fields
+    )
 
 
 def _without_user(host: str) -> str:
