@@ -221,3 +221,9 @@ def test_a_client_is_told_what_is_refused(town: dict[str, str | int], gate: Gate
     assert [one.target for one in result.denials] == [
         b"elsewhere.test:80" if way == "by the proxy" else b"elsewhere.test:53"
     ]
+
+
+@pytest.mark.slow
+def test_the_name_of_the_sandbox_is_its_own(gate: Gated) -> None:
+    result = gate.run(PYTHON + " -c 'import socket; print(socket.gethostbyname(socket.gethostname()))'")
+    assert (result.stdout, result.denials) == (b"127.0.0.1\n", ())

@@ -18,6 +18,10 @@ from mudroom.net.guard import Guard
 from mudroom.net.peer import Gone, Peer
 from mudroom.net.synthetic import Synthetic
 
+_OWN = ("localhost", "mudroom")
+"""What every sandbox is called (sethostname(2) in its plan). Programs look up their own host's name for no reason that
+is the network's, and an address of loopback leads to themselves."""
+_LOOPBACK = {dns.A: (b"\x7f\0\0\x01",), dns.AAAA: (bytes(15) + b"\x01",)}
 _ONCE = 1_024
 """So many names that were not answered are told, each once; after that only that there were more."""
 _AT_ONCE = 64
@@ -45,6 +49,8 @@ class Responder:
         except dns.BadMessage as error:
             return error.answer
         host = question.host
+        if host in _OWN:
+            return dns.answer(question, dns.NO_ERROR, _LOOPBACK.get(question.kind, ()))
         if host is None or not self.may_be_reached(host):
             self._tell(question.name, host)
             return dns.answer(question, dns.NO_NAME)
