@@ -104,8 +104,8 @@ class Site:
 class _Quiet(http.server.SimpleHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
 
-    def log_message(self, format: str, *args: Any) -> None:
-        pass
+    def log_request(self, *_args: object) -> None:
+        pass  # pytest is told nothing of each
 
 
 @contextmanager
@@ -165,9 +165,8 @@ def gated(root: Path, ports: Sequence[int], project: Path, **options: Any) -> It
         names = ("web.example", "git.example", "db.example", "pkg.example")
         table.write_text(json.dumps({name: [["127.0.0.1"]] for name in names}))
         paths = [str(HERE.parent / "src"), str(HERE / "net")]
-        SHARED._gate = Gate(
-            f"import sys; sys.path[:0] = {paths!r}; from phonebook import main; main({str(table)!r}, {str(log)!r}, {{}})"
-        )
+        given = f"{str(table)!r}, {str(log)!r}, {{}}"
+        SHARED._gate = Gate(f"import sys; sys.path[:0] = {paths!r}; from phonebook import main; main({given})")
         rules = [HostRule("allow", "*.example", tuple(ports), private=True, source="the test")]
         session = Session.open(
             os.fsencode(project),

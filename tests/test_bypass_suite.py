@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 from collections.abc import Mapping
 
 import pytest
 
 from conformance.bypasses.attempt import ALLOWED, TABLE
 from conformance.bypasses.groups import GROUPS
-from conformance.bypasses.outside import Series, able, series
+from conformance.bypasses.outside import Series, able, environment, series
 from mudroom.sandbox.host import landlock_abi
 
 NOT_HELD: Mapping[str, Mapping[str, str]] = {}
@@ -47,6 +50,25 @@ def test_without_a_gate_they_pass() -> None:
     assert mistaken(found) == {}
     assert {name: one.error for name, one in found.outcomes.items() if not one.evidence} == {}
     assert len(found.outcomes) > 200
+
+
+@pytest.mark.slow
+def test_a_flood_is_bounded_and_others_are_served() -> None:
+    """Ten thousand connections of one command, most of them half a request: the gate takes so many and no more, and a
+    command of another session hardly notices."""
+    command = [sys.executable, "-m", "conformance.bypasses.flood"]
+    done = subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=80, check=True)
+    found = json.loads(done.stdout)
+    assert found["trouble"] == ""
+    flooding, served = found["said"]["flood"], found["said"]["served"]
+    held = sum(int(line.split()[0]) for line in flooding["stdout"].split("\n") if line)
+    assert held > 4_096, "connections wait to be taken, or are cut"
+    assert any("more are cut" in one for one in flooding["denials"])
+    assert (served["exit"], served["denials"]) == (0, [])
+    requests, longest = served["stdout"].split()
+    assert int(requests) > 20
+    assert float(longest) < 5
+    assert found["left"] == 0, "connections to servers are closed with their command"
 
 
 def test_the_table_of_bypasses_is_complete() -> None:

@@ -37,7 +37,8 @@ CLIENTS: dict[str, tuple[tuple[str, ...], str]] = {
     "curl with HTTP/1.0": (("curl",), "curl -sS -0 --max-time 20 http://web.example:{web}/file.txt"),
     "curl by SOCKS": (
         ("curl",),
-        "curl -sS --max-time 20 ${{ALL_PROXY:+--socks5-hostname ${{ALL_PROXY#http://}}}} http://web.example:{web}/file.txt",
+        "curl -sS --max-time 20 ${{ALL_PROXY:+--socks5-hostname ${{ALL_PROXY#http://}}}}"
+        " http://web.example:{web}/file.txt",
     ),
     "curl with HTTP/1.1 in TLS": (
         ("curl", "node", "openssl"),
@@ -62,8 +63,8 @@ CLIENTS: dict[str, tuple[tuple[str, ...], str]] = {
     ),
     "npm": (
         ("npm",),
-        "npm install --silent --fetch-retries 0 --no-audit --no-fund --no-update-notifier --registry http://pkg.example:{web}/npm tiny &&"
-        " node node_modules/tiny/index.js",
+        "npm install --silent --fetch-retries 0 --no-audit --no-fund --no-update-notifier"
+        " --registry http://pkg.example:{web}/npm tiny && node node_modules/tiny/index.js",
     ),
     "node's fetch": (
         ("node",),
@@ -111,7 +112,8 @@ print(ours.recv(100))
 HTTP2 = r"""
 const http2 = require("http2"), fs = require("fs");
 const [, key, certificate] = process.argv;
-const server = http2.createSecureServer({ key: fs.readFileSync(key), cert: fs.readFileSync(certificate), allowHTTP1: true });
+const files = { key: fs.readFileSync(key), cert: fs.readFileSync(certificate) };
+const server = http2.createSecureServer({ ...files, allowHTTP1: true });
 server.on("request", (request, response) => response.end(process.env.HELLO));
 server.listen(Number(process.env.PORT), "127.0.0.1", () => console.log("ready"));
 """

@@ -18,7 +18,7 @@ from pathlib import Path
 _HERE = Path(__file__).parent
 sys.path[:0] = [str(_HERE.parent.parent), str(_HERE.parent.parent.parent / "src")]
 
-from conformance.bypasses.attempt import ALLOWED, TABLE  # noqa: E402
+from conformance.bypasses.attempt import ALLOWED, TABLE, Attempt  # noqa: E402
 from conformance.bypasses.outside import MODES, Outcome, able, series  # noqa: E402
 
 Column = Mapping[str, Outcome]
@@ -66,14 +66,18 @@ def lines(columns: Mapping[str, Column]) -> list[str]:
     for group in dict.fromkeys(attempt.group for attempt in TABLE.values()):
         found.append(f"| **{group}** | | |" + " |" * len(columns))
         for attempt in (one for one in TABLE.values() if one.group == group):
-            cells = " | ".join(_cell(column.get(attempt.name)) for column in columns.values())
+            cells = " | ".join(_cell(attempt, column.get(attempt.name)) for column in columns.values())
             tries = attempt.tries.replace("|", "\\|").replace("*", "\\*").replace("[", "\\[").replace("<", "\\<")
             found.append(f"| {attempt.name} | {tries} | {attempt.source.replace('*', chr(92) + '*')} | {cells} |")
     return found
 
 
-def _cell(outcome: Outcome | None) -> str:
-    return "-" if outcome is None else "**out**" if outcome.evidence else "·"
+def _cell(attempt: Attempt, outcome: Outcome | None) -> str:
+    if outcome is None:
+        return "-"
+    if attempt.group == ALLOWED:
+        return "arrived" if outcome.evidence else "there is no such way"
+    return "**out**" if outcome.evidence else "·"
 
 
 def main(argv: Sequence[str]) -> int:

@@ -245,12 +245,16 @@ def able() -> list[str]:
     return [one.name for one in TABLE.values() if one.control and (not one.root or os.geteuid() == 0)]
 
 
+def environment() -> dict[str, str]:
+    """For a process that runs a module of this package."""
+    source = str(HERE.parent.parent.parent / "src")
+    return {**os.environ, "PYTHONPATH": os.pathsep.join((source, str(HERE.parent.parent)))}
+
+
 def series(mode: str, names: list[str] | None = None) -> Series:
     """From any process."""
     command = [sys.executable, "-m", "conformance.bypasses.outside", mode, ",".join(names or list(TABLE))]
-    source = str(HERE.parent.parent.parent / "src")
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join((source, str(HERE.parent.parent)))}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=LIMIT * 2, check=False)
+    done = subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=LIMIT * 2, check=False)
     if done.returncode:
         raise RuntimeError(done.stderr[-4000:])
     outcomes, strays, said, trouble = json.loads(done.stdout.splitlines()[-1])
