@@ -7,6 +7,7 @@ Each proxy ends TLS on both sides, with certificates verified, and sees the requ
 from __future__ import annotations
 
 import os
+import select
 import signal
 import socket
 import ssl
@@ -18,13 +19,13 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import NamedTuple
 
-from bench.gate import _free_port, _read
+from bench.gate import _free_port
 from bench.measure import Contestant, Finding, Lap, Series, against, interleave
 from bench.place import Scale, have
 from mudroom.core.hosts import HostRule
 from mudroom.core.inspection import Inspection
 from mudroom.net.authority import Issuer, certificate_of, load_authority
-from mudroom.net.door import Gate, Listener
+from mudroom.net.door import Door, Gate, Listener
 
 _HOST = "127.0.0.1"
 _PART = 1 << 18
@@ -194,6 +195,12 @@ def _gate(base: bytes, port: int, roots: str) -> Iterator[Way]:
         reader.join()
         door.shut(1)
         keeper.close()
+
+
+def _read(door: Door, over: threading.Event) -> None:
+    while not over.is_set():
+        if select.select([door], [], [], 0.1)[0]:
+            door.receive()
 
 
 @contextmanager
