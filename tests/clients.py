@@ -160,13 +160,13 @@ def free_port() -> int:
 def gated(root: Path, ports: Sequence[int], project: Path, **options: Any) -> Iterator[Gated]:
     """Every name below ``example`` is this machine; its ports are these."""
     with ExitStack() as stack:
-        assert SHARED._gate is None, "a session of another test is still open"
+        assert not SHARED._gates, "a session of another test is still open"
         log, table = root / "lookups", root / "names.json"
         names = ("web.example", "git.example", "db.example", "pkg.example")
         table.write_text(json.dumps({name: [["127.0.0.1"]] for name in names}))
         paths = [str(HERE.parent / "src"), str(HERE / "net")]
         given = f"{str(table)!r}, {str(log)!r}, {{}}"
-        SHARED._gate = Gate(f"import sys; sys.path[:0] = {paths!r}; from phonebook import main; main({given})")
+        SHARED._gates[""] = Gate(f"import sys; sys.path[:0] = {paths!r}; from phonebook import main; main({given})")
         rules = [HostRule("allow", "*.example", tuple(ports), private=True, source="the test")]
         session = Session.open(
             os.fsencode(project),

@@ -12,13 +12,13 @@ import _socket
 import _thread
 import os
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 from mudroom.core.flow import Answer, Flow, Question
 from mudroom.core.hosts import HostRule
-from mudroom.errors import MudroomError
+from mudroom.errors import MudroomError, UsageError
 from mudroom.sandbox.client import Running
 
 if TYPE_CHECKING:
@@ -46,34 +46,47 @@ Hush = Callable[[], AbstractContextManager[None]]
 """Keeps the command's output off the terminal while somebody is asked there."""
 
 
-def _new_gate() -> Gate:
+def _new_gate(upstream: str) -> Gate:
     from mudroom.net.door import Gate
 
-    return Gate()
+    return Gate(upstream=upstream)
+
+
+def upstream_of(environ: Mapping[bytes, bytes]) -> str:
+    """The proxy by which alone this machine reaches the internet, if its user has named one that the gate can use;
+    empty: none."""
+    for name in (b"https_proxy", b"HTTPS_PROXY", b"http_proxy"):
+        value = environ.get(name, b"")
+        if value.startswith(b"http://"):
+            return value.decode("utf-8", "surrogateescape")
+    return ""
 
 
 class Shared:
-    """The one gate of this process; ended with the last session that used it."""
+    """The one gate of this process, for each proxy that it goes by; ended with the last session that used it."""
 
-    def __init__(self, make: Callable[[], Gate] = _new_gate) -> None:
+    def __init__(self, make: Callable[[str], Gate] = _new_gate) -> None:
         self._make = make
         self._lock = _thread.allocate_lock()
-        self._gate: Gate | None = None
-        self._users = 0
+        self._gates: dict[str, Gate] = {}
+        self._users: dict[str, int] = {}
 
-    def acquire(self) -> Gate:
+    def acquire(self, upstream: str) -> Gate:
+        """Raises UsageError if there is no such proxy to be used."""
         with self._lock:
-            self._users += 1
-            if self._gate is None:
-                self._gate = self._make()
-            return self._gate
+            if upstream not in self._gates:
+                try:
+                    self._gates[upstream] = self._make(upstream)
+                except ValueError as error:
+                    raise UsageError(f"the proxy of this machine: {error}", "see https_proxy") from error
+            self._users[upstream] = self._users.get(upstream, 0) + 1
+            return self._gates[upstream]
 
-    def release(self) -> None:
+    def release(self, upstream: str) -> None:
         with self._lock:
-            self._users -= 1
-            if not self._users and self._gate is not None:
-                self._gate.close()
-                self._gate = None
+            self._users[upstream] -= 1
+            if not self._users[upstream]:
+                self._gates.pop(upstream).close()
 
 
 SHARED = Shared()
@@ -87,9 +100,11 @@ class Gateway:
         rules: Callable[[], Sequence[HostRule]],
         remember: Callable[[HostRule], None],
         approver: Approver | None,
+        upstream: str = "",
     ) -> None:
         """``rules`` gives the very same object as long as they have not changed."""
         self.rules, self.remember, self.approver = rules, remember, approver
+        self._upstream = upstream
         self._lock = _thread.allocate_lock()
         self._gate: Gate | None = None
 
@@ -97,13 +112,13 @@ class Gateway:
     def gate(self) -> Gate:
         with self._lock:
             if self._gate is None:
-                self._gate = SHARED.acquire()
+                self._gate = SHARED.acquire(self._upstream)
             return self._gate
 
     def close(self) -> None:
         if self._gate is not None:
             self._gate = None
-            SHARED.release()
+            SHARED.release(self._upstream)
 
     def keeper(self, entrance: bytes, hush: Hush = nullcontext, inspection: Inspection | None = None) -> Doorkeeper:
         """For one command, as a context: to be entered before it starts. ``entrance``: where a socket is put for those

@@ -257,10 +257,11 @@ class Starting(Applying):
         if not gated or (mode == "landlock" and self.confinement.host.landlock_abi < 4):
             return nullcontext(), 0
         if self._gateway is None:
-            from mudroom.gateway import Gateway
+            from mudroom.gateway import Gateway, upstream_of
 
             with self._making:
-                self._gateway = self._gateway or Gateway(*self._gate_answers)
+                upstream = upstream_of(self.confinement.variables)
+                self._gateway = self._gateway or Gateway(*self._gate_answers, upstream)
         outside = mode == "landlock" or self._grant.level == 0
         hush = relay.hushed if relay is not None else nullcontext
         inspection = equipment.inspection if equipment is not None else None

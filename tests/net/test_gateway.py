@@ -77,7 +77,7 @@ class Street:
 def street(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Street]:
     (tmp_path / "town").mkdir()
     with Town(tmp_path / "town") as town:
-        shared = gateway.Shared(lambda: town.gate)
+        shared = gateway.Shared(lambda _upstream: town.gate)
         monkeypatch.setattr(gateway, "SHARED", shared)
         yield Street(tmp_path, town)
 
@@ -265,6 +265,27 @@ def test_a_server_inside_is_reached_on_the_hosts_loopback(street: Street) -> Non
         assert not os.path.exists(session.vault.fork("dev").entrance)
     for descriptor in (up, says):
         os.close(descriptor)
+
+
+@pytest.mark.parametrize(
+    ("environ", "upstream"),
+    [
+        ({}, ""),
+        ({b"https_proxy": b"http://proxy.corp.example:8080"}, "http://proxy.corp.example:8080"),
+        ({b"HTTPS_PROXY": b"http://u:p@proxy:1"}, "http://u:p@proxy:1"),
+        ({b"https_proxy": b"socks5h://proxy:1", b"http_proxy": b"http://other:2"}, "http://other:2"),
+    ],
+)
+def test_the_proxy_of_the_machine(environ: dict[bytes, bytes], upstream: str) -> None:
+    assert gateway.upstream_of(environ) == upstream
+
+
+def test_a_proxy_that_cannot_be_one_is_said_so(street: Street, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gateway, "SHARED", gateway.Shared())
+    with street.session() as session:
+        session.confinement.variables = {**session.confinement.variables, b"https_proxy": b"http://a b"}
+        result = street.fetch(session, "shop.example")
+        assert [note for note in result.notes if "the proxy of this machine" in note], result.notes
 
 
 def test_flows_as_denials() -> None:

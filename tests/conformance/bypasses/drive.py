@@ -92,7 +92,7 @@ def main() -> None:
     told = json.loads(Path(sys.argv[1]).read_text())
     if told["contained"]:
         contain()
-    gateway.SHARED._gate = gate(told["log"])
+    gateway.SHARED._gates[""] = gate(told["log"])
     threads = [threading.Thread(target=run_all, args=(told, name)) for name in told["commands"]]
     for thread in threads:
         thread.start()
