@@ -26,7 +26,7 @@ def mistaken(found: Series) -> dict[str, str]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("mode", ["overlay", "copy", pytest.param("landlock", marks=needs_landlock)])
+@pytest.mark.parametrize("mode", ["overlay", "copy", "asked", pytest.param("landlock", marks=needs_landlock)])
 def test_nothing_passes_the_gate(mode: str) -> None:
     found = series(mode)
     assert found.trouble == ""

@@ -22,6 +22,7 @@ sys.path[:0] = [str(_HERE.parent.parent), _SOURCE]
 
 from conformance.bypasses.phone import RULES  # noqa: E402
 from mudroom import gateway  # noqa: E402
+from mudroom.core.flow import Answer  # noqa: E402
 from mudroom.core.hosts import HostRule  # noqa: E402
 from mudroom.core.settings import Settings  # noqa: E402
 from mudroom.net.door import Gate  # noqa: E402
@@ -67,6 +68,7 @@ def session(told: dict[str, Any], name: str) -> Session:
         environ={**os.environb, b"LC_ALL": b"C"},
         settings=settings,
         rules=lambda: rules,
+        approver=(lambda _question: Answer(False)) if told["asked"] else None,
     )
 
 

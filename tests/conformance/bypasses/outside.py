@@ -32,8 +32,8 @@ from .serving import answer_names, proxy, talk
 HERE = Path(__file__).parent
 PYTHON = "/usr/bin/python3" if os.path.exists("/usr/bin/python3") else "python3"
 _START = "import sys; sys.path.insert(0, '.'); from bypasses.run import main; main()"
-MODES = ("overlay", "copy", "landlock", "control")
-"""How commands are confined; ``control``: not at all, and the proxy lets everything pass."""
+MODES = ("overlay", "copy", "asked", "landlock", "control")
+"""How commands are confined; ``asked``: as ``overlay``, and somebody is there who says no to all; ``control``: not at all, and the proxy lets everything pass."""
 LIMIT = 300
 """Seconds for a series."""
 _SETTLE = 3.0
@@ -120,7 +120,8 @@ class World:
         """Commands in a session of a process of its own, and what it complained about."""
         told = {
             "root": str(self.root), "view": "copy" if self.mode == "copy" else "auto", "log": str(self.log),
-            "contained": self.mode == "landlock", "commands": commands, "rules": rules or [],
+            "contained": self.mode == "landlock", "asked": self.mode == "asked",
+            "commands": commands, "rules": rules or [],
         }  # fmt: skip
         settings = self.root / "settings.json"
         settings.write_text(json.dumps(told))
