@@ -33,7 +33,8 @@ HERE = Path(__file__).parent
 PYTHON = "/usr/bin/python3" if os.path.exists("/usr/bin/python3") else "python3"
 _START = "import sys; sys.path.insert(0, '.'); from bypasses.run import main; main()"
 MODES = ("overlay", "copy", "asked", "landlock", "control")
-"""How commands are confined; ``asked``: as ``overlay``, and somebody is there who says no to all; ``control``: not at all, and the proxy lets everything pass."""
+"""How commands are confined; ``asked``: as ``overlay``, and somebody is there who says no to all; ``control``: not at
+all, and the proxy lets everything pass."""
 LIMIT = 300
 """Seconds for a series."""
 _SETTLE = 3.0
