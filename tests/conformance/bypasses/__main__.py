@@ -26,7 +26,7 @@ _MODES = {
     "control": ("no sandbox", "nothing confines it, and a proxy lets everything pass"),
     "overlay": ("overlay", "a network namespace, the project staged by an overlay"),
     "copy": ("copy", "a network namespace, the project staged by a copy"),
-    "asked": ("overlay, asked", "the same, and whoever is asked says no"),
+    "asked": ("overlay, asked", "as overlay, and whoever is asked says no"),
     "landlock": ("without namespaces", "Landlock and filters, as in a container's default profile"),
 }
 
