@@ -126,7 +126,8 @@ class World:
         }  # fmt: skip
         settings = self.root / "settings.json"
         settings.write_text(json.dumps(told))
-        environment = {**os.environ, "HOME": str(self.root / "home")}
+        environment = {name: value for name, value in os.environ.items() if not name.lower().endswith("_proxy")}
+        environment["HOME"] = str(self.root / "home")
         done = subprocess.run(
             [sys.executable, str(HERE / "drive.py"), str(settings)],
             env=environment, capture_output=True, text=True, timeout=LIMIT, check=False,
