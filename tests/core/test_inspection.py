@@ -7,7 +7,14 @@ from typing import Any
 import pytest
 
 from mudroom.core.hosts import HostRule, Request, decide
-from mudroom.core.inspection import Inspection, connection_rules, is_inspected, parse_never, wants_inspection
+from mudroom.core.inspection import (
+    Inspection,
+    connection_rules,
+    is_inspected,
+    parse_header,
+    parse_never,
+    wants_inspection,
+)
 from mudroom.core.placeholder import parse_wanted, with_value
 
 API = "api.example.com"
@@ -35,6 +42,18 @@ def test_a_credential_makes_its_host_inspected() -> None:
 def test_only_rules_that_let_something_through_want_it() -> None:
     assert wants_inspection([LOOKS])
     assert not wants_inspection([LOOKS._replace(action="deny"), HostRule("allow", "*")])
+
+
+def test_headers_that_rules_change_are_checked() -> None:
+    assert parse_header("X-Team", "blue sky") == ("x-team", "blue sky")
+    assert parse_header("X-Team") == ("x-team", "")
+    for name in ("Host", "Content-Length", "Transfer-Encoding", "a b", "", "x\r\ny"):
+        with pytest.raises(ValueError, match="no header"):
+            parse_header(name)
+    for value in ("", "s3cret\r\nX: 1", "\0", " a", "ä"):
+        with pytest.raises(ValueError, match="the value of x-a") as caught:
+            parse_header("x-a", value)
+        assert "s3cret" not in str(caught.value)
 
 
 def test_what_is_to_be_excluded_is_a_pattern() -> None:

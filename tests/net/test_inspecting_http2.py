@@ -379,9 +379,13 @@ def test_a_placeholder_in_a_body_is_refused_in_pieces_too(world: World) -> None:
     raw.send(DataFrame(3, credential.placeholder[:half].encode()))
     raw.send(DataFrame(3, credential.placeholder[half:].encode(), flags=["END_STREAM"]))
     assert raw.status(3) == "403"
-    door.wait(flows=2)
-    assert door.flows[1].verdict == "deny"
+    raw.send(raw.headers(5, world.headers(method=b"POST"), "END_HEADERS"), DataFrame(5, b"body"))
+    raw.send(raw.headers(5, [(b"x-check", credential.placeholder.encode())]))
+    assert raw.status(5) == "403"
+    door.wait(flows=3)
+    assert [flow.verdict for flow in door.flows] == ["allow", "deny", "deny"]
     assert "is in the body" in door.flows[1].reason
+    assert "is in a trailer" in door.flows[2].reason
     assert "real-" not in repr(door.flows)
     assert not any(credential.placeholder.encode() in body for body in world.origin.bodies.values())
 

@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from mudroom.core.hosts import HostRule, concerns, parse_rule
-from mudroom.core.placeholder import Credential
+from mudroom.core.path import show
+from mudroom.core.placeholder import Credential, is_header, is_value
 
 EXTRA = "pip install 'mudroom[inspect]'"
 
@@ -37,6 +38,15 @@ class Inspection(NamedTuple):
 def parse_never(texts: Sequence[str], source: str = "") -> tuple[HostRule, ...]:
     """Patterns as those of rules. Raises ValueError."""
     return tuple(parse_rule(text, "deny", source) for text in texts)
+
+
+def parse_header(name: str, value: str | None = None) -> tuple[str, str]:
+    """A header that a rule sets, or removes (``value``: None). Raises ValueError, printable, without the value."""
+    if not is_header(name):
+        raise ValueError(f"{show(name.encode('utf-8', 'surrogateescape'))} is no header that a rule can change")
+    if value is not None and not is_value(value):
+        raise ValueError(f"the value of {name} is not what headers have: visible ASCII, not empty")
+    return name.lower(), value or ""
 
 
 def wants_inspection(rules: Sequence[HostRule]) -> bool:

@@ -72,7 +72,7 @@ def parse_wanted(name: str, host: str, header: str = "authorization", source: st
     if not _VARIABLE.fullmatch(name):
         raise ValueError(f"{_shown(name)} is no name of a variable")
     authority = parse_authority(host.encode("utf-8", "surrogateescape"), 443)
-    if not _FIELD.fullmatch(header) or header.lower() in _NEVER:
+    if not is_header(header):
         raise ValueError(f"{_shown(header)} is no header that a credential can be in")
     origin, _colon, where = source.partition(":")
     if origin == "env":
@@ -82,10 +82,20 @@ def parse_wanted(name: str, host: str, header: str = "authorization", source: st
     return Wanted(name, authority.host.text, authority.port, header.lower(), origin, where)
 
 
+def is_header(name: str) -> bool:
+    """Whether that can be the name of a header that is not about framing or routing."""
+    return _FIELD.fullmatch(name) is not None and name.lower() not in _NEVER
+
+
+def is_value(value: str) -> bool:
+    """Whether a header can have this value: visible ASCII and, between that, spaces."""
+    return _VALUE.fullmatch(value) is not None
+
+
 def with_value(wanted: Wanted, value: str, randomness: bytes) -> Credential:
     """``randomness``: 20 bytes and more. Raises ValueError, without the value, if it cannot be in a header."""
     value = value.strip("\r\n\t ")
-    if not _VALUE.fullmatch(value):
+    if not is_value(value):
         what = "holds what no header may hold" if value else "is empty"
         raise ValueError(f"the credential {wanted.name} {what}")
     return Credential(wanted.name, wanted.host, wanted.port, wanted.header, make_placeholder(value, randomness), value)
@@ -164,6 +174,13 @@ def _replaced(value: bytes, one: Credential) -> bytes:
         return value.replace(raw, real)
     scheme, pair = _decoded(value)
     return scheme + b" " + binascii.b2a_base64(pair.replace(raw, real), newline=False)
+
+
+def check_trailers(fields: Sequence[tuple[bytes, bytes]], credentials: Sequence[Credential]) -> None:
+    """Raises Misused."""
+    for one in credentials:
+        if any(_holds(value, one) or one.placeholder.encode() in name for name, value in fields):
+            raise Misused(f"the placeholder of {one.name} is in a trailer; the credential is for a header")
 
 
 class Watch:

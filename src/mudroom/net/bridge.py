@@ -159,9 +159,13 @@ class Bridge:
             client.wake()
         elif isinstance(event, TrailersReceived):
             try:
-                call.up.trailers = parse_trailers(event.headers)
+                trailers = parse_trailers(event.headers)
+                self._manner.trailers(call.exchange, trailers)
+                call.up.trailers = trailers
             except BadHead as error:
                 self._refuse(call, 400, call.exchange.refuse(str(error)))
+            except Refused as refusal:
+                self._refuse(call, 403, refusal)
         elif isinstance(event, StreamEnded):
             call.up.is_ended = True
             self._server.want(call.up)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from mudroom.core.flow import Way
 from mudroom.core.hosts import HostRule
-from mudroom.core.placeholder import Credential, Misused, Watch, check_path, put_in
+from mudroom.core.placeholder import Credential, Misused, Watch, check_path, check_trailers, put_in
 from mudroom.net.exchange import Exchange
 from mudroom.net.peer import Peer
 
@@ -39,6 +39,13 @@ class Manner:
         try:
             check_path(path, self.credentials)
             return put_in(fields, self.credentials, exchange.host, exchange.port, secure=False)
+        except Misused as error:
+            raise exchange.refuse(str(error)) from None
+
+    def trailers(self, exchange: Exchange, fields: Fields) -> None:
+        """What the client says behind a body. Raises Refused."""
+        try:
+            check_trailers(fields, self.credentials)
         except Misused as error:
             raise exchange.refuse(str(error)) from None
 
