@@ -230,12 +230,27 @@ def refused(denials: Sequence[Denial]) -> list[str]:
     lines = []
     for one in hosts[:MOST_REFUSED]:
         host = show(one.target).removesuffix(":443").removesuffix(":80")
-        hint = f" (mudroom net allow {host})" if one.reason.startswith("no rule") else ""
+        hint = f" (mudroom net allow {host})" if one.reason.startswith("no rule") else _private_hint(host, one.reason)
         times = f", {one.times} times" if one.times > 1 else ""
         lines.append(f"refused{times}: {show(one.target)}: {one.reason}{hint}")
     if len(hosts) > MOST_REFUSED:
         lines.append(f"refused: {len(hosts) - MOST_REFUSED} more hosts (mudroom net log --denied)")
     return lines
+
+
+def _private_hint(host: str, reason: str) -> str:
+    """For a name that leads to an address which a rule can open: "10.1.2.3 is in a private network"."""
+    from mudroom.core.address import openable
+    from mudroom.core.host import parse_host
+    from mudroom.core.pattern import network_of
+
+    try:
+        address = parse_host(reason.partition(" is ")[0].encode("utf-8", "surrogateescape"))
+    except ValueError:
+        return ""
+    if address.kind == "name" or not openable(network_of(address.text)):
+        return ""
+    return f" (if that is meant: mudroom net allow --private {host})"
 
 
 def _answer(result: Result, args: argparse.Namespace, context: Context, session: Session) -> str:
