@@ -34,8 +34,8 @@ def allow(name: str, *ports: int) -> HostRule:
 def tunnel(door: OpenDoor, host: str, port: int) -> socket.socket:
     where = f"{host}:{port}".encode()
     client = door.connect(b"CONNECT %s HTTP/1.1\r\nHost: %s\r\n\r\n" % (where, where))
-    said = read_until(client, b"\r\n\r\n")
-    assert said == b"HTTP/1.1 200 Connection established\r\n\r\n"
+    established = b"HTTP/1.1 200 Connection established\r\n\r\n"
+    assert read_exactly(client, len(established)) == established, "what comes after it is the server's"
     return client
 
 
