@@ -457,6 +457,58 @@ def test_a_user_without_home_and_entry_is_told(monkeypatch: pytest.MonkeyPatch) 
 def test_every_field_of_the_settings_can_be_set() -> None:
     fields = sorted(field for section in config._SECTIONS.values() for field, _convert in section.values())
     inner = [f"limits.{name}" for name in Limits._fields] + [f"levels.{name}" for name in LevelPolicy._fields]
-    twice = ["network", *["hosts"] * 4]  # run.network, network.mode; allow, ask, deny, private, presets
+    twice = ["network", *["hosts"] * 5]  # run.network, network.mode; allow, ask, deny, private, presets, inspect
     outer = [name for name in Settings._fields if name not in ("limits", "levels")]
     assert fields == sorted([*inner, *outer, *twice])
+
+
+def test_inspect_rules() -> None:
+    text = """
+network:
+  inspect:
+    - api.example
+    - host: up.example:8443
+      action: ask
+      methods: [get, HEAD]
+      paths: [/a, /b/]
+      private: true
+      set: {X-From: ci}
+      remove: [Cookie]
+  never_inspect: ["*.bank.example"]
+"""
+    settings = parse_settings(text.encode(), "policy.yaml")
+    plain, full = settings.hosts
+    assert (plain.pattern, plain.action, plain.inspect, plain.source) == ("api.example", "allow", True, "policy.yaml:4")
+    assert full._asdict() == {
+        "action": "ask",
+        "pattern": "up.example",
+        "ports": (8443,),
+        "methods": ("GET", "HEAD"),
+        "paths": ("/a", "/b/"),
+        "private": True,
+        "inspect": True,
+        "source": "policy.yaml:5",
+        "set_headers": (("x-from", "ci"),),
+        "remove_headers": ("cookie",),
+    }
+    assert [rule.pattern for rule in settings.never_inspect] == ["*.bank.example"]
+
+
+@pytest.mark.parametrize(
+    ("rule", "why"),
+    [
+        ("{methods: [GET]}", "host is missing"),
+        ("{host: a.example, method: [GET]}", "did you mean network.inspect.methods"),
+        ("{host: a.example, methods: GET}", "methods must be a list"),
+        ("{host: a.example, paths: [a]}", "a is no path"),
+        ("{host: a.example, action: maybe}", "allow, ask or deny"),
+        ("{host: a.example, set: {host: b}}", "is no header that a rule can change"),
+        ("{host: 'https://a.example/'}", "this is a URL"),
+        ("[a.example]", "a host, or keys with values"),
+    ],
+)
+def test_inspect_rules_that_are_wrong(rule: str, why: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        parse_settings(f"network:\n  inspect:\n    - {rule}\n".encode(), "policy.yaml")
+    assert "policy.yaml:3" in str(caught.value)
+    assert why in f"{caught.value} {caught.value.hint}"

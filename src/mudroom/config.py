@@ -15,7 +15,7 @@ from mudroom.core.level import LEVELS, REFUSE
 from mudroom.core.limit import parse_size, show_size
 from mudroom.core.path import show
 from mudroom.core.settings import Settings
-from mudroom.document import compose, host_rules, items, line_at, plain, texts, unknown
+from mudroom.document import compose, host_rules, inspect_rules, items, line_at, plain, texts, unknown
 from mudroom.errors import UsageError
 
 if TYPE_CHECKING:
@@ -146,12 +146,13 @@ def parse_settings(data: bytes, name: str) -> Settings:
 
 def _hosts(node: Node, where: str, name: str, key: str) -> list[HostRule]:
     """Rules of ``network``: which hosts, or the presets that name them."""
+    if key == "inspect":
+        return inspect_rules(node, where, name)
     if key != "presets":
-        found = host_rules(node, where, name, _ACTIONS[key], private=key == "private")
-        return [rule._replace(inspect=key == "inspect") for rule in found]
+        return host_rules(node, where, name, _ACTIONS[key], private=key == "private")
     from mudroom.core.preset import PRESETS, preset_rules
 
-    found = []
+    found: list[HostRule] = []
     for text, line in texts(node, where):
         if text not in PRESETS:
             raise unknown(f"{name}:{line}: network.presets", "", text, PRESETS, "preset")
@@ -164,7 +165,6 @@ _ACTIONS: dict[str, Action] = {
     "ask": "ask",
     "deny": "deny",
     "private": "allow",
-    "inspect": "allow",
 }
 
 

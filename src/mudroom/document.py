@@ -110,6 +110,78 @@ def host_rules(node: Node, where: str, name: str, action: Action, *, private: bo
     return found
 
 
+_INSPECT = ("host", "action", "methods", "paths", "private", "set", "remove")
+
+
+def inspect_rules(node: Node, where: str, name: str) -> list[HostRule]:
+    """A list of hosts whose TLS is looked into: a text, or what is to be told apart in it (``_INSPECT``)."""
+    from yaml.nodes import MappingNode, ScalarNode, SequenceNode
+
+    if not isinstance(node, SequenceNode):
+        raise UsageError(f"{where} must be a list", "one host a line, behind '- '")
+    found: list[HostRule] = []
+    for one in node.value:
+        alone = SequenceNode(node.tag, [one], one.start_mark, one.end_mark)
+        if isinstance(one, ScalarNode):
+            found += [rule._replace(inspect=True) for rule in host_rules(alone, where, name, "allow")]
+        elif isinstance(one, MappingNode):
+            found.append(_inspect_rule(one, where, name))
+        else:
+            raise UsageError(
+                f"{name}:{one.start_mark.line + 1}: {where.rpartition(': ')[2]}: a host, or keys with values"
+            )
+    return found
+
+
+def _inspect_rule(node: Node, where: str, name: str) -> HostRule:
+    from mudroom.core.hosts import parse_rule
+    from mudroom.core.inspection import parse_header
+
+    key = where.rpartition(": ")[2]
+    values: dict[str, Any] = {}
+    at = f"{name}:{node.start_mark.line + 1}"
+    for field, value, line in items(node, name, key + "."):
+        if field not in _INSPECT:
+            raise unknown(line, key + ".", field, _INSPECT, "key")
+        values[field] = (
+            {header: plain(text, line) for header, text, line in items(value, name, key + ".set.")}
+            if field == "set"
+            else plain(value, f"{line}: {key}.{field}")
+        )
+    try:
+        if not isinstance(values.get("host"), str):
+            raise ValueError("host is missing: which is it about?")
+        action = values.get("action", "allow")
+        if action not in ("allow", "ask", "deny"):
+            raise ValueError(f"action is {action!r}: allow, ask or deny")
+        short = at.rpartition("/")[2]
+        return parse_rule(values["host"], action, short, private=values.get("private") is True)._replace(
+            inspect=True,
+            methods=tuple(word.upper() for word in _words(values, "methods")),
+            paths=_paths(values),
+            set_headers=tuple(parse_header(header, str(value)) for header, value in values.get("set", {}).items()),
+            remove_headers=tuple(parse_header(header)[0] for header in _words(values, "remove")),
+        )
+    except ValueError as error:
+        raise UsageError(f"{at}: {key}: {error}") from error
+
+
+def _words(values: dict[str, Any], field: str) -> list[str]:
+    words = values.get(field, [])
+    if not isinstance(words, list) or not all(isinstance(word, str) and word for word in words):
+        raise ValueError(f"{field} must be a list of texts")
+    return words
+
+
+def _paths(values: dict[str, Any]) -> tuple[str, ...]:
+    """Prefixes."""
+    paths = _words(values, "paths")
+    wrong = next((path for path in paths if not path.startswith("/") or "?" in path or "#" in path), None)
+    if wrong is not None:
+        raise ValueError(f"{_shown(wrong)} is no path: it begins with / and has no query")
+    return tuple(paths)
+
+
 def unknown(where: str, prefix: str, key: str, known: Iterable[str], what: str = "setting") -> UsageError:
     """What to raise for a key that nobody knows; the nearest right one is named."""
     import difflib
