@@ -204,12 +204,20 @@ def _list(_args: argparse.Namespace, context: Context) -> int:
         context.terminal.out(json.dumps(row))
         return 0
     for rule in rules:
-        extra = "  may be private" if rule.private else ""
-        context.terminal.out(f"{rule.action:<5}  {show_rule(rule):<40}  {rule.source}{extra}")
+        context.terminal.out(f"{rule.action:<5}  {show_rule(rule):<40}  {rule.source}{_more(rule)}")
     if not rules:
         context.terminal.say("no rules: nothing is let through (mudroom net allow HOST, mudroom net presets)")
     _mention_mode(settings, context)
     return 0
+
+
+def _more(rule: HostRule) -> str:
+    words = ["may be private"] if rule.private else []
+    if rule.inspect:
+        words.append("looked into")
+    if rule.methods or rule.paths:
+        words.append(f"only {' '.join(rule.methods) or 'every method'} {' '.join(rule.paths)}".rstrip())
+    return "".join(f"  {word}" for word in words)
 
 
 def _mention_mode(settings: Settings, context: Context) -> None:
