@@ -14,6 +14,8 @@ from conformance.bypasses.groups import GROUPS
 from conformance.bypasses.outside import Series, able, environment, series
 from mudroom.sandbox.host import landlock_abi
 
+pytestmark = pytest.mark.alone
+
 NOT_HELD: Mapping[str, Mapping[str, str]] = {}
 """What docs/THREATS.md says is not held, by the way to confine."""
 

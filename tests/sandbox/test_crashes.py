@@ -18,6 +18,8 @@ from mudroom.sandbox.client import Client
 CORE_PATTERN = Path("/proc/sys/kernel/core_pattern")
 CRASH = """
 import os, resource, signal
+
+pytestmark = pytest.mark.alone
 try:
     resource.setrlimit(resource.RLIMIT_CORE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
 except (ValueError, OSError):

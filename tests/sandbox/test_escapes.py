@@ -19,6 +19,8 @@ from conformance.escapes.outside import Outcome, Range
 from conformance.escapes.tools import TOOLS, runner
 from mudroom.sandbox.client import Client
 
+pytestmark = pytest.mark.alone
+
 ABSENT = (
     "Function not implemented", "Address family not supported by protocol", "Operation not supported",
     "No such file or directory", "No such device", "Protocol not supported", "Socket type not supported",

@@ -7,12 +7,15 @@ import threading
 from pathlib import Path
 from typing import NamedTuple
 
+import pytest
 from test_limits import groups_of
 
 from conftest import Place
 from mudroom.core.limit import Limits
 from mudroom.core.settings import Settings
 from mudroom.session import Session
+
+pytestmark = pytest.mark.alone
 
 RUNS = int(os.environ.get("MUDROOM_RUNS", "100"))
 """More by hand: MUDROOM_RUNS=10000 MUDROOM_TEST_SECONDS=3600."""
