@@ -15,11 +15,10 @@ from box import KINDS, Box
 
 from mudroom.sandbox.client import Client
 
+pytestmark = pytest.mark.alone
 CORE_PATTERN = Path("/proc/sys/kernel/core_pattern")
 CRASH = """
 import os, resource, signal
-
-pytestmark = pytest.mark.alone
 try:
     resource.setrlimit(resource.RLIMIT_CORE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
 except (ValueError, OSError):
