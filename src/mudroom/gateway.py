@@ -140,15 +140,21 @@ class Entrance:
         return [] if self._socket is None else [self._socket.fileno()]
 
     def open(self) -> None:
-        self._socket = _socket.socket(_socket.AF_UNIX, _SOCK_SEQPACKET)
-        self._socket.setblocking(False)
-        with _short(self._path) as path:
-            try:
-                os.unlink(path)  # of a command that was killed with its host process
-            except FileNotFoundError:
-                pass
-            self._socket.bind(path)
-        self._socket.listen()
+        """Raises OSError, and is closed then."""
+        made = _socket.socket(_socket.AF_UNIX, _SOCK_SEQPACKET)
+        try:
+            made.setblocking(False)
+            with _short(self._path) as path:
+                try:
+                    os.unlink(path)  # of a command that was killed with its host process
+                except FileNotFoundError:
+                    pass
+                made.bind(path)
+            made.listen()
+        except OSError:
+            made.close()
+            raise
+        self._socket = made
 
     def admit(self, namespaces: Sequence[int]) -> None:
         assert self._socket is not None
@@ -288,7 +294,10 @@ class Doorkeeper:
             else:
                 self._namespaces.append(descriptor)
         if self._listeners:
-            self._entrance.open()
+            try:
+                self._entrance.open()
+            except OSError as error:  # the way in is a convenience; the way out does not depend on it
+                self.notes.append(f"mudroom net open cannot reach this command: {error.strerror}")
 
     def _open(self) -> None:
         from mudroom.net.door import Listener
@@ -326,9 +335,12 @@ class Doorkeeper:
             answer = self._answer(approver, question)
         rule = HostRule("allow" if answer.allowed else "deny", question.host, (question.port,), source="asked")
         self._answered.append(rule)
-        if answer.keep:
-            self._gateway.remember(rule)
         door.answer(question.identity, answer.allowed, rule)
+        if answer.keep:
+            try:
+                self._gateway.remember(rule)
+            except MudroomError as error:  # it holds for this command all the same
+                self.notes.append(f"the answer about {question.host} could not be kept: {error}")
 
     def _answer(self, approver: Approver | None, question: Question) -> Answer:
         running = self._running

@@ -148,19 +148,19 @@ class Starting(Applying):
     ) -> Ran:
         stand_ins = self._hold_limits(mode)
         place = fork.path + b"/private"
+        equipment = self._equipment(mode)
         relay = relay_for(stdio)
         given = relay.descriptors if relay is not None else (stdio.stdin, stdio.stdout, stdio.stderr)
-        equipment = self._equipment(mode)
         gated, port = self._at_the_gate(fork, mode, relay, equipment)
         with gated as keeper, self._group(fork) as leaf, Output(*given, self.settings.output_limit) as output:
-            plan, env = self.confinement.plan(
-                view.mount(), mode, cwd, place, self.settings, stand_ins, self._grant, port, _shown(equipment)
-            )
-            if equipment is not None:
-                env |= dict(equipment.environment)
-            started = self._start_time()
-            fork.begin(started)
             try:
+                plan, env = self.confinement.plan(
+                    view.mount(), mode, cwd, place, self.settings, stand_ins, self._grant, port, _shown(equipment)
+                )
+                if equipment is not None:
+                    env |= dict(equipment.environment)
+                started = self._start_time()
+                fork.begin(started)
                 running = self._start(fork, plan, argv, env, output.descriptors, relay, leaf, keeper)
                 meanwhile = functools.partial(self._meanwhile, fork, view)
                 watch = self._watch(running, keeper)

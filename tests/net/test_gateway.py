@@ -17,6 +17,7 @@ from mudroom.core.flow import Answer, Flow, Question
 from mudroom.core.hosts import HostRule
 from mudroom.core.result import Denial, Result
 from mudroom.core.settings import Settings
+from mudroom.errors import UsageError
 from mudroom.gateway import namespaces_at
 from mudroom.net.ingress import Ingress, Maker
 from mudroom.session import Session
@@ -190,7 +191,6 @@ def test_rules_that_change_hold_at_once(street: Street) -> None:
 
 
 def test_rules_that_cannot_be_read_cut_the_network(street: Street) -> None:
-    from mudroom.errors import UsageError
 
     def broken() -> Sequence[HostRule]:
         raise UsageError("permissions.yaml:3: this is not YAML")
@@ -307,3 +307,25 @@ def test_a_deny_of_an_address_holds_for_names_that_lead_there(street: Street) ->
     with street.session() as session:
         result = street.fetch(session, "shop.example")
         assert [denial.reason for denial in result.denials] == ["127.0.0.1 is denied: the test: 127.0.0.0/8"]
+
+
+def test_an_answer_that_cannot_be_kept_holds_for_the_command(street: Street, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(_rule: HostRule) -> None:
+        raise UsageError("permissions.yaml: No space left on device")
+
+    with street.session(lambda _question, _over: Answer(False, keep=True)) as session:
+        monkeypatch.setattr(session, "_gate_answers", (session._gate_answers[0], full, session._gate_answers[2]))
+        result = street.fetch(session, "shop.example", "shop.example")
+        assert [(denial.kind, denial.times) for denial in result.denials] == [("network", 2)]
+        assert any("could not be kept" in note for note in result.notes)
+
+
+def test_without_a_way_in_there_is_still_a_way_out(street: Street) -> None:
+    street.rules = [street.allow("shop.example")]
+    with street.session() as session:
+        fork = session.new_fork("one")
+        os.mkdir(fork.entrance)  # nothing can be bound there, nor unlinked
+        command = [sys.executable, "-c", FETCH, street.url("shop.example")]
+        result = session.run([word.encode() for word in command], fork="one")
+        assert result.stdout == b"hello\n"
+        assert any("net open" in note for note in result.notes)

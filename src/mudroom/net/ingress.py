@@ -79,7 +79,6 @@ class Ingress:
 
     def __init__(self, maker: Maker, inside: int, outside: int) -> None:
         self._maker, self._inside, self._outside = maker, inside, outside
-        self._tasks: set[asyncio.Task[None]] = set()
 
     def run(self, gone: int, opened: Callable[[int], None]) -> None:
         """Block until the descriptor ``gone`` is at its end. ``opened`` is told the port. Raises MudroomError if the
@@ -102,9 +101,6 @@ class Ingress:
         loop.remove_reader(gone)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        self._tasks.add(task)
         try:
             far = await self._connect()
             if far is None:
@@ -115,7 +111,6 @@ class Ingress:
             finally:
                 far_writer.close()
         finally:
-            self._tasks.discard(task)
             writer.close()
 
     async def _connect(self) -> socket.socket | None:
