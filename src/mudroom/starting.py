@@ -20,7 +20,7 @@ from mudroom.core.path import show
 from mudroom.core.plan import Plan
 from mudroom.core.settings import Settings
 from mudroom.core.spec import Bind
-from mudroom.errors import CommandNotStarted
+from mudroom.errors import CommandNotStarted, Unsupported
 from mudroom.granting import PLAIN
 from mudroom.sandbox.capture import Output, Watch, attend
 from mudroom.sandbox.client import Client, Exit, Running, StepFailed
@@ -236,6 +236,8 @@ class Starting(Applying):
             wanted or any(rule.inspect for rule in self.settings.hosts)
         ):
             return None
+        if self._grant.level == 0:  # mudroom's state is hidden there, with the roots that programs would have to trust
+            raise Unsupported("looking into TLS", "level 1", "level 0", "take it out of the policy, or use level 1")
         from mudroom.net.equip import equip
 
         return equip(
@@ -245,7 +247,7 @@ class Starting(Applying):
             self.confinement.home,
             never=self.settings.never_inspect,
             credentials=self.credentials() if wanted else (),
-            mounts=mode != "landlock" and self._grant.level != 0,
+            mounts=mode != "landlock",
         )
 
     def _at_the_gate(

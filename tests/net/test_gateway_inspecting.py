@@ -130,3 +130,14 @@ def test_a_credential_that_is_not_there_stops_the_command(house: House) -> None:
         with pytest.raises(UsageError, match="MISSING"):
             house.fetch(session)
         assert session.vault.forks() == [], "and leaves no fork"
+
+
+def test_it_is_not_for_level_0(house: House) -> None:
+    """Said in one line before anything runs: the programs would fail one by one else, for want of a file."""
+    from mudroom.errors import Unsupported
+
+    with house.session() as session:
+        session.level = 0
+        with pytest.raises(Unsupported, match="looking into TLS needs level 1; found: level 0"):
+            session.run([b"true"])
+        assert session.vault.forks() == []

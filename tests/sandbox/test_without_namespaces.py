@@ -231,3 +231,15 @@ def test_doctor_says_so(contained: Contained) -> None:
     states = {row["protection"]: row["state"] for row in rows}
     assert states["a sandbox"] == "degraded"
     assert states["the overlay view"] == "degraded"
+
+
+@pytest.mark.skipif(landlock_abi() < 4, reason="Landlock knows no ports before its ABI 4")
+def test_the_roots_for_inspection_can_be_read(contained: Contained) -> None:
+    pytest.importorskip("cryptography")
+    own = contained.place.project / ".mudroom"
+    own.mkdir()
+    (own / "policy.yaml").write_text("network: {inspect: [api.example]}\n")
+    result = contained.run(
+        "head -c 27 $SSL_CERT_FILE; cat $(dirname $(dirname $SSL_CERT_FILE))/authority.pem && echo leaked"
+    )
+    assert result["stdout"] == "-----BEGIN CERTIFICATE-----"
