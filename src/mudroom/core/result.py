@@ -10,15 +10,9 @@ from mudroom.core.change import Change, Changeset, listed, summarise
 from mudroom.core.limit import Reached, Reading
 from mudroom.core.merge import Conflict
 from mudroom.core.rollup import roll_up
+from mudroom.core.verdict import Verdict
 
 SCHEMA = "mudroom.result/1"
-
-
-class Verdict(NamedTuple):
-    action: str = "allow"
-    classes: tuple[str, ...] = ()
-    rule: str = "default"
-    reason: str = "a command of the user's own"
 
 
 class Denial(NamedTuple):
