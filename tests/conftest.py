@@ -8,6 +8,7 @@ import stat
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import settings as hypothesis_settings
@@ -67,7 +68,7 @@ class Place:
         path.chmod(mode)
         return path
 
-    def session(self, settings: Settings | None = None) -> Session:
+    def session(self, settings: Settings | None = None, **options: Any) -> Session:
         tick()
         session = Session.open(
             os.fsencode(self.project),
@@ -76,6 +77,7 @@ class Place:
             environ={**os.environb, b"LC_ALL": b"C"},
             settings=settings or Settings(),
             client=self._client,
+            **options,
         )
         self._open.append(session)
         return session

@@ -23,9 +23,10 @@ from mudroom.core.fallback import Mode
 from mudroom.core.limit import explain_limits
 from mudroom.core.path import show
 from mudroom.core.plan import Plan, explain
-from mudroom.core.result import Denial, Result
+from mudroom.core.result import REFUSED, Denial, Result
 from mudroom.core.settings import Settings
 from mudroom.core.spec import Copy
+from mudroom.deciding import Case, Deciding
 from mudroom.errors import CommandNotStarted, Unsupported, UsageError
 from mudroom.granting import Grant, granted
 from mudroom.sandbox.capture import SIGTERM
@@ -33,7 +34,7 @@ from mudroom.sandbox.client import Client, StepFailed
 from mudroom.sandbox.denial import denials
 from mudroom.stage.overlay import OverlayView
 from mudroom.stage.preflight import check_project, find_project
-from mudroom.starting import Ran, Starting, Stdio
+from mudroom.starting import Ran, Stdio
 from mudroom.vault import stacking
 from mudroom.vault.fork import Fork
 from mudroom.vault.gather import Command, Progress, gather, keep_artifacts, stand_on_copy, view_of
@@ -43,10 +44,13 @@ from mudroom.vault.store import Vault, open_vault
 __all__ = ["CAPTURED", "Applied", "Client", "Conflicted", "Landed", "Session", "Stdio", "Verified", "find_project"]
 
 if TYPE_CHECKING:
+    from mudroom.core.approval import CommandApprover, Remember
+    from mudroom.core.boundary import Inspected, Prepared
     from mudroom.core.card import AgentCard
     from mudroom.core.flow import Flow
     from mudroom.core.hosts import HostRule
     from mudroom.core.landing import Landing
+    from mudroom.core.policy import CommandPolicy
     from mudroom.core.why import Why
     from mudroom.gateway import Approver
     from mudroom.stage.source import Source
@@ -67,9 +71,12 @@ def refused_hosts(flows: Sequence[Flow]) -> list[Denial]:
 
 DEFAULTS = Settings()
 CAPTURED = Stdio()
+LOOKED_AT = 500
+"""Events of the journal in which refusals are looked for."""
+MOST_DENIALS = 100
 
 
-class Session(Starting):
+class Session(Deciding):
     def __init__(
         self,
         vault: Vault,
@@ -86,10 +93,18 @@ class Session(Starting):
         approver: Approver | None = None,
         rules: Callable[[], Sequence[HostRule]] = tuple,
         remember: Callable[[HostRule], None] = lambda _rule: None,
+        agent: str | None = None,
+        commands: Callable[[], CommandPolicy] | None = None,
+        ask_about: CommandApprover | None = None,
+        remember_command: Remember | None = None,
     ) -> None:
         """``card``: of the agent whose session this is. ``level``: asked for by the user; the policy decides.
         ``approver``: whom the gate asks about a host; None: what no rule allows is refused. ``rules``: those of the
-        gate, asked for whenever a command first uses the network. ``remember``: keeps an answer that is to stay."""
+        gate, asked for whenever a command first uses the network. ``remember``: keeps an answer that is to stay.
+
+        ``agent``: whose commands these are; they are judged by ``commands`` (None: those of the settings), and
+        ``ask_about`` is asked about what has to be approved (None: it is refused). Without one, and without a card,
+        they are the user's own, and nobody judges them. ``remember_command``: keeps a rule, as the file has it."""
         super().__init__(
             vault,
             home=home,
@@ -103,6 +118,9 @@ class Session(Starting):
             remember=remember,
         )
         self.card, self.level = card, level
+        self.agent = agent or (card.agent if card is not None else None)
+        self._policy = commands or (lambda: self.settings.commands)
+        self._ask_about, self._remember_command = ask_about, remember_command
         self._home = home
         self._new_id = new_id
 
@@ -144,13 +162,103 @@ class Session(Starting):
         if not argv:
             raise UsageError("no command was given", "mudroom run -- COMMAND")
         self._grant = self.granted()
-        place = self.new_fork("run-" + self._new_id(), named=False) if fork is None else self._fork_for_command(fork)
+        command, where = tuple(argv), cwd or self.project
+        case = self._case(command, where)
+        if case.verdict.action == "deny":
+            return self._refused(fork or "", command, where, case)
+        place, is_new = self._place(fork)
         try:
-            return self._run(place, tuple(argv), cwd or self.project, stdio, timeout)
+            if case.verdict.action == "require_approval":
+                case = self._asked(place, command, where)
+            if case.allowed:
+                return self._run(place, command, where, stdio, timeout, case)
         except (CommandNotStarted, Unsupported, UsageError):
-            if fork is None:
+            if is_new and fork is None:
                 self.vault.discard(place)
             raise
+        if is_new:
+            self.vault.discard(place)
+        return self._refused(fork or "", command, where, case)
+
+    def prepare(
+        self,
+        name: str | None = None,
+        *,
+        parent: str | None = None,
+        at: str | None = None,
+        snapshot: bool = False,
+        checkpoint: str | None = None,
+    ) -> Prepared:
+        """Have a fork ready for an agent's first command, and say what that will find. The fork is made if there is
+        none, as ``new_fork`` makes it; one that is there must not be asked for with other origins. ``checkpoint``:
+        freeze what it holds under this name. Raises UsageError, or Unsupported as ``run`` does."""
+        from mudroom.core.boundary import Prepared
+        from mudroom.core.policy import class_actions
+
+        self._notes = []
+        self._grant = grant = self.granted()
+        created = name is None or not self.vault.has_fork(name)
+        if not created and (parent is not None or at is not None or snapshot):
+            raise UsageError(f"there is a fork named {name} already", "choose another name, or leave its origin out")
+        if name is None:
+            name = "agent-" + self._new_id()
+        if created:
+            self.new_fork(name, parent=parent, at=at, snapshot=snapshot)
+        secrets = self.look_for_secrets()
+        if checkpoint is not None:
+            self.checkpoint(name, checkpoint)
+        mode, notes = self.confinement.first_mode(self.settings, is_copy=self.vault.fork(name).is_copy)
+        return Prepared(
+            name,
+            created,
+            self.project,
+            grant.level,
+            self.settings.network_at(grant.level),
+            mode,
+            self.agent,
+            tuple((name, one.action) for name, one in class_actions(self._policy(), self.agent).items()),
+            checkpoint,
+            grant.credentials,
+            (*self._notes, *secrets, *grant.notes, *notes, *self.confinement.missing_credentials(self.settings)),
+        )
+
+    def inspect(self, name: str) -> Inspected:
+        """What a fork is and holds, and what was refused to its commands. Raises UsageError if there is none."""
+        from mudroom.core.boundary import Inspected
+
+        record = self.record(name)
+        fork = self.vault.fork(name)
+        state = fork.state
+        command = record.command if record is not None else ()
+        words = {"running": fork.interrupted is not None, "mounted": name in self.mounts()}
+        words["cut off"] = record is not None and not command
+        status = record.exit_code if record is not None else None
+        return Inspected(
+            name,
+            state.parent,
+            state.created,
+            next((word for word, is_so in words.items() if is_so), "idle"),
+            command,
+            None if status is None else 128 + (status & 0x7F) if status & 0x7F else status >> 8,
+            record.level if record is not None else None,
+            record.changeset if record is not None else Changeset(),
+            state.checkpoints,
+            self._denied(name),
+        )
+
+    def _denied(self, name: str) -> tuple[dict[str, Any], ...]:
+        """What was refused to the last commands of a fork, newest first: by the policy, or by what confines them."""
+        import json
+
+        found: list[dict[str, Any]] = []
+        for event in self.vault.journal.events(last=LOOKED_AT):
+            if event.fork == name and event.kind in ("run", "verdict"):
+                data = json.loads(event.data)
+                found += data["denials"]
+                if event.kind == "verdict":
+                    reason = data["verdict"]["reason"]
+                    found.append({"kind": "command", "target": " ".join(data["command"]), "reason": reason, "count": 1})
+        return tuple(reversed(found))[:MOST_DENIALS]
 
     def granted(self) -> Grant:
         """At which level the next command runs, and which credentials are open to it. Raises UsageError if the policy
@@ -185,27 +293,55 @@ class Session(Starting):
         private = fork.path + b"/private"
         return self.confinement.plan(view, mode, cwd, private, self.settings, grant=self.granted())[0]
 
-    def _fork_for_command(self, name: str) -> Fork:
+    def _place(self, name: str | None) -> tuple[Fork, bool]:
+        """The fork for a command, and whether it was made for it."""
+        if name is None:
+            return self.new_fork("run-" + self._new_id(), named=False), True
         try:
-            return self.vault.fork(name)
+            return self.vault.fork(name), False
         except UsageError:
-            return self.new_fork(name)
+            return self.new_fork(name), True
 
-    def _run(self, fork: Fork, argv: tuple[bytes, ...], cwd: bytes, stdio: Stdio, timeout: float | None) -> Result:
+    def _run(
+        self, fork: Fork, argv: tuple[bytes, ...], cwd: bytes, stdio: Stdio, timeout: float | None, case: Case
+    ) -> Result:
         self._notes = []
+        point = None
         with self._locked(fork, show(b" ".join(argv))), self._turn():
             stacking.require_idle(fork)
             self._notes += self.look_for_secrets()
             self._settle(fork)
             self._notes += self._desk.flush(fork)
+            if not self._is_unchanged(case, fork):
+                return self._refused(fork.name, argv, cwd, case.changed())
+            if case.verdict.action != "allow":
+                point = self._checkpoint_before(fork, argv)
             wall = time.monotonic()
             mode, notes = self.confinement.first_mode(self.settings, is_copy=fork.is_copy)
             self._notes += [*self._grant.notes, *notes, *self.confinement.missing_credentials(self.settings)]
             ran, changeset = self._launch(fork, mode, argv, cwd, stdio, timeout or self.settings.timeout)
             duration = time.monotonic() - wall
             self._desk.refresh(fork)
-        result = self._result(fork, argv, ran, changeset, duration)
-        self._journal_run(result)
+        result = self._result(fork, argv, ran, changeset, duration, case, point)
+        self._journal_run(result, cwd)
+        return result
+
+    def _refused(self, fork: str, argv: tuple[bytes, ...], cwd: bytes, case: Case) -> Result:
+        """Nothing has run."""
+        result = Result(
+            fork,
+            argv,
+            self._grant.level,
+            REFUSED,
+            None,
+            False,
+            0.0,
+            Changeset(),
+            case.final,
+            approval=case.answer,
+            ran=False,
+        )
+        self._journal_run(result, cwd, "verdict")
         return result
 
     @contextmanager
@@ -220,7 +356,16 @@ class Session(Starting):
         finally:
             self.vault.turn.end()
 
-    def _result(self, fork: Fork, argv: tuple[bytes, ...], ran: Ran, changeset: Changeset, duration: float) -> Result:
+    def _result(
+        self,
+        fork: Fork,
+        argv: tuple[bytes, ...],
+        ran: Ran,
+        changeset: Changeset,
+        duration: float,
+        case: Case,
+        point: str | None,
+    ) -> Result:
         ended, output = ran.ended, ran.output
         signal = ended.status & 0x7F
         return Result(
@@ -242,6 +387,9 @@ class Session(Starting):
             use=ran.use,
             notes=tuple(self._notes),
             credentials=self._grant.credentials,
+            verdict=case.final,
+            checkpoint=point,
+            approval=case.answer,
         )
 
     def _launch(
@@ -299,12 +447,16 @@ class Session(Starting):
 
         return check
 
-    def _journal_run(self, result: Result) -> None:
+    def _journal_run(self, result: Result, cwd: bytes, kind: str = "run") -> None:
         from mudroom.core.change import summarise
-        from mudroom.core.result import denial_to_json, text
+        from mudroom.core.result import denial_to_json, text, verdict_to_json
 
         data = {
             "command": [text(word) for word in result.command],
+            "cwd": text(cwd),
+            "agent": self.agent,
+            "verdict": verdict_to_json(result.verdict),
+            "checkpoint": result.checkpoint,
             "level": result.level,
             "credentials": list(result.credentials),
             "exit_code": result.exit_code,
@@ -314,4 +466,4 @@ class Session(Starting):
             "notes": list(result.notes),
             "denials": [denial_to_json(denial) for denial in result.denials],
         }
-        self.vault.journal.append("run", result.fork, data, time=self._clock())
+        self.vault.journal.append(kind, result.fork, data, time=self._clock())

@@ -155,13 +155,19 @@ class Workbench:
         self.vault.journal.append("checkpoint", name, {"checkpoint": point}, time=self._clock())
         return made
 
-    def rollback(self, name: str, point: str) -> Checkpoint | None:
-        """Drop what a fork has changed since a checkpoint. Returns the checkpoint by which that can be had back."""
+    def rollback(self, name: str, point: str | None = None) -> Checkpoint | None:
+        """Drop what a fork has changed since a checkpoint; None: the last one, which after a command that got one of
+        its own is what was there before it. Returns the checkpoint by which that can be had back."""
+        point = point or self.last_checkpoint(name)
         with self.at_rest(name) as fork:
             before = stacking.rollback(self.vault, fork, point, self._clock())
         undo = before.name if before is not None else None
         self.vault.journal.append("rollback", name, {"checkpoint": point, "undo": undo}, time=self._clock())
         return before
+
+    def last_checkpoint(self, name: str) -> str:
+        """The newest that no rollback has left. Raises UsageError if there is none."""
+        return stacking.last_checkpoint(self.vault.fork(name)).name
 
     def rename_fork(self, name: str, new: str) -> Fork:
         with self.at_rest(name) as fork:

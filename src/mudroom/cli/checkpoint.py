@@ -8,6 +8,7 @@ import time
 
 from mudroom.cli.main import Context
 from mudroom.cli.open import only_fork, open_session
+from mudroom.core.boundary import checkpoints_to_json
 from mudroom.session import Session
 
 EXAMPLES = """\
@@ -40,13 +41,11 @@ def execute(args: argparse.Namespace, context: Context) -> int:
 def _list(session: Session, fork: str, context: Context) -> None:
     points = session.vault.fork(fork).state.checkpoints
     if context.as_json:
-        rows = [
-            {"checkpoint": p.name, "time": p.time, "automatic": p.automatic, "layers": len(p.layers)} for p in points
-        ]
+        rows = checkpoints_to_json(points)
         context.terminal.out(json.dumps({"schema": "mudroom.checkpoints/1", "fork": fork, "checkpoints": rows}))
         return
     for point in points:
         when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(point.time / 1e9))
-        context.terminal.out(f"{point.name}  {when}{'  before a rollback' if point.automatic else ''}")
+        context.terminal.out(f"{point.name}  {when}{'  automatic' if point.automatic else ''}")
     if not points:
         context.terminal.say(f"{fork} has no checkpoints")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import binascii
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mudroom.core.change import Change, Changeset, listed, summarise
 from mudroom.core.limit import Reached, Reading
@@ -12,7 +12,12 @@ from mudroom.core.merge import Conflict
 from mudroom.core.rollup import roll_up
 from mudroom.core.verdict import Verdict
 
+if TYPE_CHECKING:
+    from mudroom.core.approval import CommandAnswer
+
 SCHEMA = "mudroom.result/1"
+REFUSED = 126
+"""The exit code of a command that the policy or its approver refused: nothing has run."""
 
 
 class Denial(NamedTuple):
@@ -54,8 +59,14 @@ class Result(NamedTuple):
     """What the command's control group has counted, if it had one."""
     notes: tuple[str, ...] = ()
     """What was weaker or other than asked for, and what could not be done."""
+    checkpoint: str | None = None
+    """By which all that the fork held before can be had back."""
+    approval: CommandAnswer | None = None
+    """What was answered, if somebody was asked whether it may run."""
     credentials: tuple[str, ...] = ()
     """Stores of the user's that were open to the command, as its agent's card names them."""
+    ran: bool = True
+    """False: the policy, or who was asked, has refused it."""
 
 
 def to_json(result: Result) -> dict[str, Any]:
@@ -65,7 +76,9 @@ def to_json(result: Result) -> dict[str, Any]:
         "command": [text(word) for word in result.command],
         "level": result.level,
         "credentials": list(result.credentials),
-        "verdict": result.verdict._asdict(),
+        "ran": result.ran,
+        "verdict": verdict_to_json(result.verdict),
+        "approval": result.approval._asdict() if result.approval is not None else None,
         "exit_code": result.exit_code,
         "signal": result.signal,
         "timed_out": result.timed_out,
@@ -75,7 +88,7 @@ def to_json(result: Result) -> dict[str, Any]:
         "stdout": result.stdout.decode("utf-8", "replace"),
         "stderr": result.stderr.decode("utf-8", "replace"),
         "truncated": result.truncated,
-        "checkpoint": None,
+        "checkpoint": result.checkpoint,
         "changes": changes_to_json(result.changeset),
         "denials": [denial_to_json(denial) for denial in result.denials],
         "limits": [{**one._asdict(), "text": str(one)} for one in result.reached],
@@ -83,6 +96,11 @@ def to_json(result: Result) -> dict[str, Any]:
         "applied": None,
         "notes": list(result.notes),
     }
+
+
+def verdict_to_json(verdict: Verdict) -> dict[str, Any]:
+    found = verdict._asdict() | {"classes": list(verdict.classes)}
+    return {key: value for key, value in found.items() if key != "instead" or value}
 
 
 def denial_to_json(denial: Denial) -> dict[str, Any]:

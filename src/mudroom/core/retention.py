@@ -74,9 +74,15 @@ def expired_applies(applies: Sequence[ApplyFact], kept: Kept, now: int) -> list[
 
 def expired_checkpoints(state: ForkState, kept: Kept, now: int) -> tuple[str, ...]:
     """Names of the checkpoints that mudroom made by itself and that are too old, or too many. Named ones stay."""
-    own = [point for point in state.checkpoints if point.automatic]
-    surplus = len(own) - kept.number
-    return tuple(point.name for number, point in enumerate(own) if number < surplus or now - point.time > kept.age)
+    many = surplus_checkpoints(state, kept.number)
+    own = (point for point in state.checkpoints if point.automatic)
+    return tuple(point.name for point in own if point.name in many or now - point.time > kept.age)
+
+
+def surplus_checkpoints(state: ForkState, number: int) -> tuple[str, ...]:
+    """Names of those that mudroom made by itself beyond the latest so many."""
+    own = [point.name for point in state.checkpoints if point.automatic]
+    return tuple(own[: max(0, len(own) - number)])
 
 
 def horizon(now: int, held: Iterable[int]) -> int:

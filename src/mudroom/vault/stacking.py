@@ -63,6 +63,22 @@ def find_checkpoint(fork: Fork, name: str) -> Checkpoint:
     return point
 
 
+def last_checkpoint(fork: Fork) -> Checkpoint:
+    """The newest that no rollback has left and that the fork does not stand on as it is: to roll back to it drops
+    something. Raises UsageError if there is none."""
+    state, clean = fork.state, upper_is_empty(fork)
+    for point in reversed(state.checkpoints):
+        if not is_left_by_rollback(point) and not (clean and point.layers == state.layers):
+            return point
+    raise UsageError(
+        f"{fork.name} has no checkpoint from which it differs", f"mudroom checkpoint --fork {fork.name} lists them"
+    )
+
+
+def is_left_by_rollback(point: Checkpoint) -> bool:
+    return point.automatic and point.name.startswith("rollback-")
+
+
 def rollback(vault: Vault, fork: Fork, name: str, time: int) -> Checkpoint | None:
     """Drop what came after a checkpoint. Returns the checkpoint that was made of it first, by which it can be had
     back; None if there was nothing to drop."""

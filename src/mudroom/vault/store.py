@@ -129,6 +129,10 @@ class Vault:
             raise UsageError(f"there is no fork named {name}", self._where_it_may_be(name))
         return fork
 
+    def has_fork(self, name: str) -> bool:
+        """Raises UsageError if this can be no fork's name."""
+        return os.path.isdir(self._place(name).path)
+
     def _where_it_may_be(self, name: str) -> str:
         """A project that is moved leaves its forks behind: everything about them names its path."""
         vaults = os.path.dirname(self.path)

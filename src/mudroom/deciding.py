@@ -1,0 +1,201 @@
+"""Whether a command may run at all: classify, decide, ask. Nothing is run here.
+
+Rules of this file:
+1. Only what an agent runs is judged; the user's own commands are the user's decision.
+2. Nobody to ask is a refusal. So is an approver that fails, and an answer to something that has changed since.
+3. Nothing is locked while somebody thinks: what was asked about is compared with what is there once the fork is ours.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, NamedTuple
+
+from mudroom.core import stack
+from mudroom.core.path import show
+from mudroom.core.verdict import Verdict
+from mudroom.starting import Starting
+from mudroom.vault import stacking
+from mudroom.vault.fork import Fork
+from mudroom.vault.opened import OpenFork
+
+if TYPE_CHECKING:
+    from mudroom.core.approval import CommandAnswer, CommandApprover, CommandQuestion, Remember
+    from mudroom.core.policy import CommandPolicy
+    from mudroom.core.verdict import Classified
+    from mudroom.stage.source import Content
+
+_STEM = 40
+"""Letters of a checkpoint's name that come from the command."""
+
+
+class Case(NamedTuple):
+    """A command, what was decided about it, and what somebody said who was asked."""
+
+    verdict: Verdict
+    question: CommandQuestion | None = None
+    answer: CommandAnswer | None = None
+
+    @property
+    def allowed(self) -> bool:
+        if self.verdict.action == "require_approval":
+            return self.answer is not None and self.answer.allow
+        return self.verdict.action != "deny"
+
+    @property
+    def final(self) -> Verdict:
+        """With what came of the question."""
+        if self.answer is None:
+            return self.verdict
+        said = f"{'approved' if self.answer.allow else 'refused'} by {self.answer.by or 'the approver'}"
+        more = f" ({self.answer.reason})" if self.answer.reason else ""
+        return self.verdict._replace(reason=f"{self.verdict.reason}; {said}{more}")
+
+    def changed(self) -> Case:
+        """The answer was about something else."""
+        assert self.answer is not None
+        return self._replace(answer=self.answer._replace(allow=False, keep=False, reason=CHANGED))
+
+
+CHANGED = "what it would run has changed since it was approved: run it again to be asked about that"
+OWN = Case(Verdict())
+"""A command of the user's own."""
+
+
+def checkpoint_stem(argv: Sequence[bytes]) -> str:
+    """What a checkpoint before this command is called, but for its number: ``before-rm-rf-build``."""
+    words = re.sub(r"[^A-Za-z0-9_.]+", "-", show(b" ".join(argv))).strip("-.")[:_STEM].rstrip("-.")
+    return f"before-{words}" if words else "before"
+
+
+def _beginning(source: Content, path: bytes, limit: int) -> bytes | None:
+    """None if there is no such file, or none that can be read."""
+    try:
+        descriptor = source.open(path)
+    except OSError:
+        return None
+    with open(descriptor, "rb") as stream:
+        return stream.read(limit + 1)
+
+
+class Deciding(Starting):
+    """``agent``: whose commands these are; None: the user's own."""
+
+    agent: str | None
+    _policy: Callable[[], CommandPolicy]
+    _ask_about: CommandApprover | None
+    _remember_command: Remember | None
+
+    def decide_on(self, argv: Sequence[bytes], cwd: bytes | None = None) -> Verdict:
+        """What the policy says about a command of this session's agent. Nothing is run, and nobody is asked."""
+        return self._judged(argv, cwd or self.project)[0]
+
+    def _judged(self, argv: Sequence[bytes], cwd: bytes) -> tuple[Verdict, Classified]:
+        from mudroom.core.command import classify_words
+        from mudroom.core.policy import decide
+
+        classified = classify_words(argv, project=self.project, cwd=cwd)
+        return decide(classified, self._policy(), self.agent), classified
+
+    def _case(self, argv: Sequence[bytes], cwd: bytes) -> Case:
+        """Of a command that is about to run."""
+        return OWN if self.agent is None else Case(self._judged(argv, cwd)[0])
+
+    def _asked(self, fork: Fork, argv: tuple[bytes, ...], cwd: bytes) -> Case:
+        """The same, after whoever may answer has been asked."""
+        from mudroom.core.approval import CommandAnswer, asked
+        from mudroom.core.fingerprint import Uncovered
+
+        try:
+            question = self._question(fork, argv, cwd)
+        except Uncovered as error:
+            verdict = self._judged(argv, cwd)[0]
+            return Case(verdict, None, CommandAnswer(False, by="nobody", reason=str(error)))
+        answer = asked(self._ask_about, question)
+        if answer.allow and answer.keep and self._remember_command is not None:
+            self._remember_command(question.pattern, True)
+        self._journal_approval(fork.name, question, answer)
+        return Case(question.verdict, question, answer)
+
+    def _question(self, fork: Fork, argv: tuple[bytes, ...], cwd: bytes) -> CommandQuestion:
+        from mudroom.core.approval import CommandQuestion
+        from mudroom.core.policy import exact_pattern
+
+        verdict, classified = self._judged(argv, cwd)
+        pattern = exact_pattern(classified, self._policy(), self.agent) or ""
+        mark, files = self._mark(fork, argv, cwd, verdict, classified)
+        return CommandQuestion(argv, cwd, fork.name, self.agent or "", verdict, pattern, mark, files)
+
+    def _mark(
+        self, fork: Fork, argv: tuple[bytes, ...], cwd: bytes, verdict: Verdict, classified: Classified
+    ) -> tuple[str, tuple[tuple[bytes, str], ...]]:
+        """The fingerprint of a question, and the files that it covers."""
+        from mudroom.core.fingerprint import digests, fingerprint
+
+        with self._reader(fork) as read:
+            files = digests(classified.parts, argv, cwd, read)
+        return fingerprint(argv, cwd, fork.name, self.agent or "", verdict, self._grant.level, files), files
+
+    @contextmanager
+    def _reader(self, fork: Fork) -> Iterator[Callable[[bytes, int], bytes | None]]:
+        """Reads files of the project as a command in this fork would find them, up to one byte more than a limit.
+        What is elsewhere is the host's own, which no command of an agent can change."""
+        self.look_for_secrets()
+        inside = self.project + b"/"
+
+        def reader(source: Content) -> Callable[[bytes, int], bytes | None]:
+            return lambda path, limit: _beginning(source, path[len(inside) :], limit) if path.startswith(inside) else None
+
+        if fork.name in self._desk or self._desk.is_live(fork.name):
+            yield reader(self._desk.tree(fork.name))
+            return
+        with OpenFork(self.vault, fork) as opened:
+            yield reader(opened.merged())
+
+    def _is_unchanged(self, case: Case, fork: Fork) -> bool:
+        """Once the fork is ours: whether what was approved is what is going to run, and nothing stricter is said about
+        it by now. (Something milder is: the rule that an answer of "always" has written.)"""
+        from mudroom.core.fingerprint import Uncovered, holds
+
+        asked = case.question
+        if asked is None:
+            return True
+        verdict, classified = self._judged(asked.command, asked.cwd)
+        try:
+            mark, _files = self._mark(fork, asked.command, asked.cwd, asked.verdict, classified)
+        except Uncovered:
+            return False
+        return verdict.action != "deny" and holds(asked, mark)
+
+    def _checkpoint_before(self, fork: Fork, argv: Sequence[bytes]) -> str:
+        """Freeze what the fork holds, whose lock is ours; its name. One that holds the very same is taken again."""
+        from mudroom.core.retention import surplus_checkpoints
+
+        stacking.seal_upper(self.vault, fork)
+        state = fork.state
+        same = next((one for one in reversed(state.checkpoints) if one.layers == state.layers), None)
+        if same is not None:
+            return same.name
+        name = stack.free_name(state, checkpoint_stem(argv))
+        point = stacking.checkpoint(self.vault, fork, name, self._clock(), automatic=True)
+        for old in surplus_checkpoints(fork.state, self.settings.keep_applies):
+            fork.save(stack.without_checkpoint(fork.state, old))
+        self.vault.journal.append("checkpoint", fork.name, {"checkpoint": name, "automatic": True}, time=self._clock())
+        return point.name
+
+    def _journal_approval(self, fork: str, question: CommandQuestion, answer: CommandAnswer) -> None:
+        from mudroom.core.result import text, verdict_to_json
+
+        data = {
+            "command": [text(word) for word in question.command],
+            "cwd": text(question.cwd),
+            "agent": question.agent,
+            "verdict": verdict_to_json(question.verdict),
+            "pattern": question.pattern,
+            "fingerprint": question.fingerprint,
+            **answer._asdict(),
+        }
+        self.vault.journal.append("approval", fork, data, time=self._clock())
+

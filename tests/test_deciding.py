@@ -1,0 +1,162 @@
+"""An agent's commands are judged before they run: verdicts in action, through the library."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from conftest import Place
+from mudroom.core.approval import CommandAnswer, CommandQuestion
+from mudroom.core.policy import ClassRule, CommandPolicy, CommandRule
+from mudroom.core.settings import Settings
+from mudroom.core.verdict import Action, Verdict
+from mudroom.session import Session
+
+
+def policy(**actions: Action) -> Settings:
+    return Settings(commands=CommandPolicy(tuple(ClassRule(name, what) for name, what in actions.items())))  # type: ignore[arg-type]
+
+
+def events(session: Session, *kinds: str) -> list[dict[str, Any]]:
+    return [json.loads(one.data) for one in session.vault.journal.events() if one.kind in kinds]
+
+
+class Answers:
+    """An approver with answers that are given beforehand."""
+
+    def __init__(self, *answers: CommandAnswer) -> None:
+        self.answers = list(answers)
+        self.questions: list[CommandQuestion] = []
+
+    def __call__(self, question: CommandQuestion) -> CommandAnswer:
+        self.questions.append(question)
+        return self.answers.pop(0)
+
+
+def test_the_user_s_own_commands_are_not_judged(place: Place) -> None:
+    session = place.session(policy(destructive="deny", mutating="deny"))
+    result = session.run([b"rm", b"-rf", b"nothing"])
+    assert (result.ran, result.exit_code, result.verdict.action) == (True, 0, "allow")
+
+
+def test_a_denied_command_does_not_run(place: Place) -> None:
+    place.write("precious", "p")
+    session = place.session(policy(destructive="deny"), agent="coder")
+    result = session.run([b"rm", b"precious"], fork="f")
+    assert (result.ran, result.exit_code, list(result.changeset.changes)) == (False, 126, [])
+    assert result.verdict.action == "deny"
+    assert result.verdict.rule == "class destructive"
+    assert result.verdict.instead
+    assert not session.vault.has_fork("f")
+    (told,) = events(session, "verdict")
+    assert (told["agent"], told["verdict"]["action"], told["command"]) == ("coder", "deny", ["rm", "precious"])
+    assert events(session, "run") == []
+
+
+def test_a_checkpoint_before_what_destroys_and_back(place: Place) -> None:
+    place.write("a", "1")
+    session = place.session(agent="coder")
+    session.run([b"sh", b"-c", b"echo 2 > a"], fork="f")
+    result = session.run([b"rm", b"-r", b"a"], fork="f")
+    assert result.verdict.action == "allow_with_checkpoint"
+    assert result.checkpoint == "before-rm-r-a-1"
+    assert [one.verb for one in session.changes("f").changes] == ["deleted"]
+    session.rollback("f", result.checkpoint)
+    assert session.files("f").read_text(b"a") == "2\n"
+
+
+def test_a_checkpoint_that_holds_the_same_is_taken_again(place: Place) -> None:
+    place.write("a", "1")
+    session = place.session(agent="coder")
+    first = session.run([b"rm", b"-f", b"none"], fork="f")
+    second = session.run([b"rm", b"-f", b"neither"], fork="f")
+    assert first.checkpoint == second.checkpoint
+
+
+def test_old_automatic_checkpoints_go(place: Place) -> None:
+    session = place.session(Settings(keep_applies=3), agent="coder")
+    session.run([b"touch", b"x"], fork="f")
+    session.checkpoint("f", "mine")
+    for number in range(5):
+        session.run([b"touch", b"x%d" % number], fork="f")
+        session.run([b"rm", b"x%d" % number], fork="f")
+    names = [one.name for one in session.vault.fork("f").state.checkpoints]
+    assert names == ["mine", "before-rm-x2-1", "before-rm-x3-1", "before-rm-x4-1"]
+
+
+def test_an_approved_command_runs_and_the_answer_is_kept(place: Place) -> None:
+    kept: list[tuple[str, bool]] = []
+    ask = Answers(CommandAnswer(True, keep=True, by="test"))
+    session = place.session(policy(mutating="require_approval"), agent="coder", ask_about=ask, remember_command=lambda *rule: kept.append(rule))
+    result = session.run([b"touch", b"x"], fork="f")
+    assert (result.ran, result.exit_code) == (True, 0)
+    assert result.checkpoint is not None
+    assert "approved by test" in result.verdict.reason
+    (question,) = ask.questions
+    assert (question.command, question.fork, question.agent) == ((b"touch", b"x"), "f", "coder")
+    assert kept == [(question.pattern, True)] == [("touch x", True)]
+    (told,) = events(session, "approval")
+    assert (told["allow"], told["by"]) == (True, "test")
+
+
+@pytest.mark.parametrize("ask", [None, Answers(CommandAnswer(False, by="test", reason="not today"))])
+def test_a_refused_command_does_not_run(place: Place, ask: Answers | None) -> None:
+    session = place.session(policy(mutating="require_approval"), agent="coder", ask_about=ask)
+    result = session.run([b"touch", b"x"], fork="f")
+    assert (result.ran, result.exit_code, result.verdict.action) == (False, 126, "require_approval")
+    assert "refused by" in result.verdict.reason
+    assert not session.vault.has_fork("f")
+
+
+def test_an_approver_that_fails_is_a_refusal(place: Place) -> None:
+    def broken(_question: CommandQuestion) -> CommandAnswer:
+        raise RuntimeError("out of order")
+
+    session = place.session(policy(mutating="require_approval"), agent="coder", ask_about=broken)
+    result = session.run([b"touch", b"x"])
+    assert not result.ran
+    assert "out of order" in result.verdict.reason
+    assert session.vault.forks() == []
+
+
+def test_what_was_approved_is_what_runs(place: Place) -> None:
+    """A script that changes while somebody thinks is not what was approved."""
+    place.write("build.sh", "echo fine > out\n")
+
+    def changing(question: CommandQuestion) -> CommandAnswer:
+        session.files(question.fork).write(b"build.sh", "echo bad > out\n")
+        return CommandAnswer(True, by="test")
+
+    session = place.session(policy(unknown="require_approval"), agent="coder", ask_about=changing)
+    session.run([b"touch", b"x"], fork="f")
+    result = session.run([b"sh", b"build.sh"], fork="f")
+    assert not result.ran
+    assert "changed since" in result.verdict.reason
+    assert session.files("f").look(b"out") is None
+
+
+def test_decide_on_asks_nobody(place: Place) -> None:
+    ask = Answers()
+    session = place.session(agent="coder", ask_about=ask)
+    assert session.decide_on([b"ls"]) == Verdict("allow", ("read_only",), "default", session.decide_on([b"ls"]).reason)
+    assert session.decide_on([b"sudo", b"ls"]).action == "require_approval"
+    assert ask.questions == []
+
+
+def test_prepare_and_inspect(place: Place) -> None:
+    place.write("a", "1")
+    session = place.session(policy(destructive="deny"), agent="coder")
+    found = session.prepare("f")
+    assert (found.fork, found.created, found.agent, found.level) == ("f", True, "coder", 1)
+    assert dict(found.actions)["destructive"] == "deny"
+    assert not session.prepare("f", checkpoint="start").created
+    session.run([b"touch", b"new"], fork="f")
+    session.run([b"rm", b"a"], fork="f")
+    seen = session.inspect("f")
+    assert (seen.state, seen.command, seen.exit_code) == ("idle", (b"touch", b"new"), 0)
+    assert [one.name for one in seen.checkpoints] == ["start"]
+    assert seen.denials[0] | {"reason": ""} == {"kind": "command", "target": "rm a", "reason": "", "count": 1}
+    assert session.rollback("f") is not None
+    assert session.changes("f").changes == ()

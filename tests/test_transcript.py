@@ -1,0 +1,41 @@
+"""A whole session of an agent, with the real command line: docs/TRANSCRIPT.md is what this plays."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.transcript.play import Stage
+from tests.transcript.project import make_project
+from tests.transcript.steps import PYTHON, STEPS, Command, Verb
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed"),
+    pytest.mark.skipif(not os.path.exists(PYTHON), reason=f"{PYTHON} is not installed"),
+]
+
+
+def test_an_agent_s_session_from_end_to_end(tmp_path: Path) -> None:
+    stage = Stage(tmp_path)
+    make_project(stage.project)
+    readme = (stage.project / "README.md").read_text()
+    for number, step in enumerate(STEPS):
+        played = stage.play(step)
+        told = f"step {number}: {played.typed}\n{played.shown}"
+        assert played.exit_code == step.exit_code, told
+        if isinstance(step, Command):
+            assert played.result is not None
+            assert played.result["verdict"]["action"] == step.action, f"{told}\n{played.result['verdict']}"
+            assert (played.result["checkpoint"] is not None) == (
+                step.action != "allow" and step.exit_code != 126
+            ), told
+        if not isinstance(step, Verb) or "apply" not in step.words:
+            if number < len(STEPS) - 2:
+                assert (stage.project / "README.md").read_text() == readme, told
+    assert "ledger.render" in (stage.project / "README.md").read_text()
+    assert not (stage.project / "ledger/report.py").exists()
+    assert (stage.project / "ledger/formats/csv.py").exists()

@@ -1,0 +1,30 @@
+"""``python -m tests.transcript``: writes docs/TRANSCRIPT.md."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+from tests.transcript.play import Stage, as_markdown
+from tests.transcript.project import make_project
+from tests.transcript.steps import STEPS
+
+HEAD = """\
+# An agent's session, from the first command to the last
+
+Written by `python -m tests.transcript`, which plays it with the real command line; `tests/test_transcript.py` holds
+every verdict and exit code in it. The agent is refactoring a small program. Each numbered command went through
+`mudroom exec --fork refactor --agent coder -- bash -c LINE`; the line above it is the verdict, with its rule.
+
+"""
+
+
+def main() -> None:
+    with tempfile.TemporaryDirectory(prefix="mudroom-transcript-") as place:
+        stage = Stage(Path(place))
+        make_project(stage.project)
+        text = HEAD + as_markdown([stage.play(step) for step in STEPS])
+    Path(__file__).parents[2].joinpath("docs", "TRANSCRIPT.md").write_text(text)
+
+
+main()
