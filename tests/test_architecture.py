@@ -52,7 +52,7 @@ MAY_IMPORT = {
 }
 PURE_LIBRARY = {
     "__future__", "binascii", "collections", "collections.abc", "difflib", "functools", "hashlib", "itertools", "re",
-    "struct",
+    "struct", "tree_sitter", "tree_sitter_bash",
     "typing",
 }  # fmt: skip
 LAUNCHER_LIBRARY = {"__future__", "ctypes", "marshal", "os", "resource", "select", "sys", "_signal", "_socket"}
@@ -168,7 +168,8 @@ def loaded_by(statement: str) -> set[str]:
 HEAVY = {
     "asyncio", "dataclasses", "email", "hashlib", "http", "importlib.metadata", "logging", "msgspec", "pathlib", "rich",
     "shutil", "socket", "sqlite3", "ssl", "subprocess", "tempfile", "urllib.request", "yaml", "ruamel.yaml",
-    "jeepney", "mudroom.core.preset", "mudroom.permission", "mudroom.sandbox.cgroup", "mudroom.sandbox.limiter",
+    "jeepney", "tree_sitter", "mudroom.core.preset", "mudroom.permission", "mudroom.sandbox.cgroup",
+    "mudroom.sandbox.limiter",
 }  # fmt: skip
 
 
