@@ -51,9 +51,8 @@ MAY_IMPORT = {
     "": (),
 }
 PURE_LIBRARY = {
-    "__future__", "binascii", "collections", "collections.abc", "difflib", "functools", "hashlib", "itertools", "re",
-    "struct", "tree_sitter", "tree_sitter_bash",
-    "typing",
+    "__future__", "_blake2", "binascii", "collections", "collections.abc", "difflib", "functools", "hashlib",
+    "itertools", "re", "struct", "tree_sitter", "tree_sitter_bash", "typing",
 }  # fmt: skip
 LAUNCHER_LIBRARY = {"__future__", "ctypes", "marshal", "os", "resource", "select", "sys", "_signal", "_socket"}
 FORBIDDEN_NAMES = {"utils", "util", "helpers", "common", "manager", "misc"}

@@ -1,11 +1,23 @@
-"""A question to somebody who may let a command run, and the answer."""
+"""A question to somebody who may let something happen, and the answer. Values, and what follows from them alone.
+
+Rules of this file:
+1. Only a ``CommandAnswer`` whose ``allow`` is ``True`` allows: an approver that raises or returns anything else
+   refuses.
+2. An answer is about a fingerprint: of the command, its place, its verdict, and the files that it names
+   (``core/fingerprint.py``). It is no answer to a question with another one.
+3. An answer for which nobody waited any more counts once, and not for ever; a clock that was set back does not make it
+   younger.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from mudroom.core.verdict import Verdict
+
+VALIDITY = 3600.0
+"""Seconds for which an answer is kept for the one who asks again."""
 
 
 class CommandQuestion(NamedTuple):
@@ -19,15 +31,138 @@ class CommandQuestion(NamedTuple):
     """The rule that an answer of "always" writes, as it would stand in the file; empty: none can be written."""
     fingerprint: str
     """Of all that was looked at: an answer to anything else is no answer to this."""
+    files: tuple[tuple[bytes, str], ...] = ()
+    """Those that the fingerprint covers: path and digest."""
 
 
 class CommandAnswer(NamedTuple):
     allow: bool
     keep: bool = False
-    """Whether to write the rule."""
+    """Whether to write the rule; it may have been written already."""
     by: str = ""
     """Who answered, for the journal: ``terminal``, ``queue``, ``nobody`` …"""
     reason: str = ""
 
 
 CommandApprover = Callable[[CommandQuestion], CommandAnswer]
+Remember = Callable[[str, bool], None]
+"""Writes the rule of a question's ``pattern``: to allow (True) or to deny. Writing what is there already does nothing.
+Raises MudroomError."""
+
+
+class HostQuestion(NamedTuple):
+    """The gate's question, as it waits in the queue."""
+
+    host: str
+    port: int
+    way: str
+    fork: str
+    agent: str
+
+    @property
+    def fingerprint(self) -> str:
+        return f"{self.host}:{self.port}"
+
+
+def asked(approver: CommandApprover | None, question: CommandQuestion) -> CommandAnswer:
+    """What the approver says. Whatever is wrong with it refuses, and the reason names it; only what is no ``Exception``
+    (Ctrl-C) passes through."""
+    if approver is None:
+        return CommandAnswer(False, by="nobody", reason="it needs an approval, and nobody is there to be asked")
+    try:
+        answer: Any = approver(question)
+    except Exception as error:  # noqa: BLE001 - it is anybody's code, and must not let the command through
+        said = f": {error}" if str(error) else ""
+        return CommandAnswer(False, by="nobody", reason=f"the approver failed: {type(error).__name__}{said}")
+    if not isinstance(answer, CommandAnswer) or type(answer.allow) is not bool or type(answer.keep) is not bool:
+        found = type(answer).__name__ if not isinstance(answer, CommandAnswer) else f"allow={answer.allow!r}"
+        reason = f"the approver returned {found}, where a CommandAnswer with True or False is needed"
+        return CommandAnswer(False, by="nobody", reason=reason[:500])
+    return answer
+
+
+# --- in the queue ---
+
+State = Literal["waiting", "allowed", "denied", "expired", "withdrawn"]
+Kind = Literal["command", "host"]
+
+
+class Moment(NamedTuple):
+    time: int
+    """Nanoseconds since 1970, by a clock that can be set."""
+    running: int
+    """Nanoseconds since the machine was started, asleep or not; no clock of the user's."""
+    boot: str
+    """Which start that was."""
+
+
+class Asked(NamedTuple):
+    """A question in the queue."""
+
+    format: int
+    name: str
+    when: Moment
+    patience: float
+    """Seconds for which somebody would wait; 0: nobody."""
+    note: str
+    """What has changed since it was asked before; empty: nothing, or it was not."""
+    command: CommandQuestion | None = None
+    host: HostQuestion | None = None
+
+    @property
+    def kind(self) -> Kind:
+        return "command" if self.command is not None else "host"
+
+    @property
+    def question(self) -> CommandQuestion | HostQuestion:
+        question = self.command or self.host
+        assert question is not None
+        return question
+
+
+class Decision(NamedTuple):
+    """How a question has ended; for good."""
+
+    format: int
+    state: State
+    when: Moment
+    by: str
+    reason: str = ""
+    keep: bool = False
+
+
+def elapsed(since: Moment, now: Moment) -> float:
+    """Seconds, by the clock that shows more of them; infinite if the one that can be set was set back: nothing is
+    known then."""
+    by_clock = (now.time - since.time) / 1e9
+    if since.boot and since.boot == now.boot:
+        return max(by_clock, (now.running - since.running) / 1e9)
+    return by_clock if by_clock >= 0 else float("inf")
+
+
+def is_same(one: CommandQuestion | HostQuestion, other: CommandQuestion | HostQuestion) -> bool:
+    """Whether an answer to the one answers the other."""
+    mine, yours = (one.fingerprint, one.fork, one.agent), (other.fingerprint, other.fork, other.agent)
+    return type(one) is type(other) and bool(one.fingerprint) and mine == yours
+
+
+def difference(before: CommandQuestion, now: CommandQuestion) -> str:
+    """Why an answer to the one is none to the other, though both are about the same command; empty if they are not."""
+    if (before.command, before.fork, before.agent) != (now.command, now.fork, now.agent):
+        return ""
+    if before.cwd != now.cwd:
+        return ""
+    if before.verdict[:3] != now.verdict[:3]:
+        return f"what is said about it has changed ({before.verdict.rule} → {now.verdict.rule})"
+    old, new = dict(before.files), dict(now.files)
+    changed = [path for path in sorted(old.keys() | new.keys()) if old.get(path) != new.get(path)]
+    if not changed:
+        return "what it was judged by has changed"
+    from mudroom.core.path import show
+
+    others = f" and {len(changed) - 1} more" if len(changed) > 1 else ""
+    return f"{show(changed[0])}{others} changed"
+
+
+def answer_of(decision: Decision) -> CommandAnswer:
+    return CommandAnswer(decision.state == "allowed", decision.keep, decision.by, decision.reason)

@@ -6,6 +6,7 @@
         lock            flock(2), and who holds it (vault/lock.py)
         wanted, agents  flock(2): whose turn it is (vault/turn.py)
         journal.db      the journal (SQLite)
+        approvals/<id>/ one question about a command or a host, and how it was answered (vault/question.py)
         scratch/        stays empty: sandboxes mount their root over it
         cache/          the caches of package managers, shared by all commands of this project
         forks/<name>/   one fork: its state and the changes of its last command (vault/fork.py)
@@ -36,6 +37,7 @@ from mudroom.vault.turn import Turn
 
 if TYPE_CHECKING:
     from mudroom.core.stack import ForkState
+    from mudroom.vault.approval import Queue
     from mudroom.vault.journal import Journal
 
 FORMAT = b"2"
@@ -61,6 +63,12 @@ class Vault:
 
             self._journal = Journal(self.path + b"/journal.db")
         return self._journal
+
+    @property
+    def approvals(self) -> Queue:
+        from mudroom.vault.approval import Queue
+
+        return Queue(self.path)
 
     def close(self) -> None:
         self.turn.close()

@@ -1,0 +1,451 @@
+"""The queue of questions: asked once, answered once, used once; across processes, crashes, clocks and full disks."""
+
+from __future__ import annotations
+
+import errno
+import os
+import select
+import signal
+import stat
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from mudroom.core.approval import CommandAnswer, CommandQuestion, HostQuestion, Moment, asked
+from mudroom.core.flow import Answer, Question
+from mudroom.core.verdict import Verdict
+from mudroom.errors import MudroomError, UsageError
+from mudroom.vault import approval
+from mudroom.vault.approval import Queue
+from mudroom.vault.approver import HostApprover, QueueApprover
+
+VERDICT = Verdict("require_approval", ("host_escape_risk",), "class host_escape_risk", "loads a module")
+QUESTION = CommandQuestion(
+    (b"insmod", b"x\xff\0.ko"), b"/p", "f", "claude", VERDICT, "insmod x", "1234", ((b"/p/x", "9"),)
+)
+
+
+@pytest.fixture
+def queue(tmp_path: Path) -> Queue:
+    return Queue(os.fsencode(tmp_path))
+
+
+@contextmanager
+def forked(work: Callable[[], None]) -> Iterator[int]:
+    """A process that does it: killed and waited for at the end."""
+    pid = os.fork()
+    if pid == 0:
+        try:
+            work()
+        finally:
+            os._exit(0)
+    try:
+        yield pid
+    finally:
+        try:
+            os.kill(pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+        os.waitpid(pid, 0)
+
+
+def until_one_waits(queue: Queue) -> approval.Row:
+    """By the bell, as the page and ``approve --follow`` do."""
+    bell = queue.listen()
+    try:
+        while not (rows := [row for row in queue.rows() if row.state == "waiting" and row.waiter]):
+            assert select.select([bell.fileno()], [], [], 30)[0]
+            bell.heard()
+        return rows[0]
+    finally:
+        bell.close()
+
+
+def left(queue: Queue) -> str:
+    """A question that its waiter has been killed over."""
+    with forked(lambda: (queue.put(QUESTION, 60).wait(60), None)[1]) as pid:
+        row = until_one_waits(queue)
+        assert row.waiter == pid
+    assert queue.row(row.name).waiter == 0
+    return row.name
+
+
+@pytest.mark.parametrize(("allow", "state"), [(True, "allowed"), (False, "denied")])
+def test_an_answer_reaches_the_one_who_waits(queue: Queue, allow: bool, state: str) -> None:
+    def answer() -> None:
+        queue.decide(until_one_waits(queue).name, allow=allow, by="page", reason="because", keep=True)
+
+    with forked(answer):
+        assert QueueApprover(queue, 60)(QUESTION) == CommandAnswer(allow, True, "page", "because")
+    (row,) = queue.rows()
+    assert (row.state, row.used, row.asked.command) == (state, True, QUESTION)
+
+
+def test_waking_takes_no_second(queue: Queue) -> None:
+    """LOOK is two: it was the bell."""
+    read, write = os.pipe()
+
+    def answer() -> None:
+        name = until_one_waits(queue).name
+        os.write(write, b"%d" % time.monotonic_ns())
+        queue.decide(name, allow=True, by="page")
+
+    with forked(answer), queue.put(QUESTION, 60) as ticket:
+        assert ticket.wait(60).state == "allowed"
+        assert time.monotonic_ns() - int(os.read(read, 99)) < 10**9
+    os.close(read)
+    os.close(write)
+
+
+def test_of_eight_who_decide_one_does_and_all_hear_the_same(queue: Queue) -> None:
+    for _round in range(10):
+        with queue.put(QUESTION, 60) as ticket:
+            go, ready = os.pipe()
+            read, write = os.pipe()
+            name = ticket.asked.name
+
+            def decide(number: int, go: int = go, ready: int = ready, name: str = name, write: int = write) -> None:
+                os.close(ready)
+                os.read(go, 1)  # its end: all at once
+                decision, ours = queue.decide(name, allow=bool(number % 2), by=str(number))
+                os.write(write, f"{number} {decision.by} {int(ours)}\n".encode())
+
+            pids = []
+            for number in range(8):
+                pid = os.fork()
+                if pid == 0:
+                    try:
+                        decide(number)
+                    finally:
+                        os._exit(0)
+                pids.append(pid)
+            for descriptor in (go, ready, write):
+                os.close(descriptor)
+            for pid in pids:
+                assert os.waitpid(pid, 0)[1] == 0
+            with open(read) as stream:
+                rows = [line.split() for line in stream]
+            assert len(rows) == 8
+            (winner,) = [number for number, _by, ours in rows if ours == "1"]
+            assert {by for _number, by, _ours in rows} == {winner}
+            assert ticket.wait(0).state == ("allowed" if int(winner) % 2 else "denied")
+
+
+def test_an_answer_after_the_waiter_was_killed_is_used_once(queue: Queue) -> None:
+    name = left(queue)
+    queue.decide(name, allow=True, by="page")
+    with queue.put(QUESTION, 60) as ticket:
+        assert ticket.asked.name == name
+        assert ticket.wait(60).state == "allowed"
+    with queue.put(QUESTION, 60) as ticket:
+        assert ticket.asked.name != name
+        assert ticket.look() is None
+
+
+def test_of_eight_who_ask_again_one_gets_the_answer(queue: Queue) -> None:
+    queue.decide(left(queue), allow=True, by="page")
+    read, write = os.pipe()
+    pids = []
+    for _number in range(8):
+        pid = os.fork()
+        if pid == 0:
+            try:
+                os.write(write, b"y" if QueueApprover(queue, 0)(QUESTION).allow else b"n")
+            finally:
+                os._exit(0)
+        pids.append(pid)
+    os.close(write)
+    for pid in pids:
+        os.waitpid(pid, 0)
+    with open(read) as stream:
+        assert sorted(stream.read()) == [*"nnnnnnn", "y"]
+
+
+def test_a_question_whose_waiter_was_killed_goes_on(queue: Queue) -> None:
+    name = left(queue)
+    with queue.put(QUESTION, 60) as ticket:
+        assert ticket.asked.name == name
+        with queue.put(QUESTION, 60) as other:
+            assert other.asked.name != name, "each run of it needs an answer of its own"
+    assert [row.waiter for row in queue.rows()] == [0, 0]
+
+
+@pytest.mark.parametrize(
+    ("changed", "note"),
+    [
+        ({"fingerprint": "5", "files": ((b"/p/x", "8"),)}, "/p/x changed since question {} (allowed)"),
+        (
+            {"fingerprint": "5", "verdict": VERDICT._replace(rule="policy.yaml:3")},
+            "what is said about it has changed (class host_escape_risk → policy.yaml:3) since question {} (allowed)",
+        ),
+        ({"fingerprint": "5", "cwd": b"/q"}, ""),
+        ({"fingerprint": "5", "command": (b"insmod",)}, ""),
+        ({"fork": "g"}, ""),
+        ({"agent": "b"}, ""),
+    ],
+)
+def test_an_answer_to_what_has_changed_since_is_none(queue: Queue, changed: dict[str, object], note: str) -> None:
+    name = left(queue)
+    queue.decide(name, allow=True, by="page")
+    with queue.put(QUESTION._replace(**changed), 60) as ticket:  # type: ignore[arg-type]
+        assert ticket.look() is None
+        assert ticket.asked.note == note.format(name)
+
+
+def test_what_has_changed_is_asked_anew_and_the_old_question_withdrawn(queue: Queue) -> None:
+    name = left(queue)
+    with queue.put(QUESTION._replace(fingerprint="5"), 60) as ticket:
+        assert ticket.asked.note == f"what it was judged by has changed since question {name} (not answered)"
+    decision, ours = queue.decide(name, allow=True, by="page")
+    assert (decision.state, ours) == ("withdrawn", False)
+
+
+def test_nobody_answers(queue: Queue) -> None:
+    answer = QueueApprover(queue, 0.05)(QUESTION)
+    assert answer == CommandAnswer(False, by="nobody", reason="nobody has answered in 0.05 s")
+    (row,) = queue.rows()
+    assert (row.state, row.used) == ("expired", True)
+    decision, ours = queue.decide(row.name, allow=True, by="page")
+    assert (decision.state, ours) == ("expired", False)
+
+
+def test_it_ends_with_what_it_is_about(queue: Queue) -> None:
+    read, write = os.pipe()
+    os.close(write)
+    assert QueueApprover(queue, 60, read)(QUESTION).allow is False
+    os.close(read)
+    assert [row.state for row in queue.rows()] == ["withdrawn"]
+
+
+def test_without_waiting_it_is_refused_with_the_way_to_allow_it(queue: Queue) -> None:
+    approver = QueueApprover(queue, 0)
+    first = approver(QUESTION)
+    (row,) = queue.rows()
+    assert first == CommandAnswer(False, False, "queue", f"waiting for approval {row.name}: mudroom approve {row.name}")
+    assert row.waiter == 0, "this process lives on, and does not wait"
+    assert approver(QUESTION) == first, "asked once"
+    queue.decide(row.name, allow=True, by="terminal")
+    assert approver(QUESTION).allow is True
+    assert approver(QUESTION).allow is False
+    assert len(queue.rows()) == 2
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.moment = Moment(10**18, 10**12, "a")
+
+    def __call__(self) -> Moment:
+        return self.moment
+
+    def pass_by(self, seconds: float, running: float | None = None) -> None:
+        time, since, boot = self.moment
+        self.moment = Moment(
+            time + int(seconds * 1e9), since + int((seconds if running is None else running) * 1e9), boot
+        )
+
+
+@pytest.mark.parametrize(
+    ("by_clock", "running", "is_used"),
+    [(3599, 3599, True), (3601, 3601, False), (7200, 1, False), (-7200, 60, True), (-7200, 3601, False)],
+)
+def test_an_answer_is_kept_for_an_hour_whatever_the_clock_says(
+    tmp_path: Path, by_clock: float, running: float, is_used: bool
+) -> None:
+    clock = Clock()
+    queue = Queue(os.fsencode(tmp_path), clock)
+    queue.put(QUESTION, 0).close()
+    queue.decide(queue.rows()[0].name, allow=True, by="page")
+    clock.pass_by(by_clock, running)
+    assert QueueApprover(queue, 0)(QUESTION).allow is is_used
+
+
+def test_after_a_restart_of_the_machine_a_clock_that_was_set_back_makes_no_answer_younger(tmp_path: Path) -> None:
+    clock = Clock()
+    queue = Queue(os.fsencode(tmp_path), clock)
+    queue.put(QUESTION, 0).close()
+    queue.decide(queue.rows()[0].name, allow=True, by="page")
+    clock.moment = Moment(10**18 - 1, 0, "b")
+    assert QueueApprover(queue, 0)(QUESTION).allow is False
+
+
+def test_a_question_that_nobody_waits_for_expires_in_a_day(tmp_path: Path) -> None:
+    clock = Clock()
+    queue = Queue(os.fsencode(tmp_path), clock)
+    queue.put(QUESTION, 0).close()
+    clock.pass_by(24 * 3600 + 1)
+    assert queue.decide(queue.rows()[0].name, allow=True, by="page")[0].state == "expired"
+    assert QueueApprover(queue, 0)(QUESTION).allow is False
+
+
+def test_a_clock_that_jumps_does_not_shorten_the_waiting(tmp_path: Path) -> None:
+    clock = Clock()
+    queue = Queue(os.fsencode(tmp_path), clock)
+    with queue.put(QUESTION, 60) as ticket:
+        clock.pass_by(10**6)
+        queue.decide(ticket.asked.name, allow=True, by="page")
+        assert ticket.wait(60).state == "allowed"
+
+
+# --- what is wrong with the disk ---
+
+
+def failing(number: int, name: str, error: int) -> Callable[..., object]:
+    real, calls = getattr(os, name), iter(range(1000))
+
+    def call(*args: object, **keywords: object) -> object:
+        if next(calls) == number:
+            raise OSError(error, os.strerror(error))
+        return real(*args, **keywords)
+
+    return call
+
+
+@pytest.mark.parametrize("name", ["mkdir", "open", "fsync", "pwrite", "rename"])
+@pytest.mark.parametrize("number", range(3))
+def test_a_full_disk_refuses_and_leaves_nothing(
+    queue: Queue, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, number: int
+) -> None:
+    os.makedirs(tmp_path / "approvals")
+    with monkeypatch.context() as patch:
+        patch.setattr(os, name, failing(number, name, errno.ENOSPC))
+        answer = asked(QueueApprover(queue, 0), QUESTION)
+    assert answer.allow is False
+    if "No space left" in answer.reason:
+        assert os.listdir(tmp_path / "approvals") == []
+        assert answer.reason.startswith("the approver failed: MudroomError: the question cannot be put into the queue")
+    else:
+        assert answer.reason.startswith("waiting for approval"), "that many calls were not made"
+
+
+@pytest.mark.parametrize(("name", "number"), [("open", 0), ("fsync", 0), ("link", 0)])
+def test_an_answer_that_cannot_be_written_is_none(
+    queue: Queue, monkeypatch: pytest.MonkeyPatch, name: str, number: int
+) -> None:
+    queue.put(QUESTION, 0).close()
+    waiting = queue.rows()[0].name
+    with monkeypatch.context() as patch:
+        patch.setattr(os, name, failing(number, name, errno.ENOSPC))
+        with pytest.raises(MudroomError, match="cannot be written: No space left"):
+            queue.end(waiting, "allowed", "")
+    assert queue.row(waiting).state == "waiting"
+    assert sorted(os.listdir(queue._place(waiting))) == [b"question", b"waiter"]
+    queue.decide(waiting, allow=True, by="page")
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "link", failing(0, "link", errno.ENOSPC))
+        answer = asked(QueueApprover(queue, 0), QUESTION)
+    assert answer.allow is False
+    assert "cannot be marked as used" in answer.reason
+    assert asked(QueueApprover(queue, 0), QUESTION).allow is True, "nobody has used it"
+
+
+def test_without_a_bell_it_takes_longer(queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "mkfifo", failing(0, "mkfifo", errno.ENOSPC))
+    monkeypatch.setattr(approval, "LOOK", 0.01)
+    with queue.put(QUESTION, 60) as ticket:
+        assert ticket.fileno() == -1
+        with forked(lambda: (queue.decide(ticket.asked.name, allow=True, by="page"), None)[1]):
+            assert ticket.wait(60).state == "allowed"
+
+
+def test_a_damaged_answer_is_none(queue: Queue) -> None:
+    with queue.put(QUESTION, 60) as ticket:
+        Path(os.fsdecode(queue._place(ticket.asked.name)), "decided").write_bytes(b"\x96\x01\xa7allowed")
+        with pytest.raises(MudroomError, match="is damaged"):
+            ticket.wait(60)
+    assert queue.rows() == []
+    assert asked(QueueApprover(queue, 0), QUESTION).reason.startswith("waiting for approval")
+
+
+# --- bounds, names, owners ---
+
+
+def test_a_command_of_a_megabyte_and_one_too_large(queue: Queue) -> None:
+    large = QUESTION._replace(command=(b"echo", os.urandom(1 << 20)))
+    with queue.put(large, 60) as ticket:
+        assert queue.row(ticket.asked.name).asked.command == large
+    with pytest.raises(MudroomError, match="more than the 4,194,304"):
+        queue.put(QUESTION._replace(command=(b"x" * (approval.LARGEST + 1),), fingerprint="5"), 60)
+
+
+def test_old_questions_go_and_those_that_somebody_waits_for_stay(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(approval, "MOST_WAITING", 3)
+    monkeypatch.setattr(approval, "MOST_DECIDED", 2)
+    clock = Clock()
+    queue = Queue(os.fsencode(tmp_path), clock)
+
+    def put(number: int) -> approval.Ticket:
+        clock.pass_by(1)
+        return queue.put(QUESTION._replace(command=(b"%d" % number,), fingerprint=str(number)), 60)
+
+    for number in range(5):
+        put(number).close()
+    assert [row.asked.question.fingerprint for row in queue.rows()] == ["2", "3", "4"]
+    tickets = [put(number) for number in range(5, 8)]
+    assert [row.asked.question.fingerprint for row in queue.rows()] == ["5", "6", "7"]
+    with pytest.raises(MudroomError, match="3 questions wait already"):
+        put(8)
+    for ticket in tickets:
+        queue.decide(ticket.asked.name, allow=True, by="page")
+        ticket.close()
+    put(9).close()
+    assert [row.asked.question.fingerprint for row in queue.rows()] == ["6", "7", "9"]
+    clock.pass_by(8 * 24 * 3600)
+    put(10).close()
+    assert [row.asked.question.fingerprint for row in queue.rows()] == ["10"]
+
+
+def test_what_is_there_is_nobody_elses_to_read(queue: Queue, tmp_path: Path) -> None:
+    queue.put(QUESTION, 0).close()
+    queue.decide(queue.rows()[0].name, allow=True, by="page")
+    for directory, _directories, files in os.walk(tmp_path / "approvals"):
+        assert stat.S_IMODE(os.stat(directory).st_mode) == 0o700
+        for name in files:
+            assert stat.S_IMODE(os.stat(Path(directory, name)).st_mode) == 0o600
+
+
+@pytest.mark.parametrize("name", ["", "nothing", "../f", "bells", "x" * 300, "\udcff", "a/b"])
+def test_there_is_no_such_question(queue: Queue, name: str) -> None:
+    queue.put(QUESTION, 0).close()
+    queue.listen().close()
+    with pytest.raises(UsageError, match="there is no question"):
+        queue.decide(name, allow=True, by="page")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file away")
+def test_another_users_questions_are_not_ours_to_answer(queue: Queue, tmp_path: Path) -> None:
+    queue.put(QUESTION, 0).close()
+    name = queue.rows()[0].name
+    os.chown(tmp_path / "approvals", 12345, 12345)
+    with pytest.raises(MudroomError, match="another user's"):
+        queue.decide(name, allow=True, by="root")
+
+
+def test_the_bell_of_one_who_was_killed_is_removed(queue: Queue, tmp_path: Path) -> None:
+    left(queue)
+    queue.put(QUESTION._replace(fingerprint="5"), 0).close()
+    assert os.listdir(tmp_path / "approvals/bells") == []
+
+
+# --- hosts ---
+
+
+def test_the_gates_questions_wait_in_the_same_queue(queue: Queue) -> None:
+    def answer() -> None:
+        row = until_one_waits(queue)
+        assert row.asked.host == HostQuestion("registry.example", 443, "tls", "f", "claude")
+        queue.decide(row.name, allow=True, by="page", keep=True)
+
+    approver = HostApprover(queue, "f", "claude", 60)
+    with forked(answer):
+        assert approver(Question(7, "registry.example", 443, "tls"), -1) == Answer(True, keep=True)
+    assert HostApprover(queue, "f", "claude", 0.01)(Question(8, "registry.example", 443, "tls"), -1) == Answer(False)
+
+
+def test_a_host_is_refused_when_the_queue_fails(tmp_path: Path) -> None:
+    (tmp_path / "approvals").write_text("no directory")
+    assert HostApprover(Queue(os.fsencode(tmp_path)), "f", "", 60)(Question(7, "x", 443, "tls"), -1) == Answer(False)
