@@ -1,0 +1,208 @@
+"""Secrets out of texts before they are written down: pure, by shape, and exactly where a value is known.
+
+What is hidden is the value alone; what is around it stays, so that a reader still sees what was done. A row of
+``SHAPES`` is tried only if one of its hints is in the text, so ordinary commands cost a few searches and compile
+nothing. Every pattern takes time in proportion to the text, whatever the text is.
+
+It cannot know everything: a password that looks like a word, given to a program in a way of its own, stays. Whole
+hashes, UUIDs and paths are never hidden for their looks alone.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, NamedTuple
+
+MARK = "[redacted]"
+SHORTEST = 8
+"""Characters. A known value that is shorter stands in too many other words to be hidden wherever it stands."""
+_DEEPEST = 50
+
+
+class Shape(NamedTuple):
+    name: str
+    hints: tuple[str, ...]
+    """In lower case; without one of them in the text the pattern cannot match."""
+    pattern: str
+    """Its group ``secret`` is what is hidden."""
+    needs: str = ""
+    """Has to be in the text as well."""
+
+
+_NAMES = (
+    r"(?:passwords?|passwd|passphrase|pwd|pass|tokens?|secrets?|api[_-]?keys?|access[_-]?keys?|secret[_-]?keys?"
+    r"|auth[_-]?keys?|private[_-]?keys?|encryption[_-]?keys?|signing[_-]?keys?|secret_key_base|storage[_-]?keys?)"
+)
+"""What the names of variables, options and members end with whose values are secret."""
+_NAME_HINTS = ("pass", "pwd", "token", "secret", "key")
+_HARMLESS = r"(?!(?:true|false|none|null|yes|no|on|off|\d{1,4})(?![^\s'\",;&|)]))(?!\$(?:\w+|\{[^}]*\}|\())"
+"""Values that are none: switches, small numbers, and references to variables."""
+_VALUE = rf"(?P<secret>'[^']+'|\"(?!\$)[^\"]+\"|{_HARMLESS}(?!['\"])[^\s|;&<>'\"]+)"
+_START, _END = r"(?<![A-Za-z0-9_])", r"(?![A-Za-z0-9_])"
+
+
+def _known(name: str, hint: str, body: str) -> Shape:
+    """Tokens that say by themselves what they are: by their makers' documentation, and as secret scanners know them."""
+    return Shape(name, (hint,), rf"{_START}(?P<secret>{body}){_END}")
+
+
+SHAPES: tuple[Shape, ...] = (
+    Shape(
+        "private key",
+        ("private key-----",),
+        r"-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----(?P<secret>[^-]+)(?:-----END|$)",
+    ),
+    _known("AWS access key", "a", r"(?:AKIA|ASIA|ABIA|ACCA)[A-Z2-7]{16}"),
+    _known("GitHub token", "gh", r"gh[opsur]_[A-Za-z0-9]{30,255}"),
+    _known("GitHub fine-grained token", "github_pat_", r"github_pat_[A-Za-z0-9_]{22,255}"),
+    _known("GitLab token", "glpat-", r"glpat-[A-Za-z0-9_.-]{20,255}"),
+    _known("Slack token", "x", r"(?:xox[abeoprs]|xapp)-[A-Za-z0-9-]{10,255}"),
+    Shape("Slack webhook", ("hooks.slack.com/",), r"hooks\.slack\.com/(?:services|workflows)/(?P<secret>[\w/-]+)"),
+    _known("npm token", "npm_", r"npm_[A-Za-z0-9]{36}"),
+    _known("PyPI token", "pypi-", r"pypi-[A-Za-z0-9_-]{50,}"),
+    _known("Anthropic key", "sk-ant-", r"sk-ant-[A-Za-z0-9_-]{20,}"),
+    _known("OpenAI key", "sk-", r"sk-(?:proj-|svcacct-|admin-)?[A-Za-z0-9_-]{20,}"),
+    _known("Stripe key", "k_", r"[rs]k_(?:live|test)_[A-Za-z0-9]{10,99}"),
+    _known("Google API key", "aiza", r"AIza[A-Za-z0-9_-]{35}"),
+    _known("Google OAuth token", "ya29.", r"ya29\.[A-Za-z0-9_-]{20,}"),
+    _known("Hugging Face token", "hf_", r"hf_[A-Za-z0-9]{30,}"),
+    _known("DigitalOcean token", "_v1_", r"do[opr]_v1_[a-f0-9]{64}"),
+    _known("SendGrid key", "sg.", r"SG\.[A-Za-z0-9_-]{16,}\.[A-Za-z0-9_-]{16,}"),
+    _known("age key", "age-secret-key-", r"AGE-SECRET-KEY-1[A-Z0-9]{50,}"),
+    _known("JSON web token", "eyj", r"eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]*"),
+    Shape(
+        "authorization header",
+        ("authorization",),
+        r"(?i)authorization[\"']?\s*[:=]\s*[\"']?(?:(?:basic|bearer|token|negotiate|apikey)\s+)?"
+        r"(?P<secret>(?:digest|aws4-hmac-sha256)\s[^\"'\r\n]+|[^\s\"']+)",
+    ),
+    Shape("bearer token", ("bearer",), r"(?i)\bbearer\s+(?P<secret>[A-Za-z0-9._~+/=-]{16,})"),
+    Shape(
+        "secret header",
+        ("-key", "token", "cookie"),
+        r"(?i)(?<![\w-])(?:(?:x-)?(?:api|goog-api|subscription|ocp-apim-subscription)-key|private-token"
+        r"|x-[a-z-]{0,30}token|(?:set-)?cookie)[\"']?:\s*[\"']?(?P<secret>[^\"'\r\n]+)",
+    ),
+    Shape("password in a URL", ("://",), r"://[^\s/?#@:'\"]*:(?P<secret>[^\s/@'\"]+)@"),
+    Shape("token in a URL", ("://",), r"://(?P<secret>[^\s/?#@:'\"]{20,})@"),
+    Shape(
+        "signature in a URL",
+        ("sig", "code", "auth"),
+        r"(?i)[?&](?:sig|x-amz-signature|x-goog-signature|x-amz-credential|code|auth)=(?P<secret>[^\s&#'\"]+)",
+    ),
+    Shape("key in a URL", ("key",), r"(?i)[?&]key=(?P<secret>[^\s&#'\"]{16,})"),
+    Shape("assignment", _NAME_HINTS, rf"(?i){_NAMES}\\?[\"']?=(?!=){_VALUE}", "="),
+    Shape("option", _NAME_HINTS, rf"(?i)(?<![^\s'\"])--?(?!no-)(?:[a-z0-9]+[_-]){{0,6}}{_NAMES}\s+(?!-){_VALUE}", "-"),
+    Shape(
+        "member",
+        _NAME_HINTS,
+        rf"(?i){_NAMES}\\?[\"']\s*:\s*\\?[\"'](?P<secret>(?:[^\"'\\]|\\[^\"'])+)",
+        ":",
+    ),
+    Shape(
+        "user of curl",
+        ("curl",),
+        r"\bcurl\b[^|;&\n]{0,300}?\s(?:-u|-U|--user|--proxy-user)[ =]?[\"']?[^\s:'\"]+:(?P<secret>[^\s'\"]+)",
+    ),
+    Shape("sshpass", ("sshpass",), r"\bsshpass\s+-p\s*(?P<secret>'[^']*'|\"[^\"]*\"|\S+)"),
+    Shape("mysql", ("mysql", "mariadb"), r"\b(?:mysql|mariadb)[\w-]*\b[^|;&\n]{0,300}?\s-p(?P<secret>[^\s'\"]+)"),
+    Shape("registry login", ("login",), r"\blogin\b[^|;&\n]{0,300}?\s-p[ =](?P<secret>[^\s'\"]+)"),
+    Shape("openssl", ("pass:",), r"\bpass:(?P<secret>[^\s'\"]+)"),
+)
+
+
+def redact(text: str, known: Collection[str] = ()) -> str:
+    """The text without what is secret in it. ``known``: values that are hidden wherever they stand."""
+    for value in known:
+        if len(value) >= SHORTEST and value in text:
+            text = text.replace(value, MARK)
+    if len(text) < SHORTEST:
+        return text
+    lowered = text.lower()
+    for shape in SHAPES:
+        if shape.needs in lowered:
+            for hint in shape.hints:
+                if hint in lowered:
+                    text = _compiled(shape.pattern).sub(_hidden, text)
+                    break
+    return text
+
+
+def redact_words(words: Sequence[str], known: Collection[str] = ()) -> list[str]:
+    """The same of a command's words, where an option's value is the next one."""
+    found = [redact(word, known) for word in words]
+    if not found:
+        return found
+    program = _program(words)
+    hiding = {"-p": "all"} if "login" in words else _OPTIONS.get(program, {})
+    for index in range(1, len(found)):
+        before, word = words[index - 1], words[index]
+        way = hiding.get(before)
+        if way is None and _is_secret_option(before) and not word.startswith("-") and _is_value(word):
+            way = "all"
+        if way == "all":
+            found[index] = MARK
+        elif way == "user" and ":" in word:
+            found[index] = word.partition(":")[0] + ":" + MARK
+        elif program in _ATTACHED and word.startswith("-p") and len(word) > 2 and not word.startswith("-p["):
+            found[index] = "-p" + MARK
+    return found
+
+
+def redact_data(value: Any, known: Collection[str] = (), depth: int = 0) -> Any:
+    """What JSON can say, with every text in it redacted; of a mapping the values. A list of texts is read as the words
+    of a command. Never changes what it is given."""
+    if isinstance(value, str):
+        return redact(value, known)
+    if isinstance(value, Mapping) and depth < _DEEPEST:
+        return {key: redact_data(one, known, depth + 1) for key, one in value.items()}
+    if isinstance(value, list | tuple) and depth < _DEEPEST:
+        if all(isinstance(one, str) for one in value):
+            return redact_words(value, known)
+        return [redact_data(one, known, depth + 1) for one in value]
+    return value
+
+
+_USER = {"-u": "user", "-U": "user", "--user": "user", "--proxy-user": "user"}
+_OPTIONS: dict[str, dict[str, str]] = {
+    "curl": _USER,
+    "http": {"-a": "user", "--auth": "user"},
+    "https": {"-a": "user", "--auth": "user"},
+    "sshpass": {"-p": "all"},
+    "redis-cli": {"-a": "all"},
+}
+"""By program: options whose next word is a secret, or ends with one after a colon."""
+_ATTACHED = ("mysql", "mysqldump", "mysqladmin", "mariadb", "mariadb-dump")
+"""``-pSECRET``, in one word."""
+
+
+def _program(words: Sequence[str]) -> str:
+    """Which of the programs that have ways of their own, if it is one, behind sudo, env and the like, too."""
+    names = (word.rpartition("/")[2] for word in words[:6])
+    return next((name for name in names if name in _OPTIONS or name in _ATTACHED), "")
+
+
+def _is_secret_option(word: str) -> bool:
+    """Whether the next word is a secret."""
+    if word.lower() == "bearer":
+        return True
+    if not word.startswith("-") or "=" in word or len(word) > 60 or not any(one in word.lower() for one in _NAME_HINTS):
+        return False
+    return _compiled(rf"(?i)--?(?!no-)(?:[a-z0-9]+[_-]){{0,6}}{_NAMES}\Z").match(word) is not None
+
+
+def _is_value(word: str) -> bool:
+    return _compiled(_HARMLESS).match(word) is not None
+
+
+@functools.cache
+def _compiled(pattern: str) -> re.Pattern[str]:
+    return re.compile(pattern)
+
+
+def _hidden(match: re.Match[str]) -> str:
+    first, last = match.span("secret")
+    start = match.start()
+    return match[0][: first - start] + MARK + match[0][last - start :]

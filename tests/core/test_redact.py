@@ -1,0 +1,239 @@
+"""Secrets are hidden, and ordinary commands stay as they are. The tokens are put together here: none is anybody's."""
+
+from __future__ import annotations
+
+import shlex
+import time
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mudroom.core.redact import MARK, SHAPES, redact, redact_data, redact_words
+
+ALNUM = "q7Zx2LmT9vKcR4bW8nYd1HsF6gJpU3eA5tXo0iEw"
+HEX = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"
+S = "hunter2-" + "correct"
+JWT = "eyJhbGciOiJIUzI1NiJ9" + ".eyJzdWIiOiIxMjM0NTY3ODkwIn0." + ALNUM
+KEY = "-----BEGIN OPENSSH " + "PRIVATE KEY-----\n" + ALNUM + "\n" + ALNUM + "\n-----END OPENSSH PRIVATE KEY-----"
+
+# The shape that is meant, a text that has it, and what must not be in the result.
+HIDDEN: list[tuple[str, str, str]] = [
+    ("private key", f"printf '%s' '{KEY}' > id", ALNUM),
+    ("AWS access key", "aws configure set aws_access_key_id AKIA" + "IOSFODNN7EXAMPLE", "IOSFODNN7"),
+    ("GitHub token", "git push https://ghp_" + ALNUM[:36] + "@github.com/a/b", ALNUM[:36]),
+    ("GitHub token", "echo ghs_" + ALNUM[:36], ALNUM[:36]),
+    ("GitHub fine-grained token", "echo github_pat_" + ALNUM, ALNUM),
+    ("GitLab token", "glab auth login -t glpat-" + ALNUM[:20], ALNUM[:20]),
+    ("Slack token", "echo xoxb-" + "123456789012-" + ALNUM, ALNUM),
+    ("Slack webhook", "curl https://hooks.slack.com/services/T0/B0/" + ALNUM, ALNUM),
+    ("npm token", "echo npm_" + ALNUM[:36], ALNUM[:36]),
+    ("PyPI token", "twine upload -p pypi-" + ALNUM + ALNUM, ALNUM),
+    ("Anthropic key", "echo sk-ant-" + "api03-" + ALNUM, ALNUM),
+    ("OpenAI key", "echo sk-proj-" + ALNUM, ALNUM),
+    ("Stripe key", "echo sk_live_" + ALNUM, ALNUM),
+    ("Google API key", "echo AIza" + ALNUM[:35], ALNUM[:35]),
+    ("Google OAuth token", "echo ya29." + ALNUM, ALNUM),
+    ("Hugging Face token", "echo hf_" + ALNUM[:34], ALNUM[:34]),
+    ("DigitalOcean token", "echo dop_v1_" + HEX, HEX),
+    ("SendGrid key", "echo SG." + ALNUM[:22] + "." + ALNUM, ALNUM),
+    ("age key", "echo AGE-SECRET-KEY-1" + ALNUM.upper() + "QPZRY9X8GF2TVDW0S3JN", ALNUM.upper()),
+    ("JSON web token", f"echo {JWT} | cut -d. -f2", JWT[21:40]),
+    ("authorization header", f"curl -H 'Authorization: Bearer {S}' https://a.example", S),
+    ("authorization header", f'curl -H "authorization: Basic {S}" https://a.example', S),
+    ("authorization header", f"http a.example Authorization:{S}", S),
+    ("authorization header", f"Authorization: Digest username=\"a\", response={S}", "username"),
+    ("bearer token", "said Bearer " + ALNUM, ALNUM),
+    ("secret header", f"curl -H 'X-Api-Key: {S}' a.example", S),
+    ("secret header", f"curl -H 'PRIVATE-TOKEN: {S}' a.example", S),
+    ("secret header", f"curl --header 'Cookie: session={S}; b=2' a.example", S),
+    ("password in a URL", f"git clone https://me:{S}@git.example/a.git", S),
+    ("password in a URL", f"psql postgres://app:{S}@localhost:5432/app", S),
+    ("password in a URL", f"redis-cli -u redis://:{S}@localhost", S),
+    ("token in a URL", f"git clone https://{ALNUM}@git.example/a.git", ALNUM),
+    ("signature in a URL", f"wget 'https://a.example/x?a=1&sig={ALNUM}&b=2'", ALNUM),
+    ("signature in a URL", f"wget https://s3.example/x?X-Amz-Signature={HEX}", HEX),
+    ("key in a URL", f"curl https://maps.example/?key={ALNUM}", ALNUM),
+    ("assignment", f"DB_PASSWORD={S} make test", S),
+    ("assignment", f"export GITHUB_TOKEN='{S} x'; make", S),
+    ("assignment", f'AWS_SECRET_ACCESS_KEY="{S}" terraform plan', S),
+    ("assignment", f"tool --api-key={S} run", S),
+    ("assignment", f"docker run -e POSTGRES_PASSWORD={S} postgres", S),
+    ("assignment", f"kubectl create secret generic db --from-literal=password={S}", S),
+    ("assignment", f"curl 'https://a.example/?access_token={S}&x=1'", S),
+    ("assignment", f"psql 'host=db user=app password={S} dbname=app'", S),
+    ("assignment", f"echo //registry.npmjs.org/:_authToken={S} >> .npmrc", S),
+    ("option", f"mysql --password {S} app", S),
+    ("option", f"tool --token '{S} x' run", S),
+    ("option", f"tool --client-secret {S} --id 7", S),
+    ("option", f"sh -c 'deploy --db-password {S}'", S),
+    ("member", '{"user": "me", "password": "' + S + '"}', S),
+    ("member", 'curl -d "{\\"api_key\\": \\"' + S + '\\"}" a.example', S),
+    ("user of curl", f"curl -s -u me:{S} https://a.example", S),
+    ("user of curl", f"curl --user 'me:{S}' https://a.example", S),
+    ("sshpass", f"sshpass -p {S} ssh host", S),
+    ("mysql", f"mysqldump -u root -p{S} app", S),
+    ("registry login", f"docker login -u me -p {S} registry.example", S),
+    ("openssl", f"openssl enc -aes-256-cbc -pass pass:{S} -in a", S),
+]  # fmt: skip
+
+ORDINARY = [
+    "git checkout 3f2a9c41d5e8b7a60f1c2d3e4b5a69788f9e0d1c",
+    "git show " + HEX,
+    "git log --author=token --grep 'password reset'",
+    "git clone git@github.com:someone/some-project-with-a-long-name.git",
+    "git clone ssh://git@git.example:22/a/b.git",
+    "git push -u origin main",
+    "git config credential.helper store",
+    "sha256sum -c <<< '" + HEX + "  file'",
+    "docker run -u 1000:1000 -p 8080:80 --rm image@sha256:" + HEX,
+    "docker run -e GITHUB_TOKEN -e TOKEN=$TOKEN -e SECRET=${SECRET} image",
+    "kubectl get secret my-secret -o yaml",
+    "npm install token-bucket jsonwebtoken password-hash",
+    "pip install secrets==1.0 'token>=2'",
+    "npm ci --no-audit --prefer-offline",
+    "pytest -k 'password or token' tests/test_token.py::test_secret",
+    "python train.py --max-tokens 4096 --max_tokens=100 --pad-token-id 0",
+    "cargo build --release --target x86_64-unknown-linux-gnu",
+    "ssh-keygen -t ed25519 -f key",
+    "openssl rand -hex 32",
+    "curl -fsSL https://sh.rustup.rs",
+    "curl -u me https://a.example",
+    "sudo -u postgres psql -p 5432",
+    "mysql -u root -p app",
+    "grep -rn 'password' src --include=*.py",
+    "grep -n token= src",
+    "find . -name '*.key' -newer package.json",
+    "sed -i 's/secret/public/' notes.md",
+    "gh auth login --with-token",
+    "docker login --password-stdin registry.example",
+    "vault kv get -field=password secret/app",
+    "rm -rf node_modules/.cache /tmp/3f2a9c41-d5e8-4b7a-960f-1c2d3e4b5a69",
+    "uuidgen; echo 550e8400-e29b-41d4-a716-446655440000",
+    "echo c2hvcnQgYmFzZTY0IHRleHQgb2Ygbm8gc2VjcmV0 | base64 -d",
+    "export PATH=/usr/bin:$PATH PWD",
+    "ffmpeg -pass 1 -i a.mp4 b.mp4",
+    "make PASSWORD= TOKEN=\"$TOKEN\" VERBOSE=1 USE_TOKEN=false",
+    "terraform apply -var-file=prod.tfvars -auto-approve",
+    "systemctl status ssh.service",
+    "time=12:30:45 http://localhost:8080/path?page=2&sort=key",
+    "rsync -a user@host:/srv/data/ .",
+    "scp -P 2222 a:b/c.key .",
+    "2 secrets are shown empty: .env, .npmrc (--show PATH, or secrets.show in the policy)",
+    "evil.example:443 no rule names it",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "text", "secret"), HIDDEN, ids=[f"{one[0]}-{i}" for i, one in enumerate(HIDDEN)])
+def test_what_is_secret_is_hidden_in_a_line(name: str, text: str, secret: str) -> None:
+    assert name in {shape.name for shape in SHAPES}
+    assert secret in text
+    assert secret not in redact(text)
+    assert MARK in redact(text)
+
+
+def test_every_shape_has_an_example_that_needs_it() -> None:
+    import re
+
+    for shape in SHAPES:
+        examples = [text for name, text, _secret in HIDDEN if name == shape.name]
+        assert examples, shape.name
+        assert any(re.search(shape.pattern, text) for text in examples), shape.name
+        assert all(any(hint in text.lower() for hint in shape.hints) and shape.needs in text for text in examples)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "secret"),
+    [one for one in HIDDEN if one[0] not in ("private key", "member") and "Digest" not in one[1]],
+    ids=lambda value: value if value and len(value) < 30 and " " not in value else None,
+)
+def test_and_in_the_words_of_a_command(name: str, text: str, secret: str) -> None:
+    del name
+    words = redact_words(shlex.split(text))
+    assert secret not in " ".join(words)
+    assert len(words) == len(shlex.split(text))
+    assert words[0] == shlex.split(text)[0] or "=" in words[0] or words[0].endswith(":")
+
+
+@pytest.mark.parametrize("text", ORDINARY)
+def test_ordinary_commands_stay_as_they_are(text: str) -> None:
+    assert redact(text) == text
+    try:
+        words = shlex.split(text)
+    except ValueError:
+        return
+    assert redact_words(words) == words
+
+
+def test_what_is_around_a_secret_stays() -> None:
+    assert redact(f"curl -H 'Authorization: Bearer {S}' https://a.example") == (
+        "curl -H 'Authorization: Bearer [redacted]' https://a.example"
+    )
+    assert redact(f"git clone https://me:{S}@git.example/a.git") == "git clone https://me:[redacted]@git.example/a.git"
+    assert redact(f"A_TOKEN={S}; make") == "A_TOKEN=[redacted]; make"
+    assert redact_words(["mysql", "--password", S, "app"]) == ["mysql", "--password", MARK, "app"]
+    assert redact_words(["curl", "-u", f"me:{S}", "x"]) == ["curl", "-u", f"me:{MARK}", "x"]
+    assert redact_words(["mysql", f"-p{S}"]) == ["mysql", f"-p{MARK}"]
+    assert redact_words(["bash", "-c", f"TOKEN={S} make"]) == ["bash", "-c", f"TOKEN={MARK} make"]
+
+
+def test_everywhere_in_an_event() -> None:
+    data: dict[str, Any] = {
+        "command": ["sh", "-c", f"T_TOKEN={S} x"],
+        "notes": [f"https://a:{S}@b.example"],
+        "denials": [{"reason": [[f"password={S}"], 3, None, True]}],
+        "exit_code": 0,
+        "credentials": ["gh", "~/.config/tool"],
+    }
+    found = redact_data(data)
+    assert S not in str(found)
+    assert found["exit_code"] == 0
+    assert found["credentials"] == ["gh", "~/.config/tool"]
+    assert found["denials"][0]["reason"][1:] == [3, None, True]
+    assert S in str(data), "what was given stays"
+
+
+def test_values_that_are_known_are_hidden_wherever_they_stand() -> None:
+    assert redact("echo swordfish-7 | wc", {"swordfish-7"}) == f"echo {MARK} | wc"
+    assert redact_words(["echo", "xswordfish-7y"], ["swordfish-7"]) == ["echo", f"x{MARK}y"]
+    assert redact("echo abc", {"abc"}) == "echo abc", "too short to be told from other words"
+    assert redact_data({"a": ["swordfish-7"]}, {"swordfish-7"}) == {"a": [MARK]}
+
+
+@pytest.mark.parametrize(
+    "unit",
+    ["a", "token", "token=", "curl ", "mysql -", "--token ", "://", "://a:", "login ", "eyJaaaaaaaa.", "pass:",
+     '"token":"', "-", "a-", " --a-a-token", "bearer ", "authorization: ", "'", "sk-", "cookie:", "token='"],
+)  # fmt: skip
+def test_time_is_in_proportion_to_the_text(unit: str) -> None:
+    """Of two lengths: a pattern that goes back and forth over the text takes sixteen times as long for the fourfold."""
+
+    def seconds(length: int) -> float:
+        text = unit * (length // len(unit))
+        started = time.process_time()
+        redact(text)
+        return time.process_time() - started
+
+    redact(unit * 20)
+    small, large = min(seconds(1 << 16) for _ in range(3)), seconds(1 << 18)
+    assert large < 0.05 or large < 10 * small
+
+
+PIECES = [one for _name, one, _secret in HIDDEN] + ORDINARY
+
+
+@given(st.lists(st.sampled_from(PIECES) | st.text(max_size=20), max_size=4).map(" ; ".join))
+def test_redacting_twice_is_redacting_once(text: str) -> None:
+    once = redact(text)
+    assert redact(once) == once
+
+
+@given(st.recursive(st.none() | st.integers() | st.text(), lambda one: st.lists(one) | st.dictionaries(st.text(), one)))
+def test_the_form_of_data_stays(data: Any) -> None:
+    def form(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {key: form(one) for key, one in value.items()}
+        return [form(one) for one in value] if isinstance(value, list) else type(value)
+
+    assert form(redact_data(data)) == form(data)
