@@ -13,13 +13,14 @@ import yaml
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from mudroom import config
 from mudroom.config import Places, load_settings, parse_settings, places, seconds, size
 from mudroom.core.hosts import HostRule
 from mudroom.core.level import REFUSE, LevelPolicy
 from mudroom.core.limit import Limits
+from mudroom.core.policy import ClassRule, CommandPolicy, CommandRule, Role
 from mudroom.core.settings import Settings
 from mudroom.errors import UsageError
+from mudroom.setting import SECTIONS
 
 
 @pytest.fixture(autouse=True, params=["CSafeLoader", "SafeLoader"])
@@ -216,10 +217,16 @@ def test_what_is_no_time_and_no_size(convert: Callable[[object, str], object], b
 
 # --- what is wrong ------------------------------------------------------------------------------------------------
 
-KNOWN = "copy, credentials, keep, levels, limits, network, run, secrets, verify)"
+KNOWN = (
+    "agents, commands, copy, credentials, keep, levels, limits, network, roles, run, secrets, user_commands, verify)"
+)
 NEITHER = "is neither a name nor an address in its usual form: names do not end in a number"
 PORTS = "(1 to 65535); write HOST:22 or HOST:80,443"
 METADATA = "the metadata service of a cloud: no rule opens that"
+RULE = "({pattern: git push --force, action: deny})"
+ACTION = "(allowed: allow, allow_with_checkpoint, require_approval, deny)"
+OTHERS = ("action", "exact", "instead", "match", "not_match", "pattern", "reason")
+WORD = 'a word is a text, or a list of texts (numbers and yes and no in quotes: "1")'
 WRONG = [
     ("run:\n  networks: open\n", 2, "there is no setting run.networks (did you mean run.network?)"),
     ("run:\n  network: open\n  time_out: 3\n", 3, "there is no setting run.time_out (did you mean run.timeout?)"),
@@ -295,6 +302,78 @@ WRONG = [
         "network.mode: policy.yaml:1: run.network says it already (keep network.mode)",
     ),
     ("copy: {gitignore: 1}", 1, "copy.gitignore is 1 (allowed: true, false)"),
+    ("commands: {rulez: []}", 1, "there is no setting commands.rulez (did you mean commands.rules?)"),
+    ("commands: {rules: {}}", 1, "commands.rules must be a list (one rule a line, behind '- ')"),
+    ("commands:\n  rules:\n  - x\n", 3, "commands.rules: a rule has keys with values ({pattern: …, action: …})"),
+    ("commands: {rules: [{action: deny}]}", 1, f"commands.rules: a rule without pattern {RULE}"),
+    ("commands: {rules: [{pattern: x}]}", 1, f"commands.rules: a rule without action {RULE}"),
+    (
+        "commands: {rules: [{patern: x}]}",
+        1,
+        "there is no key commands.rules.patern (did you mean commands.rules.pattern?)",
+    ),
+    ("commands: {rules: [{pattern: x, action: ask}]}", 1, f"commands.rules.action is 'ask' {ACTION}"),
+    (
+        "commands: {rules: [{pattern: 'a; b', action: deny}]}",
+        1,
+        "commands.rules.pattern: a; b: ';' separates commands; a pattern is about one",
+    ),
+    (
+        "commands: {rules: [{pattern: 1, action: deny}]}",
+        1,
+        "commands.rules.pattern is 1 (write the first words of a command: git push --force)",
+    ),
+    ("commands: {rules: [{pattern: [], action: deny}]}", 1, "commands.rules.pattern: a pattern has 1 to 64 words"),
+    ("commands: {rules: [{pattern: [npm, 1], action: deny}]}", 1, f"commands.rules.pattern: {WORD}"),
+    ("commands: {rules: [{pattern: [npm, []], action: deny}]}", 1, f"commands.rules.pattern: {WORD}"),
+    (
+        "commands: {rules: [{pattern: a, action: deny, exact: 1}]}",
+        1,
+        "commands.rules.exact is 1 (allowed: true, false)",
+    ),
+    (
+        "commands: {rules: [{pattern: a, action: deny, reason: ''}]}",
+        1,
+        "commands.rules.reason must be a text of one line",
+    ),
+    ("commands: {rules: [{pattern: a, pattern: b}]}", 1, "commands.rules.pattern is given twice"),
+    (
+        "commands: {rules: [{pattern: a, action: deny,\n agents: [reviewr]}]}\nroles: {reviewer: {}}",
+        1,
+        "there is no role or agent reviewr (did you mean reviewer?)",
+    ),
+    (
+        "commands: {classes: {destructiv: deny}}",
+        1,
+        "there is no class of commands commands.classes.destructiv (did you mean commands.classes.destructive?)",
+    ),
+    ("commands: {classes: {unknown: yes}}", 1, f"commands.classes.unknown is True {ACTION}"),
+    (
+        "commands: {background: allow_with_checkpoint}",
+        1,
+        "commands.background is 'allow_with_checkpoint' (allowed: allow, require_approval, deny)",
+    ),
+    ("agents: {claude: reviewr}\nroles:\n  reviewer: {}", 1, "there is no role reviewr (did you mean reviewer?)"),
+    ("agents: {claude: [x]}", 1, "agents.claude is ['x'] (write the name of a role)"),
+    ("roles: {a: {rule: []}}", 1, "there is no setting roles.a.rule (did you mean roles.a.rules?)"),
+    (
+        "roles: {a: {rules: [{pattern: x, action: deny, agents: [a]}]}}",
+        1,
+        "there is no key roles.a.rules.agents (known: " + ", ".join(f"roles.a.rules.{one}" for one in OTHERS) + ")",
+    ),
+    ("user_commands: {sandbox: 2}", 1, "user_commands.sandbox is 2 (allowed: 0, 1)"),
+    ("user_commands: {auto_apply: yes}", 1, "user_commands.auto_apply is True (allowed: never, trusted, always)"),
+    (
+        "user_commands: {trusted: ['a*']}",
+        1,
+        "user_commands.trusted: a*: a shell would do something about '*': put it in quotes if it is meant; "
+        "a pattern is a prefix, so leave it out",
+    ),
+    (
+        "user_commands: {show_diff_threshold: -1}",
+        1,
+        "user_commands.show_diff_threshold is -1, which is not a number from 0 on",
+    ),
 ]
 
 
@@ -455,11 +534,66 @@ def test_a_user_without_home_and_entry_is_told(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_every_field_of_the_settings_can_be_set() -> None:
-    fields = sorted(field for section in config._SECTIONS.values() for field, _convert in section.values())
+    fields = sorted(setting.field for section in SECTIONS.values() for setting in section.values())
     inner = [f"limits.{name}" for name in Limits._fields] + [f"levels.{name}" for name in LevelPolicy._fields]
-    twice = ["network", *["hosts"] * 5]  # run.network, network.mode; allow, ask, deny, private, presets, inspect
+    # run.network, network.mode; allow, ask, deny, private, presets, inspect; classes, rules
+    twice = ["network", *["hosts"] * 5, "commands"]
     outer = [name for name in Settings._fields if name not in ("limits", "levels")]
     assert fields == sorted([*inner, *outer, *twice])
+
+
+def test_what_is_done_about_commands() -> None:
+    text = """
+commands:
+  classes: {destructive: require_approval}
+  rules:
+    - pattern: git push --force
+      action: deny
+      reason: what others have stays
+      instead: git push
+      agents: [reviewer, codex]
+    - {pattern: [npm, [ci, install]], action: allow, exact: true}
+  background: deny
+  approval_timeout: 1m
+roles:
+  reviewer:
+    classes: {mutating: deny}
+    rules: [{pattern: make, action: deny}]
+agents: {claude-code: reviewer, codex: reviewer}
+user_commands:
+  sandbox: 1
+  auto_apply: trusted
+  auto_apply_trusted: true
+  auto_apply_flagged: false
+  trusted: [npm ci]
+  show_diff_threshold: 0
+"""
+    commands = CommandPolicy(
+        (ClassRule("destructive", "require_approval", "policy.yaml:3", 1),),
+        (
+            CommandRule(
+                ((b"git",), (b"push",), (b"--force",)),
+                "deny",
+                "policy.yaml:5",
+                "what others have stays",
+                "git push",
+                ("reviewer", "codex"),
+            ),
+            CommandRule(((b"npm",), (b"ci", b"install")), "allow", "policy.yaml:10", exact=True),
+            CommandRule(((b"make",),), "deny", "policy.yaml:16", agents=("reviewer",)),
+        ),
+        (Role("reviewer", (ClassRule("mutating", "deny", "policy.yaml:15", 1),), "policy.yaml:14"),),
+        (("claude-code", "reviewer"), ("codex", "reviewer")),
+    )
+    assert parse(text) == Settings(
+        commands=commands,
+        background="deny",
+        approval_timeout=60.0,
+        user_level=1,
+        auto_apply="trusted",
+        auto_apply_trusted=True,
+        trusted=(((b"npm",), (b"ci",)),),
+    )
 
 
 def test_inspect_rules() -> None:

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from mudroom.cli.main import VERBS
-from mudroom.config import _SECTIONS
 from mudroom.core.result import SCHEMA
+from mudroom.setting import SECTIONS
 
 ROOT = Path(__file__).parent.parent
 DOCUMENTS = sorted([ROOT / "README.md", ROOT / "CHANGELOG.md", *(ROOT / "docs").rglob("*.md")])
@@ -23,7 +23,7 @@ def test_every_verb_is_in_the_readme(verb: str) -> None:
 
 def test_every_setting_is_named_somewhere() -> None:
     text = "".join(path.read_text() for path in DOCUMENTS)
-    for section, settings in _SECTIONS.items():
+    for section, settings in SECTIONS.items():
         assert f"{section}:" in text
         for name in settings:
             assert name in text, f"{section}.{name}"

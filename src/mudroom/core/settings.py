@@ -1,4 +1,4 @@
-"""What can be set for a project, with the defaults. ``config.py`` reads it from ``.mudroom/policy.yaml``."""
+"""What can be set for a project, with the defaults. ``policyfile.py`` reads one file of it, ``layering.py`` all."""
 
 from __future__ import annotations
 
@@ -6,13 +6,16 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from mudroom.core.level import LevelPolicy
 from mudroom.core.limit import Limits
+from mudroom.core.policy import CommandPolicy, Pattern
 from mudroom.core.spec import Network
+from mudroom.core.verdict import Action
 
 if TYPE_CHECKING:
     from mudroom.core.hosts import HostRule
 
 VerifyWhen = Literal["merged", "always", "never"]
 ViewChoice = Literal["auto", "overlay", "copy"]
+AutoApply = Literal["never", "trusted", "always"]
 
 
 class Settings(NamedTuple):
@@ -61,6 +64,25 @@ class Settings(NamedTuple):
     """So many applies stay to be undone, and so many automatic checkpoints of each fork."""
     keep_bytes: int = 5 * 10**9
     """Bytes on disk that the applies may have together; the oldest go first."""
+
+    commands: CommandPolicy = CommandPolicy()
+    """What is done about agents' commands. The user's own are not judged by it."""
+    background: Action = "allow"
+    """What is done about an agent's command that is to go on beside others."""
+    approval_timeout: float = 300.0
+    """Seconds that a question about a command waits; then it is denied."""
+    user_level: int | None = None
+    """Of the user's own commands; None: as ``level``. From here on: of ``mudroom run``."""
+    auto_apply: AutoApply = "never"
+    """What is applied without being asked about; ``trusted``: what commands of ``trusted`` did."""
+    auto_apply_trusted: bool = False
+    """The same as ``auto_apply: trusted``, beside it."""
+    auto_apply_flagged: bool = False
+    """Even what runs by itself later is applied without being asked about."""
+    trusted: tuple[Pattern, ...] = ()
+    """First words of commands."""
+    show_diff_threshold: int = 0
+    """Lines: a diff that has no more is shown at once."""
 
     def network_at(self, level: int) -> Network:
         if self.network == "auto":

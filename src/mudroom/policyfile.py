@@ -1,0 +1,201 @@
+"""One policy file: what it gives, one setting or one item of a list at a time, each with where it stands.
+
+Rules of this file: whatever is wrong is an error that names file, line and key; a setting that is ignored in silence is
+a protection that is not there. Nothing is decided here: ``layering.py`` brings several files together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from mudroom.core.policy import ClassRule, Role
+from mudroom.core.settings import Settings
+from mudroom.document import compose, host_rules, inspect_rules, items, plain, texts, unknown
+from mudroom.errors import UsageError
+from mudroom.rulebook import class_actions, command_rules, text_pattern
+from mudroom.setting import SECTIONS, Setting, with_setting
+
+if TYPE_CHECKING:
+    from yaml.nodes import Node
+
+    from mudroom.core.hosts import Action, HostRule
+
+CHOSEN = ("roles", "agents")
+"""Sections whose keys people choose."""
+
+
+class Given(NamedTuple):
+    key: str
+    """``network.allow``, ``commands.classes.destructive``, ``roles.reviewer.rules``."""
+    setting: Setting
+    value: Any
+    """Of what adds up: a tuple."""
+    at: str
+    """``/path/policy.yaml:12``."""
+
+
+def parse(data: bytes, name: str) -> list[Given]:
+    """``name`` is what error messages call the file. Raises UsageError."""
+    found = list(_sections(data, name))
+    networks = [one for one in found if one.setting.field == "network"]
+    if len(networks) > 1:
+        first, second = (f"{one.at}: {one.key}" for one in networks)
+        raise UsageError(f"{second}: {first} says it already", "keep network.mode")
+    return found
+
+
+def put(given: Iterable[Given], settings: Settings | None = None) -> Settings:
+    """The settings with all that is given, in this order. Raises UsageError for a role that nobody has described."""
+    settings = Settings() if settings is None else settings
+    found = list(given)
+    for one in found:
+        settings = _put(settings, one)
+    _check_roles(settings, found)
+    return settings
+
+
+def _sections(data: bytes, name: str) -> Iterator[Given]:
+    for key, node, where in items(compose(data, name), name, ""):
+        if key == "roles":
+            yield from _roles(node, name)
+        elif key == "agents":
+            yield from _agents(node, name)
+        elif key in SECTIONS:
+            section = SECTIONS[key]
+            for below, value, at in items(node, name, key + "."):
+                if below not in section:
+                    raise unknown(at, key + ".", below, section)
+                yield from _given(f"{key}.{below}", section[below], value, at, name)
+        else:
+            raise unknown(where, "", key, (*SECTIONS, *CHOSEN))
+
+
+def _given(key: str, setting: Setting, node: Node, at: str, name: str) -> Iterator[Given]:
+    where = f"{at}: {key}"
+    if key == "levels.agents":
+        for agent, value, line in items(node, name, key + "."):
+            yield Given(f"{key}.{agent}", setting, setting.convert(plain(value, f"{line}: {key}.{agent}"), line), line)
+    elif key == "commands.classes":
+        yield from _classes(key, node, name)
+    elif key == "commands.rules":
+        yield from _rules(key, node, name)
+    elif key == "user_commands.trusted":
+        for text, number in texts(node, where):
+            yield Given(key, setting, (text_pattern(text, f"{name}:{number}: {key}"),), f"{name}:{number}")
+    elif setting.field in ("hosts", "never_inspect"):
+        for rule, number in _hosts(key, node, where, name):
+            yield Given(key, setting, (rule,), f"{name}:{number}")
+    elif setting.adds:
+        for one, item in zip(setting.convert(plain(node, where), where), node.value, strict=True):
+            yield Given(key, setting, (one,), f"{name}:{item.start_mark.line + 1}")
+    else:
+        yield Given(key, setting, setting.convert(plain(node, where), where), at)
+
+
+_CLASSES = SECTIONS["commands"]["classes"]
+_RULES = SECTIONS["commands"]["rules"]
+ROLE = Setting("commands", lambda value, _where: value)
+"""Of an agent."""
+
+
+def _classes(key: str, node: Node, name: str) -> Iterator[Given]:
+    for found, action, at in class_actions(node, name, key + "."):
+        yield Given(f"{key}.{found}", _CLASSES, ClassRule(found, action, _short(at)), at)
+
+
+def _rules(key: str, node: Node, name: str, agents: tuple[str, ...] = ()) -> Iterator[Given]:
+    for rule in command_rules(node, name, key, agents):
+        yield Given(key, _RULES, (rule,), name[: -len(_short(name))] + rule.source)
+
+
+def _roles(node: Node, name: str) -> Iterator[Given]:
+    for role, value, at in items(node, name, "roles."):
+        key = f"roles.{role}"
+        yield Given(key, ROLE, role, at)
+        for below, inner, where in items(value, name, key + "."):
+            if below == "classes":
+                yield from _classes(f"{key}.classes", inner, name)
+            elif below == "rules":
+                yield from _rules(f"{key}.rules", inner, name, (role,))
+            else:
+                raise unknown(where, key + ".", below, ("classes", "rules"))
+
+
+def _agents(node: Node, name: str) -> Iterator[Given]:
+    for agent, value, at in items(node, name, "agents."):
+        role = plain(value, f"{at}: agents.{agent}")
+        if not isinstance(role, str) or not role:
+            raise UsageError(f"{at}: agents.{agent} is {role!r}", "write the name of a role")
+        yield Given(f"agents.{agent}", ROLE, role, at)
+
+
+_ACTIONS: dict[str, Action] = {"allow": "allow", "ask": "ask", "deny": "deny", "private": "allow"}
+
+
+def _hosts(key: str, node: Node, where: str, name: str) -> Iterator[tuple[HostRule, int]]:
+    """Rules of ``network`` with their lines: which hosts, or the presets that name them."""
+    below = key.partition(".")[2]
+    if below == "presets":
+        from mudroom.core.preset import PRESETS, preset_rules
+
+        for text, line in texts(node, where):
+            if text not in PRESETS:
+                raise unknown(f"{name}:{line}: {key}", "", text, PRESETS, "preset")
+            for rule in preset_rules(text):
+                yield rule, line
+        return
+    if below == "inspect":
+        found = inspect_rules(node, where, name)
+    else:
+        found = host_rules(node, where, name, _ACTIONS.get(below, "deny"), private=below == "private")
+    for rule, one in zip(found, node.value, strict=True):
+        yield rule, one.start_mark.line + 1
+
+
+def _put(settings: Settings, one: Given) -> Settings:
+    commands = settings.commands
+    if one.key.startswith("levels.agents."):
+        agents = (*settings.levels.agents, (one.key.removeprefix("levels.agents."), one.value))
+        return with_setting(settings, "levels.agents", agents)
+    if one.setting is ROLE:
+        if one.key.startswith("agents."):
+            commands = commands._replace(agents=(*commands.agents, (one.key.removeprefix("agents."), one.value)))
+        elif all(role.name != one.value for role in commands.roles):
+            commands = commands._replace(roles=(*commands.roles, Role(one.value, source=_short(one.at))))
+    elif one.setting is _CLASSES:
+        if one.key.startswith("roles."):
+            name = one.key[len("roles.") : -len(f".classes.{one.value.name}")]
+            commands = commands._replace(
+                roles=tuple(
+                    role._replace(by_class=(*role.by_class, one.value)) if role.name == name else role
+                    for role in commands.roles
+                )
+            )
+        else:
+            commands = commands._replace(by_class=(*commands.by_class, one.value))
+    elif one.setting is _RULES:
+        commands = commands._replace(rules=(*commands.rules, *one.value))
+    elif one.setting.adds:
+        return with_setting(settings, one.setting.field, (*getattr(settings, one.setting.field), *one.value))
+    else:
+        return with_setting(settings, one.setting.field, one.value)
+    return settings._replace(commands=commands)
+
+
+def _check_roles(settings: Settings, given: Iterable[Given]) -> None:
+    """Each role that an agent has, or a rule is for, has to be one."""
+    commands = settings.commands
+    roles = [role.name for role in commands.roles]
+    known = {*roles, *(agent for agent, _role in commands.agents)}
+    for one in given:
+        if one.setting is ROLE and one.key.startswith("agents.") and one.value not in roles:
+            raise unknown(one.at, "", one.value, roles, "role")
+        if one.setting is _RULES:
+            for name in one.value[0].agents:
+                if name not in known:
+                    raise unknown(one.at, "", name, known, "role or agent")
+
+
+def _short(at: str) -> str:
+    return at.rpartition("/")[2]

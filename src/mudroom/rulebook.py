@@ -1,0 +1,138 @@
+"""Rules for commands as they stand in YAML: under ``commands:`` and in roles.
+
+Rules of this file: a pattern is read as a shell would split it and nothing is expanded; every example is tried when the
+file is read, and a rule that does not do what its own examples say refuses the file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from mudroom.core.path import show
+from mudroom.core.policy import CommandRule, Pattern, matches
+from mudroom.core.verdict import ACTIONS, CLASSES, Action, CommandClass
+from mudroom.core.wording import split_words
+from mudroom.document import items, texts, unknown
+from mudroom.errors import UsageError
+
+if TYPE_CHECKING:
+    from yaml.nodes import Node
+
+KEYS = ("pattern", "action", "reason", "instead", "agents", "match", "not_match", "exact")
+LONGEST = 64
+"""Words of a pattern."""
+
+
+def class_actions(node: Node, name: str, prefix: str) -> Iterator[tuple[CommandClass, Action, str]]:
+    """(class, action, "file:line") of a mapping."""
+    from mudroom.document import plain
+
+    for key, value, at in items(node, name, prefix):
+        if key not in CLASSES:
+            raise unknown(at, prefix, key, CLASSES, "class of commands")
+        yield CLASSES[CLASSES.index(key)], _action(plain(value, f"{at}: {prefix}{key}"), f"{at}: {prefix}{key}"), at
+
+
+def command_rules(node: Node, name: str, key: str, agents: tuple[str, ...] = ()) -> Iterator[CommandRule]:
+    """The rules of a list, each with where it stands. ``agents``: whom all of them are for."""
+    from yaml.nodes import MappingNode, SequenceNode
+
+    if not isinstance(node, SequenceNode):
+        raise UsageError(f"{_at(node, name)}: {key} must be a list", "one rule a line, behind '- '")
+    for one in node.value:
+        if not isinstance(one, MappingNode):
+            raise UsageError(f"{_at(one, name)}: {key}: a rule has keys with values", "{pattern: …, action: …}")
+        yield _rule(one, name, key, agents)
+
+
+def _rule(node: Node, name: str, key: str, agents: tuple[str, ...]) -> CommandRule:
+    at = _at(node, name)
+    found: dict[str, Any] = {"agents": agents}
+    for field, value, where in items(node, name, key + "."):
+        if field not in KEYS or (field == "agents" and agents):
+            raise unknown(where, key + ".", field, [one for one in KEYS if one != "agents" or not agents], "key")
+        found[field] = _value(field, value, f"{where}: {key}.{field}", name)
+    for needed in ("pattern", "action"):
+        if needed not in found:
+            raise UsageError(f"{at}: {key}: a rule without {needed}", "{pattern: git push --force, action: deny}")
+    rule = CommandRule(source=at.rpartition("/")[2], **found)
+    _try_examples(rule, at, key)
+    return rule
+
+
+def _value(field: str, node: Node, where: str, name: str) -> Any:
+    from mudroom.document import plain
+
+    if field == "pattern":
+        return pattern(node, where, name)
+    if field in ("agents", "match", "not_match"):
+        return tuple(one.text for one in texts(node, where))
+    value = plain(node, where)
+    if field == "action":
+        return _action(value, where)
+    if field == "exact":
+        if not isinstance(value, bool):
+            raise UsageError(f"{where} is {value!r}", "allowed: true, false")
+        return value
+    if not isinstance(value, str) or not value.strip() or not value.isprintable():
+        raise UsageError(f"{where} must be a text of one line")
+    return value
+
+
+def pattern(node: Node, where: str, name: str) -> Pattern:
+    """A text, split into words, or a list of words; of a list each may be a list of those that may stand there."""
+    from yaml.nodes import SequenceNode
+
+    from mudroom.document import plain
+
+    if not isinstance(node, SequenceNode):
+        return text_pattern(plain(node, where), where)
+    found = []
+    for one in node.value:
+        at = f"{_at(one, name)}: {where.partition(': ')[2]}"
+        value = plain(one, at)
+        words = value if isinstance(value, list) else [value]
+        if not words or not all(isinstance(word, str) and word and word.isprintable() for word in words):
+            raise UsageError(f"{at}: a word is a text, or a list of texts", 'numbers and yes and no in quotes: "1"')
+        found.append(tuple(dict.fromkeys(word.encode("utf-8", "surrogatepass") for word in words)))
+    if not 0 < len(found) <= LONGEST:
+        raise UsageError(f"{where}: a pattern has 1 to {LONGEST} words")
+    return tuple(found)
+
+
+def text_pattern(value: Any, where: str) -> Pattern:
+    if not isinstance(value, str):
+        raise UsageError(f"{where} is {value!r}", "write the first words of a command: git push --force")
+    try:
+        words = split_words(value)
+    except (ValueError, UnicodeEncodeError) as error:
+        raise UsageError(f"{where}: {show(value.encode('utf-8', 'backslashreplace'))}: {error}") from error
+    if len(words) > LONGEST:
+        raise UsageError(f"{where}: a pattern has 1 to {LONGEST} words")
+    return tuple((word,) for word in words)
+
+
+def _action(value: Any, where: str) -> Action:
+    if value not in ACTIONS:
+        raise UsageError(f"{where} is {value!r}", "allowed: " + ", ".join(ACTIONS))
+    return ACTIONS[ACTIONS.index(value)]
+
+
+def _try_examples(rule: CommandRule, at: str, key: str) -> None:
+    if not rule.match and not rule.not_match:
+        return
+    import importlib
+
+    classify_line = importlib.import_module("mudroom.core.command").classify_line
+    for wanted, examples in ((True, rule.match), (False, rule.not_match)):
+        for example in examples:
+            parts = classify_line(example.encode("utf-8", "surrogatepass")).parts
+            if any(matches(rule, part) for part in parts) != wanted:
+                shown = show(example.encode("utf-8", "backslashreplace"))
+                said = "does not match its own example" if wanted else "matches what it says it does not:"
+                raise UsageError(f"{at}: {key}: the rule {said} {shown}", "nothing of the file holds until it does")
+
+
+def _at(node: Node, name: str) -> str:
+    return f"{name}:{node.start_mark.line + 1}"

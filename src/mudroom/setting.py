@@ -1,0 +1,318 @@
+"""Every setting there is: its key, what checks and converts its value, and how the words of several files meet.
+
+Rules of this file: a value is checked here and nowhere else. A setting that protects is *combined*: of two files the
+stricter counts. Of others the nearest to the user wins. What makes a command freer than it would be without the file
+*loosens*: written in a project, by whoever wrote the project, it holds only once the user of this machine has trusted
+it (``layering.py``).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from mudroom.core.level import LEVELS, REFUSE
+from mudroom.core.limit import parse_size, show_size
+from mudroom.core.path import show
+from mudroom.core.policy import STRICTNESS
+from mudroom.core.settings import Settings
+from mudroom.errors import UsageError
+
+
+def with_setting(settings: Settings, field: str, value: Any) -> Settings:
+    """``field`` as ``SECTIONS`` names it: a field of Settings, or one of the limits or levels in it."""
+    name, _dot, inner = field.partition(".")
+    changes: dict[str, Any] = {name: getattr(settings, name)._replace(**{inner: value}) if inner else value}
+    return settings._replace(**changes)
+
+
+def _choice(*allowed: str) -> Callable[[Any, str], str]:
+    def convert(value: Any, where: str) -> str:
+        if value not in allowed:
+            raise UsageError(f"{where} is {value!r}", "allowed: " + ", ".join(allowed))
+        return str(value)
+
+    return convert
+
+
+def seconds(value: Any, where: str) -> float:
+    """A number, or a text such as 90s, 5m, 1h, 30d."""
+    units = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+    text = str(value).strip()
+    factor = units.get(text[-1:], 1)
+    try:
+        found = float(text[:-1] if text[-1:] in units else text) * factor
+    except ValueError:
+        found = -1.0
+    if isinstance(value, bool) or not 0 < found < float("inf"):
+        raise UsageError(f"{where} is {value!r}, which is not a time", "write seconds, or 90s, 5m, 1h")
+    return found
+
+
+def size(value: Any, where: str) -> int:
+    """A number of bytes, or a text such as 500MB, 2 GiB."""
+    found = None if isinstance(value, bool) else parse_size(str(value))
+    if found is None:
+        raise UsageError(f"{where} is {value!r}, which is not a size", "write bytes, or 500MB, 2GB")
+    return found
+
+
+def least(smallest: int) -> Callable[[Any, str], int]:
+    """A size that a command can work with at all."""
+
+    def convert(value: Any, where: str) -> int:
+        found = size(value, where)
+        if found < smallest:
+            raise UsageError(f"{where} is {value!r}", f"at least {show_size(smallest)}: with less, nothing can run")
+        return found
+
+    return convert
+
+
+def count(value: Any, where: str) -> int:
+    """A whole number from 1 on, or a text of one."""
+    if isinstance(value, str) and value.isascii() and value.isdecimal():
+        value = int(value)
+    return _count(value, where)
+
+
+def processors(value: Any, where: str) -> float:
+    """How many processors' worth of time: 0.5, 2."""
+    try:
+        found = -1.0 if isinstance(value, bool) else float(value)
+    except (TypeError, ValueError):
+        found = -1.0
+    if not 0.01 <= found <= 1 << 16:
+        raise UsageError(f"{where} is {value!r}, which is not a number of processors", "write 0.5, 1, 2 …")
+    return found
+
+
+def _count(value: Any, where: str) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 < value < 1 << 31:
+        raise UsageError(f"{where} is {value!r}, which is not a number from 1 on")
+    return value
+
+
+def _number(value: Any, where: str) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 1 << 31:
+        raise UsageError(f"{where} is {value!r}, which is not a number from 0 on")
+    return value
+
+
+def _strings(value: Any, where: str) -> list[bytes]:
+    if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
+        raise UsageError(f"{where} must be a list of texts")
+    try:
+        found = [one.encode() for one in value]
+    except UnicodeEncodeError as error:
+        raise UsageError(f"{where} holds half a character") from error
+    if any(b"\0" in one for one in found):
+        raise UsageError(f"{where} holds a NUL character")
+    return found
+
+
+def _environment(value: Any, where: str) -> tuple[bytes, ...]:
+    found = _strings(value, where)
+    for item in found:
+        if item.startswith(b"=") or not item:
+            raise UsageError(f"{where}: {show(item)!r} is neither NAME nor NAME=VALUE")
+    return tuple(found)
+
+
+def _command(value: Any, where: str) -> tuple[bytes, ...]:
+    """A text is for the shell, a list is the words of a command."""
+    found = _strings([value] if isinstance(value, str) else value, where)
+    if not found or not found[0].strip():
+        raise UsageError(f"{where} is empty", 'write a command: "make test", or [make, test]')
+    return (b"/bin/sh", b"-c", found[0]) if isinstance(value, str) else tuple(found)
+
+
+def _names(value: Any, where: str) -> tuple[bytes, ...]:
+    return tuple(_strings(value, where))
+
+
+def _absolute(value: Any, where: str) -> tuple[bytes, ...]:
+    found = _strings(value, where)
+    for path in found:
+        if not path.startswith(b"/"):
+            raise UsageError(f"{where}: {show(path)} is not an absolute path")
+        if os.path.realpath(path) == b"/":
+            raise UsageError(f"{where}: {show(path)} is the whole file system", "name what is needed of it")
+    return tuple(os.path.realpath(path) for path in found)
+
+
+def _in_home(value: Any, where: str) -> tuple[bytes, ...]:
+    found = _strings(value, where)
+    for path in found:
+        parts = path.split(b"/")
+        if parts[0] != b"~" or len(parts) < 2 or not all(parts) or b".." in parts or b"." in parts:
+            raise UsageError(f"{where}: {show(path)} is not a file of the home", "write it as ~/.netrc")
+    return tuple(found)
+
+
+def _patterns(value: Any, where: str) -> tuple[bytes, ...]:
+    """Of gitignore(5). What could never match anything is refused."""
+    found = _strings(value, where)
+    for pattern in found:
+        parts = pattern.removeprefix(b"!").split(b"/")
+        if not any(part.strip() for part in parts) or pattern.startswith(b"#"):
+            raise UsageError(f"{where}: {show(pattern)!r} names nothing")
+        if b"." in parts or b".." in parts:
+            raise UsageError(f"{where}: {show(pattern)} holds '.' or '..'", "write it from the project on")
+    return tuple(found)
+
+
+def _level(value: Any, where: str) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or value not in LEVELS:
+        raise UsageError(f"{where} is {value!r}, which is no level", "0: staged view only; 1: OS sandbox; 2: container")
+    return value
+
+
+def _levels(value: Any, where: str) -> tuple[int, ...]:
+    if not isinstance(value, list) or not value:
+        raise UsageError(f"{where} must be a list of levels", "[1, 2] permits no level 0")
+    return tuple(_level(one, where) for one in value)
+
+
+def _own_level(value: Any, where: str) -> int:
+    """Of a command without a card; a container is an agent's."""
+    if _level(value, where) == 2:
+        raise UsageError(f"{where} is 2", "allowed: 0, 1")
+    return int(value)
+
+
+def _flag(value: Any, where: str) -> bool:
+    if not isinstance(value, bool):
+        raise UsageError(f"{where} is {value!r}", "allowed: true, false")
+    return value
+
+
+def agent_level(value: Any, where: str) -> int:
+    """The least level for one agent, or REFUSE."""
+    return REFUSE if value == "refuse" else _level(value, where)
+
+
+class Setting(NamedTuple):
+    field: str
+    """Of Settings, or ``limits.NAME``, ``levels.NAME``."""
+    convert: Callable[[Any, str], Any]
+    """Of the value as YAML has it and where it stands: raises UsageError."""
+    stricter: Callable[[Any, Any], Any] | None = None
+    """A protection: what two files together say. None: the nearest to the user counts."""
+    loosens: Callable[[Any], bool] = lambda _value: False
+    """Whether a value (of a list: one of its items) needs the user's trust if the project says it."""
+    adds: bool = False
+    """A list: what all files say, together."""
+
+
+def _always(_value: Any) -> bool:
+    return True
+
+
+def _is(*values: Any) -> Callable[[Any], bool]:
+    return lambda value: value in values
+
+
+def _rank(*mild_to_strict: Any) -> Callable[[Any, Any], Any]:
+    return lambda one, other: max(one, other, key=mild_to_strict.index)
+
+
+def _both(one: tuple[int, ...], other: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(level for level in one if level in other)
+
+
+def _milder(rule: Any) -> bool:
+    return bool(rule.action == "allow")
+
+
+def stricter_action(one: Any, other: Any) -> Any:
+    return max(one, other, key=STRICTNESS.__getitem__)
+
+
+_MODE = Setting("network", _choice("none", "gate", "open"), _rank("open", "gate", "none"), _is("open"))
+_DEFAULTS = Settings()
+SECTIONS: dict[str, dict[str, Setting]] = {
+    "run": {
+        "network": _MODE,
+        "level": Setting("level", _own_level, max, _is(0)),
+        "view": Setting("view", _choice("auto", "overlay", "copy")),
+        "timeout": Setting("timeout", seconds, min),
+        "environment": Setting("environment", _environment, loosens=_always, adds=True),
+        "read": Setting("read", _absolute, loosens=_always, adds=True),
+        "output_limit": Setting("output_limit", size, min, lambda value: value > _DEFAULTS.output_limit),
+    },
+    "network": {
+        "mode": _MODE,
+        "allow": Setting("hosts", _names, loosens=_always, adds=True),
+        "ask": Setting("hosts", _names, adds=True),
+        "deny": Setting("hosts", _names, adds=True),
+        "private": Setting("hosts", _names, loosens=_always, adds=True),
+        "presets": Setting("hosts", _names, loosens=_always, adds=True),
+        "inspect": Setting("hosts", _names, loosens=_milder, adds=True),
+        "never_inspect": Setting("never_inspect", _names, loosens=_always, adds=True),
+    },
+    "limits": {
+        "memory": Setting("limits.memory", least(4 << 20), min),
+        "processes": Setting("limits.processes", _count, min),
+        "cpus": Setting("limits.cpus", processors, min),
+        "io": Setting("limits.io", least(4096), min),
+        "open_files": Setting("limits.open_files", _count, min),
+        "file_size": Setting("limits.file_size", size, min),
+        "total_memory": Setting("limits.total_memory", least(4 << 20), min),
+        "total_processes": Setting("limits.total_processes", _count, min),
+        "total_cpus": Setting("limits.total_cpus", processors, min),
+        "missing": Setting("limits.missing", _choice("refuse", "degrade"), _rank("degrade", "refuse"), _is("degrade")),
+    },
+    "levels": {
+        "default": Setting("levels.default", _level, max, _is(0)),
+        "minimum": Setting("levels.minimum", _level, max),
+        "allow": Setting("levels.allow", _levels, _both),
+        "agents": Setting("levels.agents", agent_level, _rank(*LEVELS, REFUSE)),  # by agent
+    },
+    "secrets": {
+        "mask": Setting("secrets_mask", _names, adds=True),
+        "show": Setting("secrets_show", _names, loosens=_always, adds=True),
+    },
+    "credentials": {
+        "show": Setting("credentials", _in_home, loosens=_always, adds=True),
+    },
+    "copy": {
+        "limit": Setting("copy_limit", size, loosens=lambda value: value > _DEFAULTS.copy_limit),
+        "exclude": Setting("copy_exclude", _patterns, adds=True),
+        "gitignore": Setting("copy_gitignore", _flag),
+    },
+    "verify": {
+        "command": Setting("verify", _command),
+        "when": Setting(
+            "verify_when", _choice("merged", "always", "never"), _rank("never", "merged", "always"), _is("never")
+        ),
+        "timeout": Setting("verify_timeout", seconds),
+    },
+    "keep": {
+        "age": Setting("keep_age", seconds, loosens=lambda value: value < _DEFAULTS.keep_age),
+        "applies": Setting("keep_applies", _count, loosens=lambda value: value < _DEFAULTS.keep_applies),
+        "bytes": Setting("keep_bytes", size, loosens=lambda value: value < _DEFAULTS.keep_bytes),
+    },
+    "commands": {
+        "classes": Setting("commands", _names),  # by class, read by rulebook.py, as the next
+        "rules": Setting("commands", _names, adds=True),
+        "background": Setting("background", _choice("allow", "require_approval", "deny"), stricter_action),
+        "approval_timeout": Setting("approval_timeout", seconds),
+    },
+    "user_commands": {
+        "sandbox": Setting("user_level", _own_level, max, _is(0)),
+        "auto_apply": Setting(
+            "auto_apply",
+            _choice("never", "trusted", "always"),
+            _rank("always", "trusted", "never"),
+            _is("trusted", "always"),
+        ),
+        "auto_apply_trusted": Setting("auto_apply_trusted", _flag, loosens=_is(True)),
+        "auto_apply_flagged": Setting("auto_apply_flagged", _flag, lambda one, other: one and other, _is(True)),
+        "trusted": Setting("trusted", _names, loosens=_always, adds=True),
+        "show_diff_threshold": Setting("show_diff_threshold", _number),
+    },
+}
+"""Section, key → what there is to know of it. ``hosts`` are read by ``document.host_rules``. ``roles`` and ``agents``
+are sections whose keys people choose (``rulebook.py``)."""
