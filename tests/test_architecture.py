@@ -45,7 +45,8 @@ MAY_IMPORT = {
     "applying": ("core", "errors", "stage", "vault", "workbench"),
     "gateway": ("core", "errors", "sandbox", "net"),
     "starting": ("core", "errors", "stage", "vault", "sandbox", "net", *_OF_A_SESSION),
-    "session": ("core", "errors", "stage", "vault", "sandbox", "starting", *_OF_A_SESSION),
+    "deciding": ("core", "errors", "stage", "vault", "starting"),
+    "session": ("core", "errors", "stage", "vault", "sandbox", "starting", "deciding", *_OF_A_SESSION),
     "filesystem": ("core", "errors", "stage", "session", "config"),
     "doctor": ("core", "errors", "sandbox", "session"),
     "keeper": ("core", "errors", "stage", "vault", "session"),
@@ -55,7 +56,7 @@ MAY_IMPORT = {
 }
 PURE_LIBRARY = {
     "__future__", "_blake2", "binascii", "collections", "collections.abc", "difflib", "functools", "hashlib",
-    "itertools", "re", "struct", "tree_sitter", "tree_sitter_bash", "typing",
+    "itertools", "json", "re", "struct", "tree_sitter", "tree_sitter_bash", "typing",
 }  # fmt: skip
 LAUNCHER_LIBRARY = {"__future__", "ctypes", "marshal", "os", "resource", "select", "sys", "_signal", "_socket"}
 FORBIDDEN_NAMES = {"utils", "util", "helpers", "common", "manager", "misc"}

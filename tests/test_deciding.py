@@ -9,7 +9,7 @@ import pytest
 
 from conftest import Place
 from mudroom.core.approval import CommandAnswer, CommandQuestion
-from mudroom.core.policy import ClassRule, CommandPolicy, CommandRule
+from mudroom.core.policy import ClassRule, CommandPolicy
 from mudroom.core.settings import Settings
 from mudroom.core.verdict import Action, Verdict
 from mudroom.session import Session
@@ -89,7 +89,10 @@ def test_old_automatic_checkpoints_go(place: Place) -> None:
 def test_an_approved_command_runs_and_the_answer_is_kept(place: Place) -> None:
     kept: list[tuple[str, bool]] = []
     ask = Answers(CommandAnswer(True, keep=True, by="test"))
-    session = place.session(policy(mutating="require_approval"), agent="coder", ask_about=ask, remember_command=lambda *rule: kept.append(rule))
+    settings = policy(mutating="require_approval")
+    session = place.session(
+        settings, agent="coder", ask_about=ask, remember_command=lambda pattern, allow: kept.append((pattern, allow))
+    )
     result = session.run([b"touch", b"x"], fork="f")
     assert (result.ran, result.exit_code) == (True, 0)
     assert result.checkpoint is not None

@@ -8,15 +8,17 @@ from pathlib import Path
 
 import pytest
 
-from tests.transcript.play import Stage
-from tests.transcript.project import make_project
-from tests.transcript.steps import PYTHON, STEPS, Command, Verb
+from transcript.play import Stage
+from transcript.project import make_project
+from transcript.steps import PYTHON, STEPS, Command, Verb
 
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed"),
     pytest.mark.skipif(not os.path.exists(PYTHON), reason=f"{PYTHON} is not installed"),
 ]
+
+APPLIED = next(number for number, step in enumerate(STEPS) if isinstance(step, Verb) and "apply" in step.words)
 
 
 def test_an_agent_s_session_from_end_to_end(tmp_path: Path) -> None:
@@ -30,12 +32,9 @@ def test_an_agent_s_session_from_end_to_end(tmp_path: Path) -> None:
         if isinstance(step, Command):
             assert played.result is not None
             assert played.result["verdict"]["action"] == step.action, f"{told}\n{played.result['verdict']}"
-            assert (played.result["checkpoint"] is not None) == (
-                step.action != "allow" and step.exit_code != 126
-            ), told
-        if not isinstance(step, Verb) or "apply" not in step.words:
-            if number < len(STEPS) - 2:
-                assert (stage.project / "README.md").read_text() == readme, told
+            assert (played.result["checkpoint"] is not None) == (step.action != "allow" and step.exit_code != 126), told
+        if number < APPLIED:
+            assert (stage.project / "README.md").read_text() == readme, told
     assert "ledger.render" in (stage.project / "README.md").read_text()
     assert not (stage.project / "ledger/report.py").exists()
     assert (stage.project / "ledger/formats/csv.py").exists()

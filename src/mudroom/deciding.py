@@ -146,7 +146,9 @@ class Deciding(Starting):
         inside = self.project + b"/"
 
         def reader(source: Content) -> Callable[[bytes, int], bytes | None]:
-            return lambda path, limit: _beginning(source, path[len(inside) :], limit) if path.startswith(inside) else None
+            return lambda path, limit: (
+                _beginning(source, path[len(inside) :], limit) if path.startswith(inside) else None
+            )
 
         if fork.name in self._desk or self._desk.is_live(fork.name):
             yield reader(self._desk.tree(fork.name))
@@ -198,4 +200,3 @@ class Deciding(Starting):
             **answer._asdict(),
         }
         self.vault.journal.append("approval", fork, data, time=self._clock())
-

@@ -15,13 +15,13 @@ from mudroom.core.result import (
     SCHEMA,
     Denial,
     Result,
-    Verdict,
     changes_to_json,
     conflicts_to_json,
     named,
     text,
     to_json,
 )
+from mudroom.core.verdict import Verdict
 
 RESULT = Result("run-7f3a", (b"npm", b"install"), 1, 0, None, False, 1.2344, Changeset())
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 import tempfile
 from pathlib import Path
 
-from tests.transcript.play import Stage, as_markdown
-from tests.transcript.project import make_project
-from tests.transcript.steps import STEPS
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from transcript.play import Stage, as_markdown
+from transcript.project import make_project
+from transcript.steps import STEPS
 
 HEAD = """\
 # An agent's session, from the first command to the last

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tests.transcript.steps import AGENT, FORK, Command, Verb
+from transcript.steps import AGENT, FORK, Command, Verb
 
 _ENOUGH = 12
 """Lines of output that are shown of one command."""
@@ -45,14 +45,22 @@ class Stage:
     def mudroom(self, *words: str) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-m", "mudroom", *words]
         return subprocess.run(
-            command, cwd=self.project, env=self._environment, capture_output=True, text=True, stdin=subprocess.DEVNULL
+            command,
+            check=False,
+            cwd=self.project,
+            env=self._environment,
+            capture_output=True,
+            text=True,
+            stdin=subprocess.DEVNULL,
         )
 
     def play(self, step: Command | Verb) -> Played:
         if isinstance(step, Verb):
             words = [self.waiting[-1] if word == "{ID}" else word for word in step.words]
             done = self.mudroom(*words)
-            return Played(step, " ".join(("mudroom", *words)), self._own(done.stdout + done.stderr), done.returncode, None)
+            return Played(
+                step, " ".join(("mudroom", *words)), self._own(done.stdout + done.stderr), done.returncode, None
+            )
         done = self.mudroom("exec", "--fork", FORK, "--agent", AGENT, "--json", "--", "bash", "-c", step.line)
         try:
             result = json.loads(done.stdout)
@@ -80,7 +88,9 @@ def as_markdown(played: list[Played]) -> str:
     for one in played:
         step = one.step
         if isinstance(step, Verb):
-            parts.append(f"**{step.who[0].upper()}{step.who[1:]}**{_why(step)}\n\n```\n$ {one.typed}\n{one.shown}\n```\n")
+            parts.append(
+                f"**{step.who[0].upper()}{step.who[1:]}**{_why(step)}\n\n```\n$ {one.typed}\n{one.shown}\n```\n"
+            )
             continue
         assert one.result is not None
         number += 1

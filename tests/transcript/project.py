@@ -47,7 +47,7 @@ def example():
     account.pay(5)
     return as_text([account])
 ''',
-    "tests/test_ledger.py": '''\
+    "tests/test_ledger.py": """\
 import unittest
 
 from ledger.account import Account
@@ -68,7 +68,7 @@ class Reports(unittest.TestCase):
 
     def test_csv(self):
         self.assertEqual(as_csv([self.cash]), "name,balance\\ncash,5")
-''',
+""",
     "README.md": "# ledger\n\nReports are in `ledger.report`.\n",
     ".gitignore": "__pycache__/\n",
     ".mudroom/policy.yaml": """\

@@ -78,4 +78,6 @@ def execute(args: argparse.Namespace, context: Context) -> int:
 
 def tell_refused(result: Result, context: Context) -> None:
     verdict = result.verdict
-    context.terminal.error(f"{show(b' '.join(result.command))}: refused: {verdict.reason} ({verdict.rule})", verdict.instead)
+    context.terminal.error(
+        f"{show(b' '.join(result.command))}: refused: {verdict.reason} ({verdict.rule})", verdict.instead
+    )

@@ -44,10 +44,14 @@ def open_session(
     adjust: Callable[[Settings], Settings] = lambda settings: settings,
     level: int | None = None,
     card: AgentCard | None = None,
+    agent: str | None = None,
+    ask: str | None = None,
 ) -> Session:
-    """``adjust``: what the command line has to say about the settings of the policy file, ``level`` about isolation."""
+    """``adjust``: what the command line has to say about the settings of the policy file, ``level`` about isolation.
+    ``agent``: whose commands will run, None: the user's own. ``ask``: whom about what needs an approval."""
     place = places(context.environ)
     project = project_of(context)
+    del ask
     rules, remember = _standing(project)
     session = Session.open(
         project,
@@ -61,6 +65,7 @@ def open_session(
         rules=rules,
         approver=approver_of(context),
         remember=remember,
+        agent=agent,
     )
     session.settings = adjust(load_settings(session.project))
     return session

@@ -49,9 +49,7 @@ def _prepare(args: argparse.Namespace, context: Context) -> int:
     with open_session(
         context, adjust=lambda settings: adjusted(args, settings), level=args.level, agent=args.agent or "agent"
     ) as session:
-        found = session.prepare(
-            args.fork, parent=args.parent, at=args.at, snapshot=args.snapshot, checkpoint=args.mark
-        )
+        found = session.prepare(args.fork, parent=args.parent, at=args.at, snapshot=args.snapshot, checkpoint=args.mark)
     if context.as_json:
         context.terminal.out(json.dumps(prepared_to_json(found)))
         return 0

@@ -74,7 +74,4 @@ def inspected_to_json(one: Inspected) -> dict[str, Any]:
 
 
 def checkpoints_to_json(points: Sequence[Checkpoint]) -> list[dict[str, Any]]:
-    return [
-        {"checkpoint": p.name, "time": p.time, "automatic": p.automatic, "layers": len(p.layers)} for p in points
-    ]
-
+    return [{"checkpoint": p.name, "time": p.time, "automatic": p.automatic, "layers": len(p.layers)} for p in points]
