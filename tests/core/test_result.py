@@ -35,7 +35,9 @@ def test_the_whole_object() -> None:
         "command": ["npm", "install"],
         "level": 1,
         "credentials": [],
-        "verdict": {"action": "allow", "classes": (), "rule": "default", "reason": "a command of the user's own"},
+        "ran": True,
+        "approval": None,
+        "verdict": {"action": "allow", "classes": [], "rule": "default", "reason": "a command of the user's own"},
         "exit_code": 0,
         "signal": None,
         "timed_out": False,
@@ -83,7 +85,7 @@ def test_what_a_command_that_failed_says() -> None:
     )
     found = to_json(result)
     assert (found["exit_code"], found["signal"], found["timed_out"], found["truncated"]) == (137, 9, True, True)
-    assert found["verdict"] == {"action": "deny", "classes": ("destructive",), "rule": "no-rm", "reason": "because"}
+    assert found["verdict"] == {"action": "deny", "classes": ["destructive"], "rule": "no-rm", "reason": "because"}
     assert (found["stdout"], found["stderr"]) == ("\ufffd\0out", "err")
     assert (found["cpu_ms"], found["max_rss_kib"], found["notes"]) == (12, 2048, ["working in a copy"])
 

@@ -42,6 +42,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(args: argparse.Namespace, context: Context) -> int:
+    return run_command(args, context, args.agent or DEFAULT_AGENT, args.ask)
+
+
+def run_command(args: argparse.Namespace, context: Context, agent: str | None, ask: str | None = None) -> int:
+    """``agent``: whose command it is, unless a card says so; None: the user's own, which nobody judges."""
     command = args.command[1:] if args.command[:1] == ["--"] else args.command
     if not command:
         raise UsageError("no command was given", "mudroom exec --fork NAME -- COMMAND")
@@ -56,8 +61,8 @@ def execute(args: argparse.Namespace, context: Context) -> int:
             adjust=lambda settings: adjusted(args, settings),
             level=args.level,
             card=card,
-            agent=args.agent or (card.agent if card is not None else DEFAULT_AGENT),
-            ask=args.ask,
+            agent=card.agent if card is not None and agent in (None, DEFAULT_AGENT) else agent,
+            ask=ask,
         ) as session:
             here = os.path.realpath(working_directory())
             cwd = here if is_below(here, session.project) else session.project

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 
-from mudroom.cli.exec import execute as execute_command
+from mudroom.cli.exec import run_command
 from mudroom.cli.main import Context
 from mudroom.cli.run import configure_confinement
 
@@ -24,4 +24,4 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def execute(args: argparse.Namespace, context: Context) -> int:
     shell = context.environ.get(b"SHELL", b"")
     args.command = [os.fsdecode(shell if shell.startswith(b"/") and os.access(shell, os.X_OK) else b"/bin/sh")]
-    return execute_command(args, context)
+    return run_command(args, context, None)
