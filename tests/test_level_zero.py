@@ -604,9 +604,8 @@ def test_the_command_line(furnished: Place) -> None:
     path = furnished.write(
         "card.json", json.dumps({"agentId": "agent", "sandboxRequirements": {"needsKeychain": ["gh"]}})
     )
-    done = mudroom(
-        furnished, "exec", "--json", "--card", str(path), "--", "cat", f"{furnished.home}/.config/gh/hosts.yml"
-    )
+    tool = f"print(end=open('{furnished.home}/.config/gh/hosts.yml').read())"  # cat would be asked about
+    done = mudroom(furnished, "exec", "--json", "--card", str(path), "--", sys.executable, "-c", tool)
     found = json.loads(done.stdout)
     assert (found["level"], found["credentials"], found["stdout"]) == (0, ["gh"], "HIDDEN")
     done = mudroom(furnished, "run", "--no", "--level", "0", "--", "true")

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 _STEM = 40
 """Letters of a checkpoint's name that come from the command."""
+_SHELLS = (b"sh", b"bash", b"dash", b"zsh", b"ksh")
 
 
 class Case(NamedTuple):
@@ -66,6 +67,8 @@ OWN = Case(Verdict())
 
 def checkpoint_stem(argv: Sequence[bytes]) -> str:
     """What a checkpoint before this command is called, but for its number: ``before-rm-rf-build``."""
+    if len(argv) > 2 and argv[0].rpartition(b"/")[2] in _SHELLS and argv[1] in (b"-c", b"-lc"):
+        argv = argv[2:3]
     words = re.sub(r"[^A-Za-z0-9_.]+", "-", show(b" ".join(argv))).strip("-.")[:_STEM].rstrip("-.")
     return f"before-{words}" if words else "before"
 

@@ -31,6 +31,8 @@ def _exec(cli: Cli, fork: str, script: str) -> dict[str, Any]:
 def test_a_line_of_work(cli: Cli) -> None:
     assert cli.json("fork", "new", "try")["base"] == "live"
     result = _exec(cli, "try", "echo two >> file; rm d/x; echo $PWD")
+    automatic = result["checkpoint"]
+    assert automatic == "before-echo-two-file-rm-d-x-echo-PWD-1"
     assert result["schema"] == "mudroom.result/1"
     assert result["fork"] == "try"
     assert result["applied"] is None
@@ -50,7 +52,7 @@ def test_a_line_of_work(cli: Cli) -> None:
     cli("rollback", "rollback-1", "--fork", "try", "--yes")
     assert _exec(cli, "try", "cat file")["stdout"] == "one\ntwo\nthree\n"
     names = [one["checkpoint"] for one in cli.json("checkpoint", "--fork", "try")["checkpoints"]]
-    assert names == ["green", "rollback-1"]
+    assert names == [automatic, "green", "rollback-1"]
     assert (cli.place.project / "file").read_text() == "one\n"
 
 
