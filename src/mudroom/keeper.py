@@ -14,13 +14,27 @@ from mudroom.errors import MudroomError
 from mudroom.session import Session
 from mudroom.stage.layer import remove_tree
 from mudroom.vault.adopt import LIMIT, Imported, import_fork
+from mudroom.vault.approval import Queue, Ticket
 from mudroom.vault.bundle import Exported, export_fork
 from mudroom.vault.check import Problem, check
 from mudroom.vault.prune import Swept, collect_garbage, old_forks
 from mudroom.vault.store import Vault
 from mudroom.vault.usage import Holding, Usage, holding, usage, vaults, why_unusable
 
-__all__ = ["LIMIT", "Exported", "Holding", "Imported", "Kept", "Problem", "Swept", "Usage", "Vault", "kept_by"]
+__all__ = [
+    "LIMIT",
+    "Exported",
+    "Holding",
+    "Imported",
+    "Kept",
+    "Problem",
+    "Queue",
+    "Swept",
+    "Ticket",
+    "Usage",
+    "Vault",
+    "kept_by",
+]
 
 
 def holdings(state: bytes) -> list[Holding]:

@@ -11,13 +11,21 @@ from mudroom.core.approval import (
     CommandAnswer,
     CommandQuestion,
     HostQuestion,
-    Moment,
     asked,
     difference,
-    elapsed,
     is_same,
 )
-from mudroom.core.fingerprint import IMPLIED, LARGEST, LARGEST_NAMED, Uncovered, digests, fingerprint, holds
+from mudroom.core.fingerprint import (
+    IMPLIED,
+    LARGEST,
+    LARGEST_NAMED,
+    Uncovered,
+    digests,
+    fingerprint,
+    holds,
+    question_about,
+)
+from mudroom.core.queued import Moment, elapsed
 from mudroom.core.verdict import Part, Verdict
 
 QUESTION = CommandQuestion((b"make",), b"/p", "f", "a", Verdict("require_approval"), "make", "1234")
@@ -114,7 +122,7 @@ def covered(*lines: tuple[bytes, ...], files: dict[bytes, bytes] = ALL) -> list[
         ([(b"bash", b"build.sh")], [b"/p/build.sh"]),
         ([(b"./build.sh", b"--fast")], [b"/p/build.sh"]),
         ([(b"bash", b"-e", b"-o", b"pipefail", b"build.sh")], [b"/p/build.sh"]),
-        ([(b"/p/sub/../build.sh",)], [b"/p/build.sh"]),
+        ([(b"/p//./build.sh",)], [b"/p/build.sh"]),
         ([(b"env", b"A=1", b"./build.sh")], [b"/p/build.sh"]),
         ([(b"make", b"-C", b"sub")], [b"/p/sub/Makefile"]),
         ([(b"bash", b"-c", b"cd sub && make"), (b"cd", b"sub"), (b"make",)], [b"/p/sub/Makefile"]),
@@ -173,3 +181,23 @@ def test_every_part_of_a_question_is_in_its_fingerprint() -> None:
     assert holds(question, fingerprint(**given))
     assert not holds(question, fingerprint(**(given | others[0])))
     assert not holds(QUESTION._replace(fingerprint=""), "")
+
+
+def test_an_approval_of_a_script_does_not_hold_for_another_content() -> None:
+    files = dict(ALL)
+
+    def now() -> CommandQuestion:
+        verdict = Verdict("require_approval", ("unknown",))
+        return question_about(
+            (b"bash", b"build.sh"), b"/p", "f", "g", verdict, (), "", 1, lambda path, _limit: files.get(path)
+        )
+
+    before = now()
+    assert holds(before, now().fingerprint)
+    files[b"/p/other"] = b"new"
+    assert holds(before, now().fingerprint)
+    files[b"/p/build.sh"] = b"two"
+    assert not holds(before, now().fingerprint)
+    assert difference(before, now()) == "/p/build.sh changed"
+    del files[b"/p/build.sh"]
+    assert not holds(before, now().fingerprint)

@@ -14,8 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from mudroom.core.approval import CommandAnswer, CommandQuestion, HostQuestion, Moment, asked
+from mudroom.core.approval import CommandAnswer, CommandQuestion, HostQuestion, asked
 from mudroom.core.flow import Answer, Question
+from mudroom.core.queued import Moment, Row
 from mudroom.core.verdict import Verdict
 from mudroom.errors import MudroomError, UsageError
 from mudroom.vault import approval
@@ -52,7 +53,7 @@ def forked(work: Callable[[], None]) -> Iterator[int]:
         os.waitpid(pid, 0)
 
 
-def until_one_waits(queue: Queue) -> approval.Row:
+def until_one_waits(queue: Queue) -> Row:
     """By the bell, as the page and ``approve --follow`` do."""
     bell = queue.listen()
     try:

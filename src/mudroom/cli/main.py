@@ -38,6 +38,7 @@ VERBS = {
     "log": "what has happened in this project; log verify checks that nobody edited the journal",
     "vault": "what mudroom keeps: ls, init, gc, check; export and import carry a fork elsewhere",
     "agent": "check: at which level an agent would run here by its card, with which credentials, and why",
+    "approve": "what waits for somebody to allow it: list, answer, --follow",
     "policy": "why: what was refused to a command, or would be, and the reason",
     "net": "which hosts commands may reach: allow, deny, rm, ls, presets; why; log",
     "doctor": "what this machine can protect, by trying it",

@@ -5,19 +5,14 @@ Rules of this file:
    refuses.
 2. An answer is about a fingerprint: of the command, its place, its verdict, and the files that it names
    (``core/fingerprint.py``). It is no answer to a question with another one.
-3. An answer for which nobody waited any more counts once, and not for ever; a clock that was set back does not make it
-   younger.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 from mudroom.core.verdict import Verdict
-
-VALIDITY = 3600.0
-"""Seconds for which an answer is kept for the one who asks again."""
 
 
 class CommandQuestion(NamedTuple):
@@ -81,65 +76,6 @@ def asked(approver: CommandApprover | None, question: CommandQuestion) -> Comman
     return answer
 
 
-# --- in the queue ---
-
-State = Literal["waiting", "allowed", "denied", "expired", "withdrawn"]
-Kind = Literal["command", "host"]
-
-
-class Moment(NamedTuple):
-    time: int
-    """Nanoseconds since 1970, by a clock that can be set."""
-    running: int
-    """Nanoseconds since the machine was started, asleep or not; no clock of the user's."""
-    boot: str
-    """Which start that was."""
-
-
-class Asked(NamedTuple):
-    """A question in the queue."""
-
-    format: int
-    name: str
-    when: Moment
-    patience: float
-    """Seconds for which somebody would wait; 0: nobody."""
-    note: str
-    """What has changed since it was asked before; empty: nothing, or it was not."""
-    command: CommandQuestion | None = None
-    host: HostQuestion | None = None
-
-    @property
-    def kind(self) -> Kind:
-        return "command" if self.command is not None else "host"
-
-    @property
-    def question(self) -> CommandQuestion | HostQuestion:
-        question = self.command or self.host
-        assert question is not None
-        return question
-
-
-class Decision(NamedTuple):
-    """How a question has ended; for good."""
-
-    format: int
-    state: State
-    when: Moment
-    by: str
-    reason: str = ""
-    keep: bool = False
-
-
-def elapsed(since: Moment, now: Moment) -> float:
-    """Seconds, by the clock that shows more of them; infinite if the one that can be set was set back: nothing is
-    known then."""
-    by_clock = (now.time - since.time) / 1e9
-    if since.boot and since.boot == now.boot:
-        return max(by_clock, (now.running - since.running) / 1e9)
-    return by_clock if by_clock >= 0 else float("inf")
-
-
 def is_same(one: CommandQuestion | HostQuestion, other: CommandQuestion | HostQuestion) -> bool:
     """Whether an answer to the one answers the other."""
     mine, yours = (one.fingerprint, one.fork, one.agent), (other.fingerprint, other.fork, other.agent)
@@ -164,5 +100,21 @@ def difference(before: CommandQuestion, now: CommandQuestion) -> str:
     return f"{show(changed[0])}{others} changed"
 
 
-def answer_of(decision: Decision) -> CommandAnswer:
-    return CommandAnswer(decision.state == "allowed", decision.keep, decision.by, decision.reason)
+def approval_data(question: CommandQuestion, answer: CommandAnswer) -> dict[str, Any]:
+    """For the journal, kind ``approval``: what was asked, and what came of it. Words that are too many are cut."""
+    from mudroom.core.quote import show_words
+
+    return {
+        "command": [show_words(question.command)],
+        "cwd": question.cwd.decode("utf-8", "replace"),
+        "agent": question.agent,
+        "classes": list(question.verdict.classes),
+        "rule": question.verdict.rule,
+        "why": question.verdict.reason,
+        "allowed": answer.allow,
+        "by": answer.by,
+        "reason": answer.reason,
+        "always": question.pattern if answer.keep else "",
+        "fingerprint": question.fingerprint,
+        "files": [path.decode("utf-8", "replace") for path, _digest in question.files],
+    }

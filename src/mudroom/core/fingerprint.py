@@ -19,8 +19,8 @@ from mudroom.core.path import show
 from mudroom.core.verdict import Part, Verdict
 
 Read = Callable[[bytes, int], bytes | None]
-"""The content of a regular file at an absolute path of the view; None if there is none. If it has more bytes than the
-second says: at least one more than that many."""
+"""The content of a regular file at an absolute path of the view, found as open(2) would find it; None if there is none.
+If it has more bytes than the second says: at least one more than that many. ``stage/lookup.py`` has one."""
 LARGEST = 64 << 20
 """Bytes of a file that is run."""
 LARGEST_NAMED = 4 << 20
@@ -81,6 +81,24 @@ IMPLIED: dict[bytes, tuple[bytes, ...]] = {
 
 class Uncovered(ValueError):
     """A file that would be run is too large, or there are too many: no approval could be tied to it."""
+
+
+def question_about(
+    command: Sequence[bytes],
+    cwd: bytes,
+    fork: str,
+    agent: str,
+    verdict: Verdict,
+    parts: Sequence[Part],
+    pattern: str,
+    level: int,
+    read: Read,
+) -> CommandQuestion:
+    """The question about a command as everything is now. Made a second time before the command runs, it shows by
+    ``holds`` whether the answer is about what runs. Raises Uncovered, and what ``read`` raises."""
+    files = digests(parts, command, cwd, read)
+    mark = fingerprint(command, cwd, fork, agent, verdict, level, files)
+    return CommandQuestion(tuple(command), cwd, fork, agent, verdict, pattern, mark, files)
 
 
 def digests(parts: Sequence[Part], words: Sequence[bytes], cwd: bytes, read: Read) -> tuple[tuple[bytes, str], ...]:
@@ -193,14 +211,9 @@ def _some(paths: Iterable[bytes], most: int) -> list[bytes]:
 
 
 def _join(base: bytes, name: bytes) -> bytes:
-    """Absolute, without ``.`` and ``..`` (of which a link before it would make another place: that is not covered)."""
-    parts: list[bytes] = []
-    for part in (name if name.startswith(b"/") else base + b"/" + name).split(b"/"):
-        if part == b"..":
-            parts = parts[:-1]
-        elif part not in (b"", b"."):
-            parts.append(part)
-    return b"/" + b"/".join(parts)
+    """Absolute. ``..`` stays: where it leads depends on the links before it, which ``read`` follows."""
+    parts = (name if name.startswith(b"/") else base + b"/" + name).split(b"/")
+    return b"/" + b"/".join(part for part in parts if part not in (b"", b"."))
 
 
 def _digest(content: bytes) -> str:

@@ -14,26 +14,14 @@ import select
 import time
 from collections.abc import Callable, Iterable
 
-from mudroom.core.approval import (
-    VALIDITY,
-    Asked,
-    CommandQuestion,
-    Decision,
-    HostQuestion,
-    Moment,
-    State,
-    difference,
-    elapsed,
-    is_same,
-)
+from mudroom.core.approval import CommandQuestion, HostQuestion, difference, is_same
 from mudroom.core.path import show
+from mudroom.core.queued import VALIDITY, Asked, Decision, Moment, Row, State, elapsed
 from mudroom.errors import MudroomError, UsageError
 from mudroom.vault import question as disk
 from mudroom.vault.bell import Bell, ring
-from mudroom.vault.question import FORMAT, Attendance, Row
+from mudroom.vault.question import FORMAT, Attendance
 from mudroom.vault.record import sync_directory
-
-__all__ = ["Queue", "Row", "Ticket"]
 
 LOOK = 2.0
 """Seconds after which who waits looks without being rung for."""
@@ -187,6 +175,9 @@ class Queue:
     def listen(self) -> Bell:
         """Rung at each new question and each answer. To be closed."""
         return Bell(self._bells)
+
+    def moment(self) -> Moment:
+        return self._clock()
 
     # --- for both ---
 
@@ -348,10 +339,14 @@ class Ticket:
         for descriptor in (self.fileno(), over):
             if descriptor >= 0:
                 poller.register(descriptor, select.POLLIN)
-        while (decision := self.look()) is None:
-            left = until - time.monotonic()
-            if left <= 0:
-                return self.end("expired", f"nobody has answered in {patience:g} s")[0]
-            if over in dict(poller.poll(min(left, LOOK) * 1000 + 1)):
-                return self.end("withdrawn", "nobody waits for the answer any more")[0]
+        try:
+            while (decision := self.look()) is None:
+                left = until - time.monotonic()
+                if left <= 0:
+                    return self.end("expired", f"nobody has answered in {patience:g} s")[0]
+                if over in dict(poller.poll(min(left, LOOK) * 1000 + 1)):
+                    return self.end("withdrawn", "nobody waits for the answer any more")[0]
+        except KeyboardInterrupt:
+            self.end("withdrawn", "interrupted")
+            raise
         return decision

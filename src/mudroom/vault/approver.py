@@ -6,8 +6,9 @@ the gate's adapter does it itself).
 
 from __future__ import annotations
 
-from mudroom.core.approval import CommandAnswer, CommandQuestion, HostQuestion, answer_of
+from mudroom.core.approval import CommandAnswer, CommandQuestion, HostQuestion
 from mudroom.core.flow import Answer, Question
+from mudroom.core.queued import answer_of
 from mudroom.errors import MudroomError
 from mudroom.vault.approval import Queue
 

@@ -1,6 +1,6 @@
 """One question on disk, and its one end.
 
-    approvals/<id>/question     MessagePack of core/approval.py:Asked; never changed
+    approvals/<id>/question     MessagePack of core/queued.py:Asked; never changed
                    waiter       flock(2): held by the process that waits, with its "PID START"
                    decided      MessagePack of Decision; once it is there it never changes
                    used         the same file, by another name: what was decided has been heeded
@@ -17,38 +17,18 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 import msgspec
 
-from mudroom.core.approval import Asked, Decision, State
 from mudroom.core.path import show
+from mudroom.core.queued import Asked, Decision, Row
 from mudroom.errors import MudroomError
 from mudroom.vault.record import sync_directory
 
 FORMAT = 1
 ASIDE = b"aside-"
 """Names that begin so are of nothing that is whole."""
-
-
-class Row(NamedTuple):
-    """One question, as it is now."""
-
-    asked: Asked
-    decision: Decision | None
-    waiter: int
-    """The process that waits for the answer; 0: none does."""
-    used: bool
-    size: int = 0
-    """Bytes."""
-
-    @property
-    def name(self) -> str:
-        return self.asked.name
-
-    @property
-    def state(self) -> State:
-        return self.decision.state if self.decision is not None else "waiting"
 
 
 class Attendance:

@@ -1,0 +1,135 @@
+"""A question that waits in the queue, and how it has ended. Values, and what follows from them alone.
+
+An answer for which nobody waited any more counts once, and not for ever; a clock that was set back does not make it
+younger.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal, NamedTuple
+
+from mudroom.core.approval import CommandAnswer, CommandQuestion, HostQuestion
+
+VALIDITY = 3600.0
+"""Seconds for which an answer is kept for the one who asks again."""
+
+State = Literal["waiting", "allowed", "denied", "expired", "withdrawn"]
+Kind = Literal["command", "host"]
+
+
+class Moment(NamedTuple):
+    time: int
+    """Nanoseconds since 1970, by a clock that can be set."""
+    running: int
+    """Nanoseconds since the machine was started, asleep or not; no clock of the user's."""
+    boot: str
+    """Which start that was."""
+
+
+class Asked(NamedTuple):
+    """A question in the queue."""
+
+    format: int
+    name: str
+    when: Moment
+    patience: float
+    """Seconds for which somebody would wait; 0: nobody."""
+    note: str
+    """What has changed since it was asked before; empty: nothing, or it was not."""
+    command: CommandQuestion | None = None
+    host: HostQuestion | None = None
+
+    @property
+    def kind(self) -> Kind:
+        return "command" if self.command is not None else "host"
+
+    @property
+    def question(self) -> CommandQuestion | HostQuestion:
+        question = self.command or self.host
+        assert question is not None
+        return question
+
+
+class Decision(NamedTuple):
+    """How a question has ended; for good."""
+
+    format: int
+    state: State
+    when: Moment
+    by: str
+    reason: str = ""
+    keep: bool = False
+
+
+def elapsed(since: Moment, now: Moment) -> float:
+    """Seconds, by the clock that shows more of them; infinite if the one that can be set was set back: nothing is
+    known then."""
+    by_clock = (now.time - since.time) / 1e9
+    if since.boot and since.boot == now.boot:
+        return max(by_clock, (now.running - since.running) / 1e9)
+    return by_clock if by_clock >= 0 else float("inf")
+
+
+def answer_of(decision: Decision) -> CommandAnswer:
+    return CommandAnswer(decision.state == "allowed", decision.keep, decision.by, decision.reason)
+
+
+class Row(NamedTuple):
+    """One question, as it is now."""
+
+    asked: Asked
+    decision: Decision | None
+    waiter: int
+    """The process that waits for the answer; 0: none does."""
+    used: bool
+    """What was decided has been heeded."""
+    size: int = 0
+    """Bytes."""
+
+    @property
+    def name(self) -> str:
+        return self.asked.name
+
+    @property
+    def state(self) -> State:
+        return self.decision.state if self.decision is not None else "waiting"
+
+
+def row_to_json(row: Row, now: Moment) -> dict[str, Any]:
+    """As ``mudroom.approvals/1`` has it (docs/FORMAT.md)."""
+    asked, decision = row.asked, row.decision
+    found: dict[str, Any] = {
+        "id": row.name,
+        "kind": asked.kind,
+        "state": row.state,
+        "asked": asked.when.time,
+        "age_s": round(max(0.0, elapsed(asked.when, now))),
+        "waiting": row.waiter != 0,
+        "fork": asked.question.fork,
+        "agent": asked.question.agent,
+        "note": asked.note,
+    }
+    if asked.host is not None:
+        found |= {"host": asked.host.host, "port": asked.host.port, "way": asked.host.way}
+    if asked.command is not None:
+        found |= _command(asked.command)
+    ended = None
+    if decision is not None:
+        ended = {"by": decision.by, "reason": decision.reason, "always": decision.keep, "time": decision.when.time}
+    return found | {"decision": ended, "used": row.used}
+
+
+def _command(question: CommandQuestion) -> dict[str, Any]:
+    from mudroom.core.path import show
+    from mudroom.core.quote import show_words
+    from mudroom.core.result import text
+
+    return {
+        "command": [text(word) for word in question.command],
+        "shown": show_words(question.command),
+        "cwd": text(question.cwd),
+        "verdict": question.verdict._asdict(),
+        "pattern": question.pattern or None,
+        "files": [show(path) for path, _digest in question.files],
+        "fingerprint": question.fingerprint,
+    }

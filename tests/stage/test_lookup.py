@@ -1,0 +1,74 @@
+"""Files by the paths that a command would use, through links, and never outside of the view."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from mudroom.stage.lookup import reader
+from mudroom.stage.source import OpenSource
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Iterator[Path]:
+    project = tmp_path / "p"
+    (project / "sub/deep").mkdir(parents=True)
+    (project / "build.sh").write_bytes(b"build")
+    (project / "sub/run").write_bytes(b"run")
+    (tmp_path / "secret").write_bytes(b"secret")
+    for name, target in {
+        "link": "build.sh",
+        "sub/up": "../build.sh",
+        "absolute": str(project / "sub/run"),
+        "dir": "sub/deep",
+        "out": "../secret",
+        "out2": str(tmp_path / "secret"),
+        "loop": "loop",
+        "chain": "link",
+    }.items():
+        (project / name).symlink_to(target)
+    os.mkfifo(project / "fifo")
+    yield project
+
+
+@pytest.mark.parametrize(
+    ("path", "content"),
+    [
+        ("build.sh", b"build"),
+        ("./sub//run", b"run"),
+        ("sub/../build.sh", b"build"),
+        ("dir/../run", b"run"),  # as the kernel: .. of where the link leads
+        ("link", b"build"),
+        ("chain", b"build"),
+        ("sub/up", b"build"),
+        ("absolute", b"run"),
+        ("../p/build.sh", b"build"),
+        ("../../p/build.sh", None),
+        ("out", None),
+        ("out2", None),
+        ("../secret", None),
+        ("loop", None),
+        ("fifo", None),
+        ("sub", None),
+        ("", None),
+        ("nothing", None),
+        ("build.sh/x", None),
+        ("build.sh/..", None),
+    ],
+)
+def test_paths(project: Path, path: str, content: bytes | None) -> None:
+    with OpenSource(os.fsencode(project)) as source:
+        assert reader(source, os.fsencode(project))(os.fsencode(project) + b"/" + path.encode(), 100) == content
+
+
+def test_a_large_file_is_not_read_whole(project: Path) -> None:
+    with OpenSource(os.fsencode(project)) as source:
+        read = reader(source, os.fsencode(project))
+        (project / "large").write_bytes(b"x" * (3 << 20))
+        content = read(os.fsencode(project / "large"), 10)
+        assert content is not None
+        assert 10 < len(content) <= 1 << 20
+        assert read(os.fsencode(project / "sub" / "run"), 3) == b"run"
