@@ -8,14 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from mudroom.core.builtin import BUILTINS
+from mudroom.core.findcommand import FINDERS
+from mudroom.core.gitcommand import GIT
+from mudroom.core.interpreter import INTERPRETERS
 from mudroom.core.place import SOMEWHERE, Finding, Scene, normal
 from mudroom.core.program import PROGRAMS
 from mudroom.core.rule import INFORMS, READ, UNSURE, Rule, judged
+from mudroom.core.toolchain import TOOLS
 from mudroom.core.verdict import Classified, Part, joined
 from mudroom.core.word import Word, known, literals, program_name
 from mudroom.core.wrapper import WRAPPERS
 
-_TABLES: tuple[dict[bytes, Rule], ...] = (PROGRAMS, WRAPPERS)
+TABLES: tuple[dict[bytes, Rule], ...] = (BUILTINS, WRAPPERS, GIT, PROGRAMS, FINDERS, INTERPRETERS, TOOLS)
+"""In the order in which they are asked; no name is in two of them."""
 _DEEPEST = 8
 
 
@@ -56,7 +62,7 @@ def _found(words: Sequence[Word], scene: Scene) -> Finding:
     if not words or not words[0].literal:
         return Finding(UNSURE, "a program that cannot be told")
     name = program_name(words[0].text)
-    for table in _TABLES:
+    for table in TABLES:
         rule = table.get(name)
         if rule is not None:
             if len(words) == 2 and words[1].text in INFORMS and words[1].text.startswith(b"--"):

@@ -1,16 +1,37 @@
-"""The grammar of bash, loaded when a line has to be read: not before, it costs more than everything else here."""
+"""The grammar of bash, loaded when a line has to be read and not before: it costs more than all the rest of it."""
 
 from __future__ import annotations
 
 from functools import cache
+from importlib.machinery import PathFinder
+from importlib.util import module_from_spec
+from typing import TYPE_CHECKING
 
 import tree_sitter
-from tree_sitter_bash import language
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 @cache
 def _language() -> tree_sitter.Language:
-    return tree_sitter.Language(language())
+    return tree_sitter.Language(_entry()())
+
+
+def _entry() -> Callable[[], object]:
+    """``tree_sitter_bash.language``, taken from the package's extension module alone: the package itself imports
+    importlib.resources for its queries, and with it tempfile and pathlib, which takes twice as long as the grammar."""
+    package = PathFinder.find_spec("tree_sitter_bash")
+    places = package.submodule_search_locations if package is not None else None
+    spec = PathFinder.find_spec("tree_sitter_bash._binding", places) if places else None
+    if spec is None or spec.loader is None:
+        from tree_sitter_bash import language
+
+        return language
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    found: Callable[[], object] = module.language
+    return found
 
 
 def tree_of(line: bytes) -> tree_sitter.Node:

@@ -1,7 +1,6 @@
 """From nodes of the grammar's tree to words, as bash would take their quotes off.
 
-Source: bash(1), QUOTING and EXPANSION. Where the shell is not bash but a plain sh, ``$'…'`` and ``{a,b}`` may mean
-something else; such words are computed there.
+Source: bash(1), QUOTING and EXPANSION.
 """
 
 from __future__ import annotations
@@ -76,7 +75,7 @@ def _in_double(text: bytes) -> Word:
     return Word(plain)
 
 
-def word_of(node: Node, bash: bool = True) -> Word:
+def word_of(node: Node) -> Word:
     """The word that a node stands for."""
     kind, text = node.type, node.text or b""
     if kind in ("word", "number", "variable_name", "file_descriptor", "test_operator", "extglob_pattern", "regex"):
@@ -92,9 +91,9 @@ def word_of(node: Node, bash: bool = True) -> Word:
     if kind == "string":
         return _double(node)
     if kind == "ansi_c_string":
-        return _ansi(text) if bash else Word(text, "computed")
+        return _ansi(text)
     if kind == "concatenation":
-        pieces = [word_of(child, bash) for child in node.children]
+        pieces = [word_of(child) for child in node.children]
         found = glued(pieces)
         if text.startswith(b"~"):
             return Word(found.text, "computed", 0)

@@ -7,7 +7,7 @@ program has an option that matters.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Literal, NamedTuple
 
 from mudroom.core.place import Finding, Scene, names_credentials, written
@@ -15,6 +15,7 @@ from mudroom.core.verdict import CommandClass
 from mudroom.core.word import Word
 
 Classes = tuple[CommandClass, ...]
+Style = Literal["gnu", "single"]
 READ: Classes = ("read_only",)
 CHANGE: Classes = ("mutating",)
 REACH: Classes = ("networked",)
@@ -23,12 +24,14 @@ LOSE: Classes = ("destructive",)
 UNSURE: Classes = ("unknown",)
 ESCAPE: Classes = ("host_escape_risk",)
 _CHANGES = frozenset({"mutating", "destructive"})
+INFORMS = frozenset({b"--version", b"--help", b"-V", b"-h", b"-v"})
+"""Alone behind a program's name, these only tell about it."""
 
 
 class Option(NamedTuple):
-    """``names``: ``-o --output``; a name without dashes is a word at any place, one with ``=`` last a beginning."""
+    """A name without dashes is a word at any place, one with ``=`` last a beginning."""
 
-    names: str
+    names: tuple[bytes, ...]
     classes: Classes
     reason: str
 
@@ -40,30 +43,33 @@ class Rule(NamedTuple):
     targets: Literal["none", "all", "last"] = "none"
     """Which operands are written, and so have to be in the project."""
     subcommands: Mapping[bytes, Rule] | None = None
-    valued: frozenset[bytes] = frozenset()
-    """Options before the subcommand that take the next word as their value."""
     flags: frozenset[bytes] = frozenset()
     """Options before the subcommand that stand alone and do not matter."""
-    style: Literal["gnu", "single"] = "gnu"
+    takes: frozenset[bytes] = frozenset()
+    """Options that take the next word as their value."""
+    softened: frozenset[bytes] = frozenset()
+    """Options with which it only reads."""
+    style: Style = "gnu"
     """``single``: long options with one dash (``find -delete``), never run together."""
     judge: Callable[[Sequence[Word], Scene], Finding] | None = None
     """Judges all words in place of this entry."""
 
 
 def option(names: str, classes: Classes, reason: str) -> Option:
-    return Option(names, classes, reason)
+    return Option(tuple(names.encode().split()), classes, reason)
 
 
-def words_of(text: str) -> frozenset[bytes]:
+def names(text: str) -> frozenset[bytes]:
     return frozenset(text.encode().split())
 
 
-def same(names: str, rule: Rule) -> dict[bytes, Rule]:
+def same(text: str, rule: Rule) -> dict[bytes, Rule]:
     """One entry for several names."""
-    return dict.fromkeys(names.encode().split(), rule)
+    return dict.fromkeys(text.encode().split(), rule)
 
 
-def _could_be(word: bytes, name: bytes, style: str) -> bool:
+def could_be(word: bytes, name: bytes, style: Style = "gnu") -> bool:
+    """Whether a program might take this word for that option."""
     if not name.startswith(b"-"):
         return word.startswith(name) if name.endswith(b"=") else word == name
     if name.startswith(b"--"):
@@ -74,24 +80,43 @@ def _could_be(word: bytes, name: bytes, style: str) -> bool:
     return word.startswith(b"-") and not word.startswith(b"--") and name[1:] in word[1:]
 
 
-def added(words: Sequence[Word], rule: Rule) -> tuple[set[CommandClass], str]:
-    """What the options add, and why (of the strictest that was seen first)."""
-    classes: set[CommandClass] = set()
-    reason, over = "", False
+def _with_values(words: Sequence[Word], rule: Rule) -> Iterator[tuple[Word, bool]]:
+    """Each word, and whether it can still be an option: not the value of one, not behind ``--``."""
+    over = value = False
     for word in words:
-        if word.literal and word.text == b"--" and rule.style == "gnu":
-            over = True
-            continue
-        if not word.literal and (word.may_be_option if not over else False):
+        yield word, not over and not value
+        over = over or (not value and word.text == b"--" and word.literal and rule.style == "gnu")
+        value = not over and not value and word.literal and word.text in rule.takes
+
+
+def added(words: Sequence[Word], rule: Rule) -> tuple[set[CommandClass], str]:
+    """What the options add, and why (of the first that was seen)."""
+    classes: set[CommandClass] = set()
+    reason = ""
+    for word, free in _with_values(words, rule):
+        if free and not word.literal and word.may_be_option:
             classes.add("unknown")
             reason = reason or "an option that cannot be told"
-            continue
         for entry in rule.options:
-            for name in entry.names.encode().split():
-                if (not over or not name.startswith(b"-")) and _could_be(word.text, name, rule.style):
+            for name in entry.names:
+                if (free or not name.startswith(b"-")) and could_be(word.text, name, rule.style):
                     classes.update(entry.classes)
                     reason = reason or entry.reason
     return classes, reason
+
+
+def softened(words: Sequence[Word], rule: Rule) -> bool:
+    """Whether one of the options is surely there with which the program only reads."""
+    letters = b"".join(name[1:] for name in rule.takes if len(name) == 2)
+    for word, free in _with_values(words, rule):
+        if not free or not word.literal:
+            continue
+        if word.text in rule.softened:
+            return True
+        together = word.text[:1] == b"-" and word.text[1:].isalpha() and not set(word.text[1:]) & set(letters)
+        if together and any(len(name) == 2 and name[1:] in word.text for name in rule.softened):
+            return True
+    return False
 
 
 def operands(words: Sequence[Word]) -> list[Word]:
@@ -102,39 +127,39 @@ def operands(words: Sequence[Word]) -> list[Word]:
     return [word for word in words if not (word.literal and word.text.startswith(b"-") and word.text != b"-")]
 
 
-def _targets(words: Sequence[Word], rule: Rule, changed: bool) -> Sequence[Word]:
+def _targets(words: Sequence[Word], rule: Rule) -> Sequence[Word]:
+    """The words that may name what is written."""
     if rule.targets == "last":
-        pointed = [
-            word if word.text.startswith(b"--t") else words[at + 1]
-            for at, word in enumerate(words)
-            if (word.text == b"-t" and at + 1 < len(words)) or word.text.startswith(b"--target-directory=")
-        ]
-        return [*pointed, *operands(words)[-1:]]
+        into = [words[at + 1] for at, word in enumerate(words[:-1]) if could_be(word.text, b"-t")]
+        into += [word for word in words if could_be(word.text, b"--target-directory") and b"=" in word.text]
+        return [*into, *operands(words)[-1:]]
     if rule.targets == "all":
-        plain = operands(words)
-        return [*plain, *(word for word in words if word.text.startswith(b"-") and b"=" in word.text)]
-    return [word for word in words if b"/" in word.text] if changed else ()
+        return [*operands(words), *(word for word in words if word.text.startswith(b"-") and b"=" in word.text)]
+    return [word for word in words if b"/" in word.text and b"://" not in word.text]
 
 
 def judged(words: Sequence[Word], rule: Rule, scene: Scene) -> Finding:
     """What a program does that is called with these words (the first is its name)."""
     if rule.judge is not None:
         return rule.judge(words, scene)
-    rest = words[1:]
     if rule.subcommands is not None:
         return _by_subcommand(words, rule, scene)
+    return with_paths(words, rule, scene)
+
+
+def with_paths(words: Sequence[Word], rule: Rule, scene: Scene) -> Finding:
+    """By the entry's options, and by where the paths of what is written lead."""
+    rest = words[1:]
     classes: set[CommandClass] = set(rule.classes)
     why = rule.reason
-    if rule.options:
-        more, reason = added(rest, rule)
-        classes |= more
-        why = reason or why
-        changed = bool(more & _CHANGES)
-    else:
-        changed = False
-    if classes & _CHANGES:
-        more_classes, reason = written(_targets(rest, rule, changed), scene)
-        classes.update(more_classes)
+    if rule.softened and softened(rest, rule):
+        classes, why = set(READ), "only reads, so called"
+    more, reason = added(rest, rule) if rule.options else (set[CommandClass](), "")
+    classes |= more
+    why = reason or why
+    if classes & _CHANGES and (rule.targets != "none" or more & _CHANGES):
+        outside, reason = written(_targets(rest, rule), scene)
+        classes.update(outside)
         why = f"{why}, {reason}" if reason else why
     if any(names_credentials(word) for word in rest):
         classes.add("host_escape_risk")
@@ -142,10 +167,13 @@ def judged(words: Sequence[Word], rule: Rule, scene: Scene) -> Finding:
     return Finding(tidy(classes), why)
 
 
-def tidy(classes: set[CommandClass]) -> Classes:
-    """Without ``read_only`` beside anything else, in the order of strictness."""
-    order: Classes = ("mutating", "networked", "destructive", "unknown", "host_escape_risk")
-    return tuple(name for name in order if name in classes) or READ
+_STRICT: Classes = ("mutating", "networked", "destructive", "unknown", "host_escape_risk")
+
+
+def tidy(classes: Iterable[CommandClass]) -> Classes:
+    """In order, and without ``read_only`` beside anything else."""
+    found = set(classes)
+    return tuple(name for name in _STRICT if name in found) or READ
 
 
 def subcommand(words: Sequence[Word], rule: Rule) -> tuple[int | None, bool]:
@@ -153,13 +181,13 @@ def subcommand(words: Sequence[Word], rule: Rule) -> tuple[int | None, bool]:
     at, sure = 1, True
     while at < len(words):
         word = words[at]
-        if not word.start.startswith(b"-"):
+        if not word.may_be_option or (not word.start and not word.literal):
             return at, sure
-        if word.text in rule.valued:
+        if word.text in rule.takes:
             at += 2
             continue
-        head = word.text.partition(b"=")[0]
-        sure = sure and word.literal and (word.text in rule.flags or (b"=" in word.text and head in rule.valued))
+        head, sign, _value = word.text.partition(b"=")
+        sure = sure and word.literal and (word.text in rule.flags or (bool(sign) and head in rule.takes))
         at += 1
     return None, sure
 
@@ -168,17 +196,15 @@ def _by_subcommand(words: Sequence[Word], rule: Rule, scene: Scene) -> Finding:
     at, sure = subcommand(words, rule)
     assert rule.subcommands is not None
     if at is None:
-        alone = all(word.text in INFORMS for word in words[1:])
-        return Finding(READ, "tells about itself") if alone and len(words) > 1 else Finding(rule.classes, rule.reason)
+        if len(words) > 1 and all(word.text in INFORMS for word in words[1:]):
+            return Finding(READ, "tells about itself")
+        more = added(words[1:], rule)[0] | set(() if sure else UNSURE)
+        return Finding(tidy({*rule.classes, *more}), rule.reason)
     found = rule.subcommands.get(words[at].text) if words[at].literal else None
-    if found is None:
-        return Finding(UNSURE, "a subcommand that is not in the tables")
-    inner = judged(words[at:], found, scene)
     more, reason = added(words[1:at], rule) if rule.options else (set[CommandClass](), "")
-    if not sure and not more:
-        more, reason = {"unknown"}, "an option before the subcommand that is not in the tables"
+    if not sure:
+        more, reason = {*more, "unknown"}, reason or "an option before the subcommand that is not in the tables"
+    if found is None:
+        return Finding(tidy({*UNSURE, *more}), "a subcommand that is not in the tables")
+    inner = judged(words[at:], found, scene)
     return Finding(tidy({*inner.classes, *more}), reason or inner.reason, inner.parts)
-
-
-INFORMS = frozenset({b"--version", b"--help", b"-V", b"-h", b"-v"})
-"""Alone behind a program's name, these only tell about it."""

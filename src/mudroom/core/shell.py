@@ -1,33 +1,38 @@
 """A line of shell, read as its parts.
 
-The tree comes from tree-sitter's grammar of bash. Rules of this file:
+The tree comes from tree-sitter's grammar of bash, which is not bash itself. Rules of this file:
 
 * Every node has a way of being read; what has none, an ERROR, a node that was made up (MISSING), and text that no node
   covers become an unknown part, and what is understood inside them counts as well.
-* A word that bash and the grammar might take differently (control characters, a line that goes on in the middle of a
-  word, pieces that touch) is unknown.
-* Nothing here recurses deeper than ``DEEPEST``, whatever the line; longer lines than ``LONGEST`` are not read.
+* Where bash and the grammar are known to differ (control characters, a line that goes on in the middle of a word,
+  pieces that touch, operators inside ``[ … ]``) the part is unknown.
+* Nothing recurses deeper than ``DEEPEST``, whatever the line; lines longer than ``LONGEST`` are not read.
+* A line with anything unknown in it is looked at a second time, crudely, so that what is hidden behind a mistake of the
+  grammar is not milder than what stands in the open.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from mudroom.core.arithmetic import Numbers
+from mudroom.core.crude import crudely
 from mudroom.core.grammar import tree_of
-from mudroom.core.place import Scene, moved, names_credentials, where
+from mudroom.core.place import Scene, moved
 from mudroom.core.quoting import word_of
-from mudroom.core.rule import tidy
+from mudroom.core.redirect import heredoc_is_plain, redirection
 from mudroom.core.variable import runs_code
-from mudroom.core.verdict import CommandClass, Part
-from mudroom.core.word import Word, glued, known
+from mudroom.core.verdict import Part
+from mudroom.core.word import UNKNOWN, Word, glued, known
 
 if TYPE_CHECKING:
     from tree_sitter import Node
 
 LONGEST = 128 << 10
 DEEPEST = 60
+_MOST_PLACES = 8
 _BLANK = re.compile(rb"(?:[ \t\n]|\\\n)*\Z")
 _ODD_BYTES = re.compile(rb"[\x00-\x08\x0b-\x1f\x7f]")
 _ODD_TEXT = re.compile(  # blank or invisible: spaces, joiners, marks of direction, tags
@@ -36,6 +41,7 @@ _ODD_TEXT = re.compile(  # blank or invisible: spaces, joiners, marks of directi
 )
 _BROKEN_WORD = re.compile(rb"[^ \t\n\\;|&(]\\\n[^ \t\n]")
 _RUNS_INSIDE = re.compile(rb"(?<!\\)(?:\\\\)*(?:`|\$\(|[<>]\()")
+_SHELL_VALUES = frozenset("QEAaKkUuL")
 
 
 def _names(text: str) -> frozenset[str]:
@@ -44,31 +50,35 @@ def _names(text: str) -> frozenset[str]:
 
 _STRUCTURE = _names(
     "program subshell do_group if_statement elif_clause else_clause while_statement case_statement case_item"
-    " for_statement list pipeline negated_command heredoc_redirect command_substitution process_substitution"
+    " for_statement list pipeline negated_command command_substitution process_substitution"
 )
+_APART = _names("subshell command_substitution process_substitution pipeline")
+"""What runs in a process of its own, so that a change of directory inside does not count outside."""
+_PERHAPS = _names("list if_statement while_statement case_statement for_statement function_definition")
 _TOKENS = _names(
-    "; ;; ;& ;;& & && || | |& ( ) { } ! if then elif else fi while until do done for select in case esac $( ` <( >( <<"
-    " <<-"
+    "; ;; ;& ;;& & && || | |& ( ) { } ! if then elif else fi while until do done for select in case esac $( ` <( >("
 ) | {"\n"}
 _LEAVES = _names("word number raw_string ansi_c_string variable_name special_variable_name extglob_pattern regex")
-_VALUES = _names(
-    "string concatenation simple_expansion expansion arithmetic_expansion brace_expression array subscript"
-    " translated_string heredoc_body binary_expression unary_expression ternary_expression postfix_expression"
-    " parenthesized_expression"
-)
+_QUIET = _names("comment heredoc_start heredoc_end test_operator file_descriptor")
+_VALUES = _names("string concatenation simple_expansion brace_expression array translated_string")
+_SUMS = _names("-eq -ne -lt -le -gt -ge")
+_BRACKET_TOKENS = _names("[ ] = == != !")
 
 
-def parts_of(line: bytes, scene: Scene, bash: bool = True) -> tuple[Part, ...]:
+def parts_of(line: bytes, scene: Scene) -> tuple[Part, ...]:
     """The parts of a line of shell. Never raises; a line that cannot be read has an unknown part."""
-    if len(line) > LONGEST:
-        return (unread(f"longer than {LONGEST >> 10} KiB"),)
-    reader = Reader(scene, bash)
+    if len(line) > LONGEST or b"\0" in line:
+        reason = "holds a NUL" if len(line) <= LONGEST else f"longer than {LONGEST >> 10} KiB"
+        return (unread(reason), *crudely(line, scene))
+    reader = Reader(line, scene)
     odd = _oddity(line)
     if odd:
-        reader.parts.append(unread(odd))
-    if b"\0" not in line:
-        reader.visit(tree_of(line), 0)
-    return tuple(reader.parts)
+        reader.unread(odd)
+    reader.visit(tree_of(line), 0)
+    if reader.numbers.doubtful():
+        reader.unread("evaluates a variable that may hold a command")
+    hidden = crudely(line, scene) if reader.doubts else ()
+    return (*reader.parts, *hidden)
 
 
 def unread(reason: str) -> Part:
@@ -91,71 +101,79 @@ def _oddity(line: bytes) -> str:
 class Reader:
     """Walks the tree of one line and collects its parts."""
 
-    def __init__(self, scene: Scene, bash: bool) -> None:
-        self.parts: list[Part] = []
+    def __init__(self, source: bytes, scene: Scene) -> None:
+        self.source = source
         self.scene = scene
-        self.bash = bash
+        self.parts: list[Part] = []
+        self.doubts = False
         self.functions: set[bytes] = set()
+        self.numbers = Numbers()
 
     def unread(self, reason: str = "cannot be read") -> None:
-        self.parts.append(unread(reason))
+        self.doubts = True
+        part = unread(reason)
+        if part not in self.parts[-1:]:
+            self.parts.append(part)
 
     def visit(self, node: Node, depth: int) -> None:
         kind = node.type
         if depth > DEEPEST:
             self.unread("nested too deeply")
-            return
-        if node.is_missing or kind == "ERROR":
+        elif node.is_missing or kind == "ERROR":
             self.unread()
             self.children(node, depth, strict=False)
         elif not node.is_named:
             if kind not in _TOKENS:
                 self.unread()
-        elif kind == "command":
-            self.command(node, depth, ())
-        elif kind == "redirected_statement":
-            self.redirected(node, depth)
+        elif kind in _LEAVES:
+            if kind not in ("raw_string", "ansi_c_string") and _RUNS_INSIDE.search(node.text or b""):
+                self.unread()
+            self.children(node, depth, strict=False)
         elif kind in _STRUCTURE:
             self.structure(node, depth)
-        elif kind == "comment":
-            pass
-        elif kind in _LEAVES or kind in _VALUES:
+        elif kind in _VALUES:
             self.value(node, depth)
-        elif kind == "variable_assignment":
-            self.assignment(node, depth)
-            self.parts.append(Part((), True, ("read_only",), "sets a variable of the shell"))
-        elif kind == "compound_statement":
-            self.structure(node, depth) if node.child(0) and node.children[0].type == "{" else self.value(node, depth)
-        elif kind == "file_redirect":
-            if self.redirect(node, depth, bare=False):
+        elif kind in ("string_content", "heredoc_content"):
+            self.text_of(node.text or b"")
+        elif kind not in _QUIET:
+            way = getattr(self, "on_" + kind, None)
+            if way is None:
                 self.unread()
-        elif kind == "herestring_redirect":
-            self.children(node, depth, strict=False, skip=("<<<",))
-        elif kind == "function_definition":
-            self.function(node, depth)
-        elif kind in ("declaration_command", "unset_command"):
-            self.declaration(node, depth)
-        elif kind == "test_command":
-            self.value(node, depth)
-            self.parts.append(Part((b"[",), False, ("read_only",), "tests something"))
-        elif kind in ("heredoc_start", "heredoc_end", "heredoc_content", "string_content", "test_operator"):
-            pass
-        else:
-            self.unread()
-            self.children(node, depth, strict=False)
+                self.children(node, depth, strict=False)
+            else:
+                way(node, depth)
 
-    def children(self, node: Node, depth: int, strict: bool = True, skip: Sequence[str] = ()) -> None:
-        text, start, at = node.text or b"", node.start_byte, node.start_byte
+    def children(self, node: Node, depth: int, strict: bool = True) -> None:
+        """Visits all children; ``strict``: tokens too, and nothing but blanks may stand between them."""
+        at = node.start_byte
         for child in node.children:
-            if strict and not _BLANK.match(text[at - start : child.start_byte - start]):
+            if strict and not _BLANK.match(self.source, at, child.start_byte):
                 self.unread()
             at = child.end_byte
-            if child.type not in skip and (strict or child.is_named):
+            if strict or child.is_named or child.is_missing:
                 self.visit(child, depth + 1)
-        if strict and not _BLANK.match(text[at - start :]):
+        if strict and not _BLANK.match(self.source, at, node.end_byte):
             self.unread()
 
+    def value(self, node: Node, depth: int) -> None:
+        """A piece of a word. What stands between its children is text, in which nothing may be run."""
+        at = node.start_byte
+        for child in node.children:
+            self.text_of(self.source[at : child.start_byte])
+            at = child.end_byte
+            if child.is_named or child.is_missing:
+                self.visit(child, depth + 1)
+        self.text_of(self.source[at : node.end_byte])
+
+    def text_of(self, text: bytes) -> None:
+        if _RUNS_INSIDE.search(text):
+            self.unread("runs something inside its text")
+
     def structure(self, node: Node, depth: int) -> None:
+        before = self.scene
+        kind = node.type
+        if kind == "for_statement":
+            self.loop_variable(node)
         spine: list[Node] = []
         while node.type == "list" and node.children and node.children[0].type == "list":
             spine.append(node)
@@ -164,45 +182,76 @@ class Reader:
         for outer in reversed(spine):
             for child in outer.children[1:]:
                 self.visit(child, depth + 1)
+        self.leave(kind, before)
 
-    def command(self, node: Node, depth: int, extra: Sequence[Word]) -> None:
+    def leave(self, kind: str, before: Scene) -> None:
+        """Where the next command may run, after one that may or may not have gone elsewhere."""
+        if kind in _APART:
+            self.scene = before
+        elif kind in _PERHAPS and self.scene.places != before.places:
+            places = tuple(sorted({*before.places, *self.scene.places}, key=repr))
+            self.scene = before._replace(places=places[:_MOST_PLACES] + ((None,) if len(places) > _MOST_PLACES else ()))
+
+    def loop_variable(self, node: Node) -> None:
+        name = node.child_by_field_name("variable")
+        text = b"" if name is None else name.text or b""
+        if runs_code(text):
+            self.unread("sets a variable that decides what is run")
+        values = [
+            child for child in node.children if child.is_named and child.type not in ("variable_name", "do_group")
+        ]
+        self.numbers.looped(text, values)
+
+    def on_command(self, node: Node, depth: int, extra: Sequence[Word] = ()) -> None:
         words: list[Word] = []
         end = -1
         for child in node.children:
             kind = child.type
-            if kind == "variable_assignment":
-                self.assignment(child, depth)
-                continue
-            if kind in ("file_redirect", "herestring_redirect"):
-                if kind == "file_redirect":
-                    words += self.redirect(child, depth, bare=False)
-                else:
-                    self.visit(child, depth + 1)
-                continue
-            if kind == "command_name" and child.children:
+            if kind == "command_name" and child.child_count == 1:
                 child = child.children[0]
-            word = word_of(child, self.bash) if child.is_named else Word(child.text or b"", "computed")
-            if child.is_named:
+            self.between(words, end, child)
+            if kind == "file_redirect":
+                words += self.redirect(child, depth, bare=False)
+            elif kind in ("variable_assignment", "herestring_redirect"):
                 self.visit(child, depth + 1)
-            if child.start_byte == end:
-                words[-1] = glued([words[-1], word, Word(b"", "computed")])
+            elif kind == "subshell":
+                if [word.text for word in words] not in ([b"time"], [b"time", b"-p"]):
+                    self.unread()
+                self.visit(child, depth + 1)
             else:
-                words.append(word)
-            end = child.end_byte
+                word = word_of(child) if child.is_named else UNKNOWN
+                if child.is_named or child.is_missing:
+                    self.visit(child, depth + 1)
+                if child.start_byte == end and words:
+                    words[-1] = glued([words[-1], word, UNKNOWN])
+                else:
+                    words.append(word)
+                end = child.end_byte
         self.simple([*words, *extra])
+
+    def between(self, words: Sequence[Word], end: int, child: Node) -> None:
+        if words and end >= 0 and child.start_byte > end and not _BLANK.match(self.source, end, child.start_byte):
+            self.unread()
+        if child.type == "file_redirect" and child.start_byte == end and child.children[0].type == "file_descriptor":
+            self.unread()
 
     def simple(self, words: Sequence[Word]) -> None:
         if not words:
             return
-        if words[0].text in self.functions:
-            self.parts.append(Part(known(words), False, ("unknown",), "a function of this line"))
+        if words[0].literal and words[0].text in self.functions:
+            self.parts.append(Part(known(words), False, ("unknown",), "calls a function of this line"))
             return
         self.parts.extend(self.scene.words(words, self.scene))
-        if words[0].text in (b"cd", b"pushd", b"popd"):
-            target = words[1] if len(words) > 1 else Word(b"~", "computed")
+        name = words[0].text
+        if name in (b"cd", b"pushd", b"popd") and words[0].literal:
+            target = next(
+                (word for word in words[1:] if word.text not in (b"-P", b"-L", b"--")), Word(b"~", "computed")
+            )
             self.scene = self.scene._replace(places=moved(target, self.scene))
+        elif name in (b"read", b"mapfile", b"readarray", b"getopts", b"printf"):
+            self.numbers.told(word.text for word in words[1:])
 
-    def redirected(self, node: Node, depth: int) -> None:
+    def on_redirected_statement(self, node: Node, depth: int) -> None:
         body = node.child_by_field_name("body")
         extra: list[Word] = []
         for child in node.children:
@@ -210,27 +259,39 @@ class Reader:
                 continue
             if child.type == "file_redirect":
                 extra += self.redirect(child, depth, bare=body is None)
+            elif child.type == "heredoc_redirect":
+                extra += self.heredoc(child, depth)
             else:
                 self.visit(child, depth + 1)
         if body is not None and body.type == "command":
-            self.command(body, depth + 1, extra)
-            return
-        if body is not None:
+            self.on_command(body, depth + 1, extra)
+        elif body is not None:
             self.visit(body, depth + 1)
-        if extra:
-            self.simple(extra) if body is None else self.unread()
+            if extra:
+                self.unread()
+        else:
+            self.simple(extra)
+
+    def on_file_redirect(self, node: Node, depth: int) -> None:
+        self.simple(self.redirect(node, depth, bare=False))
+
+    def on_heredoc_redirect(self, node: Node, depth: int) -> None:
+        self.simple(self.heredoc(node, depth))
+
+    def on_herestring_redirect(self, node: Node, depth: int) -> None:
+        self.value(node, depth)
 
     def redirect(self, node: Node, depth: int, bare: bool) -> list[Word]:
         """Adds what the redirection does; gives the words behind its target, which belong to the command."""
-        operator, words = "", []
+        operator, words = "", list[Word]()
         for child in node.children:
-            if child.type == "file_descriptor":
-                continue
-            if not child.is_named:
+            if child.is_missing or child.type == "ERROR":
+                self.visit(child, depth + 1)
+            elif not child.is_named:
                 operator = child.type
-                continue
-            self.visit(child, depth + 1)
-            words.append(word_of(child, self.bash))
+            elif child.type != "file_descriptor":
+                self.visit(child, depth + 1)
+                words.append(word_of(child))
         if operator in (">&-", "<&-"):
             return words
         if not words:
@@ -239,54 +300,142 @@ class Reader:
         self.parts.extend(redirection(operator, words[0], bare, self.scene))
         return words[1:]
 
-    def assignment(self, node: Node, depth: int) -> None:
+    def heredoc(self, node: Node, depth: int) -> list[Word]:
+        """What stands behind ``<<END`` on its line, and what is run inside the text."""
+        extra: list[Word] = []
+        if not heredoc_is_plain(node, self.source):
+            self.unread("a here-document whose end cannot be told")
+        for child in node.children:
+            kind = child.type
+            if kind == "file_redirect":
+                extra += self.redirect(child, depth, bare=False)
+            elif kind == "heredoc_body":
+                if child.child_count:
+                    self.value(child, depth)
+                elif not any(mark in (node.text or b"").partition(b"\n")[0] for mark in (b"'", b'"', b"\\")):
+                    self.text_of(child.text or b"")
+            elif kind in _LEAVES or kind in _VALUES or kind == "expansion":
+                self.visit(child, depth + 1)
+                extra.append(word_of(child))
+            elif kind not in ("heredoc_start", "heredoc_end") and (child.is_named or child.is_missing):
+                self.visit(child, depth + 1)
+        return extra
+
+    def on_variable_assignment(self, node: Node, depth: int) -> None:
         name = node.child_by_field_name("name")
         self.children(node, depth, strict=False)
         text = b"" if name is None else (name.text or b"").partition(b"[")[0]
+        self.numbers.assigned(text, node.child_by_field_name("value"))
         if runs_code(text):
-            self.parts.append(unread("sets a variable that decides what is run"))
+            self.unread("sets a variable that decides what is run")
+        elif node.parent is None or node.parent.type not in ("command", "declaration_command"):
+            self.parts.append(Part((), True, ("read_only",), "sets a variable of the shell"))
 
-    def declaration(self, node: Node, depth: int) -> None:
+    def on_variable_assignments(self, node: Node, depth: int) -> None:
+        self.children(node, depth)
+
+    def on_declaration_command(self, node: Node, depth: int) -> None:
         words: list[Word] = [Word(node.children[0].type.encode())]
         for child in node.children[1:]:
-            if child.type == "variable_assignment":
-                self.assignment(child, depth)
-                words.append(Word(child.text or b"", "computed"))
-            else:
-                words.append(word_of(child, self.bash))
-                self.visit(child, depth + 1)
-        self.parts.append(Part(known(words), all(w.literal for w in words), ("read_only",), "declares variables"))
+            self.visit(child, depth + 1)
+            if child.type != "variable_assignment":
+                words.append(word_of(child))
+        if any(word.text.startswith(b"-") and {*b"nif"} & {*word.text[1:]} for word in words[1:]):
+            self.unread("declares names with a meaning of their own")
+        self.simple(words)
 
-    def function(self, node: Node, depth: int) -> None:
+    def on_unset_command(self, node: Node, depth: int) -> None:
+        self.on_declaration_command(node, depth)
+
+    def on_function_definition(self, node: Node, depth: int) -> None:
+        before = self.scene
         name = node.child_by_field_name("name")
         self.functions.add(b"" if name is None else name.text or b"")
         for child in node.children:
-            if child.is_named and (name is None or child.id != name.id):
+            if (child.is_named or child.is_missing) and (name is None or child.id != name.id):
+                self.visit(child, depth + 1)
+        self.parts.append(Part((), True, ("read_only",), "defines a function"))
+        self.leave(node.type, before)
+
+    def on_compound_statement(self, node: Node, depth: int) -> None:
+        if node.children and node.children[0].type == "((":
+            self.on_arithmetic_expansion(node, depth)
+            self.parts.append(Part((), True, ("read_only",), "calculates"))
+        else:
+            self.children(node, depth)
+
+    def on_c_style_for_statement(self, node: Node, depth: int) -> None:
+        before = self.scene
+        for child in node.children:
+            if child.type in ("do_group", "compound_statement"):
+                self.visit(child, depth + 1)
+            elif child.is_named or child.is_missing:
+                self.on_arithmetic_expansion(child, depth + 1)
+        self.leave("for_statement", before)
+
+    def on_arithmetic_expansion(self, node: Node, depth: int) -> None:
+        self.sum_of(node, depth)
+
+    def sum_of(self, node: Node, depth: int) -> None:
+        """bash evaluates variables in a sum, and what they hold, and runs commands that it finds in subscripts."""
+        if depth > DEEPEST:
+            self.unread("nested too deeply")
+            return
+        self.numbers.evaluated(node)
+        for child in node.children:
+            if child.type in ("binary_expression", "unary_expression", "ternary_expression", "postfix_expression",
+                              "parenthesized_expression", "subscript", "variable_assignment"):  # fmt: skip
+                self.sum_of(child, depth + 1)
+            elif child.is_named or child.is_missing:
+                self.visit(child, depth + 1)
+        if not node.child_count:
+            self.visit(node, depth + 1)
+
+    def on_subscript(self, node: Node, depth: int) -> None:
+        index = node.child_by_field_name("index")
+        if index is not None and (index.text or b"") not in (b"@", b"*"):
+            self.sum_of(node, depth)
+
+    def on_expansion(self, node: Node, depth: int) -> None:
+        tokens = [child.type for child in node.children if not child.is_named]
+        named = [child for child in node.children if child.is_named]
+        kinds = [child.type for child in named]
+        if "!" in tokens and kinds[:1] != ["subscript"] and not {"*", "@"} & set(tokens):
+            self.unread("takes a variable by a name that cannot be told")
+        if "@" in tokens and "!" not in tokens and not set(tokens[tokens.index("@") + 1 :]) <= _SHELL_VALUES | {"}"}:
+            self.unread("evaluates a variable")
+        if {"=", ":="} & set(tokens) and named and runs_code(named[0].text or b""):
+            self.unread("sets a variable that decides what is run")
+        for at, child in enumerate(node.children):
+            if at and node.children[at - 1].type == ":" and child.is_named:
+                self.sum_of(child, depth + 1)
+            elif child.is_named or child.is_missing:
                 self.visit(child, depth + 1)
 
-    def value(self, node: Node, depth: int) -> None:
-        """A piece of a word: what is run inside it counts."""
-        if not node.child_count:
-            if node.type in ("word", "regex", "extglob_pattern") and _RUNS_INSIDE.search(node.text or b""):
-                self.unread()
+    def on_test_command(self, node: Node, depth: int) -> None:
+        plain = bool(node.children) and node.children[0].type == "["
+        self.tested(node, depth, plain)
+        self.parts.append(Part((b"[",) if plain else (b"[[",), False, ("read_only",), "tests something"))
+
+    def tested(self, node: Node, depth: int, plain: bool) -> None:
+        operators = {child.text for child in node.children if child.type == "test_operator"}
+        sums = bool({operator.decode() for operator in operators if operator} & _SUMS) and not plain
+        if {b"-v", b"-R"} & operators and _RUNS_INSIDE.search(node.text or b""):
+            self.unread("a name of a variable that cannot be told")
+        if depth > DEEPEST:
+            self.unread("nested too deeply")
             return
-        self.children(node, depth, strict=False)
-
-
-def redirection(operator: str, target: Word, bare: bool, scene: Scene) -> Iterable[Part]:
-    """What a redirection of a command does, beside the command."""
-    if operator in (">&", "<&") and target.literal and (target.text.isdigit() or target.text.rstrip(b"-").isdigit()):
-        return
-    if target.text.startswith((b"/dev/tcp/", b"/dev/udp/")):
-        yield Part((), False, ("networked",), "opens a connection")
-        return
-    classes: set[CommandClass] = set()
-    if ">" in operator and target.text not in (b"/dev/null", b"/dev/stdout", b"/dev/stderr", b"/dev/tty"):
-        place = where(target, scene)
-        classes = {"destructive" if bare else "mutating"}
-        classes |= {"host_escape_risk"} if place == "outside" else {"unknown"} if place == "unknown" else set()
-    if names_credentials(target):
-        classes.add("host_escape_risk")
-    if classes:
-        where_to = target.text.decode(errors="replace")
-        yield Part((), False, tidy(classes), f"{'writes' if '>' in operator else 'reads'} {where_to}")
+        for child in node.children:
+            if not child.is_named and plain and child.type not in _BRACKET_TOKENS:
+                self.unread("an operator of the shell inside a test")
+            if child.type in (
+                "binary_expression",
+                "unary_expression",
+                "parenthesized_expression",
+                "ternary_expression",
+            ):
+                self.tested(child, depth + 1, plain)
+            elif sums and child.is_named and child.type != "test_operator":
+                self.sum_of(child, depth + 1)
+            elif child.is_named or child.is_missing:
+                self.visit(child, depth + 1)

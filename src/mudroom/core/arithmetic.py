@@ -1,0 +1,89 @@
+"""Which variables are surely numbers.
+
+bash evaluates what a variable of a sum holds as a sum again, down to ``a[$(command)]`` (bash(1), ARITHMETIC
+EVALUATION), so that a sum with a variable of unknown contents may run anything.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tree_sitter import Node
+
+_NUMBER = re.compile(rb"[-+]?[0-9]*\Z")
+_NAME = re.compile(rb"[A-Za-z_]\w*\Z")
+_ALWAYS = frozenset(
+    b"RANDOM SRANDOM SECONDS LINENO EPOCHSECONDS UID EUID PPID BASHPID OPTIND HISTCMD SHLVL # ? $ !".split()
+)
+_ASSIGNS = frozenset(["="])
+
+
+class Numbers:
+    """Collects what a line assigns and what it evaluates."""
+
+    def __init__(self) -> None:
+        self._sure: dict[bytes, bool] = {}
+        self._used: set[bytes] = set()
+        self._doubt = False
+
+    def doubtful(self) -> bool:
+        """Whether something is evaluated that is not surely a number."""
+        return self._doubt or any(not self._sure.get(name, False) for name in self._used - _ALWAYS)
+
+    def assigned(self, name: bytes, value: Node | None) -> None:
+        self._note(name, value is None or _is_number(value))
+
+    def looped(self, name: bytes, values: Sequence[Node]) -> None:
+        self._note(name, bool(values) and all(_is_number(value) for value in values))
+
+    def told(self, names: Iterable[bytes]) -> None:
+        """Variables that get what is read."""
+        for name in names:
+            self._note(name, False)
+
+    def _note(self, name: bytes, sure: bool) -> None:
+        self._sure[name] = sure and self._sure.get(name, True)
+
+    def evaluated(self, node: Node) -> None:
+        """One node of a sum; its children of the kind of sums are told one by one."""
+        kind, text = node.type, node.text or b""
+        children = node.children
+        if kind == "subscript":
+            children = children[1:]
+        if kind in ("binary_expression", "variable_assignment") and len(children) > 1 and children[1].type in _ASSIGNS:
+            target = children[0].text or b""
+            self._note(target.partition(b"[")[0], True)
+            children = children[1:]
+        for child in children if node.child_count else [node]:
+            self._leaf(child)
+        if not node.child_count and kind in ("raw_string", "ansi_c_string") and not _NUMBER.match(text[1:-1]):
+            self._doubt = True
+
+    def _leaf(self, node: Node) -> None:
+        kind, text = node.type, node.text or b""
+        if kind in ("variable_name", "word") and _NAME.match(text):
+            self._used.add(text)
+        elif kind == "simple_expansion":
+            self._used.add(text[1:])
+        elif kind == "expansion":
+            tokens = [child.type for child in node.children]
+            if "#" not in tokens[:2]:
+                self._used.add(text.strip(b" ${}"))
+        elif kind in ("command_substitution", "string", "raw_string", "ansi_c_string", "concatenation"):
+            self._doubt = True
+
+
+def _is_number(value: Node) -> bool:
+    kind, text = value.type, value.text or b""
+    if kind in ("number", "word"):
+        return bool(_NUMBER.match(text))
+    if kind == "brace_expression":
+        return all(_NUMBER.match(child.text or b"") for child in value.named_children)
+    if kind == "command_substitution":
+        return bool(re.match(rb"\$\(\s*seq [0-9 ]+\)\Z", text))
+    if kind == "expansion":
+        return text.startswith(b"${#")
+    return kind == "arithmetic_expansion"
