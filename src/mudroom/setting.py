@@ -292,6 +292,8 @@ SECTIONS: dict[str, dict[str, Setting]] = {
     "keep": {
         "age": Setting("keep_age", seconds, loosens=lambda value: value < _DEFAULTS.keep_age),
         "applies": Setting("keep_applies", _count, loosens=lambda value: value < _DEFAULTS.keep_applies),
+        "journal": Setting("keep_journal", least(100_000)),
+        "journal_age": Setting("keep_journal_age", seconds),
         "bytes": Setting("keep_bytes", size, loosens=lambda value: value < _DEFAULTS.keep_bytes),
     },
     "commands": {

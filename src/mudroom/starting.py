@@ -280,8 +280,8 @@ class Starting(Applying):
             return ()
         from mudroom.core.flow import flow_to_json
 
-        for flow in keeper.flows:
-            self.vault.journal.append("flow", fork.name, flow_to_json(flow), time=flow.started)
+        told = [("flow", fork.name, flow_to_json(flow)) for flow in keeper.flows]
+        self.vault.journal.append_all(told, time=self._clock())
         return tuple(keeper.flows)
 
     def _let_go(self) -> None:
@@ -344,6 +344,7 @@ class Starting(Applying):
         import mudroom.stage.collect
         import mudroom.vault.journal  # noqa: F401 - both loaded for later
 
+        self._keep_journal()
         if isinstance(view, OverlayView):
             view.tidy()
         if len(fork.state.layers) > 1:

@@ -16,7 +16,7 @@ from mudroom.core.change import Changeset
 from mudroom.core.path import is_below, show
 from mudroom.core.settings import Settings
 from mudroom.desk import Desk
-from mudroom.errors import UsageError
+from mudroom.errors import MudroomError, UsageError
 from mudroom.stage.secret import Finder, make_mask
 from mudroom.vault import stacking
 from mudroom.vault.fork import Fork
@@ -36,6 +36,9 @@ if TYPE_CHECKING:
 _CLOCK_REALTIME_COARSE = 5
 """The clock that file systems stamp with: linux/time.h, ktime_get_coarse_real_ts64. Python has no name for it."""
 
+_JOURNAL_EVERY = 64
+"""Commands of a session from one look at the journal's size to the next."""
+
 
 class _Said(_thread._local):
     """By thread: several may run commands of one session at a time."""
@@ -54,6 +57,7 @@ class Workbench:
         self._said = _Said()
         self._desk = Desk(vault, clock)
         self._finder: Finder | None = None
+        self._looked_at_journal = 0
         self._alone = False
         """Whether no agent runs in any fork of the vault."""
 
@@ -317,6 +321,17 @@ class Workbench:
         if swept.size:
             data = {"applies": [one.name for one in swept.applies], "layers": len(swept.layers), "bytes": swept.size}
             self.vault.journal.append("gc", "", data, time=self._clock())
+
+    def _keep_journal(self) -> None:
+        """Older events move to an archive if the journal has become large: looked at now and then."""
+        self._looked_at_journal += 1
+        if self._looked_at_journal % _JOURNAL_EVERY != 1:
+            return
+        settings = self.settings
+        try:
+            self.vault.journal.keep_within(settings.keep_journal, settings.keep_journal_age, self._clock())
+        except (MudroomError, OSError) as error:
+            self._notes.append(f"older events of the journal could not be archived: {error}")
 
     def recover(self) -> list[Recovered]:
         """Deal with what a killed mudroom left unfinished. Hold the vault's lock."""

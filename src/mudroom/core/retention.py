@@ -30,6 +30,10 @@ class Kept(NamedTuple):
     """Applies; automatic checkpoints of one fork."""
     size: int
     """Bytes on disk of all applies together."""
+    journal: int = Settings().keep_journal
+    """Bytes of the journal's database; what is beyond moves to an archive."""
+    journal_age: float = Settings().keep_journal_age
+    """Seconds, of events in the database."""
 
 
 class ApplyFact(NamedTuple):
@@ -48,7 +52,8 @@ class Expired(NamedTuple):
 
 
 def kept_by(settings: Settings) -> Kept:
-    return Kept(int(settings.keep_age * SECOND), settings.keep_applies, settings.keep_bytes)
+    age = int(settings.keep_age * SECOND)
+    return Kept(age, settings.keep_applies, settings.keep_bytes, settings.keep_journal, settings.keep_journal_age)
 
 
 def expired_applies(applies: Sequence[ApplyFact], kept: Kept, now: int) -> list[Expired]:

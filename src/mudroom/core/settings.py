@@ -62,6 +62,10 @@ class Settings(NamedTuple):
     """Seconds. Applies and automatic checkpoints that are older go."""
     keep_applies: int = 50
     """So many applies stay to be undone, and so many automatic checkpoints of each fork."""
+    keep_journal: int = 64 * 10**6
+    """Bytes of the journal's database; beyond that older events move to an archive. None ever goes."""
+    keep_journal_age: float = 90 * 86400.0
+    """Seconds. Events that are older move to an archive."""
     keep_bytes: int = 5 * 10**9
     """Bytes on disk that the applies may have together; the oldest go first."""
 

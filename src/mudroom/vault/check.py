@@ -146,9 +146,9 @@ def _journal(vault: Vault) -> Iterator[Problem]:
     if not os.path.exists(vault.path + b"/journal.db"):
         return
     try:
-        broken = vault.journal.verify()
+        broken = vault.journal.examine().broken
     except MudroomError as error:
         yield Problem("journal", error.message, error.hint)
         return
     if broken is not None:
-        yield Problem("journal", f"event {broken} was edited, or one before it is missing")
+        yield Problem("journal", broken.text, "mudroom log verify")

@@ -27,6 +27,7 @@ from mudroom.core import stack
 from mudroom.core.path import show
 from mudroom.core.retention import DAY, YOUNG, Expired, Kept, expired_checkpoints, horizon, unneeded
 from mudroom.core.stack import ForkState
+from mudroom.errors import MudroomError
 from mudroom.stage.layer import remove_tree
 from mudroom.vault.expire import sweep_applies
 from mudroom.vault.fork import Fork
@@ -102,6 +103,7 @@ class _Sweep:
         self._remove(vault_leftovers(self._vault, self._now - YOUNG))
         layers, bases = self._sweep_layers()
         self._empty_trash(counted=False)
+        self._archive_events()
         return Swept(
             tuple(applies),
             tuple(self._checkpoints),
@@ -112,6 +114,15 @@ class _Sweep:
             self._size,
             tuple(self._remarks),
         )
+
+    def _archive_events(self) -> None:
+        """Nothing of the journal goes; it needs less room."""
+        if self._dry_run or not os.path.exists(self._vault.path + b"/journal.db"):
+            return
+        try:
+            self._vault.journal.keep_within(self._kept.journal, self._kept.journal_age, self._now)
+        except (MudroomError, OSError) as error:
+            self._remarks.append(f"older events of the journal could not be archived: {error}")
 
     def _sweep_layers(self) -> tuple[list[str], list[str]]:
         vault = self._vault

@@ -82,7 +82,8 @@ def usage(vault: Vault) -> Usage:
     # layers before applies, so that a file that both have is a layer's
     found = {name: amount(name) for name in (b"forks", b"layers", b"bases", b"applies", b"cache", b"trash")}
     applies = Amount(len(vault.applies()), found[b"applies"].size + _slots_in_project(vault, seen, remarks))
-    size = sum(measure(vault.path + b"/journal.db" + end, seen, remarks) for end in (b"", b"-wal", b"-shm"))
+    places = (b".db", b".db-wal", b".db-shm", b".head", b".lock", b"")
+    size = sum(measure(vault.path + b"/journal" + end, seen, remarks) for end in places)
     journal = Amount(_events(vault, remarks), size)
     return Usage(
         found[b"forks"],
@@ -160,7 +161,7 @@ def _events(vault: Vault, remarks: list[str]) -> int:
     if not os.path.exists(vault.path + b"/journal.db"):
         return 0
     try:
-        return next((event.number for event in vault.journal.events(last=1)), 0)
+        return vault.journal.head().number
     except MudroomError as error:
         remarks.append(error.message)
         return 0

@@ -1,0 +1,198 @@
+"""An event of the journal as one line for people. Every kind that mudroom writes has a row here; a test keeps it so.
+
+What a row does not know is left out, what is missing is no error: the journal may be older or newer than this mudroom.
+Nothing of it is a terminal's command: names and texts of commands are shown escaped.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+from mudroom.cli.netlog import told
+from mudroom.core.event import Event, data_of, wall
+from mudroom.core.flow import flow_from_json
+from mudroom.core.path import show
+from mudroom.core.selection import action_of
+
+Data = dict[str, Any]
+Row = Callable[[Data], list[str]]
+
+
+def line(event: Event, style: Callable[[str, str], str] = lambda text, _style: text) -> str:
+    """``style`` colours a text: (text, style)."""
+    when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(wall(event) // 10**9))
+    grave = gravity(event)
+    kind = f"{event.kind if event.kind in ROWS else shown(event.kind):<8}"
+    head = f"{event.number:>4}  {style(when, 'dim')}  {style(kind, _STYLES[grave]) if grave else kind}"
+    return f"{head} {shown(event.fork) or '-':<9} " + "  ".join(words(event))
+
+
+def words(event: Event) -> list[str]:
+    data = data_of(event)
+    found = [word for word in ROWS.get(event.kind, _any)(data) if word]
+    if "clock" in data:
+        found.append("(the clock was set back)")
+    return found
+
+
+_STYLES = {1: "yellow", 2: "red"}
+
+
+def gravity(event: Event) -> int:
+    """0: as it goes; 1: to be noticed; 2: refused, failed or missing."""
+    data = data_of(event)
+    if event.kind in ("gap", "verdict") or action_of(data) == "deny" or data.get("conflicts"):
+        return 2
+    if event.kind == "approval" and not (data.get("answer", data.get("allow"))):
+        return 2
+    if event.kind in ("degrade", "recover", "approval") or data.get("denials") or data.get("timed_out"):
+        return 1
+    return 1 if data.get("exit_code") else 0
+
+
+def shown(value: Any) -> str:
+    """One line, printable."""
+    return show(str(value).encode("utf-8", "surrogateescape"))
+
+
+def _command(data: Data) -> str:
+    value = data.get("command", "")
+    return shown(" ".join(map(str, value)) if isinstance(value, list) else value)
+
+
+def _count(data: Data, key: str, text: str) -> str:
+    """``text`` with the number of what is under ``key``, or the number that is there; empty for none."""
+    value = data.get(key)
+    number = len(value) if isinstance(value, list | tuple | dict) else value
+    return text.format(number) if isinstance(number, int) and number else ""
+
+
+def _named(data: Data, *keys: str) -> list[str]:
+    return [f"{key}={_value(data[key])}" for key in keys if data.get(key) not in (None, "", [], 0, False)]
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, list) and all(isinstance(one, str) for one in value):
+        return shown(", ".join(value))
+    return shown(value)
+
+
+def _duration(data: Data) -> str:
+    value = data.get("duration_ms")
+    if not isinstance(value, int | float):
+        return ""
+    return f"{value:g} ms" if value < 1000 else f"{value / 1000:,.1f} s"
+
+
+def _verdict(data: Data) -> str:
+    verdict = data.get("verdict", data)
+    action = action_of(data)
+    if action in (None, "allow") or not isinstance(verdict, dict):
+        return ""
+    told = ": ".join(shown(one) for one in (action, verdict.get("reason")) if one)
+    return told + (f" ({shown(verdict['rule'])})" if verdict.get("rule") else "")
+
+
+def _run(data: Data) -> list[str]:
+    return [
+        _command(data),
+        *_named(data, "agent"),
+        _verdict(data),
+        *_named(data, "checkpoint"),
+        "level 0: no isolation" if data.get("level") == 0 else "",
+        f"exit {shown(data['exit_code'])}" if data.get("exit_code") else "",
+        "out of time" if data.get("timed_out") else "",
+        _count(data, "changed", "{:,} changed"),
+        _duration(data),
+        _count(data, "denials", "{:,} refused: mudroom policy why"),
+        *_named(data, "credentials"),
+        _count(data, "notes", "{:,} notes"),
+    ]
+
+
+def _refused(data: Data) -> list[str]:
+    instead = data.get("instead") or (data["verdict"].get("instead") if isinstance(data.get("verdict"), dict) else "")
+    verdict = _verdict(data) or f"deny: {shown(data.get('reason', ''))}"
+    return [_command(data), *_named(data, "agent"), verdict, f"instead: {shown(instead)}" if instead else ""]
+
+
+def _approval(data: Data) -> list[str]:
+    answer = data.get("answer", data.get("allow"))
+    if isinstance(answer, dict):
+        data, answer = {**data, **answer}, answer.get("allow")
+    said = {True: "allowed", False: "refused", None: "asked"}.get(answer) or shown(answer)
+    return [
+        _command(data),
+        *_named(data, "agent"),
+        _verdict(data),
+        said + (", always" if data.get("keep") else "") + (f" by {shown(data['by'])}" if data.get("by") else ""),
+        shown(data.get("reason", "")),
+        *_named(data, "question", "rule", "pattern"),
+    ]
+
+
+def _flow(data: Data) -> list[str]:
+    try:
+        return [told(flow_from_json({key: value for key, value in data.items() if key != "clock"}))]
+    except ValueError as error:
+        return [f"unreadable: {shown(error)}"]
+
+
+def _applied(data: Data) -> list[str]:
+    return [*_named(data, "apply", "outcome", "written", "removed", "merged", "conflicts", "undo")]
+
+
+def _gap(data: Data) -> list[str]:
+    last = data.get("last")
+    if not isinstance(last, int):
+        return ["the end of the journal that was kept beside it was missing when this was written"]
+    return [f"events up to {last} were missing at the end of the journal when this was written"]
+
+
+def _any(data: Data) -> list[str]:
+    """Of whatever there is: the command first, then names and values."""
+    found = [_command(data)] if "command" in data else []
+    return found + [
+        f"{shown(key)}={_value(value)}"
+        for key, value in data.items()
+        if key not in ("command", "clock") and value not in (0, False, [], None, "", {})
+    ]
+
+
+ROWS: dict[str, Row] = {
+    "agent": lambda data: [*_named(data, "agent", "agentId", "card", "state", "event"), *_rest(data)],
+    "apply": _applied,
+    "approval": _approval,
+    "background": _any,
+    "background_end": _any,
+    "checkpoint": lambda data: [*_named(data, "checkpoint"), "(by itself)" if data.get("automatic") else ""],
+    "commits": lambda data: _named(data, "branch", "commits", "head", "before"),
+    "degrade": lambda data: [f"to {shown(data.get('to', '?'))}", shown(data.get("why", ""))],
+    "discard": _any,
+    "edit": lambda data: [_count(data, "changed", "{:,} changed by file tools")],
+    "export": lambda data: [_count(data, "bytes", "{:,} bytes")],
+    "flow": _flow,
+    "fork": lambda data: _named(data, "parent", "at"),
+    "gap": _gap,
+    "gc": lambda data: _named(data, "applies", "checkpoints", "forks", "layers", "snapshots", "leftovers", "bytes"),
+    "import": lambda data: _named(data, "changed", "strangers"),
+    "mount": lambda data: _named(data, "kind", "writable"),
+    "net": _any,
+    "policy": _any,
+    "recover": _applied,
+    "redo": _applied,
+    "rename": lambda data: _named(data, "was"),
+    "rollback": lambda data: [f"to {shown(data.get('checkpoint', '?'))}", *_named(data, "undo")],
+    "run": _run,
+    "undo": _applied,
+    "unmount": lambda data: [_count(data, "changed", "{:,} changed")],
+    "verdict": _refused,
+    "verify": lambda data: [_command(data), f"exit {shown(data.get('exit_code', '?'))}"],
+}
+
+
+def _rest(data: Data) -> list[str]:
+    told = {"agent", "agentId", "card", "state", "event"}
+    return _any({key: value for key, value in data.items() if key not in told})

@@ -1,0 +1,93 @@
+"""``mudroom log export``: the journal in forms that other programs read."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from mudroom import __version__
+from mudroom.cli.eventrow import gravity, words
+from mudroom.core.event import Event, data_of, wall
+from mudroom.core.otlp import logs_data
+from mudroom.core.sheet import header, sheet_row
+
+_BATCH = 500
+"""Events in one line of OTLP: receivers read a line at a time."""
+
+Write = Callable[[str], object]
+
+
+def export(events: Iterable[Event], form: str, path: str | None, project: str) -> int:
+    """Write the events; ``path`` None or ``-``: to stdout. A file is there whole, or not at all. Returns how many."""
+    with _stream(path) as write:
+        return FORMS[form](events, write, project)
+
+
+def iso(event: Event) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(wall(event) // 10**9))
+
+
+def as_json(event: Event) -> dict[str, Any]:
+    """As ``log --json`` prints it."""
+    return {
+        "number": event.number,
+        "time": iso(event),
+        "time_ns": event.time,
+        "kind": event.kind,
+        "fork": event.fork,
+        "data": data_of(event),
+        "digest": event.digest,
+    }
+
+
+def _lines(events: Iterable[Event], write: Write, _project: str) -> int:
+    count = 0
+    for event in events:
+        write(json.dumps(as_json(event)) + "\n")
+        count += 1
+    return count
+
+
+def _otlp(events: Iterable[Event], write: Write, project: str) -> int:
+    count, rest = 0, iter(events)
+    while batch := list(itertools.islice(rest, _BATCH)):
+        count += len(batch)
+        records = ((event, "  ".join(words(event)), gravity(event)) for event in batch)
+        write(json.dumps(logs_data(records, project, __version__), separators=(",", ":")) + "\n")
+    return count
+
+
+def _sheet(events: Iterable[Event], write: Write, _project: str) -> int:
+    count = 0
+    write(header())
+    for event in events:
+        write(sheet_row(event, iso(event), "  ".join(words(event))))
+        count += 1
+    return count
+
+
+FORMS: dict[str, Callable[[Iterable[Event], Write, str], int]] = {"jsonl": _lines, "otlp": _otlp, "csv": _sheet}
+
+
+@contextmanager
+def _stream(path: str | None) -> Iterator[Write]:
+    if path in (None, "-"):
+        yield sys.stdout.write
+        sys.stdout.flush()
+        return
+    assert path is not None
+    new = path + ".new"
+    descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    try:
+        with open(descriptor, "w", encoding="utf-8", newline="") as stream:
+            yield stream.write
+        os.rename(new, path)
+    except BaseException:
+        os.unlink(new)
+        raise

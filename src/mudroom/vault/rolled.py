@@ -1,0 +1,144 @@
+"""Archives of a journal: what has become too much, or too old, for its database.
+
+    journal/<first>-<last>.jsonl.gz     by the numbers of their events, nine digits or more
+    journal/new                         one that is being written
+    journal/lock                        flock(2): who writes
+
+The first line is ``{"format": 1, "previous": DIGEST}``, then each event is one line, a list of its fields. An archive
+counts as soon as the database says that it starts after it (table ``origin``), and not before.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import re
+import zlib
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from mudroom.core.event import Event, Head
+from mudroom.core.path import show
+from mudroom.errors import MudroomError
+
+_FORMAT = 1
+_NAME = re.compile(rb"(\d{9,19})-(\d{9,19})\.jsonl\.gz")
+_LEVEL = 6
+_TYPES = (int, int, str, str, str, str)
+
+
+class Archive(NamedTuple):
+    first: int
+    last: int
+    path: bytes
+
+
+class Damaged(MudroomError):
+    """An archive that is not what was written. ``number``: of the first event that cannot be read."""
+
+    def __init__(self, path: bytes, number: int, why: str) -> None:
+        super().__init__(f"the archive {show(path)} of the journal is damaged: {why}")
+        self.number = number
+
+
+def archives(directory: bytes, upto: int) -> list[Archive]:
+    """Those of events up to that number, oldest first."""
+    return [one for one in _all(directory) if one.last <= upto]
+
+
+def _all(directory: bytes) -> list[Archive]:
+    try:
+        names = os.listdir(directory)
+    except FileNotFoundError:
+        return []
+    matches = [match for name in names if (match := _NAME.fullmatch(name))]
+    return sorted(Archive(int(match[1]), int(match[2]), directory + b"/" + match[0]) for match in matches)
+
+
+def read_archive(archive: Archive) -> Iterator[Event]:
+    """Its events. Raises Damaged where they end before they should, or are none."""
+    number = archive.first
+    try:
+        with gzip.open(archive.path, "rt", encoding="ascii", newline="\n") as stream:
+            header = json.loads(stream.readline())
+            if not isinstance(header, dict) or header.get("format") != _FORMAT:
+                raise Damaged(archive.path, number, f"its format is not {_FORMAT}")
+            for line in stream:
+                row = json.loads(line)
+                if not isinstance(row, list) or tuple(map(type, row)) != _TYPES:
+                    raise ValueError("a line is no event")
+                number = row[0] + 1
+                yield Event(*row)
+    except (EOFError, OSError, ValueError, RecursionError, zlib.error) as error:
+        raise Damaged(archive.path, number, str(error)) from error
+    if number != archive.last + 1:
+        raise Damaged(archive.path, number, f"it ends before event {archive.last}")
+
+
+def write_archive(directory: bytes, events: Iterable[Event], previous: Head) -> Archive:
+    """A new archive, on disk for certain when this returns. There has to be an event. Hold ``journal/lock``.
+
+    Raises OSError as the disk does; there is no archive then."""
+    new = directory + b"/new"
+    last = previous.number
+    descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    with open(descriptor, "wb") as file:
+        with gzip.GzipFile(filename="", fileobj=file, mode="wb", compresslevel=_LEVEL, mtime=0) as stream:
+            stream.write(_line({"format": _FORMAT, "previous": previous.digest}))
+            for event in events:
+                stream.write(_line(list(event)))
+                last = event.number
+        file.flush()
+        os.fsync(file.fileno())
+    archive = Archive(previous.number + 1, last, directory + b"/%09d-%09d.jsonl.gz" % (previous.number + 1, last))
+    os.rename(new, archive.path)
+    _sync(directory)
+    return archive
+
+
+def set_aside(directory: bytes, after: int, digest_at: dict[int, str]) -> None:
+    """Before events that follow ``after`` are archived: archives that hold such events already. One that mudroom was
+    killed before it counted (it ends with the very digest that the database has) goes; any other keeps, under a name
+    by which it is not read. Hold ``journal/lock``."""
+    for archive in _all(directory):
+        if archive.last <= after:
+            continue
+        if _last_digest(archive) == digest_at.get(archive.last):
+            os.unlink(archive.path)
+        else:
+            os.rename(archive.path, _free(archive.path + b".other"))
+
+
+def uncounted(directory: bytes, after: int) -> list[int]:
+    """The numbers at which archives end that do not count (yet)."""
+    return [one.last for one in _all(directory) if one.last > after]
+
+
+def _last_digest(archive: Archive) -> str | None:
+    digest = None
+    try:
+        for event in read_archive(archive):
+            digest = event.digest
+    except Damaged:
+        return None
+    return digest
+
+
+def _free(path: bytes) -> bytes:
+    number = 0
+    while os.path.lexists(path + b"%d" % number):
+        number += 1
+    return path + b"%d" % number
+
+
+def _line(value: object) -> bytes:
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=True).encode("ascii") + b"\n"
+
+
+def _sync(directory: bytes) -> None:
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
