@@ -122,7 +122,9 @@ def test_the_journal(session: Session) -> None:
         database.execute("DROP TRIGGER event_is_never_changed")
         database.execute("UPDATE event SET fork = 'another' WHERE number = 2")
     database.close()
-    assert only(session) == Problem("journal", "event 2 was edited, or event 1 was, with its digest", "mudroom log verify")
+    assert only(session) == Problem(
+        "journal", "event 2 was edited, or event 1 was, with its digest", "mudroom log verify"
+    )
     session.vault.close()
     for ending in ("", "-wal", "-shm"):
         Path(path + ending).unlink(missing_ok=True)

@@ -283,8 +283,8 @@ class Journal:
                 if database.in_transaction:
                     database.execute("ROLLBACK")
                 raise
-            database.execute("PRAGMA incremental_vacuum").fetchall()
-            database.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+            # As a script: execute() takes one step of it, which gives back one page.
+            database.executescript("PRAGMA incremental_vacuum; PRAGMA wal_checkpoint(TRUNCATE)")
 
     # --- the database ---
 

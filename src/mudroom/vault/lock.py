@@ -50,10 +50,13 @@ class Lock:
         descriptor = self._open()
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            self._sign(descriptor, self._holder)
         except BlockingIOError:
             os.close(descriptor)
             return False
-        self._sign(descriptor, self._holder)
+        except BaseException:
+            os.close(descriptor)
+            raise
         self._descriptor = descriptor
         return True
 
