@@ -8,7 +8,20 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mudroom.core.event import GENESIS, Event, digest_of, first_broken
+from mudroom.core.event import (
+    BEGIN,
+    GENESIS,
+    TOLERATED,
+    Event,
+    Examined,
+    Head,
+    chained,
+    data_of,
+    digest_of,
+    examine,
+    first_broken,
+    wall,
+)
 
 Fields = tuple[int, str, str, str]
 
@@ -82,3 +95,85 @@ def test_fields_do_not_run_into_one_another(one: list[str], other: list[str]) ->
 def test_each_event_covers_the_one_before() -> None:
     events = chain([(1, "run", "", "{}"), (1, "run", "", "{}"), (1, "run", "", "{}")])
     assert all(a.digest != b.digest for a, b in pairwise(events))
+
+
+# --- what is said of a chain that does not hold ---
+
+
+def made(count: int, start: int = 0) -> list[Event]:
+    last: Event | None = None
+    found: list[Event] = []
+    for number in range(count):
+        head = Head(last.number, last.digest) if last is not None else BEGIN
+        last = chained(last, head, start + number, "run", "f", {"n": number})
+        found.append(last)
+    return found
+
+
+def head_of(events: list[Event]) -> Head:
+    return Head(events[-1].number, events[-1].digest)
+
+
+def test_an_intact_chain_with_its_head() -> None:
+    events = made(5)
+    assert examine(events, kept=head_of(events)) == Examined(head_of(events))
+    assert examine(events, kept=head_of(events)).intact
+    assert examine(events[2:], start=head_of(events[:2])).intact, "one that starts later"
+    assert examine([], kept=BEGIN).intact
+    assert examine(events, kept=head_of(events[:3])).unanchored == 2
+
+
+@given(st.integers(1, 8), st.data())
+def test_what_is_cut_off_is_found(count: int, data: st.DataObject) -> None:
+    events = made(count)
+    left = data.draw(st.integers(0, count - 1))
+    broken = examine(events[:left], kept=head_of(events)).broken
+    assert broken is not None
+    assert (broken.number, broken.what) == (left + 1, "cut")
+
+
+@given(st.integers(2, 8), st.data())
+def test_another_order_is_called_so(count: int, data: st.DataObject) -> None:
+    """With the numbers changed to fit, as somebody would who exchanges two rows."""
+    events = made(count)
+    first = data.draw(st.integers(0, count - 2))
+    second = data.draw(st.integers(first + 1, count - 1))
+    events[first], events[second] = (
+        events[second]._replace(number=first + 1),
+        events[first]._replace(number=second + 1),
+    )
+    broken = examine(events).broken
+    assert broken is not None
+    assert (broken.number, broken.what) == (first + 1, "moved")
+    assert f"was written as event {second + 1}" in broken.text
+
+
+@given(st.integers(3, 8), st.data())
+def test_a_removal_is_called_so(count: int, data: st.DataObject) -> None:
+    events = made(count)
+    first = data.draw(st.integers(0, count - 2))
+    last = data.draw(st.integers(first, count - 2))
+    broken = examine([*events[:first], *events[last + 1 :]]).broken
+    assert broken is not None
+    assert (broken.number, broken.what) == (last + 2, "removed")
+    assert broken.text.startswith(f"event{'s' * (first < last)} {first + 1} ")
+
+
+@given(st.lists(st.integers(0, 10**12), min_size=1, max_size=8))
+def test_time_never_goes_back(times: list[int]) -> None:
+    last: Event | None = None
+    head = BEGIN
+    for time in times:
+        event = chained(last, head, time, "run", "", {})
+        assert event.time >= time
+        assert last is None or event.time >= last.time
+        assert abs(wall(event) - time) <= TOLERATED
+        assert event.time == time or last is not None
+        last, head = event, Head(event.number, event.digest)
+
+
+@given(st.text(max_size=20) | st.just("[]") | st.just('{"clock":"x"}') | st.just('{"clock":'))
+def test_data_that_was_edited_is_read_all_the_same(text: str) -> None:
+    event = Event(1, 5, "run", "", text, "")
+    assert isinstance(data_of(event), dict)
+    assert wall(event) == 5
