@@ -218,7 +218,8 @@ def test_what_is_no_time_and_no_size(convert: Callable[[object, str], object], b
 # --- what is wrong ------------------------------------------------------------------------------------------------
 
 KNOWN = (
-    "agents, commands, copy, credentials, keep, levels, limits, network, roles, run, secrets, user_commands, verify)"
+    "agents, commands, copy, credentials, include, keep, levels, limits, network, roles, run, secrets, user_commands, "
+    "verify)"
 )
 NEITHER = "is neither a name nor an address in its usual form: names do not end in a number"
 PORTS = "(1 to 65535); write HOST:22 or HOST:80,443"

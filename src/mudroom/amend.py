@@ -81,7 +81,10 @@ def _sequence(value: Node | None) -> SequenceNode | None:
 
 
 def _scalar(text: str, *, quoted: bool = False) -> str:
-    return text if _PLAIN.fullmatch(text) and not quoted else f'"{text}"'
+    if _PLAIN.fullmatch(text) and not quoted:
+        return text
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'
 
 
 class _Places:

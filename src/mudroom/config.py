@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mudroom.core.limit import show_size
 from mudroom.core.path import show
-from mudroom.core.settings import Settings
+from mudroom.core.settings import Loaded, Settings
 from mudroom.document import line_at
 from mudroom.errors import UsageError
 from mudroom.setting import count, least, processors, seconds, size, with_setting
@@ -27,12 +27,14 @@ __all__ = [
     "environment",
     "least",
     "load_card",
+    "load_policy",
     "load_settings",
     "parse_settings",
     "places",
     "processors",
     "seconds",
     "size",
+    "user_config",
     "with_setting",
 ]
 
@@ -116,17 +118,34 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def load_settings(project: bytes) -> Settings:
     """What the project's own policy file says, and nothing else; the defaults if it has none. For callers who decide
-    themselves whether to believe it: ``layering.load`` asks the user's own files and whether the project is trusted.
+    themselves whether to believe it: ``load_policy`` asks the user's own files, too, and whether this one is trusted.
     Raises UsageError naming file, line and key."""
-    path = project + b"/" + POLICY
-    try:
-        with open(path, "rb") as stream:
-            data = stream.read()
-    except (FileNotFoundError, NotADirectoryError):
+    if not os.path.lexists(project + b"/" + POLICY):
         return Settings()
-    except OSError as error:
-        raise UsageError(f"{show(path)}: {error.strerror}") from error
-    return parse_settings(data, show(path))
+    from mudroom.layering import PROJECT, merge, read_project
+    from mudroom.policyfile import put
+
+    return put(merge({PROJECT: read_project(project)}))
+
+
+def load_policy(project: bytes, environ: Mapping[bytes, bytes]) -> Loaded:
+    """What holds for a project: its policy as far as this user trusts it, the user's own, and what is for this machine
+    (``layering.py``). A project without any such file costs two failed calls of lstat(2). Raises UsageError naming
+    file, line and key."""
+    config = user_config(environ)
+    if not any(map(os.path.lexists, (project + b"/.mudroom", config + b"/policy.yaml"))):
+        return Loaded()
+    from mudroom.layering import load
+
+    return load(project, config, places(environ).state, trusts_all=environ.get(b"MUDROOM_TRUST_POLICY") == b"1")
+
+
+def user_config(environ: Mapping[bytes, bytes]) -> bytes:
+    """The directory of the user's own policy."""
+    xdg = environ.get(b"XDG_CONFIG_HOME", b"")
+    if not xdg.startswith(b"/"):  # as for XDG_STATE_HOME
+        xdg = (environ.get(b"HOME") or _home_of_user()) + b"/.config"
+    return xdg + b"/mudroom"
 
 
 def parse_settings(data: bytes, name: str) -> Settings:

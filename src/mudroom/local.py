@@ -61,17 +61,7 @@ class Local:
             return None
         except OSError as error:
             raise self._explained(error, name, self._descriptor, self.shown(name)) from error
-        try:
-            info = os.fstat(descriptor)
-            if not stat.S_ISREG(info.st_mode):
-                raise UsageError(f"{self.shown(name)} is no file")
-            _require_own(info, self.shown(name))
-            data = _read(descriptor, LIMIT + 1)
-        finally:
-            os.close(descriptor)
-        if len(data) > LIMIT:
-            raise UsageError(f"{self.shown(name)} is larger than 1 MiB")
-        return data
+        return read_open(descriptor, self.shown(name))
 
     def replace(self, name: bytes, data: bytes) -> None:
         """Durable when it returns."""
@@ -144,6 +134,23 @@ class Local:
             stream.write(data)
             stream.flush()
             os.fsync(stream.fileno())
+
+
+def read_open(descriptor: int, shown: str, *, own: bool = True) -> bytes:
+    """What is in an open file, which is closed. Raises UsageError if it is none, if it is too large, or (``own``) if
+    others than the user and root could have written it."""
+    try:
+        info = os.fstat(descriptor)
+        if not stat.S_ISREG(info.st_mode):
+            raise UsageError(f"{shown} is no file")
+        if own:
+            _require_own(info, shown)
+        data = _read(descriptor, LIMIT + 1)
+    finally:
+        os.close(descriptor)
+    if len(data) > LIMIT:
+        raise UsageError(f"{shown} is larger than 1 MiB")
+    return data
 
 
 def _read(descriptor: int, limit: int) -> bytes:

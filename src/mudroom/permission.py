@@ -53,35 +53,40 @@ def load(project: bytes) -> tuple[HostRule, ...]:
 class Standing:
     """All rules that hold for a project, as they are now: those of the policy and those of this machine.
 
-    Called, it gives the very same object until one of the two files has changed. As long as one of them cannot be
+    Called, it gives the very same object until one of the files has changed. As long as one of them cannot be
     understood it raises as ``load`` does, each time. ``remember`` keeps an answer."""
 
     def __init__(
-        self, project: bytes, policy: Callable[[], Sequence[HostRule]], note: Callable[[], str] = lambda: ""
+        self,
+        project: bytes,
+        policy: Callable[[], Sequence[HostRule]],
+        note: Callable[[], str] = lambda: "",
+        files: Callable[[], Sequence[bytes]] = tuple,
     ) -> None:
-        """``policy`` reads the rules of the policy; ``note`` is the comment beside an answer that is kept."""
-        self._project, self._policy, self._note = project, policy, note
+        """``policy`` reads the rules of the policy, ``files`` are those it has last read them from beyond the project's
+        own; ``note`` is the comment beside an answer that is kept."""
+        self._project, self._policy, self._note, self._files = project, policy, note, files
         self._rules: tuple[HostRule, ...] = ()
         self._stamp: tuple[object, ...] | None = None
 
     def __call__(self) -> Sequence[HostRule]:
-        now = stamp(self._project)
+        now = stamp(self._project, self._files())
         if now != self._stamp:
-            self._stamp = None  # in case that one of the two is an error
+            self._stamp = None  # in case that one of them is an error
             found = (*self._policy(), *load(self._project))
             if found != self._rules:
                 self._rules = found
-            self._stamp = now
+            self._stamp = now if len(now) == 2 + len(self._files()) else None
         return self._rules
 
     def remember(self, rule: HostRule) -> None:
         keep(self._project, rule, self._note())
 
 
-def stamp(project: bytes) -> tuple[object, ...]:
-    """Differs as soon as one of the two files with rules does: two calls of stat(2), for those who want to follow them.
-    Nothing is checked; ``load`` does that."""
-    return tuple(map(_stamp, (project + b"/.mudroom/policy.yaml", project + b"/.mudroom/local/" + NAME)))
+def stamp(project: bytes, more: Sequence[bytes] = ()) -> tuple[object, ...]:
+    """Differs as soon as one of the files with rules does, those of the project or ``more``: a call of stat(2) each,
+    for those who want to follow them. Nothing is checked; ``load`` does that."""
+    return tuple(map(_stamp, (project + b"/.mudroom/policy.yaml", project + b"/.mudroom/local/" + NAME, *more)))
 
 
 def _stamp(path: bytes) -> tuple[int, ...] | int | None:

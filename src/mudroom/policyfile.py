@@ -6,9 +6,11 @@ a protection that is not there. Nothing is decided here: ``layering.py`` brings 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import re
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from mudroom.core.path import show
 from mudroom.core.policy import ClassRule, Role
 from mudroom.core.settings import Settings
 from mudroom.document import compose, host_rules, inspect_rules, items, plain, texts, unknown
@@ -21,8 +23,13 @@ if TYPE_CHECKING:
 
     from mudroom.core.hosts import Action, HostRule
 
-CHOSEN = ("roles", "agents")
-"""Sections whose keys people choose."""
+CHOSEN = ("roles", "agents", "include")
+"""Sections whose keys people choose, and further files."""
+MOST = 10_000
+"""Settings and items of lists; with references a small file can hold a great many."""
+DEPTH = 8
+"""Of files that include files."""
+_ROLE = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
 class Given(NamedTuple):
@@ -35,14 +42,49 @@ class Given(NamedTuple):
     """``/path/policy.yaml:12``."""
 
 
-def parse(data: bytes, name: str) -> list[Given]:
-    """``name`` is what error messages call the file. Raises UsageError."""
-    found = list(_sections(data, name))
-    networks = [one for one in found if one.setting.field == "network"]
+class Folder:
+    """What a file may include: files beside it, each read once."""
+
+    def __init__(self, read: Callable[[bytes], bytes | None]) -> None:
+        """``read`` gives a file of the directory, or None; never anything through a symbolic link."""
+        self._read = read
+        self._done: set[str] = set()
+
+    def include(self, text: str, where: str, name: str, chain: tuple[str, ...]) -> Iterator[Given]:
+        """``chain``: the names of the files that led here."""
+        if not text or "/" in text or "\0" in text or text in (".", ".."):
+            raise UsageError(f"{where}: include: {_shown(text)} is no file beside this one", "write its name alone")
+        if text in chain:
+            raise UsageError(f"{where}: files include each other: " + " → ".join(map(_shown, (*chain, text))))
+        if len(chain) > DEPTH:
+            raise UsageError(f"{where}: include: more than {DEPTH} files deep: " + " → ".join(map(_shown, chain)))
+        if text in self._done:
+            return
+        self._done.add(text)
+        data = self._read(text.encode("utf-8", "surrogateescape"))
+        beside = name[: -len(_short(name))] + _shown(text)
+        if data is None:
+            raise UsageError(f"{where}: include: there is no file {beside}")
+        yield from _file(data, beside, self, (*chain, text))
+
+
+def parse(data: bytes, name: str, folder: Folder | None = None) -> list[Given]:
+    """``name`` is what error messages call the file. What is included comes first, and what the file says itself
+    counts where both say something. Raises UsageError."""
+    return list(_file(data, name, folder, (_short(name),)))
+
+
+def _file(data: bytes, name: str, folder: Folder | None, chain: tuple[str, ...]) -> Iterator[Given]:
+    found: list[Given] = []
+    for one in _sections(data, name, folder, chain):
+        found.append(one)
+        if len(found) > MOST:
+            raise UsageError(f"{one.at}: more than {MOST:,} settings", "no policy needs so many")
+    networks = [one for one in found if one.setting.field == "network" and one.at.rpartition(":")[0] == name]
     if len(networks) > 1:
         first, second = (f"{one.at}: {one.key}" for one in networks)
         raise UsageError(f"{second}: {first} says it already", "keep network.mode")
-    return found
+    yield from found
 
 
 def put(given: Iterable[Given], settings: Settings | None = None) -> Settings:
@@ -55,8 +97,14 @@ def put(given: Iterable[Given], settings: Settings | None = None) -> Settings:
     return settings
 
 
-def _sections(data: bytes, name: str) -> Iterator[Given]:
-    for key, node, where in items(compose(data, name), name, ""):
+def _sections(data: bytes, name: str, folder: Folder | None, chain: tuple[str, ...]) -> Iterator[Given]:
+    top = items(compose(data, name), name, "")
+    for key, node, where in top:
+        if key == "include":
+            yield from _includes(node, where, name, folder, chain)
+    for key, node, where in top:
+        if key == "include":
+            continue
         if key == "roles":
             yield from _roles(node, name)
         elif key == "agents":
@@ -69,6 +117,16 @@ def _sections(data: bytes, name: str) -> Iterator[Given]:
                 yield from _given(f"{key}.{below}", section[below], value, at, name)
         else:
             raise unknown(where, "", key, (*SECTIONS, *CHOSEN))
+
+
+def _includes(node: Node, where: str, name: str, folder: Folder | None, chain: tuple[str, ...]) -> Iterator[Given]:
+    value = plain(node, f"{where}: include")
+    if folder is None:
+        raise UsageError(f"{where}: include: this file stands alone")
+    for text in value if isinstance(value, list) else [value]:
+        if not isinstance(text, str):
+            raise UsageError(f"{where}: include must be the name of a file, or a list of names")
+        yield from folder.include(text, where, name, chain)
 
 
 def _given(key: str, setting: Setting, node: Node, at: str, name: str) -> Iterator[Given]:
@@ -112,6 +170,8 @@ def _rules(key: str, node: Node, name: str, agents: tuple[str, ...] = ()) -> Ite
 def _roles(node: Node, name: str) -> Iterator[Given]:
     for role, value, at in items(node, name, "roles."):
         key = f"roles.{role}"
+        if not _ROLE.fullmatch(role):
+            raise UsageError(f"{at}: {_shown(role)} is no name for a role", "letters, digits, - and _")
         yield Given(key, ROLE, role, at)
         for below, inner, where in items(value, name, key + "."):
             if below == "classes":
@@ -199,3 +259,7 @@ def _check_roles(settings: Settings, given: Iterable[Given]) -> None:
 
 def _short(at: str) -> str:
     return at.rpartition("/")[2]
+
+
+def _shown(text: str) -> str:
+    return show(text.encode("utf-8", "backslashreplace"))

@@ -122,9 +122,8 @@ def _action(value: Any, where: str) -> Action:
 def _try_examples(rule: CommandRule, at: str, key: str) -> None:
     if not rule.match and not rule.not_match:
         return
-    import importlib
+    from mudroom.core.command import classify_line
 
-    classify_line = importlib.import_module("mudroom.core.command").classify_line
     for wanted, examples in ((True, rule.match), (False, rule.not_match)):
         for example in examples:
             parts = classify_line(example.encode("utf-8", "surrogatepass")).parts

@@ -26,6 +26,7 @@ class Cli:
             "HOME": str(place.home),
             "MUDROOM_STATE": str(place.state),
             "LC_ALL": "C.UTF-8",
+            "MUDROOM_TRUST_POLICY": "1",  # tests write policies as their own user would
             "TERM": "xterm",
         }
 

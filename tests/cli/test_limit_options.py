@@ -14,6 +14,7 @@ from conftest import Place
 
 def mudroom(place: Place, *words: str) -> subprocess.CompletedProcess[str]:
     environment = {"PATH": os.environ["PATH"], "HOME": str(place.home), "MUDROOM_STATE": str(place.state)}
+    environment["MUDROOM_TRUST_POLICY"] = "1"  # tests write policies as their own user would
     command = [sys.executable, "-m", "mudroom", *words]
     return subprocess.run(
         command, cwd=place.project, env=environment, capture_output=True, text=True, timeout=80, check=False

@@ -7,8 +7,8 @@ import json
 import os
 
 from mudroom.cli.main import Context
-from mudroom.cli.open import project_of
-from mudroom.config import load_card, load_settings, places
+from mudroom.cli.open import project_of, settings_of
+from mudroom.config import load_card, places
 from mudroom.core.card import AgentCard, Opened
 from mudroom.core.level import BARE, Decision
 from mudroom.granting import decide, graphics, opened_by
@@ -29,7 +29,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def execute(args: argparse.Namespace, context: Context) -> int:
     card = load_card(os.fsencode(args.card))
-    decision = decide(load_settings(project_of(context)), card, None)
+    decision = decide(settings_of(context, project_of(context)), card, None)
     opened = opened_by(card, places(context.environ).home, context.environ)
     if context.as_json:
         context.terminal.out(json.dumps(as_json(card, decision, opened)))

@@ -12,8 +12,7 @@ from mudroom.cli.main import Context
 from mudroom.cli.netcredential import credential
 from mudroom.cli.netlog import log
 from mudroom.cli.netopen import open_port
-from mudroom.cli.open import open_session, project_of
-from mudroom.config import load_settings
+from mudroom.cli.open import open_session, project_of, settings_of
 from mudroom.core.host import Authority, parse_authority, parse_host
 from mudroom.core.hosts import Decision, HostRule, Request, decide, parse_rule, show_rule
 from mudroom.core.path import show
@@ -149,7 +148,7 @@ def _mention_others(rule: HostRule, project: bytes, context: Context) -> None:
     """An allow that something else overrides is no help; better said at once."""
     if rule.action != "allow" or "*" in rule.pattern or "/" in rule.pattern:
         return
-    rules = (*load_settings(project).hosts, *load(project))
+    rules = (*settings_of(context, project).hosts, *load(project))
     for port in rule.ports or (443,):
         found = decide(Request(rule.pattern, port), rules)
         if found.action != "allow":
@@ -166,7 +165,7 @@ def _remove(args: argparse.Namespace, context: Context) -> int:
             raise UsageError(str(error)) from error
         if not found:
             raise UsageError(
-                f"{show(os.fsencode(text))} was neither allowed nor denied here", _elsewhere(text, project)
+                f"{show(os.fsencode(text))} was neither allowed nor denied here", _elsewhere(text, project, context)
             )
         gone += found
         if not context.as_json:
@@ -181,10 +180,10 @@ def _done(rule: HostRule) -> str:
     return {"allow": "allowed", "ask": "asked about", "deny": "denied"}[rule.action]
 
 
-def _elsewhere(text: str, project: bytes) -> str:
+def _elsewhere(text: str, project: bytes, context: Context) -> str:
     """Where a rule for that host stands, or one for other ports."""
     pattern = parse_rule(text, "deny").pattern
-    found = [rule for rule in (*load(project), *load_settings(project).hosts) if rule.pattern == pattern]
+    found = [rule for rule in (*load(project), *settings_of(context, project).hosts) if rule.pattern == pattern]
     return f"{found[0].source} has {show_rule(found[0])}" if found else "mudroom net ls lists all rules"
 
 
@@ -193,7 +192,7 @@ def _elsewhere(text: str, project: bytes) -> str:
 
 def _list(_args: argparse.Namespace, context: Context) -> int:
     project = project_of(context)
-    settings = load_settings(project)
+    settings = settings_of(context, project)
     rules = (*settings.hosts, *load(project))
     if context.as_json:
         row = {
@@ -231,7 +230,7 @@ def _mention_mode(settings: Settings, context: Context) -> None:
 
 
 def _presets(_args: argparse.Namespace, context: Context) -> int:
-    active = {rule.source for rule in load_settings(project_of(context)).hosts}
+    active = {rule.source for rule in settings_of(context, project_of(context)).hosts}
     if context.as_json:
         rows = [
             {"name": name, "about": one.about, "hosts": one.hosts, "takes": one.takes, "on": f"preset {name}" in active}
@@ -249,7 +248,7 @@ def _presets(_args: argparse.Namespace, context: Context) -> int:
 
 def _why(args: argparse.Namespace, context: Context) -> int:
     project = project_of(context)
-    settings = load_settings(project)
+    settings = settings_of(context, project)
     rules = (*settings.hosts, *load(project))
     rows = [_answer(text, rules) for text in args.hosts]
     if context.as_json:

@@ -9,9 +9,9 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from mudroom.cli.main import Context
-from mudroom.config import load_settings, places
+from mudroom.config import load_policy, places
 from mudroom.core.path import relpath, show
-from mudroom.core.settings import Settings
+from mudroom.core.settings import Loaded, Settings
 from mudroom.errors import UsageError
 from mudroom.session import Client, Session, find_project
 
@@ -20,6 +20,10 @@ if TYPE_CHECKING:
     from mudroom.core.flow import Answer, Question
     from mudroom.core.hosts import HostRule
     from mudroom.permission import Standing
+
+
+MOST_LEFT_OUT = 3
+"""Items of a policy that are named before a command."""
 
 
 def working_directory() -> bytes:
@@ -52,7 +56,7 @@ def open_session(
     place = places(context.environ)
     project = project_of(context)
     del ask
-    rules, remember = _standing(project)
+    rules, remember = _standing(project, context)
     session = Session.open(
         project,
         state=place.state,
@@ -67,8 +71,26 @@ def open_session(
         remember=remember,
         agent=agent,
     )
-    session.settings = adjust(load_settings(session.project))
+    session.settings = adjust(settings_of(context, session.project))
     return session
+
+
+def settings_of(context: Context, project: bytes) -> Settings:
+    """What all policy files say together, as far as the project's is trusted; what is left out of it is said."""
+    loaded = load_policy(project, context.environ)
+    if loaded.left_out:
+        context.terminal.note(left_out(loaded))
+    return loaded.settings
+
+
+def left_out(loaded: Loaded) -> str:
+    """One line for people: what of the project's policy is not believed, and what to do about it."""
+    from mudroom.trust import said
+
+    found = list(dict.fromkeys(map(said, loaded.left_out)))
+    more = f" and {len(found) - MOST_LEFT_OUT} more" if len(found) > MOST_LEFT_OUT else ""
+    shown = "; ".join(one if len(one) < 80 else one[:79] + "…" for one in found[:MOST_LEFT_OUT])
+    return f"not taken from .mudroom/policy.yaml, {loaded.why}: {shown}{more} (mudroom policy trust shows all and asks)"
 
 
 def approver_of(context: Context) -> Callable[[Question, int], Answer] | None:
@@ -84,18 +106,23 @@ def approver_of(context: Context) -> Callable[[Question, int], Answer] | None:
     return approve
 
 
-def _standing(project: bytes) -> tuple[Callable[[], Sequence[HostRule]], Callable[[HostRule], None]]:
+def _standing(project: bytes, context: Context) -> tuple[Callable[[], Sequence[HostRule]], Callable[[HostRule], None]]:
     """The project's host rules as they are now, and what keeps an answer. Most commands want nothing of the network:
     nothing is imported for them."""
     made: list[Standing] = []
+    files: tuple[bytes, ...] = ()
+
+    def policy() -> Sequence[HostRule]:
+        nonlocal files
+        loaded = load_policy(project, context.environ)
+        files = loaded.files
+        return loaded.settings.hosts
 
     def standing() -> Standing:
         if not made:
             from mudroom.permission import Standing
 
-            made.append(
-                Standing(project, lambda: load_settings(project).hosts, lambda: time.strftime("asked %Y-%m-%d"))
-            )
+            made.append(Standing(project, policy, lambda: time.strftime("asked %Y-%m-%d"), lambda: files))
         return made[0]
 
     def rules() -> Sequence[HostRule]:

@@ -12,7 +12,7 @@ from contextlib import closing
 from mudroom import keeper
 from mudroom.cli.main import Context
 from mudroom.cli.open import exclusive, open_session
-from mudroom.config import load_settings, places, seconds
+from mudroom.config import load_policy, places, seconds
 from mudroom.core.path import show
 from mudroom.core.result import text
 from mudroom.errors import UsageError
@@ -62,7 +62,7 @@ def _gc_other(
             keeper.remove_vault(vault)
             return [(vault, keeper.Swept(leftovers=1, size=one.size, remarks=("the whole vault",)))]
         try:
-            kept = keeper.kept_by(load_settings(vault.project))
+            kept = keeper.kept_by(load_policy(vault.project, context.environ).settings)
         except UsageError as error:  # its own policy file is its own business
             return [(vault, keeper.Swept(remarks=(str(error),)))]
         return [(vault, keeper.sweep(vault, kept, now, dry_run=args.dry_run))]

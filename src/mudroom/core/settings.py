@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from mudroom.core.level import LevelPolicy
 from mudroom.core.limit import Limits
@@ -92,3 +92,17 @@ class Settings(NamedTuple):
         if self.network == "auto":
             return "open" if level == 0 else "gate"
         return self.network
+
+
+class Loaded(NamedTuple):
+    """The settings, and how they came about."""
+
+    settings: Settings = Settings()
+    left_out: tuple[Any, ...] = ()
+    """What the project's policy says and the user has not trusted (``policyfile.Given``)."""
+    why: str = ""
+    """Why it was left out, a clause."""
+    given: tuple[Any, ...] = ()
+    """What counts, item by item."""
+    files: tuple[bytes, ...] = ()
+    """Whose change may change the settings."""

@@ -1,0 +1,191 @@
+"""All policy files of a project as one: which there are, how they meet, and what of the project's is believed.
+
+From far to near: what is built in; the project's ``.mudroom/policy.yaml``, written by whoever wrote the project; the
+user's own ``policy.yaml``; ``.mudroom/local/policy.yaml`` and ``rules.yaml``, the user's for this project on this
+machine.
+
+Rules of this file:
+
+1. Lists add up. Of rules a denial wins (``core/policy.py``, ``core/hosts.py``).
+2. Of the user's two files the nearer counts. Between the user and the project, the stricter counts of a setting that
+   protects (``Setting.stricter``); of others the user's.
+3. What loosens counts in the project's file only as far as the user has trusted it (``trust.py``).
+4. What cannot be read or understood is an error, never the same as nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterable
+
+from mudroom.core.path import show
+from mudroom.core.policy import RANKS, ClassRule, CommandRule
+from mudroom.core.settings import Loaded
+from mudroom.errors import UsageError
+from mudroom.local import Local, read_open
+from mudroom.policyfile import Folder, Given, parse, put
+from mudroom.rulefile import NAME as RULES
+from mudroom.rulefile import parse as parse_rules
+from mudroom.setting import stricter_action
+from mudroom.trust import judge, place
+
+PROJECT, USER, LOCAL = (RANKS.index(name) for name in ("project", "user", "local"))
+POLICY = b"policy.yaml"
+
+
+def load(project: bytes, config: bytes, state: bytes, *, trusts_all: bool) -> Loaded:
+    """``config``: the directory of the user's own files. ``trusts_all``: whoever runs this trusts any project. Raises
+    UsageError naming file, line and key."""
+    layers = read(project, config)
+    judged = judge(project, state, layers[PROJECT], roles_of(layers), trusts_all=trusts_all)
+    given = merge({**layers, PROJECT: list(judged.given)})
+    return Loaded(put(given), tuple(judged.left_out), judged.why, tuple(given), tuple(watched(project, config, state)))
+
+
+def read(project: bytes, config: bytes) -> dict[int, list[Given]]:
+    """What each layer says, by its rank."""
+    found = {
+        USER: _read_user(config),
+        PROJECT: read_project(project),
+        LOCAL: _read_local(project),
+    }
+    return {rank: [_ranked(one, rank) for one in given] for rank, given in found.items()}
+
+
+def watched(project: bytes, config: bytes, state: bytes) -> Iterable[bytes]:
+    """The files whose change may change the settings. What they include is not among them."""
+    yield project + b"/.mudroom/" + POLICY
+    yield config + b"/" + POLICY
+    yield from (project + b"/.mudroom/local/" + name for name in (POLICY, RULES))
+    yield place(state, project)
+
+
+def roles_of(layers: dict[int, list[Given]]) -> frozenset[str]:
+    """Roles that the user's own files say something of."""
+    own = (one for rank in (USER, LOCAL) for one in layers[rank])
+    return frozenset(one.key.split(".")[1] for one in own if one.key.startswith("roles."))
+
+
+def merge(layers: dict[int, list[Given]]) -> list[Given]:
+    """What counts of all layers, lists item by item, in the order of the layers. Raises UsageError for protections that
+    exclude each other."""
+    lists: list[Given] = []
+    single: dict[str, dict[int, Given]] = {}
+    for rank in (PROJECT, USER, LOCAL):
+        for one in layers.get(rank, ()):
+            if one.setting.adds:
+                lists.append(one)
+            else:
+                single.setdefault(_identity(one), {})[rank] = one
+    return [*map(_of_layers, single.values()), *lists]
+
+
+def _identity(one: Given) -> str:
+    """run.network and network.mode are one setting."""
+    return "network.mode" if one.key == "run.network" else one.key
+
+
+def _of_layers(by_rank: dict[int, Given]) -> Given:
+    own, theirs = by_rank.get(LOCAL, by_rank.get(USER)), by_rank.get(PROJECT)
+    if own is None or theirs is None:
+        found = own or theirs
+        assert found is not None
+        return found
+    if isinstance(own.value, ClassRule):
+        return own if stricter_action(own.value.action, theirs.value.action) == own.value.action else theirs
+    if own.setting.stricter is None:
+        return own
+    value = own.setting.stricter(own.value, theirs.value)
+    if value == ():
+        raise UsageError(f"{own.at}: {own.key} has nothing in common with {theirs.at}", "nothing could run")
+    return own._replace(value=value) if value == own.value else theirs._replace(value=value)
+
+
+def _ranked(one: Given, rank: int) -> Given:
+    """With where it comes from in the rules themselves: a line of another policy.yaml is not to be taken for one of the
+    project's."""
+    prefix = "" if rank == PROJECT else f"{RANKS[rank]} "
+    if isinstance(one.value, ClassRule):
+        return one._replace(value=one.value._replace(rank=rank, source=prefix + one.value.source))
+    if not one.setting.adds or not hasattr(one.value[0], "source"):
+        return one
+    rule = one.value[0]
+    if isinstance(rule, CommandRule):
+        if rule.source.startswith("rules.yaml:"):
+            prefix = ""
+        floor = rank == PROJECT and rule.action == "require_approval"
+        return one._replace(value=(rule._replace(rank=rank, floor=floor, source=prefix + rule.source),))
+    if rule.source.startswith("preset "):
+        return one
+    return one._replace(value=(rule._replace(source=prefix + rule.source),))
+
+
+# --- reading ---
+
+
+def _read_user(config: bytes) -> list[Given]:
+    """It may be a symbolic link: people keep such files together elsewhere."""
+    path = config + b"/" + POLICY
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    except OSError as error:
+        raise UsageError(f"{show(path)}: {error.strerror}") from error
+    data = read_open(descriptor, show(path))
+    return parse(data, show(path), Folder(lambda name: _read_beside(config, name, own=True)))
+
+
+def read_project(project: bytes) -> list[Given]:
+    """What the project says itself."""
+    directory = project + b"/.mudroom"
+    data = _read_beside(directory, POLICY)
+    if data is None:
+        return []
+    return parse(data, show(directory + b"/" + POLICY), Folder(lambda name: _read_beside(directory, name)))
+
+
+def _read_local(project: bytes) -> list[Given]:
+    try:
+        with Local(project) as local:
+            if not local.there:
+                return []
+            data, rules = local.read(POLICY), local.read(RULES)
+            found = parse(data, local.shown(POLICY), Folder(local.read)) if data is not None else []
+            return found + (parse_rules(rules, local.shown(RULES)) if rules is not None else [])
+    except NotADirectoryError:
+        return []
+
+
+def _read_beside(directory: bytes, name: bytes, *, own: bool = False) -> bytes | None:
+    """A file of a directory that is none of ours; not through symbolic links. None: it is not there."""
+    shown = show(directory + b"/" + name)
+    try:
+        flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+        above = os.open(directory, flags if own else flags | os.O_NOFOLLOW)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        if not os.path.islink(directory):
+            if isinstance(error, NotADirectoryError):
+                return None
+            raise UsageError(f"{show(directory)}: {error.strerror}") from error
+        raise UsageError(f"{show(directory)} is a symbolic link", _ELSEWHERE) from error
+    try:
+        descriptor = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=above)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        if os.path.islink(directory + b"/" + name):
+            raise UsageError(f"{shown} is a symbolic link", _ELSEWHERE) from error
+        raise UsageError(f"{shown}: {error.strerror}") from error
+    finally:
+        os.close(above)
+    if stat.S_ISDIR(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise UsageError(f"{shown}: Is a directory")
+    return read_open(descriptor, shown, own=own)
+
+
+_ELSEWHERE = "a policy is read from the directory itself"

@@ -1,0 +1,139 @@
+"""What was answered about commands on this machine: ``.mudroom/local/rules.yaml`` of the project.
+
+Rules of this file: under each action a list of commands, one a line, as a shell would split them; nothing is expanded.
+A line is the whole command, to its last word: ``rm -rf build`` is not ``rm -rf build /home``. One that ends in `` *``
+is for whatever follows, too. A file that cannot be read or understood is an error, never the same as none.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from mudroom.answerfile import AnswerFile
+from mudroom.core.policy import CommandRule
+from mudroom.core.verdict import ACTIONS, Action
+from mudroom.core.wording import quote_words, split_all, split_words
+from mudroom.errors import UsageError
+from mudroom.local import Local
+from mudroom.policyfile import Given
+from mudroom.rulebook import LONGEST
+from mudroom.setting import SECTIONS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+NAME = b"rules.yaml"
+KEY = "commands.rules"
+_REST = " *"
+_HEAD = b"""\
+# What is done about agents' commands in this project, as it was answered on this machine. Written by answers of
+# "always"; yours to edit. A line is a whole command; with " *" at its end, whatever follows. What is for everybody
+# stands in ../policy.yaml, under commands:
+"""
+
+
+class Kept(NamedTuple):
+    texts: tuple[str, ...]
+    """The lines, as they are in the file now."""
+    replaced: tuple[tuple[Action, str], ...]
+    """What said otherwise about the very same commands, and is gone."""
+
+
+def parse(data: bytes, name: str) -> list[Given]:
+    """``name`` is what error messages call the file. Raises UsageError."""
+    rules = SECTIONS["commands"]["rules"]
+    found = []
+    for action, text, line in _lines(data, name):
+        words, exact = _read(text, f"{name}:{line}: {action}")
+        rule = CommandRule(
+            tuple((word,) for word in words), action, f"{name.rpartition('/')[2]}:{line}", exact=exact, rank=3
+        )
+        found.append(Given(KEY, rules, (rule,), f"{name}:{line}"))
+    return found
+
+
+def load(project: bytes) -> list[CommandRule]:
+    """The rules of the file; none if there is no file."""
+    with Local(project) as local:
+        data = local.read(NAME)
+        return [one.value[0] for one in parse(data, local.shown(NAME))] if data is not None else []
+
+
+def remember(project: bytes, pattern: str, note: str = "", action: Action = "allow") -> Kept:
+    """Write an answer: ``pattern`` as ``core/policy.exact_pattern`` has it. ``note`` becomes a comment. What says
+    otherwise about the same commands goes. Durable when it returns. Raises UsageError for what is no pattern or a file
+    that cannot be understood, MudroomError for one to which nothing can be added."""
+    from mudroom.core.path import show
+
+    texts = _texts(pattern)
+    comment = show(note.encode("utf-8", "surrogateescape"))
+    before = _FILE.change(
+        project, lambda key, text: key != action and text in texts, [(action, text, comment) for text in texts]
+    )
+    rows = _rows(before, "") if before else []
+    return Kept(tuple(texts), tuple((_action(key), text) for key, text in rows if key != action and text in texts))
+
+
+def drop(project: bytes, pattern: str) -> tuple[tuple[Action, str], ...]:
+    """Take out what stands there about these commands, and return it."""
+    texts = _texts(pattern)
+    gone = tuple((rule.action, text) for rule in load(project) if (text := _shown(rule)) in texts)
+    if gone:
+        _FILE.change(project, lambda _key, text: text in texts)
+    return gone
+
+
+def _texts(pattern: str) -> list[str]:
+    """Each command of a pattern in its one way to be written."""
+    try:
+        if pattern.endswith(_REST):
+            return [_joined(split_words(pattern.removesuffix(_REST)), exact=False)]
+        return list(dict.fromkeys(_joined(words, exact=True) for words in split_all(pattern)))
+    except (ValueError, UnicodeEncodeError) as error:
+        raise UsageError(f"this is no command: {error}") from error
+
+
+def _shown(rule: CommandRule) -> str:
+    return _joined(tuple(word[0] for word in rule.pattern), exact=rule.exact)
+
+
+def _joined(words: tuple[bytes, ...], *, exact: bool) -> str:
+    text = quote_words(words)
+    if text is None:
+        raise ValueError("it holds what no line can")
+    return text if exact else text + _REST
+
+
+def _rows(data: bytes, name: str) -> list[tuple[str, str]]:
+    return [(one.value[0].action, _shown(one.value[0])) for one in parse(data, name)]
+
+
+def _lines(data: bytes, name: str) -> Iterator[tuple[Action, str, int]]:
+    from mudroom.document import compose, items, plain, texts, unknown
+
+    for key, node, where in items(compose(data, name), name, ""):
+        if key not in ACTIONS:
+            raise unknown(where, "", key, ACTIONS, "action")
+        if plain(node, f"{where}: {key}") is not None:  # nothing: the last text of a list was removed
+            for text, line in texts(node, f"{where}: {key}"):
+                yield _action(key), text, line
+
+
+def _read(text: str, where: str) -> tuple[tuple[bytes, ...], bool]:
+    exact = not text.endswith(_REST)
+    try:
+        words = split_words(text if exact else text.removesuffix(_REST))
+        if quote_words(words) is None:
+            raise ValueError("it holds a control character")
+    except (ValueError, UnicodeEncodeError) as error:
+        raise UsageError(f"{where}: {error}") from error
+    if len(words) > LONGEST:
+        raise UsageError(f"{where}: a command has 1 to {LONGEST} words")
+    return words, exact
+
+
+def _action(key: str) -> Action:
+    return ACTIONS[ACTIONS.index(key)]
+
+
+_FILE = AnswerFile(NAME, _HEAD, ACTIONS, _rows)

@@ -1,0 +1,227 @@
+"""What of a project's policy loosens, and whether the user of this machine has trusted that.
+
+A cloned project brings a policy that a stranger wrote. What in it tightens always holds. What loosens holds once the
+user has seen it and said so; what was seen is kept outside the project, in mudroom's state, for its owner alone.
+
+Rules of this file: the record says what was trusted, item by item, not that the file was. A file that loosens no more
+and tightens no less is trusted, however it was edited; of one that loosens more, what is more is left out; of one that
+has dropped something that tightened, all that loosens is, for it was trusted together with that. A record that cannot
+be read is none.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Collection, Iterable, Sequence
+from typing import Any, NamedTuple
+
+from mudroom.core.path import show
+from mudroom.core.policy import BY_CLASS, STRICTNESS, ClassRule, CommandRule, Pattern
+from mudroom.policyfile import ROLE, Given
+
+SCHEMA = "mudroom.trust/1"
+_LIMIT = 4 << 20
+_MILD = STRICTNESS["allow_with_checkpoint"]
+_HOLDING = ("network.ask", "network.deny", "network.inspect", "secrets.mask", "commands.rules")
+"""Lists whose items tighten, if they do not loosen."""
+
+
+class Judged(NamedTuple):
+    given: tuple[Given, ...]
+    """What holds."""
+    left_out: tuple[Given, ...] = ()
+    why: str = ""
+    """Why something was left out, a clause."""
+
+
+def judge(
+    project: bytes, state: bytes, given: Sequence[Given], own_roles: Collection[str], *, trusts_all: bool
+) -> Judged:
+    """``given``: what the project says. ``own_roles``: roles that the user's own files say something of."""
+    loose = [one for one in given if loosens(one, own_roles)]
+    if not loose or trusts_all:
+        return Judged(tuple(given))
+    trusted, why = _trusted(project, state, given)
+    out = [one for one in loose if said(one) not in trusted]
+    if not out:
+        return Judged(tuple(given))
+    gone = set(map(id, out))
+    return Judged(tuple(one for given_one in given for one in _kept(given_one, gone)), tuple(out), why)
+
+
+def loosens(one: Given, own_roles: Collection[str] = ()) -> bool:
+    """Whether it can make a command freer than it would be without it."""
+    if one.setting is ROLE:  # a role of the project's own is what the project says of it; the user's may be anything
+        return one.key.startswith("agents.") and one.value in own_roles
+    value = one.value[0] if one.setting.adds else one.value
+    if isinstance(value, ClassRule):
+        return STRICTNESS[value.action] < STRICTNESS[BY_CLASS[value.name]]
+    if isinstance(value, CommandRule):
+        return STRICTNESS[value.action] <= _MILD
+    return one.setting.loosens(value)
+
+
+def remember(project: bytes, state: bytes, given: Sequence[Given], own_roles: Collection[str], now: int) -> None:
+    """Trust all of what the project says now. ``now``: ns. Durable when it returns."""
+    import json
+
+    loose = [said(one) for one in given if loosens(one, own_roles)]
+    holding = [[said(one), one.key, _plain(one)] for one in given if _holds(one) and not loosens(one, own_roles)]
+    row = {
+        "schema": SCHEMA,
+        "project": os.fsdecode(project),
+        "time": now,
+        "loosens": sorted(set(loose)),
+        "holds": holding,
+    }
+    path = place(state, project)
+    directory = os.path.dirname(path)
+    os.makedirs(directory, 0o700, exist_ok=True)
+    beside = path + b".%d.new" % os.getpid()
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    with open(os.open(beside, flags, 0o600), "wb") as stream:
+        stream.write(json.dumps(row, indent=1).encode("utf-8", "surrogateescape"))
+        stream.flush()
+        os.fsync(stream.fileno())
+    os.rename(beside, path)
+
+
+def forget(project: bytes, state: bytes) -> bool:
+    """Whether there was anything to forget."""
+    try:
+        os.unlink(place(state, project))
+    except FileNotFoundError:
+        return False
+    return True
+
+
+def place(state: bytes, project: bytes) -> bytes:
+    """Of the record: a hash of the project's path, which is in the record, too."""
+    from _blake2 import blake2b
+
+    return state + b"/trust/" + blake2b(project, digest_size=16).hexdigest().encode() + b".json"
+
+
+def said(one: Given) -> str:
+    """One item as people read it, and as it is compared: all that it does, nothing of where it stands."""
+    value = one.value[0] if one.setting.adds else one.value
+    if isinstance(value, ClassRule):
+        return f"{one.key}: {value.action}"
+    if isinstance(value, CommandRule):
+        who = f" for {', '.join(map(repr, value.agents))}" if value.agents else ""
+        return f"{one.key}: {value.action} {_words(value.pattern)}{'' if value.exact else ' …'}{who}"
+    if hasattr(value, "set_headers"):
+        return f"{one.key}: {_host(value)}"
+    if one.key == "user_commands.trusted":
+        return f"{one.key}: {_words(value)} …"
+    if isinstance(value, tuple):
+        return f"{one.key}: {' '.join(map(_shown, value))}"
+    return f"{one.key}: {_shown(value)}"
+
+
+def _words(pattern: Pattern) -> str:
+    return " ".join("|".join(map(_quoted, word)) for word in pattern)
+
+
+def _quoted(word: bytes) -> str:
+    shown = show(word)
+    return shown if shown.isascii() and shown and not set(shown) & set(" |'\"…") else repr(shown)
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, bytes):
+        return show(value)
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _host(rule: Any) -> str:
+    from mudroom.core.hosts import show_rule
+
+    words = [show_rule(rule)]
+    if rule.action != "allow":
+        words.append(rule.action)
+    words += ["may be private"] if rule.private else []
+    words += [
+        f"{name} {', '.join(map(repr, found))}" for name in ("methods", "paths") if (found := getattr(rule, name))
+    ]
+    words += [f"set {name}: {value!r}" for name, value in rule.set_headers]
+    words += [f"remove {name}" for name in rule.remove_headers]
+    return ", ".join(words)
+
+
+def _trusted(project: bytes, state: bytes, given: Sequence[Given]) -> tuple[Collection[str], str]:
+    """What of it was trusted, and why the rest was not."""
+    record = _read(place(state, project))
+    if record is None or record.get("project") != os.fsdecode(project):
+        return (), "nobody has trusted it on this machine"
+    now = {said(one) for one in given}
+    current = {one.key: one for one in given}
+    for text, key, value in record["holds"]:
+        if text not in now and not _as_strict(current.get(key), value):
+            return (), f"it no longer says {text}, which it did when it was trusted"
+    return set(record["loosens"]), "it says more than when it was trusted"
+
+
+def _as_strict(one: Given | None, before: Any) -> bool:
+    if one is None or before is None:
+        return False
+    if isinstance(one.value, ClassRule):
+        return before in STRICTNESS and STRICTNESS[one.value.action] >= STRICTNESS[before]
+    if one.setting.stricter is None:
+        return False
+    before = tuple(before) if isinstance(before, list) else before
+    try:
+        return bool(one.setting.stricter(one.value, before) == one.value)
+    except (TypeError, ValueError):
+        return False
+
+
+def _holds(one: Given) -> bool:
+    """Whether it tightens, or may: to drop it could make a command freer."""
+    if one.setting is ROLE:
+        return one.key.startswith("agents.")
+    if isinstance(one.value, ClassRule):
+        return True
+    if one.setting.adds:
+        return one.key in _HOLDING or one.key.endswith(".rules")
+    return one.setting.stricter is not None
+
+
+def _plain(one: Given) -> Any:
+    if isinstance(one.value, ClassRule):
+        return one.value.action
+    return None if one.setting.adds or one.setting is ROLE else one.value
+
+
+def _kept(one: Given, out: Collection[int]) -> Iterable[Given]:
+    """What is left of an item that is not believed: a rule that asks for a checkpoint still does, where none would be
+    made."""
+    if id(one) not in out:
+        yield one
+    elif one.setting.adds and isinstance(one.value[0], CommandRule) and one.value[0].action != "allow":
+        yield one._replace(value=(one.value[0]._replace(floor=True),))
+
+
+def _read(path: bytes) -> dict[str, Any] | None:
+    """A record; None if there is none, if it could be somebody else's, or if it is damaged."""
+    import json
+
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return None
+    with open(descriptor, "rb") as stream:
+        info = os.fstat(descriptor)
+        if not stat.S_ISREG(info.st_mode) or info.st_uid not in (os.geteuid(), 0) or info.st_mode & 0o022:
+            return None
+        data = stream.read(_LIMIT)
+    try:
+        found = json.loads(data)
+        whole = found["schema"] == SCHEMA and all(isinstance(one, str) for one in found["loosens"])
+        whole = whole and all(len(one) == 3 and isinstance(one[1], str) for one in found["holds"])
+    except (ValueError, LookupError, TypeError, RecursionError):
+        return None
+    return found if whole else None
