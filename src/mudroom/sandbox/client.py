@@ -72,6 +72,7 @@ class Running:
         view: _socket.socket | None = None,
         channel: _socket.socket | None = None,
         gate: _socket.socket | None = None,
+        door: _socket.socket | None = None,
     ) -> None:
         self._connection = connection
         self._id = identity
@@ -82,6 +83,8 @@ class Running:
         self._channel = channel
         self.gate = gate
         """Readable when the gate's listeners have come; see ``listeners``."""
+        self.door = door
+        """Where a sandbox without a command of its own is asked for some (``held.py``)."""
         connection.active.add(identity)
 
     def fileno(self) -> int:
@@ -116,7 +119,7 @@ class Running:
         self._hold("resume")
 
     def _hold(self, op: str) -> None:
-        answer = _with_report(self._connection, {"op": op, "id": self._id}, ())
+        answer = with_report(self._connection, {"op": op, "id": self._id}, ())
         try:
             data = os.read(answer, 65536)
         finally:
@@ -179,6 +182,15 @@ class Running:
         descriptors = [int.from_bytes(rights[at : at + 4], "little") for at in range(0, len(rights), 4)]
         return list(zip(kinds.decode().split(), descriptors, strict=True))
 
+    def ready(self) -> None:
+        """Block until a held sandbox can be asked for commands. Raises StepFailed, or MudroomError if it died."""
+        data = os.read(self._report, 65536)
+        record = marshal.loads(data) if data else None
+        if record is None:
+            raise MudroomError("the sandbox launcher died", "run the command again; nothing was applied")
+        if record[0] != "ready":
+            raise _failure(record, self._steps, self._program)
+
     def wait(self) -> Exit:
         """Block until every process of the command is gone. Raises StepFailed or CommandNotStarted if the command
         never ran, MudroomError if the launcher died.
@@ -225,9 +237,11 @@ class Running:
         channel, self._channel = self._channel, None
         if channel is not None:
             channel.close()
-        if self.gate is not None:
-            self.gate.close()
-            self.gate = None
+        for name in ("gate", "door"):
+            one = getattr(self, name)
+            if one is not None:
+                one.close()
+                setattr(self, name, None)
         try:
             self._view.pop().close()
         except IndexError:
@@ -321,12 +335,14 @@ class Client:
         want_gate: bool = False,
         leaf: Leaf | None = None,
         terminal: Sequence[int] = (),
+        held: bool = False,
     ) -> Running:
         """Start a command. ``stdio`` stay the caller's to close. PATH is searched inside the sandbox. ``want_view``:
         somebody is going to call ``Running.view``. ``want_gate``: the plan has listeners to hand over
         (``Running.listeners``). ``leaf``: the control group for all of it; the caller's to close.
         ``terminal``: which of the command's standard descriptors are a pseudo-terminal of its own instead; somebody is
-        going to call ``Running.terminal``, or it never starts.
+        going to call ``Running.terminal``, or it never starts. ``held``: the sandbox gets no command yet, and lives
+        until the door is closed (``held.py``); ``argv``, ``env`` and ``terminal`` mean nothing then.
 
         The steps that commands share are performed once, from the second command that has them on.
         """
@@ -335,7 +351,8 @@ class Client:
             connection, namespaces, steps, sent = self._where(plan)
             connection.active.add(identity)  # no other thread ends that template to make room
         search = [entry for entry in env.get(b"PATH", os.fsencode(os.defpath)).split(b":") if entry]
-        sockets = [name for name, wanted in (("view", want_view), ("channel", terminal), ("gate", want_gate)) if wanted]
+        wishes = (("view", want_view), ("channel", terminal), ("gate", want_gate), ("door", held))
+        sockets = [name for name, wanted in wishes if wanted]
         request = {
             "op": "run",
             "id": identity,
@@ -351,12 +368,13 @@ class Client:
             "join": 0 if leaf is None or leaf.is_cloned_into else len(leaf.descriptors),
             "terminal": tuple(terminal),
             "sockets": sockets,
+            "held": held,
         }
         groups = leaf.descriptors if leaf is not None else ()
         pairs = {name: _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_STREAM) for name in sockets}
         try:
             given = [theirs.fileno() for _ours, theirs in pairs.values()]
-            report = _with_report(connection, request, (*stdio, *given, *groups))
+            report = with_report(connection, request, (*stdio, *given, *groups))
         except BaseException:
             for ours, _theirs in pairs.values():
                 ours.close()
@@ -364,8 +382,8 @@ class Client:
         finally:
             for _ours, theirs in pairs.values():
                 theirs.close()
-        view, channel, gate = (pairs[name][0] if name in pairs else None for name in ("view", "channel", "gate"))
-        return Running(connection, identity, report, steps, argv[0], view, channel, gate)
+        view, channel, gate, door = (pairs[name][0] if name in pairs else None for name, _wanted in wishes)
+        return Running(connection, identity, report, steps, argv[0], view, channel, gate, door)
 
     def _where(self, plan: Plan) -> tuple[Connection, int, tuple[Step, ...], tuple[Step, ...]]:
         """Which process performs a plan, and what is left to do there: namespaces, steps, and those of them that it
@@ -414,7 +432,7 @@ class Client:
             "each": plan.namespaces & ~NAMESPACES["user"],
         }
         try:
-            report = _with_report(launcher, request, (theirs.fileno(),))
+            report = with_report(launcher, request, (theirs.fileno(),))
         finally:
             theirs.close()
         try:
@@ -438,7 +456,7 @@ class Client:
             self._pid = 0
 
 
-def _with_report(connection: Connection, request: Mapping[str, Any], descriptors: Sequence[int]) -> int:
+def with_report(connection: Connection, request: Mapping[str, Any], descriptors: Sequence[int]) -> int:
     """Send a request with the write end of a new pipe as its last descriptor; returns the read end."""
     read, write = os.pipe2(os.O_CLOEXEC)
     try:

@@ -244,10 +244,11 @@ def become(role: Callable[[], None], report: int) -> NoReturn:
         os._exit(code)
 
 
-def run_init(request: Request, descriptors: list[int], report: int, context: Context | None = None) -> None:
-    """Pid 1 of a sandbox: perform the plan, start the command, reap, report."""
-    own_pid_namespace = bool(request["namespaces"] & CLONE_NEWPID)
-    if not own_pid_namespace:
+def settle(
+    request: Request, descriptors: list[int], report: int, context: Context | None = None
+) -> tuple[Context, int]:
+    """Become pid 1 of a sandbox: perform the plan, to the last step. Returns where the report pipe is now."""
+    if not request["namespaces"] & CLONE_NEWPID:
         prctl(PR_SET_CHILD_SUBREAPER, 1)
     descriptors = join(request, descriptors, report)
     for target, descriptor in enumerate(descriptors[:3]):
@@ -265,7 +266,12 @@ def run_init(request: Request, descriptors: list[int], report: int, context: Con
         context.listeners = [(kind, report + 2 + index) for index, (kind, _old) in enumerate(context.listeners)]
     for number, name in enumerate(request["sockets"], report + 1 + (context.root >= 0) + len(context.listeners)):
         setattr(context, name, number)
-    perform(request["plan"], report, context, request["first"])
+    return perform(request["plan"], report, context, request["first"]), report
+
+
+def run_init(request: Request, descriptors: list[int], report: int, context: Context | None = None) -> None:
+    """Pid 1 of a sandbox: perform the plan, start the command, reap, report."""
+    context, report = settle(request, descriptors, report, context)
     channel = take_terminal(context, request["terminal"]) if request["terminal"] else None
     refused: list[bytes] = []
     if request["mediation"]:
@@ -289,6 +295,7 @@ def run_init(request: Request, descriptors: list[int], report: int, context: Con
     if request["mediation"]:
         refused = mediate(ours, request, command, wake)
     refusals = Refusals(context.listener, context.rows) if context.listener >= 0 else None
+    own_pid_namespace = bool(request["namespaces"] & CLONE_NEWPID)
     status, usage, empty = reap(command, own_pid_namespace, wake, refusals)
     refused += refusals.told() if refusals is not None else ()
     tell(report, ("exited", status, usage.ru_utime, usage.ru_stime, usage.ru_maxrss, tuple(refused), empty))

@@ -3,8 +3,8 @@
 It runs as a process of its own (``python -I -S``), receives requests over a socket, and for each one
 clones a child into new namespaces, performs the plan's steps there, drops every privilege and runs the command.
 
-Rules of this file, and of its family: ``init``, ``template``, ``step``, ``listening``, ``netlink``, ``wire``,
-``kernel``, ``mediator``, ``pause``, ``refusal``:
+Rules of this file, and of its family: ``init``, ``holder``, ``template``, ``step``, ``listening``, ``netlink``,
+``wire``, ``kernel``, ``mediator``, ``pause``, ``refusal``:
 1. They import each other and nothing else of mudroom, and of the library only what the architecture test lists: every
    millisecond of start-up here is a millisecond of every cold ``mudroom run``. What a first command does not need is
    imported when it is needed, but never in an init after its ``pivot``: its files are then the command's.
@@ -32,6 +32,9 @@ request names them), then those of its control groups (``into`` of the request: 
 descriptor of the view (``step_view``), over ``gate`` the gate's listeners (``step_hand_over``), over ``channel`` the
 master of a pseudo-terminal (``step_terminal``); there it then waits for a byte before it starts the command, and sends
 one whenever the command has been stopped.
+
+A run that is ``held`` has no command: init says ``("ready",)`` on the report pipe and is asked for commands over the
+socket called ``door`` (``holder.py``).
 
 ``pause`` and ``resume`` carry a pipe on which ``("done",)`` or ``("failed", why)`` is answered.
 
@@ -111,6 +114,10 @@ def play(request: Request, descriptors: list[int], report: int, ready: int) -> N
         from mudroom.sandbox.template import prepare
 
         serve(*prepare(request, descriptors, report))
+    elif request["held"]:
+        from mudroom.sandbox.holder import hold
+
+        hold(request, descriptors, report)
     else:
         run_init(request, descriptors, report)
 

@@ -93,11 +93,11 @@ class _FilterProgram(ctypes.Structure):
 
 class Context:
     """What the steps of one plan share: the descriptor of the new root, what confinement needs at the end, where the
-    view and the pseudo-terminal are to be sent, where refused calls are told (-1: nowhere), and the command's side of
-    that terminal."""
+    view and the pseudo-terminal are to be sent, where refused calls are told (-1: nowhere), the command's side of that
+    terminal, and where commands are asked for."""
 
     def __init__(self, namespaces: int) -> None:
-        self.root = self.view = self.listener = self.channel = self.terminal = self.gate = -1
+        self.root = self.view = self.listener = self.channel = self.terminal = self.gate = self.door = -1
         self.listeners: list[tuple[str, int]] = []
         """The gate's, until they are handed over: what each is for, and its descriptor."""
         self.rows: dict[int, tuple[Row, ...]] = {}

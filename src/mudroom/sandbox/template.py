@@ -41,6 +41,10 @@ def run_spare(channel: _socket.socket, ahead: Plan, last: Plan, namespaces: int)
         if request is not None:
             request["first"], request["plan"] = len(ahead), (*request["plan"], *last)
             report = descriptors[-1]
+            if request["held"]:
+                from mudroom.sandbox.holder import hold
+
+                become(lambda: hold(request, descriptors[:-1], report, context), report)
             become(lambda: run_init(request, descriptors[:-1], report, context), report)
     except OSError:
         pass  # the template sees that we ended, and starts the next command without us: it will find the error again
