@@ -23,6 +23,7 @@ PURE = {
 }  # fmt: skip
 
 _OF_A_SESSION = ("confine", "desk", "applying", "granting", "gateway")
+_OF_A_SANDBOX = ("starting", "deciding", "tending", "visits")
 # What each room may import of mudroom; a prefix stands for all in it. Imports only point down.
 MAY_IMPORT = {
     "core": ("core",),
@@ -49,9 +50,12 @@ MAY_IMPORT = {
     "workbench": ("core", "errors", "stage", "vault", "sandbox", "desk"),
     "applying": ("core", "errors", "stage", "vault", "workbench"),
     "gateway": ("core", "errors", "sandbox", "net"),
+    "visits": ("core", "errors", "sandbox", "vault", "gateway", "tending"),
+    "tending": ("core", "errors", "stage", "vault", "sandbox", "gateway", "visits"),
+    "joining": ("core", "errors", "stage", "vault", "sandbox", *_OF_A_SANDBOX, *_OF_A_SESSION),
     "starting": ("core", "errors", "stage", "vault", "sandbox", "net", *_OF_A_SESSION),
     "deciding": ("core", "errors", "stage", "vault", "starting"),
-    "session": ("core", "errors", "stage", "vault", "sandbox", "starting", "deciding", *_OF_A_SESSION),
+    "session": ("core", "errors", "stage", "vault", "sandbox", "joining", *_OF_A_SANDBOX, *_OF_A_SESSION),
     "filesystem": ("core", "errors", "stage", "session", "config"),
     "doctor": ("core", "errors", "sandbox", "session"),
     "keeper": ("core", "errors", "stage", "vault", "session"),

@@ -134,9 +134,7 @@ class Confinement:
         TLS in the place of the system's."""
         host, scratch = self.host, self._vault.scratch
         confined, bare = mode == "landlock", grant.level == 0
-        home, tmp = self._home, b"/tmp"
-        if bare and not os.path.isdir(home):  # nothing is mounted where the host has no directory
-            home = b"/tmp/home"
+        home, tmp = self._private_home(grant), b"/tmp"
         if confined:
             assert isinstance(view, Copy)
             scratch = private
@@ -146,15 +144,7 @@ class Confinement:
         network = settings.network_at(grant.level)
         within = network == "gate" and not confined and not bare
         port = PROXY_PORT if within else gate
-        env = select(
-            self.variables,
-            home=home,
-            cwd=cwd,
-            network=network == "open" or (bare and not port),
-            proxy=b"http://127.0.0.1:%d" % port if port else b"",
-            extra=(*settings.environment, *grant.variables),
-        )
-        env[b"TMPDIR"] = tmp
+        env = self._environment(home, tmp, cwd, port, settings, grant)
         resolver = self._resolver() if within else _NO_RESOLVER
         self._check_named(grant)
         spec = SandboxSpec(
@@ -189,6 +179,37 @@ class Confinement:
             return compile_bare(self._with_surroundings(spec, settings, grant), host.machine), env
         except ValueError as error:
             raise Unsupported("a system call filter", "x86_64 or aarch64", str(error)) from error
+
+    def _private_home(self, grant: Grant) -> bytes:
+        """Where it is with a mount namespace: nothing is mounted where the host has no directory."""
+        return b"/tmp/home" if grant.level == 0 and not os.path.isdir(self._home) else self._home
+
+    def _environment(
+        self, home: bytes, tmp: bytes, cwd: bytes, port: int, settings: Settings, grant: Grant
+    ) -> dict[bytes, bytes]:
+        network = settings.network_at(grant.level)
+        env = select(
+            self.variables,
+            home=home,
+            cwd=cwd,
+            network=network == "open" or (grant.level == 0 and not port),
+            proxy=b"http://127.0.0.1:%d" % port if port else b"",
+            extra=(*settings.environment, *grant.variables),
+        )
+        env[b"TMPDIR"] = tmp
+        return env
+
+    def beside(
+        self, work: bytes, mode: Mode, cwd: bytes, private: bytes, settings: Settings, grant: Grant, gate: int
+    ) -> tuple[dict[bytes, bytes], bytes]:
+        """The environment and the directory of a command that joins a sandbox that is there: as ``plan`` has them for
+        a first one. ``work``: of a staged copy."""
+        home, tmp = self._private_home(grant), b"/tmp"
+        if mode == "landlock":
+            tmp, cwd = private + b"/tmp", work + cwd[len(self._vault.project) :]
+            home = home if grant.level == 0 else private + b"/home"
+        within = settings.network_at(grant.level) == "gate" and mode != "landlock" and grant.level != 0
+        return self._environment(home, tmp, cwd, PROXY_PORT if within else gate, settings, grant), cwd
 
     def _with_surroundings(self, spec: SandboxSpec, settings: Settings, grant: Grant) -> SandboxSpec:
         """Level 0: what is the host's around the command, instead of what level 1 shows of it."""

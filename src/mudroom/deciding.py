@@ -100,7 +100,26 @@ class Deciding(Starting):
         from mudroom.core.policy import decide
 
         classified = classify_words(argv, project=self.project, cwd=cwd)
-        return decide(classified, self._policy(), self.agent), classified
+        verdict = decide(classified, self._policy(), self.agent)
+        return (self._in_background(verdict) if self._said.stays else verdict), classified
+
+    def _in_background(self, verdict: Verdict) -> Verdict:
+        """The stricter of what is said of a command and of all that are to stay."""
+        from mudroom.core.verdict import ACTIONS
+
+        action = self.settings.commands.background
+        if ACTIONS.index(action) <= ACTIONS.index(verdict.action):
+            return verdict
+        return verdict._replace(action=action, rule="background", reason="it would go on in the background")
+
+    @contextmanager
+    def _judged_in_background(self) -> Iterator[None]:
+        """What this thread judges meanwhile is to stay in the background."""
+        self._said.stays = True
+        try:
+            yield
+        finally:
+            self._said.stays = False
 
     def _case(self, argv: Sequence[bytes], cwd: bytes) -> Case:
         """Of a command that is about to run."""

@@ -144,7 +144,7 @@ class Entrance:
         made = _socket.socket(_socket.AF_UNIX, _SOCK_SEQPACKET)
         try:
             made.setblocking(False)
-            with _short(self._path) as path:
+            with short_path(self._path) as path:
                 try:
                     os.unlink(path)  # of a command that was killed with its host process
                 except FileNotFoundError:
@@ -177,7 +177,7 @@ class Entrance:
         if self._socket is not None:
             self._socket.close()
             self._socket = None
-            with _short(self._path) as path:
+            with short_path(self._path) as path:
                 try:
                     os.unlink(path)
                 except FileNotFoundError:
@@ -185,7 +185,7 @@ class Entrance:
 
 
 @contextmanager
-def _short(path: bytes) -> Iterator[bytes]:
+def short_path(path: bytes) -> Iterator[bytes]:
     """The same place by a path that fits: the name of a unix socket has 108 bytes (unix(7))."""
     above, _slash, name = path.rpartition(b"/")
     directory = os.open(above, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -200,7 +200,7 @@ def namespaces_at(path: bytes) -> tuple[int, list[int]]:
     namespace; the caller closes all. Raises OSError if no command is there."""
     asking = _socket.socket(_socket.AF_UNIX, _SOCK_SEQPACKET)
     try:
-        with _short(path) as short:
+        with short_path(path) as short:
             asking.connect(short)
         _data, ancillary, _flags, _address = asking.recvmsg(64, _socket.CMSG_SPACE(8), _socket.MSG_CMSG_CLOEXEC)
         rights = b"".join(data for _level, _kind, data in ancillary)

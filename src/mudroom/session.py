@@ -14,8 +14,7 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from mudroom.core.change import Changeset
@@ -26,9 +25,10 @@ from mudroom.core.plan import Plan, explain
 from mudroom.core.result import REFUSED, Denial, Result
 from mudroom.core.settings import Settings
 from mudroom.core.spec import Copy
-from mudroom.deciding import Case, Deciding
+from mudroom.deciding import Case
 from mudroom.errors import CommandNotStarted, Unsupported, UsageError
 from mudroom.granting import Grant, granted
+from mudroom.joining import Background, Joining
 from mudroom.sandbox.capture import SIGTERM
 from mudroom.sandbox.client import Client, StepFailed
 from mudroom.sandbox.denial import denials
@@ -41,7 +41,18 @@ from mudroom.vault.gather import Command, Progress, gather, keep_artifacts, stan
 from mudroom.vault.opened import OpenFork
 from mudroom.vault.store import Vault, open_vault
 
-__all__ = ["CAPTURED", "Applied", "Client", "Conflicted", "Landed", "Session", "Stdio", "Verified", "find_project"]
+__all__ = [
+    "CAPTURED",
+    "Applied",
+    "Background",
+    "Client",
+    "Conflicted",
+    "Landed",
+    "Session",
+    "Stdio",
+    "Verified",
+    "find_project",
+]
 
 if TYPE_CHECKING:
     from mudroom.core.approval import CommandApprover, Remember
@@ -54,9 +65,11 @@ if TYPE_CHECKING:
     from mudroom.core.why import Why
     from mudroom.gateway import Approver
     from mudroom.stage.source import Source
+    from mudroom.tending import Tended
     from mudroom.vault.apply import Applied
     from mudroom.vault.conflicted import Conflicted
     from mudroom.vault.land import Check, Landed, Verified
+    from mudroom.visits import Visit
 
 
 def refused_hosts(flows: Sequence[Flow]) -> list[Denial]:
@@ -76,7 +89,7 @@ LOOKED_AT = 500
 MOST_DENIALS = 100
 
 
-class Session(Deciding):
+class Session(Joining):
     def __init__(
         self,
         vault: Vault,
@@ -260,6 +273,45 @@ class Session(Deciding):
                     found.append({"kind": "command", "target": " ".join(data["command"]), "reason": reason, "count": 1})
         return tuple(reversed(found))[:MOST_DENIALS]
 
+    def start(
+        self,
+        argv: Sequence[bytes],
+        *,
+        fork: str | None = None,
+        cwd: bytes | None = None,
+        timeout: float | None = None,
+    ) -> Background:
+        """Start a command in the background of a fork (a new one if none is named). Until it ends, every other command
+        of this fork is run beside it, in the same sandbox; it ends with this session.
+
+        It is judged as ``run`` does, and by what the policy says of the background; what is refused has not been
+        started (``Background.refused``). A program that is not there ends with 127. Raises UsageError if what runs
+        there was started under other settings, and what ``run`` raises.
+        """
+        if not argv:
+            raise UsageError("no command was given", "mudroom exec --background --fork NAME -- COMMAND")
+        self._grant = self.granted()
+        command, where = tuple(argv), cwd or self.project
+        with self._judged_in_background():
+            case = self._case(command, where)
+            if case.verdict.action == "deny":
+                return Background.none(self, self._refused(fork or "", command, where, case))
+            place, is_new = self._place(fork)
+            try:
+                if case.verdict.action == "require_approval":
+                    case = self._asked(place, command, where)
+                if case.allowed and self._is_unchanged(case, place):
+                    with self._beside(place) as beside:
+                        return self._start(place, beside, command, where, timeout, case.verdict.action != "allow")
+            except (CommandNotStarted, Unsupported, UsageError):
+                if is_new and fork is None:
+                    self.vault.discard(place)
+                raise
+        if is_new:
+            self.vault.discard(place)
+        refused = case.changed() if case.allowed else case
+        return Background.none(self, self._refused(fork or "", command, where, refused))
+
     def granted(self) -> Grant:
         """At which level the next command runs, and which credentials are open to it. Raises UsageError if the policy
         refuses, Unsupported if the machine cannot."""
@@ -305,6 +357,9 @@ class Session(Deciding):
     def _run(
         self, fork: Fork, argv: tuple[bytes, ...], cwd: bytes, stdio: Stdio, timeout: float | None, case: Case
     ) -> Result:
+        with self._beside(fork) as beside:
+            if beside is not None:
+                return self._run_within(beside, fork, argv, cwd, stdio, timeout or self.settings.timeout, case)
         self._notes = []
         point = None
         with self._locked(fork, show(b" ".join(argv))), self._turn():
@@ -326,6 +381,27 @@ class Session(Deciding):
         self._journal_run(result, cwd)
         return result
 
+    def _run_within(
+        self,
+        beside: Tended | Visit,
+        fork: Fork,
+        argv: tuple[bytes, ...],
+        cwd: bytes,
+        stdio: Stdio,
+        timeout: float | None,
+        case: Case,
+    ) -> Result:
+        """In the sandbox that the fork has."""
+        self._notes = []
+        if not self._is_unchanged(case, fork):
+            return self._refused(fork.name, argv, cwd, case.changed())
+        point = self._checkpoint_beside(beside, fork, argv) if case.verdict.action != "allow" else None
+        wall = time.monotonic()
+        ran, changeset = self._run_beside(beside, fork, argv, cwd, stdio, timeout)
+        result = self._result(fork, argv, ran, changeset, time.monotonic() - wall, case, point)
+        self._journal_run(result, cwd)
+        return result
+
     def _refused(self, fork: str, argv: tuple[bytes, ...], cwd: bytes, case: Case) -> Result:
         """Nothing has run."""
         result = Result(
@@ -343,18 +419,6 @@ class Session(Deciding):
         )
         self._journal_run(result, cwd, "verdict")
         return result
-
-    @contextmanager
-    def _turn(self) -> Iterator[None]:
-        """Side by side with other agents, unless the vault is ours alone."""
-        if self._alone:
-            yield
-            return
-        self.vault.turn.begin()
-        try:
-            yield
-        finally:
-            self.vault.turn.end()
 
     def _result(
         self,

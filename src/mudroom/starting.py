@@ -56,12 +56,14 @@ class Stdio(NamedTuple):
     terminal: bool = False
     """Those that are terminals stay with the caller: the command gets a pseudo-terminal of its own, or pipes, and what
     goes on there is relayed (``sandbox/terminal.py``). For the main thread: signals are heeded meanwhile."""
+    on_output: Callable[[str, bytes], None] | None = None
+    """Called with ``stdout`` or ``stderr`` and what has just come, for each that is captured, in the thread that runs
+    the command. What comes beyond the limit of captured output is passed on all the same."""
 
 
 class Ran(NamedTuple):
     """A command that has ended."""
 
-    view: View
     started: int
     """Nanoseconds, by the clock that file systems stamp with."""
     ended: Exit
@@ -80,7 +82,7 @@ def relay_for(stdio: Stdio) -> Relay | None:
     return Relay((stdio.stdin, stdio.stdout, stdio.stderr))
 
 
-def _shown(equipment: Equipment | None) -> tuple[Bind, ...]:
+def shown(equipment: Equipment | None) -> tuple[Bind, ...]:
     return equipment.binds if equipment is not None else ()
 
 
@@ -152,21 +154,25 @@ class Starting(Applying):
         relay = relay_for(stdio)
         given = relay.descriptors if relay is not None else (stdio.stdin, stdio.stdout, stdio.stderr)
         gated, port = self._at_the_gate(fork, mode, relay, equipment)
-        with gated as keeper, self._group(fork) as leaf, Output(*given, self.settings.output_limit) as output:
+        with (
+            gated as keeper,
+            self._group(fork) as leaf,
+            Output(*given, self.settings.output_limit, stdio.on_output) as output,
+        ):
             try:
                 plan, env = self.confinement.plan(
-                    view.mount(), mode, cwd, place, self.settings, stand_ins, self._grant, port, _shown(equipment)
+                    view.mount(), mode, cwd, place, self.settings, stand_ins, self._grant, port, shown(equipment)
                 )
                 if equipment is not None:
                     env |= dict(equipment.environment)
                 started = self._start_time()
                 fork.begin(started)
-                running = self._start(fork, plan, argv, env, output.descriptors, relay, leaf, keeper)
+                running = self._begin(fork, plan, argv, env, output.descriptors, relay, leaf, keeper)
                 meanwhile = functools.partial(self._meanwhile, fork, view)
                 watch = self._watch(running, keeper)
                 ended, timed_out = attend(running, output, timeout, meanwhile, watch, keeper)
                 done, use = self._reached(leaf, ended, timeout if timed_out else None, output)
-                return Ran(view, started, ended, timed_out, output, done, use, self._flows(fork, keeper))
+                return Ran(started, ended, timed_out, output, done, use, self._flows(fork, keeper))
             except (StepFailed, CommandNotStarted):
                 fork.end()
                 raise
@@ -175,6 +181,18 @@ class Starting(Applying):
                 self._desk.end_live(fork.name)
                 if relay is not None:
                     relay.close()
+
+    @contextmanager
+    def _turn(self) -> Iterator[None]:
+        """Side by side with other agents, unless the vault is ours alone."""
+        if self._alone:
+            yield
+            return
+        self.vault.turn.begin()
+        try:
+            yield
+        finally:
+            self.vault.turn.end()
 
     def _watch(self, running: Running, keeper: Doorkeeper | None) -> Watch | None:
         """What is looked at again and again: whether others wait for their turn, whether rules of the gate have
@@ -189,7 +207,7 @@ class Starting(Applying):
 
         return Watch(LOOK, look)
 
-    def _start(
+    def _begin(
         self,
         fork: Fork,
         plan: Plan,
@@ -202,11 +220,7 @@ class Starting(Applying):
     ) -> Running:
         """Start the command, after the last one of this fork has let go of its mount. File tools that are in use go
         through the new mount from here on."""
-        before = self._last.pop(fork.name, None)
-        if before is not None:
-            before.gone()
-        if len(self._last) >= MOST_HELD:
-            self._let_go()
+        self._after_the_last(fork)
         edited = fork.name in self._desk
         numbers = relay.numbers if relay is not None else ()
         gate = keeper is not None and keeper.is_inside
@@ -221,6 +235,14 @@ class Starting(Applying):
         if edited:
             self._desk.go_live(fork.name, running)
         return running
+
+    def _after_the_last(self, fork: Fork) -> None:
+        """The last command of this fork has let go of its mount when this returns."""
+        before = self._last.pop(fork.name, None)
+        if before is not None:
+            before.gone()
+        if len(self._last) >= MOST_HELD:
+            self._let_go()
 
     def credentials(self) -> tuple[Wanted, ...]:
         """What the gate puts into requests of this project's commands; never a value."""

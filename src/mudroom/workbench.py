@@ -45,6 +45,8 @@ class _Said(_thread._local):
 
     def __init__(self) -> None:
         self.notes: list[str] = []
+        self.stays = False
+        """Whether the command that is judged is to stay in the background."""
 
 
 class Workbench:
@@ -93,6 +95,7 @@ class Workbench:
     @contextmanager
     def _locked(self, fork: Fork, what: str) -> Iterator[None]:
         """Hold a fork's lock. Whoever has the vault alone must not wait for one: its holder has been stopped."""
+        self._require_free(fork)
         if not self._alone:
             with fork.lock(what):
                 yield
@@ -104,6 +107,9 @@ class Workbench:
                     "try again when it has ended",
                 )
             yield
+
+    def _require_free(self, fork: Fork) -> None:
+        """A workbench has nothing in the background."""
 
     def look_for_secrets(self) -> list[str]:
         """See what commands and file tools are to see empty from here on. Returns what there is to say about it."""

@@ -13,12 +13,16 @@ SIGTERM, SIGKILL = 15, 9
 GRACE = 2.0
 """Seconds between asking a command that ran out of time to end, and ending it."""
 
+Heard = Callable[[str, bytes], None]
+"""Told the name of a stream and what has just come."""
+
 
 class Stream:
     """One captured stream: a pipe, what came through it, and whether some was dropped."""
 
-    def __init__(self, name: str, limit: int) -> None:
+    def __init__(self, name: str, limit: int, heard: Heard | None) -> None:
         self.name = name
+        self._heard = heard
         self.read, self.write = os.pipe2(os.O_CLOEXEC)
         self.truncated = False
         self._chunks: list[bytes] = []
@@ -30,6 +34,8 @@ class Stream:
         self.truncated |= len(chunk) > self._room
         self._chunks.append(chunk[: self._room])
         self._room -= len(self._chunks[-1])
+        if chunk and self._heard is not None:
+            self._heard(self.name, chunk)
         return bool(chunk)
 
     @property
@@ -49,9 +55,11 @@ class Stream:
 class Output:
     """The descriptors of one attempt to start a command: given ones as they are, the others captured."""
 
-    def __init__(self, stdin: int | None, stdout: int | None, stderr: int | None, limit: int) -> None:
-        self.stdout = Stream("stdout", limit) if stdout is None else None
-        self.stderr = Stream("stderr", limit) if stderr is None else None
+    def __init__(
+        self, stdin: int | None, stdout: int | None, stderr: int | None, limit: int, heard: Heard | None = None
+    ) -> None:
+        self.stdout = Stream("stdout", limit, heard) if stdout is None else None
+        self.stderr = Stream("stderr", limit, heard) if stderr is None else None
         self.streams = tuple(stream for stream in (self.stdout, self.stderr) if stream is not None)
         self._null = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC) if stdin is None else -1
         self.descriptors = (

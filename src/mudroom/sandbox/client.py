@@ -209,7 +209,10 @@ class Running:
             return self._ended_without_report()
         if record[0] == "exited":
             return Exit(*record[1:-1])
-        raise _failure(record, self._steps, self._program)
+        raise self._failed(record)
+
+    def _failed(self, record: tuple[Any, ...]) -> MudroomError:
+        return _failure(record, self._steps, self._program)
 
     def gone(self) -> None:
         """After ``wait``: block until init is gone, too, and every mount of the sandbox.

@@ -13,7 +13,10 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from mudroom.core.plan import Plan
+from mudroom.errors import MudroomError, UsageError
 from mudroom.sandbox.client import Client, Connection, Exit, Running, wait_readable, with_report
+
+ENDING = "mudroom ps shows what runs there, mudroom ps --end ID ends it"
 
 if TYPE_CHECKING:
     from mudroom.sandbox.cgroup import Leaf
@@ -29,6 +32,13 @@ class Joined(Running):
 
     def _ended_without_report(self) -> Exit:
         return Exit(SIGKILL, 0.0, 0.0, 0)  # the sandbox was ended, and all in it
+
+    def _failed(self, record: tuple[Any, ...]) -> MudroomError:
+        if record[2] == "refused":
+            return UsageError(record[4], ENDING)
+        if record[2] == "cwd":
+            return UsageError(f"the command cannot work in its directory: {os.strerror(record[3])}")
+        return super()._failed(record)
 
 
 def join(

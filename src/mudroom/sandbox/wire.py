@@ -29,7 +29,7 @@ def send(channel: _socket.socket, message: Request, descriptors: list[int]) -> N
 
 def receive(control: _socket.socket) -> tuple[Request | None, list[int]]:
     """One request and its descriptors, or None at the end."""
-    head, ancillary, _flags, _address = control.recvmsg(4, _socket.CMSG_SPACE(64))
+    head, ancillary, _flags, _address = control.recvmsg(4, _socket.CMSG_SPACE(64), _socket.MSG_CMSG_CLOEXEC)
     if not head:
         return None, []
     descriptors: list[int] = []

@@ -11,15 +11,17 @@ from collections.abc import Sequence
 
 from mudroom.core.entry import Entry
 from mudroom.stage.beneath import directory, open_root
-from mudroom.stage.copy import copy_file
-from mudroom.stage.layer import OPAQUE, Listing, make_whiteout, read_directory
+from mudroom.stage.copy import copy_entry, copy_file, copy_open_file
+from mudroom.stage.layer import OPAQUE, Listing, make_whiteout, open_staged, read_directory
 
 _Place = tuple[bytes, tuple[int, ...], bool]
 """A directory: its path, the layers that make it up (topmost first), whether something hides what is below them."""
 
 
-def flatten(layers: Sequence[bytes], target: bytes) -> None:
-    """Merge layers, topmost first, into the empty directory ``target``."""
+def flatten(layers: Sequence[bytes], target: bytes, *, copying: bool = False) -> None:
+    """Merge layers, topmost first, into the empty directory ``target``. ``copying``: layers that are not sealed, but
+    stand still meanwhile; no inode is shared with them then."""
+    links: dict[tuple[int, int], bytes] | None = {} if copying else None
     roots = [open_root(layer) for layer in layers]
     into = open_root(target)
     try:
@@ -27,7 +29,7 @@ def flatten(layers: Sequence[bytes], target: bytes) -> None:
         pending: list[_Place] = [(b"", tuple(roots), False)]
         while pending:
             path, contributing, hidden = pending.pop()
-            pending += _directory(path, contributing, hidden, into, modes)
+            pending += _directory(path, contributing, hidden, into, modes, links)
         for path, mode in reversed(modes):  # deepest first: a mode may forbid to go through
             os.chmod(path or b".", mode, dir_fd=into)
     finally:
@@ -36,7 +38,12 @@ def flatten(layers: Sequence[bytes], target: bytes) -> None:
 
 
 def _directory(
-    path: bytes, contributing: tuple[int, ...], hidden: bool, into: int, modes: list[tuple[bytes, int]]
+    path: bytes,
+    contributing: tuple[int, ...],
+    hidden: bool,
+    into: int,
+    modes: list[tuple[bytes, int]],
+    links: dict[tuple[int, int], bytes] | None,
 ) -> list[_Place]:
     """Write one directory; returns those in it."""
     levels: list[tuple[int, Listing]] = []
@@ -65,8 +72,10 @@ def _directory(
                 os.mkdir(prefix + name, 0o700, dir_fd=into)
                 modes.append((prefix + name, entry.mode))
                 below.append((prefix + name, *_beneath(name, levels[index:])))
-            else:
+            elif links is None:
                 _link(root, into, prefix + name, entry)
+            else:
+                _copy(root, into, prefix + name, entry, links)
         seen |= listing.gone | listing.entries.keys()
     return below
 
@@ -95,3 +104,17 @@ def _link(root: int, into: int, path: bytes, entry: Entry) -> None:
         if error.errno not in (errno.EMLINK, errno.EXDEV, errno.EPERM) or entry.kind != "file":
             raise
         copy_file(root, into, path, path, entry)
+
+
+def _copy(root: int, into: int, path: bytes, entry: Entry, links: dict[tuple[int, int], bytes]) -> None:
+    key = (entry.device, entry.inode)
+    if entry.kind != "file" or key in links:
+        copy_entry(root, into, path, entry, links)  # a socket is no content: it is left out, as an apply does
+        return
+    opened = open_staged(root, path)
+    try:
+        copy_open_file(opened, into, path, entry)
+    finally:
+        os.close(opened)
+    if entry.links > 1:
+        links[key] = path

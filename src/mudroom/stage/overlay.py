@@ -24,6 +24,8 @@ class OverlayView:
         """``layers``: directories of sealed layers, topmost first. ``works``: where the work directories go."""
         self._base, self._layers, self._upper, self._works = base, tuple(layers), upper, works
         self._current = b"1"
+        self.is_live = False
+        """Whether it is mounted while it is looked at: nothing in it may be tidied up then."""
 
     @property
     def staged(self) -> tuple[bytes, ...]:
@@ -55,7 +57,7 @@ class OverlayView:
         return Overlay((*self._layers, self._base), self._upper, self._works + b"/" + self._current)
 
     def differences(self, lower: Source) -> Iterator[Difference]:
-        yield from layer_differences(self._upper, lower, tidy=True)
+        yield from layer_differences(self._upper, lower, tidy=not self.is_live)
 
 
 def layer_differences(layer: bytes, lower: Source, *, tidy: bool = False) -> Iterator[Difference]:

@@ -30,7 +30,7 @@ def merge_lowest(vault: Vault, fork: Fork) -> str:
     place = vault.layer(name)
     os.mkdir(place + b"/tree", 0o700)
     flatten([vault.layer(layer) + b"/tree" for layer in reversed(lowest)], place + b"/tree")
-    _merge_originals([vault.layer(layer) for layer in lowest], place)
+    merge_originals([vault.layer(layer) for layer in lowest], place)
     record = vault.layer(lowest[-1]) + b"/record"
     if os.path.exists(record):
         os.link(record, place + b"/record")
@@ -43,7 +43,7 @@ def stand_on(fork: Fork, merged: str) -> None:
     fork.save(stack.flattened(state, len(state.layers) - KEPT, merged))
 
 
-def _merge_originals(layers: list[bytes], target: bytes) -> None:
+def merge_originals(layers: list[bytes], target: bytes) -> None:
     known, merged = Originals(layers), Originals([target])
     for path in known.paths():
         original = known.get(path)

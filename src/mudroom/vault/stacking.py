@@ -42,6 +42,15 @@ def seal_upper(vault: Vault, fork: Fork) -> None:
 
 def checkpoint(vault: Vault, fork: Fork, name: str, time: int, *, automatic: bool = False) -> Checkpoint:
     """Freeze what the fork holds under a name. Raises UsageError if the name is taken or no name."""
+    require_free(fork, name)
+    seal_upper(vault, fork)
+    state = stack.with_checkpoint(fork.state, name, time, automatic=automatic)
+    fork.save(state)
+    return state.checkpoints[-1]
+
+
+def require_free(fork: Fork, name: str) -> None:
+    """Raises UsageError if a checkpoint of the fork cannot have this name."""
     if not is_plain(name):
         raise UsageError(
             f"{name!r} cannot be the name of a checkpoint",
@@ -49,10 +58,6 @@ def checkpoint(vault: Vault, fork: Fork, name: str, time: int, *, automatic: boo
         )
     if fork.state.checkpoint(name) is not None:
         raise UsageError(f"{fork.name} has a checkpoint named {name} already", "choose another name")
-    seal_upper(vault, fork)
-    state = stack.with_checkpoint(fork.state, name, time, automatic=automatic)
-    fork.save(state)
-    return state.checkpoints[-1]
 
 
 def find_checkpoint(fork: Fork, name: str) -> Checkpoint:

@@ -1,0 +1,458 @@
+"""Several commands in one fork at the same time: what runs in the background, and what runs beside it.
+
+A fork is mounted once. The first background command makes a sandbox that stays (``tending.py``); until the last one has
+ended every command of the fork is run in there, from this process or, by a socket in the vault (``visits.py``), from
+another one. What they see is the same view, /tmp, network and processes; what they may do is the same, too.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from _blake2 import blake2b
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING, Any
+
+from mudroom.core import stack
+from mudroom.core.change import Changeset
+from mudroom.core.fallback import Mode
+from mudroom.core.limit import reached_else
+from mudroom.core.path import show
+from mudroom.deciding import Deciding, checkpoint_stem
+from mudroom.errors import MudroomError, Unsupported, UsageError
+from mudroom.sandbox.capture import GRACE, Output, Watch, attend
+from mudroom.sandbox.client import StepFailed
+from mudroom.starting import Ran, Stdio, relay_for, shown
+from mudroom.vault import stacking
+from mudroom.vault.fork import Fork
+from mudroom.vault.gather import Command, stand_on_copy, view_of
+from mudroom.vault.opened import OpenFork
+from mudroom.vault.turn import LOOK
+
+if TYPE_CHECKING:
+    from mudroom.core.background import Ended, Started
+    from mudroom.core.result import Result
+    from mudroom.core.stack import Checkpoint
+    from mudroom.sandbox.held import Joined
+    from mudroom.stage.view import View
+    from mudroom.tending import Tended
+    from mudroom.visits import Visit
+
+MARK = b"MUDROOM_BACKGROUND"
+"""A variable with the id of a background command, for it and all that it starts: by it they are told apart outside."""
+LATER = 0.05
+"""Seconds between two looks at what another process has written down."""
+
+
+def _nothing() -> None:
+    """The sandbox stands aside by itself: whoever is in it only lets go of the turn."""
+
+
+class Background:
+    """A command in the background of a fork. It ends with its session."""
+
+    def __init__(self, session: Joining, started: Started, refused: Result | None = None) -> None:
+        self._session, self.started, self.refused = session, started, refused
+        """``refused``: why it was not started; None: it was."""
+        self.id, self.fork, self.argv = started.id, started.fork, started.command
+
+    @classmethod
+    def none(cls, session: Joining, refused: Result) -> Background:
+        """One that was refused: it has no id, and nothing can be asked of it but why."""
+        from mudroom.core.background import Started
+
+        return cls(session, Started("", refused.fork, refused.command, b"", 0, 0), refused)
+
+    def __repr__(self) -> str:
+        return f"Background({self.id!r}, {show(b' '.join(self.argv))!r})"
+
+    def poll(self) -> Ended | None:
+        """How it has ended; None while it runs."""
+        from mudroom.vault.background import Book
+
+        rows = Book(self._session.vault.fork(self.fork)).rows()
+        return next((ended for started, ended in rows if started.id == self.id), None)
+
+    def wait(self, timeout: float | None = None) -> Ended | None:
+        """Block until it has ended and what it has changed is collected; None after ``timeout`` seconds."""
+        deadline = None if timeout is None else time.monotonic() + timeout
+        tended = self._session._tended.get(self.fork)
+        if tended is not None and self.id in tended.behind:
+            tended.behind[self.id].wait(timeout)
+            return tended.behind[self.id].ended
+        while (ended := self.poll()) is None and (deadline is None or time.monotonic() < deadline):
+            time.sleep(LATER)
+        return ended
+
+    def end(self, grace: float = GRACE) -> Ended | None:
+        """Ask it to end (SIGTERM); what is left of it after ``grace`` seconds is killed. Blocks until it is gone."""
+        self._session.end(self.fork, [self.id], grace)
+        return self.wait()
+
+    def output(self) -> tuple[bytes, bytes]:
+        """What it has written to stdout and stderr until now: the last of it, at least a mebibyte of each."""
+        from mudroom.vault.background import Book, read_ring
+
+        place = Book(self._session.vault.fork(self.fork)).place(self.id)
+        return read_ring(place + b"/stdout"), read_ring(place + b"/stderr")
+
+
+class Joining(Deciding):
+    agent: str | None
+    _new_id: Callable[[], str]
+
+    def __init__(self, *arguments: Any, **named: Any) -> None:
+        super().__init__(*arguments, **named)
+        self._tended: dict[str, Tended] = {}
+        """By fork: the sandboxes that this session holds."""
+
+    def close(self) -> None:
+        """What runs in the background ends first."""
+        for tended in list(self._tended.values()):
+            tended.end()
+        for tended in list(self._tended.values()):
+            tended.wait()
+        super().close()
+
+    # --- in the background ---
+
+    def _start(
+        self,
+        fork: Fork,
+        beside: Tended | Visit | None,
+        argv: tuple[bytes, ...],
+        cwd: bytes,
+        timeout: float | None,
+        pointed: bool,
+    ) -> Background:
+        """``pointed``: after a checkpoint of what the fork holds."""
+        from mudroom.core.background import Started
+        from mudroom.tending import Tended
+
+        self._notes = []
+        identity = self._new_id()
+        at = beside
+        if at is None:
+            at = self._open(fork, argv if pointed else None)
+        else:
+            self._require_same(at)
+            if pointed:
+                self._checkpoint_beside(at, fork, argv)
+        environment, inside = self._inside(fork, at, cwd)
+        environment[MARK] = identity.encode()
+        out_of, agent = timeout or self.settings.timeout, self.agent or ""
+        started = Started(
+            identity, fork.name, argv, inside, self._clock(), os.getpid(), self._grant.level, agent, out_of
+        )
+        if isinstance(at, Tended):
+            try:
+                at.start(started, environment)
+            finally:
+                if beside is None:
+                    at.begin()
+        else:
+            at.start(started, environment, self._terms())
+        return Background(self, started)
+
+    def _checkpoint_beside(self, beside: Tended | Visit, fork: Fork, argv: Sequence[bytes]) -> str:
+        """Freeze what the fork holds, before a command; its name."""
+        name = stack.free_name(self.vault.fork(fork.name).state, checkpoint_stem(argv))
+        beside.checkpoint(name, self._clock(), keep=self.settings.keep_applies)
+        self.vault.journal.append("checkpoint", fork.name, {"checkpoint": name, "automatic": True}, time=self._clock())
+        return name
+
+    def backgrounds(self, name: str | None = None) -> list[tuple[Started, Ended | None]]:
+        """What has been started in the background of a fork, or of all, oldest first; the last of those that are
+        over are among them."""
+        from mudroom.vault.background import Book
+
+        forks = self.vault.forks() if name is None else [self.vault.fork(name)]
+        found = []
+        for fork in forks:
+            rows = Book(fork).rows()
+            if any(ended is None for _started, ended in rows):
+                with fork.lock_if_free("looking at what is left") as free:
+                    if free:  # whoever held it has been killed
+                        self._settle(fork)
+                        rows = Book(fork).rows()
+            found += rows
+        return sorted(found, key=lambda row: row[0].time)
+
+    def end(self, name: str, identities: Sequence[str] | None = None, grace: float = GRACE) -> None:
+        """End background commands of a fork: SIGTERM, after ``grace`` seconds SIGKILL. None: all that runs there, and
+        blocks until the fork is free again."""
+        fork = self.vault.fork(name)
+        tended = self._tended.get(name)
+        if tended is not None:
+            tended.end(identities, grace)
+            if identities is None:
+                tended.wait()
+            return
+        visit = self._visit(fork)
+        if visit is None:
+            return
+        with visit:
+            visit.end(identities, grace)
+        if identities is None:
+            with fork.lock("waiting for the end of what runs in the background"):
+                pass
+
+    # --- the sandbox ---
+
+    @contextmanager
+    def _beside(self, fork: Fork) -> Iterator[Tended | Visit | None]:
+        """The sandbox that this fork has now, and keeps for as long as the block runs; None if it has none."""
+        tended = self._tended.get(fork.name)
+        if tended is not None:
+            with tended.guest() as welcome:
+                if welcome:
+                    yield tended
+                    return
+            tended.wait()
+        visit = self._visit(fork)
+        if visit is None:
+            yield None
+            return
+        with visit:
+            yield visit
+
+    def _visit(self, fork: Fork) -> Visit | None:
+        if not os.path.exists(fork.path + b"/background/sandbox"):
+            return None
+        from mudroom.visits import visit
+
+        return visit(fork)
+
+    def _require_free(self, fork: Fork) -> None:
+        """Raises UsageError if something runs in the background of a fork: nobody else can have it."""
+        if not os.path.exists(fork.path + b"/background/sandbox"):
+            return
+        from mudroom.vault.background import Book
+
+        if fork.name not in self._tended:
+            visit = self._visit(fork)
+            if visit is None:
+                return
+            visit.close()
+        rows = [started for started, ended in Book(fork).rows() if ended is None]
+        what = ", ".join(f"{one.id}: {show(b' '.join(one.command))}" for one in rows) or "a command that is ending"
+        raise UsageError(
+            f"a command is running in the background of the fork {fork.name} ({what})",
+            f"mudroom ps --end {rows[0].id} ends it" if rows else "try again",
+        )
+
+    def _open(self, fork: Fork, before: Sequence[bytes] | None) -> Tended:
+        """Make the sandbox. The fork's lock and our turn are held from here on, until it is over. ``before``: a
+        command before which what the fork holds is frozen."""
+        if self._alone:
+            raise UsageError("nothing can be started in the background while the project is changed")
+        resources = ExitStack()
+        try:
+            resources.enter_context(self._locked(fork, "commands in the background (mudroom ps)"))
+            resources.enter_context(self._turn())
+            stacking.require_idle(fork)
+            self._notes += self.look_for_secrets()
+            self._settle(fork)
+            self._notes += self._desk.flush(fork)
+            resources.callback(self._desk.refresh, fork)
+            if before is not None:
+                self._checkpoint_before(fork, before)
+            mode, notes = self.confinement.first_mode(self.settings, is_copy=fork.is_copy)
+            self._notes += [*self._grant.notes, *notes, *self.confinement.missing_credentials(self.settings)]
+            while True:
+                if mode != "overlay":
+                    self._notes += stand_on_copy(self.vault, fork, self.settings, self._progress)
+                try:
+                    with OpenFork(self.vault, fork) as opened, ExitStack() as attempt:
+                        view = view_of(self.vault, fork, opened, mode, self._progress)
+                        view.prepare()
+                        tended = self._hold(fork, view, mode, attempt, resources)
+                        break
+                except StepFailed as failure:
+                    mode = self._weaker(mode, failure)
+        except BaseException:
+            resources.close()
+            raise
+        self._tended[fork.name] = tended
+        return tended
+
+    def _weaker(self, mode: Mode, failure: StepFailed) -> Mode:
+        raise NotImplementedError
+
+    def _hold(self, fork: Fork, view: View, mode: Mode, attempt: ExitStack, resources: ExitStack) -> Tended:
+        from mudroom.sandbox.held import hold
+        from mudroom.tending import Setting, Tended
+
+        stand_ins = self._hold_limits(mode)
+        equipment = self._equipment(mode)
+        gated, port = self._at_the_gate(fork, mode, None, equipment)
+        gate = attempt.enter_context(gated)
+        leaf = attempt.enter_context(self._group(fork))
+        plan, _environment = self.confinement.plan(
+            view.mount(), mode, self.project, fork.path + b"/private", self.settings, stand_ins, self._grant, port,
+            shown(equipment),
+        )  # fmt: skip
+        self._after_the_last(fork)
+        started = self._start_time()
+        fork.begin(started)
+        try:
+            want_gate = gate is not None and gate.is_inside
+            held = hold(self.client, plan, want_view=True, want_gate=want_gate, leaf=leaf)
+        except BaseException:
+            fork.end()
+            raise
+        if gate is not None:
+            gate.began(held.running)
+            attempt.callback(self._flows, fork, gate)
+        self._desk.go_live(fork.name, held.running)
+        attempt.callback(self._desk.end_live, fork.name)
+        resources.push(attempt.pop_all())
+        environment = dict(equipment.environment) if equipment is not None else {}
+        setting = Setting(self.vault, fork, mode, started, self._terms(), environment, port, self._clock)
+        return Tended(setting, held, gate, leaf, resources, self._is_over)
+
+    def _is_over(self, tended: Tended) -> None:
+        self._tended.pop(tended.fork.name, None)
+
+    def _terms(self) -> str:
+        """What the commands of a sandbox may see and do, as far as that is not the host's or the project's: only who
+        asks for the same can join it. Host rules are not among it: the gate follows them while commands run."""
+        settings, grant = self.settings, self._grant
+        facts = (
+            settings.network_at(grant.level), settings.read, settings.credentials, settings.limits,
+            settings.secrets_show, grant.level, grant.credentials, grant.live, grant.abstract, grant.gpu,
+        )  # fmt: skip
+        return blake2b(repr(facts).encode(), digest_size=16).hexdigest()
+
+    def _require_same(self, beside: Tended | Visit) -> None:
+        """Raises UsageError if a command as it would be run now cannot be run there."""
+        from mudroom.sandbox.held import ENDING
+        from mudroom.tending import Tended
+        from mudroom.visits import OTHER_TERMS
+
+        self._notes += self.look_for_secrets()
+        masked = frozenset(beside.mask.paths) if isinstance(beside, Tended) else beside.masked
+        new = sorted(frozenset(self.vault.mask.paths) - masked)
+        if new:
+            raise UsageError(f"{show(new[0])} is a secret that the commands in the background can read", ENDING)
+        if isinstance(beside, Tended) and beside.setting.terms != self._terms():
+            raise UsageError(OTHER_TERMS, ENDING)
+
+    def _inside(self, fork: Fork, beside: Tended | Visit, cwd: bytes) -> tuple[dict[bytes, bytes], bytes]:
+        mode, port, more = _common(beside)
+        work, private = fork.copy_place + b"/work", fork.path + b"/private"
+        found = self.confinement.beside(work, mode, cwd, private, self.settings, self._grant, port)
+        return found[0] | more, found[1]
+
+    # --- beside it ---
+
+    def _run_beside(
+        self, beside: Tended | Visit, fork: Fork, argv: tuple[bytes, ...], cwd: bytes, stdio: Stdio,
+        timeout: float | None,
+    ) -> tuple[Ran, Changeset]:  # fmt: skip
+        """Run a command in a sandbox that is there, and collect what the fork holds then."""
+        self._notes = []
+        with self._turn():
+            self._require_same(beside)
+            self._notes += self._grant.notes
+            environment, inside = self._inside(fork, beside, cwd)
+            relay = relay_for(stdio)
+            numbers = relay.numbers if relay is not None else ()
+            if numbers and _common(beside)[0] == "landlock":
+                raise Unsupported(
+                    "a terminal beside a command in the background", "user namespaces", "none are permitted here"
+                )
+            given = relay.descriptors if relay is not None else (stdio.stdin, stdio.stdout, stdio.stderr)
+            flows = _flows(beside)
+            try:
+                with Output(*given, self.settings.output_limit, stdio.on_output) as output:
+                    running = self._joined(beside, argv, environment, inside, output.descriptors, numbers)
+                    self._running = running
+                    if relay is not None:
+                        relay.began(running)
+                    watch = None if self._alone else Watch(LOOK, self._stand_aside)
+                    ended, timed_out = attend(running, output, timeout, _nothing, watch)
+                    running.close()
+            finally:
+                self._running = None
+                if relay is not None:
+                    relay.close()
+            beside.collect(Command(argv, ended.status, self._clock(), self._grant.level))
+            cut = self.settings.output_limit if any(stream.truncated for stream in output.streams) else None
+            out_of = timeout if timed_out else None
+            limits = reached_else(self.settings.limits, ended.status & 0x7F, out_of, cut)
+            record = self.vault.fork(fork.name).record
+            changeset = record.changeset if record is not None else Changeset()
+            ran = Ran(0, ended, timed_out, output, limits, None, tuple(_flows(beside)[len(flows) :]))
+        return ran, changeset
+
+    def _stand_aside(self) -> float:
+        return self.vault.turn.stand_aside(_nothing, _nothing)
+
+    def _joined(
+        self, beside: Tended | Visit, argv: tuple[bytes, ...], environment: dict[bytes, bytes], inside: bytes,
+        descriptors: tuple[int, int, int], numbers: Sequence[int],
+    ) -> Joined:  # fmt: skip
+        from mudroom.tending import Tended
+
+        if isinstance(beside, Tended):
+            return beside.held.run(argv, environment, inside, descriptors, numbers)
+        return beside.run(argv, environment, inside, descriptors, numbers, self._terms())
+
+    # --- what else is done to a fork meanwhile ---
+
+    def changes(self, name: str) -> Changeset:
+        with self._beside(self.vault.fork(name)) as beside:
+            if beside is not None:
+                beside.collect(None)
+                record = self.vault.fork(name).record
+                return record.changeset if record is not None else Changeset()
+        return super().changes(name)
+
+    def checkpoint(self, name: str, point: str) -> Checkpoint:
+        """Freeze what a fork holds under a name. What runs in its background is stopped while that is copied."""
+        with self._beside(self.vault.fork(name)) as beside:
+            if beside is None:
+                return super().checkpoint(name, point)
+            beside.checkpoint(point, self._clock())
+            made = self.vault.fork(name).state.checkpoint(point)
+        if made is None:
+            raise MudroomError(f"the checkpoint {point} was not made", "try again")
+        self.vault.journal.append("checkpoint", name, {"checkpoint": point}, time=self._clock())
+        return made
+
+    def rollback(self, name: str, point: str, *, end: bool = False) -> Checkpoint | None:
+        """``end``: what runs in the background of the fork first; it is refused else."""
+        if end:
+            self.end(name)
+        return super().rollback(name, point)
+
+    def discard(self, name: str, *, end: bool = False) -> None:
+        """``end``: what runs in the background of the fork first; it is refused else."""
+        if end:
+            self.end(name)
+        self._require_free(self.vault.fork(name))
+        super().discard(name)
+
+    def _settle(self, fork: Fork) -> None:
+        super()._settle(fork)
+        if os.path.isdir(fork.path + b"/background"):
+            from mudroom.vault.background import Book
+
+            Book(fork).settle(self._clock())
+
+
+def _common(beside: Tended | Visit) -> tuple[Mode, int, dict[bytes, bytes]]:
+    from mudroom.tending import Tended
+
+    if isinstance(beside, Tended):
+        return beside.setting.mode, beside.setting.port, beside.setting.environment
+    return beside.common["mode"], beside.common["port"], beside.environment
+
+
+def _flows(beside: Tended | Visit) -> list[Any]:
+    """What the gate has seen until now; of another process's, nothing is known here."""
+    from mudroom.tending import Tended
+
+    return list(beside.gate.flows) if isinstance(beside, Tended) and beside.gate is not None else []

@@ -1,0 +1,374 @@
+"""A fork's sandbox that lives longer than one command, and the thread that looks after it.
+
+Rules of this file:
+1. It holds the fork's lock from before it is mounted until its mounts are gone and what it has left is collected. As
+   long as it is there every other command of the fork joins it: an upper is mounted once.
+2. One thread, the tender, does all that goes on by itself: it takes what background commands print, answers at the
+   gate, stands aside for who has the vault alone, ends what has run out of time, admits other processes (``visits``),
+   and ends the sandbox when nobody needs it any more. Who joins attends to a command in its own thread.
+3. What the fork holds is collected only while every process of the sandbox is stopped: the layer is that of a live
+   mount, and closed directories are opened for a moment (``loosened``). Originals are believed by the start of the
+   sandbox, not of the command.
+4. No lock of this file is held while anybody waits for a turn.
+"""
+
+from __future__ import annotations
+
+import _thread
+import os
+import select
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING, NamedTuple
+
+from mudroom.core.background import Ended, Started
+from mudroom.core.fallback import Mode
+from mudroom.errors import MudroomError
+from mudroom.sandbox.capture import GRACE, SIGKILL, SIGTERM
+from mudroom.sandbox.held import Held, Joined
+from mudroom.stage.overlay import OverlayView
+from mudroom.vault.background import Book, Ring
+from mudroom.vault.fork import Fork
+from mudroom.vault.gather import Command, gather, view_of
+from mudroom.vault.opened import OpenFork
+from mudroom.vault.store import Vault
+from mudroom.vault.turn import LOOK
+
+if TYPE_CHECKING:
+    from mudroom.core.stack import Checkpoint
+    from mudroom.gateway import Doorkeeper
+    from mudroom.sandbox.cgroup import Leaf
+    from mudroom.visits import Visits
+
+
+class Setting(NamedTuple):
+    """Where a sandbox is, and what it was made with."""
+
+    vault: Vault
+    fork: Fork
+    mode: Mode
+    started: int
+    """By the clock that file systems stamp with."""
+    terms: str
+    """What its commands may see and do (``joining.py``)."""
+    environment: dict[bytes, bytes]
+    """What it takes to reach the gate from inside, beyond the plan's own."""
+    port: int
+    clock: Callable[[], int]
+
+
+class Behind:
+    """One background command: its streams are taken here, its end is noted in the vault."""
+
+    def __init__(self, started: Started, running: Joined, place: bytes, streams: Sequence[int]) -> None:
+        self.started, self.running = started, running
+        self.streams = {
+            descriptor: Ring(place + b"/" + name)
+            for descriptor, name in zip(streams, (b"stdout", b"stderr"), strict=True)
+        }
+        self.deadline = None if started.timeout is None else time.monotonic() + started.timeout
+        self.timed_out = False
+        self.ended: Ended | None = None
+        self._over = _thread.allocate_lock()
+        self._over.acquire()
+
+    def wait(self, timeout: float | None) -> None:
+        """Until it has ended and all about it is written down, or for so many seconds."""
+        if self._over.acquire(timeout=-1 if timeout is None else timeout):
+            self._over.release()
+
+    def end(self, ended: Ended) -> None:
+        self.ended = ended
+        self._over.release()
+
+    def take(self, descriptor: int) -> bool:
+        """Read what is there; False at the end."""
+        chunk = os.read(descriptor, 1 << 16)
+        if chunk:
+            self.streams[descriptor].write(chunk)
+            return True
+        self.streams.pop(descriptor).close()
+        os.close(descriptor)
+        return False
+
+    def drain(self) -> None:
+        """After the end: what is left in the pipes."""
+        for descriptor in list(self.streams):
+            while self.take(descriptor):
+                pass
+
+
+class Tended:
+    """Made when the sandbox is ready. ``resources``: what is let go when it is over, in the tender's thread."""
+
+    def __init__(
+        self,
+        setting: Setting,
+        held: Held,
+        gate: Doorkeeper | None,
+        leaf: Leaf | None,
+        resources: ExitStack,
+        over: Callable[[Tended], None],
+    ) -> None:
+        self.setting, self.held, self.gate, self.leaf = setting, held, gate, leaf
+        self.fork, self.vault = setting.fork, setting.vault
+        self.book = Book(self.fork)
+        self.behind: dict[str, Behind] = {}
+        self.notes: list[str] = []
+        self.is_over = False
+        self._resources, self._over = resources, over
+        self._lock = _thread.allocate_lock()
+        """Of what follows; held for moments only."""
+        self._books = _thread.allocate_lock()
+        """Collecting and writing down."""
+        self._pauses = self._guests = 0
+        self._closing = False
+        self._last = Command((), 0, 0)
+        self._wake, self._poke = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        self._gone = _thread.allocate_lock()
+        self._gone.acquire()
+        self.mask = self.vault.mask
+        self.visits: Visits | None = None
+
+    def begin(self) -> None:
+        """From here on it is tended, and joined from other processes."""
+        from mudroom.visits import Visits
+
+        self.visits = Visits(self)
+        self.book.note(
+            {
+                "mode": self.setting.mode,
+                "terms": self.setting.terms,
+                "port": self.setting.port,
+                "environment": [[os.fsdecode(name), os.fsdecode(word)] for name, word in self._environment()],
+                "masked": [os.fsdecode(path) for path in self.mask.paths],
+                "keeper": os.getpid(),
+            }
+        )
+        _thread.start_new_thread(self._tend, ())
+
+    def _environment(self) -> list[tuple[bytes, bytes]]:
+        return list(self.setting.environment.items())
+
+    # --- from any thread ---
+
+    @contextmanager
+    def guest(self) -> Iterator[bool]:
+        """While somebody has a command in it the sandbox stays. False if it is about to end."""
+        with self._lock:
+            welcome = not self._closing
+            self._guests += welcome
+        try:
+            yield welcome
+        finally:
+            if welcome:
+                with self._lock:
+                    self._guests -= 1
+                self._wake_up()
+
+    def start(self, started: Started, environment: Mapping[bytes, bytes]) -> Behind:
+        """One more background command; by a guest, or before ``begin``. Its program is looked for inside: where there
+        is none, it ends with 127 at once."""
+        null = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+        pipes = [os.pipe2(os.O_CLOEXEC) for _stream in range(2)]
+        try:
+            place = self.book.begin(started)
+            given = (null, pipes[0][1], pipes[1][1])
+            running = self.held.run(started.command, environment, started.cwd, given)
+        except BaseException:
+            for read, _write in pipes:
+                os.close(read)
+            raise
+        finally:
+            for descriptor in (null, pipes[0][1], pipes[1][1]):
+                os.close(descriptor)
+        behind = Behind(started, running, place, [read for read, _write in pipes])
+        with self._lock:
+            self.behind[started.id] = behind
+        data = {"id": started.id, "command": [word.decode("utf-8", "replace") for word in started.command]}
+        self.vault.journal.append("background", self.fork.name, data, time=started.time)
+        self._wake_up()
+        return behind
+
+    def checkpoint(self, name: str, moment: int, *, keep: int | None = None) -> Checkpoint:
+        """Freeze what the fork holds under a name, while its commands run: they are stopped as long as it takes to
+        copy that. ``keep``: as ``copied_checkpoint`` has it. Raises UsageError if the name is taken."""
+        from mudroom.vault.livepoint import copied_checkpoint
+
+        with self._books, self.stopped():
+            self._gather(self._last, live=True)
+            return copied_checkpoint(self.vault, self.fork, name, moment, keep)
+
+    @contextmanager
+    def stopped(self) -> Iterator[None]:
+        """No process of the sandbox can do anything meanwhile."""
+        self._stop()
+        try:
+            yield
+        finally:
+            self._go_on()
+
+    def collect(self, command: Command | None) -> None:
+        """Write down what the fork holds now, as of ``command`` (None: of the last one)."""
+        with self._books, self.stopped():
+            self._last = command or self._last
+            self._gather(self._last, live=True)
+
+    def end(self, identities: Sequence[str] | None = None, grace: float = GRACE) -> None:
+        """Ask background commands to end (None: all, and the sandbox), end what has not after ``grace`` seconds."""
+        with self._lock:
+            self._closing |= identities is None
+            for behind in self.behind.values():
+                if behind.ended is None and (identities is None or behind.started.id in identities):
+                    behind.running.signal(SIGTERM)
+                    behind.deadline, behind.timed_out = time.monotonic() + grace, True
+        self._wake_up()
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Until the sandbox is gone, and all is written down. False if that takes longer than ``timeout`` seconds."""
+        if self._gone.acquire(timeout=-1 if timeout is None else timeout):
+            self._gone.release()
+            return True
+        return False
+
+    def _wake_up(self) -> None:
+        with self._lock:
+            if not self.is_over:
+                try:
+                    os.write(self._poke, b"x")
+                except BlockingIOError:
+                    pass  # it is awake
+
+    # --- the tender's thread ---
+
+    def _tend(self) -> None:
+        try:
+            while not self._nobody_needs_it():
+                self._turn_round()
+        except (MudroomError, OSError) as error:
+            self.notes.append(str(error))
+        finally:
+            self._finish()
+
+    def _nobody_needs_it(self) -> bool:
+        with self._lock:
+            if self._is_gone():
+                self._closing = True
+            alive = any(behind.ended is None for behind in self.behind.values())
+            visited = self.visits is not None and self.visits.are_there
+            self._closing |= not (alive or visited or self._guests)
+            return self._closing and not alive
+
+    def _is_gone(self) -> bool:
+        return self.held.fileno() < 0 or self.held.running.ends()
+
+    def _turn_round(self) -> None:
+        gate = self.gate.descriptors() if self.gate is not None else ()
+        visits = self.visits.descriptors() if self.visits is not None else ()
+        with self._lock:
+            alive = [behind for behind in self.behind.values() if behind.ended is None]
+        streams = {descriptor: behind for behind in alive for descriptor in behind.streams}
+        reports = {behind.running.fileno(): behind for behind in alive}
+        ready = _readable([self._wake, self.held.fileno(), *streams, *reports, *gate, *visits], LOOK)
+        if self._wake in ready:
+            os.read(self._wake, 4096)
+        if self.gate is not None:
+            self.gate.look()
+            if any(descriptor in gate for descriptor in ready):
+                self.gate.attend(ready)
+        held_up = self.vault.turn.stand_aside(self._stop, self._go_on)
+        for behind in alive:
+            behind.deadline = behind.deadline and behind.deadline + held_up
+        for descriptor in ready:
+            if descriptor in streams:
+                streams[descriptor].take(descriptor)
+            elif descriptor in visits and self.visits is not None:
+                self.visits.attend(descriptor)
+        for behind in alive:
+            if behind.running.fileno() in ready:
+                self._ended(behind)
+            else:
+                self._hurry(behind)
+
+    def _stop(self) -> None:
+        with self._lock:
+            if not self._pauses:
+                self.held.running.pause()
+            self._pauses += 1
+
+    def _go_on(self) -> None:
+        with self._lock:
+            self._pauses -= 1
+            if not self._pauses:
+                self.held.running.resume()
+
+    def _hurry(self, behind: Behind) -> None:
+        if behind.deadline is None or time.monotonic() < behind.deadline:
+            return
+        asked, behind.timed_out = behind.timed_out, True
+        behind.running.signal(SIGKILL if asked else SIGTERM)
+        behind.deadline = time.monotonic() + GRACE
+
+    def _ended(self, behind: Behind) -> None:
+        """Note the end of a background command, and what it has changed."""
+        try:
+            status = behind.running.wait().status
+        except MudroomError as error:  # it has never begun: the program is not there
+            status = getattr(error, "exit_code", 125) << 8
+            self.notes.append(str(error))
+        behind.running.close()
+        behind.drain()
+        signal = status & 0x7F
+        out_of_time = behind.timed_out and behind.started.timeout is not None
+        now = self.setting.clock()
+        ended = Ended(128 + signal if signal else status >> 8, signal or None, out_of_time, now)
+        if not self._is_gone():
+            self.collect(Command(behind.started.command, status, now, behind.started.level))
+        else:
+            self._last = Command(behind.started.command, status, now, behind.started.level)
+        self.book.write(behind.started, ended)
+        data = {"id": behind.started.id, "exit_code": ended.exit_code, "timed_out": ended.timed_out}
+        self.vault.journal.append("background_end", self.fork.name, data, time=now)
+        behind.end(ended)
+
+    def _finish(self) -> None:
+        """The sandbox ends, then what it has left is collected, then everything is let go."""
+        with self._lock:
+            self._closing = True
+        if self.visits is not None:
+            self.visits.close()
+        try:
+            self.held.end()
+            for behind in self.behind.values():
+                if behind.ended is None:
+                    self._ended(behind)
+            with self._books:
+                self._gather(self._last, live=False)
+                self.fork.end()
+        except (MudroomError, OSError) as error:  # the next command of the fork finds it as after a crash
+            self.notes.append(str(error))
+        finally:
+            self.book.note(None)
+            self._resources.close()
+            with self._lock:
+                self.is_over = True
+            os.close(self._wake)
+            os.close(self._poke)
+            self._over(self)
+            self._gone.release()
+
+    def _gather(self, command: Command, *, live: bool) -> None:
+        self.vault.mask = self.mask
+        with OpenFork(self.vault, self.fork) as opened:
+            view = view_of(self.vault, self.fork, opened, "copy" if self.setting.mode != "overlay" else "overlay")
+            if isinstance(view, OverlayView):
+                view.is_live = live
+            gather(self.fork, opened, view, command, self.setting.started)
+
+
+def _readable(descriptors: Sequence[int], seconds: float) -> list[int]:
+    poller = select.poll()
+    for descriptor in descriptors:
+        poller.register(descriptor, select.POLLIN)
+    return [descriptor for descriptor, _event in poller.poll(int(seconds * 1000))]
