@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
 import pytest
 
 from conftest import Place, full_listing
 from mudroom.core.settings import Settings
+from mudroom.errors import CommandNotStarted, UsageError
 from mudroom.joining import Background
-from mudroom.session import Session
+from mudroom.session import Session, Stdio
+from mudroom.vault.background import RING
+from mudroom.visits import visit
 
 SH = (b"sh", b"-c")
 SERVER = "echo up; echo there > made; while :; do sleep 0.02; done"
@@ -39,3 +47,231 @@ def test_a_command_runs_beside_one_in_the_background(place: Place, view: str) ->
     assert ended is not None and ended.signal == 15
     assert {change.path for change in session.changes("f").changes} == {b"made", b"said", b"old"}
     assert full_listing(place.project) == before
+
+
+def test_it_is_listed_and_what_it_prints_is_kept(place: Place) -> None:
+    session = place.session()
+    server = started(session, "echo up; echo wrong >&2; read word < /dev/null; sleep 1000")
+    other = session.start([*SH, b"exit 3"], fork="f")
+    ended = other.wait()
+    assert ended is not None and (ended.exit_code, ended.signal, ended.timed_out) == (3, None, False)
+    rows = {row.id: end for row, end in session.backgrounds("f")}
+    assert rows[server.id] is None and rows[other.id] == ended
+    assert server.output() == (b"up\n", b"wrong\n")
+    assert server.poll() is None
+
+
+def test_the_output_that_is_kept_is_bounded(place: Place) -> None:
+    session = place.session()
+    talker = session.start([*SH, b"head -c 5000000 /dev/zero; echo end"], fork="f")
+    talker.wait()
+    out, _err = talker.output()
+    assert RING <= len(out) <= 2 * RING
+    assert out.endswith(b"\0end\n")
+
+
+def test_a_server_is_reached_over_the_loopback_they_share(place: Place) -> None:
+    session = place.session(Settings(network="none"))
+    serve = (
+        "import socket; s = socket.create_server(('127.0.0.1', 3000)); print('up', flush=True)\n"
+        "while True: c, _ = s.accept(); c.sendall(b'hello'); c.close()"
+    )
+    server = session.start([os.fsencode(sys.executable), b"-I", b"-S", b"-c", serve.encode()], fork="f")
+    heard(server, b"up")
+    ask = "import socket; print(socket.create_connection(('127.0.0.1', 3000)).recv(9).decode())"
+    result = session.run([os.fsencode(sys.executable), b"-I", b"-c", ask.encode()], fork="f")
+    assert result.stdout == b"hello\n", result.stderr
+    apart = session.run([os.fsencode(sys.executable), b"-I", b"-c", ask.encode()], fork="other")
+    assert b"ConnectionRefusedError" in apart.stderr
+
+
+def test_it_runs_out_of_time(place: Place) -> None:
+    session = place.session()
+    ended = started(session, "trap '' TERM; echo up; echo x > made; sleep 1000 & wait; sleep 1000", timeout=0.3).wait()
+    assert ended is not None and ended.timed_out and ended.signal == 9
+    assert {change.path for change in session.changes("f").changes} == {b"made"}
+
+
+def test_all_ends_with_the_session_and_is_collected(place: Place) -> None:
+    session = place.session()
+    for script in (SERVER, "trap '' TERM; echo up; echo x > more; sleep 1000 & wait; sleep 1000"):
+        started(session, script)
+    session.run([*SH, b"(setsid sleep 1000 &) ; true"], fork="f")
+    session.close()
+    again = place.session()
+    assert [end.signal for _row, end in again.backgrounds() if end is not None] == [15, 9]
+    assert {change.path for change in again.changes("f").changes} == {b"made", b"more"}
+    assert not (Path(os.fsdecode(again.vault.fork("f").path)) / "background/socket").exists()
+    assert again.run([b"true"], fork="f").exit_code == 0
+
+
+def test_changes_are_those_of_now_and_an_original_is_that_of_the_start(place: Place) -> None:
+    place.write("a", "1\n")
+    place.write("b", "1\n")
+    session = place.session()
+    server = started(session, "echo up; echo 2 > a; while ! [ -e go ]; do sleep 0.01; done; echo 3 > b; sleep 1000")
+    assert {change.path for change in session.changes("f").changes} == {b"a"}
+    place.write("b", "the user's\n")
+    session.run([*SH, b"touch go; while ! grep -q 3 b; do sleep 0.01; done"], fork="f")
+    known = {change.path: change.original_known for change in session.changes("f").changes}
+    assert known == {b"a": True, b"b": False, b"go": True}
+    server.end()
+
+
+def test_other_settings_cannot_join(place: Place) -> None:
+    session = place.session()
+    server = started(session, SERVER)
+    session.settings = session.settings._replace(network="none")
+    with pytest.raises(UsageError, match="other settings"):
+        session.run([b"true"], fork="f")
+    session.settings = session.settings._replace(network="auto")
+    assert session.run([b"true"], fork="f").exit_code == 0
+    place.write(".env", "SECRET=1\n")
+    with pytest.raises(UsageError, match=r"\.env is a secret that the commands in the background can read"):
+        session.run([b"true"], fork="f")
+    server.end()
+    assert session.run([*SH, b"test ! -s .env"], fork="f").exit_code == 0
+
+
+@pytest.mark.parametrize(
+    "do",
+    [
+        lambda session: session.rollback("f", "p"),
+        lambda session: session.discard("f"),
+        lambda session: session.apply("f"),
+        lambda session: session.mount("f"),
+        lambda session: session.rename_fork("f", "g"),
+        lambda session: session.new_fork("g", parent="f"),
+    ],
+    ids=["rollback", "discard", "apply", "mount", "rename", "fork"],
+)
+def test_what_needs_the_fork_at_rest_is_refused(place: Place, do: Callable[[Session], object]) -> None:
+    session = place.session()
+    session.new_fork("f")
+    session.checkpoint("f", "p")
+    server = started(session, SERVER)
+    for one in (session, place.session()):
+        with pytest.raises(UsageError, match=f"background of the fork f \\({server.id}: sh -c echo up") as raised:
+            do(one)
+        assert raised.value.hint == f"mudroom ps --end {server.id} ends it"
+    assert server.poll() is None
+
+
+def test_rollback_and_discard_can_end_it(place: Place) -> None:
+    session = place.session()
+    session.new_fork("f")
+    session.checkpoint("f", "p")
+    server = started(session, SERVER)
+    session.rollback("f", "p", end=True)
+    assert server.poll() is not None
+    assert session.changes("f").changes == ()
+    started(session, SERVER)
+    session.discard("f", end=True)
+    assert session.vault.forks() == []
+
+
+def test_a_checkpoint_while_it_runs(place: Place) -> None:
+    place.write("gone", "x\n")
+    place.write("d/e", "x\n")
+    session = place.session()
+    program = "echo up; rm gone; rm -r d; mkdir d; echo 1 > d/f; ln d/f g; echo 1 > closed; chmod 0 closed; ln -s g l"
+    server = started(session, program + "; echo done; while ! [ -e go ]; do sleep 0.01; done; echo 2 > d/f; sleep 1000")
+    heard(server, b"done")
+    session.checkpoint("f", "p")
+    before = {change.path: change.verb for change in session.changes("f").changes}
+    session.run([*SH, b"touch go; while ! grep -q 2 g; do sleep 0.01; done; echo x > later"], fork="f")
+    session.rollback("f", "p", end=True)
+    assert {change.path: change.verb for change in session.changes("f").changes} == before
+    result = session.run([*SH, b"cat d/f g; test d/f -ef g && test ! -e gone -a ! -e d/e -a ! -e later"], fork="f")
+    assert (result.exit_code, result.stdout) == (0, b"1\n1\n")
+    with pytest.raises(UsageError, match="has a checkpoint named p already"):
+        started(session, SERVER)
+        session.checkpoint("f", "p")
+
+
+def test_another_process_joins_it(place: Place) -> None:
+    """Another session of this process has another vault object, and comes in by the socket."""
+    session, other = place.session(), place.session()
+    server = started(session, SERVER)
+    result = other.run([*SH, b"cat made; echo x > theirs; exit 4"], fork="f")
+    assert (result.exit_code, result.stdout) == (4, b"there\n")
+    assert {change.path for change in result.changeset.changes} == {b"made", b"theirs"}
+    with pytest.raises(CommandNotStarted):
+        other.run([b"no-such-program"], fork="f")
+    second = other.start([*SH, b"echo up; sleep 1000"], fork="f")
+    heard(second, b"up")
+    assert other.run([b"true"], fork="f", timeout=5).exit_code == 0
+    ended = second.end()
+    assert ended is not None and ended.signal == 15
+    other.checkpoint("f", "p")
+    assert session.vault.fork("f").state.checkpoint("p") is not None
+    timed = other.run([b"sleep", b"1000"], fork="f", timeout=0.1)
+    assert timed.timed_out
+    other.settings = other.settings._replace(network="none")
+    with pytest.raises(UsageError, match="other settings"):
+        other.run([b"true"], fork="f")
+    other.end("f")
+    assert server.poll() is not None
+    assert other.run([*SH, b"cat theirs"], fork="f").stdout == b"x\n"
+
+
+def test_a_visitor_that_goes_away_takes_its_command_with_it(place: Place) -> None:
+    session = place.session()
+    server = started(session, SERVER)
+    visitor = visit(session.vault.fork("f"))
+    assert visitor is not None
+    read, write = os.pipe()
+    environment = {b"PATH": os.environb[b"PATH"]}
+    argv = [*SH, b"echo up; exec sleep 1000"]
+    running = visitor.run(argv, environment, session.project, (0, write, 2), (), session._terms())
+    os.close(write)
+    assert os.read(read, 3) == b"up\n"
+    visitor.close()
+    assert running.wait().status == 9
+    assert os.read(read, 1) == b""
+    os.close(read)
+    assert server.poll() is None
+
+
+def test_file_tools_go_through_the_live_mount(place: Place) -> None:
+    place.write("a", "1\n")
+    session = place.session()
+    files = session.files("f") if session.new_fork("f") else None
+    assert files is not None
+    files.write(b"before", b"b\n")
+    server = started(session, SERVER)
+    assert session.run([b"cat", b"before"], fork="f").stdout == b"b\n"
+    files.write(b"after", b"a\n")
+    assert session.run([b"cat", b"after"], fork="f").stdout == b"a\n"
+    assert files.read(b"made") == b"there\n"
+    server.end()
+    assert {change.path for change in session.changes("f").changes} == {b"before", b"after", b"made"}
+
+
+def test_who_has_the_vault_alone_stops_it(place: Place) -> None:
+    session, user = place.session(), place.session()
+    server = started(session, "echo up; i=0; while :; do i=$((i+1)); echo $i > count; done")
+    count = Path(os.fsdecode(session.vault.fork("f").upper)) / "count"
+    with user.alone("a test"):
+        one = count.read_bytes()
+        user.run([b"sleep", b"0.2"])
+        assert count.read_bytes() == one
+        with pytest.raises(UsageError, match="background of the fork f"):
+            user.apply("f")
+    while count.read_bytes() in (one, b""):
+        assert server.poll() is None
+    with session.alone("another"):  # by the very session that has it
+        one = count.read_bytes()
+        assert count.read_bytes() == one
+    while count.read_bytes() in (one, b""):
+        assert server.poll() is None
+    server.end()
+
+
+def test_output_is_told_as_it_comes(place: Place) -> None:
+    session = place.session()
+    told: list[tuple[str, bytes]] = []
+    stdio = Stdio(on_output=lambda stream, data: told.append((stream, data)))
+    result = session.run([*SH, b"echo one; echo two >&2"], stdio=stdio)
+    assert (result.stdout, result.stderr) == (b"one\n", b"two\n")
+    assert sorted(told) == [("stderr", b"two\n"), ("stdout", b"one\n")]

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import time
 from _blake2 import blake2b
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from mudroom.sandbox.held import Joined
     from mudroom.stage.view import View
     from mudroom.tending import Tended
+    from mudroom.vault.apply import Recovered
     from mudroom.visits import Visit
 
 MARK = b"MUDROOM_BACKGROUND"
@@ -198,6 +199,17 @@ class Joining(Deciding):
             with fork.lock("waiting for the end of what runs in the background"):
                 pass
 
+    @contextmanager
+    def alone(
+        self, what: str, waiting: Callable[[str], None] = lambda _who: None, stopping: Callable[[], None] = lambda: None
+    ) -> Iterator[list[Recovered]]:
+        """As any workbench; what this session has in the background is stopped like that of all others."""
+        with ExitStack() as aside:
+            for tended in list(self._tended.values()):
+                aside.enter_context(tended.aside())
+            with super().alone(what, waiting, stopping) as recovered:
+                yield recovered
+
     # --- the sandbox ---
 
     @contextmanager
@@ -210,7 +222,7 @@ class Joining(Deciding):
                     yield tended
                     return
             tended.wait()
-        visit = self._visit(fork)
+        visit = None if self._alone else self._visit(fork)  # who holds it stands aside then, and hears nobody
         if visit is None:
             yield None
             return
@@ -230,16 +242,14 @@ class Joining(Deciding):
             return
         from mudroom.vault.background import Book
 
-        if fork.name not in self._tended:
-            visit = self._visit(fork)
-            if visit is None:
-                return
-            visit.close()
         rows = [started for started, ended in Book(fork).rows() if ended is None]
-        what = ", ".join(f"{one.id}: {show(b' '.join(one.command))}" for one in rows) or "a command that is ending"
+        with fork.lock_if_free("looking at what is left") as free:
+            if free or not rows:  # whoever held them has been killed, or is about to let go
+                return
+        what = ", ".join(f"{one.id}: {show(b' '.join(one.command))}" for one in rows)
         raise UsageError(
             f"a command is running in the background of the fork {fork.name} ({what})",
-            f"mudroom ps --end {rows[0].id} ends it" if rows else "try again",
+            f"mudroom ps --end {rows[0].id} ends it",
         )
 
     def _open(self, fork: Fork, before: Sequence[bytes] | None) -> Tended:

@@ -9,7 +9,7 @@ Rules of this file:
 3. What the fork holds is collected only while every process of the sandbox is stopped: the layer is that of a live
    mount, and closed directories are opened for a moment (``loosened``). Originals are believed by the start of the
    sandbox, not of the command.
-4. No lock of this file is held while anybody waits for a turn.
+4. No lock of this file but ``_turning`` is held while anybody waits for a turn.
 """
 
 from __future__ import annotations
@@ -122,6 +122,8 @@ class Tended:
         """Of what follows; held for moments only."""
         self._books = _thread.allocate_lock()
         """Collecting and writing down."""
+        self._turning = _thread.allocate_lock()
+        """Letting go of our turn and taking it again. Who waits for it waits for another process."""
         self._pauses = self._guests = 0
         self._closing = False
         self._last = Command((), 0, 0)
@@ -209,6 +211,16 @@ class Tended:
         finally:
             self._go_on()
 
+    @contextmanager
+    def aside(self) -> Iterator[None]:
+        """While our own process has the vault alone: stopped, and without a turn."""
+        with self._turning, self.stopped():
+            self.vault.turn.end()
+            try:
+                yield
+            finally:
+                self.vault.turn.begin()
+
     def collect(self, command: Command | None) -> None:
         """Write down what the fork holds now, as of ``command`` (None: of the last one)."""
         with self._books, self.stopped():
@@ -277,9 +289,13 @@ class Tended:
             self.gate.look()
             if any(descriptor in gate for descriptor in ready):
                 self.gate.attend(ready)
-        held_up = self.vault.turn.stand_aside(self._stop, self._go_on)
-        for behind in alive:
-            behind.deadline = behind.deadline and behind.deadline + held_up
+        if self._turning.acquire(blocking=False):
+            try:
+                held_up = self.vault.turn.stand_aside(self._stop, self._go_on)
+            finally:
+                self._turning.release()
+            for behind in alive:
+                behind.deadline = behind.deadline and behind.deadline + held_up
         for descriptor in ready:
             if descriptor in streams:
                 streams[descriptor].take(descriptor)
