@@ -27,8 +27,8 @@ def heard(background: Background, what: bytes) -> None:
         assert background.poll() is None, background.output()
 
 
-def started(session: Session, script: str, fork: str = "f", **options: float) -> Background:
-    background = session.start([*SH, script.encode()], fork=fork, **options)
+def started(session: Session, script: str, timeout: float | None = None) -> Background:
+    background = session.start([*SH, script.encode()], fork="f", timeout=timeout)
     heard(background, b"up")
     return background
 

@@ -107,7 +107,7 @@ class Deciding(Starting):
         """The stricter of what is said of a command and of all that are to stay."""
         from mudroom.core.verdict import ACTIONS
 
-        action = self.settings.commands.background
+        action = self.settings.background
         if ACTIONS.index(action) <= ACTIONS.index(verdict.action):
             return verdict
         return verdict._replace(action=action, rule="background", reason="it would go on in the background")

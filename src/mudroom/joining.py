@@ -432,7 +432,7 @@ class Joining(Deciding):
         self.vault.journal.append("checkpoint", name, {"checkpoint": point}, time=self._clock())
         return made
 
-    def rollback(self, name: str, point: str, *, end: bool = False) -> Checkpoint | None:
+    def rollback(self, name: str, point: str | None = None, *, end: bool = False) -> Checkpoint | None:
         """``end``: what runs in the background of the fork first; it is refused else."""
         if end:
             self.end(name)
