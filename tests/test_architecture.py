@@ -65,6 +65,7 @@ MAY_IMPORT = {
         "errors",
         "config",
         "permission",
+        "rulefile",
         "trust",
         "session",
         "doctor",

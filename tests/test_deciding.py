@@ -67,12 +67,14 @@ def test_a_checkpoint_before_what_destroys_and_back(place: Place) -> None:
     assert session.files("f").read_text(b"a") == "2\n"
 
 
-def test_a_checkpoint_that_holds_the_same_is_taken_again(place: Place) -> None:
-    place.write("a", "1")
-    session = place.session(agent="coder")
-    first = session.run([b"rm", b"-f", b"none"], fork="f")
-    second = session.run([b"rm", b"-f", b"neither"], fork="f")
-    assert first.checkpoint == second.checkpoint
+def test_what_changes_nothing_pushes_no_checkpoint_out(place: Place) -> None:
+    session = place.session(Settings(keep_applies=2), agent="coder")
+    session.run([b"touch", b"a"], fork="f")
+    session.run([b"rm", b"a"], fork="f")
+    for number in range(5):
+        session.run([b"rm", b"-f", b"none%d" % number], fork="f")
+    names = [one.name for one in session.vault.fork("f").state.checkpoints]
+    assert names == ["before-rm-a-1", *(f"before-rm-f-none{number}-1" for number in range(5))]
 
 
 def test_old_automatic_checkpoints_go(place: Place) -> None:

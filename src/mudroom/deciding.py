@@ -68,8 +68,9 @@ OWN = Case(Verdict())
 def checkpoint_stem(argv: Sequence[bytes]) -> str:
     """What a checkpoint before this command is called, but for its number: ``before-rm-rf-build``."""
     if len(argv) > 2 and argv[0].rpartition(b"/")[2] in _SHELLS and argv[1] in (b"-c", b"-lc"):
-        argv = argv[2:3]
-    words = re.sub(r"[^A-Za-z0-9_.]+", "-", show(b" ".join(argv))).strip("-.")[:_STEM].rstrip("-.")
+        argv = argv[2].strip().partition(b"\n")[0].split(b" ")
+    line = b" ".join((argv[0].rpartition(b"/")[2], *argv[1:]))
+    words = re.sub(r"[^A-Za-z0-9_.]+", "-", show(line)).strip("-.")[:_STEM].rstrip("-.")
     return f"before-{words}" if words else "before"
 
 
@@ -90,6 +91,10 @@ class Deciding(Starting):
     _policy: Callable[[], CommandPolicy]
     _ask_about: CommandApprover | None
     _remember_command: Remember | None
+
+    def ask_about(self, approver: CommandApprover | None, remember: Remember | None = None) -> None:
+        """From here on this approver is asked; None: what has to be approved is refused. ``remember`` keeps a rule."""
+        self._ask_about, self._remember_command = approver, remember
 
     def decide_on(self, argv: Sequence[bytes], cwd: bytes | None = None) -> Verdict:
         """What the policy says about a command of this session's agent. Nothing is run, and nobody is asked."""
@@ -125,6 +130,14 @@ class Deciding(Starting):
         """Of a command that is about to run."""
         return OWN if self.agent is None else Case(self._judged(argv, cwd)[0])
 
+    def _told(self, case: Case, argv: Sequence[bytes], cwd: bytes) -> Case:
+        """For the result: of a command of the user's own, which nobody has judged, what it is."""
+        if case is not OWN:
+            return case
+        from mudroom.core.command import classify_words
+
+        return Case(case.verdict._replace(classes=classify_words(argv, project=self.project, cwd=cwd).classes))
+
     def _asked(self, fork: Fork, argv: tuple[bytes, ...], cwd: bytes) -> Case:
         """The same, after whoever may answer has been asked."""
         from mudroom.core.approval import CommandAnswer, asked
@@ -136,10 +149,20 @@ class Deciding(Starting):
             verdict = self._judged(argv, cwd)[0]
             return Case(verdict, None, CommandAnswer(False, by="nobody", reason=str(error)))
         answer = asked(self._ask_about, question)
-        if answer.allow and answer.keep and self._remember_command is not None:
-            self._remember_command(question.pattern, True)
+        if answer.keep and question.pattern:
+            self._keep(question.pattern, answer.allow)
         self._journal_approval(fork.name, question, answer)
         return Case(question.verdict, question, answer)
+
+    def _keep(self, pattern: str, allow: bool) -> None:
+        """The rule holds for this session at once, and where it is kept for all others."""
+        from mudroom.core.policy import rules_of_pattern
+
+        if self._remember_command is not None:
+            self._remember_command(pattern, allow)
+        commands = self.settings.commands
+        added = rules_of_pattern(pattern, "allow" if allow else "deny")
+        self.settings = self.settings._replace(commands=commands._replace(rules=(*commands.rules, *added)))
 
     def _question(self, fork: Fork, argv: tuple[bytes, ...], cwd: bytes) -> CommandQuestion:
         from mudroom.core.approval import CommandQuestion
@@ -194,15 +217,10 @@ class Deciding(Starting):
         return verdict.action != "deny" and holds(asked, mark)
 
     def _checkpoint_before(self, fork: Fork, argv: Sequence[bytes]) -> str:
-        """Freeze what the fork holds, whose lock is ours; its name. One that holds the very same is taken again."""
+        """Freeze what the fork holds, whose lock is ours; its name."""
         from mudroom.core.retention import surplus_checkpoints
 
-        stacking.seal_upper(self.vault, fork)
-        state = fork.state
-        same = next((one for one in reversed(state.checkpoints) if one.layers == state.layers), None)
-        if same is not None:
-            return same.name
-        name = stack.free_name(state, checkpoint_stem(argv))
+        name = stack.free_name(fork.state, checkpoint_stem(argv))
         point = stacking.checkpoint(self.vault, fork, name, self._clock(), automatic=True)
         for old in surplus_checkpoints(fork.state, self.settings.keep_applies):
             fork.save(stack.without_checkpoint(fork.state, old))

@@ -15,6 +15,7 @@ from mudroom.session import Session
 from mudroom.stage.layer import remove_tree
 from mudroom.vault.adopt import LIMIT, Imported, import_fork
 from mudroom.vault.approval import Queue, Ticket
+from mudroom.vault.approver import HostApprover, QueueApprover
 from mudroom.vault.bundle import Exported, export_fork
 from mudroom.vault.check import Problem, check
 from mudroom.vault.prune import Swept, collect_garbage, old_forks
@@ -25,10 +26,12 @@ __all__ = [
     "LIMIT",
     "Exported",
     "Holding",
+    "HostApprover",
     "Imported",
     "Kept",
     "Problem",
     "Queue",
+    "QueueApprover",
     "Swept",
     "Ticket",
     "Usage",

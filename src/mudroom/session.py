@@ -377,7 +377,7 @@ class Session(Joining):
             ran, changeset = self._launch(fork, mode, argv, cwd, stdio, timeout or self.settings.timeout)
             duration = time.monotonic() - wall
             self._desk.refresh(fork)
-        result = self._result(fork, argv, ran, changeset, duration, case, point)
+        result = self._result(fork, argv, ran, changeset, duration, self._told(case, argv, cwd), point)
         self._journal_run(result, cwd)
         return result
 
@@ -398,7 +398,7 @@ class Session(Joining):
         point = self._checkpoint_beside(beside, fork, argv) if case.verdict.action != "allow" else None
         wall = time.monotonic()
         ran, changeset = self._run_beside(beside, fork, argv, cwd, stdio, timeout)
-        result = self._result(fork, argv, ran, changeset, time.monotonic() - wall, case, point)
+        result = self._result(fork, argv, ran, changeset, time.monotonic() - wall, self._told(case, argv, cwd), point)
         self._journal_run(result, cwd)
         return result
 

@@ -132,6 +132,11 @@ class Starting(Applying):
         if self._client is not None and self._owns_client:
             self._client.close()
 
+    def ask_about_hosts(self, approver: Approver | None) -> None:
+        """Whom the gate asks from the first use of the network on; None: what no rule allows is refused."""
+        rules, remember, _before = self._gate_answers
+        self._gate_answers = (rules, remember, approver)
+
     def _forget(self, name: str) -> None:
         super()._forget(name)
         running = self._last.pop(name, None)
@@ -363,8 +368,9 @@ class Starting(Applying):
     def _meanwhile(self, fork: Fork, view: View) -> None:
         """While the command runs: load what collecting needs, clean up after the command before this one, merge
         layers that have become many, and look for what the overlay could not change."""
+        import mudroom.core.command
         import mudroom.stage.collect
-        import mudroom.vault.journal  # noqa: F401 - both loaded for later
+        import mudroom.vault.journal  # noqa: F401 - loaded for later
 
         self._keep_journal()
         if isinstance(view, OverlayView):

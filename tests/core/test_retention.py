@@ -16,6 +16,7 @@ from mudroom.core.retention import (
     expired_checkpoints,
     horizon,
     kept_by,
+    surplus_checkpoints,
     unneeded,
 )
 from mudroom.core.settings import Settings
@@ -72,7 +73,9 @@ def test_what_is_left_is_within_the_limits(rows: list[tuple[int, int, bool]], ag
 
 
 def test_automatic_checkpoints_go_by_age_and_number_and_named_ones_stay() -> None:
-    points = [Checkpoint(f"c{age}", NOW - age * DAY, ("a",), age % 2 == 0) for age in (90, 89, 40, 10, 8, 6, 5, 4)]
+    points = [
+        Checkpoint(f"c{age}", NOW - age * DAY, (f"a{age}",), age % 2 == 0) for age in (90, 89, 40, 10, 8, 6, 5, 4)
+    ]
     state = ForkState("u", checkpoints=tuple(points))
     assert expired_checkpoints(state, WIDE, NOW) == ("c90", "c40")
     assert expired_checkpoints(state, Kept(DAY * 1000, 2, 0), NOW) == ("c90", "c40", "c10", "c8")[:4]
@@ -91,3 +94,12 @@ def test_what_is_younger_than_a_held_lock_is_not_unneeded() -> None:
 def test_the_settings() -> None:
     assert kept_by(Settings()) == Kept(30 * DAY, 50, 5 * 10**9)
     assert kept_by(Settings(keep_age=1.5)).age == 1_500_000_000 == int(1.5 * SECOND)
+
+
+def test_checkpoints_of_the_very_same_count_as_one() -> None:
+    names = [f"c{number}" for number in range(9)]
+    alike = ForkState("u", checkpoints=tuple(Checkpoint(name, 1, ("a",), True) for name in names))
+    assert surplus_checkpoints(alike, 1) == tuple(names[:5])
+    mixed = alike._replace(checkpoints=(Checkpoint("old", 1, ("o",), True), *alike.checkpoints[:3]))
+    assert surplus_checkpoints(mixed, 2) == ()
+    assert surplus_checkpoints(mixed, 1) == ("old",)

@@ -51,6 +51,7 @@ class Stage:
             env=self._environment,
             capture_output=True,
             text=True,
+            errors="replace",
             stdin=subprocess.DEVNULL,
         )
 
@@ -66,7 +67,7 @@ class Stage:
             result = json.loads(done.stdout)
         except ValueError:
             raise AssertionError(f"{step.line}: no result: {done.stdout!r} {done.stderr!r}") from None
-        found = re.search(r"mudroom approve (\S+)", result["verdict"]["reason"])
+        found = re.search(r"mudroom approve (\w+)", result["verdict"]["reason"])
         if found is not None:
             self.waiting.append(found[1])
         return Played(step, step.line, self._own(_told(result)), done.returncode, result)

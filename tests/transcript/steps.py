@@ -9,7 +9,7 @@ from mudroom.core.verdict import Action
 AGENT = "coder"
 FORK = "refactor"
 PYTHON = "/usr/bin/python3"
-TESTS = f"{PYTHON} -m unittest -q"
+TESTS = f"{PYTHON} -B -m unittest -q tests.test_ledger"
 COMMIT = "git -c user.name=coder -c user.email=coder@example.org commit -qam"
 
 
@@ -75,7 +75,7 @@ STEPS: tuple[Command | Verb, ...] = (
     Command("find . -name __pycache__ -prune -exec rm -rf {} +", "allow_with_checkpoint"),
     Command(f"git add -A && {COMMIT} 'CSV is a format of its own'", "allow"),
     Command("git push --force origin refactor", "deny", exit_code=126, why="the team's rule"),
-    Command("curl -sS https://example.com/install.sh", "allow", exit_code=6, why="allowed to try; the gate says no"),
+    Command("curl -sS https://example.com/install.sh", "allow", exit_code=56, why="allowed to try; the gate says no"),
     Command("sudo chown -R root: .", "require_approval", exit_code=126, why="nobody has approved it"),
     Command("git tag v2", "require_approval", exit_code=126, why="a rule: a person has to say so"),
     Verb(("approve",)),
@@ -85,7 +85,7 @@ STEPS: tuple[Command | Verb, ...] = (
     Command(f"cat README.md && {TESTS}", "allow_with_checkpoint"),
     Command("git status --short", "allow"),
     Verb(("proxy", "inspect", "--fork", FORK), who="the runtime"),
-    Verb(("diff", FORK)),
+    Verb(("diff", FORK, "README.md", "tests")),
     Verb(("apply", FORK, "--yes")),
     Verb(("log", "verify")),
 )

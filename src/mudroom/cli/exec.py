@@ -8,6 +8,7 @@ import os
 from mudroom.cli.main import Context
 from mudroom.cli.open import open_session, working_directory
 from mudroom.cli.run import adjusted, configure_confinement, foreground, print_json, show_result, standard, warn
+from mudroom.cli.whom import ASKS, Ask
 from mudroom.config import load_card
 from mudroom.core.path import is_below, show
 from mudroom.core.result import Result
@@ -32,7 +33,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--agent", metavar="NAME", help="whose command it is, for the rules of the policy")
     parser.add_argument(
         "--ask",
-        choices=("terminal", "queue", "later", "never"),
+        choices=ASKS,
         help="who is asked if the policy wants the command approved. terminal: whoever sits there (default, if there "
         "is one); queue: wait for mudroom approve; later: refuse, and hold for the next time what mudroom approve "
         "says (default); never: refuse",
@@ -45,7 +46,7 @@ def execute(args: argparse.Namespace, context: Context) -> int:
     return run_command(args, context, args.agent or DEFAULT_AGENT, args.ask)
 
 
-def run_command(args: argparse.Namespace, context: Context, agent: str | None, ask: str | None = None) -> int:
+def run_command(args: argparse.Namespace, context: Context, agent: str | None, ask: Ask | None = None) -> int:
     """``agent``: whose command it is, unless a card says so; None: the user's own, which nobody judges."""
     command = args.command[1:] if args.command[:1] == ["--"] else args.command
     if not command:

@@ -16,6 +16,7 @@ from mudroom.errors import UsageError
 from mudroom.session import Client, Session, find_project
 
 if TYPE_CHECKING:
+    from mudroom.cli.whom import Ask
     from mudroom.core.card import AgentCard
     from mudroom.core.flow import Answer, Question
     from mudroom.core.hosts import HostRule
@@ -49,13 +50,12 @@ def open_session(
     level: int | None = None,
     card: AgentCard | None = None,
     agent: str | None = None,
-    ask: str | None = None,
+    ask: Ask | None = None,
 ) -> Session:
     """``adjust``: what the command line has to say about the settings of the policy file, ``level`` about isolation.
     ``agent``: whose commands will run, None: the user's own. ``ask``: whom about what needs an approval."""
     place = places(context.environ)
     project = project_of(context)
-    del ask
     rules, remember = _standing(project, context)
     session = Session.open(
         project,
@@ -72,7 +72,20 @@ def open_session(
         agent=agent,
     )
     session.settings = adjust(settings_of(context, session.project))
+    if session.agent is not None:
+        _ask_about_commands(session, context, ask)
     return session
+
+
+def _ask_about_commands(session: Session, context: Context, ask: Ask | None) -> None:
+    from mudroom.cli.whom import commands_approver, hosts_by_queue, remember_command, whom
+
+    way, agent = whom(ask, context), session.agent or ""
+    session.ask_about(
+        commands_approver(way, context, session), lambda pattern, allow: remember_command(session, pattern, allow)
+    )
+    if way == "queue":
+        session.ask_about_hosts(lambda question, over: hosts_by_queue(session, agent, question, over))
 
 
 def settings_of(context: Context, project: bytes) -> Settings:

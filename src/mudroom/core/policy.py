@@ -98,7 +98,15 @@ def decide(classified: Classified, policy: CommandPolicy, agent: str | None = No
     rules = [rule for rule in policy.rules if not rule.agents or who.intersection(rule.agents)]
     parts = classified.parts or (Part((), False, classified.classes or ("unknown",), "nothing is known of it"),)
     found = [_decide_part(part, rules, by_class) for part in parts]
-    worst = max(found, key=lambda one: STRICTNESS[one.action])  # the first of equals
+    ranks = [max(map(CLASSES.index, part.classes), default=0) for part in parts]
+    # Of equals the last: a shell, and whatever else starts something, comes before what it starts.
+    worst = max(range(len(found)), key=lambda at: (STRICTNESS[found[at].action], ranks[at], at))
+    return _verdict(found[worst], classified, rules, by_class)
+
+
+def _verdict(
+    worst: _Found, classified: Classified, rules: Iterable[CommandRule], by_class: dict[CommandClass, ClassRule]
+) -> Verdict:
     instead = (worst.instead or _allowed(classified, rules, by_class)) if worst.action == "deny" else ""
     return Verdict(worst.action, classified.classes, worst.rule, worst.reason, instead)
 
@@ -152,6 +160,16 @@ def exact_pattern(classified: Classified, policy: CommandPolicy | None = None, a
             return None
         found += [text] if text not in found else []
     return " ; ".join(found) or None
+
+
+def rules_of_pattern(pattern: str, action: Action) -> tuple[CommandRule, ...]:
+    """The rules that an answer of "always" (or "never") makes of what ``exact_pattern`` gave."""
+    from mudroom.core.wording import split_all
+
+    return tuple(
+        CommandRule(tuple((word,) for word in words), action, "asked", exact=True, rank=RANKS.index("local"))
+        for words in split_all(pattern)
+    )
 
 
 def show_pattern(rule: CommandRule) -> str:

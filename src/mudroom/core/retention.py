@@ -84,10 +84,20 @@ def expired_checkpoints(state: ForkState, kept: Kept, now: int) -> tuple[str, ..
     return tuple(point.name for point in own if point.name in many or now - point.time > kept.age)
 
 
+ALIKE = 4
+"""So many names for each state that is kept."""
+
+
 def surplus_checkpoints(state: ForkState, number: int) -> tuple[str, ...]:
-    """Names of those that mudroom made by itself beyond the latest so many."""
-    own = [point.name for point in state.checkpoints if point.automatic]
-    return tuple(own[: max(0, len(own) - number)])
+    """Names of those that mudroom made by itself beyond the latest so many. Several of the very same count as one, as
+    far as they are not too many: commands that change nothing must not push out what others have changed."""
+    own = [point for point in state.checkpoints if point.automatic]
+    seen: set[tuple[str, ...]] = set()
+    for kept, point in enumerate(reversed(own)):
+        seen.add(point.layers)
+        if len(seen) > number or kept >= ALIKE * number:
+            return tuple(one.name for one in own[: len(own) - kept])
+    return ()
 
 
 def horizon(now: int, held: Iterable[int]) -> int:
