@@ -22,6 +22,7 @@ PURE = {
     "net.head", "net.hello", "net.pseudo", "net.say", "net.synthetic", "net.target", "net.upstream",
 }  # fmt: skip
 
+_POLICY = ("trust", "layering", "policyfile", "rulefile", "schema")
 _OF_A_SESSION = ("confine", "desk", "applying", "granting", "gateway")
 _OF_A_SANDBOX = ("starting", "deciding", "tending", "visits")
 # What each room may import of mudroom; a prefix stands for all in it. Imports only point down.
@@ -42,6 +43,7 @@ MAY_IMPORT = {
     "answerfile": ("errors", "amend", "local"),
     "rulefile": ("core", "errors", "document", "local", "answerfile", "policyfile", "rulebook", "setting"),
     "trust": ("core", "policyfile"),
+    "schema": ("core", "setting"),
     "layering": ("core", "errors", "local", "policyfile", "rulefile", "setting", "trust"),
     "config": ("core", "errors", "document", "layering", "policyfile", "setting"),
     "granting": ("core", "errors", "sandbox"),

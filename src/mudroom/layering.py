@@ -53,6 +53,16 @@ def read(project: bytes, config: bytes) -> dict[int, list[Given]]:
     return {rank: [_ranked(one, rank) for one in given] for rank, given in found.items()}
 
 
+def read_alone(path: bytes) -> list[Given]:
+    """One file by its path, with what it includes, as if it were the project's."""
+    directory, name = os.path.split(path)
+    data = _read_beside(directory or b".", name)
+    if data is None:
+        raise UsageError(f"{show(path)}: No such file or directory")
+    given = parse(data, show(path), Folder(lambda beside: _read_beside(directory, beside)))
+    return [_ranked(one, PROJECT) for one in given]
+
+
 def watched(project: bytes, config: bytes, state: bytes) -> Iterable[bytes]:
     """The files whose change may change the settings. What they include is not among them."""
     yield project + b"/.mudroom/" + POLICY

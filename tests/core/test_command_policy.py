@@ -189,15 +189,18 @@ def test_roles() -> None:
     [
         ([rule("git push --force", "deny", instead="git push --force-with-lease")], "git push --force-with-lease"),
         ([rule("git push --force", "deny"), rule("git push origin", "allow")], "allowed: git push origin …"),
-        (
-            [rule("git push --force", "deny")],
-            "allowed: what is only read only or mutating or networked or destructive or unknown",
-        ),
+        ([rule("git push --force", "deny")], "allowed: what does not begin with git push --force"),
     ],
 )
 def test_a_denial_says_what_would_be_allowed(rules: list[CommandRule], expected: str) -> None:
     found = verdict(CommandPolicy(rules=tuple(rules)), part("git push --force"))
     assert (found.action, found.instead) == ("deny", expected)
+
+
+def test_a_class_that_is_denied_names_those_that_are_not() -> None:
+    strict = CommandPolicy(tuple(ClassRule(name, "deny") for name in CLASSES[1:]))
+    assert verdict(strict, part("make", "mutating")).instead == "allowed: what is only read only"
+    assert verdict(CommandPolicy((*strict.by_class, ClassRule("read_only", "deny"))), part("ls")).instead == ""
 
 
 # --- what "always" writes -------------------------------------------------------------------------------------------

@@ -39,7 +39,7 @@ VERBS = {
     "vault": "what mudroom keeps: ls, init, gc, check; export and import carry a fork elsewhere",
     "agent": "check: at which level an agent would run here by its card, with which credentials, and why",
     "approve": "what waits for somebody to allow it: list, answer, --follow",
-    "policy": "why: what was refused to a command, or would be, and the reason",
+    "policy": "what commands may do here: init, check, show, schema, trust, distrust; why something is refused",
     "net": "which hosts commands may reach: allow, deny, rm, ls, presets; why; log",
     "doctor": "what this machine can protect, by trying it",
 }
@@ -110,8 +110,14 @@ def _run(argv: list[str], environ: Mapping[bytes, bytes], terminal: Terminal) ->
     parser.add_argument("--json", action="store_true", help="print one JSON object instead of text")
     parser.add_argument("--project", metavar="DIR", help="the project; default: the one the current directory is in")
     module.configure(parser)
+    command = None
+    if getattr(module, "TAKES_COMMAND", False) and "--" in argv:
+        command = argv[argv.index("--") + 1 :]
+        argv = argv[: argv.index("--")]
     # run takes all that follows as the command; elsewhere options and names may come in any order
     args = parser.parse_args(argv[1:]) if verb in ("run", "exec") else parser.parse_intermixed_args(argv[1:])
+    if hasattr(module, "TAKES_COMMAND"):
+        args.command = command
     context = Context(environ, terminal, args.json, os.fsencode(args.project) if args.project else None)
     code: int = module.execute(args, context)
     return code

@@ -1,10 +1,12 @@
-"""``mudroom policy why``: what was refused, or would be, and the reason."""
+"""``mudroom policy``: what holds, where it stands, and why something was or would be refused."""
 
 from __future__ import annotations
 
 import argparse
+import importlib
 import json
 import os
+from typing import Any
 
 from mudroom.cli.main import Context
 from mudroom.cli.open import open_session
@@ -16,23 +18,57 @@ from mudroom.session import Session
 
 EXAMPLES = """\
 examples:
-  mudroom policy why                what was refused to the last command, and why
-  mudroom policy why --fork a       the same of the last command in the fork a
-  mudroom policy why ptrace         what of a system call is refused to every command
-  mudroom policy why ~/.ssh/id_rsa  what a command finds at a path
+  mudroom policy init                 a first .mudroom/policy.yaml, with all that there is to set
+  mudroom policy check                read all policy files, try their examples, look for contradictions
+  mudroom policy show                 what holds, and in which file and line it stands
+  mudroom policy why -- git push -f   what would be done about an agent's command, and why (--agent ID)
+  mudroom policy trust                what the project's policy loosens; believe it on this machine (distrust)
+  mudroom policy schema               the JSON Schema of the file, for editors
+  mudroom policy why                  what was refused to the last command, and why
+  mudroom policy why --fork a         the same of the last command in the fork a
+  mudroom policy why ptrace           what of a system call is refused to every command
+  mudroom policy why ~/.ssh/id_rsa    what a command finds at a path
 
-Exit code 0 if something is refused, 1 if nothing is."""
+Exit code of why: 0 if something is refused, 1 if nothing is; of a command 0, whatever is done about it. Of check: 0 if
+nothing is wrong, 1 if something is."""
+
+_ELSEWHERE = {
+    "check": "mudroom.cli.policycheck",
+    "init": "mudroom.cli.policyfirst",
+    "schema": "mudroom.cli.policyfirst",
+    "show": "mudroom.cli.policyshow",
+    "trust": "mudroom.cli.trusting",
+    "distrust": "mudroom.cli.trusting",
+}
+"""Each with a function of its own name, or ``execute``."""
+TAKES_COMMAND = True
+"""What follows ``--`` is a command."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("what", choices=("why",), help="why: what is refused, and the reason")
+    parser.add_argument("what", choices=("why", *_ELSEWHERE), help="see the examples")
     parser.add_argument(
-        "about", nargs="?", metavar="CALL|PATH", help="a system call, or a path; default: the last command"
+        "about",
+        nargs="?",
+        metavar="CALL|PATH|FILE",
+        help="of why: a system call, or a path; default: the last command. Of check: a policy file, default: all",
     )
     parser.add_argument("--fork", metavar="NAME", help="of the last command in this fork")
+    parser.add_argument("--agent", metavar="ID", help="of why -- CMD: as this agent's command")
+    parser.add_argument("--yes", "-y", action="store_true", help="of trust: without asking")
 
 
 def execute(args: argparse.Namespace, context: Context) -> int:
+    if args.what in _ELSEWHERE:
+        module: Any = importlib.import_module(_ELSEWHERE[args.what])
+        if args.about is not None and args.what != "check":
+            raise UsageError(f"mudroom policy {args.what} takes no {args.about!r}")
+        code: int = module.execute(args, context)
+        return code
+    if args.command is not None:
+        from mudroom.cli.judging import judge
+
+        return judge(args, context)
     with open_session(context) as session:
         if args.about is None:
             return _last(session, args.fork, context)

@@ -90,6 +90,9 @@ class _Found(NamedTuple):
     rule: str
     reason: str
     instead: str = ""
+    """What the rule says itself."""
+    else_: str = ""
+    """What can be said of any such rule."""
 
 
 def decide(classified: Classified, policy: CommandPolicy, agent: str | None = None) -> Verdict:
@@ -100,14 +103,10 @@ def decide(classified: Classified, policy: CommandPolicy, agent: str | None = No
     found = [_decide_part(part, rules, by_class) for part in parts]
     ranks = [max(map(CLASSES.index, part.classes), default=0) for part in parts]
     # Of equals the last: a shell, and whatever else starts something, comes before what it starts.
-    worst = max(range(len(found)), key=lambda at: (STRICTNESS[found[at].action], ranks[at], at))
-    return _verdict(found[worst], classified, rules, by_class)
-
-
-def _verdict(
-    worst: _Found, classified: Classified, rules: Iterable[CommandRule], by_class: dict[CommandClass, ClassRule]
-) -> Verdict:
-    instead = (worst.instead or _allowed(classified, rules, by_class)) if worst.action == "deny" else ""
+    worst = found[max(range(len(found)), key=lambda at: (STRICTNESS[found[at].action], ranks[at], at))]
+    instead = ""
+    if worst.action == "deny":
+        instead = worst.instead or _allowed(classified, rules) or worst.else_ or _milder_classes(by_class)
     return Verdict(worst.action, classified.classes, worst.rule, worst.reason, instead)
 
 
@@ -174,8 +173,11 @@ def rules_of_pattern(pattern: str, action: Action) -> tuple[CommandRule, ...]:
 
 def show_pattern(rule: CommandRule) -> str:
     """For people: ``npm (install|ci) …``."""
-    words = [show(b"|".join(one)) if len(one) == 1 else f"({show(b'|'.join(one))})" for one in rule.pattern]
-    return " ".join(words if rule.exact else [*words, "…"])
+    return show_words(rule) if rule.exact else show_words(rule) + " …"
+
+
+def show_words(rule: CommandRule) -> str:
+    return " ".join(show(b"|".join(one)) if len(one) == 1 else f"({show(b'|'.join(one))})" for one in rule.pattern)
 
 
 def _standing(policy: CommandPolicy, agent: str | None) -> tuple[frozenset[str], dict[CommandClass, ClassRule]]:
@@ -220,7 +222,13 @@ def _precedence(rule: CommandRule) -> tuple[int, bool, int, int]:
 
 def _by_rule(rule: CommandRule, part: Part) -> _Found:
     reason = rule.reason or f"a rule for {show_pattern(rule)}" + (f": {part.reason}" if part.reason else "")
-    return _Found(rule.action, rule.source or "rule", reason, rule.instead)
+    return _Found(
+        rule.action,
+        rule.source or "rule",
+        reason,
+        rule.instead,
+        f"allowed: what does not begin with {show_words(rule)}",
+    )
 
 
 def _by_class(part: Part, by_class: dict[CommandClass, ClassRule]) -> _Found:
@@ -244,14 +252,14 @@ def _same_program(rule: CommandRule, word: bytes) -> bool:
     return STRICTNESS[rule.action] >= STRICTNESS["require_approval"] or directory + slash in _SYSTEM
 
 
-def _allowed(classified: Classified, rules: Iterable[CommandRule], by_class: dict[CommandClass, ClassRule]) -> str:
-    """What would be allowed instead of a command that is denied: rules about the same program, else the classes."""
+def _allowed(classified: Classified, rules: Iterable[CommandRule]) -> str:
+    """What rules allow of the same programs."""
     programs = {part.words[0].rpartition(b"/")[2] for part in classified.parts if part.words}
     milder = [rule for rule in rules if STRICTNESS[rule.action] < STRICTNESS["require_approval"] and not rule.floor]
     near = [show_pattern(rule) for rule in milder if programs.intersection(rule.pattern[0])]
-    if near:
-        return "allowed: " + ", ".join(near[:3])
+    return "allowed: " + ", ".join(near[:3]) if near else ""
+
+
+def _milder_classes(by_class: dict[CommandClass, ClassRule]) -> str:
     free = [name for name in CLASSES if STRICTNESS[by_class[name].action] < STRICTNESS["require_approval"]]
-    if free:
-        return "allowed: what is only " + " or ".join(free).replace("_", " ")
-    return ""
+    return "allowed: what is only " + " or ".join(free).replace("_", " ") if free else ""

@@ -1,0 +1,61 @@
+"""``mudroom policy why -- CMD``: what would be done about an agent's command. Nothing is run."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+
+from mudroom.cli.main import Context
+from mudroom.cli.open import project_of, settings_of, working_directory
+from mudroom.core.command import classify_line, classify_words
+from mudroom.core.path import show
+from mudroom.core.policy import decide
+from mudroom.core.result import text
+from mudroom.core.verdict import Classified, Verdict
+from mudroom.errors import UsageError
+
+
+def judge(args: argparse.Namespace, context: Context) -> int:
+    if not args.command:
+        raise UsageError("no command was given", "mudroom policy why -- COMMAND")
+    project = project_of(context)
+    here = os.path.realpath(working_directory())
+    argv = [os.fsencode(word) for word in args.command]
+    line = len(argv) == 1 and b" " in argv[0].strip()
+    found = classify_line(argv[0], project, here) if line else classify_words(argv, project, here)
+    verdict = decide(found, settings_of(context, project).commands, args.agent)
+    if context.as_json:
+        context.terminal.out(json.dumps(_as_json(argv, found, verdict, args.agent)))
+    else:
+        context.terminal.out("\n".join(_as_text(found, verdict)))
+    return 0
+
+
+def _as_json(argv: list[bytes], found: Classified, verdict: Verdict, agent: str | None) -> dict[str, object]:
+    return {
+        "schema": "mudroom.verdict/1",
+        "command": [text(word) for word in argv],
+        "agent": agent,
+        **verdict._asdict(),
+        "classes": list(verdict.classes),
+        "parts": [
+            {
+                "words": [text(word) for word in part.words],
+                "complete": part.complete,
+                "classes": list(part.classes),
+                "reason": part.reason,
+            }
+            for part in found.parts
+        ],
+    }
+
+
+def _as_text(found: Classified, verdict: Verdict) -> list[str]:
+    lines = [f"{verdict.action}: {verdict.reason}", f"rule: {verdict.rule}"]
+    if verdict.instead:
+        lines.append(f"instead: {verdict.instead}")
+    for part in found.parts:
+        words = show(b" ".join(part.words)) + ("" if part.complete else " …" if part.words else "…")
+        lines.append(f"  {', '.join(part.classes):<24} {words}: {part.reason}")
+    return lines

@@ -1,0 +1,80 @@
+"""``mudroom policy check``: all policy files are read, their examples tried, and what makes no sense is said."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+from collections.abc import Iterator, Sequence
+
+from mudroom.cli.main import Context
+from mudroom.cli.open import left_out, project_of
+from mudroom.config import load_policy, places, user_config
+from mudroom.core.contradiction import Problem, contradictions, locked_out, pointless, unused_roles
+from mudroom.core.path import show
+from mudroom.core.policy import CommandPolicy
+from mudroom.errors import UsageError
+from mudroom.layering import read, read_alone, watched
+from mudroom.policyfile import Given, put
+
+
+def execute(args: argparse.Namespace, context: Context) -> int:
+    files, problems = _of_file(args.about) if args.about is not None else _of_project(context)
+    wrong = [one for one in problems if one.severity == "error"]
+    if context.as_json:
+        row = {
+            "schema": "mudroom.policy-check/1",
+            "files": files,
+            "whole": not wrong,
+            "problems": [one._asdict() for one in problems],
+        }
+        context.terminal.out(json.dumps(row))
+        return 1 if wrong else 0
+    for one in problems:
+        where = f"{one.where}: " if one.where else ""
+        context.terminal.out(f"{one.severity}: {where}{one.text}" + (f" ({one.hint})" if one.hint else ""))
+    if not wrong:
+        context.terminal.say(f"read: {', '.join(files)}" if files else "there is no policy: the defaults hold")
+    return 1 if wrong else 0
+
+
+def _of_file(name: str) -> tuple[list[str], list[Problem]]:
+    path = os.path.abspath(os.fsencode(name))
+    try:
+        given = read_alone(path)
+        policy = put(given).commands
+    except UsageError as error:
+        return [show(path)], [Problem("error", "", error.message, error.hint)]
+    return [show(path)], [*_in_files([given]), *_together(policy)]
+
+
+def _of_project(context: Context) -> tuple[list[str], list[Problem]]:
+    project = project_of(context)
+    config, state = user_config(context.environ), places(context.environ).state
+    files = [show(path) for path in watched(project, config, state) if os.path.lexists(path)]
+    files = [path for path in files if path.endswith(".yaml")]
+    try:
+        layers = read(project, config)
+        loaded = load_policy(project, context.environ)
+    except UsageError as error:
+        return files, [Problem("error", "", error.message, error.hint)]
+    found = [*_in_files(list(layers.values())), *_together(loaded.settings.commands)]
+    if loaded.left_out:
+        found.append(Problem("warning", "", left_out(loaded)))
+    return files, found
+
+
+def _in_files(layers: Sequence[Sequence[Given]]) -> Iterator[Problem]:
+    by_file: dict[str, list[Given]] = {}
+    for given in layers:
+        for one in given:
+            if one.key.endswith(".rules"):
+                by_file.setdefault(one.at.rpartition(":")[0], []).append(one)
+    for found in by_file.values():
+        yield from contradictions([one.value[0] for one in found])
+
+
+def _together(policy: CommandPolicy) -> Iterator[Problem]:
+    yield from pointless(policy.rules)
+    yield from locked_out(policy)
+    yield from unused_roles(policy)

@@ -1,0 +1,53 @@
+"""``mudroom policy show``: what holds, and in which file and line it stands."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+
+from mudroom.cli.main import Context
+from mudroom.cli.open import left_out, project_of
+from mudroom.config import load_policy, user_config
+from mudroom.core.path import show
+from mudroom.core.policy import BY_CLASS
+from mudroom.trust import said
+
+
+def execute(_args: argparse.Namespace, context: Context) -> int:
+    project = project_of(context)
+    loaded = load_policy(project, context.environ)
+    set_here = {one.value.name for one in loaded.given if one.key.startswith("commands.classes.")}
+    rows = [(said(one), one.at) for one in loaded.given]
+    rows += [(f"commands.classes.{name}: {act}", "") for name, act in BY_CLASS.items() if name not in set_here]
+    out = [(said(one), one.at) for one in loaded.left_out]
+    if context.as_json:
+        row = {
+            "schema": "mudroom.policy/1",
+            "settings": [_row(text, at) for text, at in rows],
+            "left_out": [_row(text, at) for text, at in out],
+            "why": loaded.why,
+        }
+        context.terminal.out(json.dumps(row))
+        return 0
+    home = os.path.dirname(os.path.dirname(user_config(context.environ)))
+    width = min(60, max(len(text) for text, _at in rows))
+    for text, at in rows:
+        context.terminal.out(f"{text:<{width}}  {_near(at, project, home)}".rstrip())
+    for text, at in out:
+        context.terminal.out(f"not taken: {text}  {_near(at, project, home)}")
+    if out:
+        context.terminal.note(left_out(loaded))
+    return 0
+
+
+def _row(text: str, at: str) -> dict[str, str]:
+    key, _colon, value = text.partition(": ")
+    return {"key": key, "value": value, "source": at or "default"}
+
+
+def _near(at: str, project: bytes, home: bytes) -> str:
+    if not at:
+        return "default"
+    at = at.removeprefix(show(project) + "/")
+    return "~" + at.removeprefix(show(home)) if at.startswith(show(home) + "/") else at

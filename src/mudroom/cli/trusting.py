@@ -1,0 +1,77 @@
+"""``mudroom policy trust`` and ``distrust``: whether what the project's policy loosens holds on this machine."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+
+from mudroom.cli.main import Context
+from mudroom.cli.open import open_session, project_of
+from mudroom.config import places, user_config
+from mudroom.core.path import show
+from mudroom.errors import UsageError
+from mudroom.layering import PROJECT, read, roles_of
+from mudroom.policyfile import Given
+from mudroom.trust import forget, judge, loosens, remember, said
+
+
+def execute(args: argparse.Namespace, context: Context) -> int:
+    return _trust(args, context) if args.what == "trust" else _distrust(context)
+
+
+def _trust(args: argparse.Namespace, context: Context) -> int:
+    project, state = project_of(context), places(context.environ).state
+    layers = read(project, user_config(context.environ))
+    given, roles = layers[PROJECT], roles_of(layers)
+    loose = [one for one in given if loosens(one, roles)]
+    judged = judge(project, state, given, roles, trusts_all=False)
+    fresh = set(map(said, judged.left_out))
+    agreed = not fresh or args.yes or _agrees(loose, fresh, judged.why, context)
+    if agreed and loose:
+        remember(project, state, given, roles, time.time_ns())
+        if fresh:
+            note_change(context, trusted=sorted(fresh))
+    if context.as_json:
+        row = {
+            "schema": "mudroom.trust/1",
+            "trusted": agreed,
+            "loosens": [{"text": said(one), "source": one.at, "new": said(one) in fresh} for one in loose],
+        }
+        context.terminal.out(json.dumps(row))
+    elif not loose:
+        context.terminal.say("the project's policy loosens nothing: there is nothing to trust")
+    else:
+        context.terminal.say("trusted on this machine" if agreed else "nothing of it is trusted that was not before")
+    return 0 if agreed else 1
+
+
+def _agrees(loose: list[Given], fresh: set[str], why: str, context: Context) -> bool:
+    terminal = context.terminal
+    if context.as_json:
+        return False
+    terminal.say(f"the project's policy loosens what holds else; {why}:")
+    for one in loose:
+        mark = "+" if said(one) in fresh else " "
+        terminal.say(f"{mark} {said(one)}   {show(one.at.rpartition('/')[2].encode())}")
+    if not terminal.interactive:
+        raise UsageError("there is nobody here to ask", "add --yes if you trust who wrote it")
+    return terminal.ask("Trust this? [y]es [n]o: ").strip().lower() in ("y", "yes")
+
+
+def _distrust(context: Context) -> int:
+    project = project_of(context)
+    gone = forget(project, places(context.environ).state)
+    if gone:
+        note_change(context, trusted=[])
+    if context.as_json:
+        context.terminal.out(json.dumps({"schema": "mudroom.trust/1", "trusted": False, "was": gone}))
+    else:
+        context.terminal.say("no longer trusted" if gone else "it was not trusted")
+    return 0
+
+
+def note_change(context: Context, **said_of_it: object) -> None:
+    """What may be done in a project belongs to what has happened in it."""
+    with open_session(context) as session:
+        session.vault.journal.append("policy", "", said_of_it, time=time.time_ns())
