@@ -12,8 +12,8 @@ import os
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+from mudroom.answerfile import AnswerFile
 from mudroom.core.path import show
-from mudroom.errors import MudroomError, UsageError
 from mudroom.local import Local
 
 if TYPE_CHECKING:
@@ -107,8 +107,9 @@ def keep(project: bytes, rule: HostRule, note: str = "") -> Kept:
     comment. Durable when it returns. Raises UsageError as ``load`` does, and MudroomError where the file is written in
     a way in which nothing can be added: nothing is changed then."""
     section, text = section_of(rule), _text(rule)
-    before = _change(
-        project, lambda key, one: key != section and _text(one) == text, (section, text, show(note.encode()))
+    before = _rows(
+        _FILE.change(project, lambda key, one: key != section and one == text, [(section, text, show(note.encode()))]),
+        "",
     )
     same = [(key, one) for key, one in before if _text(one) == text]
     return Kept(any(key == section for key, _one in same), tuple(one for key, one in same if key != section))
@@ -122,7 +123,7 @@ def drop(project: bytes, text: str) -> tuple[HostRule, ...]:
     wanted = _text(parse_rule(text, "deny"))
     if not any(_text(one) == wanted for one in load(project)):
         return ()
-    before = _change(project, lambda _key, one: _text(one) == wanted, None)
+    before = _rows(_FILE.change(project, lambda _key, one: one == wanted), "")
     return tuple(one for _key, one in before if _text(one) == wanted)
 
 
@@ -154,43 +155,6 @@ def _rows(data: bytes, name: str) -> Rows:
     return found
 
 
-def _change(project: bytes, going: Callable[[str, HostRule], bool], coming: tuple[str, str, str] | None) -> Rows:
-    """Replace the file by one without what is ``going`` and with what is ``coming`` (section, text, comment), which
-    may be there already. Returns what it held before."""
-    with Local(project, write=True) as local:
-        name = local.shown(NAME)
-        data = local.read(NAME) or b""
-        before = _rows(data, name)
-        if coming is not None and any((key, _text(one)) == coming[:2] for key, one in before):
-            coming = None
-        after = _amended(data, name, before, going, coming)
-        if after != data:
-            local.replace(NAME, after)
-    return before
-
-
-def _amended(
-    data: bytes,
-    name: str,
-    before: Rows,
-    going: Callable[[str, HostRule], bool],
-    coming: tuple[str, str, str] | None,
-) -> bytes:
-    from mudroom.amend import CannotAmend, put_in, take_out
-
-    hint = "edit it by hand: under each key a list of texts, one a line"
-    try:
-        for section in SECTIONS:
-            rules = [one for key, one in before if key == section]
-            for number in reversed(range(len(rules))):
-                if going(section, rules[number]):
-                    data = take_out(data, name, section, number)
-        if coming is not None:
-            data = put_in(data or _HEAD, name, *coming)
-        said = [(key, _text(one)) for key, one in _rows(data, name)]
-    except (CannotAmend, UsageError) as error:  # what came of it is no file of rules any more
-        raise MudroomError(f"{name} cannot be changed by mudroom: {error}", hint) from error
-    expected = [(key, _text(one)) for key, one in before if not going(key, one)] + ([coming[:2]] if coming else [])
-    if sorted(said) != sorted(expected):
-        raise MudroomError(f"{name} cannot be changed by mudroom without changing what else it says", hint)
-    return data
+_FILE = AnswerFile(
+    NAME, _HEAD, tuple(SECTIONS), lambda data, name: [(key, _text(one)) for key, one in _rows(data, name)]
+)
