@@ -157,15 +157,12 @@ def read_project(project: bytes) -> list[Given]:
 
 
 def _read_local(project: bytes) -> list[Given]:
-    try:
-        with Local(project) as local:
-            if not local.there:
-                return []
-            data, rules = local.read(POLICY), local.read(RULES)
-            found = parse(data, local.shown(POLICY), Folder(local.read)) if data is not None else []
-            return found + (parse_rules(rules, local.shown(RULES)) if rules is not None else [])
-    except NotADirectoryError:
+    if not os.path.isdir(project + b"/.mudroom"):
         return []
+    with Local(project) as local:
+        data, rules = local.read(POLICY), local.read(RULES)
+        found = parse(data, local.shown(POLICY), Folder(local.read)) if data is not None else []
+        return found + (parse_rules(rules, local.shown(RULES)) if rules is not None else [])
 
 
 def _read_beside(directory: bytes, name: bytes, *, own: bool = False) -> bytes | None:

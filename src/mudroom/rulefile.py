@@ -88,7 +88,10 @@ def _texts(pattern: str) -> list[str]:
     try:
         if pattern.endswith(_REST):
             return [_joined(split_words(pattern.removesuffix(_REST)), exact=False)]
-        return list(dict.fromkeys(_joined(words, exact=True) for words in split_all(pattern)))
+        found = list(dict.fromkeys(_joined(words, exact=True) for words in split_all(pattern)))
+        if not found:
+            raise ValueError("there is no word in it")
+        return found
     except (ValueError, UnicodeEncodeError) as error:
         raise UsageError(f"this is no command: {error}") from error
 

@@ -112,6 +112,8 @@ KEYS: dict[str, dict[str, Any]] = {
     "keep.age": _TIME,
     "keep.applies": _COUNT,
     "keep.bytes": _SIZE,
+    "keep.journal": _SIZE,
+    "keep.journal_age": _TIME,
     "commands.classes": {"$ref": "#/$defs/classes"},
     "commands.rules": {"type": "array", "items": {"$ref": "#/$defs/rule"}},
     "commands.background": {"enum": ["allow", "require_approval", "deny"]},

@@ -1,0 +1,319 @@
+"""A stranger's policy: what tightens always holds, what loosens once the user of this machine has trusted it."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from mudroom.core.policy import decide
+from mudroom.core.settings import Loaded, Settings
+from mudroom.core.verdict import Classified, CommandClass, Part
+from mudroom.layering import PROJECT, read, roles_of
+from mudroom.setting import SECTIONS
+from mudroom.trust import forget, place, remember, said
+from test_layering import Files
+
+
+class Strange(Files):
+    """``Files`` of a user who trusts nothing unseen."""
+
+    def __init__(self, root: Path) -> None:
+        super().__init__(root)
+        del self.environ[b"MUDROOM_TRUST_POLICY"]
+        self.state = root / "state"
+        self.environ[b"MUDROOM_STATE"] = os.fsencode(self.state)
+
+    def trust(self) -> None:
+        layers = read(os.fsencode(self.project), os.fsencode(self.home / ".config/mudroom"))
+        remember(os.fsencode(self.project), os.fsencode(self.state), layers[PROJECT], roles_of(layers), 1)
+
+    @property
+    def record(self) -> Path:
+        return Path(os.fsdecode(place(os.fsencode(self.state), os.fsencode(self.project))))
+
+    @property
+    def left_out(self) -> list[str]:
+        return [said(one) for one in self.load().left_out]
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Strange:
+    return Strange(tmp_path)
+
+
+LOOSE = {
+    "run.network": "open",
+    "run.level": "0",
+    "run.environment": "[TOKEN]",
+    "run.read": "[/srv]",
+    "run.output_limit": "1GB",
+    "network.mode": "open",
+    "network.allow": "[a.com]",
+    "network.private": "[db.example]",
+    "network.presets": "[npm]",
+    "network.inspect": "[{host: a.com, set: {x-a: b}}]",
+    "network.never_inspect": "[a.com]",
+    "limits.missing": "degrade",
+    "levels.default": "0",
+    "secrets.show": "[.env]",
+    "credentials.show": "[~/.netrc]",
+    "copy.limit": "1TB",
+    "verify.when": "never",
+    "keep.age": "1s",
+    "keep.applies": "1",
+    "keep.bytes": "1",
+    "commands.classes": "{host_escape_risk: allow}",
+    "commands.rules": "[{pattern: sudo, action: allow}]",
+    "user_commands.sandbox": "0",
+    "user_commands.auto_apply": "always",
+    "user_commands.auto_apply_trusted": "true",
+    "user_commands.auto_apply_flagged": "true",
+    "user_commands.trusted": "[make]",
+}
+TIGHT = {
+    "run.network": "none",
+    "run.level": "1",
+    "run.view": "copy",
+    "run.timeout": "5m",
+    "run.output_limit": "1kB",
+    "network.mode": "none",
+    "network.ask": "[a.com]",
+    "network.deny": "[a.com]",
+    "network.inspect": "[{host: a.com, action: deny, methods: [DELETE]}]",
+    "limits.memory": "1GB",
+    "limits.processes": "10",
+    "limits.cpus": "1",
+    "limits.io": "1MB",
+    "limits.open_files": "100",
+    "limits.file_size": "1MB",
+    "limits.total_memory": "1GB",
+    "limits.total_processes": "10",
+    "limits.total_cpus": "1",
+    "limits.missing": "refuse",
+    "levels.default": "1",
+    "levels.minimum": "1",
+    "levels.allow": "[1]",
+    "levels.agents": "{a: 1, b: refuse}",
+    "secrets.mask": "['*.x']",
+    "copy.limit": "1MB",
+    "copy.exclude": "[x]",
+    "copy.gitignore": "true",
+    "verify.command": "make test",
+    "verify.when": "always",
+    "verify.timeout": "1m",
+    "keep.age": "365d",
+    "keep.applies": "500",
+    "keep.bytes": "1TB",
+    "keep.journal": "1MB",
+    "keep.journal_age": "1d",
+    "commands.classes": "{read_only: deny, mutating: require_approval, destructive: allow_with_checkpoint}",
+    "commands.rules": "[{pattern: sudo, action: require_approval}, {pattern: su, action: deny}]",
+    "commands.background": "deny",
+    "commands.approval_timeout": "1s",
+    "user_commands.sandbox": "1",
+    "user_commands.auto_apply": "never",
+    "user_commands.auto_apply_trusted": "false",
+    "user_commands.auto_apply_flagged": "false",
+    "user_commands.show_diff_threshold": "10",
+}
+
+
+def test_the_two_tables_know_every_setting() -> None:
+    every = {f"{section}.{key}" for section, keys in SECTIONS.items() for key in keys}
+    assert every == LOOSE.keys() | TIGHT.keys()
+
+
+def text_of(key: str, value: str) -> str:
+    section, _dot, name = key.partition(".")
+    return f"{section}: {{{name}: {value}}}\n"
+
+
+@pytest.mark.parametrize("key", LOOSE)
+def test_what_loosens_waits_for_trust(files: Strange, key: str) -> None:
+    files.write(project=text_of(key, LOOSE[key]))
+    found = files.load()
+    assert found.settings == Settings()
+    assert [one.key.startswith(key) for one in found.left_out] == [True]
+    assert found.why == "nobody has trusted it on this machine"
+    files.trust()
+    trusted = files.load()
+    assert trusted.left_out == ()
+    assert trusted.settings != Settings()
+    files.environ[b"MUDROOM_TRUST_POLICY"] = b"1"
+    files.record.unlink()
+    assert files.settings == trusted.settings
+
+
+@pytest.mark.parametrize("key", TIGHT)
+def test_what_does_not_always_holds(files: Strange, key: str) -> None:
+    files.write(project=text_of(key, TIGHT[key]))
+    found = files.load()
+    assert found.left_out == ()
+    files.environ[b"MUDROOM_TRUST_POLICY"] = b"1"
+    assert files.settings == found.settings
+
+
+@pytest.mark.parametrize("which", ["user", "local", "rules"])
+def test_the_users_own_files_need_no_trust(files: Strange, which: str) -> None:
+    files.write(**{which: "allow: [sudo reboot]" if which == "rules" else text_of("network.mode", "open")})
+    assert files.left_out == []
+    assert files.settings != Settings()
+
+
+def action(files: Strange, text: str, *classes: CommandClass, agent: str | None = None) -> str:
+    part = Part(tuple(text.encode().split()), True, classes, "")
+    return decide(Classified(classes, (part,)), files.settings.commands, agent).action
+
+
+def test_a_rule_that_is_not_trusted_still_asks_for_more(files: Strange) -> None:
+    files.write(
+        project=(
+            "commands:\n  rules:\n"
+            "  - {pattern: make, action: allow_with_checkpoint}\n"
+            "  - {pattern: docker, action: allow_with_checkpoint}\n"
+            "  - {pattern: sudo, action: require_approval}\n"
+        ),
+        user="commands: {classes: {host_escape_risk: deny}}",
+    )
+    assert len(files.left_out) == 2
+    assert action(files, "make", "mutating") == "allow_with_checkpoint"
+    assert action(files, "docker run", "host_escape_risk") == "deny"
+    assert action(files, "sudo x", "host_escape_risk") == "deny"
+    files.trust()
+    assert action(files, "docker run", "host_escape_risk") == "allow_with_checkpoint"
+    assert action(files, "sudo x", "host_escape_risk") == "deny", "asking is never milder than the user's own word"
+
+
+def test_a_role_of_the_projects_own_tightens_unseen(files: Strange) -> None:
+    files.write(project="roles: {r: {classes: {mutating: deny, unknown: allow}}}\nagents: {a: r}")
+    assert files.left_out == ["roles.r.classes.unknown: allow"]
+    assert action(files, "x", "mutating", agent="a") == "deny"
+    assert action(files, "x", "unknown", agent="a") == "allow_with_checkpoint"
+
+
+def test_the_users_role_is_not_given_away(files: Strange) -> None:
+    files.write(
+        project="roles: {free: {}}\nagents: {a: free}", user="roles: {free: {classes: {host_escape_risk: allow}}}"
+    )
+    assert files.left_out == ["agents.a: free"]
+    assert action(files, "x", "host_escape_risk", agent="a") == "require_approval"
+    files.trust()
+    assert action(files, "x", "host_escape_risk", agent="a") == "allow"
+
+
+BEFORE = """\
+network:
+  allow: [a.com, b.com]
+  deny: [c.com]
+limits: {memory: 2GB}
+commands:
+  classes: {networked: require_approval}
+  rules: [{pattern: make, action: allow, reason: it is ours}]
+"""
+
+
+@pytest.mark.parametrize(
+    ("now", "left_out"),
+    [
+        (BEFORE, []),
+        ("# a comment\n" + BEFORE.replace("it is ours", "it is everybody's"), []),
+        (BEFORE.replace("[a.com, b.com]", "[b.com]"), []),
+        (BEFORE.replace("2GB", "1GB"), []),
+        (BEFORE.replace("require_approval", "deny"), []),
+        (BEFORE.replace("[c.com]", "[d.com, c.com]"), []),
+        (BEFORE + "run: {timeout: 1m, view: copy}\n", []),
+        (BEFORE.replace("[a.com, b.com]", "[a.com, b.com, d.com]"), ["network.allow: d.com"]),
+        (BEFORE.replace("a.com", "a.com:22"), ["network.allow: a.com:22"]),
+        (BEFORE.replace("pattern: make", "pattern: sudo"), ["commands.rules: allow sudo …"]),
+        (BEFORE.replace("pattern: make", "pattern: [[make, sudo]]"), ["commands.rules: allow make|sudo …"]),
+        (BEFORE + "run: {level: 0}\n", ["run.level: 0"]),
+        (BEFORE.replace("deny: [c.com]", "deny: []"), "all"),
+        (BEFORE.replace("2GB", "4GB"), "all"),
+        (BEFORE.replace("limits: {memory: 2GB}\n", ""), "all"),
+        (BEFORE.replace("networked: require_approval", "networked: allow"), "all"),
+        (BEFORE.replace("networked: require_approval", ""), "all"),
+    ],
+)
+def test_what_a_pull_may_change(files: Strange, now: str, left_out: list[str] | str) -> None:
+    files.write(project=BEFORE)
+    files.trust()
+    files.write(project=now)
+    every = ["network.allow: a.com", "network.allow: b.com", "commands.rules: allow make …"]
+    assert files.left_out == (every if left_out == "all" else left_out)
+    why = files.load().why
+    if left_out == "all":
+        assert why.startswith("it no longer says ")
+    else:
+        assert why == ("it says more than when it was trusted" if left_out else "")
+
+
+def test_words_are_not_taken_for_others(files: Strange) -> None:
+    """What is compared says where a word ends."""
+    files.write(project="commands: {rules: [{pattern: [a, [b, c]], action: allow}]}")
+    files.trust()
+    for pattern in ("[a, 'b|c']", "['a b|c']", "[[a, b], c]", "[a, [b]]"):
+        files.write(project=f"commands: {{rules: [{{pattern: {pattern}, action: allow}}]}}")
+        assert len(files.left_out) == 1, pattern
+
+
+def test_what_is_included_is_the_projects_too(files: Strange) -> None:
+    files.write(project="include: more.yaml")
+    more = files.project / ".mudroom/more.yaml"
+    more.write_text("network: {mode: open}")
+    assert files.left_out == ["network.mode: open"]
+    files.trust()
+    assert files.settings.network == "open"
+    more.write_text("network: {mode: open, private: [db.example]}")
+    assert files.left_out == ["network.private: db.example, may be private"]
+
+
+def test_the_record_is_the_users_alone(files: Strange) -> None:
+    files.write(project="network: {mode: open}")
+    files.trust()
+    assert stat.S_IMODE(files.record.stat().st_mode) == 0o600
+    assert stat.S_IMODE(files.record.parent.stat().st_mode) == 0o700
+    assert not str(files.record).startswith(str(files.project))
+    for mode in (0o620, 0o602):
+        files.record.chmod(mode)
+        assert files.left_out, "others could have written it"
+    files.record.chmod(0o600)
+    assert files.left_out == []
+    assert forget(os.fsencode(files.project), os.fsencode(files.state))
+    assert not forget(os.fsencode(files.project), os.fsencode(files.state))
+    assert files.left_out
+
+
+@pytest.mark.parametrize("damage", [b"", b"{}", b"[", b"null", b"[" * 100_000, b'{"schema": "mudroom.trust/2"}'])
+def test_a_damaged_record_is_none(files: Strange, damage: bytes) -> None:
+    files.write(project="network: {mode: open}")
+    files.trust()
+    files.record.write_bytes(damage)
+    assert files.left_out == ["network.mode: open"]
+
+
+def test_a_record_of_another_project_is_none(files: Strange) -> None:
+    files.write(project="network: {mode: open}")
+    files.trust()
+    row = json.loads(files.record.read_text())
+    files.record.write_text(json.dumps(row | {"project": "/elsewhere"}))
+    assert files.left_out == ["network.mode: open"]
+    files.record.unlink()
+    files.record.symlink_to(files.home / "x")
+    (files.home / "x").write_text(json.dumps(row))
+    assert files.left_out == ["network.mode: open"]
+
+
+def test_the_same_project_elsewhere_is_another(files: Strange) -> None:
+    files.write(project="network: {mode: open}")
+    files.trust()
+    files.project.rename(files.project.parent / "moved")
+    files.project = files.project.parent / "moved"
+    assert files.left_out == ["network.mode: open"]
+
+
+def test_nothing_loaded_says_nothing(files: Strange) -> None:
+    assert files.load() == Loaded()

@@ -1,0 +1,135 @@
+"""Answers about commands that are kept: one line at a time, and nothing else of the file changes."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mudroom.core.policy import CommandPolicy, decide, exact_pattern
+from mudroom.core.verdict import Part, joined
+from mudroom.errors import MudroomError, UsageError
+from mudroom.rulefile import Kept, drop, load, parse, remember
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> bytes:
+    return os.fsencode(tmp_path)
+
+
+def file_of(project: bytes) -> Path:
+    return Path(os.fsdecode(project)) / ".mudroom/local/rules.yaml"
+
+
+def test_an_answer_is_one_line(project: bytes) -> None:
+    assert remember(project, "rm -rf 'a b'", "claude, 2026-01-02") == Kept(("rm -rf 'a b'",), ())
+    text = file_of(project).read_text()
+    assert text.endswith("allow:\n  - \"rm -rf 'a b'\"  # claude, 2026-01-02\n")
+    assert text.startswith("# What is done about agents' commands")
+    (rule,) = load(project)
+    assert (rule.pattern, rule.exact, rule.action) == (((b"rm",), (b"-rf",), (b"a b",)), True, "allow")
+    assert rule.source == f"rules.yaml:{text.count(chr(10))}"
+    assert file_of(project).stat().st_mode & 0o777 == 0o600
+
+
+def test_several_parts_are_several_lines(project: bytes) -> None:
+    assert remember(project, "npm ci ; npm test").texts == ("npm ci", "npm test")
+    remember(project, "npm test")
+    assert [" ".join(word[0].decode() for word in rule.pattern) for rule in load(project)] == ["npm ci", "npm test"]
+
+
+def test_the_last_answer_counts(project: bytes) -> None:
+    remember(project, "git push")
+    remember(project, "git push *")
+    assert remember(project, "git push", action="deny") == Kept(("git push",), (("allow", "git push"),))
+    assert [(rule.action, rule.exact) for rule in load(project)] == [("allow", False), ("deny", True)]
+    assert drop(project, "git push") == (("deny", "git push"),)
+    assert drop(project, "git push") == ()
+    assert drop(project, "git push *") == (("allow", "git push *"),)
+    assert load(project) == []
+
+
+def test_comments_stay(project: bytes) -> None:
+    before = "# mine\nallow:   # these\n  - make   # always\n  # and\n  - 'ls *'\ndeny: [sudo]\n"
+    path = file_of(project)
+    path.parent.mkdir(parents=True)
+    path.write_text(before)
+    remember(project, "npm ci")
+    assert path.read_text() == before.replace("deny:", '  - "npm ci"\ndeny:').replace(
+        "  - 'ls *'\n  -", "  - 'ls *'\n  -"
+    )
+    drop(project, "npm ci")
+    assert path.read_text() == before
+    remember(project, "make", action="deny")
+    assert path.read_text() == before.replace("  - make   # always\n", "").replace("[sudo]", '[sudo, "make"]')
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("alow: [x]", "rules.yaml:1: there is no action alow (did you mean allow?)"),
+        ("allow: x", "rules.yaml:1: allow must be a list of texts (one a line, behind '- ')"),
+        ("allow: ['a | b']", "rules.yaml:1: allow: a shell would do something about '|'"),
+        ("allow: ['a; b']", "rules.yaml:1: allow: ';' separates commands"),
+        ("allow: ['']", "rules.yaml:1: allow: there is no word in it"),
+        ('allow: ["a\\tb\\nc"]', "it holds a control character"),
+        ("allow: [ls]\nallow: [x]", "rules.yaml:2: allow is given twice"),
+        ("allow: ['*']", "a shell would do something about '*'"),
+        ("allow: ['" + "x " * 65 + "']", "a command has 1 to 64 words"),
+    ],
+)
+def test_what_is_no_file_of_answers(project: bytes, text: str, said: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        parse(text.encode(), "rules.yaml")
+    assert said in str(caught.value)
+    path = file_of(project)
+    path.parent.mkdir(parents=True)
+    path.write_text(text)
+    with pytest.raises(UsageError):
+        remember(project, "make")
+    assert path.read_text() == text
+
+
+def test_a_file_written_otherwise_is_left_alone(project: bytes) -> None:
+    path = file_of(project)
+    path.parent.mkdir(parents=True)
+    path.write_text("{allow: [a]}")
+    with pytest.raises(MudroomError, match="cannot be changed by mudroom: it is written in braces"):
+        remember(project, "make", action="deny")
+    assert path.read_text() == "{allow: [a]}"
+
+
+@pytest.mark.parametrize("pattern", ["", "a | b", "$(x)", "'", "a\nb"])
+def test_what_is_no_command(project: bytes, pattern: str) -> None:
+    with pytest.raises(UsageError, match="this is no command"):
+        remember(project, pattern)
+    assert not file_of(project).exists()
+
+
+_word = st.binary(min_size=0, max_size=8) | st.text(max_size=8).map(lambda text: text.encode("utf-8", "surrogatepass"))
+
+
+@given(words=st.lists(_word, min_size=1, max_size=4), note=st.text(st.characters(codec="utf-8"), max_size=20))
+def test_what_always_writes_is_what_was_asked_about(
+    tmp_path_factory: pytest.TempPathFactory, words: list[bytes], note: str
+) -> None:
+    """Whatever the words: the very same command is allowed from then on, and no other."""
+    project = os.fsencode(tmp_path_factory.mktemp("rules"))
+    part = Part(tuple(words), True, ("host_escape_risk",), "")
+    policy = CommandPolicy()
+    pattern = exact_pattern(joined([part]), policy)
+    if pattern is None:
+        return
+    remember(project, pattern, note)
+    kept = CommandPolicy(rules=tuple(load(project)))
+    assert decide(joined([part]), kept).action == "allow"
+    for other in (
+        part._replace(complete=False),
+        part._replace(words=(*words, b"x")),
+        part._replace(words=(b"x", *words)),
+    ):
+        assert decide(joined([other]), kept).action == "require_approval"
+    assert exact_pattern(joined([part]), kept) is None
