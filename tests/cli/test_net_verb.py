@@ -231,7 +231,7 @@ def test_log(cli: Cli) -> None:
 
 def test_the_journal_tells_flows_in_the_same_words(cli: Cli) -> None:
     journal(cli, ("a", DENIED._replace(way="dns", port=0)))
-    cli.place.session().vault.journal.append("flow", "a", {"way": "pigeon"}, time=1)
+    cli.place.session().vault.journal.append("flow", "a", {"way": "pigeon"}, time=DENIED.started)
     lines = cli("log").stdout.splitlines()
     assert lines[1].split(maxsplit=4)[3:] == ["flow", "a         deny   dns  evil.example  no rule names it"]
     assert lines[2].endswith("unreadable: a flow without started")
