@@ -15,9 +15,12 @@ from screen import BASH, Screen
 from test_vault_verb import Cli
 
 from conftest import Place
-from mudroom.core.approval import CommandQuestion, HostQuestion
+from mudroom.cli.approving import approver_by
+from mudroom.cli.terminal import Terminal
+from mudroom.core.approval import CommandQuestion, HostQuestion, asked
 from mudroom.core.queued import Row
 from mudroom.core.verdict import Verdict
+from mudroom.errors import UsageError
 from mudroom.vault.approval import Queue
 
 VERDICT = Verdict("require_approval", ("host_escape_risk",), "class host_escape_risk", "loads a module")
@@ -28,7 +31,8 @@ HOST = HostQuestion("registry.example", 443, "tls", "try-1", "claude")
 
 ASKER = """
 import os, sys
-from mudroom.cli.approving import by_terminal, first_of
+import signal
+from mudroom.cli.approving import approver_by, by_terminal
 from mudroom.cli.terminal import Terminal
 from mudroom.core.approval import asked
 from mudroom.vault.approval import Queue
@@ -38,7 +42,12 @@ terminal, question = Terminal(os.environb), QUESTION._replace(pattern=pattern)
 queue = Queue(os.fsencode(vault))
 if how == "full":
     queue.put = lambda *_given: (_ for _ in ()).throw(__import__("mudroom.errors").errors.MudroomError("disk full"))
-approver = by_terminal(terminal, float(patience)) if how == "alone" else first_of(terminal, queue, float(patience))
+if how == "deaf":  # Ctrl-C is the command's, as while one runs
+    signal.signal(signal.SIGINT, lambda _number, _frame: print("heeded", flush=True))
+ways = {"queue": "queue", "deaf": "queue", "later": "later"}
+approver = approver_by(ways.get(how), terminal, lambda: queue, float(patience))
+if how == "alone":
+    approver = by_terminal(terminal, float(patience))
 print("ANSWER", *asked(approver, question), "END")
 """
 
@@ -251,6 +260,35 @@ def test_ctrl_c_and_time_refuse(cli: Approving) -> None:
     screen.expect("KeyboardInterrupt")
     assert screen.exit_code() in (1, -signal.SIGINT)
     assert [row.state for row in cli.queue.rows()] == ["expired", "withdrawn"]
+
+
+@needs_bash
+def test_waiting_for_the_queue_says_so_and_ends_with_ctrl_c(cli: Approving) -> None:
+    screen = cli.asker("queue")
+    screen.expect("waiting for approval [0-9a-f]{6}: mudroom approve [0-9a-f]{6}\r\n")
+    assert cli("approve", cli.waiting(screen)).returncode == 0
+    screen.expect("ANSWER True False mudroom approve")
+    screen = cli.asker("deaf")
+    screen.expect("waiting for approval")
+    cli.waiting(screen)
+    screen.type("\x03")
+    screen.expect("heeded.*ANSWER False False nobody nobody waits for the answer any more")
+    screen = cli.asker("later")
+    screen.expect("ANSWER False False queue waiting for approval [0-9a-f]{6}: mudroom approve")
+    assert [row.state for row in cli.queue.rows()] == ["allowed", "withdrawn", "waiting"]
+
+
+def test_the_ways_to_ask(cli: Approving) -> None:
+    terminal = Terminal({})
+    terminal.interactive = False
+    assert approver_by("never", terminal, lambda: cli.queue) is None
+    with pytest.raises(UsageError, match="there is no terminal"):
+        approver_by("terminal", terminal, lambda: cli.queue)
+    terminal.interactive = True
+    with pytest.raises(UsageError, match="there is no terminal"):
+        approver_by("terminal", terminal, lambda: cli.queue, quiet=True)
+    later = approver_by(None, terminal, lambda: cli.queue, quiet=True)
+    assert asked(later, QUESTION).reason.startswith("waiting for approval")
 
 
 @needs_bash

@@ -395,9 +395,15 @@ def test_old_questions_go_and_those_that_somebody_waits_for_stay(
         ticket.close()
     put(9).close()
     assert [row.asked.question.fingerprint for row in queue.rows()] == ["6", "7", "9"]
-    clock.pass_by(8 * 24 * 3600)
+    clock.pass_by(24 * 3600 + 9)
     put(10).close()
     assert [row.asked.question.fingerprint for row in queue.rows()] == ["10"]
+    queue.decide(queue.rows()[0].name, allow=True, by="page")
+    queue.tidy()
+    assert [row.state for row in queue.rows()] == ["allowed"]
+    clock.pass_by(24 * 3600 + 9)
+    queue.tidy()
+    assert queue.rows() == []
 
 
 def test_what_is_there_is_nobody_elses_to_read(queue: Queue, tmp_path: Path) -> None:

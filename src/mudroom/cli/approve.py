@@ -50,6 +50,7 @@ def execute(args: argparse.Namespace, context: Context) -> int:
         if args.follow:
             return _follow(queue, session, context)
         if not args.ids:
+            queue.tidy()
             return _list([row for row in queue.rows() if args.all or row.state == "waiting"], queue, context)
         answer = CommandAnswer(not args.deny, args.always, "mudroom approve", args.reason)
         return max([_answer(name, answer, queue, session, context) for name in args.ids])

@@ -27,8 +27,8 @@ LOOK = 2.0
 """Seconds after which who waits looks without being rung for."""
 UNANSWERED = 24 * 3600.0
 """Seconds for which a question stays that nobody waits for any more."""
-KEPT = 7 * 24 * 3600.0
-"""Seconds for which is kept what was decided."""
+KEPT = 24 * 3600.0
+"""Seconds for which is kept what was decided, for those who would decide it as well. Commands may hold secrets."""
 MOST_WAITING, MOST_DECIDED = 200, 200
 MOST_BYTES = 64 << 20
 """Of all questions together."""
@@ -172,6 +172,11 @@ class Queue:
             return self.end(name, "expired", _GONE)
         return self.end(name, "allowed" if allow else "denied", reason, by, keep)
 
+    def tidy(self) -> None:
+        """What is old goes; who puts a question does that, too."""
+        moment = self._clock()
+        self._forget(row.name for row in self.rows() if _is_old(row, moment))
+
     def listen(self) -> Bell:
         """Rung at each new question and each answer. To be closed."""
         return Bell(self._bells)
@@ -240,7 +245,7 @@ class Queue:
     # --- room ---
 
     def _make_room(self, rows: list[Row], moment: Moment) -> None:
-        """What is old goes, and what is too much. Raises MudroomError if so many wait that there is no room."""
+        """What is old goes, and what is too much, what is decided first. Raises MudroomError if so many wait that there is no room."""
         decided = [row for row in rows if row.decision is not None]
         waiting = [row for row in rows if row.decision is None]
         gone = {row.name for row in decided[: max(0, len(decided) - MOST_DECIDED)]}

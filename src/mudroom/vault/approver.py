@@ -6,6 +6,8 @@ the gate's adapter does it itself).
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from mudroom.core.approval import CommandAnswer, CommandQuestion, HostQuestion
 from mudroom.core.flow import Answer, Question
 from mudroom.core.queued import answer_of
@@ -22,17 +24,27 @@ class QueueApprover:
     """Waits for ``patience`` seconds, then refuses. With 0 it does not wait: the question stays in the queue, and who
     asks again gets what was answered meanwhile."""
 
-    def __init__(self, queue: Queue, patience: float = PATIENCE, over: int = -1) -> None:
-        """``over``: a descriptor that is readable as soon as nobody waits for the answer any more."""
-        self._queue, self._patience, self._over = queue, patience, over
+    def __init__(
+        self,
+        queue: Queue,
+        patience: float = PATIENCE,
+        over: int = -1,
+        waiting: Callable[[str], None] = lambda _name: None,
+    ) -> None:
+        """``over``: a descriptor that is readable as soon as nobody waits for the answer any more. ``waiting`` is told
+        the question's name if it has to be waited for."""
+        self._queue, self._patience, self._over, self._waiting = queue, patience, over, waiting
 
     def __call__(self, question: CommandQuestion) -> CommandAnswer:
         """Raises MudroomError."""
         with self._queue.put(question, self._patience) as ticket:
-            if self._patience > 0:
-                return answer_of(ticket.wait(self._patience, self._over))
             decision = ticket.look()
-            return answer_of(decision) if decision is not None else pending(ticket.asked.name)
+            if decision is not None:
+                return answer_of(decision)
+            if self._patience <= 0:
+                return pending(ticket.asked.name)
+            self._waiting(ticket.asked.name)
+            return answer_of(ticket.wait(self._patience, self._over))
 
 
 def pending(name: str) -> CommandAnswer:
