@@ -14,12 +14,13 @@ from mudroom.errors import MudroomError
 from mudroom.session import Session
 from mudroom.stage.layer import remove_tree
 from mudroom.vault.adopt import LIMIT, Imported, import_fork
-from mudroom.vault.approval import Queue, Ticket
+from mudroom.vault.approval import Queue
 from mudroom.vault.approver import HostApprover, QueueApprover
 from mudroom.vault.bundle import Exported, export_fork
 from mudroom.vault.check import Problem, check
 from mudroom.vault.prune import Swept, collect_garbage, old_forks
 from mudroom.vault.store import Vault
+from mudroom.vault.ticket import Ticket
 from mudroom.vault.usage import Holding, Usage, holding, usage, vaults, why_unusable
 
 __all__ = [

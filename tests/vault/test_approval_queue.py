@@ -16,12 +16,14 @@ import pytest
 
 from mudroom.core.approval import CommandAnswer, CommandQuestion, HostQuestion, asked
 from mudroom.core.flow import Answer, Question
-from mudroom.core.queued import Moment, Row
+from mudroom.core.queued import Moment, Room, Row
 from mudroom.core.verdict import Verdict
 from mudroom.errors import MudroomError, UsageError
 from mudroom.vault import approval
+from mudroom.vault import ticket as waiting
 from mudroom.vault.approval import Queue
 from mudroom.vault.approver import HostApprover, QueueApprover
+from mudroom.vault.ticket import Ticket
 
 VERDICT = Verdict("require_approval", ("host_escape_risk",), "class host_escape_risk", "loads a module")
 QUESTION = CommandQuestion(
@@ -342,9 +344,21 @@ def test_an_answer_that_cannot_be_written_is_none(
     assert asked(QueueApprover(queue, 0), QUESTION).allow is True, "nobody has used it"
 
 
+def test_room_is_made_by_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(approval, "ROOM", Room(size=5000, largest=2000))
+    clock = Clock()
+    queue = Queue(os.fsencode(tmp_path), clock)
+    for number in range(4):
+        clock.pass_by(1)
+        queue.put(QUESTION._replace(command=(b"x" * 1400,), fingerprint=str(number)), 0).close()
+    assert [row.asked.question.fingerprint for row in queue.rows()] == ["1", "2", "3"][-len(queue.rows()) :]
+    assert len(queue.rows()) < 4
+    assert sum(row.size for row in queue.rows()) <= 5000
+
+
 def test_without_a_bell_it_takes_longer(queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "mkfifo", failing(0, "mkfifo", errno.ENOSPC))
-    monkeypatch.setattr(approval, "LOOK", 0.01)
+    monkeypatch.setattr(waiting, "LOOK", 0.01)
     with queue.put(QUESTION, 60) as ticket:
         assert ticket.fileno() == -1
         with forked(lambda: (queue.decide(ticket.asked.name, allow=True, by="page"), None)[1]):
@@ -374,12 +388,11 @@ def test_a_command_of_a_megabyte_and_one_too_large(queue: Queue) -> None:
 def test_old_questions_go_and_those_that_somebody_waits_for_stay(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(approval, "MOST_WAITING", 3)
-    monkeypatch.setattr(approval, "MOST_DECIDED", 2)
+    monkeypatch.setattr(approval, "ROOM", Room(waiting=3, decided=2))
     clock = Clock()
     queue = Queue(os.fsencode(tmp_path), clock)
 
-    def put(number: int) -> approval.Ticket:
+    def put(number: int) -> Ticket:
         clock.pass_by(1)
         return queue.put(QUESTION._replace(command=(b"%d" % number,), fingerprint=str(number)), 60)
 

@@ -6,6 +6,7 @@ younger.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple
 
 from mudroom.core.approval import CommandAnswer, CommandQuestion, HostQuestion
@@ -93,6 +94,47 @@ class Row(NamedTuple):
     @property
     def state(self) -> State:
         return self.decision.state if self.decision is not None else "waiting"
+
+
+class Room(NamedTuple):
+    """How much is kept, and for how long."""
+
+    waiting: int = 200
+    decided: int = 200
+    size: int = 64 << 20
+    """Bytes of all questions together."""
+    largest: int = 4 << 20
+    """Bytes of one."""
+    unanswered: float = 24 * 3600.0
+    """Seconds for which a question stays that nobody waits for any more."""
+    kept: float = 24 * 3600.0
+    """Seconds for which is kept what was decided, for those who would decide it as well. Commands may hold secrets."""
+
+
+def is_old(row: Row, now: Moment, room: Room) -> bool:
+    if row.decision is not None:
+        return elapsed(row.decision.when, now) > room.kept
+    return not row.waiter and elapsed(row.asked.when, now) > room.unanswered
+
+
+def surplus(rows: Sequence[Row], now: Moment, room: Room) -> set[str]:
+    """What has to go so that there is room for one more: what is old, then what is decided, then what nobody waits for;
+    of each the oldest first, as ``rows`` are. Raises ValueError if that does not make room."""
+    decided = [row for row in rows if row.decision is not None]
+    waiting = [row for row in rows if row.decision is None]
+    gone = {row.name for row in decided[: max(0, len(decided) - room.decided)]}
+    gone |= {row.name for row in rows if is_old(row, now, room)}
+    size = sum(row.size for row in rows if row.name not in gone)
+    count = sum(row.name not in gone for row in waiting)
+    for row in [*decided, *waiting]:
+        is_in_the_way = size + room.largest > room.size or (count >= room.waiting and row.decision is None)
+        if is_in_the_way and row.name not in gone and not row.waiter:
+            gone.add(row.name)
+            size -= row.size
+            count -= row.decision is None
+    if size + room.largest > room.size or count >= room.waiting:
+        raise ValueError(f"{count} questions wait already")
+    return gone
 
 
 def row_to_json(row: Row, now: Moment) -> dict[str, Any]:

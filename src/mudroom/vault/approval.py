@@ -4,35 +4,27 @@ Rules of this file:
 1. No lock of the vault is needed, and nobody is waited for: a user's command may have the vault alone meanwhile.
 2. Only a question with the very same fingerprint, of the same fork and agent, gets an answer that was given when nobody
    waited, and only one of them does.
-3. What is here is bounded: ``MOST_WAITING``, ``MOST_DECIDED`` and ``MOST_BYTES``, and it goes with time.
+3. What is here is bounded (``core/queued.py:Room``), and it goes with time.
 """
 
 from __future__ import annotations
 
 import os
-import select
 import time
 from collections.abc import Callable, Iterable
 
 from mudroom.core.approval import CommandQuestion, HostQuestion, difference, is_same
 from mudroom.core.path import show
-from mudroom.core.queued import VALIDITY, Asked, Decision, Moment, Row, State, elapsed
+from mudroom.core.queued import VALIDITY, Asked, Decision, Moment, Room, Row, State, elapsed, is_old, surplus
 from mudroom.errors import MudroomError, UsageError
 from mudroom.vault import question as disk
 from mudroom.vault.bell import Bell, ring
 from mudroom.vault.question import FORMAT, Attendance
 from mudroom.vault.record import sync_directory
+from mudroom.vault.ticket import Ticket
 
-LOOK = 2.0
-"""Seconds after which who waits looks without being rung for."""
-UNANSWERED = 24 * 3600.0
-"""Seconds for which a question stays that nobody waits for any more."""
-KEPT = 24 * 3600.0
-"""Seconds for which is kept what was decided, for those who would decide it as well. Commands may hold secrets."""
-MOST_WAITING, MOST_DECIDED = 200, 200
-MOST_BYTES = 64 << 20
-"""Of all questions together."""
-LARGEST = 4 << 20
+ROOM = Room()
+LARGEST = ROOM.largest
 """Bytes of the words of one command."""
 _GONE = "nobody waited for it any more"
 _LIST = "mudroom approve lists what waits"
@@ -92,7 +84,7 @@ class Queue:
         """Whether a question that we attend goes on, or its answer is still to be used."""
         decision = self.decision(row.name)
         if decision is None:
-            if elapsed(row.asked.when, moment) <= UNANSWERED:
+            if elapsed(row.asked.when, moment) <= ROOM.unanswered:
                 return True
             self.end(row.name, "expired", _GONE)
             return False
@@ -168,14 +160,14 @@ class Queue:
         row = self.row(name)
         if row.decision is not None:
             return row.decision, False
-        if not row.waiter and elapsed(row.asked.when, self._clock()) > UNANSWERED:
+        if not row.waiter and elapsed(row.asked.when, self._clock()) > ROOM.unanswered:
             return self.end(name, "expired", _GONE)
         return self.end(name, "allowed" if allow else "denied", reason, by, keep)
 
     def tidy(self) -> None:
         """What is old goes; who puts a question does that, too."""
         moment = self._clock()
-        self._forget(row.name for row in self.rows() if _is_old(row, moment))
+        self._forget(row.name for row in self.rows() if is_old(row, moment, ROOM))
 
     def listen(self) -> Bell:
         """Rung at each new question and each answer. To be closed."""
@@ -245,21 +237,11 @@ class Queue:
     # --- room ---
 
     def _make_room(self, rows: list[Row], moment: Moment) -> None:
-        """What is old goes, and what is too much, what is decided first. Raises MudroomError if so many wait that there is no room."""
-        decided = [row for row in rows if row.decision is not None]
-        waiting = [row for row in rows if row.decision is None]
-        gone = {row.name for row in decided[: max(0, len(decided) - MOST_DECIDED)]}
-        gone |= {row.name for row in rows if _is_old(row, moment)}
-        size = sum(row.size for row in rows if row.name not in gone)
-        count = sum(row.name not in gone for row in waiting)
-        for row in [*decided, *waiting]:
-            is_in_the_way = size + LARGEST > MOST_BYTES or (count >= MOST_WAITING and row.decision is None)
-            if is_in_the_way and row.name not in gone and not row.waiter:
-                gone.add(row.name)
-                size -= row.size
-                count -= row.decision is None
-        if size + LARGEST > MOST_BYTES or count >= MOST_WAITING:
-            raise MudroomError(f"{count} questions wait already", "answer some of them: mudroom approve")
+        """Raises MudroomError if so many wait that there is no room."""
+        try:
+            gone = surplus(rows, moment, ROOM)
+        except ValueError as error:
+            raise MudroomError(str(error), "answer some of them: mudroom approve") from None
         self._forget(gone)
         self._sweep(moment, {row.name for row in rows})
 
@@ -281,77 +263,9 @@ class Queue:
                 age = moment.time - item.stat(follow_symlinks=False).st_mtime_ns
             except FileNotFoundError:
                 continue
-            if age > (3600 if item.name.startswith(disk.ASIDE) else KEPT) * 10**9:
+            if age > (3600 if item.name.startswith(disk.ASIDE) else ROOM.kept) * 10**9:
                 disk.remove(item.path)
 
 
 def _is_name(name: str) -> bool:
     return name.isascii() and name.isalnum() and name != "bells" and len(name) < 64
-
-
-def _is_old(row: Row, moment: Moment) -> bool:
-    if row.decision is not None:
-        return elapsed(row.decision.when, moment) > KEPT
-    return not row.waiter and elapsed(row.asked.when, moment) > UNANSWERED
-
-
-class Ticket:
-    """A question that was put, and the right to use its answer, once. To be closed."""
-
-    def __init__(self, queue: Queue, asked: Asked, attendance: Attendance) -> None:
-        self._queue, self.asked, self._attendance = queue, asked, attendance
-        self._bell: Bell | None = None
-
-    def __enter__(self) -> Ticket:
-        return self
-
-    def __exit__(self, *_error: object) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Nobody waits any more; the question stays, if it is not answered."""
-        if self._bell is not None:
-            self._bell.close()
-            self._bell = None
-        self._attendance.end()
-
-    def fileno(self) -> int:
-        """Readable when it is time to ``look``; -1 if that can only be tried now and then (``LOOK``)."""
-        if self._bell is None:
-            self._bell = self._queue.listen()
-        return self._bell.fileno()
-
-    def look(self) -> Decision | None:
-        """What was decided, if something was: it is used up thereby. Raises MudroomError: nothing is allowed then."""
-        if self._bell is not None:
-            self._bell.heard()
-        decision = self._queue.decision(self.asked.name)
-        if decision is not None:
-            self._queue.use(self.asked.name)
-        return decision
-
-    def end(self, state: State, reason: str = "", by: str = "nobody", keep: bool = False) -> tuple[Decision, bool]:
-        """How it has ended, used up, and whether it was by this call: somebody may have decided before."""
-        decision, ours = self._queue.end(self.asked.name, state, reason, by, keep)
-        self._queue.use(self.asked.name)
-        return decision, ours
-
-    def wait(self, patience: float, over: int = -1) -> Decision:
-        """What is decided in so many seconds; expired after them, withdrawn as soon as ``over`` is readable. Raises
-        MudroomError: nothing is allowed then."""
-        until = time.monotonic() + patience
-        poller = select.poll()
-        for descriptor in (self.fileno(), over):
-            if descriptor >= 0:
-                poller.register(descriptor, select.POLLIN)
-        try:
-            while (decision := self.look()) is None:
-                left = until - time.monotonic()
-                if left <= 0:
-                    return self.end("expired", f"nobody has answered in {patience:g} s")[0]
-                if over in dict(poller.poll(min(left, LOOK) * 1000 + 1)):
-                    return self.end("withdrawn", "nobody waits for the answer any more")[0]
-        except KeyboardInterrupt:
-            self.end("withdrawn", "interrupted")
-            raise
-        return decision
