@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from mudroom.core.approval import CommandAnswer, CommandApprover, CommandQuestion, Remember
     from mudroom.core.policy import CommandPolicy
     from mudroom.core.verdict import Classified
-    from mudroom.stage.source import Content
 
 _STEM = 40
 """Letters of a checkpoint's name that come from the command."""
@@ -72,16 +71,6 @@ def checkpoint_stem(argv: Sequence[bytes]) -> str:
     line = b" ".join((argv[0].rpartition(b"/")[2], *argv[1:]))
     words = re.sub(r"[^A-Za-z0-9_.]+", "-", show(line)).strip("-.")[:_STEM].rstrip("-.")
     return f"before-{words}" if words else "before"
-
-
-def _beginning(source: Content, path: bytes, limit: int) -> bytes | None:
-    """None if there is no such file, or none that can be read."""
-    try:
-        descriptor = source.open(path)
-    except OSError:
-        return None
-    with open(descriptor, "rb") as stream:
-        return stream.read(limit + 1)
 
 
 class Deciding(Starting):
@@ -185,21 +174,16 @@ class Deciding(Starting):
 
     @contextmanager
     def _reader(self, fork: Fork) -> Iterator[Callable[[bytes, int], bytes | None]]:
-        """Reads files of the project as a command in this fork would find them, up to one byte more than a limit.
-        What is elsewhere is the host's own, which no command of an agent can change."""
+        """Reads files of the project as a command in this fork would find them, through links, up to a limit. What is
+        elsewhere is the host's own, which no command of an agent can change."""
+        from mudroom.stage.lookup import reader
+
         self.look_for_secrets()
-        inside = self.project + b"/"
-
-        def reader(source: Content) -> Callable[[bytes, int], bytes | None]:
-            return lambda path, limit: (
-                _beginning(source, path[len(inside) :], limit) if path.startswith(inside) else None
-            )
-
         if fork.name in self._desk or self._desk.is_live(fork.name):
-            yield reader(self._desk.tree(fork.name))
+            yield reader(self._desk.tree(fork.name), self.project)
             return
         with OpenFork(self.vault, fork) as opened:
-            yield reader(opened.merged())
+            yield reader(opened.merged(), self.project)
 
     def _is_unchanged(self, case: Case, fork: Fork) -> bool:
         """Once the fork is ours: whether what was approved is what is going to run, and nothing stricter is said about

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import yaml
 from screen import BASH, Screen
 from test_vault_verb import Cli
 
@@ -133,6 +134,17 @@ def test_always_for_a_host_writes_its_rule(cli: Approving) -> None:
     assert done.returncode == 0, done.stderr
     assert "rule: allow registry.example:443" in done.stderr
     assert "registry.example:443" in (cli.place.project / ".mudroom/local/permissions.yaml").read_text()
+
+
+def test_always_and_never_for_a_command_write_its_rule(cli: Approving) -> None:
+    rules = cli.place.project / ".mudroom/local/rules.yaml"
+    for words, section, other in ((("--always",), "allow", "deny"), (("--always", "--deny"), "deny", "allow")):
+        done = cli("approve", cli.put(QUESTION._replace(fork=section)), *words)
+        assert done.returncode == 0, done.stderr
+        assert f"rule: {section} insmod x" in done.stderr
+        found = yaml.safe_load(rules.read_text())
+        assert found[section] == ["insmod x"]
+        assert not found.get(other)
 
 
 def test_always_without_a_rule_is_refused_and_nothing_is_decided(cli: Approving) -> None:

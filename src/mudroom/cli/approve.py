@@ -168,16 +168,13 @@ def _keep_host(project: bytes, host: HostQuestion, allow: bool) -> None:
 
 def remember_of(session: Session) -> Remember:
     """What writes the rules of commands for this machine."""
-    import importlib
-    import time
 
     def remember(pattern: str, allow: bool) -> None:
-        try:
-            rulefile = importlib.import_module("mudroom.rulefile")
-        except ImportError:
-            raise MudroomError("this mudroom keeps no rules of commands") from None
-        action = "allow" if allow else "deny"
-        rulefile.remember(session.project, pattern, time.strftime("asked %Y-%m-%d"), action)
+        import time
+
+        from mudroom.rulefile import remember as keep
+
+        keep(session.project, pattern, time.strftime("asked %Y-%m-%d"), "allow" if allow else "deny")
 
     return remember
 

@@ -1,0 +1,192 @@
+"""Agents' commands that wait for an approval in the queue, from the question to the run: who answers, when, and what
+has changed in between."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from conftest import Place
+from mudroom.core.approval import CommandAnswer, CommandQuestion
+from mudroom.core.policy import ClassRule, CommandPolicy
+from mudroom.core.settings import Settings
+from mudroom.session import Session
+from mudroom.vault.approval import Queue
+from mudroom.vault.approver import QueueApprover
+
+SETTINGS = Settings(commands=CommandPolicy((ClassRule("unknown", "require_approval", "policy.yaml:1", 1),)))
+LATER = 0.0
+
+
+def session_of(place: Place, ask: Callable[[CommandQuestion], CommandAnswer]) -> Session:
+    return place.session(SETTINGS, agent="coder", ask_about=ask)
+
+
+def by_queue(place: Place, patience: float = 60) -> tuple[Session, Queue]:
+    queues: list[Queue] = []
+
+    def ask(question: CommandQuestion) -> CommandAnswer:
+        return QueueApprover(queues[0], patience)(question)
+
+    session = session_of(place, ask)
+    queues.append(session.vault.approvals)
+    session.new_fork("f")
+    return session, queues[0]
+
+
+@contextmanager
+def answering(queue: Queue, *, allow: bool = True) -> Iterator[None]:
+    """Another process, which answers what comes first."""
+    pid = os.fork()
+    if pid == 0:
+        try:
+            bell = queue.listen()
+            while not (rows := [row for row in queue.rows() if row.state == "waiting"]):
+                os.set_blocking(bell.fileno(), True)
+                bell.heard()
+            queue.decide(rows[0].name, allow=allow, by="page", reason="says the page")
+        finally:
+            os._exit(0)
+    try:
+        yield
+    finally:
+        os.waitpid(pid, 0)
+
+
+@pytest.mark.parametrize("allow", [True, False])
+def test_somebody_else_answers_while_it_waits(place: Place, allow: bool) -> None:
+    place.write("build.sh", "echo built > out\n")
+    session, queue = by_queue(place)
+    with answering(queue, allow=allow):
+        result = session.run([b"sh", b"build.sh"], fork="f")
+    assert result.ran is allow
+    assert ("approved" if allow else "refused") + " by page (says the page)" in result.verdict.reason
+    (row,) = queue.rows()
+    assert row.used
+    assert row.asked.command is not None
+    assert [path for path, _digest in row.asked.command.files] == [os.fsencode(place.project / "build.sh")]
+
+
+def test_an_agent_that_comes_back_later(place: Place) -> None:
+    place.write("build.sh", "echo built > out\n")
+    session, queue = by_queue(place, LATER)
+    first = session.run([b"sh", b"build.sh"], fork="f")
+    (row,) = queue.rows()
+    assert not first.ran
+    assert f"waiting for approval {row.name}: mudroom approve {row.name}" in first.verdict.reason
+    queue.decide(row.name, allow=True, by="page")
+    assert session.run([b"sh", b"build.sh"], fork="f").ran
+    assert not session.run([b"sh", b"build.sh"], fork="f").ran, "once"
+
+
+def test_what_was_approved_and_has_changed_since_is_asked_anew(place: Place) -> None:
+    place.write("build.sh", "echo built > out\n")
+    session, queue = by_queue(place, LATER)
+    session.run([b"sh", b"build.sh"], fork="f")
+    queue.decide(queue.rows()[0].name, allow=True, by="page")
+    session.files("f").write(b"build.sh", b"echo bad > out\n")
+    assert not session.run([b"sh", b"build.sh"], fork="f").ran
+    before, after = queue.rows()
+    path = place.project / "build.sh"
+    assert after.asked.note == f"{path} changed since question {before.name} (allowed)"
+    session.files("f").write(b"build.sh", b"echo built > out\n")
+    assert session.run([b"sh", b"build.sh"], fork="f").ran, "what was approved is there again"
+
+
+@pytest.mark.parametrize(
+    ("command", "changed"),
+    [
+        ([b"./link"], b"build.sh"),
+        ([b"sh", b"sub/../link"], b"build.sh"),
+        ([b"sh", b"-c", b"cd sub && ./inner"], b"sub/inner"),
+        ([b"make"], b"Makefile"),
+        ([b"npm", b"run", b"build"], b"package.json"),
+    ],
+)
+def test_a_script_that_changes_while_somebody_thinks(place: Place, command: list[bytes], changed: bytes) -> None:
+    place.write("build.sh", "#!/bin/sh\necho fine > out\n", 0o755)
+    place.write("sub/inner", "#!/bin/sh\necho fine > ../out\n", 0o755)
+    place.write("Makefile", "all:\n\techo fine > out\n")
+    place.write("package.json", '{"scripts": {"build": "echo fine > out"}}')
+    (place.project / "link").symlink_to("build.sh")
+    asked: list[CommandQuestion] = []
+
+    def changing(question: CommandQuestion) -> CommandAnswer:
+        asked.append(question)
+        session.files("f").write(changed, b"#!/bin/sh\necho bad > out\n")
+        return CommandAnswer(True, by="test")
+
+    every = Settings(
+        commands=CommandPolicy(
+            tuple(
+                ClassRule(name, "require_approval", "policy.yaml:1", 1)
+                for name in ("unknown", "mutating", "networked", "destructive", "read_only")
+            )
+        )
+    )
+    session = place.session(every, agent="coder", ask_about=changing)
+    session.new_fork("f")
+    result = session.run(command, fork="f")
+    assert len(asked) == 1
+    assert not result.ran
+    assert "has changed since it was approved" in result.verdict.reason
+
+
+def test_an_exec_that_was_killed_while_it_waited(place: Place) -> None:
+    """A whole process: the answer that comes afterwards is for the next one that asks the same."""
+    place.write("build.sh", "echo built > out\n")
+    session, queue = by_queue(place, LATER)
+    program = (
+        "import os, sys\n"
+        "from test_approved_commands import SETTINGS\n"
+        "from mudroom.session import Session\n"
+        "from mudroom.vault.approver import QueueApprover\n"
+        "project, state, home = map(os.fsencode, sys.argv[1:])\n"
+        "ask = lambda question: QueueApprover(session.vault.approvals, 60)(question)\n"
+        "session = Session.open(project, state=state, home=home, environ=os.environb, settings=SETTINGS,\n"
+        "                       agent='coder', ask_about=ask)\n"
+        "session.run([b'sh', b'build.sh'], fork='f')\n"
+    )
+    bell = queue.listen()
+    with subprocess.Popen(
+        [sys.executable, "-c", program, str(place.project), str(place.state), str(place.home)],
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
+    ) as waiting:
+        while not any(row.waiter == waiting.pid for row in queue.rows()):
+            assert waiting.poll() is None
+            os.set_blocking(bell.fileno(), True)
+            bell.heard()
+        waiting.send_signal(signal.SIGKILL)
+    bell.close()
+    (row,) = queue.rows()
+    assert (row.state, row.waiter) == ("waiting", 0)
+    queue.decide(row.name, allow=True, by="page")
+    assert session.run([b"sh", b"build.sh"], fork="f").ran
+
+
+def test_never_is_remembered(place: Place) -> None:
+    kept: list[tuple[str, bool]] = []
+    session = place.session(
+        SETTINGS,
+        agent="coder",
+        ask_about=lambda _question: CommandAnswer(False, keep=True, by="test"),
+        remember_command=lambda pattern, allow: kept.append((pattern, allow)),
+    )
+    session.new_fork("f")
+    assert not session.run([b"strange", b"thing"], fork="f").ran
+    assert kept == [("strange thing", False)]
+
+
+def test_a_question_waits_while_the_user_has_the_vault(place: Place) -> None:
+    """Neither waits for the other: nothing is locked while somebody thinks."""
+    session, queue = by_queue(place)
+    question = CommandQuestion((b"x",), b"/p", "f", "coder", session.decide_on([b"x"]), "", "1")
+    with queue.put(question, 60) as ticket, session.alone("test", lambda _other: None, lambda: None):
+        queue.decide(ticket.asked.name, allow=True, by="page")
+        assert ticket.wait(60).state == "allowed"
