@@ -58,6 +58,7 @@ MAY_IMPORT = {
     "starting": ("core", "errors", "stage", "vault", "sandbox", "net", *_OF_A_SESSION),
     "deciding": ("core", "errors", "stage", "vault", "starting"),
     "session": ("core", "errors", "stage", "vault", "sandbox", "joining", *_OF_A_SANDBOX, *_OF_A_SESSION),
+    "agent": ("core", "errors", "stage", "vault", "session"),
     "filesystem": ("core", "errors", "stage", "session", "config"),
     "doctor": ("core", "errors", "sandbox", "session"),
     "keeper": ("core", "errors", "stage", "vault", "session"),
@@ -75,11 +76,14 @@ MAY_IMPORT = {
         "keeper",
         "granting",
         "gateway",
+        "agent",
+        "web",
         "cli",
     ),
+    "web": ("", "core", "errors", "session", "web"),  # the public API, and values
     "__main__": ("cli",),
     "": (),
-}
+}  # fmt: skip
 PURE_LIBRARY = {
     "__future__", "_blake2", "binascii", "collections", "collections.abc", "difflib", "functools", "hashlib",
     "itertools", "json", "re", "struct", "typing",

@@ -81,6 +81,7 @@ CARD_LIMIT = 1 << 20
 def load_card(path: bytes) -> AgentCard:
     """An agent's card. Raises UsageError, one line that names the file."""
     import json
+    from hashlib import sha256
 
     from mudroom.core.card import CardError, parse_card
 
@@ -93,7 +94,8 @@ def load_card(path: bytes) -> AgentCard:
     if len(data) > CARD_LIMIT:
         raise UsageError(f"{name}: larger than any card ({show_size(CARD_LIMIT)})")
     try:
-        return parse_card(json.loads(data.decode(), object_pairs_hook=_once))
+        card = parse_card(json.loads(data.decode(), object_pairs_hook=_once))
+        return card._replace(digest=sha256(data).hexdigest())
     except UnicodeDecodeError as error:
         raise UsageError(f"{name}:{line_at(data, error.start)}: this is not UTF-8") from error
     except json.JSONDecodeError as error:

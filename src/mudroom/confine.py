@@ -13,7 +13,7 @@ from mudroom.core.limit import rlimits
 from mudroom.core.path import is_below, show
 from mudroom.core.plan import Plan
 from mudroom.core.settings import Settings
-from mudroom.core.spec import Bind, Copy, Overlay, SandboxSpec
+from mudroom.core.spec import Bind, Copy, Network, Overlay, SandboxSpec
 from mudroom.errors import Unsupported, UsageError
 from mudroom.granting import PLAIN, Grant, graphics
 from mudroom.sandbox.client import StepFailed
@@ -60,6 +60,14 @@ class Resolver(NamedTuple):
 
 
 _NO_RESOLVER = Resolver((), ())
+
+
+def _within(network: Network, *, bare: bool, unheard: bool) -> Network:
+    """What a command has of its own. At level 0 a gate is asked by those who heed proxies: the network is the host's.
+    ``unheard``: there is no listener that could lead to the gate, and no network namespace to make one in."""
+    if network != "gate":
+        return network
+    return "open" if bare else "none" if unheard else "gate"
 
 
 class Confinement:
@@ -154,7 +162,7 @@ class Confinement:
             home=home,
             scratch=scratch,
             namespaces=not confined,
-            network="open" if bare else "none" if confined and network == "gate" and not port else network,
+            network=_within(network, bare=bare, unheard=confined and not port),
             proxy=gate,
             ports=USUAL_PORTS,
             links=host.links,
@@ -192,7 +200,7 @@ class Confinement:
             self.variables,
             home=home,
             cwd=cwd,
-            network=network == "open" or (grant.level == 0 and not port),
+            network=network == "open" or (grant.level == 0 and network == "gate" and not port),
             proxy=b"http://127.0.0.1:%d" % port if port else b"",
             extra=(*settings.environment, *grant.variables),
         )

@@ -2,6 +2,7 @@
 
     MudroomError            mudroom could not do its job                               exit 125
     ├── UsageError          the caller asked for something that cannot be              exit 125
+    │   └── Refused         the policy does not let it run here                        exit 126
     ├── Unsupported         a protection was asked for that this machine cannot give   exit 125
     ├── ForkMoved           the fork is not what was reviewed; nothing was applied     exit 4
     └── CommandNotStarted   the command was not found, or may not be executed          exit 127 or 126
@@ -27,6 +28,10 @@ class MudroomError(Exception):
 
 class UsageError(MudroomError):
     pass
+
+
+class Refused(UsageError):
+    exit_code = 126
 
 
 class Unsupported(MudroomError):

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from mudroom.core.level import BARE, Decision, decide_level
 from mudroom.core.settings import Settings
-from mudroom.errors import Unsupported, UsageError
+from mudroom.errors import Refused, Unsupported
 
 if TYPE_CHECKING:
     from mudroom.core.card import AgentCard, Opened
@@ -58,20 +58,20 @@ def decide(settings: Settings, card: AgentCard | None, asked: int | None) -> Dec
 def granted(
     settings: Settings, card: AgentCard | None, asked: int | None, home: bytes, environ: Mapping[bytes, bytes]
 ) -> Grant:
-    """Raises UsageError if the policy refuses, Unsupported if the machine cannot."""
+    """Raises Refused if the policy refuses, Unsupported if the machine cannot."""
     decision = decide(settings, card, asked)
     if decision.level is None:
         who = f"the agent {card.agent}" if card is not None else "this command"
         if decision.rule == "machine":
             raise Unsupported(f"level {decision.asked} of {who}", "a way to run it", decision.reason)
-        raise UsageError(f"{who} is refused: {decision.reason}", f"{decision.rule} in the policy decides")
+        raise Refused(f"{who} is refused: {decision.reason}", f"{decision.rule} in the policy decides")
     notes = [BARE] if decision.level == 0 else []
     if decision.is_raised:
         notes.append(f"{decision.reason} ({decision.rule})")
     if card is None:
         return PLAIN if decision.level == 1 and not notes else Grant(decision.level, notes=tuple(notes))
     opened = opened_by(card, home, environ)
-    if decision.level == 1 and card.needs.network and settings.network_at(1) == "none":
+    if card.needs.network and settings.network_at(decision.level) == "none":
         notes.append(
             f"{card.agent} needs the network, which is closed to it: network.mode in the policy, or --net gate"
         )

@@ -313,14 +313,22 @@ class Session(Joining):
         return Background.none(self, self._refused(fork or "", command, where, refused))
 
     def granted(self) -> Grant:
-        """At which level the next command runs, and which credentials are open to it. Raises UsageError if the policy
-        refuses, Unsupported if the machine cannot."""
+        """At which level the next command runs, and which credentials are open to it. Raises Refused if the policy
+        does, Unsupported if the machine cannot."""
         return granted(self.settings, self.card, self.level, self._home, self.confinement.variables)
 
-    def interrupt(self) -> None:
-        """Ask the running command to end (SIGTERM), from a signal handler or another thread."""
-        if self._running is not None:
-            self._running.signal(SIGTERM)
+    def interrupt(self, number: int = SIGTERM) -> bool:
+        """Send the running command a signal (SIGTERM: ask it to end; SIGKILL: end all of it), from a signal handler or
+        another thread. False: no command is running."""
+        running = self._running
+        if running is not None:
+            running.signal(number)
+        return running is not None
+
+    @property
+    def has_run(self) -> bool:
+        """Whether a command has been started."""
+        return bool(self._last)
 
     def explain(self, cwd: bytes) -> list[str]:
         """What would be done to confine a command here, step by step. Nothing is run."""
@@ -374,6 +382,8 @@ class Session(Joining):
             wall = time.monotonic()
             mode, notes = self.confinement.first_mode(self.settings, is_copy=fork.is_copy)
             self._notes += [*self._grant.notes, *notes, *self.confinement.missing_credentials(self.settings)]
+            if self._grant.credentials:
+                fork.note_credentials(self._grant.credentials)
             ran, changeset = self._launch(fork, mode, argv, cwd, stdio, timeout or self.settings.timeout)
             duration = time.monotonic() - wall
             self._desk.refresh(fork)

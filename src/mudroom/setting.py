@@ -132,6 +132,10 @@ def _names(value: Any, where: str) -> tuple[bytes, ...]:
     return tuple(_strings(value, where))
 
 
+def _agents(value: Any, where: str) -> tuple[str, ...]:
+    return tuple(name.decode() for name in _strings(value, where))
+
+
 def _absolute(value: Any, where: str) -> tuple[bytes, ...]:
     found = _strings(value, where)
     for path in found:
@@ -251,6 +255,7 @@ SECTIONS: dict[str, dict[str, Setting]] = {
         "presets": Setting("hosts", _names, loosens=_always, adds=True),
         "inspect": Setting("hosts", _names, loosens=_milder, adds=True),
         "never_inspect": Setting("never_inspect", _names, loosens=_always, adds=True),
+        "cards": Setting("network_cards", _agents, loosens=_always, adds=True),
     },
     "limits": {
         "memory": Setting("limits.memory", least(4 << 20), min),

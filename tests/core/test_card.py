@@ -31,10 +31,26 @@ RIGHT: list[tuple[dict[str, Any], AgentCard]] = [
     (needs(needsKeychain=[]), AgentCard("a", None, Requirements(keychain=()))),
     (needs(needsNetwork=["api.x", "*.x:443"]), AgentCard("a", None, Requirements(network=("api.x", "*.x:443")))),
     (needs(needsGpuAccess=True), AgentCard("a", None, Requirements(gpu=True))),
+    (needs(needsNetwork=False), AgentCard("a", None, Requirements(network=False))),
+    (
+        {"agentId": "a", "name": "A", "description": "does\nit", "version": "1.0", "artifacts": ["r/**", "*.log"]},
+        AgentCard("a", name="A", description="does\nit", version="1.0", artifacts=("r/**", "*.log")),
+    ),
+    ({"agentId": "a", "gitBranch": True}, AgentCard("a", branch=True)),
+    (
+        {"agentId": "a", "gitBranch": "agent/x", "environment": ["K"]},
+        AgentCard("a", branch="agent/x", environment=("K",)),
+    ),
 ]  # fmt: skip
 
 LEVEL_HINT = "0: staged view only; 1: OS sandbox; 2: container"
 PATH_HINT = "write it as ~/.config/tool"
+PORT_MESSAGE = "needsNetwork: a.x:99999: 99999 is no port (1 to 65535); write HOST:22 or HOST:80,443"
+NOT_A_PATH = "is not a pattern of paths in the project"
+PATTERN_HINT = "reports/**, *.log"
+PATTERNS_HINT = f"a list of patterns of at most 256 characters: {PATTERN_HINT}"
+BRANCH_HINT = "true, or a name: agent/fixes"
+VARIABLE_HINT = "a name alone: API_KEY"
 HOST_HINT = "api.example.com, *.example.com, example.com:443"
 WRONG: list[tuple[Any, str, str]] = [
     ([], "the card is a list, not an object", ""),
@@ -48,7 +64,8 @@ WRONG: list[tuple[Any, str, str]] = [
     (
         {"agentId": "a", "x": 1},
         "the card has an unknown key 'x'",
-        "known: agentId, sandboxLevel, sandboxRequirements",
+        "known: agentId, sandboxLevel, sandboxRequirements, name, description, version, artifacts, gitBranch, "
+        "environment",
     ),
     ({"agentId": "a", "sandboxLevel": 3}, "sandboxLevel is 3", LEVEL_HINT),
     ({"agentId": "a", "sandboxLevel": True}, "sandboxLevel is True", LEVEL_HINT),
@@ -70,8 +87,30 @@ WRONG: list[tuple[Any, str, str]] = [
     (needs(needsKeychain=["~/a/./b"]), "needsKeychain: '~/a/./b' is not a path in the home", PATH_HINT),
     (needs(needsKeychain=["~other/x"]), "needsKeychain: '~other/x' is not a path in the home", PATH_HINT),
     (needs(needsKeychain=["~/\ud800"]), "needsKeychain: '~/\\ud800' holds half a character", ""),
-    (needs(needsNetwork=["a b"]), "needsNetwork: 'a b' is not a host name", HOST_HINT),
-    (needs(needsNetwork=[""]), "needsNetwork: '' is not a host name", HOST_HINT),
+    (needs(needsNetwork=["a b"]), "needsNetwork: a b: ' ' is not for names", HOST_HINT),
+    (needs(needsNetwork=[""]), "needsNetwork: there is no host", HOST_HINT),
+    (needs(needsNetwork=["https://a.x/"]), "needsNetwork: this is a URL; write the host alone: a.x", HOST_HINT),
+    (
+        needs(needsNetwork=["169.254.169.254"]),
+        "needsNetwork: 169.254.169.254 is the metadata service of a cloud: no rule opens that",
+        HOST_HINT,
+    ),
+    (needs(needsNetwork=["a.x:99999"]), PORT_MESSAGE, HOST_HINT),
+    (needs(needsNetwork={}), "needsNetwork is an object", "true, false, or a list of host names"),
+    ({"agentId": "a", "name": 7}, "name is a number", "a text"),
+    ({"agentId": "a", "name": "x" * 129}, "name is longer than 128 characters", ""),
+    ({"agentId": "a", "name": "x\ny"}, "name holds characters that cannot be shown", ""),
+    ({"agentId": "a", "version": "\x1b[31m"}, "version holds characters that cannot be shown", ""),
+    ({"agentId": "a", "artifacts": "x"}, "artifacts is a text", PATTERNS_HINT),
+    ({"agentId": "a", "artifacts": ["x"] * 65}, "artifacts has more than 64 entries", ""),
+    ({"agentId": "a", "artifacts": ["../x"]}, f"artifacts: '../x' {NOT_A_PATH}", PATTERN_HINT),
+    ({"agentId": "a", "artifacts": ["/x"]}, f"artifacts: '/x' {NOT_A_PATH}", PATTERN_HINT),
+    ({"agentId": "a", "artifacts": [""]}, "artifacts: '' has no character, or more than 256", PATTERN_HINT),
+    ({"agentId": "a", "gitBranch": 1}, "gitBranch is a number", "a text"),
+    ({"agentId": "a", "gitBranch": "a..b"}, "gitBranch: 'a..b' is not the name of a branch", BRANCH_HINT),
+    ({"agentId": "a", "gitBranch": "-x"}, "gitBranch: '-x' is not the name of a branch", BRANCH_HINT),
+    ({"agentId": "a", "environment": ["A=b"]}, "environment: 'A=b' is not the name of a variable", VARIABLE_HINT),
+    ({"agentId": "a", "environment": {"A": "b"}}, "environment is an object", "a list of names of variables"),
     (needs(needsGpuAccess="yes"), "needsGpuAccess is a text", "true or false"),
     (needs(needsGpuAccess=1), "needsGpuAccess is a number", "true or false"),
 ]  # fmt: skip
@@ -89,7 +128,21 @@ def test_what_is_no_card(value: Any, message: str, hint: str) -> None:
         parse_card(value)
     assert (caught.value.message, caught.value.hint) == (message, hint)
     assert message.isprintable()
-    loose = ("/./", "/../", "half", "1.0")  # what a pattern cannot say, or JSON does not tell apart
+    # what a pattern cannot say, or JSON does not tell apart
+    loose = (
+        "/./",
+        "/../",
+        "../x",
+        "half",
+        "1.0",
+        "shown",
+        "a..b",
+        "metadata",
+        "no port",
+        "alone",
+        "for names",
+        "no host'",
+    )
     assert not accepts(SCHEMA, value) or any(mark in f"{value}{message}" for mark in loose)
 
 
@@ -131,6 +184,8 @@ _RULES: dict[str, Any] = {
     "pattern": lambda schema, value: (
         isinstance(value, str) and re.search(schema["pattern"][:-1] + r"\Z", value) is not None
     ),
+    "maxLength": lambda schema, value: not isinstance(value, str) or len(value) <= schema["maxLength"],
+    "maxItems": lambda schema, value: not isinstance(value, list) or len(value) <= schema["maxItems"],
     "enum": lambda schema, value: not isinstance(value, bool) and value in schema["enum"],
     "anyOf": lambda schema, value: any(accepts(one, value) for one in schema["anyOf"]),
     "items": lambda schema, value: not isinstance(value, list) or all(accepts(schema["items"], one) for one in value),

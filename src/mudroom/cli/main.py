@@ -37,10 +37,11 @@ VERBS = {
     "recover": "finish or take back what a killed mudroom left in the middle",
     "log": "what has happened in this project; log verify checks that nobody edited the journal",
     "vault": "what mudroom keeps: ls, init, gc, check; export and import carry a fork elsewhere",
-    "agent": "check: at which level an agent would run here by its card, with which credentials, and why",
+    "agent": "run an agent by its card, from start to end; check: what it would get here; card: its A2A card",
     "approve": "what waits for somebody to allow it: list, answer, --follow",
     "policy": "what commands may do here: init, check, show, schema, trust, distrust; why something is refused",
     "net": "which hosts commands may reach: allow, deny, rm, ls, presets; why; log",
+    "serve": "agents' cards for other agents (A2A), on this machine's loopback",
     "doctor": "what this machine can protect, by trying it",
 }
 
@@ -111,16 +112,21 @@ def _run(argv: list[str], environ: Mapping[bytes, bytes], terminal: Terminal) ->
     parser.add_argument("--project", metavar="DIR", help="the project; default: the one the current directory is in")
     module.configure(parser)
     command = None
-    if getattr(module, "TAKES_COMMAND", False) and "--" in argv:
+    takes_command = getattr(module, "TAKES_COMMAND", False)
+    if takes_command and "--" in argv:
         command = argv[argv.index("--") + 1 :]
         argv = argv[: argv.index("--")]
     # run takes all that follows as the command; elsewhere options and names may come in any order
-    args = parser.parse_args(argv[1:]) if verb in ("run", "exec") else parser.parse_intermixed_args(argv[1:])
-    if hasattr(module, "TAKES_COMMAND"):
+    args = parser.parse_args(argv[1:]) if verb in _IN_ORDER else parser.parse_intermixed_args(argv[1:])
+    if takes_command:
         args.command = command
     context = Context(environ, terminal, args.json, os.fsencode(args.project) if args.project else None)
     code: int = module.execute(args, context)
     return code
+
+
+_IN_ORDER = ("run", "exec", "agent")
+"""Verbs whose options come before the command, or belong to a verb of their own."""
 
 
 def _near(verb: str) -> str:

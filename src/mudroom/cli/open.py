@@ -51,12 +51,14 @@ def open_session(
     card: AgentCard | None = None,
     agent: str | None = None,
     ask: Ask | None = None,
+    also: Sequence[HostRule] = (),
 ) -> Session:
     """``adjust``: what the command line has to say about the settings of the policy file, ``level`` about isolation.
-    ``agent``: whose commands will run, None: the user's own. ``ask``: whom about what needs an approval."""
+    ``agent``: whose commands will run, None: the user's own. ``ask``: whom about what needs an approval. ``also``: rules
+    of the gate for this session, beside those of the project."""
     place = places(context.environ)
     project = project_of(context)
-    rules, remember = _standing(project, context)
+    rules, remember = standing(project, context)
     session = Session.open(
         project,
         state=place.state,
@@ -66,7 +68,7 @@ def open_session(
         progress=context.terminal.progress,
         level=level,
         card=card,
-        rules=rules,
+        rules=beside(rules, tuple(also)) if also else rules,
         approver=approver_of(context),
         remember=remember,
         agent=agent,
@@ -119,7 +121,7 @@ def approver_of(context: Context) -> Callable[[Question, int], Answer] | None:
     return approve
 
 
-def _standing(project: bytes, context: Context) -> tuple[Callable[[], Sequence[HostRule]], Callable[[HostRule], None]]:
+def standing(project: bytes, context: Context) -> tuple[Callable[[], Sequence[HostRule]], Callable[[HostRule], None]]:
     """The project's host rules as they are now, and what keeps an answer. Most commands want nothing of the network:
     nothing is imported for them."""
     made: list[Standing] = []
@@ -145,6 +147,19 @@ def _standing(project: bytes, context: Context) -> tuple[Callable[[], Sequence[H
         standing().remember(rule)
 
     return rules, remember
+
+
+def beside(rules: Callable[[], Sequence[HostRule]], more: tuple[HostRule, ...]) -> Callable[[], Sequence[HostRule]]:
+    """Both; the very same object as long as the rules are (``Gateway``)."""
+    last: list[tuple[Sequence[HostRule], Sequence[HostRule]]] = []
+
+    def both() -> Sequence[HostRule]:
+        found = rules()
+        if not last or last[0][0] is not found:
+            last[:] = [(found, (*found, *more))]
+        return last[0][1]
+
+    return both
 
 
 @contextmanager

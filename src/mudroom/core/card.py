@@ -1,6 +1,7 @@
 """An agent card: what an agent says it needs. It asks; what it gets is decided elsewhere (``core/level.py``).
 
-A card is a JSON object; docs/card.schema.json says the same as ``_FIELDS`` here, and a test holds them together.
+A card is a JSON object; docs/card.schema.json says the same as ``_FIELDS`` here, and a test holds them together. Its
+author is the agent's: nothing in it opens anything by itself.
 """
 
 from __future__ import annotations
@@ -9,12 +10,20 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
+from mudroom.core.artifact import PATTERN_LIMIT, pattern_error
+from mudroom.core.hosts import parse_rule
 from mudroom.core.level import LEVELS
+from mudroom.core.path import show
 from mudroom.core.spec import Bind
 from mudroom.core.wallet import STORES, store_of_agent
 
 _AGENT = re.compile(r"[A-Za-z0-9_.:@/-]{1,128}")
-_HOST = re.compile(r"[A-Za-z0-9.:*\[\]-]+")
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
+_BRANCH = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*(/[A-Za-z0-9_][A-Za-z0-9_.-]*)*")
+_LONGEST = {"name": 128, "description": 4096, "version": 64, "gitBranch": 128}
+"""Characters."""
+_MOST = 64
+"""Patterns and variables in one card."""
 
 
 class CardError(ValueError):
@@ -30,8 +39,9 @@ class Requirements(NamedTuple):
     """Credential stores by name (``core/wallet.py``) or as ``~/PATH``; True: the store that bears the agent's name."""
     keychain: bool | tuple[str, ...] = False
     """The same; True: the desktop's keyring."""
-    network: bool | tuple[str, ...] = False
-    """Host names; True: whichever."""
+    network: bool | tuple[str, ...] | None = None
+    """Rules of hosts (``core/hosts.py``, ``parse_rule``); True: whichever; False: it needs none, and gets none; None:
+    the card does not say."""
     gpu: bool = False
 
 
@@ -40,6 +50,18 @@ class AgentCard(NamedTuple):
     level: int | None = None
     """None: the card does not say."""
     needs: Requirements = Requirements()
+    name: str = ""
+    """For people, as are the next two."""
+    description: str = ""
+    version: str = ""
+    artifacts: tuple[str, ...] = ()
+    """Patterns (``core/artifact.py``) of files that are collected when it has ended."""
+    branch: bool | str = False
+    """Its commits would be welcome as a branch of the real repository, by this name."""
+    environment: tuple[str, ...] = ()
+    """Names of variables that it would use."""
+    digest: str = ""
+    """SHA-256 of the file that it was read from, hexadecimal."""
 
 
 class Wanted(NamedTuple):
@@ -166,9 +188,55 @@ def _path(name: str, where: str) -> None:
 def _hosts(value: Any, where: str) -> bool | tuple[str, ...]:
     found = _texts(value, where, "host names")
     for host in found if isinstance(found, tuple) else ():
-        if _HOST.fullmatch(host) is None:
-            raise CardError(f"{where}: {host!r} is not a host name", "api.example.com, *.example.com, example.com:443")
+        try:
+            parse_rule(host, "allow")
+        except ValueError as error:
+            raise CardError(f"{where}: {error}", "api.example.com, *.example.com, example.com:443") from error
     return found
+
+
+def _text(value: Any, where: str) -> str:
+    if not isinstance(value, str):
+        raise CardError(f"{where} is {_kind(value)}", "a text")
+    if len(value) > _LONGEST[where]:
+        raise CardError(f"{where} is longer than {_LONGEST[where]:,} characters")
+    if not value.replace("\n", " ").isprintable() or (where != "description" and "\n" in value):
+        raise CardError(f"{where} holds characters that cannot be shown")
+    return value
+
+
+def _listed(value: Any, where: str, what: str) -> tuple[str, ...]:
+    if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
+        raise CardError(f"{where} is {_kind(value)}", f"a list of {what}")
+    if len(value) > _MOST:
+        raise CardError(f"{where} has more than {_MOST} entries")
+    return tuple(dict.fromkeys(value))
+
+
+def _patterns(value: Any, where: str) -> tuple[str, ...]:
+    found = _listed(value, where, f"patterns of at most {PATTERN_LIMIT} characters: reports/**, *.log")
+    for pattern in found:
+        wrong = pattern_error(pattern)
+        if wrong:
+            raise CardError(f"{where}: {show(pattern.encode('utf-8', 'surrogatepass'))!r} {wrong}", "reports/**, *.log")
+    return found
+
+
+def _variables(value: Any, where: str) -> tuple[str, ...]:
+    found = _listed(value, where, "names of variables")
+    for name in found:
+        if _VARIABLE.fullmatch(name) is None:
+            raise CardError(f"{where}: {name!r} is not the name of a variable", "a name alone: API_KEY")
+    return found
+
+
+def _branch(value: Any, where: str) -> bool | str:
+    if isinstance(value, bool):
+        return value
+    name = _text(value, where)
+    if _BRANCH.fullmatch(name) is None or ".." in name or name.endswith((".", ".lock")):
+        raise CardError(f"{where}: {name!r} is not the name of a branch", "true, or a name: agent/fixes")
+    return name
 
 
 def _requirements(value: Any, where: str) -> Requirements:
@@ -186,4 +254,10 @@ _FIELDS: dict[str, tuple[str, Callable[[Any, str], Any]]] = {
     "agentId": ("agent", _agent),
     "sandboxLevel": ("level", _level),
     "sandboxRequirements": ("needs", _requirements),
+    "name": ("name", _text),
+    "description": ("description", _text),
+    "version": ("version", _text),
+    "artifacts": ("artifacts", _patterns),
+    "gitBranch": ("branch", _branch),
+    "environment": ("environment", _variables),
 }

@@ -27,6 +27,8 @@ class Settings(NamedTuple):
     hosts: tuple[HostRule, ...] = ()
     """What the gate lets through: the policy's rules and its presets. The answers of this machine come beside them
     (``permission.py``)."""
+    network_cards: tuple[str, ...] = ()
+    """Agents (by agentId) whose cards are taken at their word about hosts, as far as no rule denies them."""
     never_inspect: tuple[HostRule, ...] = ()
     """Hosts that are not looked into, whatever rules say."""
     view: ViewChoice = "auto"

@@ -5,8 +5,8 @@ No isolation, but a staged view: the host's own root, read-only through every mo
 * the staged project at its own path; private /tmp, /dev and runtime directory; caches of the vault; nothing else that
   can be written, but for the credential stores that were named;
 * hidden: mudroom's own state, credential stores that were not named, sockets of host programs that were not named;
-* the host's network, its IPC objects and its processes' abstract sockets are those of the host; its processes are not
-  in sight, and what the command leaves behind ends with it.
+* the host's network (unless there is to be none), its IPC objects and its processes' abstract sockets are those of the
+  host; its processes are not in sight, and what the command leaves behind ends with it.
 
 Programs with a sandbox of their own (browsers, other agents) may make nested user namespaces: all that is mounted here
 is locked there (mount_namespaces(7)), so they uncover nothing and make nothing writable.
@@ -43,7 +43,7 @@ from mudroom.sandbox.linux import (
 )
 from mudroom.sandbox.metadata import calls, route
 from mudroom.sandbox.seccomp import rows
-from mudroom.sandbox.syscall import DENY, NO_NAMESPACES, Cond
+from mudroom.sandbox.syscall import DENY, NO_NAMESPACES, NO_NETWORK, Cond
 
 _NESTED = (
     "chroot", "pivot_root", "mount", "umount2", "open_tree", "open_tree_attr", "move_mount", "fsopen", "fsconfig",
@@ -74,6 +74,7 @@ def compile_bare(spec: SandboxSpec, machine: str) -> Plan:
     if not spec.namespaces:
         return _without_namespaces(spec, spec.around, machine)
     flags = NAMESPACES["user"] | NAMESPACES["mount"] | NAMESPACES["pid"]
+    flags |= NAMESPACES["net"] if spec.network == "none" else 0
     shared, ahead, last = _shared(spec, spec.around), _ahead(spec), _confinement(spec, spec.around, machine)
     own = [
         view_step(spec),
@@ -118,6 +119,8 @@ def _ahead(spec: SandboxSpec) -> list[Step]:
     """An ordinary user's /proc has nothing laid over it: a nested sandbox may mount its own only if all of ours is to
     be seen (mount_too_revealing in fs/namespace.c). Root would have the machine's settings in its hands."""
     steps: list[Step] = [("proc", b"proc"), ("devpts", b"dev/pts")]
+    if spec.network == "none":
+        steps.append(("loopback",))
     if spec.as_root:
         steps += [("bind", b"/" + path, path, READ_ONLY | NOEXEC, True) for path in ROOT_ONLY_PROC]
         steps += [("cover", path) for path in (*HIDDEN_PROC, *ROOT_HIDDEN_PROC)]
@@ -163,6 +166,6 @@ def _without_namespaces(spec: SandboxSpec, around: Around, machine: str) -> Plan
         ("no_new_privs",),
         *(("rlimit", *one) for one in spec.rlimits),
         ("landlock", everything, 0, scoped, tuple(rules), silence(spec.landlock_abi)),
-        ("seccomp", filter_for(machine, (*NO_NAMESPACES, *DENY))),
+        ("seccomp", filter_for(machine, (*(NO_NETWORK if spec.network == "none" else ()), *NO_NAMESPACES, *DENY))),
     )
     return Plan(0, (b"", b"", False), steps, mediation=(route(list(routed)), routed, own))

@@ -8,7 +8,9 @@ forks/<name>/
     running         when the command began that is running, or was when mudroom was killed
     work/<n>/       of the overlay's mounts
     copy/           of the copy view (stage/staged.py)
-    artifacts/<n>/  of a copy view: what its commands printed
+    artifacts/<n>/  of a copy view: what its commands printed; of an agent: what was collected (vault/artifact.py)
+    agent           flock(2): the agent whose workspace this is, by its id, while and after it runs
+    credentials     the stores that were open to its commands, a name a line
     private/        without namespaces: home and /tmp of the last command
     mount           where it is mounted for the user's own tools (vault/mount.py)
 """
@@ -16,7 +18,7 @@ forks/<name>/
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -28,6 +30,8 @@ from mudroom.vault.lock import Lock
 if TYPE_CHECKING:
     from mudroom.core.change import Changeset
     from mudroom.vault.record import ForkRecord
+
+CREDENTIALS = b"/credentials"
 
 
 class Fork:
@@ -176,7 +180,40 @@ class Fork:
     def is_copy(self) -> bool:
         return os.path.isdir(self.copy_place)
 
+    # --- whose it is ---
+
+    @property
+    def agent(self) -> str:
+        """The agent whose workspace it is, or was last; empty: none's."""
+        try:
+            with open(self.path + b"/agent", encoding="utf-8") as stream:
+                return stream.read()
+        except FileNotFoundError:
+            return ""
+
+    def agent_lock(self, agent: str) -> Lock:
+        """Held from the start to the end of an agent, through all of its commands."""
+        return Lock(self.path + b"/agent", agent)
+
     # --- what it holds ---
+
+    @property
+    def credentials(self) -> tuple[str, ...]:
+        """The credential stores that were open to any of its commands, by the names that cards have for them."""
+        try:
+            with open(self.path + CREDENTIALS, encoding="utf-8") as stream:
+                return tuple(stream.read().splitlines())
+        except FileNotFoundError:
+            return ()
+
+    def note_credentials(self, names: Sequence[str]) -> None:
+        """Before a command to which they are open: whoever reviews the fork is to know."""
+        known = self.credentials
+        new = [name for name in names if name not in known]
+        if new:
+            with open(self.path + CREDENTIALS + b".new", "w", encoding="utf-8") as stream:
+                stream.writelines(f"{name}\n" for name in (*known, *new))
+            os.rename(self.path + CREDENTIALS + b".new", self.path + CREDENTIALS)
 
     @property
     def record(self) -> ForkRecord | None:

@@ -132,6 +132,7 @@ def fork_of(vault: Vault, parent: Fork, name: str, time: int, at: str | None = N
         raise UsageError(f"there is a fork named {name} already", "choose another name")
     child = vault.add_fork(name, stack.forked(parent.state, parent.name, vault.new_layer(), time, layers))
     restore_record(vault, child)
+    child.note_credentials(parent.credentials)
     landed = parent.path + b"/landed"
     if os.path.exists(landed):
         os.link(landed, child.path + b"/landed")  # replaced when it changes, never written to

@@ -1,0 +1,173 @@
+"""An agent from its start to its end: its workspace, its command at the level that was decided, what is kept of it.
+
+    ended = run_agent(session, card, [b"claude"])
+
+The workspace is a fork that stays: the agent's next run goes on in it. One agent is at work in a fork at a time, from
+its start until what it left has been collected. Whatever ends the agent (itself, a signal, an error of ours), its
+processes are ended by the session, and the journal says that it has ended.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from _blake2 import blake2b
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+from mudroom.core.card import AgentCard
+from mudroom.core.path import is_below, show
+from mudroom.core.result import Result
+from mudroom.errors import UsageError
+from mudroom.session import CAPTURED, Session, Stdio
+from mudroom.vault.artifact import Artifacts, collect, next_place, require_empty
+from mudroom.vault.fork import Fork, is_plain
+from mudroom.vault.opened import OpenFork
+
+_MANY = 100
+"""Workspaces of one agent, of which the first that nobody works in is taken."""
+_READABLE = 40
+_MAPPED = re.compile(r".*\.[0-9a-f]{10}")
+
+
+class Workspace(NamedTuple):
+    fork: Fork
+    is_new: bool
+    note: str = ""
+    """That it is not the agent's usual one, and why."""
+
+
+class Ended(NamedTuple):
+    result: Result
+    artifacts: Artifacts = Artifacts()
+    notes: tuple[str, ...] = ()
+
+
+def fork_name(agent: str) -> str:
+    """The name of an agent's workspace: its id where that can be the name of a fork; else what is readable of it and a
+    hash of the whole, a form that no id is left in. No two ids have the same."""
+    if is_plain(agent) and len(agent) <= _READABLE and agent not in ("base", "now") and not _MAPPED.fullmatch(agent):
+        return agent
+    readable = re.sub(r"[^A-Za-z0-9_-]+", "-", agent).strip("-_")[:_READABLE] or "agent"
+    return f"{readable}.{blake2b(agent.encode(), digest_size=5).hexdigest()}"
+
+
+@contextmanager
+def workspace(session: Session, agent: str, name: str | None = None) -> Iterator[Workspace]:
+    """The fork that an agent works in, its own for as long as the block runs. ``name``: one that the user has named,
+    which may be anybody's; made if there is none. Else the agent's own: the first of NAME, NAME-2, NAME-3 … in which
+    nobody is at work; a fork of that name that is not this agent's is passed over.
+
+    Raises UsageError if an agent is at work in the fork that was named."""
+    found, lock = (_claimed if name is not None else _free)(session, agent, name or fork_name(agent))
+    try:
+        yield found
+    finally:
+        lock.release()
+
+
+def _claimed(session: Session, agent: str, name: str) -> tuple[Workspace, Any]:
+    fork, is_new = _made(session, name)
+    lock = fork.agent_lock(agent)
+    if not lock.acquire_now():
+        raise UsageError(
+            f"the agent {fork.agent} is at work in the fork {name}", "wait for it, or choose another --fork"
+        )
+    return Workspace(fork, is_new), lock
+
+
+def _free(session: Session, agent: str, usual: str) -> tuple[Workspace, Any]:
+    why = ""
+    for number in range(1, _MANY + 1):
+        name = usual if number == 1 else f"{usual}-{number}"
+        fork, is_new = _made(session, name)
+        if not is_new and fork.agent != agent:
+            why = why or f"the fork {name} is not its own"
+            continue
+        lock = fork.agent_lock(agent)
+        if lock.acquire_now():
+            return Workspace(fork, is_new, f"{agent} works in the fork {name}: {why}" if why else ""), lock
+        why = f"it is at work in {usual} already"
+    raise UsageError(f"{agent} is at work in {_MANY} forks", "name one with --fork")
+
+
+def _made(session: Session, name: str) -> tuple[Fork, bool]:
+    for is_last in (False, True):
+        try:
+            return session.vault.fork(name), False
+        except UsageError:
+            try:
+                return session.new_fork(name), True
+            except UsageError:
+                if is_last:
+                    raise  # no name for a fork; the first time, another may just have made it
+    raise AssertionError("unreachable")
+
+
+def require_outside(session: Session, place: bytes) -> None:
+    """Raises UsageError if artefacts would be put where an agent must not write: nothing lands in the project but by an
+    apply."""
+    state = os.path.dirname(os.path.dirname(session.vault.path))
+    for own, what in ((session.project, "the project"), (state, "mudroom's own state")):
+        if is_below(os.path.realpath(place), own):
+            raise UsageError(f"{show(place)} is in {what}", "artefacts go somewhere else")
+
+
+def run_agent(
+    session: Session,
+    card: AgentCard,
+    argv: Sequence[bytes],
+    *,
+    fork: str | None = None,
+    cwd: bytes | None = None,
+    stdio: Stdio = CAPTURED,
+    timeout: float | None = None,
+    artifacts: bytes | None = None,
+) -> Ended:
+    """Run an agent's command in its workspace, and collect what it left.
+
+    ``session.card`` is the card. ``artifacts``: a directory that is new or empty, for what is collected; None: in the
+    vault, with the fork. Raises Refused if the policy does not let the agent run, Unsupported if the machine cannot,
+    before anything is made; else as ``Session.run``."""
+    if not argv:
+        raise UsageError("no command was given", "mudroom agent run CARD -- COMMAND")
+    grant = session.granted()
+    if artifacts is not None:
+        require_outside(session, artifacts)
+        require_empty(artifacts, show(artifacts))
+    with workspace(session, card.agent, fork) as place:
+        name = place.fork.name
+        told = {"agent": card.agent, "card": card.digest, "level": grant.level, "credentials": list(grant.credentials)}
+        _journal(session, name, {"state": "started", **told})
+        outcome: dict[str, Any] = {"error": "mudroom was interrupted"}
+        try:
+            result = session.run(argv, fork=name, cwd=cwd, stdio=stdio, timeout=timeout)
+            outcome = {"exit_code": result.exit_code, "timed_out": result.timed_out}
+            kept = _collected(session, place.fork, card, result, artifacts)
+            outcome |= {"artifacts": len(kept.files), "left": len(kept.left)}
+        except Exception as error:
+            outcome = {**outcome, "error": str(error)}
+            if place.is_new and place.fork.record is None and place.fork.interrupted is None:  # nothing has run in it
+                session.vault.discard(place.fork)
+            raise
+        finally:
+            _journal(session, name, {"state": "ended", **told, **outcome})
+    return Ended(result, kept, (place.note,) if place.note else ())
+
+
+def _journal(session: Session, fork: str, data: dict[str, Any]) -> None:
+    session.vault.journal.append("agent", fork, data, time=time.time_ns())
+
+
+def _collected(session: Session, fork: Fork, card: AgentCard, result: Result, artifacts: bytes | None) -> Artifacts:
+    output = {"stdout": result.stdout, "stderr": result.stderr}
+    streams = {name: data for name, data in output.items() if data}
+    if streams:
+        streams["command"] = b"\0".join(result.command)
+    if not streams and not card.artifacts:
+        return Artifacts()
+    with session.at_rest(fork.name) as held, OpenFork(session.vault, held) as opened:
+        place = artifacts if artifacts is not None else next_place(fork.path + b"/artifacts")
+        return collect(place, opened.merged(), result.changeset.changes, card.artifacts, streams)
