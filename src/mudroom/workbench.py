@@ -288,6 +288,10 @@ class Workbench:
                     self._settle(fork)
         return fork.record
 
+    def opened_credentials(self, name: str) -> tuple[str, ...]:
+        """The credential stores that were open to any command of a fork, by the names that cards have for them."""
+        return self.vault.fork(name).credentials
+
     def applies(self) -> list[dict[str, str]]:
         """Every apply of this project, oldest first, with its state in words."""
         from mudroom.vault.apply import ApplyDirectory

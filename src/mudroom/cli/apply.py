@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from mudroom.cli.main import Context
 from mudroom.cli.open import exclusive, only_fork, open_session, project_paths
-from mudroom.cli.preview import left_out, preview, some
+from mudroom.cli.preview import credentials_line, left_out, preview, some
 from mudroom.core.change import Change
 from mudroom.core.path import is_below, show
 from mudroom.core.result import conflicts_to_json, text
@@ -75,6 +75,8 @@ def _apply(session: Session, name: str, args: argparse.Namespace, context: Conte
         from mudroom.cli.patch import choose
 
         _require_terminal(context, "-p asks about each hunk")
+        for line in credentials_line(session, name):
+            context.terminal.note(line)
         chosen = choose(session, name, paths, context)
         if chosen is None:
             return None
@@ -117,6 +119,8 @@ def _confirmed(session: Session, name: str, paths: Sequence[bytes], context: Con
         changeset = changeset._replace(changes=tuple(chosen))
     for line in preview("apply would change", changeset, context.terminal):
         context.terminal.say(line)
+    for line in credentials_line(session, name):
+        context.terminal.say(f"  {context.terminal.style('!', 'yellow')} {line}")
     left = [conflict.path for conflict in session.conflicts(name, paths) if not conflict.decided]
     if left:
         warning = context.terminal.style("!", "red")

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 
 from mudroom.cli.main import Context
 from mudroom.cli.open import only_fork, open_session, project_paths
+from mudroom.cli.preview import credentials_line
 from mudroom.core.path import is_below, show
 from mudroom.core.result import changes_to_json
 from mudroom.session import Session
@@ -51,10 +52,12 @@ def execute(args: argparse.Namespace, context: Context) -> int:
         if context.as_json:
             changes, seen = session.review(name)
             report = {"schema": "mudroom.diff/1", "fork": name, "changes": changes_to_json(changes), "reviewed": seen}
-            context.terminal.out(json.dumps(report))
+            context.terminal.out(json.dumps(report | {"credentials": list(session.opened_credentials(name))}))
             return 0
         if not words:
             session.review(name)
+        for line in credentials_line(session, name):
+            context.terminal.note(line)
         page(session.diff(name, project_paths(words, session)), context)
     return 0
 

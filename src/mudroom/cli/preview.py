@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from mudroom.cli.terminal import Terminal
 from mudroom.core.change import Change, Changeset, summarise
 from mudroom.core.flag import git_directory, is_protected, repositories
 from mudroom.core.path import ancestors, name, show
 from mudroom.core.rollup import Roll, roll_up
+
+if TYPE_CHECKING:
+    from mudroom.session import Session
 
 LINES = 20
 """A preview has about so many rows; directories stand for what is in them until it fits."""
@@ -28,6 +32,12 @@ def preview(title: str, changeset: Changeset, terminal: Terminal) -> list[str]:
         lines.append(f"  … and {hidden:,} more")
     lines += [f"  {terminal.style('!', 'yellow')} {text}" for text in _warnings(changeset)]
     return lines
+
+
+def credentials_line(session: Session, fork: str) -> list[str]:
+    """What a reviewer has to know of how the changes came about; nothing if no credentials were open."""
+    names = session.opened_credentials(fork)
+    return [f"your credentials were open to commands of {fork}: {', '.join(names)}"] if names else []
 
 
 def _one(change: Change) -> str:

@@ -58,8 +58,7 @@ def execute(args: argparse.Namespace, context: Context) -> int:
     port: int = listening.getsockname()[1]
     base, token = f"http://{HOST}:{port}", secrets.token_urlsafe(32)
     app = build(agents, base, port, token)
-    _tell(context, base, token, list(agents))
-    serve(app, listening)
+    serve(app, listening, lambda: _tell(context, base, token, list(agents)))
     return 0
 
 

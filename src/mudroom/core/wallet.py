@@ -57,8 +57,8 @@ STORES: Mapping[str, Store] = {
     "gradle": Store("Gradle", files=(b".gradle/gradle.properties",)),
     "maven": Store("Maven", files=(b".m2/settings.xml", b".m2/settings-security.xml")),
     "npm": Store("npm", files=(b".npmrc",)),
-    "nuget": Store("NuGet", (b".nuget/NuGet",), (b".config/NuGet/NuGet.Config",)),
-    "pypi": Store("PyPI", files=(b".pypirc", b".config/pip/pip.conf", b".pip/pip.conf")),
+    "nuget": Store("NuGet", (b".nuget/NuGet", b".config/NuGet")),
+    "pypi": Store("PyPI", (b".config/pip", b".pip"), (b".pypirc",)),
     "yarn": Store("Yarn", files=(b".yarnrc.yml",)),
     # git, keys, everything else
     "git-credentials": Store("git's own store", files=(b".git-credentials", b".config/git/credentials")),

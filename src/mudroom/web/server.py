@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import socket
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import uvicorn
@@ -32,8 +33,9 @@ def listen(port: int) -> socket.socket:
     return made
 
 
-def serve(app: Guard, listening: socket.socket) -> None:
-    """Until SIGINT, SIGTERM or SIGHUP. In the main thread."""
+def serve(app: Guard, listening: socket.socket, ready: Callable[[], None]) -> None:
+    """Until SIGINT, SIGTERM or SIGHUP. In the main thread. ``ready`` is called when connections are accepted, and a
+    signal ends it cleanly."""
     config = uvicorn.Config(
         app,
         log_level="warning",
@@ -55,6 +57,7 @@ def serve(app: Guard, listening: socket.socket) -> None:
     # uvicorn heeds signals itself while it runs, and raises them again for those who were there before: us
     before = {number: signal.signal(number, end) for number in _SIGNALS}
     try:
+        ready()
         server.run(sockets=[listening])
     finally:
         listening.close()
