@@ -339,6 +339,27 @@ def cmdline(pid: str) -> bytes:
         return b""  # it has ended
 
 
+@pytest.mark.parametrize("view", VIEWS)
+def test_no_network_is_none(furnished: Place, view: str) -> None:
+    """An abstract socket of the host, and a server on its loopback: both are in another network namespace."""
+    abstract = f"\0mudroom-{os.getpid()}-{view}"
+    with socket.socket(socket.AF_UNIX) as named, socket.socket() as server:
+        named.bind(abstract)
+        named.listen()
+        server.bind(("127.0.0.1", 0))
+        server.listen()
+        program = (
+            "import socket; print([socket.socket(f).connect_ex(a) != 0 for f, a in ((socket.AF_INET, "
+            f"('127.0.0.1', {server.getsockname()[1]})), (socket.AF_UNIX, {abstract!r}))])"
+        )
+        furnished.write("try.py", program)
+        script = f"tail -n +3 /proc/net/dev | cut -d: -f1; {sys.executable} try.py"
+        session = furnished.session(Settings(view=view, level=0, network="none"))  # type: ignore[arg-type]
+        assert said(session.run([b"sh", b"-c", script.encode()])).split() == ["lo", "[True,", "True]"]
+        reached = said(run(furnished, script, view)).split()
+        assert "[False," in reached
+
+
 # --- credentials --------------------------------------------------------------------------------------------------------
 
 

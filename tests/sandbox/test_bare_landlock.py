@@ -93,3 +93,14 @@ def test_the_network_is_the_hosts(contained: Contained) -> None:
         port = server.getsockname()[1]
         program = f"import socket; socket.create_connection(('127.0.0.1', {port}), 5)"
         assert run(contained, f'python3 -c "{program}"')["exit_code"] == 0
+
+
+def test_no_network_is_none(contained: Contained) -> None:
+    """Where there is no network namespace to be alone in, no socket of a network can be made."""
+    program = "import socket; socket.socket(socket.AF_INET); print('made')"
+    script = f"python3 -c '{program}' 2>&1 | tail -1; cat f"
+    assert "made" in run(contained, script)["stdout"]
+    found = run(contained, script, "--level", "0", "--net", "none")
+    assert found["level"] == 0
+    assert "made" not in found["stdout"]
+    assert "one" in found["stdout"]
