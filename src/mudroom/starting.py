@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from mudroom.net.equip import Equipment
     from mudroom.sandbox.cgroup import Leaf
     from mudroom.sandbox.limiter import Limiter
+    from mudroom.sandbox.mirror import Mirror
     from mudroom.sandbox.terminal import Relay
 
 MOST_HELD = 64
@@ -159,6 +160,7 @@ class Starting(Applying):
         relay = relay_for(stdio)
         given = relay.descriptors if relay is not None else (stdio.stdin, stdio.stdout, stdio.stderr)
         gated, port = self._at_the_gate(fork, mode, relay, equipment)
+        mirror = self._mirror()
         with (
             gated as keeper,
             self._group(fork) as leaf,
@@ -174,7 +176,7 @@ class Starting(Applying):
                 fork.begin(started)
                 running = self._begin(fork, plan, argv, env, output.descriptors, relay, leaf, keeper)
                 meanwhile = functools.partial(self._meanwhile, fork, view)
-                watch = self._watch(running, keeper)
+                watch = self._watch(running, keeper, mirror)
                 ended, timed_out = attend(running, output, timeout, meanwhile, watch, keeper)
                 done, use = self._reached(leaf, ended, timeout if timed_out else None, output)
                 return Ran(started, ended, timed_out, output, done, use, self._flows(fork, keeper))
@@ -183,6 +185,8 @@ class Starting(Applying):
                 raise
             finally:
                 self._running = None
+                if mirror is not None:
+                    mirror.close()
                 self._desk.end_live(fork.name)
                 if relay is not None:
                     relay.close()
@@ -199,15 +203,25 @@ class Starting(Applying):
         finally:
             self.vault.turn.end()
 
-    def _watch(self, running: Running, keeper: Doorkeeper | None) -> Watch | None:
+    def _mirror(self) -> Mirror | None:
+        """For credential stores that are one file, if any are open."""
+        if not self._grant.live:
+            return None
+        from mudroom.sandbox.mirror import mirror_of
+
+        return mirror_of(self._grant.live)
+
+    def _watch(self, running: Running, keeper: Doorkeeper | None, mirror: Mirror | None) -> Watch | None:
         """What is looked at again and again: whether others wait for their turn, whether rules of the gate have
-        changed."""
-        if self._alone and keeper is None:
+        changed, whether the host has replaced a credential store."""
+        if self._alone and keeper is None and mirror is None:
             return None
 
         def look() -> float:
             if keeper is not None:
                 keeper.look()
+            if mirror is not None:
+                mirror.look()
             return 0.0 if self._alone else self.vault.turn.stand_aside(running.pause, running.resume)
 
         return Watch(LOOK, look)

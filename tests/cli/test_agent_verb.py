@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -57,7 +58,7 @@ def states(cli: Cli) -> list[str]:
     return [row["data"]["state"] for row in events(cli)]
 
 
-# --- its fork -----------------------------------------------------------------------------------------------------------
+# --- its fork ---------------------------------------------------------------------------------------------------------
 
 
 def test_an_agent_works_in_a_fork_of_its_own_and_goes_on_in_it(cli: Cli, place: Place) -> None:
@@ -130,7 +131,7 @@ def test_any_id_has_a_fork(cli: Cli, place: Place, agent: str) -> None:
     assert cli("discard", found["fork"]).returncode == 0
 
 
-# --- refusals -----------------------------------------------------------------------------------------------------------
+# --- refusals ---------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -203,7 +204,7 @@ def test_a_card_that_has_changed_since_it_was_checked(cli: Cli, place: Place) ->
     assert run(cli, card, "true", "--checked", "").returncode == 126
 
 
-# --- what it leaves -----------------------------------------------------------------------------------------------------
+# --- what it leaves ---------------------------------------------------------------------------------------------------
 
 
 def test_artefacts_are_copied_out(cli: Cli, place: Place) -> None:
@@ -266,7 +267,7 @@ def test_the_review_says_which_credentials_were_open(cli: Cli, place: Place) -> 
     assert screen.exit_code() == 0
 
 
-@pytest.mark.skipif(subprocess.run(["which", "git"], capture_output=True, check=False).returncode, reason="no git")
+@pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
 def test_its_commits_become_a_branch_if_the_user_says_so(cli: Cli, place: Place) -> None:
     pytest.importorskip("dulwich", reason="the extra git")
     subprocess.run(["sh", "-ec", f"{GIT} init -q; {GIT} add f; {GIT} commit -qm one"], cwd=place.project, check=True)
@@ -291,7 +292,7 @@ def branches(place: Place) -> list[str]:
     return subprocess.run(words, cwd=place.project, capture_output=True, text=True, check=True).stdout.split()
 
 
-# --- the hosts that its card names --------------------------------------------------------------------------------------
+# --- the hosts that its card names ------------------------------------------------------------------------------------
 
 
 def ask(cli: Cli, card: str, *hosts: str, words: tuple[str, ...] = ()) -> dict[str, Any]:
@@ -386,7 +387,7 @@ def test_variables_are_passed_if_the_user_says_so(cli: Cli, place: Place) -> Non
     assert (found["stdout"], found["notes"]) == ("secret\n", [])
 
 
-# --- every way to end ---------------------------------------------------------------------------------------------------
+# --- every way to end -------------------------------------------------------------------------------------------------
 
 
 def background(cli: Cli, card: str, script: str, words: list[str]) -> subprocess.Popen[bytes]:

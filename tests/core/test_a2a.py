@@ -1,7 +1,7 @@
 """Cards for other agents: their form, and that they say what was decided.
 
 The form is checked by a part of JSON Schema written after ``specification/a2a.proto`` of github.com/a2aproject/A2A
-(commit ce7650b, version 1.0; field_behavior REQUIRED) and, for 0.3, after ``specification/json/a2a.json`` of that version.
+(commit ce7650b, version 1.0; field_behavior REQUIRED) and, for 0.3, after ``specification/json/a2a.json`` of then.
 """
 
 from __future__ import annotations
