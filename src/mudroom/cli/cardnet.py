@@ -42,7 +42,7 @@ def settle(card: AgentCard, settings: Settings, level: int, context: Context, *,
     """Ask, if it has to be. ``allow``: the user has said yes on the command line. Raises KeyboardInterrupt."""
     if not isinstance(card.needs.network, tuple) or not card.needs.network or settings.network_at(level) != "gate":
         return Settled()
-    rules, remember = standing(project_of(context))
+    rules, remember = standing(project_of(context), context)
     found = wish(card.agent, card.needs.network, rules())
     notes = [f"{card.agent} asks for {_names(found.denied)}, which the policy denies"] if found.denied else []
     if not found.open:
@@ -104,7 +104,7 @@ def network_lines(card: AgentCard, settings: Settings, level: int, context: Cont
         return (
             ["network      the gate: what the rules of the policy allow, and what you say when asked"] if needs else []
         )
-    found = wish(card.agent, needs, standing(project_of(context))[0]())
+    found = wish(card.agent, needs, standing(project_of(context), context)[0]())
     trusted = card.agent in settings.network_cards
     rows = (
         (found.allowed, "allowed by the rules there are"),

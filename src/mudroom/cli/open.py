@@ -54,8 +54,8 @@ def open_session(
     also: Sequence[HostRule] = (),
 ) -> Session:
     """``adjust``: what the command line has to say about the settings of the policy file, ``level`` about isolation.
-    ``agent``: whose commands will run, None: the user's own. ``ask``: whom about what needs an approval. ``also``: rules
-    of the gate for this session, beside those of the project."""
+    ``agent``: whose commands will run, None: the user's own. ``ask``: whom about what needs an approval.
+    ``also``: rules of the gate for this session, beside those of the project."""
     place = places(context.environ)
     project = project_of(context)
     rules, remember = standing(project, context)
@@ -75,19 +75,10 @@ def open_session(
     )
     session.settings = adjust(settings_of(context, session.project))
     if session.agent is not None:
-        _ask_about_commands(session, context, ask)
+        from mudroom.cli.whom import ask_by
+
+        ask_by(ask, context, session)
     return session
-
-
-def _ask_about_commands(session: Session, context: Context, ask: Ask | None) -> None:
-    from mudroom.cli.whom import commands_approver, hosts_by_queue, remember_command, whom
-
-    way, agent = whom(ask, context), session.agent or ""
-    session.ask_about(
-        commands_approver(way, context, session), lambda pattern, allow: remember_command(session, pattern, allow)
-    )
-    if way == "queue":
-        session.ask_about_hosts(lambda question, over: hosts_by_queue(session, agent, question, over))
 
 
 def settings_of(context: Context, project: bytes) -> Settings:

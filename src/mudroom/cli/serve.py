@@ -94,7 +94,7 @@ def stand(card: AgentCard, context: Context) -> Standing:
     mode = by_card(card, settings, None).network_at(decision.level)
     hosts: tuple[str, ...] = ()
     if isinstance(card.needs.network, tuple):
-        found = wish(card.agent, card.needs.network, standing(project)[0]())
+        found = wish(card.agent, card.needs.network, standing(project, context)[0]())
         trusted = found.open if card.agent in settings.network_cards else ()
         hosts = tuple(show_rule(rule) for rule in (*found.allowed, *trusted))
     return Standing(decision, mode, hosts, opened.stores)

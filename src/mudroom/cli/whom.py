@@ -7,48 +7,51 @@ import time
 from typing import TYPE_CHECKING, Literal
 
 from mudroom.cli.main import Context
+from mudroom.errors import UsageError
 from mudroom.session import Session
 
 if TYPE_CHECKING:
-    from mudroom.core.approval import CommandAnswer, CommandApprover, CommandQuestion
+    from mudroom.core.approval import CommandAnswer, CommandQuestion
     from mudroom.core.flow import Answer, Question
+    from mudroom.keeper import Queue
 
 Ask = Literal["terminal", "queue", "later", "never"]
 ASKS: tuple[Ask, ...] = ("terminal", "queue", "later", "never")
 
 
-def whom(ask: Ask | None, context: Context) -> Ask:
-    """``ask``: as the command line says; None: it does not. Nobody is kept waiting where nobody can be seen to wait."""
-    return ask or ("terminal" if context.terminal.interactive and not context.as_json else "later")
-
-
-def commands_approver(ask: Ask, context: Context, session: Session) -> CommandApprover | None:
-    """None: what needs an approval is refused."""
+def ask_by(ask: Ask | None, context: Context, session: Session) -> None:
+    """``ask``: as the command line says; None: the terminal, or later. Raises UsageError if nobody sits there."""
+    quiet = context.as_json
+    if ask == "terminal" and (quiet or not context.terminal.interactive):
+        raise UsageError("--ask terminal: there is no terminal to ask on", "--ask queue, --ask later")
     if ask == "never":
-        return None
+        session.ask_about(None)
+        return
 
-    def approve(question: CommandQuestion) -> CommandAnswer:
-        from mudroom.keeper import Queue, QueueApprover
+    def queue() -> Queue:
+        from mudroom.keeper import Queue
 
-        queue, patience = Queue(session.vault.path), session.settings.approval_timeout
-        if ask != "terminal":
-            return QueueApprover(queue, patience if ask == "queue" else 0)(question)
-        from mudroom.cli.approving import first_of
+        return Queue(session.vault.path)
 
-        return first_of(context.terminal, queue, patience)(question)
+    def commands(question: CommandQuestion) -> CommandAnswer:
+        from mudroom.cli.approving import approver_by
+        from mudroom.core.approval import asked
 
-    return approve
+        approver = approver_by(ask, context.terminal, queue, session.settings.approval_timeout, quiet=quiet)
+        return asked(approver, question)
+
+    def hosts(question: Question, over: int) -> Answer:
+        from mudroom.cli.approving import hosts_by_queue
+
+        return hosts_by_queue(queue, "", session.agent or "")(question, over)
+
+    session.ask_about(commands, lambda pattern, allow: _remember(session, pattern, allow))
+    if ask == "queue":
+        session.ask_about_hosts(hosts)
 
 
-def remember_command(session: Session, pattern: str, allow: bool) -> None:
+def _remember(session: Session, pattern: str, allow: bool) -> None:
     """Write the rule of an answer for this machine."""
     from mudroom.rulefile import remember
 
     remember(session.project, pattern, time.strftime("asked %Y-%m-%d"), "allow" if allow else "deny")
-
-
-def hosts_by_queue(session: Session, agent: str, question: Question, over: int) -> Answer:
-    """The gate's question, for who waits by the queue."""
-    from mudroom.keeper import HostApprover, Queue
-
-    return HostApprover(Queue(session.vault.path), "", agent)(question, over)
