@@ -13,6 +13,7 @@ from mudroom.cli.main import Context
 from mudroom.cli.open import exclusive, open_session, working_directory
 from mudroom.cli.preview import preview
 from mudroom.cli.terminal import is_terminal
+from mudroom.cli.unasked import own_level, show_short, unasked
 from mudroom.config import count, least, processors, seconds, size, with_setting
 from mudroom.core.flag import repositories
 from mudroom.core.level import BARE
@@ -109,7 +110,7 @@ def execute(args: argparse.Namespace, context: Context) -> int:
         client.start()  # it starts while we read settings and look at the project
     argv = [os.fsencode(word) for word in command]
     with open_session(
-        context, client=client, adjust=lambda settings: adjusted(args, settings), level=args.level
+        context, client=client, adjust=lambda settings: own_level(adjusted(args, settings)), level=args.level
     ) as session:
         cwd = _working_directory(session)
         if args.explain:
@@ -158,7 +159,7 @@ def _staged(session: Session, argv: Sequence[bytes], cwd: bytes, args: argparse.
     if not result.changeset.changes:
         session.vault.discard(session.vault.fork(result.fork))
     else:
-        answer = _answer(result, args, context, session)
+        answer = _answer(result, argv, args, context, session)
         if answer in ("apply", "git"):
             outcome, landed = _apply(session, result.fork, context, git=args.git or answer == "git")
             code = code or landed
@@ -253,13 +254,20 @@ def _private_hint(host: str, reason: str) -> str:
     return f" (if that is meant: mudroom net allow --private {host})"
 
 
-def _answer(result: Result, args: argparse.Namespace, context: Context, session: Session) -> str:
+def _answer(result: Result, argv: Sequence[bytes], args: argparse.Namespace, context: Context, session: Session) -> str:
+    if not context.as_json and not args.no:
+        show_short(result, session, context)
     if args.no:
         return "cancel"
     if args.keep:
         return "keep"
     if args.yes:
         return "keep" if result.signal or result.timed_out else "apply"
+    found = unasked(result, argv, session)
+    if found.applies:
+        return "apply"
+    if found.why:
+        context.terminal.note(f"not applied without asking: {found.why}")
     if context.as_json or not context.terminal.interactive:
         return "keep"
     return _ask(result, context, session)
