@@ -57,6 +57,7 @@ LOOSE = {
     "network.presets": "[npm]",
     "network.inspect": "[{host: a.com, set: {x-a: b}}]",
     "network.never_inspect": "[a.com]",
+    "network.cards": "[claude-code]",
     "limits.missing": "degrade",
     "levels.default": "0",
     "secrets.show": "[.env]",

@@ -109,7 +109,7 @@ def keep(project: bytes, rule: HostRule, note: str = "") -> Kept:
     section, text = section_of(rule), _text(rule)
     before = _rows(
         _FILE.change(project, lambda key, one: key != section and one == text, [(section, text, show(note.encode()))]),
-        "",
+        os.fsdecode(NAME),
     )
     same = [(key, one) for key, one in before if _text(one) == text]
     return Kept(any(key == section for key, _one in same), tuple(one for key, one in same if key != section))
@@ -123,7 +123,7 @@ def drop(project: bytes, text: str) -> tuple[HostRule, ...]:
     wanted = _text(parse_rule(text, "deny"))
     if not any(_text(one) == wanted for one in load(project)):
         return ()
-    before = _rows(_FILE.change(project, lambda _key, one: one == wanted), "")
+    before = _rows(_FILE.change(project, lambda _key, one: one == wanted), os.fsdecode(NAME))
     return tuple(one for _key, one in before if _text(one) == wanted)
 
 

@@ -86,6 +86,7 @@ KEYS: dict[str, dict[str, Any]] = {
     "network.presets": {"type": "array", "items": {"enum": sorted(PRESETS)}},
     "network.inspect": {"type": "array", "items": _INSPECT},
     "network.never_inspect": _HOSTS,
+    "network.cards": _TEXTS | {"description": "agents whose cards are taken at their word about hosts"},
     "limits.memory": _SIZE,
     "limits.processes": _COUNT,
     "limits.cpus": {"type": ["number", "string"], "description": "processors' worth of time: 0.5, 2"},
