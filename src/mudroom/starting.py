@@ -20,7 +20,7 @@ from mudroom.core.path import show
 from mudroom.core.plan import Plan
 from mudroom.core.settings import Settings
 from mudroom.core.spec import Bind
-from mudroom.errors import CommandNotStarted, Unsupported
+from mudroom.errors import CommandNotStarted, MudroomError, Unsupported
 from mudroom.granting import PLAIN
 from mudroom.sandbox.capture import Output, Watch, attend
 from mudroom.sandbox.client import Client, Exit, Running, StepFailed
@@ -87,6 +87,12 @@ def shown(equipment: Equipment | None) -> tuple[Bind, ...]:
     return equipment.binds if equipment is not None else ()
 
 
+def _secret_values(environ: Mapping[bytes, bytes]) -> set[str]:
+    from mudroom.core.redact import secret_values
+
+    return secret_values(environ)
+
+
 class Starting(Applying):
     def __init__(
         self,
@@ -104,6 +110,7 @@ class Starting(Applying):
     ) -> None:
         super().__init__(vault, settings, clock, progress)
         self.confinement = Confinement(vault, home, environ)
+        vault.secrets = functools.partial(_secret_values, environ)
         self._grant = PLAIN
         self._client = client
         self._owns_client = client is None
@@ -154,6 +161,7 @@ class Starting(Applying):
         stdio: Stdio,
         timeout: float | None,
     ) -> Ran:
+        self._said.unwritten = None
         stand_ins = self._hold_limits(mode)
         place = fork.path + b"/private"
         equipment = self._equipment(mode)
@@ -281,7 +289,7 @@ class Starting(Applying):
             raise Unsupported("looking into TLS", "level 1", "level 0", "take it out of the policy, or use level 1")
         from mudroom.net.equip import equip
 
-        return equip(
+        equipment = equip(
             self.vault.path + b"/inspection",
             self.project,
             self.confinement.variables,
@@ -290,6 +298,8 @@ class Starting(Applying):
             credentials=self.credentials() if wanted else (),
             mounts=mode != "landlock",
         )
+        self.vault.journal.conceal(one.value for one in equipment.inspection.credentials)
+        return equipment
 
     def _at_the_gate(
         self, fork: Fork, mode: Mode, relay: Relay | None, equipment: Equipment | None
@@ -322,7 +332,10 @@ class Starting(Applying):
         from mudroom.core.flow import flow_to_json
 
         told = [("flow", fork.name, flow_to_json(flow)) for flow in keeper.flows]
-        self.vault.journal.append_all(told, time=self._clock())
+        try:
+            self.vault.journal.append_all(told, time=self._clock())
+        except MudroomError as error:
+            self._said.unwritten = error
         return tuple(keeper.flows)
 
     def _let_go(self) -> None:

@@ -45,6 +45,8 @@ class _Said(_thread._local):
 
     def __init__(self) -> None:
         self.notes: list[str] = []
+        self.unwritten: MudroomError | None = None
+        """Why the flows of the command could not be journalled: said when its changes are safe."""
         self.stays = False
         """Whether the command that is judged is to stay in the background."""
 

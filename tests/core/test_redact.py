@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mudroom.core.redact import MARK, SHAPES, redact, redact_data, redact_words
+from mudroom.core.redact import MARK, SHAPES, redact, redact_data, redact_words, secret_values
 
 ALNUM = "q7Zx2LmT9vKcR4bW8nYd1HsF6gJpU3eA5tXo0iEw"
 HEX = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"
@@ -199,6 +199,23 @@ def test_values_that_are_known_are_hidden_wherever_they_stand() -> None:
     assert redact_words(["echo", "xswordfish-7y"], ["swordfish-7"]) == ["echo", f"x{MARK}y"]
     assert redact("echo abc", {"abc"}) == "echo abc", "too short to be told from other words"
     assert redact_data({"a": ["swordfish-7"]}, {"swordfish-7"}) == {"a": [MARK]}
+
+
+def test_values_of_variables_that_are_secret_by_their_names() -> None:
+    environ = {
+        b"GITHUB_TOKEN": b"abcdefgh1",
+        b"DB_PASSWORD": b"swordfish-7",
+        b"my_api_key": b"zzzzzzzzz",
+        b"PWD": b"/home/me/x",
+        b"SSH_ASKPASS": b"/usr/bin/ask",
+        b"TOKEN_FILE": b"longer-than-eight",
+        b"A_SECRET": b"short",
+        b"PORT_KEY_TOKEN": b"123456789",
+        b"EDITOR": b"vim -u NONE",
+        b"BAD_TOKEN\xff": b"not-a-name-of-one",
+        b"X_TOKEN": b"a\nbcdefghi",
+    }
+    assert secret_values(environ) == {"abcdefgh1", "swordfish-7", "zzzzzzzzz"}
 
 
 @pytest.mark.parametrize(

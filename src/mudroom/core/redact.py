@@ -37,6 +37,7 @@ _NAMES = (
 )
 """What the names of variables, options and members end with whose values are secret."""
 _NAME_HINTS = ("pass", "pwd", "token", "secret", "key")
+_BYTE_HINTS = tuple(hint.encode() for hint in _NAME_HINTS)
 _HARMLESS = r"(?!(?:true|false|none|null|yes|no|on|off|\d{1,4})(?![^\s'\",;&|)]))(?!\$(?:\w+|\{[^}]*\}|\())"
 """Values that are none: switches, small numbers, and references to variables."""
 _VALUE = rf"(?P<secret>'[^']+'|\"(?!\$)[^\"]+\"|{_HARMLESS}(?!['\"])[^\s|;&<>'\"]+)"
@@ -163,6 +164,21 @@ def redact_data(value: Any, known: Collection[str] = (), depth: int = 0) -> Any:
             return redact_words(value, known)
         return [redact_data(one, known, depth + 1) for one in value]
     return value
+
+
+def secret_values(environ: Mapping[bytes, bytes]) -> set[str]:
+    """The values of variables whose names say that they are secret: a shell puts them into commands. Paths and numbers
+    are none."""
+    found = set()
+    for name, value in environ.items():
+        if not any(hint in name.lower() for hint in _BYTE_HINTS):
+            continue
+        text = value.decode("utf-8", "surrogateescape")
+        if len(text) < SHORTEST or text.startswith(("/", "~", "./")) or text.isdecimal() or not text.isprintable():
+            continue
+        if _compiled(rf"(?i).*{_NAMES}").fullmatch(name.decode("ascii", "replace")):
+            found.add(text)
+    return found
 
 
 _USER = {"-u": "user", "-U": "user", "--user": "user", "--proxy-user": "user"}

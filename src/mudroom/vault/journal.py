@@ -237,11 +237,11 @@ class Journal:
 
     def keep_within(self, size: int, age: float, now: int) -> Archive | None:
         """Move older events to an archive if the database has more than ``size`` bytes, or has events that are older
-        than ``age`` (seconds). Costs one stat(2) and one look at the first row if neither is so.
+        than ``age`` (seconds). Costs a few looks at single rows and pages if neither is so.
 
         Raises OSError or MudroomError as the disk does; no event is lost then."""
         with self._lock, self._named_errors():
-            upto = _surplus(self._open(), self._path, size, now - int(age * 10**9), now - int(age * 10**9) // 2)
+            upto = _surplus(self._open(), size, now - int(age * 10**9), now - int(age * 10**9) // 2)
         return self.archive(upto) if upto else None
 
     def archive(self, upto: int) -> Archive | None:
@@ -359,13 +359,13 @@ def _condition(where: Selection) -> tuple[str, tuple[str, ...]]:
     return condition, (*where.kinds, *where.forks)
 
 
-def _surplus(database: sqlite3.Connection, path: bytes, size: int, oldest: int, half: int) -> int:
+def _surplus(database: sqlite3.Connection, size: int, oldest: int, half: int) -> int:
     """Up to which number events go to an archive; 0: none has to."""
     first = database.execute("SELECT number, time FROM event ORDER BY number LIMIT 1").fetchone()
     last = _last(database)
     if first is None or last is None:
         return 0
-    if os.stat(path).st_size > size and _used(database) > size:
+    if _used(database) > size:
         return max(0, last.number - max(_LEAST, (last.number - int(first[0])) // 4))
     if first[1] < oldest:
         row = database.execute("SELECT max(number) FROM event WHERE time < ?", (half,)).fetchone()

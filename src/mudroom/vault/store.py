@@ -25,7 +25,7 @@ from __future__ import annotations
 
 import os
 from _blake2 import blake2b
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from mudroom.core.path import show
@@ -53,6 +53,8 @@ class Vault:
         self.mask = NO_MASK
         """What commands and file tools see empty; whoever opens forks looks for it first (``Workbench.look``)."""
         self.new_id = new_id
+        self.secrets: Callable[[], Iterable[str]] = tuple
+        """Values that the journal is never to hold; asked for when it is first used."""
         self._journal: Journal | None = None
 
     @property
@@ -61,7 +63,9 @@ class Vault:
         if self._journal is None:
             from mudroom.vault.journal import Journal
 
-            self._journal = Journal(self.path + b"/journal.db")
+            journal = Journal(self.path + b"/journal.db")
+            journal.conceal(self.secrets())
+            self._journal = journal
         return self._journal
 
     @property
