@@ -144,17 +144,24 @@ def run_agent(
         outcome: dict[str, Any] = {"error": "mudroom was interrupted"}
         try:
             result = session.run(argv, fork=name, cwd=cwd, stdio=stdio, timeout=timeout)
-            outcome = {"exit_code": result.exit_code, "timed_out": result.timed_out}
-            kept = _collected(session, place.fork, card, result, artifacts)
+            outcome = {"exit_code": result.exit_code, "timed_out": result.timed_out, "ran": result.ran}
+            kept = _collected(session, place.fork, card, result, artifacts) if result.ran else Artifacts()
             outcome |= {"artifacts": len(kept.files), "left": len(kept.left)}
+            if not result.ran:
+                _unmake(session, place)
         except Exception as error:
             outcome = {**outcome, "error": str(error)}
-            if place.is_new and place.fork.record is None and place.fork.interrupted is None:  # nothing has run in it
-                session.vault.discard(place.fork)
+            _unmake(session, place)
             raise
         finally:
             _journal(session, name, {"state": "ended", **told, **outcome})
     return Ended(result, kept, (place.note,) if place.note else ())
+
+
+def _unmake(session: Session, place: Workspace) -> None:
+    """A fork that was made for nothing goes again."""
+    if place.is_new and place.fork.record is None and place.fork.interrupted is None and not place.fork.state.layers:
+        session.vault.discard(place.fork)
 
 
 def _journal(session: Session, fork: str, data: dict[str, Any]) -> None:

@@ -268,6 +268,7 @@ class Joining(Deciding):
             resources.callback(self._desk.refresh, fork)
             if before is not None:
                 self._checkpoint_before(fork, before)
+            fork.note_credentials(self._grant.credentials)
             mode, notes = self.confinement.first_mode(self.settings, is_copy=fork.is_copy)
             self._notes += [*self._grant.notes, *notes, *self.confinement.missing_credentials(self.settings)]
             while True:

@@ -328,7 +328,7 @@ class Session(Joining):
     @property
     def has_run(self) -> bool:
         """Whether a command has been started."""
-        return bool(self._last)
+        return bool(self._last or self._tended)
 
     def explain(self, cwd: bytes) -> list[str]:
         """What would be done to confine a command here, step by step. Nothing is run."""
@@ -382,8 +382,7 @@ class Session(Joining):
             wall = time.monotonic()
             mode, notes = self.confinement.first_mode(self.settings, is_copy=fork.is_copy)
             self._notes += [*self._grant.notes, *notes, *self.confinement.missing_credentials(self.settings)]
-            if self._grant.credentials:
-                fork.note_credentials(self._grant.credentials)
+            fork.note_credentials(self._grant.credentials)
             ran, changeset = self._launch(fork, mode, argv, cwd, stdio, timeout or self.settings.timeout)
             duration = time.monotonic() - wall
             self._desk.refresh(fork)

@@ -83,7 +83,15 @@ def test_the_journal_says_who_ran_and_how_it_ended(cli: Cli, place: Place) -> No
     started, ended = (row["data"] for row in events(cli))
     same = {"agent": "helper", "card": digest, "level": 1, "credentials": ["gh"]}
     assert started == {"state": "started", **same}
-    assert ended == {"state": "ended", **same, "exit_code": 7, "timed_out": False, "artifacts": 0, "left": 0}
+    assert ended == {
+        "state": "ended",
+        **same,
+        "exit_code": 7,
+        "timed_out": False,
+        "ran": True,
+        "artifacts": 0,
+        "left": 0,
+    }
     assert cli("log", "verify").returncode == 0
 
 
@@ -213,7 +221,7 @@ def test_artefacts_are_copied_out(cli: Cli, place: Place) -> None:
     script = (
         "mkdir -p reports/a d; echo r > reports/a/r; echo l > d/x.log; echo n > d/n; ln -s /etc/passwd reports/link"
     )
-    script += "; chmod 4755 reports/a/r; mkfifo reports/pipe; ln -s / reports/root; echo told; echo cried >&2"
+    script += "; chmod 755 reports/a/r; mkfifo reports/pipe; ln -s / reports/root; echo told; echo cried >&2"
     found = run_json(cli, card, script, "--artifacts", str(place.root / "out"))
     kept = found["agent"]["artifacts"]
     assert sorted(kept["files"]) == ["d/x.log", "reports/a/r"]
@@ -327,8 +335,12 @@ def test_the_user_can_allow_them_on_the_command_line(cli: Cli, place: Place) -> 
 @needs_a_name
 def test_the_policy_can_take_a_card_at_its_word(cli: Cli, place: Place) -> None:
     place.write(".mudroom/policy.yaml", "network:\n  cards: [helper]\n")
-    assert "address of this machine" in ask(cli, write_card(place, needsNetwork=[MACHINE]), f"{MACHINE}:443")["stdout"]
-    assert "allowed by network.cards" in cli("agent", "check", write_card(place, needsNetwork=[MACHINE])).stdout
+    card = write_card(place, needsNetwork=[MACHINE])
+    cli.environment["MUDROOM_TRUST_POLICY"] = "0"
+    assert "address of this machine" not in ask(cli, card, f"{MACHINE}:443")["stdout"], "the project is not trusted"
+    cli.environment["MUDROOM_TRUST_POLICY"] = "1"
+    assert "address of this machine" in ask(cli, card, f"{MACHINE}:443")["stdout"]
+    assert "allowed by network.cards" in cli("agent", "check", card).stdout
     other = ask(cli, write_card(place, "other", needsNetwork=[MACHINE]), f"{MACHINE}:443")
     assert "address of this machine" not in other["stdout"]
 

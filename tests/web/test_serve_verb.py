@@ -32,6 +32,7 @@ def environment(place: Place) -> dict[str, str]:
         "HOME": str(place.home),
         "MUDROOM_STATE": str(place.state),
         "LC_ALL": "C.UTF-8",
+        "MUDROOM_TRUST_POLICY": "1",
     }
 
 

@@ -8,6 +8,7 @@ import json
 import os
 from typing import Any
 
+from mudroom.cli.exec import configure_asking
 from mudroom.cli.main import Context
 from mudroom.cli.open import project_of, settings_of
 from mudroom.cli.run import configure_confinement
@@ -44,6 +45,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     run.add_argument(
         "--allow-card-network", action="store_true", help="let it reach the hosts that its card names, without asking"
     )
+    configure_asking(run)
     configure_confinement(run)
     _verb(verbs, "check", "what the card would get here; nothing is run")
     card = _verb(verbs, "card", "its A2A card, as mudroom serve would serve it")

@@ -15,11 +15,12 @@ from typing import TYPE_CHECKING, Any
 
 from mudroom.agent import Ended, run_agent
 from mudroom.cli.cardnet import Settled, by_card, settle
+from mudroom.cli.exec import tell_refused
 from mudroom.cli.main import Context
 from mudroom.cli.open import exclusive, open_session, project_of, working_directory
 from mudroom.cli.run import adjusted, show_result, standard, warn
 from mudroom.cli.terminal import is_terminal
-from mudroom.config import load_card, load_settings
+from mudroom.config import load_card, load_policy
 from mudroom.core.path import is_below, show
 from mudroom.core.result import text, to_json
 from mudroom.errors import MudroomError, Refused, UsageError
@@ -59,7 +60,7 @@ def execute(args: argparse.Namespace, context: Context) -> int:
 def _run(args: argparse.Namespace, context: Context, client: Client) -> int:
     card = load_card(os.fsencode(args.card))
     _require_checked(card, args.checked)
-    settings = _settings(args, card, load_settings(project_of(context)))
+    settings = _settings(args, card, load_policy(project_of(context), context.environ).settings)
     decision = decide(settings, card, args.level)
     settled = Settled()
     if decision.level is not None:  # what is refused is told by the session
@@ -72,6 +73,8 @@ def _run(args: argparse.Namespace, context: Context, client: Client) -> int:
             adjust=lambda policy: _settings(args, card, policy),
             level=args.level,
             card=card,
+            agent=card.agent,
+            ask=args.ask,
             also=settled.rules,
         ) as session,
         told_to_end(session) as told,
@@ -82,12 +85,14 @@ def _run(args: argparse.Namespace, context: Context, client: Client) -> int:
         place = os.fsencode(args.artifacts) if args.artifacts else None
         ended = run_agent(session, card, argv, fork=args.fork, cwd=cwd, stdio=standard(context), artifacts=place)
         ended = ended._replace(notes=(*settled.notes, *_unset(card, session, context), *ended.notes))
-        branch = _branch(session, card, ended, args, context, told)
+        branch = _branch(session, card, ended, args, context, told) if ended.result.ran else {}
     code = 128 + told[0] if told else 124 if ended.result.timed_out else ended.result.exit_code
     if context.as_json:
         import json
 
         context.terminal.out(json.dumps(_as_json(card, ended, branch, code)))
+    elif not ended.result.ran:
+        tell_refused(ended.result, context)
     else:
         _tell(card, ended, branch, argv, context)
     return code

@@ -31,6 +31,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--fork", metavar="NAME", help="the fork; made if there is none. Default: a new one")
     parser.add_argument("--card", metavar="FILE", help="the agent's card (JSON): the policy decides what it gets")
     parser.add_argument("--agent", metavar="NAME", help="whose command it is, for the rules of the policy")
+    configure_asking(parser)
+    configure_confinement(parser)
+    parser.add_argument("command", nargs=argparse.REMAINDER, metavar="-- COMMAND", help="the command and its arguments")
+
+
+def configure_asking(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--ask",
         choices=ASKS,
@@ -38,8 +44,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "is one); queue: wait for mudroom approve; later: refuse, and hold for the next time what mudroom approve "
         "says (default); never: refuse",
     )
-    configure_confinement(parser)
-    parser.add_argument("command", nargs=argparse.REMAINDER, metavar="-- COMMAND", help="the command and its arguments")
 
 
 def execute(args: argparse.Namespace, context: Context) -> int:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from mudroom.cli.main import Context
 from mudroom.cli.open import project_of, standing
-from mudroom.config import load_card, load_settings, places
+from mudroom.config import load_card, load_policy, places
 from mudroom.core.a2a import Standing, a2a_card, a2a_card_old, paths_of
 from mudroom.errors import UsageError
 from mudroom.granting import decide, opened_by
@@ -86,7 +86,7 @@ def stand(card: AgentCard, context: Context) -> Standing:
     from mudroom.core.wish import wish
 
     project = project_of(context)
-    settings = load_settings(project)
+    settings = load_policy(project, context.environ).settings
     decision = decide(settings, card, None)
     if decision.level is None:
         return Standing(decision, "none")

@@ -208,6 +208,8 @@ class Fork:
 
     def note_credentials(self, names: Sequence[str]) -> None:
         """Before a command to which they are open: whoever reviews the fork is to know."""
+        if not names:
+            return
         known = self.credentials
         new = [name for name in names if name not in known]
         if new:
