@@ -66,24 +66,22 @@ def _run(args: argparse.Namespace, context: Context, client: Client) -> int:
     if decision.level is not None:  # what is refused is told by the session
         settled = settle(card, settings, decision.level, context, allow=args.allow_card_network)
     argv = [os.fsencode(word) for word in args.command]
-    with (
-        open_session(
-            context,
-            client=client,
-            adjust=lambda policy: _settings(args, card, policy),
-            level=args.level,
-            card=card,
-            agent=card.agent,
-            ask=args.ask,
-            also=settled.rules,
-        ) as session,
-        told_to_end(session) as told,
-    ):
+    with open_session(
+        context,
+        client=client,
+        adjust=lambda policy: _settings(args, card, policy),
+        level=args.level,
+        card=card,
+        agent=card.agent,
+        ask=args.ask,
+        also=settled.rules,
+    ) as session:
         here = os.path.realpath(working_directory())
         cwd = here if is_below(here, session.project) else session.project
         warn(session, context)
         place = os.fsencode(args.artifacts) if args.artifacts else None
-        ended = run_agent(session, card, argv, fork=args.fork, cwd=cwd, stdio=standard(context), artifacts=place)
+        with told_to_end(session) as told:
+            ended = run_agent(session, card, argv, fork=args.fork, cwd=cwd, stdio=standard(context), artifacts=place)
         ended = ended._replace(notes=(*settled.notes, *_unset(card, session, context), *ended.notes))
         branch = _branch(session, card, ended, args, context, told) if ended.result.ran else {}
     code = 128 + told[0] if told else 124 if ended.result.timed_out else ended.result.exit_code
