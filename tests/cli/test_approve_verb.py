@@ -16,12 +16,9 @@ from screen import BASH, Screen
 from test_vault_verb import Cli
 
 from conftest import Place
-from mudroom.cli.approving import approver_by
-from mudroom.cli.terminal import Terminal
-from mudroom.core.approval import CommandQuestion, HostQuestion, asked
+from mudroom.core.approval import CommandQuestion, HostQuestion
 from mudroom.core.queued import Row
 from mudroom.core.verdict import Verdict
-from mudroom.errors import UsageError
 from mudroom.vault.approval import Queue
 
 VERDICT = Verdict("require_approval", ("host_escape_risk",), "class host_escape_risk", "loads a module")
@@ -33,7 +30,7 @@ HOST = HostQuestion("registry.example", 443, "tls", "try-1", "claude")
 ASKER = """
 import os, sys
 import signal
-from mudroom.cli.approving import approver_by, by_terminal
+from mudroom.cli.approving import by_queue, by_terminal, first_of
 from mudroom.cli.terminal import Terminal
 from mudroom.core.approval import asked
 from mudroom.vault.approval import Queue
@@ -45,10 +42,12 @@ if how == "full":
     queue.put = lambda *_given: (_ for _ in ()).throw(__import__("mudroom.errors").errors.MudroomError("disk full"))
 if how == "deaf":  # Ctrl-C is the command's, as while one runs
     signal.signal(signal.SIGINT, lambda _number, _frame: print("heeded", flush=True))
-ways = {"queue": "queue", "deaf": "queue", "later": "later"}
-approver = approver_by(ways.get(how), terminal, lambda: queue, float(patience))
-if how == "alone":
-    approver = by_terminal(terminal, float(patience))
+approver = {
+    "alone": lambda: by_terminal(terminal, float(patience)),
+    "queue": lambda: by_queue(terminal, queue, float(patience)),
+    "deaf": lambda: by_queue(terminal, queue, float(patience)),
+    "later": lambda: by_queue(terminal, queue, 0),
+}.get(how, lambda: first_of(terminal, queue, float(patience)))()
 print("ANSWER", *asked(approver, question), "END")
 """
 
@@ -288,19 +287,6 @@ def test_waiting_for_the_queue_says_so_and_ends_with_ctrl_c(cli: Approving) -> N
     screen = cli.asker("later")
     screen.expect("ANSWER False False queue waiting for approval [0-9a-f]{6}: mudroom approve")
     assert [row.state for row in cli.queue.rows()] == ["allowed", "withdrawn", "waiting"]
-
-
-def test_the_ways_to_ask(cli: Approving) -> None:
-    terminal = Terminal({})
-    terminal.interactive = False
-    assert approver_by("never", terminal, lambda: cli.queue) is None
-    with pytest.raises(UsageError, match="there is no terminal"):
-        approver_by("terminal", terminal, lambda: cli.queue)
-    terminal.interactive = True
-    with pytest.raises(UsageError, match="there is no terminal"):
-        approver_by("terminal", terminal, lambda: cli.queue, quiet=True)
-    later = approver_by(None, terminal, lambda: cli.queue, quiet=True)
-    assert asked(later, QUESTION).reason.startswith("waiting for approval")
 
 
 @needs_bash

@@ -8,15 +8,14 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from mudroom.cli.asking import forget_typed, interrupts, ready_of
 from mudroom.core.approval import CommandAnswer, CommandApprover, CommandQuestion
-from mudroom.core.flow import Answer, Question
 from mudroom.core.path import show
 from mudroom.core.queued import Asked, Decision, State, answer_of
-from mudroom.errors import MudroomError, UsageError
+from mudroom.errors import MudroomError
 
 if TYPE_CHECKING:
     from mudroom.cli.terminal import Terminal
@@ -58,50 +57,21 @@ KEYS = {"o": _ONCE, "once": _ONCE, "a": _ALWAYS, "always": _ALWAYS, "n": _NO, "n
 # --- approvers ---
 
 
-def approver_by(
-    how: str | None, terminal: Terminal, queue: Callable[[], Queue], patience: float = PATIENCE, *, quiet: bool = False
-) -> CommandApprover | None:
-    """As ``--ask`` of exec names them: ``terminal``, ``queue``, ``later``, ``never``; None: the terminal, or later.
-    ``quiet``: nothing may be said on the terminal, so nobody is asked there. ``queue`` is called when it is needed.
-    Raises UsageError."""
-    is_there = terminal.interactive and not quiet
-    if how == "never":
-        return None
-    if how == "terminal" and not is_there:
-        raise UsageError("--ask terminal: there is no terminal to ask on", "--ask queue, --ask later")
-    asks_here = is_there and how in ("terminal", None)
-
-    def approve(question: CommandQuestion) -> CommandAnswer:
-        if asks_here:
-            return first_of(terminal, queue(), patience)(question)
-        return _by_queue(terminal, queue(), patience if how == "queue" else 0, question, quiet)
-
-    return approve
-
-
-def hosts_by_queue(queue: Callable[[], Queue], fork: str, agent: str) -> Callable[[Question, int], Answer]:
-    """An approver for the gate, whose questions wait in the queue."""
-
-    def approve(question: Question, over: int) -> Answer:
-        from mudroom.keeper import HostApprover
-
-        return HostApprover(queue(), fork, agent)(question, over)
-
-    return approve
-
-
-def _by_queue(
-    terminal: Terminal, queue: Queue, patience: float, question: CommandQuestion, quiet: bool
-) -> CommandAnswer:
-    """Ctrl-C ends the waiting, whoever else heeds it."""
-    from mudroom.keeper import QueueApprover
+def by_queue(terminal: Terminal, queue: Queue, patience: float = PATIENCE, *, quiet: bool = False) -> CommandApprover:
+    """Waits for an answer in the queue; Ctrl-C ends that, whoever else heeds it. With a patience of 0 it does not wait:
+    the answer is for the next time. ``quiet``: nothing is said on the terminal."""
 
     def waiting(name: str) -> None:
         if not quiet:
             terminal.say(f"waiting for approval {name}: mudroom approve {name}")
 
-    with interrupts() as interrupted:
-        return QueueApprover(queue, patience, interrupted, waiting)(question)
+    def approve(question: CommandQuestion) -> CommandAnswer:
+        from mudroom.keeper import QueueApprover
+
+        with interrupts() as interrupted:
+            return QueueApprover(queue, patience, interrupted, waiting)(question)
+
+    return approve
 
 
 def by_terminal(terminal: Terminal, patience: float = PATIENCE) -> CommandApprover:
