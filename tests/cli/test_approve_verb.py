@@ -316,7 +316,7 @@ def test_rules_of_commands_are_written_after_the_answer(
     from mudroom.errors import MudroomError
 
     written: list[tuple[str, bool]] = []
-    monkeypatch.setattr(approve, "remember_of", lambda _session: lambda *given: written.append(given))
+    monkeypatch.setattr(approve, "remember_command", lambda _session, *given: written.append(given))
     environ = {os.fsencode(key): os.fsencode(value) for key, value in cli.environment.items()}
 
     def run(*words: str) -> int:
@@ -327,13 +327,10 @@ def test_rules_of_commands_are_written_after_the_answer(
     assert written == [("insmod x", True), ("insmod x", False)]
     assert "rule: allow insmod x" in capsys.readouterr().err
 
-    def failing(_session: object) -> object:
-        def remember(_pattern: str, _allow: bool) -> None:
-            raise MudroomError("the disk is full")
+    def failing(_session: object, _pattern: str, _allow: bool) -> None:
+        raise MudroomError("the disk is full")
 
-        return remember
-
-    monkeypatch.setattr(approve, "remember_of", failing)
+    monkeypatch.setattr(approve, "remember_command", failing)
     name = cli.put(QUESTION._replace(fork="h"))
     assert run(name, "--always", "--json") == 1
     output = capsys.readouterr()

@@ -11,7 +11,8 @@ from mudroom.cli.approving import KEYS, Ended, Keys, ask, choices, heard, keys_o
 from mudroom.cli.asking import CHOICES
 from mudroom.cli.main import Context
 from mudroom.cli.open import open_session
-from mudroom.core.approval import CommandAnswer, HostQuestion, Remember
+from mudroom.cli.whom import remember_command
+from mudroom.core.approval import CommandAnswer, HostQuestion
 from mudroom.core.queued import VALIDITY, Decision, Row, row_to_json
 from mudroom.errors import MudroomError, UsageError
 from mudroom.session import Session
@@ -149,7 +150,7 @@ def _write_rule(row: Row, answer: CommandAnswer, session: Session, context: Cont
         if row.asked.host is not None:
             _keep_host(session.project, row.asked.host, answer.allow)
         elif row.asked.command is not None:
-            remember_of(session)(row.asked.command.pattern, answer.allow)
+            remember_command(session, row.asked.command.pattern, answer.allow)
     except MudroomError as error:
         context.terminal.error(f"the answer holds, but its rule is not written: {error.message}", error.hint)
         return False
@@ -164,19 +165,6 @@ def _keep_host(project: bytes, host: HostQuestion, allow: bool) -> None:
 
     rule = HostRule("allow" if allow else "deny", host.host, (host.port,), source="asked")
     keep(project, rule, time.strftime("asked %Y-%m-%d"))
-
-
-def remember_of(session: Session) -> Remember:
-    """What writes the rules of commands for this machine."""
-
-    def remember(pattern: str, allow: bool) -> None:
-        import time
-
-        from mudroom.rulefile import remember as keep
-
-        keep(session.project, pattern, time.strftime("asked %Y-%m-%d"), "allow" if allow else "deny")
-
-    return remember
 
 
 # --- as they come ---

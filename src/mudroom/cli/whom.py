@@ -13,7 +13,6 @@ from mudroom.session import Session
 if TYPE_CHECKING:
     from mudroom.core.approval import CommandAnswer, CommandQuestion
     from mudroom.core.flow import Answer, Question
-    from mudroom.keeper import Queue
 
 Ask = Literal["terminal", "queue", "later", "never"]
 ASKS: tuple[Ask, ...] = ("terminal", "queue", "later", "never")
@@ -21,37 +20,31 @@ ASKS: tuple[Ask, ...] = ("terminal", "queue", "later", "never")
 
 def ask_by(ask: Ask | None, context: Context, session: Session) -> None:
     """``ask``: as the command line says; None: the terminal, or later. Raises UsageError if nobody sits there."""
-    quiet = context.as_json
-    if ask == "terminal" and (quiet or not context.terminal.interactive):
+    somebody = context.terminal.interactive and not context.as_json
+    if ask == "terminal" and not somebody:
         raise UsageError("--ask terminal: there is no terminal to ask on", "--ask queue, --ask later")
-    if ask == "never":
-        session.ask_about(None)
-        return
-
-    def queue() -> Queue:
-        from mudroom.keeper import Queue
-
-        return Queue(session.vault.path)
+    way = ask or ("terminal" if somebody else "later")
 
     def commands(question: CommandQuestion) -> CommandAnswer:
-        from mudroom.cli.approving import approver_by
-        from mudroom.core.approval import asked
+        from mudroom.cli.approving import by_queue, first_of
 
-        approver = approver_by(ask, context.terminal, queue, session.settings.approval_timeout, quiet=quiet)
-        return asked(approver, question)
+        queue, patience = session.vault.approvals, session.settings.approval_timeout
+        if way == "terminal":
+            return first_of(context.terminal, queue, patience)(question)
+        return by_queue(context.terminal, queue, patience if way == "queue" else 0, quiet=context.as_json)(question)
 
     def hosts(question: Question, over: int) -> Answer:
-        from mudroom.cli.approving import hosts_by_queue
+        from mudroom.keeper import HostApprover
 
-        return hosts_by_queue(queue, "", session.agent or "")(question, over)
+        return HostApprover(session.vault.approvals, "", session.agent or "")(question, over)
 
-    session.ask_about(commands, lambda pattern, allow: _remember(session, pattern, allow))
-    if ask == "queue":
+    session.ask_about(None if way == "never" else commands, lambda rule, allow: remember(session, rule, allow))
+    if way == "queue":
         session.ask_about_hosts(hosts)
 
 
-def _remember(session: Session, pattern: str, allow: bool) -> None:
+def remember(session: Session, pattern: str, allow: bool) -> None:
     """Write the rule of an answer for this machine."""
-    from mudroom.rulefile import remember
+    from mudroom import rulefile
 
-    remember(session.project, pattern, time.strftime("asked %Y-%m-%d"), "allow" if allow else "deny")
+    rulefile.remember(session.project, pattern, time.strftime("asked %Y-%m-%d"), "allow" if allow else "deny")
