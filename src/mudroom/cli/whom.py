@@ -38,12 +38,12 @@ def ask_by(ask: Ask | None, context: Context, session: Session) -> None:
 
         return HostApprover(session.vault.approvals, "", session.agent or "")(question, over)
 
-    session.ask_about(None if way == "never" else commands, lambda rule, allow: remember(session, rule, allow))
+    session.ask_about(None if way == "never" else commands, lambda rule, allow: remember_command(session, rule, allow))
     if way == "queue":
         session.ask_about_hosts(hosts)
 
 
-def remember(session: Session, pattern: str, allow: bool) -> None:
+def remember_command(session: Session, pattern: str, allow: bool) -> None:
     """Write the rule of an answer for this machine."""
     from mudroom import rulefile
 
