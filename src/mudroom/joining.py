@@ -180,6 +180,33 @@ class Joining(Deciding):
             found += rows
         return sorted(found, key=lambda row: row[0].time)
 
+    def background(self, identity: str) -> Background:
+        """One of them by its id, whoever has started it. Raises UsageError if there is none."""
+        for started, _ended in self.backgrounds():
+            if started.id == identity:
+                return Background(self, started)
+        raise UsageError(f"there is no background command {identity}", "mudroom ps --all shows those of this project")
+
+    def foreground(self) -> list[tuple[str, str, int]]:
+        """What else runs in forks just now: the fork, who has its lock, as that says itself, and since when, in
+        nanoseconds since 1970."""
+        found = []
+        for fork in self.vault.forks():
+            since = fork.interrupted
+            if since is None or os.path.exists(fork.path + b"/background/sandbox"):
+                continue
+            with fork.lock_if_free("looking at what runs") as free:
+                if free:
+                    continue
+            with open(fork.path + b"/lock", "rb") as stream:
+                found.append((fork.name, stream.read(4096).decode("utf-8", "replace").strip(), since))
+        return found
+
+    def keep(self) -> None:
+        """Block until nothing is left in the background that this session holds."""
+        while self._tended:
+            next(iter(self._tended.values())).wait()
+
     def end(self, name: str, identities: Sequence[str] | None = None, grace: float = GRACE) -> None:
         """End background commands of a fork: SIGTERM, after ``grace`` seconds SIGKILL. None: all that runs there, and
         blocks until the fork is free again."""

@@ -28,7 +28,7 @@ from mudroom.core.spec import Copy
 from mudroom.deciding import Case
 from mudroom.errors import CommandNotStarted, MudroomError, Unsupported, UsageError
 from mudroom.granting import Grant, granted
-from mudroom.joining import Background, Joining
+from mudroom.joining import MARK, Background, Joining
 from mudroom.sandbox.capture import SIGTERM
 from mudroom.sandbox.client import Client, StepFailed
 from mudroom.sandbox.denial import denials
@@ -43,6 +43,7 @@ from mudroom.vault.store import Vault, open_vault
 
 __all__ = [
     "CAPTURED",
+    "MARK",
     "Applied",
     "Background",
     "Client",

@@ -10,16 +10,21 @@ from mudroom.cli.open import exclusive, open_session
 
 EXAMPLES = """\
 examples:
-  mudroom discard run-7f3a"""
+  mudroom discard run-7f3a
+  mudroom discard --end run-7f3a      with the commands in its background, which it is refused for else"""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("forks", nargs="+", metavar="FORK")
+    parser.add_argument("--end", action="store_true", help="end what runs in their background first")
 
 
 def execute(args: argparse.Namespace, context: Context) -> int:
     with open_session(context) as session:
         names = [session.vault.fork(name).name for name in args.forks]  # all must exist before one goes
+        if args.end:
+            for name in names:
+                session.end(name)
         with exclusive(session, context, "mudroom discard"):
             for name in names:
                 session.discard(name)

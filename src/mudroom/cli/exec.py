@@ -13,12 +13,14 @@ from mudroom.config import load_card
 from mudroom.core.path import is_below, show
 from mudroom.core.result import Result
 from mudroom.errors import UsageError
-from mudroom.session import Client
+from mudroom.session import Client, Session
 
 EXAMPLES = """\
 examples:
   mudroom exec --fork try-1 -- npm test          in that fork, which is made if there is none
   mudroom exec --fork try-1 --json -- npm test   one JSON object: exit code, output, changes
+  mudroom exec --fork try-1 --background -- npm run dev   returns at once; others run beside it: mudroom ps
+  mudroom exec --fork try-1 --json --stream -- npm test   its output as it comes, an object a line; the result last
   mudroom exec --agent coder -- rm -rf build     by name, for rules about it; judged by the policy as all of these are
   mudroom exec --card agent.json -- claude       an agent, at the level and with the credentials of its card
   mudroom diff try-1, mudroom apply try-1        look at it, bring it into the project"""
@@ -32,6 +34,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--card", metavar="FILE", help="the agent's card (JSON): the policy decides what it gets")
     parser.add_argument("--agent", metavar="NAME", help="whose command it is, for the rules of the policy")
     configure_asking(parser)
+    parser.add_argument(
+        "--background",
+        action="store_true",
+        help="let it go on, and return at once with its id; until it ends, other commands of this fork run beside it",
+    )
+    parser.add_argument("--stream", action="store_true", help="with --json: print what it prints as it comes")
     configure_confinement(parser)
     parser.add_argument("command", nargs=argparse.REMAINDER, metavar="-- COMMAND", help="the command and its arguments")
 
@@ -47,35 +55,84 @@ def configure_asking(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(args: argparse.Namespace, context: Context) -> int:
-    return run_command(args, context, args.agent or DEFAULT_AGENT, args.ask)
+    agent = args.agent or DEFAULT_AGENT
+    if args.stream and (args.background or not context.as_json):
+        raise UsageError("--stream is for --json, and not for the background", "mudroom ps --output ID")
+    if not args.background:
+        return run_command(args, context, agent, args.ask, stream=args.stream)
+    from mudroom.cli.background import Keeper, start
+
+    argv = _command(args)
+    keeper = Keeper(
+        lambda client: _opened(args, context, client, agent, args.ask),
+        lambda session: session.start(argv, fork=args.fork, cwd=_directory(session)),
+        lambda result: _told(result, argv, context),
+    )
+    return start(keeper, context)
 
 
-def run_command(args: argparse.Namespace, context: Context, agent: str | None, ask: Ask | None = None) -> int:
-    """``agent``: whose command it is, unless a card says so; None: the user's own, which nobody judges."""
+def _command(args: argparse.Namespace) -> list[bytes]:
     command = args.command[1:] if args.command[:1] == ["--"] else args.command
     if not command:
         raise UsageError("no command was given", "mudroom exec --fork NAME -- COMMAND")
+    return [os.fsencode(word) for word in command]
+
+
+def run_command(
+    args: argparse.Namespace, context: Context, agent: str | None, ask: Ask | None = None, *, stream: bool = False
+) -> int:
+    """``agent``: whose command it is, unless a card says so; None: the user's own, which nobody judges. ``stream``:
+    what it prints is printed as it comes."""
+    argv = _command(args)
     client = Client()
     client.start()  # it starts while we read settings and look at the project
-    argv = [os.fsencode(word) for word in command]
     try:
-        card = load_card(os.fsencode(args.card)) if args.card else None
-        with open_session(
-            context,
-            client=client,
-            adjust=lambda settings: adjusted(args, settings),
-            level=args.level,
-            card=card,
-            agent=card.agent if card is not None and agent in (None, DEFAULT_AGENT) else agent,
-            ask=ask,
-        ) as session:
-            here = os.path.realpath(working_directory())
-            cwd = here if is_below(here, session.project) else session.project
+        with _opened(args, context, client, agent, ask) as session:
             warn(session, context)
+            stdio = standard(context)
+            if stream:
+                stdio = stdio._replace(on_output=lambda name, data: _stream(name, data, context))
             with foreground(session):
-                result = session.run(argv, fork=args.fork, cwd=cwd, stdio=standard(context))
+                result = session.run(argv, fork=args.fork, cwd=_directory(session), stdio=stdio)
     finally:
         client.close()
+    return _told(result, argv, context)
+
+
+def _opened(
+    args: argparse.Namespace, context: Context, client: Client | None, agent: str | None, ask: Ask | None
+) -> Session:
+    card = load_card(os.fsencode(args.card)) if args.card else None
+    return open_session(
+        context,
+        client=client,
+        adjust=lambda settings: adjusted(args, settings),
+        level=args.level,
+        card=card,
+        agent=card.agent if card is not None and agent in (None, DEFAULT_AGENT) else agent,
+        ask=ask,
+    )
+
+
+def _directory(session: Session) -> bytes:
+    here = os.path.realpath(working_directory())
+    return here if is_below(here, session.project) else session.project
+
+
+def _stream(stream: str, data: bytes, context: Context) -> None:
+    """One line for each piece: text if it is UTF-8, with the bytes beside it else. A letter may be cut in two."""
+    import base64
+    import json
+
+    row = {"schema": "mudroom.output/1", "stream": stream, "data": data.decode("utf-8", "replace")}
+    try:
+        data.decode("utf-8")
+    except UnicodeDecodeError:
+        row["data_base64"] = base64.b64encode(data).decode()
+    context.terminal.out(json.dumps(row))
+
+
+def _told(result: Result, argv: list[bytes], context: Context) -> int:
     code = 124 if result.timed_out else result.exit_code
     if context.as_json:
         print_json(result._replace(exit_code=code), None, context)

@@ -20,6 +20,7 @@ VERBS = {
     "run": "run a command on a staged view of the project, see what it would change, then apply or cancel",
     "exec": "run an agent's command in a fork; nothing is applied",
     "proxy": "around exec, for an agent's runtime: prepare a fork, inspect it, roll it back",
+    "ps": "what runs in forks, in the background and else; --end ends it, --output shows what it has printed",
     "fork": "lines of work side by side: new, ls, rename, rm",
     "checkpoint": "freeze what a fork holds under a name",
     "rollback": "drop what a fork has changed since a checkpoint; can itself be undone",

@@ -26,11 +26,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--fork", metavar="FORK", help="the fork; may be left out if there is only one")
     parser.add_argument("--yes", "-y", action="store_true", help="do not ask")
     parser.add_argument("--no", "-n", action="store_true", help="only show what would be dropped")
+    parser.add_argument("--end", action="store_true", help="end what runs in the fork's background first")
 
 
 def execute(args: argparse.Namespace, context: Context) -> int:
     with open_session(context) as session:
         fork = only_fork(session, args.fork)
+        if args.end and not args.no:
+            session.end(fork)
         with session.compare(fork, f"{fork}@{args.name}") as found:
             dropped = found.changeset
         asks = dropped and not args.yes

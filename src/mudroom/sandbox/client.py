@@ -305,7 +305,11 @@ class Connection:
 
 
 class Client:
-    def __init__(self) -> None:
+    def __init__(self, *, apart: bool = False) -> None:
+        """``apart``: the launcher has none of our standard descriptors, for whose end somebody may wait, and is in no
+        process group or session that somebody may end."""
+        self._apart = apart
+        self._actions = [(os.POSIX_SPAWN_OPEN, number, os.devnull, os.O_RDWR, 0) for number in range(3 if apart else 0)]
         self._launcher: Connection | None = None
         self._pid = 0
         self._place = 0
@@ -322,6 +326,8 @@ class Client:
                 sys.executable,
                 [sys.executable, "-I", "-S", "-c", _START, str(theirs.fileno())],
                 {"PATH": os.defpath, "LC_ALL": "C"},
+                file_actions=self._actions,
+                setsid=self._apart,
             )
         finally:
             theirs.close()

@@ -1,0 +1,118 @@
+"""``mudroom exec --background``: a process of its own holds the sandbox, for as long as something runs in it.
+
+The keeper is a fork of this process, so that whoever sits there is still asked what there is to ask; when the command
+is on its way it leaves the terminal, the session and the directory, and says so over a pipe. SIGTERM ends it with all
+that runs in it; SIGKILL does, too, and the fork is settled by the next who comes.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from collections.abc import Callable
+from typing import Any, NamedTuple, NoReturn
+
+from mudroom.cli.main import Context
+from mudroom.core.background import to_json
+from mudroom.core.path import show
+from mudroom.core.result import Result
+from mudroom.errors import MudroomError
+from mudroom.session import Background, Client, Session
+
+
+class Keeper(NamedTuple):
+    """What is done in the keeper: the session is opened, the command started, a refusal told (its exit code)."""
+
+    opened: Callable[[Client], Session]
+    started: Callable[[Session], Background]
+    refused: Callable[[Result], int]
+
+
+class _KeeperError(MudroomError):
+    """What the keeper could not do, as it said it."""
+
+
+def start(keeper: Keeper, context: Context) -> int:
+    """Returns the exit code, as soon as the command is on its way."""
+    read, write = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(read)
+        _keep(write, keeper)
+    os.close(write)
+    with open(read, "rb") as stream:
+        said = stream.read()
+    if not said:
+        os.waitpid(child, 0)
+        raise MudroomError("the process that was to hold the command has died", "try again")
+    outcome: dict[str, Any] = json.loads(said)
+    if "error" in outcome:
+        error = _KeeperError(outcome["error"], outcome["hint"])
+        error.exit_code = outcome["code"]
+        raise error
+    if "refused" in outcome:
+        return int(outcome["refused"])
+    _tell(outcome["started"], context)
+    return 0
+
+
+def _tell(started: dict[str, Any], context: Context) -> None:
+    if context.as_json:
+        context.terminal.out(json.dumps(started))
+        return
+    context.terminal.out(started["id"])
+    context.terminal.say(
+        f"{show(' '.join(started['command']).encode())} runs in the background of {started['fork']}: "
+        f"mudroom ps, mudroom ps --output {started['id']}, mudroom ps --end {started['id']}"
+    )
+
+
+def _keep(write: int, keeper: Keeper) -> NoReturn:
+    """The keeper, from its fork to its end."""
+    code = 125
+    try:
+        os.closerange(3, write)  # what our caller has left open is not to stay open as long as we live
+        os.closerange(write + 1, os.sysconf("SC_OPEN_MAX"))
+        client = Client(apart=True)
+        client.start()
+        with keeper.opened(client) as session:
+            background = keeper.started(session)
+            if background.refused is not None:
+                _say(write, {"refused": keeper.refused(background.refused)})
+            else:
+                _say(write, {"started": to_json(background.started, None)})
+                _detach()
+                session.keep()
+        code = 0
+    except MudroomError as error:
+        _say(write, {"error": error.message, "hint": error.hint, "code": error.exit_code})
+    except SystemExit:
+        code = 0  # SIGTERM: the session has been closed
+    finally:
+        os._exit(code)
+
+
+def _say(write: int, outcome: dict[str, Any]) -> None:
+    try:
+        os.write(write, json.dumps(outcome).encode())
+        os.close(write)
+    except OSError:
+        pass  # nobody is there to hear it, or it has been said
+
+
+def _detach() -> None:
+    """Nothing of who started us is ours any more."""
+    os.setsid()
+    os.chdir("/")
+    null = os.open(os.devnull, os.O_RDWR)
+    for descriptor in (0, 1, 2):
+        os.dup2(null, descriptor)
+    os.close(null)
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, _end)
+
+
+def _end(_number: int, _frame: object) -> NoReturn:
+    raise SystemExit

@@ -1,0 +1,143 @@
+"""``mudroom ps``: what runs in the forks of a project, and its end."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import time
+from typing import Any
+
+from mudroom.cli.main import Context
+from mudroom.cli.open import open_session
+from mudroom.config import seconds
+from mudroom.core.background import to_json
+from mudroom.core.path import show
+from mudroom.errors import UsageError
+from mudroom.session import Session
+
+EXAMPLES = """\
+examples:
+  mudroom ps                      background commands, and forks in which another one runs
+  mudroom ps --json
+  mudroom ps --output 3f2a81c0    what it has printed until now, the last of it
+  mudroom ps --end 3f2a81c0       SIGTERM; after --grace SIGKILL; what it has changed stays in the fork
+  mudroom ps --end --all          every background command of this project
+
+A background command belongs to its fork: discarding that with --end ends it, and so does its time limit."""
+
+GRACE = 2.0
+"""Seconds."""
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("ids", nargs="*", metavar="ID", help="for --end and --output")
+    parser.add_argument("--end", action="store_true", help="end background commands")
+    parser.add_argument("--output", action="store_true", help="print what one has printed: stdout, then stderr")
+    parser.add_argument("--all", action="store_true", help="all of them; without --end: those that are over, too")
+    parser.add_argument("--grace", metavar="TIME", help="between asking one to end and ending it: 0s, 10s")
+
+
+def execute(args: argparse.Namespace, context: Context) -> int:
+    grace = seconds(args.grace, "--grace") if args.grace else GRACE
+    with open_session(context) as session:
+        if args.output:
+            return _output(session, args.ids, context)
+        if args.end:
+            return _end(session, args.ids, args.all, grace, context)
+        rows = [row for row in process_rows(session) if args.all or row["state"] != "ended"]
+    if context.as_json:
+        context.terminal.out(json.dumps({"schema": "mudroom.processes/1", "commands": rows}))
+    elif rows:
+        context.terminal.out("\n".join(describe(row) for row in rows))
+    else:
+        context.terminal.say("nothing runs")
+    return 0
+
+
+def process_rows(session: Session) -> list[dict[str, Any]]:
+    """Background commands, oldest first, then what runs in the foreground of forks."""
+    from mudroom.sandbox.processes import usages
+    from mudroom.session import MARK
+
+    found = session.backgrounds()
+    used = {
+        name: usage
+        for keeper in {started.keeper for started, ended in found if ended is None}
+        for name, usage in usages(keeper, MARK).items()
+    }
+    rows = []
+    for started, ended in found:
+        row = to_json(started, ended)
+        usage = used.get(started.id) if ended is None else None
+        row["pid"] = usage.pid if usage is not None else None
+        row["processes"] = usage.processes if usage is not None else 0
+        row["cpu"] = round(usage.cpu, 2) if usage is not None else None
+        row["memory"] = usage.memory if usage is not None else None
+        row["ports"] = list(usage.ports) if usage is not None else []
+        rows.append(row)
+    return rows + [
+        {"schema": None, "id": None, "fork": fork, "command": [what], "started": since, "state": "foreground"}
+        for fork, what, since in session.foreground()
+    ]
+
+
+def describe(row: dict[str, Any]) -> str:
+    words = show(" ".join(row["command"]).encode("utf-8", "surrogateescape"))
+    age = _age(time.time() - row["started"] / 1e9)
+    if row["state"] == "foreground":
+        return f"{'-':<8}  {row['fork']}  {age}  {words}"
+    more = f"  ended with {row['exit_code']}" if row["state"] == "ended" else ""
+    if row["pid"] is not None:
+        more += f"  pid {row['pid']}  {row['cpu']:.1f} s  {row['memory'] / (1 << 20):.0f} MiB"
+    if row["ports"]:
+        more += "  listens on " + ", ".join(str(port) for port in row["ports"])
+        more += f" (mudroom net open {row['fork']} {row['ports'][0]})"
+    who = f"  {row['agent']}" if row["agent"] else ""
+    return f"{row['id']}  {row['fork']}{who}  {age}  {words}{more}"
+
+
+def _age(duration: float) -> str:
+    for unit, size in (("d", 86400), ("h", 3600), ("m", 60)):
+        if duration >= size:
+            return f"{duration / size:.0f}{unit}"
+    return f"{max(0, duration):.0f}s"
+
+
+def _output(session: Session, ids: list[str], context: Context) -> int:
+    if len(ids) != 1:
+        raise UsageError("which one?", "mudroom ps --output ID")
+    out, err = session.background(ids[0]).output()
+    if context.as_json:
+        texts = {"stdout": out.decode("utf-8", "replace"), "stderr": err.decode("utf-8", "replace")}
+        context.terminal.out(json.dumps({"schema": "mudroom.output/1", "id": ids[0], **texts}))
+        return 0
+    for stream, data in ((sys.stdout, out), (sys.stderr, err)):
+        stream.flush()
+        _write(stream.fileno(), data)
+    return 0
+
+
+def _write(descriptor: int, data: bytes) -> None:
+    view = memoryview(data)
+    while view:
+        view = view[os.write(descriptor, view) :]
+
+
+def _end(session: Session, ids: list[str], every: bool, grace: float, context: Context) -> int:
+    if bool(ids) == every:
+        raise UsageError("which ones?", "mudroom ps --end ID, or mudroom ps --end --all")
+    running = [started for started, ended in session.backgrounds() if ended is None]
+    chosen = [session.background(one) for one in (ids or [started.id for started in running])]
+    for one in chosen:
+        session.end(one.fork, [one.id], grace)
+    ended = [one.wait() for one in chosen]
+    rows = [to_json(one.started, end) for one, end in zip(chosen, ended, strict=True)]
+    if context.as_json:
+        context.terminal.out(json.dumps({"schema": "mudroom.ended/1", "commands": rows}))
+    elif rows:
+        context.terminal.say("ended: " + ", ".join(f"{row['id']} ({row['exit_code']})" for row in rows))
+    else:
+        context.terminal.say("nothing runs in the background")
+    return 0
