@@ -10,14 +10,16 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
-from box import KINDS, NAMESPACES, Box
+from box import ENVIRONMENT, KINDS, NAMESPACES, Box
 
 from conformance.escapes import tiers
 from conformance.escapes.attempt import TABLE
 from conformance.escapes.known import NOT_HELD
 from conformance.escapes.outside import Outcome, Range
 from conformance.escapes.tools import TOOLS, runner
+from mudroom.sandbox.capture import Output, attend
 from mudroom.sandbox.client import Client
+from mudroom.sandbox.held import Held, hold
 
 pytestmark = pytest.mark.alone
 
@@ -81,6 +83,42 @@ def test_nothing_gets_out(place: Range, kind: str) -> None:
     held = {name for name in got_out(outcomes) if name not in NOT_HELD.get(kind.partition(" ")[0], {})}
     assert {name: outcomes[name].evidence for name in held} == {}
     assert sorted(place.project.iterdir()) == project
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if not kind.endswith("prepared")])
+def test_nothing_gets_out_of_a_command_that_joins_another(place: Range, kind: str) -> None:
+    """As all of the above, beside one that is there already."""
+    client = Client()
+    client.start()
+    box = Box(place.root, client)
+    shutil.copytree(place.project, box.copy, dirs_exist_ok=True)
+    where = os.fsencode(box.copy if kind == "bare" else box.project)
+    sandboxes: list[Held] = []
+
+    def sandbox() -> Held:
+        """An attempt may end the sandbox that it is in, and all in it: without namespaces it can end its init."""
+        if not sandboxes or sandboxes[-1].running.ends():
+            sandboxes.append(hold(client, box.prepared(kind)))
+        return sandboxes[-1]
+
+    def joined(argv: list[str]) -> str:
+        with Output(None, None, None, 1 << 20) as output, Output(None, None, None, 1) as other:
+            first = sandbox().run([b"sleep", b"1000"], ENVIRONMENT, where, other.descriptors)
+            words = [os.fsencode(word) for word in argv]
+            attend(sandbox().run(words, ENVIRONMENT, where, output.descriptors), output, None, lambda: None)
+            first.close()
+            return "".join(stream.data.decode() for stream in output.streams)
+
+    try:
+        outcomes = place.try_all(joined, list(TABLE))
+    finally:
+        for one in sandboxes:
+            one.end()
+        client.close()
+    assert mistaken(outcomes) == {}
+    held = {name for name in got_out(outcomes) if name not in NOT_HELD.get(kind, {})}
+    assert {name: outcomes[name].evidence for name in held} == {}
 
 
 @pytest.mark.slow
