@@ -144,3 +144,63 @@ def test_nothing_is_left_of_a_session_that_has_ended(place: Place) -> None:
             session.discard("kept")
     after = settled(place, before)
     assert after._replace(files=before.files) == before
+
+
+BEHIND: tuple[tuple[str, float | None], ...] = (
+    ("true", None),
+    ("echo x > made; sleep 1000", None),
+    ("(setsid sleep 1000 >/dev/null 2>&1 &) ; true", None),
+    ("trap '' TERM HUP; sleep 1000 & sleep 1000", None),
+    ("kill -9 $PPID; sleep 1000", None),
+    ("sleep 1000", 0.05),
+    ("no-such-program", None),
+)
+
+
+def background(session: Session, number: int) -> None:
+    """Begun, joined, and ended: by itself, by who asks for it, or with its fork."""
+    script, timeout = BEHIND[number % len(BEHIND)]
+    name = f"b{number}"
+    argv = [b"sh", b"-c", script.encode()] if " " in script or script == "true" else [script.encode()]
+    one = session.start(argv, fork=name, timeout=timeout)
+    for _beside in range(number % 3):
+        session.run([b"sh", b"-c", b"setsid sleep 1000 >/dev/null 2>&1 & echo > more"], fork=name)
+    if number % 2:
+        one.end(0.0)
+    session.discard(name, end=True)
+
+
+def test_nothing_is_left_of_commands_in_the_background(place: Place) -> None:
+    session = place.session(Settings(limits=Limits(open_files=500)))
+    for number in range(3 * len(BEHIND)):
+        background(session, number)
+    before, threads = kept(place), len(os.listdir("/proc/self/task"))
+    for number in range(RUNS):
+        background(session, number)
+    after = settled(place, before)
+    assert len(after.processes) <= len(before.processes)
+    assert after._replace(processes=frozenset(), files=frozenset()) == before._replace(
+        processes=frozenset(), files=frozenset()
+    )
+    assert {path.rpartition("/")[2] for path in after.files - before.files} <= {"1", "journal.db-wal", "journal.db-shm"}
+    assert session._tended == {}
+    while len(os.listdir("/proc/self/task")) > threads:  # each ends just after it has said that it is over
+        pass
+
+
+def test_nothing_is_left_of_a_session_with_commands_in_the_background(place: Place) -> None:
+    place.session().close()
+    before = kept(place)
+    for number in range(3):
+        with Session.open(
+            os.fsencode(place.project),
+            state=os.fsencode(place.state),
+            home=os.fsencode(place.home),
+            environ=os.environb,
+            client=None,
+        ) as session:
+            for script in (b"sleep 1000", b"trap '' TERM; setsid sleep 1000 & sleep 1000", b"true")[number:]:
+                session.start([b"sh", b"-c", script], fork=f"s{number}")
+                session.run([b"sh", b"-c", b"setsid sleep 1000 >/dev/null 2>&1 &"], fork=f"s{number}")
+    after = settled(place, before)
+    assert after._replace(files=before.files) == before
