@@ -19,8 +19,8 @@ from mudroom.core.change import Changeset
 from mudroom.core.fallback import Mode
 from mudroom.core.limit import reached_else
 from mudroom.core.path import show
-from mudroom.deciding import Deciding, checkpoint_stem
-from mudroom.errors import MudroomError, Unsupported, UsageError
+from mudroom.deciding import Case, Deciding, checkpoint_stem
+from mudroom.errors import CommandNotStarted, MudroomError, Unsupported, UsageError
 from mudroom.sandbox.capture import GRACE, Output, Watch, attend
 from mudroom.sandbox.client import StepFailed
 from mudroom.starting import Ran, Stdio, relay_for, shown
@@ -34,7 +34,9 @@ if TYPE_CHECKING:
     from mudroom.core.background import Ended, Started
     from mudroom.core.result import Result
     from mudroom.core.stack import Checkpoint
+    from mudroom.granting import Grant
     from mudroom.sandbox.held import Joined
+    from mudroom.sandbox.processes import Usage
     from mudroom.stage.view import View
     from mudroom.tending import Tended
     from mudroom.vault.apply import Recovered
@@ -100,8 +102,14 @@ class Background:
 
 
 class Joining(Deciding):
+    """The part of a session that knows the background; what it leaves open is the session's (``session.py``)."""
+
     agent: str | None
     _new_id: Callable[[], str]
+    granted: Callable[[], Grant]
+    _place: Callable[[str | None], tuple[Fork, bool]]
+    _weaker: Callable[[Mode, StepFailed], Mode]
+    _refused: Callable[[str, tuple[bytes, ...], bytes, Case], Result]
 
     def __init__(self, *arguments: Any, **named: Any) -> None:
         super().__init__(*arguments, **named)
@@ -117,6 +125,45 @@ class Joining(Deciding):
         super().close()
 
     # --- in the background ---
+
+    def start(
+        self,
+        argv: Sequence[bytes],
+        *,
+        fork: str | None = None,
+        cwd: bytes | None = None,
+        timeout: float | None = None,
+    ) -> Background:
+        """Start a command in the background of a fork (a new one if none is named). Until it ends, every other command
+        of this fork is run beside it, in the same sandbox; it ends with this session.
+
+        It is judged as ``run`` does, and by what the policy says of the background; what is refused has not been
+        started (``Background.refused``). A program that is not there ends with 127. Raises UsageError if what runs
+        there was started under other settings, and what ``run`` raises.
+        """
+        if not argv:
+            raise UsageError("no command was given", "mudroom exec --background --fork NAME -- COMMAND")
+        self._grant = self.granted()
+        command, where = tuple(argv), cwd or self.project
+        with self._judged_in_background():
+            case = self._case(command, where)
+            if case.verdict.action == "deny":
+                return Background.none(self, self._refused(fork or "", command, where, case))
+            place, is_new = self._place(fork)
+            try:
+                if case.verdict.action == "require_approval":
+                    case = self._asked(place, command, where)
+                if case.allowed and self._is_unchanged(case, place):
+                    with self._beside(place) as beside:
+                        return self._start(place, beside, command, where, timeout, case.verdict.action != "allow")
+            except (CommandNotStarted, Unsupported, UsageError):
+                if is_new and fork is None:
+                    self.vault.discard(place)
+                raise
+        if is_new:
+            self.vault.discard(place)
+        refused = case.changed() if case.allowed else case
+        return Background.none(self, self._refused(fork or "", command, where, refused))
 
     def _start(
         self,
@@ -201,6 +248,13 @@ class Joining(Deciding):
             with open(fork.path + b"/lock", "rb") as stream:
                 found.append((fork.name, stream.read(4096).decode("utf-8", "replace").strip(), since))
         return found
+
+    def usages(self) -> dict[str, Usage]:
+        """What the processes of background commands use just now, by id."""
+        from mudroom.sandbox.processes import usages
+
+        keepers = {started.keeper for started, ended in self.backgrounds() if ended is None}
+        return {name: usage for keeper in keepers for name, usage in usages(keeper, MARK).items()}
 
     def keep(self) -> None:
         """Block until nothing is left in the background that this session holds."""
@@ -314,9 +368,6 @@ class Joining(Deciding):
             raise
         self._tended[fork.name] = tended
         return tended
-
-    def _weaker(self, mode: Mode, failure: StepFailed) -> Mode:
-        raise NotImplementedError
 
     def _hold(self, fork: Fork, view: View, mode: Mode, attempt: ExitStack, resources: ExitStack) -> Tended:
         from mudroom.sandbox.held import hold

@@ -28,7 +28,7 @@ from mudroom.core.spec import Copy
 from mudroom.deciding import Case
 from mudroom.errors import CommandNotStarted, MudroomError, Unsupported, UsageError
 from mudroom.granting import Grant, granted
-from mudroom.joining import MARK, Background, Joining
+from mudroom.joining import Background, Joining
 from mudroom.sandbox.capture import SIGTERM
 from mudroom.sandbox.client import Client, StepFailed
 from mudroom.sandbox.denial import denials
@@ -43,7 +43,6 @@ from mudroom.vault.store import Vault, open_vault
 
 __all__ = [
     "CAPTURED",
-    "MARK",
     "Applied",
     "Background",
     "Client",
@@ -273,45 +272,6 @@ class Session(Joining):
                     reason = data["verdict"]["reason"]
                     found.append({"kind": "command", "target": " ".join(data["command"]), "reason": reason, "count": 1})
         return tuple(reversed(found))[:MOST_DENIALS]
-
-    def start(
-        self,
-        argv: Sequence[bytes],
-        *,
-        fork: str | None = None,
-        cwd: bytes | None = None,
-        timeout: float | None = None,
-    ) -> Background:
-        """Start a command in the background of a fork (a new one if none is named). Until it ends, every other command
-        of this fork is run beside it, in the same sandbox; it ends with this session.
-
-        It is judged as ``run`` does, and by what the policy says of the background; what is refused has not been
-        started (``Background.refused``). A program that is not there ends with 127. Raises UsageError if what runs
-        there was started under other settings, and what ``run`` raises.
-        """
-        if not argv:
-            raise UsageError("no command was given", "mudroom exec --background --fork NAME -- COMMAND")
-        self._grant = self.granted()
-        command, where = tuple(argv), cwd or self.project
-        with self._judged_in_background():
-            case = self._case(command, where)
-            if case.verdict.action == "deny":
-                return Background.none(self, self._refused(fork or "", command, where, case))
-            place, is_new = self._place(fork)
-            try:
-                if case.verdict.action == "require_approval":
-                    case = self._asked(place, command, where)
-                if case.allowed and self._is_unchanged(case, place):
-                    with self._beside(place) as beside:
-                        return self._start(place, beside, command, where, timeout, case.verdict.action != "allow")
-            except (CommandNotStarted, Unsupported, UsageError):
-                if is_new and fork is None:
-                    self.vault.discard(place)
-                raise
-        if is_new:
-            self.vault.discard(place)
-        refused = case.changed() if case.allowed else case
-        return Background.none(self, self._refused(fork or "", command, where, refused))
 
     def granted(self) -> Grant:
         """At which level the next command runs, and which credentials are open to it. Raises Refused if the policy

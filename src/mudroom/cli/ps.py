@@ -58,15 +58,7 @@ def execute(args: argparse.Namespace, context: Context) -> int:
 
 def process_rows(session: Session) -> list[dict[str, Any]]:
     """Background commands, oldest first, then what runs in the foreground of forks."""
-    from mudroom.sandbox.processes import usages
-    from mudroom.session import MARK
-
-    found = session.backgrounds()
-    used = {
-        name: usage
-        for keeper in {started.keeper for started, ended in found if ended is None}
-        for name, usage in usages(keeper, MARK).items()
-    }
+    found, used = session.backgrounds(), session.usages()
     rows = []
     for started, ended in found:
         row = to_json(started, ended)
