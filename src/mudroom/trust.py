@@ -134,7 +134,7 @@ def _shown(value: Any) -> str:
         return show(value)
     if isinstance(value, bool):
         return "true" if value else "false"
-    return f"{value:g}" if isinstance(value, float) else str(value)
+    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
 
 
 def _host(rule: Any) -> str:
