@@ -28,6 +28,7 @@ class Files:
         self.project.mkdir()
         self.home.mkdir()
         self.environ = {b"HOME": os.fsencode(self.home), b"MUDROOM_TRUST_POLICY": b"1"}
+        self.environ[b"MUDROOM_STATE"] = os.fsencode(root / "state")
 
     def write(self, **texts: str | bytes) -> None:
         for name, text in texts.items():
@@ -36,7 +37,7 @@ class Files:
             path.write_bytes(text.encode() if isinstance(text, str) else text)
 
     def load(self) -> Loaded:
-        return load_policy(os.fsencode(self.project), self.environ)
+        return load_policy(os.fsencode(self.project), self.environ, items=True)
 
     @property
     def settings(self) -> Settings:

@@ -14,7 +14,7 @@ from mudroom.core.settings import Loaded, Settings
 from mudroom.core.verdict import Classified, CommandClass, Part
 from mudroom.layering import PROJECT, read, roles_of
 from mudroom.setting import SECTIONS
-from mudroom.trust import forget, place, remember, said
+from mudroom.trust import forget, place, remember
 from test_layering import Files
 
 
@@ -37,7 +37,7 @@ class Strange(Files):
 
     @property
     def left_out(self) -> list[str]:
-        return [said(one) for one in self.load().left_out]
+        return [one.text for one in self.load().left_out]
 
 
 @pytest.fixture
@@ -138,7 +138,7 @@ def test_what_loosens_waits_for_trust(files: Strange, key: str) -> None:
     files.write(project=text_of(key, LOOSE[key]))
     found = files.load()
     assert found.settings == Settings()
-    assert [one.key.startswith(key) for one in found.left_out] == [True]
+    assert [one.text.startswith(key) for one in found.left_out] == [True]
     assert found.why == "nobody has trusted it on this machine"
     files.trust()
     trusted = files.load()

@@ -130,16 +130,29 @@ def load_settings(project: bytes) -> Settings:
     return put(merge({PROJECT: read_project(project)}))
 
 
-def load_policy(project: bytes, environ: Mapping[bytes, bytes]) -> Loaded:
+def load_policy(project: bytes, environ: Mapping[bytes, bytes], *, items: bool = False) -> Loaded:
     """What holds for a project: its policy as far as this user trusts it, the user's own, and what is for this machine
-    (``layering.py``). A project without any such file costs two failed calls of lstat(2). Raises UsageError naming
-    file, line and key."""
+    (``layering.py``). A project without any such file costs two failed calls of lstat(2), one whose files have not
+    changed some more (``compiled.py``). ``items``: with all that was given. Raises UsageError naming file and line."""
     config = user_config(environ)
     if not any(map(os.path.lexists, (project + b"/.mudroom", config + b"/policy.yaml"))):
         return Loaded()
-    from mudroom.layering import load
+    from mudroom import compiled
 
-    return load(project, config, places(environ).state, trusts_all=environ.get(b"MUDROOM_TRUST_POLICY") == b"1")
+    state, trusts_all = places(environ).state, environ.get(b"MUDROOM_TRUST_POLICY") == b"1"
+    kept, key = compiled.place(state, project), compiled.key_of(project, config, trusts_all=trusts_all)
+    found = None if items else compiled.load(kept, key)
+    if found is not None:
+        return found
+    from mudroom.layering import load, watched
+
+    before = {path: compiled.stamp(path) for path in watched(project, config, state)}
+    loaded = load(project, config, state, trusts_all=trusts_all)
+    included = [path for path in loaded.files if path not in before]
+    if included:  # which, was not known before; what has changed since is so young that nothing is kept
+        before |= {path: compiled.stamp(path) for path in included}
+    compiled.store(kept, key, loaded, before.items())
+    return loaded if items else loaded._replace(given=())
 
 
 def user_config(environ: Mapping[bytes, bytes]) -> bytes:

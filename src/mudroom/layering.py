@@ -17,18 +17,18 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from mudroom.core.path import show
 from mudroom.core.policy import RANKS, ClassRule, CommandRule
-from mudroom.core.settings import Loaded
+from mudroom.core.settings import LeftOut, Loaded
 from mudroom.errors import UsageError
 from mudroom.local import Local, read_open
 from mudroom.policyfile import Folder, Given, parse, put
 from mudroom.rulefile import NAME as RULES
 from mudroom.rulefile import parse as parse_rules
 from mudroom.setting import stricter_action
-from mudroom.trust import judge, place
+from mudroom.trust import judge, place, said
 
 PROJECT, USER, LOCAL = (RANKS.index(name) for name in ("project", "user", "local"))
 POLICY = b"policy.yaml"
@@ -37,20 +37,33 @@ POLICY = b"policy.yaml"
 def load(project: bytes, config: bytes, state: bytes, *, trusts_all: bool) -> Loaded:
     """``config``: the directory of the user's own files. ``trusts_all``: whoever runs this trusts any project. Raises
     UsageError naming file, line and key."""
-    layers = read(project, config)
+    files = list(watched(project, config, state))
+    layers = read(project, config, files)
     judged = judge(project, state, layers[PROJECT], roles_of(layers), trusts_all=trusts_all)
     given = merge({**layers, PROJECT: list(judged.given)})
-    return Loaded(put(given), tuple(judged.left_out), judged.why, tuple(given), tuple(watched(project, config, state)))
+    left_out = tuple(LeftOut(said(one), one.at) for one in judged.left_out)
+    return Loaded(put(given), left_out, judged.why, tuple(given), tuple(files))
 
 
-def read(project: bytes, config: bytes) -> dict[int, list[Given]]:
-    """What each layer says, by its rank."""
+def read(project: bytes, config: bytes, files: list[bytes] | None = None) -> dict[int, list[Given]]:
+    """What each layer says, by its rank. ``files``: gets the names of those that are included."""
+    included: list[bytes] = [] if files is None else files
     found = {
-        USER: _read_user(config),
-        PROJECT: read_project(project),
-        LOCAL: _read_local(project),
+        USER: _read_user(config, included),
+        PROJECT: read_project(project, included),
+        LOCAL: _read_local(project, included),
     }
     return {rank: [_ranked(one, rank) for one in given] for rank, given in found.items()}
+
+
+def watched(project: bytes, config: bytes, state: bytes) -> Iterable[bytes]:
+    """The files whose change may change the settings. What they include is not among them."""
+    yield project + b"/.mudroom"
+    yield project + b"/.mudroom/" + POLICY
+    yield config + b"/" + POLICY
+    yield project + b"/.mudroom/local"
+    yield from (project + b"/.mudroom/local/" + name for name in (POLICY, RULES))
+    yield place(state, project)
 
 
 def read_alone(path: bytes) -> list[Given]:
@@ -61,14 +74,6 @@ def read_alone(path: bytes) -> list[Given]:
         raise UsageError(f"{show(path)}: No such file or directory")
     given = parse(data, show(path), Folder(lambda beside: _read_beside(directory, beside)))
     return [_ranked(one, PROJECT) for one in given]
-
-
-def watched(project: bytes, config: bytes, state: bytes) -> Iterable[bytes]:
-    """The files whose change may change the settings. What they include is not among them."""
-    yield project + b"/.mudroom/" + POLICY
-    yield config + b"/" + POLICY
-    yield from (project + b"/.mudroom/local/" + name for name in (POLICY, RULES))
-    yield place(state, project)
 
 
 def roles_of(layers: dict[int, list[Given]]) -> frozenset[str]:
@@ -134,7 +139,7 @@ def _ranked(one: Given, rank: int) -> Given:
 # --- reading ---
 
 
-def _read_user(config: bytes) -> list[Given]:
+def _read_user(config: bytes, included: list[bytes]) -> list[Given]:
     """It may be a symbolic link: people keep such files together elsewhere."""
     path = config + b"/" + POLICY
     try:
@@ -144,25 +149,39 @@ def _read_user(config: bytes) -> list[Given]:
     except OSError as error:
         raise UsageError(f"{show(path)}: {error.strerror}") from error
     data = read_open(descriptor, show(path))
-    return parse(data, show(path), Folder(lambda name: _read_beside(config, name, own=True)))
+    if os.path.islink(path):
+        included.append(os.path.realpath(path))
+    return parse(data, show(path), _folder(config, included, lambda name: _read_beside(config, name, own=True)))
 
 
-def read_project(project: bytes) -> list[Given]:
+def read_project(project: bytes, included: list[bytes] | None = None) -> list[Given]:
     """What the project says itself."""
     directory = project + b"/.mudroom"
     data = _read_beside(directory, POLICY)
     if data is None:
         return []
-    return parse(data, show(directory + b"/" + POLICY), Folder(lambda name: _read_beside(directory, name)))
+    folder = _folder(directory, included if included is not None else [], lambda name: _read_beside(directory, name))
+    return parse(data, show(directory + b"/" + POLICY), folder)
 
 
-def _read_local(project: bytes) -> list[Given]:
+def _read_local(project: bytes, included: list[bytes]) -> list[Given]:
     if not os.path.isdir(project + b"/.mudroom"):
         return []
     with Local(project) as local:
         data, rules = local.read(POLICY), local.read(RULES)
-        found = parse(data, local.shown(POLICY), Folder(local.read)) if data is not None else []
+        folder = _folder(project + b"/.mudroom/local", included, local.read)
+        found = parse(data, local.shown(POLICY), folder) if data is not None else []
         return found + (parse_rules(rules, local.shown(RULES)) if rules is not None else [])
+
+
+def _folder(directory: bytes, included: list[bytes], read: Callable[[bytes], bytes | None]) -> Folder:
+    """One that remembers what was included."""
+
+    def remembering(name: bytes) -> bytes | None:
+        included.append(directory + b"/" + name)
+        return read(name)
+
+    return Folder(remembering)
 
 
 def _read_beside(directory: bytes, name: bytes, *, own: bool = False) -> bytes | None:

@@ -72,6 +72,7 @@ def open_session(
         approver=approver_of(context),
         remember=remember,
         agent=agent,
+        commands=_commands(project, context) if agent is not None else None,
     )
     session.settings = adjust(settings_of(context, session.project))
     if session.agent is not None:
@@ -79,6 +80,24 @@ def open_session(
 
         ask_by(ask, context, session)
     return session
+
+
+def _commands(project: bytes, context: Context) -> Callable[[], CommandPolicy]:
+    """The rules for commands as they are now: an answer of "always" counts for the rest of a session."""
+    kept: list[tuple[object, CommandPolicy]] = []
+
+    def commands() -> CommandPolicy:
+        from mudroom.compiled import stamp
+
+        files = kept[0][0][0] if kept else ()  # type: ignore[index]
+        now = (files, tuple(map(stamp, files)))
+        if not kept or kept[0][0] != now:
+            loaded = load_policy(project, context.environ)
+            stamps = now[1] if loaded.files == files else tuple(map(stamp, loaded.files))
+            kept[:] = [((loaded.files, stamps), loaded.settings.commands)]
+        return kept[0][1]
+
+    return commands
 
 
 def settings_of(context: Context, project: bytes) -> Settings:
@@ -91,9 +110,7 @@ def settings_of(context: Context, project: bytes) -> Settings:
 
 def left_out(loaded: Loaded) -> str:
     """One line for people: what of the project's policy is not believed, and what to do about it."""
-    from mudroom.trust import said
-
-    found = list(dict.fromkeys(map(said, loaded.left_out)))
+    found = list(dict.fromkeys(one.text for one in loaded.left_out))
     more = f" and {len(found) - MOST_LEFT_OUT} more" if len(found) > MOST_LEFT_OUT else ""
     shown = "; ".join(one if len(one) < 80 else one[:79] + "…" for one in found[:MOST_LEFT_OUT])
     return f"not taken from .mudroom/policy.yaml, {loaded.why}: {shown}{more} (mudroom policy trust shows all and asks)"

@@ -16,11 +16,11 @@ from mudroom.trust import said
 
 def execute(_args: argparse.Namespace, context: Context) -> int:
     project = project_of(context)
-    loaded = load_policy(project, context.environ)
+    loaded = load_policy(project, context.environ, items=True)
     set_here = {one.value.name for one in loaded.given if one.key.startswith("commands.classes.")}
     rows = [(said(one), one.at) for one in loaded.given]
     rows += [(f"commands.classes.{name}: {act}", "") for name, act in BY_CLASS.items() if name not in set_here]
-    out = [(said(one), one.at) for one in loaded.left_out]
+    out = list(loaded.left_out)
     if context.as_json:
         row = {
             "schema": "mudroom.policy/1",

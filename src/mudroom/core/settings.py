@@ -96,15 +96,22 @@ class Settings(NamedTuple):
         return self.network
 
 
+class LeftOut(NamedTuple):
+    """An item of the project's policy that the user has not trusted."""
+
+    text: str
+    at: str
+    """File and line."""
+
+
 class Loaded(NamedTuple):
     """The settings, and how they came about."""
 
     settings: Settings = Settings()
-    left_out: tuple[Any, ...] = ()
-    """What the project's policy says and the user has not trusted (``policyfile.Given``)."""
+    left_out: tuple[LeftOut, ...] = ()
     why: str = ""
     """Why it was left out, a clause."""
     given: tuple[Any, ...] = ()
-    """What counts, item by item."""
+    """What counts, item by item (``policyfile.Given``), if that was asked for."""
     files: tuple[bytes, ...] = ()
-    """Whose change may change the settings."""
+    """Whose change may change the settings, those that are not there included."""
