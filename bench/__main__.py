@@ -28,6 +28,7 @@ from bench.buffer import buffers
 from bench.forking import forks
 from bench.gate import gate
 from bench.inspect import inspecting
+from bench.journal import journals
 from bench.landing import many_added, many_modified
 from bench.limited import at_once, limited
 from bench.machine import facts
@@ -59,6 +60,7 @@ BENCHES: dict[str, tuple[Bench, ...]] = {
     "memory": (launcher_memory,),
     "gate": (gate,),
     "inspect": (inspecting,),
+    "journal": (journals,),
 }
 
 

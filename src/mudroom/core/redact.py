@@ -18,7 +18,6 @@ from typing import Any, NamedTuple
 MARK = "[redacted]"
 SHORTEST = 8
 """Characters. A known value that is shorter stands in too many other words to be hidden wherever it stands."""
-_DEEPEST = 50
 
 
 class Shape(NamedTuple):
@@ -114,15 +113,16 @@ SHAPES: tuple[Shape, ...] = (
 )
 
 
-def redact(text: str, known: Collection[str] = ()) -> str:
-    """The text without what is secret in it. ``known``: values that are hidden wherever they stand."""
+def redact(text: str, known: Collection[str] = (), shapes: Sequence[Shape] = SHAPES) -> str:
+    """The text without what is secret in it. ``known``: values that are hidden wherever they stand. ``shapes``: those
+    that are to be looked for."""
     for value in known:
         if len(value) >= SHORTEST and value in text:
             text = text.replace(value, MARK)
     if len(text) < SHORTEST:
         return text
     lowered = text.lower()
-    for shape in SHAPES:
+    for shape in shapes:
         if shape.needs in lowered:
             for hint in shape.hints:
                 if hint in lowered:
@@ -131,9 +131,21 @@ def redact(text: str, known: Collection[str] = ()) -> str:
     return text
 
 
-def redact_words(words: Sequence[str], known: Collection[str] = ()) -> list[str]:
+def _possible(lowered: str) -> tuple[Shape, ...]:
+    """The shapes that can be in a text, by their hints."""
+    found = []
+    for shape in SHAPES:
+        if shape.needs in lowered:
+            for hint in shape.hints:
+                if hint in lowered:
+                    found.append(shape)
+                    break
+    return tuple(found)
+
+
+def redact_words(words: Sequence[str], known: Collection[str] = (), shapes: Sequence[Shape] = SHAPES) -> list[str]:
     """The same of a command's words, where an option's value is the next one."""
-    found = [redact(word, known) for word in words]
+    found = [redact(word, known, shapes) for word in words]
     if not found:
         return found
     program = _program(words)
@@ -152,18 +164,39 @@ def redact_words(words: Sequence[str], known: Collection[str] = ()) -> list[str]
     return found
 
 
-def redact_data(value: Any, known: Collection[str] = (), depth: int = 0) -> Any:
-    """What JSON can say, with every text in it redacted; of a mapping the values. A list of texts is read as the words
+def redact_data(value: Any, known: Collection[str] = ()) -> Any:
+    """What JSON can say, with every text in it redacted; of a dict the values. A list of texts is read as the words
     of a command. Never changes what it is given."""
+    texts: list[str] = []
+    _gather(value, texts)
+    every = "\n".join(texts)
+    shapes = _possible(every.lower())
+    if not shapes and not any(one in every for one in _PROGRAMS) and not any(one in every for one in known):
+        return value
+    return _redacted(value, known, shapes)
+
+
+def _gather(value: Any, texts: list[str]) -> None:
     if isinstance(value, str):
-        return redact(value, known)
-    if isinstance(value, Mapping) and depth < _DEEPEST:
-        return {key: redact_data(one, known, depth + 1) for key, one in value.items()}
-    if isinstance(value, list | tuple) and depth < _DEEPEST:
-        if all(isinstance(one, str) for one in value):
-            return redact_words(value, known)
-        return [redact_data(one, known, depth + 1) for one in value]
-    return value
+        texts.append(value)
+    elif isinstance(value, dict):
+        for one in value.values():
+            _gather(one, texts)
+    elif isinstance(value, list | tuple):
+        for one in value:
+            _gather(one, texts)
+
+
+def _redacted(value: Any, known: Collection[str], shapes: Sequence[Shape]) -> Any:
+    if isinstance(value, str):
+        return redact(value, known, shapes)
+    if isinstance(value, dict):
+        return {key: _redacted(one, known, shapes) for key, one in value.items()}
+    if not isinstance(value, list | tuple):
+        return value
+    if all(isinstance(one, str) for one in value):
+        return redact_words(value, known, shapes)
+    return [_redacted(one, known, shapes) for one in value]
 
 
 def secret_values(environ: Mapping[bytes, bytes]) -> set[str]:
@@ -190,6 +223,8 @@ _OPTIONS: dict[str, dict[str, str]] = {
     "redis-cli": {"-a": "all"},
 }
 """By program: options whose next word is a secret, or ends with one after a colon."""
+_PROGRAMS = ("http", "redis-cli")
+"""Those of them that no shape has as a hint."""
 _ATTACHED = ("mysql", "mysqldump", "mysqladmin", "mariadb", "mariadb-dump")
 """``-pSECRET``, in one word."""
 

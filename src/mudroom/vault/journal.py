@@ -391,12 +391,17 @@ class _NamedErrors:
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         if isinstance(error, sqlite3.Error):
-            full = getattr(error, "sqlite_errorcode", 0) & 0xFF in _NO_ROOM
+            code = getattr(error, "sqlite_errorcode", 0) & 0xFF
             raise MudroomError(
-                f"the journal {os.fsdecode(self._path)} cannot be used: {error}",
-                "make room on that file system" if full else _ADVICE,
+                f"the journal {os.fsdecode(self._path)} cannot be used: {error}", _ADVICE.get(code, _DAMAGED)
             ) from error
 
 
-_NO_ROOM = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR)
-_ADVICE = "if it is damaged, move it aside; forks and applies do not depend on it"
+_ADVICE = {
+    sqlite3.SQLITE_FULL: "make room on that file system",
+    sqlite3.SQLITE_IOERR: "make room on that file system",
+    sqlite3.SQLITE_BUSY: "another mudroom has held it for half a minute: one that is stopped (Ctrl-Z)?",
+    sqlite3.SQLITE_READONLY: "it has to be writable",
+    sqlite3.SQLITE_CANTOPEN: "it has to be writable",
+}
+_DAMAGED = "if it is damaged, move it aside; forks and applies do not depend on it"

@@ -10,11 +10,9 @@ counts as soon as the database says that it starts after it (table ``origin``), 
 
 from __future__ import annotations
 
-import gzip
 import json
 import os
 import re
-import zlib
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
@@ -58,6 +56,9 @@ def _all(directory: bytes) -> list[Archive]:
 
 def read_archive(archive: Archive) -> Iterator[Event]:
     """Its events. Raises Damaged where they end before they should, or are none."""
+    import gzip  # for the few who archive, and who read so far back
+    import zlib
+
     number = archive.first
     try:
         with gzip.open(archive.path, "rt", encoding="ascii", newline="\n") as stream:
@@ -80,6 +81,8 @@ def write_archive(directory: bytes, events: Iterable[Event], previous: Head) -> 
     """A new archive, on disk for certain when this returns. There has to be an event. Hold ``journal/lock``.
 
     Raises OSError as the disk does; there is no archive then."""
+    import gzip
+
     new = directory + b"/new"
     last = previous.number
     descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
