@@ -43,9 +43,9 @@ _VALUE = rf"(?P<secret>'[^']+'|\"(?!\$)[^\"]+\"|{_HARMLESS}(?!['\"])[^\s|;&<>'\"
 _START, _END = r"(?<![A-Za-z0-9_])", r"(?![A-Za-z0-9_])"
 
 
-def _known(name: str, hint: str, body: str) -> Shape:
+def _known(name: str, hints: str, body: str) -> Shape:
     """Tokens that say by themselves what they are: by their makers' documentation, and as secret scanners know them."""
-    return Shape(name, (hint,), rf"{_START}(?P<secret>{body}){_END}")
+    return Shape(name, tuple(hints.split()), rf"{_START}(?P<secret>{body}){_END}")
 
 
 SHAPES: tuple[Shape, ...] = (
@@ -54,17 +54,17 @@ SHAPES: tuple[Shape, ...] = (
         ("private key-----",),
         r"-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----(?P<secret>[^-]+)(?:-----END|$)",
     ),
-    _known("AWS access key", "a", r"(?:AKIA|ASIA|ABIA|ACCA)[A-Z2-7]{16}"),
-    _known("GitHub token", "gh", r"gh[opsur]_[A-Za-z0-9]{30,255}"),
+    _known("AWS access key", "akia asia abia acca", r"(?:AKIA|ASIA|ABIA|ACCA)[A-Z2-7]{16}"),
+    _known("GitHub token", "gho_ ghp_ ghs_ ghu_ ghr_", r"gh[opsur]_[A-Za-z0-9]{30,255}"),
     _known("GitHub fine-grained token", "github_pat_", r"github_pat_[A-Za-z0-9_]{22,255}"),
     _known("GitLab token", "glpat-", r"glpat-[A-Za-z0-9_.-]{20,255}"),
-    _known("Slack token", "x", r"(?:xox[abeoprs]|xapp)-[A-Za-z0-9-]{10,255}"),
+    _known("Slack token", "xox xapp-", r"(?:xox[abeoprs]|xapp)-[A-Za-z0-9-]{10,255}"),
     Shape("Slack webhook", ("hooks.slack.com/",), r"hooks\.slack\.com/(?:services|workflows)/(?P<secret>[\w/-]+)"),
     _known("npm token", "npm_", r"npm_[A-Za-z0-9]{36}"),
     _known("PyPI token", "pypi-", r"pypi-[A-Za-z0-9_-]{50,}"),
     _known("Anthropic key", "sk-ant-", r"sk-ant-[A-Za-z0-9_-]{20,}"),
     _known("OpenAI key", "sk-", r"sk-(?:proj-|svcacct-|admin-)?[A-Za-z0-9_-]{20,}"),
-    _known("Stripe key", "k_", r"[rs]k_(?:live|test)_[A-Za-z0-9]{10,99}"),
+    _known("Stripe key", "k_live_ k_test_", r"[rs]k_(?:live|test)_[A-Za-z0-9]{10,99}"),
     _known("Google API key", "aiza", r"AIza[A-Za-z0-9_-]{35}"),
     _known("Google OAuth token", "ya29.", r"ya29\.[A-Za-z0-9_-]{20,}"),
     _known("Hugging Face token", "hf_", r"hf_[A-Za-z0-9]{30,}"),
@@ -84,15 +84,16 @@ SHAPES: tuple[Shape, ...] = (
         ("-key", "token", "cookie"),
         r"(?i)(?<![\w-])(?:(?:x-)?(?:api|goog-api|subscription|ocp-apim-subscription)-key|private-token"
         r"|x-[a-z-]{0,30}token|(?:set-)?cookie)[\"']?:\s*[\"']?(?P<secret>[^\"'\r\n]+)",
+        ":",
     ),
     Shape("password in a URL", ("://",), r"://[^\s/?#@:'\"]*:(?P<secret>[^\s/@'\"]+)@"),
     Shape("token in a URL", ("://",), r"://(?P<secret>[^\s/?#@:'\"]{20,})@"),
     Shape(
         "signature in a URL",
-        ("sig", "code", "auth"),
+        ("sig=", "-signature=", "-credential=", "code=", "auth="),
         r"(?i)[?&](?:sig|x-amz-signature|x-goog-signature|x-amz-credential|code|auth)=(?P<secret>[^\s&#'\"]+)",
     ),
-    Shape("key in a URL", ("key",), r"(?i)[?&]key=(?P<secret>[^\s&#'\"]{16,})"),
+    Shape("key in a URL", ("key=",), r"(?i)[?&]key=(?P<secret>[^\s&#'\"]{16,})"),
     Shape("assignment", _NAME_HINTS, rf"(?i){_NAMES}\\?[\"']?=(?!=){_VALUE}", "="),
     Shape("option", _NAME_HINTS, rf"(?i)(?<![^\s'\"])--?(?!no-)(?:[a-z0-9]+[_-]){{0,6}}{_NAMES}\s+(?!-){_VALUE}", "-"),
     Shape(
