@@ -26,7 +26,7 @@ from mudroom.core.result import REFUSED, Denial, Result
 from mudroom.core.settings import Settings
 from mudroom.core.spec import Copy
 from mudroom.deciding import Case
-from mudroom.errors import CommandNotStarted, MudroomError, Unsupported, UsageError
+from mudroom.errors import CommandNotStarted, Unsupported, UsageError
 from mudroom.granting import Grant, granted
 from mudroom.joining import Background, Joining
 from mudroom.sandbox.capture import SIGTERM
@@ -500,13 +500,4 @@ class Session(Joining):
             "notes": list(result.notes),
             "denials": [denial_to_json(denial) for denial in result.denials],
         }
-        failed, self._said.unwritten = self._said.unwritten, None
-        try:
-            self.vault.journal.append(kind, result.fork, data, time=self._clock())
-            if failed is not None and kind == "run":
-                raise failed
-        except MudroomError as error:
-            done = f"has run (exit code {result.exit_code}), its changes are in the fork {result.fork}"
-            raise MudroomError(
-                f"the command {done if kind == 'run' else 'was refused'}; {error.message}", error.hint
-            ) from error
+        self._write_down(kind, result.fork, data, result.exit_code)

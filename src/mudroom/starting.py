@@ -10,7 +10,7 @@ import functools
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mudroom.applying import Applying
 from mudroom.confine import Confinement, Rlimits
@@ -337,6 +337,19 @@ class Starting(Applying):
         except MudroomError as error:
             self._said.unwritten = error
         return tuple(keeper.flows)
+
+    def _write_down(self, kind: str, fork: str, data: dict[str, Any], exit_code: int) -> None:
+        """Journal a command that has run, or one that was refused (``verdict``). Raises MudroomError, which says where
+        the changes are: they are collected, whatever becomes of the journal."""
+        failed, self._said.unwritten = self._said.unwritten, None
+        try:
+            self.vault.journal.append(kind, fork, data, time=self._clock())
+            if failed is not None and kind == "run":
+                raise failed
+        except MudroomError as error:
+            ran = f"has run (exit code {exit_code}), its changes are in the fork {fork}"
+            done = ran if kind == "run" else "was refused"
+            raise MudroomError(f"the command {done}; {error.message}", error.hint) from error
 
     def _let_go(self) -> None:
         """Of commands that are over: each holds a descriptor until the next one in its fork."""

@@ -33,10 +33,12 @@ def words(event: Event) -> list[str]:
     data = data_of(event)
     found = [word for word in ROWS.get(event.kind, _any)(data) if word]
     if "clock" in data:
-        found.append("(the clock was set back)")
+        found.append("(its clock was behind)")
     return found
 
 
+_LONGEST = 300
+"""Characters of a command; ``log --json`` has all of it."""
 _STYLES = {1: "yellow", 2: "red"}
 
 
@@ -59,7 +61,8 @@ def shown(value: Any) -> str:
 
 def _command(data: Data) -> str:
     value = data.get("command", "")
-    return shown(" ".join(map(str, value)) if isinstance(value, list) else value)
+    text = " ".join(map(str, value)) if isinstance(value, list) else str(value)
+    return shown(text if len(text) <= _LONGEST else f"{text[:_LONGEST]}… ({len(text):,} characters)")
 
 
 def _count(data: Data, key: str, text: str) -> str:
@@ -162,11 +165,16 @@ def _any(data: Data) -> list[str]:
 
 
 ROWS: dict[str, Row] = {
-    "agent": lambda data: [*_named(data, "agent", "agentId", "card", "state", "event"), *_rest(data)],
+    "agent": lambda data: [*_named(data, "agent", "state"), *_rest(data, "agent", "state")],
     "apply": _applied,
     "approval": _approval,
-    "background": _any,
-    "background_end": _any,
+    "background": lambda data: [_command(data), *_named(data, "id", "agent"), *_rest(data, "command", "id", "agent")],
+    "background_end": lambda data: [
+        *_named(data, "id"),
+        f"exit {shown(data.get('exit_code', '?'))}",
+        "out of time" if data.get("timed_out") else "",
+        *_rest(data, "id", "exit_code", "timed_out"),
+    ],
     "checkpoint": lambda data: [*_named(data, "checkpoint"), "(by itself)" if data.get("automatic") else ""],
     "commits": lambda data: _named(data, "branch", "commits", "head", "before"),
     "degrade": lambda data: [f"to {shown(data.get('to', '?'))}", shown(data.get("why", ""))],
@@ -193,6 +201,5 @@ ROWS: dict[str, Row] = {
 }
 
 
-def _rest(data: Data) -> list[str]:
-    told = {"agent", "agentId", "card", "state", "event"}
+def _rest(data: Data, *told: str) -> list[str]:
     return _any({key: value for key, value in data.items() if key not in told})

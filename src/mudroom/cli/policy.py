@@ -11,6 +11,7 @@ from typing import Any
 from mudroom.cli.main import Context
 from mudroom.cli.open import open_session
 from mudroom.core.path import show
+from mudroom.core.selection import Selection
 from mudroom.core.why import Why
 from mudroom.doctor import why_call
 from mudroom.errors import UsageError
@@ -80,8 +81,8 @@ def execute(args: argparse.Namespace, context: Context) -> int:
 
 
 def _last(session: Session, fork: str | None, context: Context) -> int:
-    runs = [event for event in session.vault.journal.events(last=None) if event.kind == "run"]
-    runs = [event for event in runs if fork in (None, event.fork)]
+    where = Selection(("run",), (fork,) if fork is not None else ())
+    runs = list(session.vault.journal.events(last=1, where=where))
     if not runs:
         raise UsageError("no command has run" + (f" in {fork}" if fork else ""), "mudroom log shows what has happened")
     data = json.loads(runs[-1].data)

@@ -24,7 +24,7 @@ class Event(NamedTuple):
     number: int
     """1, 2, 3 … without gaps."""
     time: int
-    """Nanoseconds since 1970, never less than that of the event before: if the clock was set back, ``wall`` differs."""
+    """Nanoseconds since 1970, never less than that of the event before: if the clock was set back, ``wall`` is."""
     kind: str
     """``run``, ``apply``, ``undo``, ``discard``, ``recover``, ``degrade`` …"""
     fork: str
@@ -82,8 +82,8 @@ def digest_of(previous: str, number: int, time: int, kind: str, fork: str, data:
 
 
 def chained(previous: Event | None, after: Head, time: int, kind: str, fork: str, data: dict[str, Any]) -> Event:
-    """The event that follows. ``previous``: the last one, if it is known. A clock that was set back is noted in the
-    data as ``clock``, and the event's time is that of the one before."""
+    """The event that follows. ``previous``: the last one, if it is known. A time before its time is noted in the data
+    as ``clock`` (the clock was set back, or the event tells of what began earlier), and the event has the other's."""
     last = previous.time if previous is not None else 0
     if time + TOLERATED < last:
         data = {**data, "clock": time}

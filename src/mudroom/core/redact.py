@@ -31,7 +31,7 @@ class Shape(NamedTuple):
 
 
 _NAMES = (
-    r"(?:passwords?|passwd|passphrase|pwd|pass|tokens?|secrets?|api[_-]?keys?|access[_-]?keys?|secret[_-]?keys?"
+    r"(?=[ptsae])(?:passwords?|passwd|passphrase|pwd|pass|tokens?|secrets?|api[_-]?keys?|access[_-]?keys?|secret[_-]?keys?"
     r"|auth[_-]?keys?|private[_-]?keys?|encryption[_-]?keys?|signing[_-]?keys?|secret_key_base|storage[_-]?keys?)"
 )
 """What the names of variables, options and members end with whose values are secret."""
