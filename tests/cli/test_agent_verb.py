@@ -498,3 +498,40 @@ def test_time_runs_out(cli: Cli, place: Place) -> None:
     done = run(cli, write_card(place), "touch x; sleep 1000", "--timeout", "0.3")
     assert done.returncode == 124
     assert events(cli)[-1]["data"]["timed_out"] is True
+
+
+def test_mudroom_that_was_killed_leaves_a_fork_to_go_on_in(cli: Cli, place: Place) -> None:
+    card = write_card(place)
+    process = background(cli, card, "echo half > report; echo ready; sleep 1000", [])
+    assert process.stdout is not None
+    assert process.stdout.readline() == b"ready\n"
+    process.kill()
+    process.communicate(timeout=PATIENCE)
+    found = run_json(cli, card, "cat report")
+    assert (found["fork"], found["stdout"]) == ("helper", "half\n")
+    assert states(cli) == ["started", "started", "ended"]
+
+
+def test_a_workspace_is_a_fork_like_any_other(cli: Cli, place: Place) -> None:
+    (place.home / ".config/gh").mkdir(parents=True)
+    card = write_card(place, "team/helper", needsKeychain=["gh"])
+    fork = run_json(cli, card, "echo 2 > f; echo said")["fork"]
+    assert [(row["fork"], row["agent"]) for row in cli.json("ls")["forks"]] == [(fork, "team/helper")]
+    assert f"{fork}  1 files, +1 -1  of team/helper" in cli("ls").stdout
+    assert cli("vault", "check").returncode == 0
+    assert cli("vault", "export", fork, str(place.root / "fork.tar")).returncode == 0
+    assert cli("fork", "rename", fork, "mine").returncode == 0
+    assert run_json(cli, card, "cat f")["stdout"] == "1\n", "a new one: the old one is the user's now"
+    assert cli.json("diff", "mine")["credentials"] == ["gh"]
+    assert cli("vault", "gc").returncode == 0
+    assert cli("apply", "mine", "--yes").returncode == 0
+
+
+def test_what_the_policy_of_commands_refuses(cli: Cli, place: Place) -> None:
+    place.write(".mudroom/policy.yaml", "commands:\n  rules:\n    - {pattern: touch, action: deny, reason: not here}\n")
+    done = run(cli, write_card(place), "touch x")
+    assert done.returncode == 126
+    assert "refused" in done.stderr
+    assert done.stderr.count("\n") == 1
+    assert cli.json("ls")["forks"] == []
+    assert events(cli)[-1]["data"]["ran"] is False

@@ -51,6 +51,7 @@ def fork_rows(session: Session) -> list[dict[str, Any]]:
                 "changed": summary.files,
                 "lines_added": summary.lines_added,
                 "lines_removed": summary.lines_removed,
+                "agent": fork.agent or None,
                 "checkpoints": [point.name for point in fork.state.checkpoints],
             }
         )
@@ -61,5 +62,6 @@ def describe(row: dict[str, Any]) -> str:
     counts = f"{row['changed']:,} files, +{row['lines_added']} -{row['lines_removed']}"
     state = {"running": "  running", "cut off": "  its last command was cut off"}.get(row["state"], "")
     state += "  level 0" if row["level"] == 0 else ""
+    state += f"  of {row['agent']}" if row["agent"] not in (None, row["fork"]) else ""
     points = f"  {len(row['checkpoints'])} checkpoints" if row["checkpoints"] else ""
     return f"{row['fork']}  {counts}{state}{points}  {show(' '.join(row['command']).encode())}".rstrip()

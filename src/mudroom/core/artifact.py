@@ -7,7 +7,7 @@ the length of the pattern times that of the path: the one was written by the age
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 PATTERN_LIMIT = 256
 """Characters."""
@@ -25,31 +25,59 @@ def pattern_error(pattern: str) -> str:
     return ""
 
 
+def matcher(patterns: Sequence[str]) -> Callable[[bytes], bool]:
+    """What tells of a path of the project whether one of the patterns stands for it."""
+    compiled = [_compiled(pattern) for pattern in patterns]
+
+    def matches(path: bytes) -> bool:
+        parts = path.split(b"/")
+        return any(_stands_for(one, parts) for one in compiled)
+
+    return matches
+
+
 def is_artifact(path: bytes, patterns: Sequence[str]) -> bool:
     """Whether one of the patterns stands for a file of the project."""
-    parts = path.split(b"/")
-    return any(_stands_for(_parts_of(pattern), parts) for pattern in patterns)
+    return matcher(patterns)(path)
 
 
-def _parts_of(pattern: str) -> list[bytes]:
+Part = Callable[[bytes], bool] | None
+"""Of one name; None: any number of directories."""
+
+
+def _compiled(pattern: str) -> list[Part]:
     parts = pattern.removesuffix("/").encode().split(b"/")
-    return parts if len(parts) > 1 else [b"**", *parts]
+    return [_part(part) for part in (parts if len(parts) > 1 else [b"**", *parts])]
 
 
-def _stands_for(pattern: Sequence[bytes], parts: Sequence[bytes]) -> bool:
+def _part(pattern: bytes) -> Part:
+    """Most are a name, or a name that ends or begins so: those need no loop."""
+    stars = pattern.count(b"*")
+    if pattern == b"**":
+        return None
+    if b"?" not in pattern and stars == 0:
+        return pattern.__eq__
+    if b"?" not in pattern and stars == 1 and pattern.startswith(b"*"):
+        return lambda name: name.endswith(pattern[1:])
+    if b"?" not in pattern and stars == 1 and pattern.endswith(b"*"):
+        return lambda name: name.startswith(pattern[:-1])
+    return lambda name: _matches(pattern, name)
+
+
+def _stands_for(pattern: Sequence[Part], parts: Sequence[bytes]) -> bool:
     """Whether the pattern matches the path or a directory above it. ``reached``: how many parts of the path may be used
     up by what has been read of the pattern."""
     reached = {0}
     for number, one in enumerate(pattern):
-        if not reached:
-            return False
-        if one != b"**":
-            reached = {at + 1 for at in reached if at < len(parts) and _matches(one, parts[at])}
+        if one is not None:
+            reached = {at + 1 for at in reached if at < len(parts) and one(parts[at])}
         elif number + 1 < len(pattern):
             reached = set(range(min(reached), len(parts)))
         else:
             return min(reached) < len(parts)
-    return bool(reached)
+        if not reached:
+            return False
+    return True
 
 
 def _matches(pattern: bytes, name: bytes) -> bool:

@@ -15,7 +15,7 @@ import stat
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from mudroom.core.artifact import is_artifact
+from mudroom.core.artifact import matcher
 from mudroom.core.change import Change
 from mudroom.errors import UsageError
 from mudroom.stage.source import Content
@@ -89,9 +89,9 @@ def collect(
                 stream.write(data)
         files: list[bytes] = []
         left: list[tuple[bytes, str]] = []
-        total = 0
+        total, matches = 0, matcher(patterns)
         for change in changes:
-            if change.staged is None or change.staged.kind == "directory" or not is_artifact(change.path, patterns):
+            if change.staged is None or change.staged.kind == "directory" or not matches(change.path):
                 continue
             room = min(limits.largest, limits.total - total) if len(files) < limits.most else -1
             size, why = _take(source, root, change, room)
