@@ -91,6 +91,27 @@ def rotate(
     return seen, meanwhile(lambda: run(script), host)
 
 
+@pytest.mark.parametrize("level", [0, 1])
+def test_a_command_in_the_background_sees_it_too(place: Place, level: int) -> None:
+    path = place.home / ".npmrc"
+    path.write_text("first\n")
+    session = place.session()
+    session.card = AgentCard("agent", level, Requirements(keychain=("npm",)))
+    script = "until grep -q outside ~/.npmrc; do sleep 0.01; done; echo inside > ~/.npmrc; touch over; sleep 100"
+    behind = session.start([b"sh", b"-c", script.encode()], fork="a")
+    write(path, "outside", "renamed")
+    over = threading.Event()
+    timer = threading.Timer(PATIENCE, over.set)
+    timer.start()
+    try:
+        assert until(path, "inside", over)
+    finally:
+        timer.cancel()
+        behind.end()
+    assert path.read_text() == "inside\n"
+    assert session.opened_credentials("a") == ("npm",)
+
+
 DIRECTORIES = {"gh": ".config/gh/hosts.yml", "claude": ".claude/.credentials.json", "~/.config/tool": ".config/tool/t"}
 
 

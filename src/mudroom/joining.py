@@ -378,6 +378,9 @@ class Joining(Deciding):
         gated, port = self._at_the_gate(fork, mode, None, equipment)
         gate = attempt.enter_context(gated)
         leaf = attempt.enter_context(self._group(fork))
+        mirror = self._mirror()
+        if mirror is not None:
+            attempt.callback(mirror.close)
         plan, _environment = self.confinement.plan(
             view.mount(), mode, self.project, fork.path + b"/private", self.settings, stand_ins, self._grant, port,
             shown(equipment),
@@ -399,7 +402,7 @@ class Joining(Deciding):
         resources.push(attempt.pop_all())
         environment = dict(equipment.environment) if equipment is not None else {}
         setting = Setting(self.vault, fork, mode, started, self._terms(), environment, port, self._clock)
-        return Tended(setting, held, gate, leaf, resources, self._is_over)
+        return Tended(setting, held, gate, leaf, resources, self._is_over, mirror)
 
     def _is_over(self, tended: Tended) -> None:
         self._tended.pop(tended.fork.name, None)

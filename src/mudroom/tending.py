@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from mudroom.core.stack import Checkpoint
     from mudroom.gateway import Doorkeeper
     from mudroom.sandbox.cgroup import Leaf
+    from mudroom.sandbox.mirror import Mirror
     from mudroom.visits import Visits
 
 
@@ -110,8 +111,9 @@ class Tended:
         leaf: Leaf | None,
         resources: ExitStack,
         over: Callable[[Tended], None],
+        mirror: Mirror | None = None,
     ) -> None:
-        self.setting, self.held, self.gate, self.leaf = setting, held, gate, leaf
+        self.setting, self.held, self.gate, self.leaf, self.mirror = setting, held, gate, leaf, mirror
         self.fork, self.vault = setting.fork, setting.vault
         self.book = Book(self.fork)
         self.behind: dict[str, Behind] = {}
@@ -285,6 +287,8 @@ class Tended:
         ready = _readable([self._wake, self.held.fileno(), *streams, *reports, *gate, *visits], LOOK)
         if self._wake in ready:
             os.read(self._wake, 4096)
+        if self.mirror is not None:
+            self.mirror.look()
         if self.gate is not None:
             self.gate.look()
             if any(descriptor in gate for descriptor in ready):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import stat
 from collections.abc import Iterator
@@ -10,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from mudroom.core.spec import Bind
-from mudroom.sandbox.mirror import LIMIT, Mirror, mirror_of
+from mudroom.sandbox.mirror import LIMIT, SETTLED, Mirror, mirror_of
 
 
 class Store:
@@ -20,8 +21,9 @@ class Store:
         self.path = path
         path.write_text("first")
         path.chmod(0o640)
+        seconds = itertools.count(0.0, SETTLED)
         self.inside = os.open(path, os.O_RDWR)
-        self.mirror = Mirror([os.fsencode(path)])
+        self.mirror = Mirror([os.fsencode(path)], lambda: next(seconds))
 
     def command(self, text: str) -> None:
         os.ftruncate(self.inside, 0)

@@ -6,7 +6,7 @@ from then on what the one side writes the other is given: into the old inode in 
 on the host by a new file and a rename, so that nobody there ever reads half of it.
 
 Rules of this file: nothing is followed and nothing is made that is not there; what is no regular file of the user's, or
-is large, is left alone. Of the command's side only what has been the same for one look is taken, and never an empty
+is large, is left alone. Of the command's side only what has been the same for a moment is taken, and never an empty
 file: a program may be in the middle of writing. When both have changed the host's counts.
 """
 
@@ -14,11 +14,14 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterable
+import time
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from mudroom.core.spec import Bind
 
+SETTLED = 0.08
+"""Seconds for which the command has not written: less than there is between two looks."""
 LIMIT = 16 << 20
 """Bytes: no store of credentials has more."""
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
@@ -44,10 +47,12 @@ def mirror_of(live: Iterable[Bind]) -> Mirror | None:
 class Mirror:
     """Beside one command: to be made before it starts, and closed when it has ended."""
 
-    def __init__(self, paths: Iterable[bytes]) -> None:
+    def __init__(self, paths: Iterable[bytes], clock: Callable[[], float] = time.monotonic) -> None:
         self._held: dict[bytes, int] = {}
         self._known: dict[bytes, Known] = {}
-        self._settling: dict[bytes, Stamp] = {}
+        self._settling: dict[bytes, tuple[Stamp, float]] = {}
+        """What the command's side has become, and when that was first seen."""
+        self._clock = clock
         for path in paths:
             try:
                 self._held[path] = os.open(path, _BOTH)
@@ -86,12 +91,16 @@ class Mirror:
             self._known[path] = Known(_stamp(host), _stamp(os.fstat(held)) if same else _UNKNOWN)
         elif known.command == _stamp(own) or own.st_size == 0 or own.st_size > LIMIT:
             return
-        elif not over and self._settling.get(path) != _stamp(own):
-            self._settling[path] = _stamp(own)
-            return
-        else:
+        elif over or self._is_settled(path, _stamp(own)):
             written = _replace(path, os.pread(held, LIMIT, 0), stat.S_IMODE(host.st_mode))
             self._known[path] = Known(written, _stamp(own))
+
+    def _is_settled(self, path: bytes, stamp: Stamp) -> bool:
+        now = self._clock()
+        last, since = self._settling.get(path, (_UNKNOWN, now))
+        if last != stamp:
+            self._settling[path] = (stamp, now)
+        return last == stamp and now - since >= SETTLED
 
 
 def _stamp(info: os.stat_result) -> Stamp:
