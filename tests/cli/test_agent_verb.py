@@ -215,14 +215,15 @@ def test_a_card_that_has_changed_since_it_was_checked(cli: Cli, place: Place) ->
 # --- what it leaves ---------------------------------------------------------------------------------------------------
 
 
-def test_artefacts_are_copied_out(cli: Cli, place: Place) -> None:
+@pytest.mark.parametrize("view", ["overlay", "copy"])
+def test_artefacts_are_copied_out(cli: Cli, place: Place, view: str) -> None:
     place.write("reports/old", "the project's own")
     card = write_card(place, artifacts=["reports/**", "*.log"])
     script = (
         "mkdir -p reports/a d; echo r > reports/a/r; echo l > d/x.log; echo n > d/n; ln -s /etc/passwd reports/link"
     )
     script += "; chmod 755 reports/a/r; mkfifo reports/pipe; ln -s / reports/root; echo told; echo cried >&2"
-    found = run_json(cli, card, script, "--artifacts", str(place.root / "out"))
+    found = run_json(cli, card, script, "--view", view, "--artifacts", str(place.root / "out"))
     kept = found["agent"]["artifacts"]
     assert sorted(kept["files"]) == ["d/x.log", "reports/a/r"]
     assert {one["path"] for one in kept["left"]} >= {"reports/link", "reports/root"}
