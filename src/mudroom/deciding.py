@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from mudroom.core import stack
 from mudroom.core.path import show
 from mudroom.core.verdict import Verdict
+from mudroom.errors import UsageError
+from mudroom.granting import Grant, granted
 from mudroom.starting import Starting
 from mudroom.vault import stacking
 from mudroom.vault.fork import Fork
@@ -23,6 +25,7 @@ from mudroom.vault.opened import OpenFork
 
 if TYPE_CHECKING:
     from mudroom.core.approval import CommandAnswer, CommandApprover, CommandQuestion, Remember
+    from mudroom.core.card import AgentCard
     from mudroom.core.policy import CommandPolicy
     from mudroom.core.verdict import Classified
 
@@ -77,9 +80,27 @@ class Deciding(Starting):
     """``agent``: whose commands these are; None: the user's own."""
 
     agent: str | None
+    card: AgentCard | None
+    level: int | None
+    _home: bytes
+    _new_id: Callable[[], str]
     _policy: Callable[[], CommandPolicy]
     _ask_about: CommandApprover | None
     _remember_command: Remember | None
+
+    def granted(self) -> Grant:
+        """At which level the next command runs, and which credentials are open to it. Raises Refused if the policy
+        does, Unsupported if the machine cannot."""
+        return granted(self.settings, self.card, self.level, self._home, self.confinement.variables)
+
+    def _place(self, name: str | None) -> tuple[Fork, bool]:
+        """The fork for a command, and whether it was made for it."""
+        if name is None:
+            return self.new_fork("run-" + self._new_id(), named=False), True
+        try:
+            return self.vault.fork(name), False
+        except UsageError:
+            return self.new_fork(name), True
 
     def ask_about(self, approver: CommandApprover | None, remember: Remember | None = None) -> None:
         """From here on this approver is asked; None: what has to be approved is refused. ``remember`` keeps a rule."""

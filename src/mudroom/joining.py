@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from mudroom.core.background import Ended, Started
     from mudroom.core.result import Result
     from mudroom.core.stack import Checkpoint
-    from mudroom.granting import Grant
     from mudroom.sandbox.held import Joined
     from mudroom.sandbox.processes import Usage
     from mudroom.stage.view import View
@@ -104,10 +103,6 @@ class Background:
 class Joining(Deciding):
     """The part of a session that knows the background; what it leaves open is the session's (``session.py``)."""
 
-    agent: str | None
-    _new_id: Callable[[], str]
-    granted: Callable[[], Grant]
-    _place: Callable[[str | None], tuple[Fork, bool]]
     _weaker: Callable[[Mode, StepFailed], Mode]
     _refused: Callable[[str, tuple[bytes, ...], bytes, Case], Result]
 

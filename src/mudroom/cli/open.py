@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from mudroom.core.card import AgentCard
     from mudroom.core.flow import Answer, Question
     from mudroom.core.hosts import HostRule
+    from mudroom.core.policy import CommandPolicy
     from mudroom.permission import Standing
 
 
