@@ -22,7 +22,7 @@ PURE = {
     "net.head", "net.hello", "net.pseudo", "net.say", "net.synthetic", "net.target", "net.upstream",
 }  # fmt: skip
 
-_POLICY = ("trust", "layering", "policyfile", "rulefile", "schema")
+_POLICY = ("trust", "layering", "policyfile", "rulefile", "schema", "compiled")
 _OF_A_SESSION = ("confine", "desk", "applying", "granting", "gateway")
 _OF_A_SANDBOX = ("starting", "deciding", "tending", "visits")
 # What each room may import of mudroom; a prefix stands for all in it. Imports only point down.

@@ -13,6 +13,13 @@ from screen import Screen
 from test_vault_verb import MUDROOM, Cli
 
 from conftest import Place
+from mudroom.cli.main import Context
+from mudroom.cli.open import _Commands
+from mudroom.cli.terminal import Terminal
+from mudroom.core.command import classify_words
+from mudroom.core.policy import decide
+from mudroom.errors import UsageError
+from mudroom.rulefile import remember
 
 ROOT = Path(__file__).parents[2]
 
@@ -305,3 +312,31 @@ def test_nor_one_that_file_tools_write(cli: Cli) -> None:
     assert (cli.place.project / ".mudroom/policy.yaml").read_text() == "run: {timeout: 1m}\n"
     assert not os.path.lexists(cli.place.project / ".mudroom/local")
     assert seen.stdout == b"run: {timeout: 1m}\npolicy.yaml\n"
+
+
+def test_rules_count_as_soon_as_they_are_there(cli: Cli) -> None:
+    """For the commands of a session that goes on: those of an answer, of an edit, and none of a file that is broken."""
+    commands = _Commands(
+        os.fsencode(cli.place.project),
+        Context(
+            {os.fsencode(name): os.fsencode(value) for name, value in cli.environment.items()},
+            Terminal({}),
+            False,
+            None,
+        ),
+    )
+
+    def action() -> str:
+        return decide(classify_words([b"sudo", b"x"]), commands()).action
+
+    assert action() == "require_approval"
+    remember(os.fsencode(cli.place.project), "sudo x")
+    assert action() == action() == "allow_with_checkpoint", "of x itself nothing is known"
+    policy(cli, "commands: {rules: [{pattern: sudo, action: deny}]}")
+    assert action() == action() == "deny"
+    policy(cli, "commands: [")
+    for _again in range(2):
+        with pytest.raises(UsageError):
+            action()
+    (cli.place.project / ".mudroom/policy.yaml").unlink()
+    assert action() == "allow_with_checkpoint"

@@ -73,7 +73,7 @@ def open_session(
         approver=approver_of(context),
         remember=remember,
         agent=agent,
-        commands=_commands(project, context) if agent is not None else None,
+        commands=_Commands(project, context) if agent is not None else None,
     )
     session.settings = adjust(settings_of(context, session.project))
     if session.agent is not None:
@@ -83,22 +83,26 @@ def open_session(
     return session
 
 
-def _commands(project: bytes, context: Context) -> Callable[[], CommandPolicy]:
-    """The rules for commands as they are now: an answer of "always" counts for the rest of a session."""
-    kept: list[tuple[object, CommandPolicy]] = []
+class _Commands:
+    """The rules for commands as they are now, when called: an answer of "always" counts for the rest of a session.
+    Raises UsageError as long as a policy file cannot be understood."""
 
-    def commands() -> CommandPolicy:
+    def __init__(self, project: bytes, context: Context) -> None:
+        self._project, self._environ = project, context.environ
+        self._files: tuple[bytes, ...] = ()
+        self._stamps: tuple[object, ...] | None = None
+        self._loaded = Loaded()
+
+    def __call__(self) -> CommandPolicy:
         from mudroom.compiled import stamp
 
-        files = kept[0][0][0] if kept else ()  # type: ignore[index]
-        now = (files, tuple(map(stamp, files)))
-        if not kept or kept[0][0] != now:
-            loaded = load_policy(project, context.environ)
-            stamps = now[1] if loaded.files == files else tuple(map(stamp, loaded.files))
-            kept[:] = [((loaded.files, stamps), loaded.settings.commands)]
-        return kept[0][1]
-
-    return commands
+        now = tuple(map(stamp, self._files))
+        if self._stamps is None or now != self._stamps:
+            self._stamps = None
+            self._loaded = load_policy(self._project, self._environ)
+            known = bool(self._files) and self._loaded.files == self._files
+            self._stamps, self._files = now if known else None, self._loaded.files
+        return self._loaded.settings.commands
 
 
 def settings_of(context: Context, project: bytes) -> Settings:
