@@ -14,7 +14,7 @@ from mudroom.core.settings import Loaded, Settings
 from mudroom.core.verdict import Classified, CommandClass, Part
 from mudroom.layering import PROJECT, read, roles_of
 from mudroom.setting import SECTIONS
-from mudroom.trust import forget, place, remember
+from mudroom.trust import forget, place, remember, said
 from test_layering import Files
 
 
@@ -318,3 +318,38 @@ def test_the_same_project_elsewhere_is_another(files: Strange) -> None:
 
 def test_nothing_loaded_says_nothing(files: Strange) -> None:
     assert files.load() == Loaded()
+
+
+HOSTILE = "\\x1b[2J\\u202e\\n"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f'agents: {{"{HOSTILE}": free}}',
+        f'agents: {{a: "{HOSTILE}"}}',
+        f'levels: {{agents: {{"{HOSTILE}": 1}}}}',
+        f'run: {{environment: ["A={HOSTILE}"]}}',
+        f'run: {{read: ["/{HOSTILE}"]}}',
+        f'network: {{cards: ["{HOSTILE}"]}}',
+        f'secrets: {{show: ["{HOSTILE}"]}}',
+        f'credentials: {{show: ["~/{HOSTILE}"]}}',
+        f'commands: {{rules: [{{pattern: [make], action: allow, agents: ["{HOSTILE}"]}}]}}',
+        'network: {inspect: [{host: a.com, paths: ["/\\u202e, set x: y"]}]}',
+        'network: {inspect: [{host: a.com, methods: ["\\x1b[2J"]}]}',
+    ],
+)
+def test_what_is_shown_to_be_trusted_does_nothing_to_the_terminal(files: Strange, text: str) -> None:
+    files.write(project=text, user="roles: {free: {}}")
+    layers = read(os.fsencode(files.project), os.fsencode(files.home / ".config/mudroom"))
+    assert layers[PROJECT]
+    assert all(said(one).isprintable() for one in layers[PROJECT])
+
+
+def test_an_agent_whose_role_is_not_believed_is_still_one(files: Strange) -> None:
+    files.write(
+        project="agents: {a: free}\ncommands: {rules: [{pattern: make, action: deny, agents: [a]}]}",
+        user="roles: {free: {}}",
+    )
+    assert files.left_out == ["agents.a: free"]
+    assert action(files, "make", "mutating", agent="a") == "deny"

@@ -42,7 +42,7 @@ def load(project: bytes, config: bytes, state: bytes, *, trusts_all: bool) -> Lo
     judged = judge(project, state, layers[PROJECT], roles_of(layers), trusts_all=trusts_all)
     given = merge({**layers, PROJECT: list(judged.given)})
     left_out = tuple(LeftOut(said(one), one.at) for one in judged.left_out)
-    return Loaded(put(given), left_out, judged.why, tuple(given), tuple(files))
+    return Loaded(put(given, judged.left_out), left_out, judged.why, tuple(given), tuple(files))
 
 
 def read(project: bytes, config: bytes, files: list[bytes] | None = None) -> dict[int, list[Given]]:

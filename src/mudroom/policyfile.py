@@ -87,13 +87,13 @@ def _file(data: bytes, name: str, folder: Folder | None, chain: tuple[str, ...])
     yield from found
 
 
-def put(given: Iterable[Given], settings: Settings | None = None) -> Settings:
-    """The settings with all that is given, in this order. Raises UsageError for a role that nobody has described."""
-    settings = Settings() if settings is None else settings
-    found = list(given)
+def put(given: Iterable[Given], left_out: Iterable[Given] = ()) -> Settings:
+    """The settings with all that is given, in this order. ``left_out``: what is said, too, and does not count. Raises
+    UsageError for a role that nobody has described."""
+    settings, found = Settings(), list(given)
     for one in found:
         settings = _put(settings, one)
-    _check_roles(settings, found)
+    _check_roles(settings, [*found, *left_out])
     return settings
 
 
@@ -245,9 +245,10 @@ def _put(settings: Settings, one: Given) -> Settings:
 
 def _check_roles(settings: Settings, given: Iterable[Given]) -> None:
     """Each role that an agent has, or a rule is for, has to be one."""
-    commands = settings.commands
-    roles = [role.name for role in commands.roles]
-    known = {*roles, *(agent for agent, _role in commands.agents)}
+    roles = [role.name for role in settings.commands.roles]
+    given = list(given)
+    assigned = [one for one in given if one.setting is ROLE and one.key.startswith("agents.")]
+    known = {*roles, *(one.key.removeprefix("agents.") for one in assigned)}
     for one in given:
         if one.setting is ROLE and one.key.startswith("agents.") and one.value not in roles:
             raise unknown(one.at, "", one.value, roles, "role")

@@ -106,18 +106,24 @@ def place(state: bytes, project: bytes) -> bytes:
 def said(one: Given) -> str:
     """One item as people read it, and as it is compared: all that it does, nothing of where it stands."""
     value = one.value[0] if one.setting.adds else one.value
+    key = _text(one.key)
     if isinstance(value, ClassRule):
-        return f"{one.key}: {value.action}"
+        return f"{key}: {value.action}"
     if isinstance(value, CommandRule):
         who = f" for {', '.join(map(repr, value.agents))}" if value.agents else ""
-        return f"{one.key}: {value.action} {_words(value.pattern)}{'' if value.exact else ' …'}{who}"
+        return f"{key}: {value.action} {_words(value.pattern)}{'' if value.exact else ' …'}{who}"
     if hasattr(value, "set_headers"):
-        return f"{one.key}: {_host(value)}"
+        return f"{key}: {_host(value)}"
     if one.key == "user_commands.trusted":
-        return f"{one.key}: {_words(value)} …"
+        return f"{key}: {_words(value)} …"
     if isinstance(value, tuple):
-        return f"{one.key}: {' '.join(map(_shown, value))}"
-    return f"{one.key}: {_shown(value)}"
+        return f"{key}: {' '.join(map(_shown, value))}"
+    return f"{key}: {_shown(value)}"
+
+
+def _text(text: str) -> str:
+    """A stranger's, on its way to a terminal."""
+    return show(text.encode("utf-8", "backslashreplace"))
 
 
 def _words(pattern: Pattern) -> str:
@@ -134,6 +140,8 @@ def _shown(value: Any) -> str:
         return show(value)
     if isinstance(value, bool):
         return "true" if value else "false"
+    if isinstance(value, str):
+        return _text(value)
     return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
 
 
