@@ -12,7 +12,8 @@ from mudroom.core.word import Word
 
 _READS = Rule(READ, "only changes the shell itself")
 _RUNS_INSIDE = re.compile(rb"\$\(|`|\[")
-_HARMLESS_SHOPTS = names("-s -u -q -p nullglob globstar dotglob failglob extglob nocaseglob inherit_errexit lastpipe")
+_HARMLESS_SHOPTS = names("-s -u -q -p nullglob globstar dotglob failglob extglob nocaseglob inherit_errexit")
+_WITH_KINDS = frozenset({b"declare", b"typeset", b"local"})
 _OWN_JOB = re.compile(rb"%[0-9+%-]*\Z|\$!\Z|\$\{!\}\Z")
 _SIGNAL = re.compile(rb"-([A-Z]+[0-9]*|[0-9]+|s|n)\Z")
 
@@ -24,6 +25,10 @@ def evaluates(word: Word) -> bool:
 
 def naming(words: Sequence[Word], _scene: Scene) -> Finding:
     """Builtins that get names of variables: a name may hold a subscript, and a subscript may run commands."""
+    if words[0].text in _WITH_KINDS and any(
+        word.text.startswith(b"-") and {*b"ni"} & {*word.text} for word in words[1:]
+    ):
+        return Finding(UNSURE, "declares names with a meaning of their own")
     for word in words[1:]:
         if evaluates(word) or not word.literal:
             return Finding(UNSURE, "a name of a variable that cannot be told")

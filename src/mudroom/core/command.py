@@ -30,12 +30,18 @@ def classify_words(argv: Sequence[bytes], project: bytes | None = None, cwd: byt
     without them every absolute path is taken to lie outside the project, and the command to run at its root."""
     if not argv or any(b"\0" in word for word in argv):
         return joined((Part((), False, UNSURE, "not a command"),))
-    return joined(_words(literals(argv), _scene(project, cwd)))
+    try:
+        return joined(_words(literals(argv), _scene(project, cwd)))
+    except RecursionError:
+        return joined((Part((), False, UNSURE, "nested too deeply"),))
 
 
 def classify_line(line: bytes, project: bytes | None = None, cwd: bytes | None = None) -> Classified:
     """The classes of a line of shell, as bash reads it."""
-    return joined(_line(line, _scene(project, cwd)))
+    try:
+        return joined(_line(line, _scene(project, cwd)))
+    except RecursionError:
+        return joined((Part((), False, UNSURE, "nested too deeply"),))
 
 
 def _scene(project: bytes | None, cwd: bytes | None) -> Scene:

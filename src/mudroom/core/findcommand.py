@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from mudroom.core.place import Finding, Scene, names_credentials, written
+from mudroom.core.place import Finding, Scene, names_credentials, where, written
 from mudroom.core.rule import READ, Rule, names, tidy
 from mudroom.core.verdict import CommandClass, Part
 from mudroom.core.word import UNKNOWN, Word
@@ -24,7 +24,7 @@ _HARMLESS = names(
 def find(words: Sequence[Word], scene: Scene) -> Finding:
     classes: set[CommandClass] = set()
     reason, parts, at = "looks for files", list[Part](), 1
-    roots = [word for word in words[1:] if not word.text.startswith(b"-")][:1]
+    roots = _roots(words[1:])
     while at < len(words):
         word = words[at]
         at += 1
@@ -32,7 +32,7 @@ def find(words: Sequence[Word], scene: Scene) -> Finding:
             classes, reason = classes | {"unknown"}, "an action that cannot be told"
         elif word.text in _RUNS:
             end = next((place for place in range(at, len(words)) if words[place].text in (b";", b"+")), len(words))
-            started = [_each(inside) for inside in words[at:end]]
+            started = [_each(inside, roots, scene) for inside in words[at:end]]
             reason = "runs a command for each file that it finds"
             parts += scene.words(started or [UNKNOWN], scene)
             at = end + 1
@@ -51,9 +51,27 @@ def find(words: Sequence[Word], scene: Scene) -> Finding:
     return Finding(tidy(classes), reason, tuple(parts))
 
 
-def _each(word: Word) -> Word:
-    """find(1): ``{}`` is replaced everywhere in the words of -exec."""
-    return filled(word, b"{}")
+def _roots(words: Sequence[Word]) -> list[Word]:
+    """Where it looks: the words before the first that belongs to the expression; the current directory if none."""
+    found: list[Word] = []
+    for word in words:
+        if word.text in (b"-L", b"-P", b"-H"):
+            continue
+        if word.text.startswith((b"-", b"(", b"!")):
+            break
+        found.append(word)
+    return found or [Word(b".")]
+
+
+def _each(word: Word, roots: Sequence[Word], scene: Scene) -> Word:
+    """find(1): ``{}`` is replaced everywhere in the words of -exec; alone it is a path below one of the roots."""
+    if word.text != b"{}":
+        return filled(word, b"{}")
+    root = max(roots, key=lambda root: ("inside", "unknown", "outside").index(where(root, scene)))
+    if not root.literal:
+        return UNKNOWN
+    start = root.text.rstrip(b"/") + b"/"
+    return Word(start + b"*", "pattern", len(start))
 
 
 def fd(words: Sequence[Word], scene: Scene) -> Finding:
@@ -61,7 +79,7 @@ def fd(words: Sequence[Word], scene: Scene) -> Finding:
     runs = names("-x -X --exec --exec-batch")
     for at, word in enumerate(words[1:], 1):
         if word.text in runs and word.literal:
-            started = [_each(inside) for inside in words[at + 1 :]]
+            started = [_each(inside, [Word(b".")], scene) for inside in words[at + 1 :]]
             parts = scene.words([*started, UNKNOWN] if started else [UNKNOWN], scene)
             return Finding(READ, "runs a command for each file that it finds", tuple(parts))
         head = word.text.partition(b"=")[0]

@@ -107,6 +107,8 @@ def moved(word: Word, scene: Scene) -> tuple[bytes | None, ...]:
 def names_credentials(word: Word) -> bool:
     """Whether it names a file of keys: one of a home directory or of the system, not one of the project."""
     text = word.text
+    if word.literal and text.startswith(b"/"):
+        text = normal(text)
     if word.literal and not text.startswith(b"/"):
         return text.startswith(b"../") and bool(_CREDENTIAL.search(text))
     return (word.at_home or text.startswith(b"/")) and bool(_CREDENTIAL.search(text))

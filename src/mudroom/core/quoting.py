@@ -101,4 +101,6 @@ def word_of(node: Node) -> Word:
         if braces and found.text != b"{}":
             return Word(found.text, "computed", 0)
         return found
+    if kind == "process_substitution":
+        return Word(b"/dev/fd/", "computed", len(b"/dev/fd/"))
     return Word(text, "computed")

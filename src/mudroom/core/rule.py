@@ -131,6 +131,7 @@ def _targets(words: Sequence[Word], rule: Rule) -> Sequence[Word]:
     """The words that may name what is written."""
     if rule.targets == "last":
         into = [words[at + 1] for at, word in enumerate(words[:-1]) if could_be(word.text, b"-t")]
+        into += [Word(word.text[2:], word.kind) for word in words if word.text[:2] == b"-t" and len(word.text) > 2]
         into += [word for word in words if could_be(word.text, b"--target-directory") and b"=" in word.text]
         return [*into, *operands(words)[-1:]]
     if rule.targets == "all":

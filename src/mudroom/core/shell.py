@@ -41,6 +41,10 @@ _ODD_TEXT = re.compile(  # blank or invisible: spaces, joiners, marks of directi
 )
 _BROKEN_WORD = re.compile(rb"[^ \t\n\\;|&(]\\\n[^ \t\n]")
 _RUNS_INSIDE = re.compile(rb"(?<!\\)(?:\\\\)*(?:`|\$\(|[<>]\()")
+_BRACKETS = re.compile(rb"(\[\[?)[ \t\n].*[ \t\n]\]\]?\Z", re.DOTALL)
+_LEADING = re.compile(rb"\A(?:[ \t\n]|\\\n)+")
+_BLANK_IN_WORD = re.compile(rb"(?<!\\)(?:\\\\)*[ \t\n]|\\\n")
+_NAME = re.compile(rb"[A-Za-z_]\w*\Z")
 _SHELL_VALUES = frozenset("QEAaKkUuL")
 
 
@@ -52,16 +56,19 @@ _STRUCTURE = _names(
     "program subshell do_group if_statement elif_clause else_clause while_statement case_statement case_item"
     " for_statement list pipeline negated_command command_substitution process_substitution"
 )
-_APART = _names("subshell command_substitution process_substitution pipeline")
+_APART = _names("subshell command_substitution process_substitution")
 """What runs in a process of its own, so that a change of directory inside does not count outside."""
-_PERHAPS = _names("list if_statement while_statement case_statement for_statement function_definition")
+_PERHAPS = _names("list pipeline if_statement while_statement case_statement for_statement function_definition")
 _TOKENS = _names(
     "; ;; ;& ;;& & && || | |& ( ) { } ! if then elif else fi while until do done for select in case esac $( ` <( >("
 ) | {"\n"}
 _LEAVES = _names("word number raw_string ansi_c_string variable_name special_variable_name extglob_pattern regex")
-_QUIET = _names("comment heredoc_start heredoc_end test_operator file_descriptor")
+_QUIET = _names("heredoc_start heredoc_end test_operator file_descriptor")
 _VALUES = _names("string concatenation simple_expansion brace_expression array translated_string")
+_WORDS = _LEAVES | _VALUES | {"expansion", "arithmetic_expansion", "variable_assignment", "command_substitution"}
 _SUMS = _names("-eq -ne -lt -le -gt -ge")
+_IN_THIS_SHELL = frozenset({b"time", b"-p", b"command", b"builtin", b"!", b"{", b"then", b"do", b"--"})
+_DOES_NOTHING = re.compile(rb"\s*(?::|true|time|exec|!|\s)+\Z")
 _BRACKET_TOKENS = _names("[ ] = == != !")
 
 
@@ -74,7 +81,10 @@ def parts_of(line: bytes, scene: Scene) -> tuple[Part, ...]:
     odd = _oddity(line)
     if odd:
         reader.unread(odd)
-    reader.visit(tree_of(line), 0)
+    root = tree_of(line)
+    if not _BLANK.match(line, 0, root.start_byte) or not _BLANK.match(line, root.end_byte):
+        reader.unread()
+    reader.visit(root, 0)
     if reader.numbers.doubtful():
         reader.unread("evaluates a variable that may hold a command")
     hidden = crudely(line, scene) if reader.doubts else ()
@@ -126,8 +136,11 @@ class Reader:
             if kind not in _TOKENS:
                 self.unread()
         elif kind in _LEAVES:
-            if kind not in ("raw_string", "ansi_c_string") and _RUNS_INSIDE.search(node.text or b""):
+            text = node.text or b""
+            if kind not in ("raw_string", "ansi_c_string") and _RUNS_INSIDE.search(text):
                 self.unread()
+            if kind in ("word", "number", "variable_name") and _BLANK_IN_WORD.search(text):
+                self.unread("a blank inside a word")
             self.children(node, depth, strict=False)
         elif kind in _STRUCTURE:
             self.structure(node, depth)
@@ -145,19 +158,37 @@ class Reader:
 
     def children(self, node: Node, depth: int, strict: bool = True) -> None:
         """Visits all children; ``strict``: tokens too, and nothing but blanks may stand between them."""
-        at = node.start_byte
+        if strict:
+            self.gaps(node)
         for child in node.children:
-            if strict and not _BLANK.match(self.source, at, child.start_byte):
-                self.unread()
-            at = child.end_byte
             if strict or child.is_named or child.is_missing:
                 self.visit(child, depth + 1)
-        if strict and not _BLANK.match(self.source, at, node.end_byte):
+
+    def gaps(self, node: Node, apart: bool = False) -> None:
+        """Nothing but blanks may stand between children; ``apart``: and words may not touch."""
+        at, last = node.start_byte, ""
+        self.tokens(node)
+        for child in node.children:
+            if child.start_byte > at and not _BLANK.match(self.source, at, child.start_byte):
+                self.unread()
+            if apart and child.start_byte == at and last in _WORDS and child.type in _WORDS:
+                self.unread("words that touch")
+            at, last = child.end_byte, child.type
+        if node.end_byte > at and not _BLANK.match(self.source, at, node.end_byte):
             self.unread()
+
+    def tokens(self, node: Node) -> None:
+        """A token has to be what it is called: the grammar lets ``<<`` take the end of a word along."""
+        for child in node.children:
+            if not child.is_named and not child.is_missing:
+                text = _LEADING.sub(b"", child.text or b"").decode(errors="replace")
+                if text != child.type and not (child.type == "\n" and not text.strip()):
+                    self.unread()
 
     def value(self, node: Node, depth: int) -> None:
         """A piece of a word. What stands between its children is text, in which nothing may be run."""
         at = node.start_byte
+        self.tokens(node)
         for child in node.children:
             self.text_of(self.source[at : child.start_byte])
             at = child.end_byte
@@ -205,14 +236,18 @@ class Reader:
     def on_command(self, node: Node, depth: int, extra: Sequence[Word] = ()) -> None:
         words: list[Word] = []
         end = -1
+        self.gaps(node)
         for child in node.children:
             kind = child.type
             if kind == "command_name" and child.child_count == 1:
                 child = child.children[0]
-            self.between(words, end, child)
+            if kind == "file_redirect" and child.start_byte == end and child.children[0].type == "file_descriptor":
+                self.unread()
             if kind == "file_redirect":
                 words += self.redirect(child, depth, bare=False)
             elif kind in ("variable_assignment", "herestring_redirect"):
+                if kind == "variable_assignment":
+                    end = child.end_byte
                 self.visit(child, depth + 1)
             elif kind == "subshell":
                 if [word.text for word in words] not in ([b"time"], [b"time", b"-p"]):
@@ -222,18 +257,13 @@ class Reader:
                 word = word_of(child) if child.is_named else UNKNOWN
                 if child.is_named or child.is_missing:
                     self.visit(child, depth + 1)
-                if child.start_byte == end and words:
-                    words[-1] = glued([words[-1], word, UNKNOWN])
+                if child.start_byte == end:
+                    words[-1:] = [glued([*words[-1:], word, UNKNOWN])]
+                    self.unread("words that touch")
                 else:
                     words.append(word)
                 end = child.end_byte
         self.simple([*words, *extra])
-
-    def between(self, words: Sequence[Word], end: int, child: Node) -> None:
-        if words and end >= 0 and child.start_byte > end and not _BLANK.match(self.source, end, child.start_byte):
-            self.unread()
-        if child.type == "file_redirect" and child.start_byte == end and child.children[0].type == "file_descriptor":
-            self.unread()
 
     def simple(self, words: Sequence[Word]) -> None:
         if not words:
@@ -242,6 +272,8 @@ class Reader:
             self.parts.append(Part(known(words), False, ("unknown",), "calls a function of this line"))
             return
         self.parts.extend(self.scene.words(words, self.scene))
+        while len(words) > 1 and words[0].literal and words[0].text in _IN_THIS_SHELL:
+            words = words[1:]
         name = words[0].text
         if name in (b"cd", b"pushd", b"popd") and words[0].literal:
             target = next(
@@ -254,11 +286,12 @@ class Reader:
     def on_redirected_statement(self, node: Node, depth: int) -> None:
         body = node.child_by_field_name("body")
         extra: list[Word] = []
+        self.gaps(node)
         for child in node.children:
             if body is not None and child.id == body.id:
                 continue
             if child.type == "file_redirect":
-                extra += self.redirect(child, depth, bare=body is None)
+                extra += self.redirect(child, depth, bare=body is None or bool(_DOES_NOTHING.match(body.text or b"")))
             elif child.type == "heredoc_redirect":
                 extra += self.heredoc(child, depth)
             else:
@@ -273,7 +306,7 @@ class Reader:
             self.simple(extra)
 
     def on_file_redirect(self, node: Node, depth: int) -> None:
-        self.simple(self.redirect(node, depth, bare=False))
+        self.simple(self.redirect(node, depth, bare=True))
 
     def on_heredoc_redirect(self, node: Node, depth: int) -> None:
         self.simple(self.heredoc(node, depth))
@@ -284,6 +317,7 @@ class Reader:
     def redirect(self, node: Node, depth: int, bare: bool) -> list[Word]:
         """Adds what the redirection does; gives the words behind its target, which belong to the command."""
         operator, words = "", list[Word]()
+        self.gaps(node, apart=True)
         for child in node.children:
             if child.is_missing or child.type == "ERROR":
                 self.visit(child, depth + 1)
@@ -297,12 +331,15 @@ class Reader:
         if not words:
             self.unread()
             return []
+        if operator in (">&", "<&") and words[0].text.startswith(b"-") and words[0].text != b"-":
+            self.unread("closes a descriptor, and what stands behind it is a word of its own")
         self.parts.extend(redirection(operator, words[0], bare, self.scene))
         return words[1:]
 
     def heredoc(self, node: Node, depth: int) -> list[Word]:
         """What stands behind ``<<END`` on its line, and what is run inside the text."""
         extra: list[Word] = []
+        self.tokens(node)
         if not heredoc_is_plain(node, self.source):
             self.unread("a here-document whose end cannot be told")
         for child in node.children:
@@ -325,17 +362,27 @@ class Reader:
         name = node.child_by_field_name("name")
         self.children(node, depth, strict=False)
         text = b"" if name is None else (name.text or b"").partition(b"[")[0]
+        self.gaps(node)
+        if not _NAME.match(text) or any(
+            not child.is_named and child.type not in ("=", "+=") for child in node.children
+        ):
+            self.unread("sets what is not a variable")
         self.numbers.assigned(text, node.child_by_field_name("value"))
         if runs_code(text):
             self.unread("sets a variable that decides what is run")
         elif node.parent is None or node.parent.type not in ("command", "declaration_command"):
             self.parts.append(Part((), True, ("read_only",), "sets a variable of the shell"))
 
+    def on_comment(self, node: Node, _depth: int) -> None:
+        if node.start_byte and self.source[node.start_byte - 1] not in b" \t\n;&|":
+            self.unread("a comment that may be a word")
+
     def on_variable_assignments(self, node: Node, depth: int) -> None:
         self.children(node, depth)
 
     def on_declaration_command(self, node: Node, depth: int) -> None:
         words: list[Word] = [Word(node.children[0].type.encode())]
+        self.gaps(node, apart=True)
         for child in node.children[1:]:
             self.visit(child, depth + 1)
             if child.type != "variable_assignment":
@@ -381,6 +428,7 @@ class Reader:
         if depth > DEEPEST:
             self.unread("nested too deeply")
             return
+        self.tokens(node)
         self.numbers.evaluated(node)
         for child in node.children:
             if child.type in ("binary_expression", "unary_expression", "ternary_expression", "postfix_expression",
@@ -397,6 +445,7 @@ class Reader:
             self.sum_of(node, depth)
 
     def on_expansion(self, node: Node, depth: int) -> None:
+        self.tokens(node)
         tokens = [child.type for child in node.children if not child.is_named]
         named = [child for child in node.children if child.is_named]
         kinds = [child.type for child in named]
@@ -414,12 +463,15 @@ class Reader:
 
     def on_test_command(self, node: Node, depth: int) -> None:
         plain = bool(node.children) and node.children[0].type == "["
+        if not _BRACKETS.match(node.text or b"") or (plain and b"\n" in (node.text or b"")):
+            self.unread("a bracket that is a part of a word")
         self.tested(node, depth, plain)
         self.parts.append(Part((b"[",) if plain else (b"[[",), False, ("read_only",), "tests something"))
 
     def tested(self, node: Node, depth: int, plain: bool) -> None:
         operators = {child.text for child in node.children if child.type == "test_operator"}
         sums = bool({operator.decode() for operator in operators if operator} & _SUMS) and not plain
+        self.gaps(node)
         if {b"-v", b"-R"} & operators and _RUNS_INSIDE.search(node.text or b""):
             self.unread("a name of a variable that cannot be told")
         if depth > DEEPEST:
