@@ -19,9 +19,9 @@ ALL = [line for _classes, line in COMMANDS + EVASIONS if line not in UNFINISHED 
 ROUNDS = (
     b"%s; true", b"%s && ls", b"%s || true", b"%s | cat", b"true; %s", b"ls && %s", b"cat x | %s", b"(%s)",
     b"{ %s; }", b"if true; then %s; fi", b"if %s; then true; fi", b"while %s; do break; done",
-    b"for i in 1; do %s; done", b"time %s", b"! %s", b"%s &", b"( %s )", b"\n%s\n", b"  %s", b"%s # a comment", b"f() { %s; }; f",
-    b"echo $(%s)", b'echo "$(%s)"', b"cat <(%s)", b"case x in x) %s;; esac", b"ls\n%s\nls", b"A=1; %s", b"cat <<EOF\n$(%s)\nEOF",
-    b"echo 'it is'; %s; echo \"so\"", b"%s 2> /dev/null", b"[[ -f x ]] && %s",
+    b"for i in 1; do %s; done", b"time %s", b"! %s", b"%s &", b"( %s )", b"\n%s\n", b"  %s", b"%s # a comment",
+    b"f() { %s; }; f", b"echo $(%s)", b'echo "$(%s)"', b"cat <(%s)", b"case x in x) %s;; esac", b"ls\n%s\nls",
+    b"A=1; %s", b"cat <<EOF\n$(%s)\nEOF", b"echo 'it is'; %s; echo \"so\"", b"%s 2> /dev/null", b"[[ -f x ]] && %s",
 )  # fmt: skip
 """Ways of writing a command that do not change what it does, or add something that only reads."""
 PREFIXES = (
