@@ -25,6 +25,7 @@ import mudroom
 from bench.attempts import attempts
 from bench.binds import many_binds
 from bench.buffer import buffers
+from bench.classify import classifying
 from bench.forking import forks
 from bench.gate import gate
 from bench.inspect import inspecting
@@ -47,6 +48,7 @@ Bench = Callable[[bytes, Scale], Iterator[Finding]]
 BENCHES: dict[str, tuple[Bench, ...]] = {
     "command": (session_command,),
     "cold": (cold_command,),
+    "classify": (classifying,),
     "limited": (limited, at_once),
     "binds": (many_binds,),
     "view": (workloads,),

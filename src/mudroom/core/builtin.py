@@ -11,16 +11,16 @@ from mudroom.core.variable import runs_code
 from mudroom.core.word import Word
 
 _READS = Rule(READ, "only changes the shell itself")
-_RUNS_INSIDE = re.compile(rb"\$\(|`|\[")
+_RUNS_INSIDE = rb"\$\(|`|\["
 _HARMLESS_SHOPTS = names("-s -u -q -p nullglob globstar dotglob failglob extglob nocaseglob inherit_errexit")
 _WITH_KINDS = frozenset({b"declare", b"typeset", b"local"})
-_OWN_JOB = re.compile(rb"%[0-9+%-]*\Z|\$!\Z|\$\{!\}\Z")
-_SIGNAL = re.compile(rb"-([A-Z]+[0-9]*|[0-9]+|s|n)\Z")
+_OWN_JOB = rb"%[0-9+%-]*\Z|\$!\Z|\$\{!\}\Z"
+_SIGNAL = rb"-([A-Z]+[0-9]*|[0-9]+|s|n)\Z"
 
 
 def evaluates(word: Word) -> bool:
     """Whether bash may find a command to run in this word when it takes the word for a variable's name."""
-    return bool(_RUNS_INSIDE.search(word.text))
+    return bool(re.search(_RUNS_INSIDE, word.text))
 
 
 def naming(words: Sequence[Word], _scene: Scene) -> Finding:
@@ -82,10 +82,10 @@ def killing(words: Sequence[Word], _scene: Scene) -> Finding:
     rest = words[1:]
     if rest and rest[0].text in (b"-l", b"-L", b"--list", b"-0"):
         return Finding(READ, "looks for processes")
-    aimed = [word for word in rest if not _SIGNAL.match(word.text)]
+    aimed = [word for word in rest if not re.match(_SIGNAL, word.text)]
     signals = names("TERM KILL INT HUP QUIT USR1 USR2 STOP CONT 9 15 2")
     aimed = [word for word in aimed if word.text not in signals] if b"-s" in [w.text for w in rest] else aimed
-    if aimed and all(_OWN_JOB.match(word.text) for word in aimed):
+    if aimed and all(re.match(_OWN_JOB, word.text) for word in aimed):
         return Finding(CHANGE, "ends a job of its own")
     return Finding(ESCAPE, "sends signals to processes")
 

@@ -10,7 +10,7 @@ from mudroom.core.rule import CHANGE, ESCAPE, INFORMS, READ, UNSURE, Rule, could
 from mudroom.core.verdict import CommandClass
 from mudroom.core.word import Word
 
-_SETUID = re.compile(rb"0*[2-7][0-7]{3}\Z|[ugoa,+=rwxX-]*[+=][rwxXt]*s")
+_SETUID = rb"0*[2-7][0-7]{3}\Z|[ugoa,+=rwxX-]*[+=][rwxXt]*s"
 
 
 def tar(words: Sequence[Word], scene: Scene) -> Finding:
@@ -53,7 +53,7 @@ def tar(words: Sequence[Word], scene: Scene) -> Finding:
 
 def chmod(words: Sequence[Word], scene: Scene) -> Finding:
     classes: set[CommandClass] = {"mutating", *written(operands(words[1:])[1:], scene)[0]}
-    if any(_SETUID.match(word.text) for word in words[1:]):
+    if any(re.match(_SETUID, word.text) for word in words[1:]):
         return Finding(tidy({*classes, "host_escape_risk"}), "lets a program run as its owner")
     return Finding(tidy(classes), "changes permissions")
 

@@ -6,6 +6,7 @@ it is not judged here; configuration that the words themselves bring along is.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from mudroom.core.gitverb import (
@@ -72,7 +73,7 @@ def git(words: Sequence[Word], scene: Scene) -> Finding:
         if text == b"-C":
             scene = scene._replace(places=moved(value, scene))
         elif text == b"-c":
-            if not SAFE_KEYS.match(value.start) or not value.literal:
+            if not re.match(SAFE_KEYS, value.start) or not value.literal:
                 extra, reason = extra | {"unknown"}, "brings configuration that may run programs"
         elif text in _INFORMS and len(words) == at + 1:
             return Finding(READ, "tells about itself")

@@ -25,12 +25,11 @@ from mudroom.core.rule import (
 from mudroom.core.word import UNKNOWN, Word
 
 _READS = "only reads the repository"
-SAFE_KEYS = re.compile(
-    rb"(?:user\.(?:name|email)|color\..*|advice\..*|core\.(?:quotepath|autocrlf|abbrev|filemode)|init\.defaultbranch"
+SAFE_KEYS = (
+    rb"(?is)(?:user\.(?:name|email)|color\..*|advice\..*|core\.(?:quotepath|autocrlf|abbrev|filemode)|init\.defaultbranch"
     rb"|log\..*|diff\.(?:renames|renamelimit|algorithm|context)|merge\.conflictstyle|pull\.(?:rebase|ff)|rebase\.autostash"
-    rb"|push\.default|fetch\.prune|column\..*|status\..*|commit\.verbose|tag\.sort|branch\.sort|grep\..*)=?.*\Z"
-    rb"|commit\.gpgsign=(?:false|no|0)\Z|core\.pager=(?:cat)?\Z|tag\.gpgsign=false\Z",
-    re.IGNORECASE | re.DOTALL,
+    rb"|push\.default|fetch\.prune|column\..*|status\..*|commit\.verbose|tag\.sort|branch\.sort|grep\..*)(?:=.*)?\Z"
+    rb"|commit\.gpgsign=(?:false|no|0)\Z|core\.pager=(?:cat)?\Z|tag\.gpgsign=false\Z"
 )
 
 
@@ -118,7 +117,7 @@ def config(words: Sequence[Word], _scene: Scene) -> Finding:
         return Finding(ESCAPE, "changes the configuration of the user")
     if len(named) == 1 and not file and named[0].literal and len(rest) == 1:
         return Finding(READ, _READS)
-    safe = len(named) == 2 and named[0].literal and SAFE_KEYS.match(named[0].text + b"=" + named[1].text)
+    safe = len(named) == 2 and named[0].literal and re.match(SAFE_KEYS, named[0].text + b"=" + named[1].text)
     known = safe and not file and all(word.literal for word in rest)
     return Finding(CHANGE if known else UNSURE, "changes the repository's configuration, which may name programs")
 

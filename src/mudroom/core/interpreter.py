@@ -24,18 +24,16 @@ from mudroom.core.rule import (
     same,
     tidy,
 )  # fmt: skip
-from mudroom.core.sedscript import sed_does
 from mudroom.core.verdict import CommandClass
 from mudroom.core.word import Word
 
 _MODULES = names(
     "pip venv mypy ruff black isort flake8 pylint compileall py_compile build twine uv poetry pdm coverage"
 )
-_AWK_RUNS = re.compile(rb"system|getline|close|fflush|[|>@]|print[^;}]*[|>]")
-_LOSES = re.compile(
-    rb"\b(drop\s+(database|table|schema|index|view|user|role|collection)|truncate\b|delete\s+from|flushall|flushdb"
-    rb"|dropdatabase|deletemany|\.drop\(|alter\s+table\s+\S+\s+drop)",
-    re.IGNORECASE,
+_AWK_RUNS = rb"system|getline|close|fflush|[|>@]|print[^;}]*[|>]"
+_LOSES = (
+    rb"(?i)\b(drop\s+(database|table|schema|index|view|user|role|collection)|truncate\b|delete\s+from|flushall|flushdb"
+    rb"|dropdatabase|deletemany|\.drop\(|alter\s+table\s+\S+\s+drop)"
 )
 
 
@@ -57,6 +55,8 @@ def python(words: Sequence[Word], scene: Scene) -> Finding:
 
 
 def sed(words: Sequence[Word], scene: Scene) -> Finding:
+    from mudroom.core.sedscript import sed_does
+
     classes: set[CommandClass] = set()
     scripts: list[Word] = []
     files: list[Word] = []
@@ -112,7 +112,7 @@ def awk(words: Sequence[Word], _scene: Scene) -> Finding:
             at += 1
         else:
             return Finding(UNSURE, "an option that is not in the tables")
-    if at >= len(words) or not words[at].literal or _AWK_RUNS.search(words[at].text):
+    if at >= len(words) or not words[at].literal or re.search(_AWK_RUNS, words[at].text):
         return Finding(UNSURE, "its program may run commands or write files")
     if any(names_credentials(word) for word in words[at:]):
         return Finding(("host_escape_risk",), "names a place of keys")
@@ -122,7 +122,7 @@ def awk(words: Sequence[Word], _scene: Scene) -> Finding:
 def database(base: Classes) -> Rule:
     def judge(words: Sequence[Word], _scene: Scene) -> Finding:
         classes: set[CommandClass] = {*base, "unknown"}
-        if any(_LOSES.search(word.text) for word in words[1:]):
+        if any(re.search(_LOSES, word.text) for word in words[1:]):
             return Finding(tidy({*classes, "destructive"}), "drops or deletes data")
         return Finding(tidy(classes), "runs statements of a database")
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from mudroom.core.crude import crudely
 from mudroom.core.grammar import tree_of
-from mudroom.core.place import Scene, moved
+from mudroom.core.place import Scene, moved, names_credentials
 from mudroom.core.quoting import word_of
 from mudroom.core.redirect import heredoc_is_plain, redirection
 from mudroom.core.shelltree import BLANK, LEAVES, VALUES, TreeReader, names_of, unread
@@ -117,6 +117,12 @@ class Reader(TreeReader):
             child for child in node.children if child.is_named and child.type not in ("variable_name", "do_group")
         ]
         self.numbers.looped(text, values)
+        self.keys_among(values)
+
+    def keys_among(self, values: Sequence[Node]) -> None:
+        """Words that a variable gets, and a command through it."""
+        if any(names_credentials(word_of(value)) for value in values):
+            self.parts.append(Part((), False, ("host_escape_risk",), "names a place of keys"))
 
     def on_command(self, node: Node, depth: int, extra: Sequence[Word] = ()) -> None:
         words: list[Word] = []
@@ -252,7 +258,9 @@ class Reader(TreeReader):
             not child.is_named and child.type not in ("=", "+=") for child in node.children
         ):
             self.unread("sets what is not a variable")
-        self.numbers.assigned(text, node.child_by_field_name("value"))
+        value = node.child_by_field_name("value")
+        self.numbers.assigned(text, value)
+        self.keys_among([] if value is None else value.named_children if value.type == "array" else [value])
         if runs_code(text):
             self.unread("sets a variable that decides what is run")
         elif node.parent is None or node.parent.type not in ("command", "declaration_command"):

@@ -133,6 +133,8 @@ class TreeReader:
         """A piece of a word. What stands between its children is text, in which nothing may be run."""
         at = node.start_byte
         self.tokens(node)
+        if node.type == "simple_expansion" and any(blank in (node.text or b"").lstrip() for blank in (b" ", b"\t", b"\n")):
+            self.unread("a sign that stands alone")
         for child in node.children:
             self.text_of(self.source[at : child.start_byte])
             at = child.end_byte
@@ -170,6 +172,8 @@ class TreeReader:
 
     def on_expansion(self, node: Node, depth: int) -> None:
         self.tokens(node)
+        if (node.text or b"").lstrip()[2:3] in (b" ", b"\t", b"\n", b"|", b"("):
+            self.unread("runs commands in place of a variable")  # ${ command; } of bash 5.3
         tokens = [child.type for child in node.children if not child.is_named]
         named = [child for child in node.children if child.is_named]
         kinds = [child.type for child in named]
