@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
+from pathlib import Path
 
 import pytest
 from command_files import COMMANDS, EVASIONS
 
 from mudroom.core.command import TABLES, classify_line, classify_words
 from mudroom.core.verdict import CLASSES
+
+ROOT = Path(__file__).parent.parent.parent
 
 
 def ident(value: object) -> str:
@@ -47,3 +51,12 @@ def test_the_table_is_large_and_has_every_class() -> None:
 def test_no_program_is_in_two_tables() -> None:
     counted = Counter(name for table in TABLES for name in table)
     assert [name for name, times in counted.items() if times > 1] == []
+
+
+def test_the_examples_of_the_document_are_true() -> None:
+    """Each row of the table of classes in docs/COMMANDS.md."""
+    rows = re.findall(r"^\| `(\w+)` \| [^|]+ \| (.+) \|$", (ROOT / "docs/COMMANDS.md").read_text(), re.MULTILINE)
+    assert [name for name, _examples in rows] == list(CLASSES)
+    for name, examples in rows:
+        for line in re.findall(r"`([^`]+)`", examples):
+            assert classify_line(line.encode()).strictest == name, line

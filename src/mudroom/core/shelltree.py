@@ -133,7 +133,9 @@ class TreeReader:
         """A piece of a word. What stands between its children is text, in which nothing may be run."""
         at = node.start_byte
         self.tokens(node)
-        if node.type == "simple_expansion" and any(blank in (node.text or b"").lstrip() for blank in (b" ", b"\t", b"\n")):
+        if node.type == "simple_expansion" and any(
+            blank in (node.text or b"").lstrip() for blank in (b" ", b"\t", b"\n")
+        ):
             self.unread("a sign that stands alone")
         for child in node.children:
             self.text_of(self.source[at : child.start_byte])
