@@ -94,12 +94,15 @@ def test_each_counts_alone(files: Files, which: str) -> None:
         ("user_commands.auto_apply", "always", "never", None, "never"),
         ("user_commands.auto_apply", "trusted", None, "always", "trusted"),
         ("user_commands.auto_apply_flagged", "true", "false", None, False),
-        # what does not: the nearest
-        ("run.view", "copy", "overlay", None, "overlay"),
-        ("run.view", "copy", "overlay", "auto", "auto"),
-        ("copy.limit", "1GB", "2GB", None, 2 * 10**9),
+        ("copy.limit", "1GB", "2GB", None, 10**9),
         ("keep.applies", "5", "100", None, 100),
-        ("commands.approval_timeout", "1m", "1h", None, 3600.0),
+        ("keep.age", "60d", "1d", None, 60 * 86400.0),
+        ("keep.bytes", "7GB", "6GB", "1GB", 7 * 10**9),
+        # what does not: the nearest to the project
+        ("run.view", "copy", "overlay", None, "copy"),
+        ("run.view", None, "overlay", None, "overlay"),
+        ("run.view", "copy", "overlay", "auto", "auto"),
+        ("commands.approval_timeout", "1m", "1h", None, 60.0),
         ("user_commands.show_diff_threshold", "1", "2", "3", 3),
     ],
 )

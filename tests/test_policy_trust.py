@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import stat
 from pathlib import Path
 
@@ -353,3 +354,19 @@ def test_an_agent_whose_role_is_not_believed_is_still_one(files: Strange) -> Non
     )
     assert files.left_out == ["agents.a: free"]
     assert action(files, "make", "mutating", agent="a") == "deny"
+
+
+def test_the_document_has_every_setting_and_what_it_does() -> None:
+    text = (Path(__file__).parent.parent / "docs/POLICY.md").read_text()
+    rows = {
+        row[0]: (row[1], row[2].strip())
+        for row in re.findall(r"^\| `([a-z_]+\.[a-z_]+)` \| ([a-z ]+) \|(.*)\|$", text, re.M)
+    }
+    every = {f"{section}.{key}": setting for section, keys in SECTIONS.items() for key, setting in keys.items()}
+    assert rows.keys() == every.keys()
+    for key, setting in every.items():
+        expected = (
+            "add up" if setting.adds else "stricter" if setting.stricter or key == "commands.classes" else "nearest"
+        )
+        assert rows[key][0] == expected, key
+        assert bool(rows[key][1]) == (key in LOOSE), key

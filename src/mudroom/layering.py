@@ -1,14 +1,15 @@
 """All policy files of a project as one: which there are, how they meet, and what of the project's is believed.
 
-From far to near: what is built in; the project's ``.mudroom/policy.yaml``, written by whoever wrote the project; the
-user's own ``policy.yaml``; ``.mudroom/local/policy.yaml`` and ``rules.yaml``, the user's for this project on this
-machine.
+What there is: what is built in; the project's ``.mudroom/policy.yaml``, written by whoever wrote the project; the
+user's own ``policy.yaml`` for all projects; ``.mudroom/local/policy.yaml`` and ``rules.yaml``, the user's for this
+project on this machine.
 
 Rules of this file:
 
 1. Lists add up. Of rules a denial wins (``core/policy.py``, ``core/hosts.py``).
 2. Of the user's two files the nearer counts. Between the user and the project, the stricter counts of a setting that
-   protects (``Setting.stricter``); of others the user's.
+   protects (``Setting.stricter``); of others what is for this project: local, project, user. Which role an agent has
+   the user says first: another one could be milder.
 3. What loosens counts in the project's file only as far as the user has trusted it (``trust.py``).
 4. What cannot be read or understood is an error, never the same as nothing.
 """
@@ -24,7 +25,7 @@ from mudroom.core.policy import RANKS, ClassRule, CommandRule
 from mudroom.core.settings import LeftOut, Loaded
 from mudroom.errors import UsageError
 from mudroom.local import Local, read_open
-from mudroom.policyfile import Folder, Given, parse, put
+from mudroom.policyfile import ROLE, Folder, Given, parse, put
 from mudroom.rulefile import NAME as RULES
 from mudroom.rulefile import parse as parse_rules
 from mudroom.setting import stricter_action
@@ -110,7 +111,7 @@ def _of_layers(by_rank: dict[int, Given]) -> Given:
     if isinstance(own.value, ClassRule):
         return own if stricter_action(own.value.action, theirs.value.action) == own.value.action else theirs
     if own.setting.stricter is None:
-        return own
+        return own if LOCAL in by_rank or own.setting is ROLE else theirs
     value = own.setting.stricter(own.value, theirs.value)
     if value == ():
         raise UsageError(f"{own.at}: {own.key} has nothing in common with {theirs.at}", "nothing could run")

@@ -1,7 +1,7 @@
 """Every setting there is: its key, what checks and converts its value, and how the words of several files meet.
 
 Rules of this file: a value is checked here and nowhere else. A setting that protects is *combined*: of two files the
-stricter counts. Of others the nearest to the user wins. What makes a command freer than it would be without the file
+stricter counts. Of others the nearest wins. What makes a command freer than it would be without the file
 *loosens*: written in a project, by whoever wrote the project, it holds only once the user of this machine has trusted
 it (``layering.py``).
 """
@@ -203,7 +203,7 @@ class Setting(NamedTuple):
     convert: Callable[[Any, str], Any]
     """Of the value as YAML has it and where it stands: raises UsageError."""
     stricter: Callable[[Any, Any], Any] | None = None
-    """A protection: what two files together say. None: the nearest to the user counts."""
+    """A protection: what two files together say. None: the nearest counts."""
     loosens: Callable[[Any], bool] = lambda _value: False
     """Whether a value (of a list: one of its items) needs the user's trust if the project says it."""
     adds: bool = False
@@ -283,7 +283,7 @@ SECTIONS: dict[str, dict[str, Setting]] = {
         "show": Setting("credentials", _in_home, loosens=_always, adds=True),
     },
     "copy": {
-        "limit": Setting("copy_limit", size, loosens=lambda value: value > _DEFAULTS.copy_limit),
+        "limit": Setting("copy_limit", size, min, lambda value: value > _DEFAULTS.copy_limit),
         "exclude": Setting("copy_exclude", _patterns, adds=True),
         "gitignore": Setting("copy_gitignore", _flag),
     },
@@ -295,11 +295,11 @@ SECTIONS: dict[str, dict[str, Setting]] = {
         "timeout": Setting("verify_timeout", seconds),
     },
     "keep": {
-        "age": Setting("keep_age", seconds, loosens=lambda value: value < _DEFAULTS.keep_age),
-        "applies": Setting("keep_applies", _count, loosens=lambda value: value < _DEFAULTS.keep_applies),
+        "age": Setting("keep_age", seconds, max, lambda value: value < _DEFAULTS.keep_age),
+        "applies": Setting("keep_applies", _count, max, lambda value: value < _DEFAULTS.keep_applies),
         "journal": Setting("keep_journal", least(100_000)),
         "journal_age": Setting("keep_journal_age", seconds),
-        "bytes": Setting("keep_bytes", size, loosens=lambda value: value < _DEFAULTS.keep_bytes),
+        "bytes": Setting("keep_bytes", size, max, lambda value: value < _DEFAULTS.keep_bytes),
     },
     "commands": {
         "classes": Setting("commands", _names),  # by class, read by rulebook.py, as the next
