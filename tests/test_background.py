@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from conftest import Place, full_listing
+from mudroom.core.limit import Limits
 from mudroom.core.settings import Settings
 from mudroom.errors import CommandNotStarted, UsageError
 from mudroom.joining import Background
@@ -68,6 +70,117 @@ def test_the_output_that_is_kept_is_bounded(place: Place) -> None:
     out, _err = talker.output()
     assert RING <= len(out) <= 2 * RING
     assert out.endswith(b"\0end\n")
+
+
+def test_a_program_that_is_not_there_says_so_where_it_would_have(place: Place) -> None:
+    session = place.session()
+    one = session.start([b"no-such-program"], fork="f")
+    ended = one.wait()
+    assert ended is not None and ended.exit_code == 127
+    assert one.output() == (b"", b"mudroom: no-such-program: command not found\n")
+
+
+HAND_ON = """
+import os, socket, sys
+path = "/tmp/handed"
+if sys.argv[1] == "keep":
+    server = socket.socket(socket.AF_UNIX)
+    server.bind(path)
+    server.listen()
+    print("up", flush=True)
+    kept = socket.recv_fds(server.accept()[0], 1, 1)
+    while True:
+        os.read(0, 1) or os.sched_yield()
+else:
+    client = socket.socket(socket.AF_UNIX)
+    client.connect(path)
+    socket.send_fds(client, [b"x"], [1])
+    print("handed on", flush=True)
+"""
+
+
+def test_one_that_has_handed_on_its_output_is_over_all_the_same(place: Place) -> None:
+    place.write("hand.py", HAND_ON)
+    session = place.session()
+    python = [os.fsencode(sys.executable), b"-I", b"hand.py"]
+    keeper = session.start([*python, b"keep"], fork="f")
+    heard(keeper, b"up")
+    other = session.start([*python, b"give"], fork="f")
+    ended = other.wait()
+    assert ended is not None and ended.exit_code == 0
+    assert other.output()[0] == b"handed on\n"
+    result = session.run([*python, b"give"], fork="g")
+    assert result.exit_code == 1, "another fork has another /tmp"
+    keeper.end()
+
+
+def test_who_is_asked_to_end_has_not_run_out_of_time(place: Place) -> None:
+    session = place.session()
+    ended = started(session, SERVER, timeout=1000.0).end()
+    assert ended is not None and not ended.timed_out
+
+
+@pytest.mark.parametrize("level", [0, 1])
+def test_at_either_level(place: Place, level: int) -> None:
+    session = place.session(Settings(level=level))
+    server = started(session, SERVER)
+    result = session.run([*SH, b"cat made; touch /etc/x || echo no"], fork="f")
+    assert (result.level, result.stdout) == (level, b"there\nno\n")
+    server.end()
+
+
+def test_limits_are_those_of_all_together(place: Place) -> None:
+    session = place.session(Settings(limits=Limits(open_files=64)))
+    server = started(session, SERVER)
+    assert session.run([*SH, b"ulimit -n"], fork="f").stdout == b"64\n"
+    session.settings = session.settings._replace(limits=Limits(open_files=100))
+    with pytest.raises(UsageError, match="other settings"):
+        session.run([b"true"], fork="f")
+    server.end()
+
+
+def test_what_the_policy_says_of_the_background(place: Place) -> None:
+    session = place.session(Settings(background="deny"))
+    session.agent = "tester"
+    refused = session.start([b"sleep", b"1000"], fork="f").refused
+    assert refused is not None and refused.exit_code == 126 and refused.verdict.rule == "background"
+    assert session.run([b"true"], fork="f").exit_code == 0
+    session.agent = None
+    started(session, SERVER).end()
+
+
+def test_a_destructive_command_beside_one_gets_its_checkpoint(place: Place) -> None:
+    place.write("build/x", "x\n")
+    session = place.session()
+    session.agent = "tester"
+    server = started(session, "echo up; echo y > y; while :; do sleep 0.02; done")
+    while b"y" not in {change.path for change in session.changes("f").changes}:
+        assert server.poll() is None
+    result = session.run([b"rm", b"-rf", b"build"], fork="f")
+    assert result.checkpoint is not None and result.exit_code == 0
+    server.end()
+    session.rollback("f", result.checkpoint, end=True)
+    assert {change.path for change in session.changes("f").changes} == {b"y"}
+
+
+def test_a_terminal_beside_one(place: Place) -> None:
+    """As a user has it: both ends of a pseudo-terminal outside."""
+    session = place.session()
+    server = started(session, SERVER)
+    outside, inside = os.openpty()
+    script = b"test -t 0 && tty && echo word: $(head -n 1)"
+    ended: list[int] = []
+    stdio = Stdio(inside, inside, inside, terminal=True)
+    thread = threading.Thread(target=lambda: os.write(outside, b"typed\n"))
+    thread.start()
+    ended.append(session.run([*SH, script], fork="f", stdio=stdio).exit_code)
+    thread.join()
+    os.set_blocking(outside, False)
+    said = os.read(outside, 4096)
+    assert ended == [0] and b"/dev/pts/0" in said and b"word: typed" in said
+    for descriptor in (outside, inside):
+        os.close(descriptor)
+    server.end()
 
 
 def test_a_server_is_reached_over_the_loopback_they_share(place: Place) -> None:

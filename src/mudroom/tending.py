@@ -63,13 +63,14 @@ class Behind:
     """One background command: its streams are taken here, its end is noted in the vault."""
 
     def __init__(self, started: Started, running: Joined, place: bytes, streams: Sequence[int]) -> None:
-        self.started, self.running = started, running
+        self.started, self.running, self._place = started, running, place
         self.streams = {
             descriptor: Ring(place + b"/" + name)
             for descriptor, name in zip(streams, (b"stdout", b"stderr"), strict=True)
         }
         self.deadline = None if started.timeout is None else time.monotonic() + started.timeout
-        self.timed_out = False
+        self.timed_out = self.asked = False
+        """``asked``: to end."""
         self.ended: Ended | None = None
         self._over = _thread.allocate_lock()
         self._over.acquire()
@@ -85,7 +86,10 @@ class Behind:
 
     def take(self, descriptor: int) -> bool:
         """Read what is there; False at the end."""
-        chunk = os.read(descriptor, 1 << 16)
+        try:
+            chunk = os.read(descriptor, 1 << 16)
+        except BlockingIOError:
+            return True
         if chunk:
             self.streams[descriptor].write(chunk)
             return True
@@ -93,11 +97,20 @@ class Behind:
         os.close(descriptor)
         return False
 
+    def say(self, message: str) -> None:
+        """What there is to say instead of the command, where it would have."""
+        with open(self._place + b"/stderr", "ab") as stream:
+            stream.write(f"mudroom: {message}\n".encode("utf-8", "replace"))
+
     def drain(self) -> None:
-        """After the end: what is left in the pipes."""
+        """After the end: what is left in the pipes. Their end need not have come: the command may have handed them on
+        to another one."""
         for descriptor in list(self.streams):
-            while self.take(descriptor):
+            while _readable([descriptor], 0) and self.take(descriptor):
                 pass
+            if descriptor in self.streams:
+                self.streams.pop(descriptor).close()
+                os.close(descriptor)
 
 
 class Tended:
@@ -139,7 +152,16 @@ class Tended:
         """From here on it is tended, and joined from other processes."""
         from mudroom.visits import Visits
 
-        self.visits = Visits(self)
+        try:
+            self.visits = Visits(self)
+            self._tell()
+        except (MudroomError, OSError) as error:  # it goes on without visitors
+            self.notes.append(f"no other process can join: {error}")
+        finally:
+            _thread.start_new_thread(self._tend, ())
+
+    def _tell(self) -> None:
+        """What whoever wants to join has to know."""
         self.book.note(
             {
                 "mode": self.setting.mode,
@@ -150,7 +172,6 @@ class Tended:
                 "keeper": os.getpid(),
             }
         )
-        _thread.start_new_thread(self._tend, ())
 
     def _environment(self) -> list[tuple[bytes, bytes]]:
         return list(self.setting.environment.items())
@@ -187,6 +208,8 @@ class Tended:
         finally:
             for descriptor in (null, pipes[0][1], pipes[1][1]):
                 os.close(descriptor)
+        for read, _write in pipes:
+            os.set_blocking(read, False)
         behind = Behind(started, running, place, [read for read, _write in pipes])
         with self._lock:
             self.behind[started.id] = behind
@@ -236,7 +259,7 @@ class Tended:
             for behind in self.behind.values():
                 if behind.ended is None and (identities is None or behind.started.id in identities):
                     behind.running.signal(SIGTERM)
-                    behind.deadline, behind.timed_out = time.monotonic() + grace, True
+                    behind.deadline, behind.asked = time.monotonic() + grace, True
         self._wake_up()
 
     def wait(self, timeout: float | None = None) -> bool:
@@ -326,8 +349,8 @@ class Tended:
     def _hurry(self, behind: Behind) -> None:
         if behind.deadline is None or time.monotonic() < behind.deadline:
             return
-        asked, behind.timed_out = behind.timed_out, True
-        behind.running.signal(SIGKILL if asked else SIGTERM)
+        behind.running.signal(SIGKILL if behind.asked else SIGTERM)
+        behind.timed_out, behind.asked = behind.timed_out or not behind.asked, True
         behind.deadline = time.monotonic() + GRACE
 
     def _ended(self, behind: Behind) -> None:
@@ -336,29 +359,33 @@ class Tended:
             status = behind.running.wait().status
         except MudroomError as error:  # it has never begun: the program is not there
             status = getattr(error, "exit_code", 125) << 8
-            self.notes.append(str(error))
+            behind.say(error.message)
         behind.running.close()
         behind.drain()
         signal = status & 0x7F
-        out_of_time = behind.timed_out and behind.started.timeout is not None
         now = self.setting.clock()
-        ended = Ended(128 + signal if signal else status >> 8, signal or None, out_of_time, now)
-        if not self._is_gone():
-            self.collect(Command(behind.started.command, status, now, behind.started.level))
-        else:
-            self._last = Command(behind.started.command, status, now, behind.started.level)
-        self.book.write(behind.started, ended)
-        data = {"id": behind.started.id, "exit_code": ended.exit_code, "timed_out": ended.timed_out}
-        self.vault.journal.append("background_end", self.fork.name, data, time=now)
-        behind.end(ended)
+        ended = Ended(128 + signal if signal else status >> 8, signal or None, behind.timed_out, now)
+        command = Command(behind.started.command, status, now, behind.started.level)
+        try:
+            self.book.write(behind.started, ended)
+            if self._is_gone():
+                self._last = command
+            else:
+                self.collect(command)
+            data = {"id": behind.started.id, "exit_code": ended.exit_code, "timed_out": ended.timed_out}
+            self.vault.journal.append("background_end", self.fork.name, data, time=now)
+        except (MudroomError, OSError) as error:  # what it has changed is collected with the next one, or at the end
+            self.notes.append(str(error))
+        finally:
+            behind.end(ended)
 
     def _finish(self) -> None:
-        """The sandbox ends, then what it has left is collected, then everything is let go."""
+        """The sandbox ends, then what it has left is collected, then everything is let go, whatever goes wrong."""
         with self._lock:
             self._closing = True
-        if self.visits is not None:
-            self.visits.close()
         try:
+            if self.visits is not None:
+                self.visits.close()
             self.held.end()
             for behind in self.behind.values():
                 if behind.ended is None:
@@ -369,14 +396,21 @@ class Tended:
         except (MudroomError, OSError) as error:  # the next command of the fork finds it as after a crash
             self.notes.append(str(error))
         finally:
+            self._let_go()
+
+    def _let_go(self) -> None:
+        try:
             self.book.note(None)
-            self._resources.close()
-            with self._lock:
-                self.is_over = True
-            os.close(self._wake)
-            os.close(self._poke)
-            self._over(self)
-            self._gone.release()
+        finally:
+            try:
+                self._resources.close()
+            finally:
+                with self._lock:
+                    self.is_over = True
+                os.close(self._wake)
+                os.close(self._poke)
+                self._over(self)
+                self._gone.release()
 
     def _gather(self, command: Command, *, live: bool) -> None:
         self.vault.mask = self.mask

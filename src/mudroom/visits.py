@@ -94,6 +94,8 @@ class Visits:
             return
         try:
             self._serve(visitor, request, descriptors)
+        except (KeyError, IndexError):  # it does not speak as we do
+            self._leave(descriptor)
         finally:
             for one in descriptors:
                 os.close(one)
@@ -140,7 +142,7 @@ class Visits:
         }
         try:
             record: tuple[Any, ...] = ("done", answers[operation](request))
-        except (MudroomError, OSError, KeyError) as error:
+        except (MudroomError, OSError) as error:
             record = ("failed", getattr(error, "message", str(error)), getattr(error, "hint", ""))
         try:
             tell(descriptors[-1], record)

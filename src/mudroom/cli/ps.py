@@ -103,7 +103,7 @@ def _output(session: Session, ids: list[str], context: Context) -> int:
     out, err = session.background(ids[0]).output()
     if context.as_json:
         texts = {"stdout": out.decode("utf-8", "replace"), "stderr": err.decode("utf-8", "replace")}
-        context.terminal.out(json.dumps({"schema": "mudroom.output/1", "id": ids[0], **texts}))
+        context.terminal.out(json.dumps({"schema": "mudroom.printed/1", "id": ids[0], **texts}))
         return 0
     for stream, data in ((sys.stdout, out), (sys.stderr, err)):
         stream.flush()
