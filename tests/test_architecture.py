@@ -24,7 +24,7 @@ PURE = {
 
 _POLICY = ("trust", "layering", "policyfile", "rulefile", "schema", "compiled")
 _OF_A_SESSION = ("confine", "desk", "applying", "granting", "gateway")
-_OF_A_SANDBOX = ("starting", "deciding", "tending", "visits")
+_OF_A_SANDBOX = ("background", "starting", "deciding", "tending", "visits")
 # What each room may import of mudroom; a prefix stands for all in it. Imports only point down.
 MAY_IMPORT = {
     "core": ("core",),
@@ -55,6 +55,7 @@ MAY_IMPORT = {
     "gateway": ("core", "errors", "sandbox", "net"),
     "visits": ("core", "errors", "sandbox", "vault", "gateway", "tending"),
     "tending": ("core", "errors", "stage", "vault", "sandbox", "gateway", "visits"),
+    "background": ("core", "sandbox", "vault", "joining"),
     "joining": ("core", "errors", "stage", "vault", "sandbox", *_OF_A_SANDBOX, *_OF_A_SESSION),
     "starting": ("core", "errors", "stage", "vault", "sandbox", "net", *_OF_A_SESSION),
     "deciding": ("core", "errors", "stage", "vault", "starting", "granting"),

@@ -254,9 +254,8 @@ def test_other_settings_cannot_join(place: Place) -> None:
         lambda session: session.apply("f"),
         lambda session: session.mount("f"),
         lambda session: session.rename_fork("f", "g"),
-        lambda session: session.new_fork("g", parent="f"),
     ],
-    ids=["rollback", "discard", "apply", "mount", "rename", "fork"],
+    ids=["rollback", "discard", "apply", "mount", "rename"],
 )
 def test_what_needs_the_fork_at_rest_is_refused(place: Place, do: Callable[[Session], object]) -> None:
     session = place.session()
@@ -268,6 +267,21 @@ def test_what_needs_the_fork_at_rest_is_refused(place: Place, do: Callable[[Sess
             do(one)
         assert raised.value.hint == f"mudroom ps --end {server.id} ends it"
     assert server.poll() is None
+
+
+def test_a_fork_of_what_it_holds_can_be_applied_meanwhile(place: Place) -> None:
+    session, other = place.session(), place.session()
+    server = started(session, SERVER)
+    session.run([*SH, b"echo x > tested"], fork="f")
+    for name, one in (("g", session), ("h", other)):
+        one.new_fork(name, parent="f")
+        assert {change.path for change in one.changes(name).changes} == {b"made", b"tested"}
+    with other.alone("a test"):
+        assert other.apply("h").applied.written == 2
+    assert (place.project / "tested").read_text() == "x\n"
+    assert server.poll() is None
+    server.end()
+    assert {change.path for change in session.changes("f").changes} <= {b"made", b"tested"}
 
 
 def test_rollback_and_discard_can_end_it(place: Place) -> None:
@@ -297,6 +311,8 @@ def test_a_checkpoint_while_it_runs(place: Place) -> None:
     assert {change.path: change.verb for change in session.changes("f").changes} == before
     result = session.run([*SH, b"cat d/f g; test d/f -ef g && test ! -e gone -a ! -e d/e -a ! -e later"], fork="f")
     assert (result.exit_code, result.stdout) == (0, b"1\n1\n")
+    assert session.apply("f").applied.written > 0
+    assert (place.project / "d/f").read_text() == "1\n" and not (place.project / "gone").exists()
     with pytest.raises(UsageError, match="has a checkpoint named p already"):
         started(session, SERVER)
         session.checkpoint("f", "p")

@@ -8,12 +8,12 @@ another one. What they see is the same view, /tmp, network and processes; what t
 from __future__ import annotations
 
 import os
-import time
 from _blake2 import blake2b
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
+from mudroom.background import Background
 from mudroom.core import stack
 from mudroom.core.change import Changeset
 from mudroom.core.fallback import Mode
@@ -43,61 +43,10 @@ if TYPE_CHECKING:
 
 MARK = b"MUDROOM_BACKGROUND"
 """A variable with the id of a background command, for it and all that it starts: by it they are told apart outside."""
-LATER = 0.05
-"""Seconds between two looks at what another process has written down."""
 
 
 def _nothing() -> None:
     """The sandbox stands aside by itself: whoever is in it only lets go of the turn."""
-
-
-class Background:
-    """A command in the background of a fork. It ends with its session."""
-
-    def __init__(self, session: Joining, started: Started, refused: Result | None = None) -> None:
-        self._session, self.started, self.refused = session, started, refused
-        """``refused``: why it was not started; None: it was."""
-        self.id, self.fork, self.argv = started.id, started.fork, started.command
-
-    @classmethod
-    def none(cls, session: Joining, refused: Result) -> Background:
-        """One that was refused: it has no id, and nothing can be asked of it but why."""
-        from mudroom.core.background import Started
-
-        return cls(session, Started("", refused.fork, refused.command, b"", 0, 0), refused)
-
-    def __repr__(self) -> str:
-        return f"Background({self.id!r}, {show(b' '.join(self.argv))!r})"
-
-    def poll(self) -> Ended | None:
-        """How it has ended; None while it runs."""
-        from mudroom.vault.background import Book
-
-        rows = Book(self._session.vault.fork(self.fork)).rows()
-        return next((ended for started, ended in rows if started.id == self.id), None)
-
-    def wait(self, timeout: float | None = None) -> Ended | None:
-        """Block until it has ended and what it has changed is collected; None after ``timeout`` seconds."""
-        deadline = None if timeout is None else time.monotonic() + timeout
-        tended = self._session._tended.get(self.fork)
-        if tended is not None and self.id in tended.behind:
-            tended.behind[self.id].wait(timeout)
-            return tended.behind[self.id].ended
-        while (ended := self.poll()) is None and (deadline is None or time.monotonic() < deadline):
-            time.sleep(LATER)
-        return ended
-
-    def end(self, grace: float = GRACE) -> Ended | None:
-        """Ask it to end (SIGTERM); what is left of it after ``grace`` seconds is killed. Blocks until it is gone."""
-        self._session.end(self.fork, [self.id], grace)
-        return self.wait()
-
-    def output(self) -> tuple[bytes, bytes]:
-        """What it has written to stdout and stderr until now: the last of it, at least a mebibyte of each."""
-        from mudroom.vault.background import Book, read_ring
-
-        place = Book(self._session.vault.fork(self.fork)).place(self.id)
-        return read_ring(place + b"/stdout"), read_ring(place + b"/stderr")
 
 
 class Joining(Deciding):
@@ -508,6 +457,20 @@ class Joining(Deciding):
             raise MudroomError(f"the checkpoint {point} was not made", "try again")
         self.vault.journal.append("checkpoint", name, {"checkpoint": point}, time=self._clock())
         return made
+
+    def new_fork(
+        self, name: str, *, parent: str | None = None, at: str | None = None, snapshot: bool = False, named: bool = True
+    ) -> Fork:
+        """As any workbench; of what a fork holds in whose background something runs, by a checkpoint of it."""
+        if parent is not None:
+            with self._beside(self.vault.fork(parent)) as beside:
+                if beside is not None:
+                    above = self.vault.fork(parent)
+                    at = at or self._checkpoint_beside(beside, above, (b"fork", name.encode()))
+                    made = stacking.fork_of(self.vault, above, name, self._clock(), at)
+                    self.vault.journal.append("fork", name, {"parent": parent, "at": at}, time=self._clock())
+                    return made
+        return super().new_fork(name, parent=parent, at=at, snapshot=snapshot, named=named)
 
     def rollback(self, name: str, point: str | None = None, *, end: bool = False) -> Checkpoint | None:
         """``end``: what runs in the background of the fork first; it is refused else."""

@@ -62,6 +62,7 @@ class Book:
     """The background of one fork."""
 
     def __init__(self, fork: Fork) -> None:
+        self._fork = fork.name
         self.path = fork.path + b"/background"
 
     @property
@@ -94,7 +95,8 @@ class Book:
             data = _load(self.path + b"/" + name + b"/command") if name.isalnum() else None
             if data is not None:
                 try:
-                    found.append(from_json(data))
+                    started, ended = from_json(data)
+                    found.append((started._replace(fork=self._fork), ended))  # it may have been renamed since
                 except (KeyError, TypeError, ValueError):
                     continue  # not ours
         return sorted(found, key=lambda row: row[0].time)

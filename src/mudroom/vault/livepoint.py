@@ -7,14 +7,19 @@ goes on, and the checkpoint has a layer of its own.
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator, Sequence
 
 from mudroom.core import stack
+from mudroom.core.change import Change
 from mudroom.core.retention import surplus_checkpoints
 from mudroom.core.stack import Checkpoint
 from mudroom.errors import UsageError
+from mudroom.stage.beneath import look_beneath, open_root
+from mudroom.stage.closed import through
 from mudroom.stage.flatten import flatten
 from mudroom.vault.deep import merge_originals
 from mudroom.vault.fork import Fork
+from mudroom.vault.record import save
 from mudroom.vault.stacking import require_free, upper_is_empty
 from mudroom.vault.store import Vault
 
@@ -47,6 +52,19 @@ def _copied(vault: Vault, fork: Fork) -> str:
     os.mkdir(place + b"/tree", 0o700)
     flatten([fork.upper], place + b"/tree", copying=True)
     merge_originals([upper], place)
-    if os.path.exists(fork.record_path):
-        os.link(fork.record_path, place + b"/record")
+    record = fork.record
+    if record is not None:
+        changes = tuple(_as_copied(place + b"/tree", record.changeset.changes))
+        save(place + b"/record", record._replace(changeset=record.changeset._replace(changes=changes)), durable=True)
     return name
+
+
+def _as_copied(tree: bytes, changes: Sequence[Change]) -> Iterator[Change]:
+    """What was collected of the upper, as it is in the copy: an apply is held to the very files that were looked at."""
+    root = open_root(tree)
+    try:
+        for change in changes:
+            found = through(root, change.path, look_beneath) if change.staged is not None else None
+            yield change if found is None else change._replace(staged=found)
+    finally:
+        os.close(root)

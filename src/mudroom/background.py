@@ -1,0 +1,66 @@
+"""A command in the background of a fork, as whoever has started it, or asks for it by its id, has it in hand."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from mudroom.core.path import show
+from mudroom.sandbox.capture import GRACE
+
+if TYPE_CHECKING:
+    from mudroom.core.background import Ended, Started
+    from mudroom.core.result import Result
+    from mudroom.joining import Joining
+
+LATER = 0.05
+"""Seconds between two looks at what another process has written down."""
+
+
+class Background:
+    """A command in the background of a fork. It ends with its session."""
+
+    def __init__(self, session: Joining, started: Started, refused: Result | None = None) -> None:
+        self._session, self.started, self.refused = session, started, refused
+        """``refused``: why it was not started; None: it was."""
+        self.id, self.fork, self.argv = started.id, started.fork, started.command
+
+    @classmethod
+    def none(cls, session: Joining, refused: Result) -> Background:
+        """One that was refused: it has no id, and nothing can be asked of it but why."""
+        from mudroom.core.background import Started
+
+        return cls(session, Started("", refused.fork, refused.command, b"", 0, 0), refused)
+
+    def __repr__(self) -> str:
+        return f"Background({self.id!r}, {show(b' '.join(self.argv))!r})"
+
+    def poll(self) -> Ended | None:
+        """How it has ended; None while it runs."""
+        from mudroom.vault.background import Book
+
+        rows = Book(self._session.vault.fork(self.fork)).rows()
+        return next((ended for started, ended in rows if started.id == self.id), None)
+
+    def wait(self, timeout: float | None = None) -> Ended | None:
+        """Block until it has ended and what it has changed is collected; None after ``timeout`` seconds."""
+        deadline = None if timeout is None else time.monotonic() + timeout
+        tended = self._session._tended.get(self.fork)
+        if tended is not None and self.id in tended.behind:
+            tended.behind[self.id].wait(timeout)
+            return tended.behind[self.id].ended
+        while (ended := self.poll()) is None and (deadline is None or time.monotonic() < deadline):
+            time.sleep(LATER)
+        return ended
+
+    def end(self, grace: float = GRACE) -> Ended | None:
+        """Ask it to end (SIGTERM); what is left of it after ``grace`` seconds is killed. Blocks until it is gone."""
+        self._session.end(self.fork, [self.id], grace)
+        return self.wait()
+
+    def output(self) -> tuple[bytes, bytes]:
+        """What it has written to stdout and stderr until now: the last of it, at least a mebibyte of each."""
+        from mudroom.vault.background import Book, read_ring
+
+        place = Book(self._session.vault.fork(self.fork)).place(self.id)
+        return read_ring(place + b"/stdout"), read_ring(place + b"/stderr")
