@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from conftest import Place, full_listing
+from mudroom.background import Background
 from mudroom.core.limit import Limits
 from mudroom.core.settings import Settings
 from mudroom.errors import CommandNotStarted, UsageError
-from mudroom.joining import Background
 from mudroom.session import Session, Stdio
 from mudroom.vault.background import RING
 from mudroom.visits import visit
