@@ -17,6 +17,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from mudroom.background import Background
 from mudroom.core.change import Changeset
 from mudroom.core.fallback import Mode
 from mudroom.core.limit import explain_limits
@@ -28,7 +29,6 @@ from mudroom.core.spec import Copy
 from mudroom.deciding import Case
 from mudroom.errors import CommandNotStarted, Unsupported, UsageError
 from mudroom.inspecting import Inspecting
-from mudroom.joining import Background
 from mudroom.sandbox.capture import SIGTERM
 from mudroom.sandbox.client import Client, StepFailed
 from mudroom.sandbox.denial import denials
