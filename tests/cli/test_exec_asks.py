@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import os
 import re
+import sys
 from collections.abc import Iterator
 
 import pytest
 from screen import BASH
 from test_approve_verb import Approving
+from test_asking import ASK, NOBODY
 
 from conftest import Place
 
@@ -108,3 +110,17 @@ def test_waiting_in_the_queue_ends_with_ctrl_c(cli: Approving) -> None:
     assert cli("approve", cli.waiting(screen)).returncode == 0
     screen.expect("would change")
     assert screen.exit_code() == 0
+
+
+@pytest.mark.skipif(not BASH, reason="there is no bash")
+def test_hosts_wait_in_the_queue_as_well(cli: Approving) -> None:
+    cli.place.write("ask.py", ASK)
+    cli.place.write(".mudroom/policy.yaml", "commands:\n  classes: {unknown: allow}\n")
+    command = (sys.executable, "ask.py", f"{NOBODY}:443")
+    screen = cli.screen("-m", "mudroom", "exec", "--fork", "f", "--ask", "queue", "--agent", "coder", "--", *command)
+    name = cli.waiting(screen)
+    assert f"coder  -  to reach {NOBODY}:443" in cli("approve").stdout
+    assert cli("approve", name, "--deny", "--always").returncode == 0
+    screen.expect("told: HTTP/1.1 403")
+    assert screen.exit_code() == 0
+    assert NOBODY in (cli.place.project / ".mudroom/local/permissions.yaml").read_text()

@@ -70,7 +70,14 @@ def _list(rows: list[Row], queue: Queue, context: Context) -> int:
         asked = row.asked
         age = _age(row_to_json(row, moment)["age_s"])
         state = heard(row.decision) if row.decision is not None else "" if row.waiter else "nobody waits any more"
-        words = [row.name, age, text(asked.question.agent) or "-", text(asked.question.fork), _what(row), _why(row)]
+        words = [
+            row.name,
+            age,
+            text(asked.question.agent) or "-",
+            text(asked.question.fork) or "-",
+            _what(row),
+            _why(row),
+        ]
         context.terminal.out("  ".join([*words, *([f"[{state}]"] if state else [])]))
     if not rows:
         context.terminal.say("nothing waits for an approval")
@@ -224,7 +231,8 @@ def _lines(row: Row) -> list[str]:
     host = row.asked.host
     if host is not None:
         agent = f"{text(host.agent)} wants" if host.agent else "A command wants"
-        return [f"{agent} to reach {text(host.host)}:{host.port}, from the fork {text(host.fork)} ({text(host.way)})"]
+        place = f", from the fork {text(host.fork)}" if host.fork else ""
+        return [f"{agent} to reach {text(host.host)}:{host.port}{place} ({text(host.way)})"]
     assert row.asked.command is not None
     return told(row.asked.command, row.asked)
 
