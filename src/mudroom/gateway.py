@@ -4,6 +4,8 @@ Rules of this file:
 1. A command that uses no network costs nothing but its listeners: no gate is started for it.
 2. Whatever goes wrong here leaves the command without a network, never with another one: its namespace has none.
 3. Who is asked is asked once for the same host and port in one command, whatever the answer.
+4. Whoever answers on the user's terminal is waited for, with the command's output held back. Whoever answers elsewhere
+   (``Elsewhere``) is not: the command goes on, as its time does, and stands aside for the user's commands as ever.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ import os
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from mudroom.core.flow import Answer, Flow, Question
 from mudroom.core.hosts import HostRule
@@ -42,6 +44,28 @@ LAST_FLOWS = 2.0
 
 Approver = Callable[[Question, int], Answer]
 """The descriptor is readable as soon as nobody waits for the answer any more, because the command has ended."""
+
+
+class Waiting(Protocol):
+    """A question that is answered elsewhere. None of this raises, or makes anybody wait."""
+
+    def fileno(self) -> int:
+        """Readable when there may be an answer; -1: ``look`` now and then."""
+
+    def look(self) -> Answer | None:
+        """None: not yet. Its own time runs out."""
+
+    def close(self) -> None:
+        """Nobody waits for the answer any more."""
+
+
+class Elsewhere(Protocol):
+    """An approver for whom nobody has to wait: what is asked that has ``begin`` is asked by that."""
+
+    def __call__(self, question: Question, over: int) -> Answer: ...
+    def begin(self, question: Question) -> Waiting: ...
+
+
 Hush = Callable[[], AbstractContextManager[None]]
 """Keeps the command's output off the terminal while somebody is asked there."""
 
@@ -239,6 +263,7 @@ class Doorkeeper:
         self._rules: Sequence[HostRule] = ()
         self._answered: list[HostRule] = []
         """Rules that hold for this command, because somebody was asked."""
+        self._waiting: list[tuple[Question, Waiting]] = []
 
     @property
     def is_inside(self) -> bool:
@@ -266,7 +291,8 @@ class Doorkeeper:
 
     def descriptors(self) -> Collection[int]:
         if self._door is not None:
-            return [self._door.fileno(), *self._entrance.descriptors()]
+            bells = [bell for _question, one in self._waiting if (bell := one.fileno()) >= 0]
+            return [self._door.fileno(), *self._entrance.descriptors(), *bells]
         if self._listeners:
             return [*self._entrance.descriptors(), *(descriptor for _kind, descriptor in self._listeners)]
         waiting = self._running.gate if self._running is not None else None
@@ -277,8 +303,10 @@ class Doorkeeper:
         try:
             if any(descriptor in ready for descriptor in self._entrance.descriptors()):
                 self._entrance.admit(self._namespaces)
-            elif self._door is not None:
+            elif self._door is not None and self._door.fileno() in ready:
                 self._hear(self._door)
+            elif self._door is not None:
+                self._look_elsewhere(self._door)
             elif self._listeners:
                 self._open()
             elif self._running is not None:
@@ -314,6 +342,7 @@ class Doorkeeper:
         if self._door is None:
             return
         try:
+            self._look_elsewhere(self._door)
             rules = self._gateway.rules()
         except MudroomError as error:
             self._without_network(str(error))
@@ -331,8 +360,23 @@ class Doorkeeper:
 
     def _ask(self, door: Door, question: Question) -> None:
         approver = self._gateway.approver
+        begin = getattr(approver, "begin", None)
+        if begin is not None and self._running is not None and not self._running.ends():
+            self._waiting.append((question, begin(question)))
+            return
         with self._hush():
             answer = self._answer(approver, question)
+        self._settle(door, question, answer)
+
+    def _look_elsewhere(self, door: Door) -> None:
+        for question, waiting in list(self._waiting):
+            answer = waiting.look()
+            if answer is not None:
+                self._waiting.remove((question, waiting))
+                waiting.close()
+                self._settle(door, question, answer)
+
+    def _settle(self, door: Door, question: Question, answer: Answer) -> None:
         rule = HostRule("allow" if answer.allowed else "deny", question.host, (question.port,), source="asked")
         self._answered.append(rule)
         door.answer(question.identity, answer.allowed, rule)
@@ -355,6 +399,8 @@ class Doorkeeper:
 
     def close(self) -> None:
         door, self._door = self._door, None
+        while self._waiting:
+            self._waiting.pop()[1].close()
         if door is not None:
             try:
                 self.flows += door.shut(LAST_FLOWS)

@@ -113,6 +113,25 @@ def test_waiting_in_the_queue_ends_with_ctrl_c(cli: Approving) -> None:
 
 
 @pytest.mark.skipif(not BASH, reason="there is no bash")
+def test_a_users_command_does_not_wait_for_an_answer_about_a_host(cli: Approving) -> None:
+    cli.place.write("ask.py", ASK)
+    cli.place.write(".mudroom/policy.yaml", "commands:\n  classes: {unknown: allow}\n")
+    command = (sys.executable, "ask.py", f"{NOBODY}:443", "other.invalid:22")
+    screen = cli.screen("-m", "mudroom", "exec", "--fork", "f", "--ask", "queue", "--", *command)
+    name = cli.waiting(screen)
+    done = cli("run", "--no", "--", "true")
+    assert done.returncode == 0
+    assert "stopping the agents" in done.stderr
+    assert cli.row(name).state == "waiting"
+    assert cli.row(name).waiter == screen.pid
+    assert cli("approve", name, "--deny").returncode == 0
+    screen.expect("told: HTTP/1.1 403")
+    screen.type("\x03")  # while it is asked about the second
+    assert screen.exit_code() != 0
+    assert [row.state for row in cli.queue.rows()] == ["denied", "withdrawn"]
+
+
+@pytest.mark.skipif(not BASH, reason="there is no bash")
 def test_hosts_wait_in_the_queue_as_well(cli: Approving) -> None:
     cli.place.write("ask.py", ASK)
     cli.place.write(".mudroom/policy.yaml", "commands:\n  classes: {unknown: allow}\n")

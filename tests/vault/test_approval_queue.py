@@ -468,4 +468,33 @@ def test_the_gates_questions_wait_in_the_same_queue(queue: Queue) -> None:
 
 def test_a_host_is_refused_when_the_queue_fails(tmp_path: Path) -> None:
     (tmp_path / "approvals").write_text("no directory")
-    assert HostApprover(Queue(os.fsencode(tmp_path)), "f", "", 60)(Question(7, "x", 443, "tls"), -1) == Answer(False)
+    approver = HostApprover(Queue(os.fsencode(tmp_path)), "f", "", 60)
+    assert approver(Question(7, "x", 443, "tls"), -1) == Answer(False)
+    begun = approver.begin(Question(7, "x", 443, "tls"))
+    assert (begun.fileno(), begun.look()) == (-1, Answer(False))
+    begun.close()
+
+
+def test_nobody_has_to_wait_for_an_answer_about_a_host(queue: Queue) -> None:
+    approver = HostApprover(queue, "f", "claude", 60)
+    one, other = (approver.begin(Question(number, f"host{number}.example", 443, "tls")) for number in (1, 2))
+    assert (one.look(), other.look()) == (None, None)
+    names = [row.name for row in queue.rows()]
+    with forked(lambda: (queue.decide(names[0], allow=True, by="page", keep=True), None)[1]):
+        while (answer := one.look()) is None:
+            assert select.select([one.fileno()], [], [], 30)[0]
+    assert answer == Answer(True, keep=True)
+    one.close()
+    other.close()
+    late = HostApprover(queue, "f", "claude", 0.0).begin(Question(3, "host3.example", 443, "tls"))
+    assert late.look() == Answer(False)
+    late.close()
+    assert [row.state for row in queue.rows()] == ["allowed", "withdrawn", "expired"]
+
+
+def test_a_question_about_a_host_whose_queue_breaks_is_refused(queue: Queue) -> None:
+    begun = HostApprover(queue, "f", "claude", 60).begin(Question(1, "host.example", 443, "tls"))
+    (row,) = queue.rows()
+    Path(os.fsdecode(queue._place(row.name)), "decided").write_bytes(b"nothing")
+    assert begun.look() == Answer(False)
+    begun.close()

@@ -13,6 +13,8 @@ from mudroom.session import Session
 if TYPE_CHECKING:
     from mudroom.core.approval import CommandAnswer, CommandQuestion
     from mudroom.core.flow import Answer, Question
+    from mudroom.gateway import Waiting
+    from mudroom.keeper import HostApprover
 
 Ask = Literal["terminal", "queue", "later", "never"]
 ASKS: tuple[Ask, ...] = ("terminal", "queue", "later", "never")
@@ -33,14 +35,27 @@ def ask_by(ask: Ask | None, context: Context, session: Session) -> None:
             return first_of(context.terminal, queue, patience)(question)
         return by_queue(context.terminal, queue, patience if way == "queue" else 0, quiet=context.as_json)(question)
 
-    def hosts(question: Question, over: int) -> Answer:
-        from mudroom.keeper import HostApprover
-
-        return HostApprover(session.vault.approvals, "", session.agent or "")(question, over)
-
     session.ask_about(None if way == "never" else commands, lambda rule, allow: remember_command(session, rule, allow))
     if way == "queue":
-        session.ask_about_hosts(hosts)
+        session.ask_about_hosts(_HostsElsewhere(session))
+
+
+class _HostsElsewhere:
+    """Asks in the queue about hosts (``gateway.py:Elsewhere``)."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    def __call__(self, question: Question, over: int) -> Answer:
+        return self._approver()(question, over)
+
+    def begin(self, question: Question) -> Waiting:
+        return self._approver().begin(question)
+
+    def _approver(self) -> HostApprover:
+        from mudroom.keeper import HostApprover
+
+        return HostApprover(self._session.vault.approvals, "", self._session.agent or "")
 
 
 def remember_command(session: Session, pattern: str, allow: bool) -> None:

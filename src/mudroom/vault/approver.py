@@ -6,14 +6,17 @@ the gate's adapter does it itself).
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 
 from mudroom.core.approval import CommandAnswer, CommandQuestion, HostQuestion
 from mudroom.core.flow import Answer, Question
-from mudroom.core.queued import answer_of
+from mudroom.core.queued import Decision, answer_of
 from mudroom.errors import MudroomError
 from mudroom.vault.approval import Queue
+from mudroom.vault.ticket import Ticket
 
+REFUSED = Answer(False)
 PATIENCE = 300.0
 """Seconds for an answer about a command."""
 OF_A_HOST = 55.0
@@ -52,17 +55,64 @@ def pending(name: str) -> CommandAnswer:
 
 
 class HostApprover:
-    """The gate's questions of one session (``gateway.py:Approver``), by the queue. Who has the gate writes the rule of
+    """The gate's questions of one session (``gateway.py:Elsewhere``), by the queue. Who has the gate writes the rule of
     an answer that is to be kept. Any failure refuses."""
 
     def __init__(self, queue: Queue, fork: str, agent: str, patience: float = OF_A_HOST) -> None:
         self._queue, self._fork, self._agent, self._patience = queue, fork, agent, patience
 
     def __call__(self, question: Question, over: int) -> Answer:
-        asked = HostQuestion(question.host, question.port, question.way, self._fork, self._agent)
+        """Waits for the answer."""
         try:
-            with self._queue.put(asked, self._patience) as ticket:
-                decision = ticket.wait(self._patience, over)
+            with self._queue.put(self._of(question), self._patience) as ticket:
+                return _host_answer(ticket.wait(self._patience, over))
         except (MudroomError, OSError):
-            return Answer(False)
-        return Answer(decision.state == "allowed", decision.keep and decision.state in ("allowed", "denied"))
+            return REFUSED
+
+    def begin(self, question: Question) -> HostWaiting:
+        """Does not."""
+        try:
+            return HostWaiting(self._queue.put(self._of(question), self._patience), self._patience)
+        except (MudroomError, OSError):
+            return HostWaiting(None, 0)
+
+    def _of(self, question: Question) -> HostQuestion:
+        return HostQuestion(question.host, question.port, question.way, self._fork, self._agent)
+
+
+class HostWaiting:
+    """A question about a host while the command goes on (``gateway.py:Waiting``)."""
+
+    def __init__(self, ticket: Ticket | None, patience: float) -> None:
+        """None: it could not be asked."""
+        self._ticket, self._until = ticket, time.monotonic() + patience
+        self._answer = REFUSED if ticket is None else None
+
+    def fileno(self) -> int:
+        return self._ticket.fileno() if self._ticket is not None else -1
+
+    def look(self) -> Answer | None:
+        if self._answer is None and self._ticket is not None:
+            try:
+                decision = self._ticket.look()
+                if decision is None and time.monotonic() >= self._until:
+                    decision, _ours = self._ticket.end("expired", "nobody has answered in time")
+                self._answer = None if decision is None else _host_answer(decision)
+            except (MudroomError, OSError):
+                self._answer = REFUSED
+        return self._answer
+
+    def close(self) -> None:
+        if self._ticket is None:
+            return
+        try:
+            if self._answer is None:
+                self._ticket.end("withdrawn", "nobody waits for the answer any more")
+            self._ticket.close()
+        except (MudroomError, OSError):
+            pass  # it stays, and nobody waits for it
+        self._ticket = None
+
+
+def _host_answer(decision: Decision) -> Answer:
+    return Answer(decision.state == "allowed", decision.keep and decision.state in ("allowed", "denied"))
