@@ -173,6 +173,7 @@ def test_every_part_of_a_question_is_in_its_fingerprint() -> None:
         {"agent": ""},
         {"verdict": verdict._replace(rule="policy.yaml:1")}, {"verdict": verdict._replace(action="allow")},
         {"verdict": verdict._replace(classes=("destructive",))}, {"level": 0}, {"files": ()},
+        {"agent": "\ud800"}, {"agent": "\udcff"},
         {"files": ((b"/p/a", "2"),)}, {"command": (b"\xff", b"\0")}, {"command": (b"x" * 1_000_000,)},
     ]  # fmt: skip
     found = {fingerprint(**given), *(fingerprint(**(given | other)) for other in others)}

@@ -419,7 +419,19 @@ def test_old_questions_go_and_those_that_somebody_waits_for_stay(
     assert queue.rows() == []
 
 
+def test_texts_that_are_no_text_are_asked_about_and_answered(queue: Queue) -> None:
+    strange = QUESTION._replace(agent="a\udcff", fork="f\ud800", verdict=VERDICT._replace(reason="\udc80"))
+    approver = QueueApprover(queue, 0)
+    assert asked(approver, strange).reason.startswith("waiting for approval")
+    queue.decide(queue.rows()[0].name, allow=True, by="\udcff", reason="because \udcff")
+    assert asked(approver, strange) == CommandAnswer(True, by="\\udcff", reason="because \\udcff")
+    host = HostApprover(queue, "f\udcff", "", 0)
+    assert host(Question(7, "x", 443, "tls"), -1) == Answer(False)
+    assert [row.state for row in queue.rows()] == ["allowed", "expired"]
+
+
 def test_what_is_there_is_nobody_elses_to_read(queue: Queue, tmp_path: Path) -> None:
+    queue.listen().close()
     queue.put(QUESTION, 0).close()
     queue.decide(queue.rows()[0].name, allow=True, by="page")
     for directory, _directories, files in os.walk(tmp_path / "approvals"):

@@ -173,7 +173,7 @@ def keys_of(question: CommandQuestion) -> Keys:
 
 
 def text(one: str) -> str:
-    return show(one.encode("utf-8", "surrogateescape"))
+    return show(one.encode("utf-8", "surrogatepass"))
 
 
 # --- asking ---

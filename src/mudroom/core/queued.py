@@ -96,6 +96,26 @@ class Row(NamedTuple):
         return self.decision.state if self.decision is not None else "waiting"
 
 
+def storable(question: CommandQuestion | HostQuestion) -> CommandQuestion | HostQuestion:
+    """The same with texts that can be written as UTF-8: names come from anywhere. Words and paths are bytes."""
+    if isinstance(question, HostQuestion):
+        return question._replace(fork=storable_text(question.fork), agent=storable_text(question.agent))
+    verdict = question.verdict
+    verdict = verdict._replace(
+        rule=storable_text(verdict.rule), reason=storable_text(verdict.reason), instead=storable_text(verdict.instead)
+    )
+    return question._replace(
+        fork=storable_text(question.fork),
+        agent=storable_text(question.agent),
+        pattern=storable_text(question.pattern),
+        verdict=verdict,
+    )
+
+
+def storable_text(text: str) -> str:
+    return text.encode("utf-8", "backslashreplace").decode()
+
+
 class Room(NamedTuple):
     """How much is kept, and for how long."""
 

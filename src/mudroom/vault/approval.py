@@ -15,7 +15,20 @@ from collections.abc import Callable, Iterable
 
 from mudroom.core.approval import CommandQuestion, HostQuestion, difference, is_same
 from mudroom.core.path import show
-from mudroom.core.queued import VALIDITY, Asked, Decision, Moment, Room, Row, State, elapsed, is_old, surplus
+from mudroom.core.queued import (
+    VALIDITY,
+    Asked,
+    Decision,
+    Moment,
+    Room,
+    Row,
+    State,
+    elapsed,
+    is_old,
+    storable,
+    storable_text,
+    surplus,
+)
 from mudroom.errors import MudroomError, UsageError
 from mudroom.vault import question as disk
 from mudroom.vault.bell import Bell, ring
@@ -53,7 +66,7 @@ class Queue:
     def put(self, question: CommandQuestion | HostQuestion, patience: float, validity: float = VALIDITY) -> Ticket:
         """Ask: goes on with the same question if it waits unattended, or has an answer that nobody has used, given in
         the last ``validity`` seconds; else it is put anew. To be closed. Raises MudroomError, and nothing waits."""
-        moment = self._clock()
+        moment, question = self._clock(), storable(question)
         rows = self._rows()
         try:
             for row in reversed(rows):
@@ -171,6 +184,10 @@ class Queue:
 
     def listen(self) -> Bell:
         """Rung at each new question and each answer. To be closed."""
+        try:
+            os.makedirs(self._path, mode=0o700, exist_ok=True)
+        except OSError:
+            pass  # nobody can ask anything there either; a bell that cannot be made says so itself
         return Bell(self._bells)
 
     def moment(self) -> Moment:
@@ -182,7 +199,7 @@ class Queue:
         self, name: str, state: State, reason: str, by: str = "nobody", keep: bool = False
     ) -> tuple[Decision, bool]:
         """As ``decide``, in any way."""
-        decision = Decision(FORMAT, state, self._clock(), by, reason[:2000], keep)
+        decision = Decision(FORMAT, state, self._clock(), storable_text(by), storable_text(reason[:2000]), keep)
         try:
             if disk.decide(self._place(name), decision):
                 ring(self._bells)
