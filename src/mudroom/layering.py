@@ -10,7 +10,8 @@ Rules of this file:
 2. Of the user's two files the nearer counts. Between the user and the project, the stricter counts of a setting that
    protects (``Setting.stricter``); of others what is for this project: local, project, user. Which role an agent has
    the user says first: another one could be milder.
-3. What loosens counts in the project's file only as far as the user has trusted it (``trust.py``).
+3. What loosens counts in a file that lies in the project only as far as the user has trusted it, or has been asked
+   about it by mudroom (``trust.py``).
 4. What cannot be read or understood is an error, never the same as nothing.
 """
 
@@ -40,10 +41,21 @@ def load(project: bytes, config: bytes, state: bytes, *, trusts_all: bool) -> Lo
     UsageError naming file, line and key."""
     files = list(watched(project, config, state))
     layers = read(project, config, files)
-    judged = judge(project, state, layers[PROJECT], roles_of(layers), trusts_all=trusts_all)
-    given = merge({**layers, PROJECT: list(judged.given)})
+    judged = judge(project, state, inside(layers), roles_of(layers), trusts_all=trusts_all)
+    believed = {
+        USER: layers[USER],
+        PROJECT: [one for one in judged.given if not one.local],
+        LOCAL: [one for one in judged.given if one.local],
+    }
+    given = merge(believed)
     left_out = tuple(LeftOut(said(one), one.at) for one in judged.left_out)
     return Loaded(put(given, judged.left_out), left_out, judged.why, tuple(given), tuple(files))
+
+
+def inside(layers: dict[int, list[Given]]) -> list[Given]:
+    """What lies in the project's directory, and so may have come with it: what is for this machine, too. Git puts a
+    file into ``.mudroom/local`` as into any other directory, and writes over what it ignores."""
+    return [*layers[PROJECT], *layers[LOCAL]]
 
 
 def read(project: bytes, config: bytes, files: list[bytes] | None = None) -> dict[int, list[Given]]:
@@ -54,7 +66,7 @@ def read(project: bytes, config: bytes, files: list[bytes] | None = None) -> dic
         PROJECT: read_project(project, included),
         LOCAL: _read_local(project, included),
     }
-    return {rank: [_ranked(one, rank) for one in given] for rank, given in found.items()}
+    return {rank: [_ranked(one._replace(local=rank == LOCAL), rank) for one in given] for rank, given in found.items()}
 
 
 def watched(project: bytes, config: bytes, state: bytes) -> Iterable[bytes]:
@@ -78,9 +90,8 @@ def read_alone(path: bytes) -> list[Given]:
 
 
 def roles_of(layers: dict[int, list[Given]]) -> frozenset[str]:
-    """Roles that the user's own files say something of."""
-    own = (one for rank in (USER, LOCAL) for one in layers[rank])
-    return frozenset(one.key.split(".")[1] for one in own if one.key.startswith("roles."))
+    """Roles that the user's own file says something of."""
+    return frozenset(one.key.split(".")[1] for one in layers[USER] if one.key.startswith("roles."))
 
 
 def merge(layers: dict[int, list[Given]]) -> list[Given]:

@@ -43,11 +43,34 @@ class Kept(NamedTuple):
     """What said otherwise about the very same hosts and ports, and is gone."""
 
 
-def load(project: bytes) -> tuple[HostRule, ...]:
-    """The rules; none if there is no file. Raises UsageError, one line that names the file and mostly the line."""
+def load(project: bytes, state: bytes | None = None, *, trusts_all: bool = False) -> tuple[HostRule, ...]:
+    """The rules; none if there is no file. With mudroom's ``state`` only those that were answered on this machine, or
+    trusted since (``trust.py``), or that allow nothing: the file may have come with the project. Raises UsageError, one
+    line that names the file and mostly the line."""
+    rows = _load(project)
+    if state is None or trusts_all or all(rule.action != "allow" for _section, rule in rows):
+        return tuple(rule for _section, rule in rows)
+    from mudroom.trust import vouched
+
+    known = vouched(project, state)
+    return tuple(rule for section, rule in rows if rule.action != "allow" or _mark(section, rule) in known)
+
+
+def loosening(project: bytes) -> list[tuple[str, str]]:
+    """What of the file needs trust: (item as ``trust.mark`` has it, "file:line")."""
+    return [(_mark(section, rule), rule.source) for section, rule in _load(project) if rule.action == "allow"]
+
+
+def _load(project: bytes) -> Rows:
     with Local(project) as local:
         data = local.read(NAME)
-        return parse(data, local.shown(NAME)) if data is not None else ()
+        return _rows(data, local.shown(NAME)) if data is not None else []
+
+
+def _mark(section: str, rule: HostRule) -> str:
+    from mudroom.trust import local
+
+    return local(f"network.{section}: {_text(rule)}")
 
 
 class Standing:
@@ -62,10 +85,14 @@ class Standing:
         policy: Callable[[], Sequence[HostRule]],
         note: Callable[[], str] = lambda: "",
         files: Callable[[], Sequence[bytes]] = tuple,
+        *,
+        state: bytes | None = None,
+        trusts_all: bool = False,
     ) -> None:
         """``policy`` reads the rules of the policy, ``files`` are those it has last read them from beyond the project's
-        own; ``note`` is the comment beside an answer that is kept."""
+        own; ``note`` is the comment beside an answer that is kept; ``state`` and ``trusts_all`` as in ``load``."""
         self._project, self._policy, self._note, self._files = project, policy, note, files
+        self._state, self._trusts_all = state, trusts_all
         self._rules: tuple[HostRule, ...] = ()
         self._stamp: tuple[object, ...] | None = None
 
@@ -73,14 +100,14 @@ class Standing:
         now = stamp(self._project, self._files())
         if now != self._stamp:
             self._stamp = None  # in case that one of them is an error
-            found = (*self._policy(), *load(self._project))
+            found = (*self._policy(), *load(self._project, self._state, trusts_all=self._trusts_all))
             if found != self._rules:
                 self._rules = found
             self._stamp = now if len(now) == 2 + len(self._files()) else None
         return self._rules
 
     def remember(self, rule: HostRule) -> None:
-        keep(self._project, rule, self._note())
+        keep(self._project, rule, self._note(), state=self._state)
 
 
 def stamp(project: bytes, more: Sequence[bytes] = ()) -> tuple[object, ...]:
@@ -102,20 +129,24 @@ def parse(data: bytes, name: str) -> tuple[HostRule, ...]:
     return tuple(rule for _section, rule in _rows(data, name))
 
 
-def keep(project: bytes, rule: HostRule, note: str = "") -> Kept:
+def keep(project: bytes, rule: HostRule, note: str = "", *, state: bytes | None = None) -> Kept:
     """Write a rule into the file; one for the very same hosts and ports that says otherwise goes. ``note`` becomes a
-    comment. Durable when it returns. Raises UsageError as ``load`` does, and MudroomError where the file is written in
-    a way in which nothing can be added: nothing is changed then."""
+    comment. With mudroom's ``state`` it is trusted on this machine. Durable when it returns. Raises UsageError as
+    ``load`` does, and MudroomError where the file is written in a way in which nothing can be added: nothing is changed
+    then."""
     section, text = section_of(rule), _text(rule)
+    if rule.action == "allow":  # before it stands there: who reads it then finds it trusted
+        _vouch(project, state, coming=[_mark(section, rule)])
     before = _rows(
         _FILE.change(project, lambda key, one: key != section and one == text, [(section, text, show(note.encode()))]),
         os.fsdecode(NAME),
     )
     same = [(key, one) for key, one in before if _text(one) == text]
+    _vouch(project, state, going=[_mark(key, one) for key, one in same if key != section])
     return Kept(any(key == section for key, _one in same), tuple(one for key, one in same if key != section))
 
 
-def drop(project: bytes, text: str) -> tuple[HostRule, ...]:
+def drop(project: bytes, text: str, *, state: bytes | None = None) -> tuple[HostRule, ...]:
     """Take out of the file what stands there for these hosts and ports, and return it. Raises ValueError if the text is
     no rule (``parse_rule``), else as ``keep``."""
     from mudroom.core.hosts import parse_rule
@@ -124,7 +155,16 @@ def drop(project: bytes, text: str) -> tuple[HostRule, ...]:
     if not any(_text(one) == wanted for one in load(project)):
         return ()
     before = _rows(_FILE.change(project, lambda _key, one: one == wanted), os.fsdecode(NAME))
-    return tuple(one for _key, one in before if _text(one) == wanted)
+    gone = [(key, one) for key, one in before if _text(one) == wanted]
+    _vouch(project, state, going=[_mark(key, one) for key, one in gone])
+    return tuple(one for _key, one in gone)
+
+
+def _vouch(project: bytes, state: bytes | None, coming: Sequence[str] = (), going: Sequence[str] = ()) -> None:
+    if state is not None and (coming or going):
+        from mudroom.trust import vouch
+
+        vouch(project, state, coming, going)
 
 
 def section_of(rule: HostRule) -> str:

@@ -40,6 +40,8 @@ class Given(NamedTuple):
     """Of what adds up: a tuple."""
     at: str
     """``/path/policy.yaml:12``."""
+    local: bool = False
+    """It is for this machine: from a file of ``.mudroom/local``."""
 
 
 class Folder:

@@ -18,6 +18,7 @@ from mudroom.local import Local
 from mudroom.policyfile import Given
 from mudroom.rulebook import LONGEST
 from mudroom.setting import SECTIONS
+from mudroom.trust import mark, vouch
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -59,14 +60,19 @@ def load(project: bytes) -> list[CommandRule]:
         return [one.value[0] for one in parse(data, local.shown(NAME))] if data is not None else []
 
 
-def remember(project: bytes, pattern: str, note: str = "", action: Action = "allow") -> Kept:
+def remember(
+    project: bytes, pattern: str, note: str = "", action: Action = "allow", *, state: bytes | None = None
+) -> Kept:
     """Write an answer: ``pattern`` as ``core/policy.exact_pattern`` has it. ``note`` becomes a comment. What says
-    otherwise about the same commands goes. Durable when it returns. Raises UsageError for what is no pattern or a file
-    that cannot be understood, MudroomError for one to which nothing can be added."""
+    otherwise about the same commands goes. With mudroom's ``state`` it is trusted on this machine. Durable when it
+    returns. Raises UsageError for what is no pattern or a file that cannot be understood, MudroomError for one to which
+    nothing can be added."""
     from mudroom.core.path import show
 
     texts = _texts(pattern)
     comment = show(note.encode("utf-8", "surrogateescape"))
+    if state is not None:  # before it stands there: who reads it then finds it trusted
+        vouch(project, state, [_mark(action, text) for text in texts])
     before = _FILE.change(
         project, lambda key, text: key != action and text in texts, [(action, text, comment) for text in texts]
     )
@@ -74,13 +80,21 @@ def remember(project: bytes, pattern: str, note: str = "", action: Action = "all
     return Kept(tuple(texts), tuple((_action(key), text) for key, text in rows if key != action and text in texts))
 
 
-def drop(project: bytes, pattern: str) -> tuple[tuple[Action, str], ...]:
+def drop(project: bytes, pattern: str, *, state: bytes | None = None) -> tuple[tuple[Action, str], ...]:
     """Take out what stands there about these commands, and return it."""
     texts = _texts(pattern)
     gone = tuple((rule.action, text) for rule in load(project) if (text := _shown(rule)) in texts)
     if gone:
         _FILE.change(project, lambda _key, text: text in texts)
+        if state is not None:
+            vouch(project, state, going=[_mark(action, text) for action, text in gone])
     return gone
+
+
+def _mark(action: Action, text: str) -> str:
+    words, exact = _read(text, "")
+    rule = CommandRule(tuple((word,) for word in words), action, exact=exact)
+    return mark(Given(KEY, SECTIONS["commands"]["rules"], (rule,), "", local=True))
 
 
 def _texts(pattern: str) -> list[str]:

@@ -1,7 +1,8 @@
 """What of a project's policy loosens, and whether the user of this machine has trusted that.
 
-A cloned project brings a policy that a stranger wrote. What in it tightens always holds. What loosens holds once the
-user has seen it and said so; what was seen is kept outside the project, in mudroom's state, for its owner alone.
+A cloned project brings a policy that a stranger wrote, and may bring files that are meant to be for one machine only.
+What in them tightens always holds. What loosens holds once the user has seen it and said so, or was asked about it by
+mudroom; what was seen is kept outside the project, in mudroom's state, for its owner alone.
 
 Rules of this file: the record says what was trusted, item by item, not that the file was. A file that loosens no more
 and tightens no less is trusted, however it was edited; of one that loosens more, what is more is left out; of one that
@@ -13,7 +14,8 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from mudroom.core.path import show
@@ -43,7 +45,7 @@ def judge(
     if not loose or trusts_all:
         return Judged(tuple(given))
     trusted, why = _trusted(project, state, given)
-    out = [one for one in loose if said(one) not in trusted]
+    out = [one for one in loose if mark(one) not in trusted]
     if not out:
         return Judged(tuple(given))
     gone = set(map(id, out))
@@ -62,29 +64,74 @@ def loosens(one: Given, own_roles: Collection[str] = ()) -> bool:
     return one.setting.loosens(value)
 
 
-def remember(project: bytes, state: bytes, given: Sequence[Given], own_roles: Collection[str], now: int) -> None:
-    """Trust all of what the project says now. ``now``: ns. Durable when it returns."""
+def remember(
+    project: bytes,
+    state: bytes,
+    given: Sequence[Given],
+    own_roles: Collection[str],
+    now: int,
+    also: Iterable[str] = (),
+) -> None:
+    """Trust all of what is given now, and nothing else but ``also`` (items as ``mark`` has them). ``now``: ns. Durable
+    when it returns."""
+    holding = [[mark(one), one.key, _plain(one)] for one in given if _holds(one) and not loosens(one, own_roles)]
+    with _changing(project, state) as record:
+        record["loosens"] = sorted({*also, *(mark(one) for one in given if loosens(one, own_roles))})
+        record["holds"], record["time"] = holding, now
+
+
+def vouch(project: bytes, state: bytes, coming: Iterable[str] = (), going: Iterable[str] = ()) -> None:
+    """Trust what the user has just been asked about, or has said on a command line, beside all else; no longer what is
+    ``going``. Items as ``mark`` has them."""
+    with _changing(project, state) as record:
+        record["loosens"] = sorted({*record["loosens"], *coming} - set(going))
+
+
+def vouched(project: bytes, state: bytes) -> frozenset[str]:
+    """The items that are trusted, as ``mark`` has them."""
+    return frozenset(_of(project, state)["loosens"])
+
+
+def mark(one: Given) -> str:
+    """An item as it is compared: what is for this machine counts more, and is another one."""
+    return local(said(one)) if one.local else said(one)
+
+
+def local(text: str) -> str:
+    return "local " + text
+
+
+@contextmanager
+def _changing(project: bytes, state: bytes) -> Iterator[dict[str, Any]]:
+    """The record, to be changed and written; others that want to change it wait."""
+    import fcntl
     import json
 
-    loose = [said(one) for one in given if loosens(one, own_roles)]
-    holding = [[said(one), one.key, _plain(one)] for one in given if _holds(one) and not loosens(one, own_roles)]
-    row = {
-        "schema": SCHEMA,
-        "project": os.fsdecode(project),
-        "time": now,
-        "loosens": sorted(set(loose)),
-        "holds": holding,
-    }
     path = place(state, project)
-    directory = os.path.dirname(path)
-    os.makedirs(directory, 0o700, exist_ok=True)
-    beside = path + b".%d.new" % os.getpid()
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-    with open(os.open(beside, flags, 0o600), "wb") as stream:
-        stream.write(json.dumps(row, indent=1).encode("utf-8", "surrogateescape"))
-        stream.flush()
-        os.fsync(stream.fileno())
-    os.rename(beside, path)
+    os.makedirs(os.path.dirname(path), 0o700, exist_ok=True)
+    flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+    lock = os.open(path + b".lock", flags, 0o600)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        record = _of(project, state)
+        yield record
+        beside = path + b".new"
+        with open(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600), "wb") as stream:
+            stream.write(json.dumps(record, indent=1).encode("utf-8", "surrogateescape"))
+            stream.flush()
+            os.fsync(stream.fileno())
+        os.rename(beside, path)
+    finally:
+        os.close(lock)
+
+
+def _of(project: bytes, state: bytes) -> dict[str, Any]:
+    """The record of this project; an empty one if there is none."""
+    name = os.fsdecode(project)
+    found = _read(place(state, project))
+    if found is not None and found.get("project") == name:
+        return found
+    return {"schema": SCHEMA, "project": name, "time": 0, "loosens": [], "holds": []}
 
 
 def forget(project: bytes, state: bytes) -> bool:
@@ -162,13 +209,14 @@ def _host(rule: Any) -> str:
 
 def _trusted(project: bytes, state: bytes, given: Sequence[Given]) -> tuple[Collection[str], str]:
     """What of it was trusted, and why the rest was not."""
-    record = _read(place(state, project))
-    if record is None or record.get("project") != os.fsdecode(project):
+    record = _of(project, state)
+    if not record["loosens"]:
         return (), "nobody has trusted it on this machine"
-    now = {said(one) for one in given}
-    current = {one.key: one for one in given}
+    now = {mark(one) for one in given}
+    current = {("local " if one.local else "") + one.key: one for one in given}
     for text, key, value in record["holds"]:
-        if text not in now and not _as_strict(current.get(key), value):
+        one = current.get("local " + key if text.startswith("local ") else key)
+        if text not in now and not _as_strict(one, value):
             return (), f"it no longer says {text}, which it did when it was trusted"
     return set(record["loosens"]), "it says more than when it was trusted"
 

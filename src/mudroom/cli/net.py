@@ -13,6 +13,7 @@ from mudroom.cli.netcredential import credential
 from mudroom.cli.netlog import log
 from mudroom.cli.netopen import open_port
 from mudroom.cli.open import open_session, project_of, settings_of
+from mudroom.config import places, trusts_any
 from mudroom.core.host import Authority, parse_authority, parse_host
 from mudroom.core.hosts import Decision, HostRule, Request, decide, parse_rule, show_rule
 from mudroom.core.path import show
@@ -120,7 +121,7 @@ def _keep(rules: list[HostRule], context: Context) -> int:
     project = project_of(context)
     rows, today = [], time.strftime("%Y-%m-%d")
     for rule in rules:
-        kept = keep(project, rule, today)
+        kept = keep(project, rule, today, state=places(context.environ).state)
         rows.append(_row(rule) | {"there": kept.there, "replaced": [_row(one) for one in kept.replaced]})
         if not context.as_json:
             context.terminal.out(_told(rule, kept.there, kept.replaced))
@@ -148,7 +149,7 @@ def _mention_others(rule: HostRule, project: bytes, context: Context) -> None:
     """An allow that something else overrides is no help; better said at once."""
     if rule.action != "allow" or "*" in rule.pattern or "/" in rule.pattern:
         return
-    rules = (*settings_of(context, project).hosts, *load(project))
+    rules = (*settings_of(context, project).hosts, *_answers(project, context))
     for port in rule.ports or (443,):
         found = decide(Request(rule.pattern, port), rules)
         if found.action != "allow":
@@ -160,7 +161,7 @@ def _remove(args: argparse.Namespace, context: Context) -> int:
     gone: list[HostRule] = []
     for text in args.hosts:
         try:
-            found = drop(project, text)
+            found = drop(project, text, state=places(context.environ).state)
         except ValueError as error:
             raise UsageError(str(error)) from error
         if not found:
@@ -190,10 +191,22 @@ def _elsewhere(text: str, project: bytes, context: Context) -> str:
 # --- looking ---
 
 
+def _answers(project: bytes, context: Context) -> tuple[HostRule, ...]:
+    """Those of this machine; that there are others is said."""
+    every = load(project)
+    found = load(project, places(context.environ).state, trusts_all=trusts_any(context.environ))
+    if len(found) < len(every):
+        context.terminal.note(
+            f"not taken from .mudroom/local/permissions.yaml: {len(every) - len(found)} that nobody has said on this "
+            "machine (mudroom policy trust shows all and asks)"
+        )
+    return found
+
+
 def _list(_args: argparse.Namespace, context: Context) -> int:
     project = project_of(context)
     settings = settings_of(context, project)
-    rules = (*settings.hosts, *load(project))
+    rules = (*settings.hosts, *_answers(project, context))
     if context.as_json:
         row = {
             "schema": "mudroom.net/1",
@@ -249,7 +262,7 @@ def _presets(_args: argparse.Namespace, context: Context) -> int:
 def _why(args: argparse.Namespace, context: Context) -> int:
     project = project_of(context)
     settings = settings_of(context, project)
-    rules = (*settings.hosts, *load(project))
+    rules = (*settings.hosts, *_answers(project, context))
     rows = [_answer(text, rules) for text in args.hosts]
     if context.as_json:
         found = {"schema": "mudroom.net-why/1", "mode": settings.network_at(settings.level), "answers": rows}

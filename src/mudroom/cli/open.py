@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from mudroom.cli.main import Context
-from mudroom.config import load_policy, places
+from mudroom.config import load_policy, places, trusts_any
 from mudroom.core.path import relpath, show
 from mudroom.core.settings import Loaded, Settings
 from mudroom.errors import UsageError
@@ -116,9 +116,13 @@ def settings_of(context: Context, project: bytes) -> Settings:
 def left_out(loaded: Loaded) -> str:
     """One line for people: what of the project's policy is not believed, and what to do about it."""
     found = list(dict.fromkeys(one.text for one in loaded.left_out))
+    files = dict.fromkeys(
+        ".mudroom/" + one.at.rpartition("/.mudroom/")[2].rpartition(":")[0] for one in loaded.left_out
+    )
     more = f" and {len(found) - MOST_LEFT_OUT} more" if len(found) > MOST_LEFT_OUT else ""
     shown = "; ".join(one if len(one) < 80 else one[:79] + "…" for one in found[:MOST_LEFT_OUT])
-    return f"not taken from .mudroom/policy.yaml, {loaded.why}: {shown}{more} (mudroom policy trust shows all and asks)"
+    where = ", ".join(".mudroom/" + name for name in list(files)[:MOST_LEFT_OUT])
+    return f"not taken from {where}, {loaded.why}: {shown}{more} (mudroom policy trust shows all and asks)"
 
 
 def approver_of(context: Context) -> Callable[[Question, int], Answer] | None:
@@ -150,7 +154,16 @@ def standing(project: bytes, context: Context) -> tuple[Callable[[], Sequence[Ho
         if not made:
             from mudroom.permission import Standing
 
-            made.append(Standing(project, policy, lambda: time.strftime("asked %Y-%m-%d"), lambda: files))
+            made.append(
+                Standing(
+                    project,
+                    policy,
+                    lambda: time.strftime("asked %Y-%m-%d"),
+                    lambda: files,
+                    state=places(context.environ).state,
+                    trusts_all=trusts_any(context.environ),
+                )
+            )
         return made[0]
 
     def rules() -> Sequence[HostRule]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import time
 
 from mudroom.cli.main import Context
@@ -11,9 +12,9 @@ from mudroom.cli.open import open_session, project_of
 from mudroom.config import places, user_config
 from mudroom.core.path import show
 from mudroom.errors import UsageError
-from mudroom.layering import PROJECT, read, roles_of
-from mudroom.policyfile import Given
-from mudroom.trust import forget, judge, loosens, remember, said
+from mudroom.layering import inside, read, roles_of
+from mudroom.permission import loosening
+from mudroom.trust import forget, judge, loosens, mark, remember, vouched
 
 
 def execute(args: argparse.Namespace, context: Context) -> int:
@@ -23,20 +24,23 @@ def execute(args: argparse.Namespace, context: Context) -> int:
 def _trust(args: argparse.Namespace, context: Context) -> int:
     project, state = project_of(context), places(context.environ).state
     layers = read(project, user_config(context.environ))
-    given, roles = layers[PROJECT], roles_of(layers)
-    loose = [one for one in given if loosens(one, roles)]
+    given, roles = inside(layers), roles_of(layers)
+    loose = [(mark(one), one.at) for one in given if loosens(one, roles)]
     judged = judge(project, state, given, roles, trusts_all=False)
-    fresh = set(map(said, judged.left_out))
-    agreed = not fresh or args.yes or _agrees(loose, fresh, judged.why, context)
+    known = vouched(project, state)
+    answers = loosening(project) if os.path.isdir(project + b"/.mudroom") else []
+    fresh = {*map(mark, judged.left_out), *(text for text, _at in answers if text not in known)}
+    loose += answers
+    agreed = not fresh or args.yes or _agrees(loose, fresh, judged.why or "it says more than was said here", context)
     if agreed and loose:
-        remember(project, state, given, roles, time.time_ns())
+        remember(project, state, given, roles, time.time_ns(), [text for text, _at in answers])
         if fresh:
             note_change(context, trusted=sorted(fresh))
     if context.as_json:
         row = {
             "schema": "mudroom.trust/1",
             "trusted": agreed,
-            "loosens": [{"text": said(one), "source": one.at, "new": said(one) in fresh} for one in loose],
+            "loosens": [{"text": text, "source": at, "new": text in fresh} for text, at in loose],
         }
         context.terminal.out(json.dumps(row))
     elif not loose:
@@ -46,14 +50,13 @@ def _trust(args: argparse.Namespace, context: Context) -> int:
     return 0 if agreed else 1
 
 
-def _agrees(loose: list[Given], fresh: set[str], why: str, context: Context) -> bool:
+def _agrees(loose: list[tuple[str, str]], fresh: set[str], why: str, context: Context) -> bool:
     terminal = context.terminal
     if context.as_json:
         return False
     terminal.say(f"the project's policy loosens what holds else; {why}:")
-    for one in loose:
-        mark = "+" if said(one) in fresh else " "
-        terminal.say(f"{mark} {said(one)}   {show(one.at.rpartition('/')[2].encode())}")
+    for text, at in loose:
+        terminal.say(f"{'+' if text in fresh else ' '} {text}   {show(at.rpartition('/')[2].encode())}")
     if not terminal.interactive:
         raise UsageError("there is nobody here to ask", "add --yes if you trust who wrote it")
     return terminal.ask("Trust this? [y]es [n]o: ").strip().lower() in ("y", "yes")

@@ -3,6 +3,7 @@ nothing opened, before there is a question."""
 
 from __future__ import annotations
 
+import os
 import time
 from typing import TYPE_CHECKING, Literal
 
@@ -62,4 +63,6 @@ def remember_command(session: Session, pattern: str, allow: bool) -> None:
     """Write the rule of an answer for this machine."""
     from mudroom import rulefile
 
-    rulefile.remember(session.project, pattern, time.strftime("asked %Y-%m-%d"), "allow" if allow else "deny")
+    state = os.path.dirname(os.path.dirname(session.vault.path))
+    note = time.strftime("asked %Y-%m-%d")
+    rulefile.remember(session.project, pattern, note, "allow" if allow else "deny", state=state)
