@@ -78,6 +78,16 @@ def test_a_command_that_cannot_be_journalled_has_run_and_its_changes_are_there(
     assert session.vault.journal.examine().intact
 
 
+def test_a_command_that_was_cut_off_with_mudroom_is_in_the_journal_when_its_changes_are(place: Place) -> None:
+    session = place.session()
+    session.run([b"touch", b"one"], fork="f")
+    fork = session.vault.fork("f")
+    fork.begin(time.time_ns())
+    assert {change.path for change in session.changes("f").changes} == {b"one"}
+    assert last(session, "recover") == {"outcome": "collected", "changed": 1}
+    assert len(list(session.vault.journal.events(where=Selection(("recover",))))) == 1
+
+
 def test_an_apply_that_cannot_be_journalled_is_done_and_can_be_undone(
     place: Place, full: Callable[[], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -272,8 +272,17 @@ class Workbench:
         with OpenFork(self.vault, fork) as opened:
             view = view_of(self.vault, fork, opened, "copy" if fork.is_copy else "overlay")
             if os.path.isdir(view.staged[0]) and (fork.has_copy or not fork.is_copy):
-                gather(fork, opened, view, Command((), 9, self._clock()), started)
+                found = gather(fork, opened, view, Command((), 9, self._clock()), started)
+                self._journal_cut_off(fork.name, {"outcome": "collected", "changed": len(found.changes)})
         fork.end()
+
+    def _journal_cut_off(self, name: str, data: dict[str, Any]) -> None:
+        """A command ran of which the journal says nothing: mudroom was killed, or had no room. Its changes can be looked
+        at in any case."""
+        try:
+            self.vault.journal.append("recover", name, data, time=self._clock())
+        except MudroomError as error:
+            self._notes.append(error.message)
 
     def changes(self, name: str) -> Changeset:
         """What a fork holds, as of its last command. One that was cut off in the middle of it is looked at now."""

@@ -35,7 +35,9 @@ class KeptHead:
         """Raises OSError as the disk does."""
         if self._descriptor < 0:
             self._descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-        os.pwrite(self._descriptor, b"%020d %s\n" % (head.number, head.digest.encode("ascii")), 0)
+        line, done = b"%020d %s\n" % (head.number, head.digest.encode("ascii")), 0
+        while done < len(line):
+            done += os.pwrite(self._descriptor, line[done:], done)
 
     def close(self) -> None:
         if self._descriptor >= 0:
