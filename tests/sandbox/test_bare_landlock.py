@@ -83,7 +83,8 @@ def test_a_named_store_is_live(contained: Contained, tmp_path: Path) -> None:
     card = tmp_path / "card.json"
     card.write_text(json.dumps({"agentId": "a", "sandboxLevel": 0, "sandboxRequirements": {"needsKeychain": ["gh"]}}))
     script = "cat ~/.config/gh/hosts.yml; echo new > ~/.config/gh/t && mv ~/.config/gh/t ~/.config/gh/hosts.yml"
-    result = run(contained, script, "--card", str(card))
+    place.write("refresh.sh", script)  # what is written in a line, and goes outside, has to be approved
+    result = run(contained, "sh refresh.sh", "--card", str(card))
     assert (result["level"], result["stdout"], result["credentials"]) == (0, "HIDDEN", ["gh"])
     assert (place.home / ".config/gh/hosts.yml").read_text() == "new\n"
 
