@@ -344,6 +344,18 @@ def test_another_process_joins_it(place: Place) -> None:
     assert other.run([*SH, b"cat theirs"], fork="f").stdout == b"x\n"
 
 
+@pytest.mark.parametrize("own", [True, False])
+def test_the_end_of_the_sandbox_is_the_end_of_what_has_joined(place: Place, own: bool) -> None:
+    session = place.session()
+    joining = session if own else place.session()
+    started(session, SERVER)
+    stdio = Stdio(on_output=lambda _stream, _data: session._tended["f"].end())
+    result = joining.run([*SH, b"echo x > more; echo up; sleep 1000"], fork="f", stdio=stdio)
+    assert result.signal == 9
+    assert {change.path for change in joining.changes("f").changes} == {b"made", b"more"}
+    assert joining.run([b"cat", b"more"], fork="f").stdout == b"x\n"
+
+
 def test_a_visitor_that_goes_away_takes_its_command_with_it(place: Place) -> None:
     session = place.session()
     server = started(session, SERVER)
@@ -394,6 +406,30 @@ def test_who_has_the_vault_alone_stops_it(place: Place) -> None:
         assert count.read_bytes() == one
     while count.read_bytes() in (one, b""):
         assert server.poll() is None
+    server.end()
+
+
+def test_turns_while_others_join(place: Place) -> None:
+    """Nobody waits for somebody who waits for him: it would hang."""
+    session, other, user = place.session(), place.session(), place.session()
+    server = started(session, SERVER)
+    over = threading.Event()
+
+    def commands() -> None:
+        while not over.is_set():
+            with user.alone("a test"):
+                user.run([b"true"], fork="user")
+
+    thread = threading.Thread(target=commands)
+    thread.start()
+    try:
+        for number in range(10):
+            assert (session, other)[number % 2].run([b"true"], fork="f").exit_code == 0
+            other.changes("f")
+    finally:
+        over.set()
+        thread.join()
+    assert server.poll() is None
     server.end()
 
 

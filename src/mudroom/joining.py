@@ -388,8 +388,11 @@ class Joining(Deciding):
         timeout: float | None,
     ) -> tuple[Ran, Changeset]:  # fmt: skip
         """Run a command in a sandbox that is there, and collect what the fork holds then."""
+        from mudroom.tending import Tended
+
         self._notes = []
-        with self._turn():
+        with ExitStack() as turn:
+            turn.enter_context(self._turn())
             self._require_same(beside)
             self._notes += self._grant.notes
             environment, inside = self._inside(fork, beside, cwd)
@@ -414,7 +417,9 @@ class Joining(Deciding):
                 self._running = None
                 if relay is not None:
                     relay.close()
-            beside.collect(Command(argv, ended.status, self._clock(), self._grant.level))
+            if not isinstance(beside, Tended):
+                turn.close()  # who collects has one of its own; who waits for that while holding ours waits for ever
+            self._collect(beside, fork, Command(argv, ended.status, self._clock(), self._grant.level))
             cut = self.settings.output_limit if any(stream.truncated for stream in output.streams) else None
             out_of = timeout if timed_out else None
             limits = reached_else(self.settings.limits, ended.status & 0x7F, out_of, cut)
@@ -422,6 +427,18 @@ class Joining(Deciding):
             changeset = record.changeset if record is not None else Changeset()
             ran = Ran(0, ended, timed_out, output, limits, None, tuple(_flows(beside)[len(flows) :]))
         return ran, changeset
+
+    def _collect(self, beside: Tended | Visit, fork: Fork, command: Command) -> None:
+        try:
+            beside.collect(command)
+            return
+        except UsageError:
+            raise
+        except MudroomError:  # who held the sandbox is gone, and all that ran in it
+            self._notes.append("what ran in the background of the fork was ended, and this command with it")
+        place = self.vault.fork(fork.name)
+        with place.lock("looking at what is left"):
+            self._settle(place)
 
     def _stand_aside(self) -> float:
         return self.vault.turn.stand_aside(_nothing, _nothing)

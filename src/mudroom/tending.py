@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from mudroom.core.background import Ended, Started
 from mudroom.core.fallback import Mode
-from mudroom.errors import MudroomError
+from mudroom.errors import MudroomError, UsageError
 from mudroom.sandbox.capture import GRACE, SIGKILL, SIGTERM
 from mudroom.sandbox.held import Held, Joined
 from mudroom.stage.overlay import OverlayView
@@ -140,7 +140,7 @@ class Tended:
         self._turning = _thread.allocate_lock()
         """Letting go of our turn and taking it again. Who waits for it waits for another process."""
         self._pauses = self._guests = 0
-        self._closing = False
+        self._closing = self._is_collected = False
         self._last = Command((), 0, 0)
         self._wake, self._poke = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         self._gone = _thread.allocate_lock()
@@ -224,6 +224,8 @@ class Tended:
         from mudroom.vault.livepoint import copied_checkpoint
 
         with self._books, self.stopped():
+            if self._is_collected:
+                raise UsageError("what ran in the background has just ended", "try again")
             self._gather(self._last, live=True)
             return copied_checkpoint(self.vault, self.fork, name, moment, keep)
 
@@ -247,10 +249,14 @@ class Tended:
                 self.vault.turn.begin()
 
     def collect(self, command: Command | None) -> None:
-        """Write down what the fork holds now, as of ``command`` (None: of the last one)."""
-        with self._books, self.stopped():
-            self._last = command or self._last
-            self._gather(self._last, live=True)
+        """Write down what the fork holds now, as of ``command`` (None: of the last one). Nothing if the sandbox is
+        over: that has been done then."""
+        with self._books:
+            if self._is_collected:
+                return
+            with self.stopped():
+                self._last = command or self._last
+                self._gather(self._last, live=True)
 
     def end(self, identities: Sequence[str] | None = None, grace: float = GRACE) -> None:
         """Ask background commands to end (None: all, and the sandbox), end what has not after ``grace`` seconds."""
@@ -391,6 +397,7 @@ class Tended:
                 if behind.ended is None:
                     self._ended(behind)
             with self._books:
+                self._is_collected = True
                 self._gather(self._last, live=False)
                 self.fork.end()
         except (MudroomError, OSError) as error:  # the next command of the fork finds it as after a crash

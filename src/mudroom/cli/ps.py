@@ -85,7 +85,7 @@ def describe(row: dict[str, Any]) -> str:
         more += f"  pid {row['pid']}  {row['cpu']:.1f} s  {row['memory'] / (1 << 20):.0f} MiB"
     if row["ports"]:
         more += "  listens on " + ", ".join(str(port) for port in row["ports"])
-        more += f" (mudroom net open {row['fork']} {row['ports'][0]})"
+        more += f" (mudroom net open {row['ports'][0]} --fork {row['fork']})"
     who = f"  {row['agent']}" if row["agent"] else ""
     return f"{row['id']}  {row['fork']}{who}  {age}  {words}{more}"
 
