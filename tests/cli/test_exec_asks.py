@@ -126,7 +126,8 @@ def test_a_users_command_does_not_wait_for_an_answer_about_a_host(cli: Approving
     assert cli.row(name).waiter == screen.pid
     assert cli("approve", name, "--deny").returncode == 0
     screen.expect("told: HTTP/1.1 403")
-    screen.type("\x03")  # while it is asked about the second
+    assert cli.waiting(screen) != name
+    screen.type("\x03")
     assert screen.exit_code() != 0
     assert [row.state for row in cli.queue.rows()] == ["denied", "withdrawn"]
 

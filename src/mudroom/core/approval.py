@@ -98,23 +98,3 @@ def difference(before: CommandQuestion, now: CommandQuestion) -> str:
 
     others = f" and {len(changed) - 1} more" if len(changed) > 1 else ""
     return f"{show(changed[0])}{others} changed"
-
-
-def approval_data(question: CommandQuestion, answer: CommandAnswer) -> dict[str, Any]:
-    """For the journal, kind ``approval``: what was asked, and what came of it. Words that are too many are cut."""
-    from mudroom.core.quote import show_words
-
-    return {
-        "command": [show_words(question.command)],
-        "cwd": question.cwd.decode("utf-8", "replace"),
-        "agent": question.agent,
-        "classes": list(question.verdict.classes),
-        "rule": question.verdict.rule,
-        "why": question.verdict.reason,
-        "allowed": answer.allow,
-        "by": answer.by,
-        "reason": answer.reason,
-        "always": question.pattern if answer.keep else "",
-        "fingerprint": question.fingerprint,
-        "files": [path.decode("utf-8", "replace") for path, _digest in question.files],
-    }
