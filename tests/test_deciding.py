@@ -12,6 +12,8 @@ from mudroom.core.approval import CommandAnswer, CommandQuestion
 from mudroom.core.policy import ClassRule, CommandPolicy
 from mudroom.core.settings import Settings
 from mudroom.core.verdict import Action, Verdict
+from mudroom.errors import MudroomError
+from mudroom.keeper import QueueApprover
 from mudroom.session import Session
 
 
@@ -101,6 +103,7 @@ def test_an_approved_command_runs_and_the_answer_is_kept(place: Place) -> None:
     assert "approved by test" in result.verdict.reason
     (question,) = ask.questions
     assert (question.command, question.fork, question.agent) == ((b"touch", b"x"), "f", "coder")
+    assert session.run([b"touch", b"x"], fork="g").verdict.rule == "asked", "it holds in this session, too"
     assert kept == [(question.pattern, True)] == [("touch x", True)]
     (told,) = events(session, "approval")
     assert (told["allow"], told["by"]) == (True, "test")
@@ -113,6 +116,29 @@ def test_a_refused_command_does_not_run(place: Place, ask: Answers | None) -> No
     assert (result.ran, result.exit_code, result.verdict.action) == (False, 126, "require_approval")
     assert "refused by" in result.verdict.reason
     assert not session.vault.has_fork("f")
+
+
+def test_a_rule_that_cannot_be_written_is_an_answer_for_once(place: Place) -> None:
+    def full(_pattern: str, _allow: bool) -> None:
+        raise MudroomError("no room")
+
+    ask = Answers(CommandAnswer(True, keep=True, by="test"), CommandAnswer(False, by="test"))
+    session = place.session(policy(mutating="require_approval"), agent="coder", ask_about=ask, remember_command=full)
+    result = session.run([b"touch", b"x"], fork="f")
+    assert result.ran
+    assert result.approval is not None
+    assert (result.approval.keep, result.approval.reason) == (False, "the rule could not be written: no room")
+    assert not session.run([b"touch", b"x"], fork="f").ran
+
+
+def test_an_answer_about_a_new_fork_holds_for_the_next_new_one(place: Place) -> None:
+    first = place.session(policy(mutating="require_approval"), agent="coder")
+    first.ask_about(QueueApprover(first.vault.approvals, 0))
+    assert not first.run([b"touch", b"x"]).ran
+    (row,) = first.vault.approvals.rows()
+    first.vault.approvals.decide(row.name, allow=True, by="test")
+    assert first.run([b"touch", b"x"]).ran
+    assert not first.run([b"touch", b"x"]).ran, "once"
 
 
 def test_an_approver_that_fails_is_a_refusal(place: Place) -> None:

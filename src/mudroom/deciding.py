@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from mudroom.core import stack
 from mudroom.core.path import show
 from mudroom.core.verdict import Verdict
-from mudroom.errors import UsageError
+from mudroom.errors import MudroomError, UsageError
 from mudroom.granting import Grant, granted
 from mudroom.starting import Starting
 from mudroom.vault import stacking
@@ -102,6 +102,14 @@ class Deciding(Starting):
         except UsageError:
             return self.new_fork(name), True
 
+    def _take_back(self, fork: Fork) -> None:
+        """A fork that was made for a command which has not run."""
+        if fork.state.named:  # its beginning is in the journal
+            self.discard(fork.name)
+        else:
+            self._forget(fork.name)
+            self.vault.discard(fork)
+
     def ask_about(self, approver: CommandApprover | None, remember: Remember | None = None) -> None:
         """From here on this approver is asked; None: what has to be approved is refused. ``remember`` keeps a rule."""
         self._ask_about, self._remember_command = approver, remember
@@ -148,50 +156,59 @@ class Deciding(Starting):
 
         return Case(case.verdict._replace(classes=classify_words(argv, project=self.project, cwd=cwd).classes))
 
-    def _asked(self, fork: Fork, argv: tuple[bytes, ...], cwd: bytes) -> Case:
-        """The same, after whoever may answer has been asked."""
+    def _asked(self, fork: Fork, name: str, argv: tuple[bytes, ...], cwd: bytes) -> Case:
+        """The same, after whoever may answer has been asked. ``name``: of the fork; empty for one that was made for
+        this command: it will have another name when it is asked about again."""
         from mudroom.core.approval import CommandAnswer, asked
         from mudroom.core.fingerprint import Uncovered
 
         try:
-            question = self._question(fork, argv, cwd)
+            question = self._question(fork, name, argv, cwd)
         except Uncovered as error:
             verdict = self._judged(argv, cwd)[0]
             return Case(verdict, None, CommandAnswer(False, by="nobody", reason=str(error)))
         answer = asked(self._ask_about, question)
         if answer.keep and question.pattern:
-            self._keep(question.pattern, answer.allow)
+            answer = self._keep(question.pattern, answer)
         self._journal_approval(fork.name, question, answer)
         return Case(question.verdict, question, answer)
 
-    def _keep(self, pattern: str, allow: bool) -> None:
-        """The rule holds for this session at once, and where it is kept for all others."""
+    def _keep(self, pattern: str, answer: CommandAnswer) -> CommandAnswer:
+        """The rule holds for this session at once, and where it is kept for all others; where it cannot be kept the
+        answer holds for this command."""
         from mudroom.core.policy import rules_of_pattern
 
         if self._remember_command is not None:
-            self._remember_command(pattern, allow)
+            try:
+                self._remember_command(pattern, answer.allow)
+            except MudroomError as error:
+                return answer._replace(keep=False, reason=f"the rule could not be written: {error}")
         commands = self.settings.commands
-        added = rules_of_pattern(pattern, "allow" if allow else "deny")
+        added = rules_of_pattern(pattern, "allow" if answer.allow else "deny")
         self.settings = self.settings._replace(commands=commands._replace(rules=(*commands.rules, *added)))
+        return answer
 
-    def _question(self, fork: Fork, argv: tuple[bytes, ...], cwd: bytes) -> CommandQuestion:
+    def _question(self, fork: Fork, name: str, argv: tuple[bytes, ...], cwd: bytes) -> CommandQuestion:
         from mudroom.core.approval import CommandQuestion
         from mudroom.core.policy import exact_pattern
 
         verdict, classified = self._judged(argv, cwd)
         pattern = exact_pattern(classified, self._policy(), self.agent) or ""
-        mark, files = self._mark(fork, argv, cwd, verdict, classified)
-        return CommandQuestion(argv, cwd, fork.name, self.agent or "", verdict, pattern, mark, files)
+        asked = CommandQuestion(argv, cwd, name, self.agent or "", verdict, pattern, "")
+        mark, files = self._mark(fork, asked, classified)
+        return asked._replace(fingerprint=mark, files=files)
 
     def _mark(
-        self, fork: Fork, argv: tuple[bytes, ...], cwd: bytes, verdict: Verdict, classified: Classified
+        self, fork: Fork, asked: CommandQuestion, classified: Classified
     ) -> tuple[str, tuple[tuple[bytes, str], ...]]:
         """The fingerprint of a question, and the files that it covers."""
         from mudroom.core.fingerprint import digests, fingerprint
 
         with self._reader(fork) as read:
-            files = digests(classified.parts, argv, cwd, read)
-        return fingerprint(argv, cwd, fork.name, self.agent or "", verdict, self._grant.level, files), files
+            files = digests(classified.parts, asked.command, asked.cwd, read)
+        level = self._grant.level
+        mark = fingerprint(asked.command, asked.cwd, asked.fork, asked.agent, asked.verdict, level, files)
+        return mark, files
 
     @contextmanager
     def _reader(self, fork: Fork) -> Iterator[Callable[[bytes, int], bytes | None]]:
@@ -216,7 +233,7 @@ class Deciding(Starting):
             return True
         verdict, classified = self._judged(asked.command, asked.cwd)
         try:
-            mark, _files = self._mark(fork, asked.command, asked.cwd, asked.verdict, classified)
+            mark, _files = self._mark(fork, asked, classified)
         except Uncovered:
             return False
         return verdict.action != "deny" and holds(asked, mark)

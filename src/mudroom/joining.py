@@ -96,16 +96,16 @@ class Joining(Deciding):
             place, is_new = self._place(fork)
             try:
                 if case.verdict.action == "require_approval":
-                    case = self._asked(place, command, where)
+                    case = self._asked(place, fork or "", command, where)
                 if case.allowed and self._is_unchanged(case, place):
                     with self._beside(place) as beside:
                         return self._start(place, beside, command, where, timeout, case.verdict.action != "allow")
             except (CommandNotStarted, Unsupported, UsageError):
                 if is_new and fork is None:
-                    self.vault.discard(place)
+                    self._take_back(place)
                 raise
         if is_new:
-            self.vault.discard(place)
+            self._take_back(place)
         refused = case.changed() if case.allowed else case
         return Background.none(self, self._refused(fork or "", command, where, refused))
 

@@ -178,15 +178,15 @@ class Session(Inspecting):
         place, is_new = self._place(fork)
         try:
             if case.verdict.action == "require_approval":
-                case = self._asked(place, command, where)
+                case = self._asked(place, fork or "", command, where)
             if case.allowed:
                 return self._run(place, command, where, stdio, timeout, case)
         except (CommandNotStarted, Unsupported, UsageError):
             if is_new and fork is None:
-                self.vault.discard(place)
+                self._take_back(place)
             raise
         if is_new:
-            self.vault.discard(place)
+            self._take_back(place)
         return self._refused(fork or "", command, where, case)
 
     def interrupt(self, number: int = SIGTERM) -> bool:

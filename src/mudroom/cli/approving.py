@@ -135,10 +135,11 @@ def told(question: CommandQuestion, asked: Asked | None = None) -> list[str]:
     """What is asked, in lines for a terminal."""
     from mudroom.core.quote import show_words
 
-    agent = f"{text(question.agent)} wants to run, in the fork" if question.agent else "To run in the fork"
+    place = f"in the fork {text(question.fork)}" if question.fork else "in a new fork"
+    head = f"{text(question.agent)} wants to run, {place}" if question.agent else f"To run {place}"
     verdict = question.verdict
     lines = [
-        f"{agent} {text(question.fork)}:",
+        f"{head}:",
         "  " + show_words(question.command),
         f"  in {show(question.cwd)}",
         f"  {', '.join(verdict.classes)}: {text(verdict.reason)} ({text(verdict.rule)})",

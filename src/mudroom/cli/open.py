@@ -116,9 +116,7 @@ def settings_of(context: Context, project: bytes) -> Settings:
 def left_out(loaded: Loaded) -> str:
     """One line for people: what of the project's policy is not believed, and what to do about it."""
     found = list(dict.fromkeys(one.text for one in loaded.left_out))
-    files = dict.fromkeys(
-        ".mudroom/" + one.at.rpartition("/.mudroom/")[2].rpartition(":")[0] for one in loaded.left_out
-    )
+    files = dict.fromkeys(("/" + one.at).rpartition("/.mudroom/")[2].rpartition(":")[0] for one in loaded.left_out)
     more = f" and {len(found) - MOST_LEFT_OUT} more" if len(found) > MOST_LEFT_OUT else ""
     shown = "; ".join(one if len(one) < 80 else one[:79] + "…" for one in found[:MOST_LEFT_OUT])
     where = ", ".join(".mudroom/" + name for name in list(files)[:MOST_LEFT_OUT])
