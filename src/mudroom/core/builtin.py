@@ -13,6 +13,8 @@ from mudroom.core.word import Word
 _READS = Rule(READ, "only changes the shell itself")
 _RUNS_INSIDE = rb"\$\(|`|\["
 _HARMLESS_SHOPTS = names("-s -u -q -p nullglob globstar dotglob failglob extglob nocaseglob inherit_errexit")
+_SET_LETTERS = frozenset(b"euxovCfmbhnET")
+_SET_NAMES = names("pipefail errexit nounset xtrace noglob noclobber verbose errtrace functrace monitor posix")
 _WITH_KINDS = frozenset({b"declare", b"typeset", b"local"})
 _OWN_JOB = rb"%[0-9+%-]*\Z|\$!\Z|\$\{!\}\Z"
 _SIGNAL = rb"-([A-Z]+[0-9]*|[0-9]+|s|n)\Z"
@@ -37,6 +39,13 @@ def naming(words: Sequence[Word], _scene: Scene) -> Finding:
     return Finding(READ, "sets variables of the shell")
 
 
+def calculating(words: Sequence[Word], _scene: Scene) -> Finding:
+    """``let``: only numbers are surely harmless, since a variable may hold a command (``core/arithmetic.py``)."""
+    if all(word.literal and re.match(rb"[A-Za-z_]\w*=-?[0-9]+\Z", word.text) for word in words[1:]):
+        return naming(words, _scene)
+    return Finding(UNSURE, "evaluates a variable that may hold a command")
+
+
 def printing(words: Sequence[Word], scene: Scene) -> Finding:
     if len(words) > 1 and (words[1].text.startswith(b"-v") or words[1].may_be_option) and words[1].text != b"--":
         return (
@@ -52,7 +61,13 @@ def testing(words: Sequence[Word], _scene: Scene) -> Finding:
     return Finding(READ, "tests something")
 
 
-def setting(_words: Sequence[Word], _scene: Scene) -> Finding:
+def setting(words: Sequence[Word], _scene: Scene) -> Finding:
+    for word in words[1:]:
+        text = word.text
+        if text in (b"--", b"-") or not (text[:1] in (b"-", b"+") or word.may_be_option or text in _SET_NAMES):
+            break
+        if not word.literal or not (text in _SET_NAMES or set(text[1:]) <= _SET_LETTERS):
+            return Finding(UNSURE, "an option that changes how words are read")
     return Finding(READ, "sets options or arguments of the shell")
 
 
@@ -97,9 +112,9 @@ def callbacks(words: Sequence[Word], scene: Scene) -> Finding:
 
 
 BUILTINS: dict[bytes, Rule] = {
-    **same("cd pushd popd dirs exit return break continue shift times ulimit umask jobs wait fg bg disown", _READS),
+    **same("cd pushd popd dirs exit return break continue shift times ulimit umask fg bg disown", _READS),
     **same(": true false logout suspend caller help", _READS),
-    **same("read getopts unset export readonly local declare typeset let", Rule(READ, "", judge=naming)),
+    **same("read getopts unset export readonly local declare typeset", Rule(READ, "", judge=naming)),
     **same("mapfile readarray", Rule(READ, "", judge=callbacks)),
     b"printf": Rule(READ, "prints", judge=printing),
     **same("test [", Rule(READ, "tests something", judge=testing)),
@@ -112,6 +127,9 @@ BUILTINS: dict[bytes, Rule] = {
     **same(
         "source . alias unalias enable bind complete compopt compgen fc history", Rule(UNSURE, "runs or renames code")
     ),
+    b"jobs": Rule(READ, "tells about its jobs", (option("-x", UNSURE, "runs a command"),)),
+    b"wait": Rule(READ, "waits for its jobs", (option("-p", UNSURE, "sets a variable"),)),
+    b"let": Rule(READ, "", judge=calculating),
     b"hash": Rule(READ, "tells where programs are", (option("-p -d -r", UNSURE, "changes where programs are"),)),
     b"type": Rule(READ, "tells what a name stands for"),
 }

@@ -29,13 +29,17 @@ def tar(words: Sequence[Word], scene: Scene) -> Finding:
         classes, reason = {"mutating"}, "unpacks an archive"
         into = [rest[at + 1] for at, w in enumerate(rest[:-1]) if w.text in (b"-C", b"--directory")]
         into += [w for w in rest if w.text.startswith(b"--directory=")]
+        into += [Word(w.text[2:], w.kind) for w in rest if w.text.startswith(b"-C") and len(w.text) > 2]
+        into += operands(rest) if modes.count(b"C") > sum(w.text == b"-C" for w in rest) else []
         classes |= set(written(into or [Word(b".")], scene)[0])
     elif set(modes) & set(b"cruA") or asked(b"--create", b"--append", b"--update", b"--catenate", b"--concatenate"):
         classes, reason = {"mutating"}, "writes an archive"
-        at = next(
-            (at for at, w in enumerate(rest) if w.text in (b"-f", b"--file") or (not at and b"f" in letters)), None
+        named = re.compile(rb"-[A-Za-z]*f\Z|--file\Z")
+        at = next((at for at, w in enumerate(rest) if named.match(w.text) or (not at and b"f" in letters)), None)
+        targets = (
+            rest[at + 1 : at + 2] if at is not None else [w for w in rest if w.text.startswith((b"--file=", b"-f"))]
         )
-        targets = rest[at + 1 : at + 2] if at is not None else [w for w in rest if w.text.startswith(b"--file=")]
+        targets = [Word(w.text[2:], w.kind) if w.text.startswith(b"-f") else w for w in targets]
         classes |= set(written(targets, scene)[0])
     elif not (b"t" in modes or asked(b"--list")):
         classes, reason = {"unknown"}, "does what cannot be told"
@@ -127,8 +131,9 @@ def named_only(reason: str) -> Rule:
 
 def second_written(words: Sequence[Word], scene: Scene) -> Finding:
     """``uniq IN OUT``, ``xxd IN OUT``."""
-    plain = operands(words[1:])
-    if len(plain) > 1 and not all(word.text.isdigit() for word in plain[1:]):
+    counted = [at for at, word in enumerate(words) if re.match(rb"-[lscgonfwSN]\Z", word.text)]
+    plain = operands([word for at, word in enumerate(words) if at and at - 1 not in counted])
+    if len(plain) > 1:
         return Finding(tidy({"mutating", *written(plain[-1:], scene)[0]}), "writes a file")
     unsure = any(not word.literal for word in plain)
     secret = any(names_credentials(word) for word in plain)

@@ -54,9 +54,12 @@ def branch(words: Sequence[Word], _scene: Scene) -> Finding:
         for name in (b"-d", b"-D", b"--delete", b"-f", b"--force", b"-M", b"-C")
     ):
         return Finding(LOSE, "removes or moves a branch")
+    looks = names(
+        "-v -vv --verbose --show-current --sort --format --color --no-color --column --no-column --ignore-case -i"
+    )
     listing = names("--list -l -a --all -r --remotes --contains --no-contains --merged --no-merged --points-at")
     listed = any(word.literal and word.text.partition(b"=")[0] in listing for word in rest)
-    plain = not operands(rest) and not any(could_be(word.text, b"--edit-description") for word in rest)
+    plain = all(word.literal and word.text.partition(b"=")[0] in looks for word in rest)
     if listed or plain:
         return Finding(READ, _READS)
     return Finding(CHANGE, "makes or changes a branch")
@@ -108,7 +111,8 @@ def config(words: Sequence[Word], _scene: Scene) -> Finding:
     reading = names(
         "--get --get-all --get-regexp --get-urlmatch --list -l --show-origin --show-scope get list --name-only"
     )
-    if any(word.literal and word.text in reading for word in rest[:3]) and b"--unset" not in texts:
+    said = any(word.literal and word.text in reading and word.text.startswith(b"-") for word in rest[:3])
+    if said or texts[:1] in ([b"get"], [b"list"]):
         return Finding(READ, _READS)
     machine = any(could_be(word.text, name) for word in rest for name in (b"--global", b"--system"))
     file = any(could_be(word.text, name) for word in rest for name in (b"--file", b"-f", b"--edit", b"-e"))

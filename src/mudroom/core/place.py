@@ -105,7 +105,16 @@ def moved(word: Word, scene: Scene) -> tuple[bytes | None, ...]:
 
 
 def names_credentials(word: Word) -> bool:
-    """Whether it names a file of keys: one of a home directory or of the system, not one of the project."""
+    """Whether it names a file of keys (``PATH``, ``--file=PATH``, ``@PATH``): one of a home directory or of the system,
+    not one of the project."""
+    for sign in (b"=", b"@"):
+        head, found, _tail = word.text.partition(sign)
+        if found and _names_credentials(_behind(word, len(head) + 1)):
+            return True
+    return _names_credentials(word)
+
+
+def _names_credentials(word: Word) -> bool:
     text = word.text
     if word.literal and text.startswith(b"/"):
         text = normal(text)
@@ -118,8 +127,10 @@ def after_equals(word: Word) -> Word:
     """The path in ``--output=PATH``, ``of=PATH``; another word is its own."""
     head, sign, _value = word.text.partition(b"=")
     cut = len(head) + len(sign)
-    if not sign or (not word.literal and word.fixed < cut):
-        return word
+    return word if not sign or (not word.literal and word.fixed < cut) else _behind(word, cut)
+
+
+def _behind(word: Word, cut: int) -> Word:
     return Word(word.text[cut:], word.kind, max(0, word.fixed - cut))
 
 

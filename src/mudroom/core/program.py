@@ -27,7 +27,7 @@ READERS = """
     ls cat head tail wc grep egrep fgrep zgrep cut tr nl od hexdump hexyl strings stat du df pwd echo basename dirname
     realpath readlink which whereis whoami id groups users who w uname arch nproc uptime free ps pgrep pidof printenv
     locale getconf getent seq sleep tac rev fold fmt column expand unexpand pr comm join paste cmp cksum md5sum sha1sum
-    sha224sum sha256sum sha384sum sha512sum b2sum sum base32 base64 basenc zcat bzcat xzcat zstdcat lz4cat expr factor
+    sha224sum sha256sum sha384sum sha512sum b2sum sum base32 basenc zcat bzcat xzcat lz4cat expr factor
     numfmt tsort look cal ncal lsblk lscpu lsof lsusb lspci lsmod pstree vmstat iostat readelf size c++filt tokei tty
     logname hostid pathchk apropos whatis eza exa lsd locate plocate mlocate dircolors tput clear reset mountpoint
     findmnt lslocks lsns getfacl lsattr getcap namei
@@ -53,6 +53,7 @@ PROGRAMS: dict[bytes, Rule] = {
         (_WRITES_OUT, option("--compress-program --files0-from", UNSURE, _RUNS)),
         takes=names("-k -t -S --key --field-separator"),
     ),
+    **same("base64 zstdcat", Rule(READ, "only reads", (_WRITES_OUT,))),
     b"shuf": Rule(READ, "only reads", (_WRITES_OUT,), takes=names("-n -i -e")),
     b"tree": Rule(
         READ, "only reads", (option("-o", CHANGE, _OUT), option("-R", UNSURE, _RUNS)), takes=names("-L -I -P")
@@ -63,7 +64,7 @@ PROGRAMS: dict[bytes, Rule] = {
     **same("diff colordiff", Rule(READ, "only reads", (_WRITES_OUT._replace(names=(b"-o",)),), takes=names("-U -x"))),
     **same(
         "less more most bat batcat",
-        Rule(READ, "only reads", (option("-o -O --log-file --LOG-FILE --pager", UNSURE, _OUT),)),
+        Rule(READ, "only reads", (option("-o -O --log-file --LOG-FILE --pager +*", UNSURE, _OUT),)),
     ),
     b"man": Rule(READ, "only reads", (option("-P --pager -H --html -C --config-file", UNSURE, _RUNS),)),
     b"info": Rule(READ, "only reads", (option("-o --output --restore --init-file", UNSURE, _OUT),)),
@@ -92,7 +93,10 @@ PROGRAMS: dict[bytes, Rule] = {
     b"ag": Rule(READ, "only reads", (option("--pager", UNSURE, _RUNS),)),
     b"ack": Rule(READ, "only reads", (option("--pager --ackrc --output", UNSURE, _RUNS),)),
     b"yq": Rule(
-        READ, "only reads", (option("-i --inplace --in-place", CHANGE, "edits files in place"),), takes=names("-o -p")
+        READ,
+        "only reads",
+        (option("-i --inplace --in-place", CHANGE, "edits files in place"), option("-s --split-exp", CHANGE, _OUT)),
+        takes=names("-o -p"),
     ),
     **same("uniq xxd", Rule(READ, "", judge=second_written)),
     b"iconv": Rule(READ, "only reads", (_WRITES_OUT,), takes=names("-f -t")),
@@ -110,11 +114,19 @@ PROGRAMS: dict[bytes, Rule] = {
             option("-T -TT --test --unzip-command", UNSURE, _RUNS),
             option("-m --move -d --delete", LOSE, "removes files"),
         ),
+        "all",
     ),
-    **same("7z 7za 7zr unrar rar cpio", Rule(CHANGE, "packs or unpacks an archive")),
+    **same("7z 7za 7zr unrar rar cpio", Rule(CHANGE, "packs or unpacks an archive", targets="all")),
     **same(
         "gzip gunzip bzip2 bunzip2 xz unxz zstd unzstd lz4 lzma unlzma brotli compress uncompress",
-        Rule(CHANGE, "replaces files", softened=names("-c --stdout --to-stdout -l --list -t --test"), targets="all"),
+        Rule(
+            CHANGE,
+            "replaces files",
+            (option("-o", CHANGE, _OUT),),
+            "all",
+            takes=names("-S -F -T -M -o --suffix --format --threads"),
+            softened=names("-c --stdout --to-stdout -l --list -t --test"),
+        ),
     ),
     b"date": Rule(READ, "", judge=date),
     b"hostname": named_only("sets the name of the machine"),
@@ -144,7 +156,10 @@ PROGRAMS: dict[bytes, Rule] = {
         Rule(
             FETCH,
             "fetches files",
-            (option("-e --execute --use-askpass --config --on-download-complete --conf-path", UNSURE, _RUNS),),
+            (
+                option("-e --execute --use-askpass --config --on-download-complete --conf-path", UNSURE, _RUNS),
+                option("-O --output-document -P --directory-prefix -o --output-file -a -d --dir", CHANGE, _OUT),
+            ),
             takes=names("--header -U"),
         ),
     ),

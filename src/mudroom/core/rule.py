@@ -29,7 +29,7 @@ INFORMS = frozenset({b"--version", b"--help", b"-V", b"-h", b"-v"})
 
 
 class Option(NamedTuple):
-    """A name without dashes is a word at any place, one with ``=`` last a beginning."""
+    """A name without dashes is a word at any place, one with ``=`` or ``*`` last a beginning."""
 
     names: tuple[bytes, ...]
     classes: Classes
@@ -71,7 +71,7 @@ def same(text: str, rule: Rule) -> dict[bytes, Rule]:
 def could_be(word: bytes, name: bytes, style: Style = "gnu") -> bool:
     """Whether a program might take this word for that option."""
     if not name.startswith(b"-"):
-        return word.startswith(name) if name.endswith(b"=") else word == name
+        return word.startswith(name.rstrip(b"*")) if name.endswith((b"=", b"*")) else word == name
     if name.startswith(b"--"):
         head = word.partition(b"=")[0]
         return len(head) > 2 and head.startswith(b"--") and name.startswith(head)
@@ -89,17 +89,32 @@ def _with_values(words: Sequence[Word], rule: Rule) -> Iterator[tuple[Word, bool
         value = not over and not value and word.literal and word.text in rule.takes
 
 
+def _letters(rule: Rule) -> frozenset[int]:
+    return frozenset(name[1] for name in rule.takes if len(name) == 2)
+
+
+def _own(text: bytes, valued: frozenset[int]) -> bytes:
+    """Of options run together (``-sXPOST``) those before the value that one of them takes (``-sX``)."""
+    if valued and text[:1] == b"-" and text[1:2] != b"-":
+        for at, letter in enumerate(text[1:], 1):
+            if letter in valued:
+                return text[: at + 1]
+    return text
+
+
 def added(words: Sequence[Word], rule: Rule) -> tuple[set[CommandClass], str]:
     """What the options add, and why (of the first that was seen)."""
     classes: set[CommandClass] = set()
     reason = ""
+    valued = _letters(rule)
     for word, free in _with_values(words, rule):
+        text = _own(word.text, valued)
         if free and not word.literal and word.may_be_option:
             classes.add("unknown")
             reason = reason or "an option that cannot be told"
         for entry in rule.options:
             for name in entry.names:
-                if (free or not name.startswith(b"-")) and could_be(word.text, name, rule.style):
+                if (free or not name.startswith(b"-")) and could_be(text, name, rule.style):
                     classes.update(entry.classes)
                     reason = reason or entry.reason
     return classes, reason
@@ -107,13 +122,13 @@ def added(words: Sequence[Word], rule: Rule) -> tuple[set[CommandClass], str]:
 
 def softened(words: Sequence[Word], rule: Rule) -> bool:
     """Whether one of the options is surely there with which the program only reads."""
-    letters = b"".join(name[1:] for name in rule.takes if len(name) == 2)
+    valued = _letters(rule)
     for word, free in _with_values(words, rule):
         if not free or not word.literal:
             continue
         if word.text in rule.softened:
             return True
-        together = word.text[:1] == b"-" and word.text[1:].isalpha() and not set(word.text[1:]) & set(letters)
+        together = word.text[:1] == b"-" and word.text[1:].isalpha() and not set(word.text[1:]) & valued
         if together and any(len(name) == 2 and name[1:] in word.text for name in rule.softened):
             return True
     return False

@@ -22,7 +22,7 @@ from mudroom.core.grammar import tree_of
 from mudroom.core.place import Scene, moved, names_credentials
 from mudroom.core.quoting import word_of
 from mudroom.core.redirect import heredoc_is_plain, redirection
-from mudroom.core.shelltree import BLANK, LEAVES, VALUES, TreeReader, names_of, unread
+from mudroom.core.shelltree import BLANK, LEAVES, VALUES, WORDS, TreeReader, names_of, unread
 from mudroom.core.variable import runs_code
 from mudroom.core.verdict import Part
 from mudroom.core.word import UNKNOWN, Word, glued, known
@@ -259,6 +259,8 @@ class Reader(TreeReader):
         ):
             self.unread("sets what is not a variable")
         value = node.child_by_field_name("value")
+        if value is not None and value.type not in WORDS and value.type != "process_substitution":
+            self.unread("sets a variable to what is no word")
         self.numbers.assigned(text, value)
         self.keys_among([] if value is None else value.named_children if value.type == "array" else [value])
         if runs_code(text):

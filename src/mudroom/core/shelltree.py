@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 DEEPEST = 60
 BLANK = re.compile(rb"(?:[ \t\n]|\\\n)*\Z")
+_BLANK_IN_LINE = re.compile(rb"(?:[ \t]|\\\n)*\Z")
 _RUNS_INSIDE = re.compile(rb"(?<!\\)(?:\\\\)*(?:`|\$\(|[<>]\()")
 _BRACKETS = re.compile(rb"(\[\[?)[ \t\n].*[ \t\n]\]\]?\Z", re.DOTALL)
 _LEADING = re.compile(rb"\A(?:[ \t\n]|\\\n)+")
@@ -41,7 +42,7 @@ _TOKENS = names_of(
 LEAVES = names_of("word number raw_string ansi_c_string variable_name special_variable_name extglob_pattern regex")
 _QUIET = names_of("heredoc_start heredoc_end test_operator file_descriptor")
 VALUES = names_of("string concatenation simple_expansion brace_expression array translated_string")
-_WORDS = LEAVES | VALUES | {"expansion", "arithmetic_expansion", "variable_assignment", "command_substitution"}
+WORDS = LEAVES | VALUES | {"expansion", "arithmetic_expansion", "variable_assignment", "command_substitution"}
 _SUMS = names_of("-eq -ne -lt -le -gt -ge")
 _BRACKET_TOKENS = names_of("[ ] = == != !")
 
@@ -103,22 +104,24 @@ class TreeReader:
     def children(self, node: Node, depth: int, strict: bool = True) -> None:
         """Visits all children; ``strict``: tokens too, and nothing but blanks may stand between them."""
         if strict:
-            self.gaps(node)
+            self.gaps(node, lines=True)
         for child in node.children:
             if strict or child.is_named or child.is_missing:
                 self.visit(child, depth + 1)
 
-    def gaps(self, node: Node, apart: bool = False) -> None:
-        """Nothing but blanks may stand between children; ``apart``: and words may not touch."""
+    def gaps(self, node: Node, apart: bool = False, lines: bool = False) -> None:
+        """Nothing but blanks may stand between children; ``apart``: words may not touch; ``lines``: a line's end may
+        stand there, too."""
+        blank = BLANK if lines else _BLANK_IN_LINE
         at, last = node.start_byte, ""
         self.tokens(node)
         for child in node.children:
-            if child.start_byte > at and not BLANK.match(self.source, at, child.start_byte):
+            if child.start_byte > at and not blank.match(self.source, at, child.start_byte):
                 self.unread()
-            if apart and child.start_byte == at and last in _WORDS and child.type in _WORDS:
+            if apart and child.start_byte == at and last in WORDS and child.type in WORDS:
                 self.unread("words that touch")
             at, last = child.end_byte, child.type
-        if node.end_byte > at and not BLANK.match(self.source, at, node.end_byte):
+        if node.end_byte > at and not blank.match(self.source, at, node.end_byte):
             self.unread()
 
     def tokens(self, node: Node) -> None:
@@ -201,7 +204,7 @@ class TreeReader:
     def tested(self, node: Node, depth: int, plain: bool) -> None:
         operators = {child.text for child in node.children if child.type == "test_operator"}
         sums = bool({operator.decode() for operator in operators if operator} & _SUMS) and not plain
-        self.gaps(node)
+        self.gaps(node, lines=not plain)
         if {b"-v", b"-R"} & operators and _RUNS_INSIDE.search(node.text or b""):
             self.unread("a name of a variable that cannot be told")
         if depth > DEEPEST:

@@ -19,6 +19,7 @@ _MACHINE = Rule(ESCAPE, "changes the machine")
 _CLEANS = Rule(LOSE, "removes what was built")
 _WIDE = option("-g --global", ESCAPE, "for the whole machine")
 _ADDS = Rule(FETCH, "installs packages", (_WIDE,))
+_PIPS = Rule(FETCH, "installs packages", (option("-t --target --prefix --root --src", CHANGE, "installs packages"),))
 _INSTALLS = Rule(FETCH, "installs packages")
 _CHECKED = Rule(CHANGE, "checks files, and may write a cache")
 
@@ -71,7 +72,7 @@ _YARN = _verbs(
     publishes="publish login logout owner tag team",
 )
 _PIP = _verbs(
-    _INSTALLS,
+    _PIPS,
     reads="list show freeze check inspect debug help completion hash cache",
     asks="index search",
     adds="install download wheel lock",
@@ -183,7 +184,6 @@ _GH = {
         for name in names("pr issue repo run release workflow gist label project cache org")
     },
 }
-_DRY = names("--check --dry-run -n --diff --list-different -l --noEmit")
 
 TOOLS: dict[bytes, Rule] = {
     b"npm": _manager(
@@ -224,17 +224,22 @@ TOOLS: dict[bytes, Rule] = {
     **same("eslint webpack vite rollup esbuild parcel next nuxt gulp grunt turbo nx lerna astro svelte-kit", _CODE),
     **same("pre-commit husky lint-staged rails dotnet swift mix stack cabal flutter dart pod nix", _CODE),
     **same(
-        "black isort autopep8 yapf rustfmt gofmt goimports prettier clang-format shfmt stylua ",
-        Rule(CHANGE, "rewrites files", softened=_DRY, targets="all"),
+        "black isort autopep8 yapf rustfmt stylua",
+        Rule(CHANGE, "rewrites files", softened=names("--check --diff"), targets="all"),
     ),
-    **same("mypy pyright tsc flake8 pylint bandit golint staticcheck stylelint vulture pydocstyle", _CHECKED),
+    **same("gofmt goimports shfmt", Rule(READ, "only prints", (option("-w", CHANGE, "rewrites files"),))),
+    b"clang-format": Rule(READ, "only prints", (option("-i", CHANGE, "rewrites files"),)),
+    **same("prettier mypy pyright tsc flake8 pylint bandit golint staticcheck stylelint vulture pydocstyle", _CHECKED),
     **same("shellcheck hadolint yamllint markdownlint actionlint jsonlint xmllint tidy codespell", _READS),
     **same(
         "gcc g++ cc c++ clang clang++ rustc javac ld as ar strip objcopy nasm kotlinc protoc",
         Rule(
             CHANGE,
             "compiles",
-            (option("-wrapper -fplugin -Xclang -load -B -specs --plugin", UNSURE, "loads code"),),
+            (
+                option("-o", CHANGE, "compiles"),
+                option("-wrapper -fplugin -Xclang -load -B -specs --plugin", UNSURE, "loads code"),
+            ),
             style="single",
         ),
     ),
