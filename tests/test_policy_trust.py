@@ -6,16 +6,21 @@ import json
 import os
 import re
 import stat
+import threading
 from pathlib import Path
 
 import pytest
 
+from mudroom import permission
+from mudroom.core.hosts import parse_rule
 from mudroom.core.policy import decide
 from mudroom.core.settings import Loaded, Settings
 from mudroom.core.verdict import Classified, CommandClass, Part
-from mudroom.layering import PROJECT, read, roles_of
+from mudroom.layering import PROJECT, inside, read, roles_of
+from mudroom.rulefile import drop as drop_rule
+from mudroom.rulefile import remember as keep_rule
 from mudroom.setting import SECTIONS
-from mudroom.trust import forget, place, remember, said
+from mudroom.trust import forget, place, remember, said, vouch, vouched
 from test_layering import Files
 
 
@@ -30,7 +35,7 @@ class Strange(Files):
 
     def trust(self) -> None:
         layers = read(os.fsencode(self.project), os.fsencode(self.home / ".config/mudroom"))
-        remember(os.fsencode(self.project), os.fsencode(self.state), layers[PROJECT], roles_of(layers), 1)
+        remember(os.fsencode(self.project), os.fsencode(self.state), inside(layers), roles_of(layers), 1)
 
     @property
     def record(self) -> Path:
@@ -159,11 +164,97 @@ def test_what_does_not_always_holds(files: Strange, key: str) -> None:
     assert files.settings == found.settings
 
 
-@pytest.mark.parametrize("which", ["user", "local", "rules"])
-def test_the_users_own_files_need_no_trust(files: Strange, which: str) -> None:
-    files.write(**{which: "allow: [sudo reboot]" if which == "rules" else text_of("network.mode", "open")})
+def test_the_users_own_file_needs_no_trust(files: Strange) -> None:
+    files.write(user=text_of("network.mode", "open"))
     assert files.left_out == []
-    assert files.settings != Settings()
+    assert files.settings.network == "open"
+
+
+# --- what is for this machine ---------------------------------------------------------------------------------------
+
+
+def test_what_is_for_this_machine_may_have_come_with_the_project(files: Strange) -> None:
+    files.write(local="network: {mode: open, deny: [a.com]}", rules="allow: [sudo reboot]\ndeny: [make]\n")
+    assert files.left_out == ["network.mode: open", "commands.rules: allow sudo reboot"]
+    assert str(files.settings.network) == "auto"
+    assert action(files, "sudo reboot", "host_escape_risk") == "require_approval"
+    assert action(files, "make", "mutating") == "deny", "what tightens holds"
+    assert [rule.pattern for rule in files.settings.hosts] == ["a.com"]
+    files.trust()
+    assert str(files.settings.network) == "open"
+    assert action(files, "sudo reboot", "host_escape_risk") == "allow"
+
+
+def test_an_answer_is_trusted_as_it_is_given(files: Strange) -> None:
+    project, state = os.fsencode(files.project), os.fsencode(files.state)
+    files.write(rules="allow: [sudo evil]\n")
+    keep_rule(project, "sudo reboot ; su", state=state)
+    assert files.left_out == ["commands.rules: allow sudo evil"], "what a stranger put there is not trusted with it"
+    assert action(files, "sudo reboot", "host_escape_risk") == "allow"
+    assert action(files, "su", "host_escape_risk") == "allow"
+    drop_rule(project, "su", state=state)
+    files.write(rules="allow: [sudo reboot, su]\n")
+    assert files.left_out == ["commands.rules: allow su"], "what was taken out cannot come back with a pull"
+    keep_rule(project, "sudo poweroff")
+    assert "commands.rules: allow sudo poweroff" in files.left_out, "mudroom was not told whose machine this is"
+
+
+def test_an_item_of_the_project_is_not_one_for_this_machine(files: Strange) -> None:
+    """It would count more there than the user's own word."""
+    files.write(project="network: {mode: open}", user="network: {mode: gate}")
+    files.trust()
+    assert (files.left_out, str(files.settings.network)) == ([], "gate")
+    files.write(local="network: {mode: open}")
+    assert (files.left_out, str(files.settings.network)) == (["network.mode: open"], "gate")
+    files.trust()
+    assert (files.left_out, str(files.settings.network)) == ([], "open")
+
+
+def test_answers_do_not_make_other_things_trusted(files: Strange) -> None:
+    files.write(project=BEFORE)
+    keep_rule(os.fsencode(files.project), "sudo reboot", state=os.fsencode(files.state))
+    assert len(files.left_out) == 3
+    files.trust()
+    keep_rule(os.fsencode(files.project), "su", state=os.fsencode(files.state))
+    assert files.left_out == []
+    files.write(project=BEFORE.replace("deny: [c.com]", "deny: []"))
+    assert len(files.left_out) == 5, "something that tightened is gone"
+
+
+def test_hosts_that_were_allowed_elsewhere_are_not_allowed_here(files: Strange) -> None:
+    project, state = os.fsencode(files.project), os.fsencode(files.state)
+    path = files.project / ".mudroom/local/permissions.yaml"
+    path.parent.mkdir(parents=True)
+    path.write_text("allow: [evil.com]\nprivate: [db.evil.com]\ndeny: [a.com]\nask: [b.com]\n")
+
+    def hosts() -> list[str]:
+        return [rule.pattern for rule in permission.load(project, state)]
+
+    assert hosts() == ["a.com", "b.com"]
+    permission.keep(project, parse_rule("good.com", "allow"), state=state)
+    permission.keep(project, parse_rule("db.good.com", "allow", private=True), state=state)
+    assert hosts() == ["good.com", "db.good.com", "a.com", "b.com"]
+    assert len(permission.load(project, state, trusts_all=True)) == 6
+    assert permission.loosening(project)[0] == ("local network.allow: evil.com", "permissions.yaml:1")
+    permission.drop(project, "good.com", state=state)
+    path.write_text("allow: [good.com]\n")
+    assert hosts() == []
+    permission.keep(project, parse_rule("good.com", "deny"), state=state)
+    permission.keep(project, parse_rule("good.com", "allow"))
+    assert hosts() == [], "mudroom was not told whose machine this is"
+
+
+def test_many_answers_at_once(files: Strange) -> None:
+    project, state = os.fsencode(files.project), os.fsencode(files.state)
+    threads = [threading.Thread(target=vouch, args=(project, state, [f"item {number}"])) for number in range(20)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert vouched(project, state) == {f"item {number}" for number in range(20)}
+
+
+# --- rules ----------------------------------------------------------------------------------------------------------
 
 
 def action(files: Strange, text: str, *classes: CommandClass, agent: str | None = None) -> str:

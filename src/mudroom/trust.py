@@ -210,15 +210,16 @@ def _host(rule: Any) -> str:
 def _trusted(project: bytes, state: bytes, given: Sequence[Given]) -> tuple[Collection[str], str]:
     """What of it was trusted, and why the rest was not."""
     record = _of(project, state)
-    if not record["loosens"]:
-        return (), "nobody has trusted it on this machine"
     now = {mark(one) for one in given}
     current = {("local " if one.local else "") + one.key: one for one in given}
     for text, key, value in record["holds"]:
         one = current.get("local " + key if text.startswith("local ") else key)
         if text not in now and not _as_strict(one, value):
             return (), f"it no longer says {text}, which it did when it was trusted"
-    return set(record["loosens"]), "it says more than when it was trusted"
+    seen = record["time"] > 0
+    return set(record["loosens"]), (
+        "it says more than when it was trusted" if seen else "nobody has trusted it on this machine"
+    )
 
 
 def _as_strict(one: Given | None, before: Any) -> bool:
@@ -277,6 +278,7 @@ def _read(path: bytes) -> dict[str, Any] | None:
     try:
         found = json.loads(data)
         whole = found["schema"] == SCHEMA and all(isinstance(one, str) for one in found["loosens"])
+        whole = whole and isinstance(found["time"], int)
         whole = whole and all(len(one) == 3 and isinstance(one[1], str) for one in found["holds"])
     except (ValueError, LookupError, TypeError, RecursionError):
         return None

@@ -215,7 +215,7 @@ def test_trust_and_distrust(cli: Cli) -> None:
     found = cli.json("policy", "trust", "--yes")
     assert (found["trusted"], [one["new"] for one in found["loosens"]]) == (True, [True, True])
     assert cli.json("policy", "show")["left_out"] == []
-    (record,) = (cli.place.state / "trust").iterdir()
+    (record,) = (cli.place.state / "trust").glob("*.json")
     assert stat.S_IMODE(record.stat().st_mode) == 0o600
     assert cli.json("policy", "trust")["trusted"] is True, "nothing new: nobody is asked"
     policy(cli, LOOSE + "secrets: {show: [.env]}\n")
@@ -330,7 +330,7 @@ def test_rules_count_as_soon_as_they_are_there(cli: Cli) -> None:
         return decide(classify_words([b"sudo", b"x"]), commands()).action
 
     assert action() == "require_approval"
-    remember(os.fsencode(cli.place.project), "sudo x")
+    remember(os.fsencode(cli.place.project), "sudo x", state=os.fsencode(cli.place.state))
     assert action() == action() == "allow_with_checkpoint", "of x itself nothing is known"
     policy(cli, "commands: {rules: [{pattern: sudo, action: deny}]}")
     assert action() == action() == "deny"
@@ -340,3 +340,36 @@ def test_rules_count_as_soon_as_they_are_there(cli: Cli) -> None:
             action()
     (cli.place.project / ".mudroom/policy.yaml").unlink()
     assert action() == "allow_with_checkpoint"
+
+
+def test_answers_that_came_with_the_project(cli: Cli) -> None:
+    local = cli.place.project / ".mudroom/local"
+    local.mkdir(parents=True)
+    (local / "permissions.yaml").write_text("allow: [evil.com]\n")
+    (local / "rules.yaml").write_text("allow: [sudo x]\n")
+    (local / "policy.yaml").write_text("secrets: {show: [.env]}\n")
+    done = cli("run", "--no", "--", "true")
+    assert (
+        "note: not taken from .mudroom/local/policy.yaml, .mudroom/local/rules.yaml, nobody has trusted it on this "
+        "machine: secrets.show: .env; commands.rules: allow sudo x (mudroom policy trust shows all and asks)"
+    ) in done.stderr
+    assert cli("net", "why", "evil.com").returncode == 1
+    listed = cli("net", "ls")
+    assert "evil.com" not in listed.stdout
+    assert "not taken from .mudroom/local/permissions.yaml: 1 that nobody has said on this machine" in listed.stderr
+    assert cli("net", "allow", "good.com").returncode == 0
+    assert "evil.com" not in cli("net", "ls").stdout
+    asked = cli("policy", "trust").stderr.splitlines()
+    assert asked[1:] == [
+        "+ local secrets.show: .env   policy.yaml:1",
+        "+ local commands.rules: allow sudo x   rules.yaml:1",
+        "+ local network.allow: evil.com   permissions.yaml:1",
+        "  local network.allow: good.com   permissions.yaml:1",
+        "mudroom: there is nobody here to ask (add --yes if you trust who wrote it)",
+    ]
+    assert cli.json("policy", "trust", "--yes")["trusted"]
+    assert "evil.com" in cli("net", "ls").stdout
+    assert "good.com" in cli("net", "ls").stdout
+    assert "not taken" not in cli("run", "--no", "--", "true").stderr
+    cli("policy", "distrust")
+    assert "good.com" not in cli("net", "ls").stdout

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import select
 from typing import TYPE_CHECKING
 
@@ -155,7 +156,7 @@ def _write_rule(row: Row, answer: CommandAnswer, session: Session, context: Cont
     """The answer stands, whether the rule can be written or not."""
     try:
         if row.asked.host is not None:
-            _keep_host(session.project, row.asked.host, answer.allow)
+            _keep_host(session, row.asked.host, answer.allow)
         elif row.asked.command is not None:
             remember_command(session, row.asked.command.pattern, answer.allow)
     except MudroomError as error:
@@ -164,14 +165,15 @@ def _write_rule(row: Row, answer: CommandAnswer, session: Session, context: Cont
     return True
 
 
-def _keep_host(project: bytes, host: HostQuestion, allow: bool) -> None:
+def _keep_host(session: Session, host: HostQuestion, allow: bool) -> None:
     import time
 
     from mudroom.core.hosts import HostRule
     from mudroom.permission import keep
 
     rule = HostRule("allow" if allow else "deny", host.host, (host.port,), source="asked")
-    keep(project, rule, time.strftime("asked %Y-%m-%d"))
+    state = os.path.dirname(os.path.dirname(session.vault.path))
+    keep(session.project, rule, time.strftime("asked %Y-%m-%d"), state=state)
 
 
 # --- as they come ---
