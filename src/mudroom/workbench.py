@@ -277,8 +277,8 @@ class Workbench:
         fork.end()
 
     def _journal_cut_off(self, name: str, data: dict[str, Any]) -> None:
-        """A command ran of which the journal says nothing: mudroom was killed, or had no room. Its changes can be
-        looked at in any case."""
+        """A command ran of which the journal says nothing: mudroom was killed, or had no room. That is said now; if it
+        cannot be, its changes can be looked at all the same."""
         try:
             self.vault.journal.append("recover", name, data, time=self._clock())
         except MudroomError as error:
