@@ -1,7 +1,7 @@
 """The last event of a journal, kept beside its database: by this it is found that the end was cut off.
 
-Two lines of fixed length, ``NUMBER DIGEST NUMBER``, of which the one with the greater number counts. After each commit
-the other one is written over, without fsync: one that is torn is known by its two numbers, and what was before still
+Two lines of fixed length, ``TURN NUMBER DIGEST TURN``, of which the one with the greater turn counts. After each commit
+the other one is written over, without fsync: one that is torn is known by its two turns, and what was before still
 counts. So the head may lag behind the database, when mudroom is killed or has no room between the two, and is never
 ahead of it; only a machine that loses power may lose the database's last events and not this.
 """
@@ -12,7 +12,9 @@ import os
 
 from mudroom.core.event import Head
 
-_LENGTH = 20 + 1 + 64 + 1 + 20 + 1
+_LENGTH = 20 + 1 + 20 + 1 + 64 + 1 + 20 + 1
+_Line = tuple[int, Head]
+"""The turn, and what it says."""
 
 
 class KeptHead:
@@ -27,20 +29,21 @@ class KeptHead:
                 self._descriptor = os.open(self._path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
             except FileNotFoundError:
                 return None
-        return max((head for head in self._both() if head is not None), default=None)
+        return max((line for line in self._both() if line is not None), default=(0, None))[1]
 
     def write(self, head: Head) -> None:
         """Raises OSError as the disk does."""
         if self._descriptor < 0:
             self._descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         first, second = self._both()
-        at = _LENGTH if first is not None and (second is None or second.number < first.number) else 0
-        line = b"%020d %s %020d\n" % (head.number, head.digest.encode("ascii"), head.number)
+        at = _LENGTH if first is not None and (second is None or second < first) else 0
+        turn = max(line[0] if line is not None else 0 for line in (first, second)) + 1
+        line = b"%020d %020d %s %020d\n" % (turn, head.number, head.digest.encode("ascii"), turn)
         while line:
             done = os.pwrite(self._descriptor, line, at)
             line, at = line[done:], at + done
 
-    def _both(self) -> tuple[Head | None, Head | None]:
+    def _both(self) -> tuple[_Line | None, _Line | None]:
         raw = os.pread(self._descriptor, 2 * _LENGTH, 0)
         return _read(raw[:_LENGTH]), _read(raw[_LENGTH:])
 
@@ -50,8 +53,10 @@ class KeptHead:
             self._descriptor = -1
 
 
-def _read(line: bytes) -> Head | None:
-    words = line.split(b" ")
-    if len(line) != _LENGTH or len(words) != 3 or len(words[1]) != 64 or words[0] + b"\n" != words[2]:
+def _read(raw: bytes) -> _Line | None:
+    words = raw.split(b" ")
+    if len(raw) != _LENGTH or [len(word) for word in words] != [20, 20, 64, 21] or words[0] + b"\n" != words[3]:
         return None
-    return Head(int(words[0]), words[1].decode("ascii", "replace")) if words[0].isdigit() else None
+    if not (words[0].isdigit() and words[1].isdigit()):
+        return None
+    return int(words[0]), Head(int(words[1]), words[2].decode("ascii", "replace"))
