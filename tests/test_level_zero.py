@@ -667,7 +667,7 @@ def test_what_a_card_would_get(furnished: Place) -> None:
     done = mudroom(furnished, "agent", "check", str(path))
     assert done.returncode == 1
     assert "refused: the policy does not let x run here (levels.agents.x)" in done.stdout
-    assert not furnished.state.exists()
+    assert not (furnished.state / "vaults").exists()
 
 
 @pytest.mark.parametrize(
