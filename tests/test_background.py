@@ -12,9 +12,11 @@ import pytest
 
 from conftest import Place, full_listing
 from mudroom.background import Background
+from mudroom.core.approval import CommandAnswer, CommandQuestion
 from mudroom.core.limit import Limits
 from mudroom.core.settings import Settings
-from mudroom.errors import CommandNotStarted, UsageError
+from mudroom.errors import CommandNotStarted, Unsupported, UsageError
+from mudroom.sandbox.host import landlock_abi
 from mudroom.session import Session, Stdio
 from mudroom.vault.background import RING
 from mudroom.visits import visit
@@ -147,6 +149,28 @@ def test_what_the_policy_says_of_the_background(place: Place) -> None:
     assert session.run([b"true"], fork="f").exit_code == 0
     session.agent = None
     started(session, SERVER).end()
+
+
+@pytest.mark.parametrize("allow", [True, False])
+def test_the_background_may_have_to_be_approved(place: Place, allow: bool) -> None:
+    session = place.session(Settings(background="require_approval"))
+    session.agent = "tester"
+    asked: list[CommandQuestion] = []
+
+    def answer(question: CommandQuestion) -> CommandAnswer:
+        asked.append(question)
+        return CommandAnswer(allow, by="a test")
+
+    session._ask_about = answer
+    one = session.start([*SH, b"echo up; sleep 1000"], fork="f")
+    assert [question.verdict.rule for question in asked] == ["background"]
+    assert (one.refused is None) == allow
+    if allow:
+        heard(one, b"up")
+        one.end()
+    else:
+        assert one.refused is not None and one.refused.exit_code == 126
+        assert session.vault.forks() == []
 
 
 def test_a_destructive_command_beside_one_gets_its_checkpoint(place: Place) -> None:
@@ -297,12 +321,16 @@ def test_rollback_and_discard_can_end_it(place: Place) -> None:
     assert session.vault.forks() == []
 
 
-def test_a_checkpoint_while_it_runs(place: Place) -> None:
+@pytest.mark.parametrize("view", ["overlay", "copy"])
+def test_a_checkpoint_while_it_runs(place: Place, view: str) -> None:
     place.write("gone", "x\n")
     place.write("d/e", "x\n")
-    session = place.session()
-    program = "echo up; rm gone; rm -r d; mkdir d; echo 1 > d/f; ln d/f g; echo 1 > closed; chmod 0 closed; ln -s g l"
-    server = started(session, program + "; echo done; while ! [ -e go ]; do sleep 0.01; done; echo 2 > d/f; sleep 1000")
+    session = place.session(Settings(view=view))  # type: ignore[arg-type]
+    program = (
+        "echo up; chmod 750 .; rm gone; rm -r d; mkdir d; echo 1 > d/f; ln d/f g; echo 1 > closed; chmod 0 closed; "
+        "ln -s g l; "
+    )
+    server = started(session, program + "echo done; while ! [ -e go ]; do sleep 0.01; done; echo 2 > d/f; sleep 1000")
     heard(server, b"done")
     session.checkpoint("f", "p")
     before = {change.path: change.verb for change in session.changes("f").changes}
@@ -312,7 +340,8 @@ def test_a_checkpoint_while_it_runs(place: Place) -> None:
     result = session.run([*SH, b"cat d/f g; test d/f -ef g && test ! -e gone -a ! -e d/e -a ! -e later"], fork="f")
     assert (result.exit_code, result.stdout) == (0, b"1\n1\n")
     assert session.apply("f").applied.written > 0
-    assert (place.project / "d/f").read_text() == "1\n" and not (place.project / "gone").exists()
+    assert (place.project / "d/f").read_text() == "1\n" and place.project.stat().st_mode & 0o777 == 0o750
+    assert not (place.project / "gone").exists()
     with pytest.raises(UsageError, match="has a checkpoint named p already"):
         started(session, SERVER)
         session.checkpoint("f", "p")
@@ -440,3 +469,29 @@ def test_output_is_told_as_it_comes(place: Place) -> None:
     result = session.run([*SH, b"echo one; echo two >&2"], stdio=stdio)
     assert (result.stdout, result.stderr) == (b"one\n", b"two\n")
     assert sorted(told) == [("stderr", b"two\n"), ("stdout", b"one\n")]
+
+
+@pytest.mark.skipif(not landlock_abi(), reason="this kernel has no Landlock")
+def test_without_namespaces(place: Place) -> None:
+    place.write("old", "o\n")
+    session = place.session(Settings(network="none"))
+    session.confinement.mode = "landlock"
+    server = started(session, "echo x > ~/mine; echo x > $TMPDIR/mine; " + SERVER)
+    result = session.run(
+        [*SH, b"cat made; echo more >> old; cat ~/mine $TMPDIR/mine; touch /etc/x || echo no"], fork="f"
+    )
+    assert (result.exit_code, result.stdout) == (0, b"there\nx\nx\nno\n"), result.stderr
+    assert {change.path for change in result.changeset.changes} == {b"made", b"old"}
+    session.checkpoint("f", "p")
+    refused = session.run(
+        [*SH, b"python3 -c 'import socket; socket.socket(socket.AF_UNIX)' || chmod 700 /etc"], fork="f"
+    )
+    assert refused.exit_code != 0
+    outside, inside = os.openpty()
+    with pytest.raises(Unsupported, match="a terminal beside a command in the background"):
+        session.run([b"true"], fork="f", stdio=Stdio(inside, inside, inside, terminal=True))
+    for descriptor in (outside, inside):
+        os.close(descriptor)
+    ended = server.end()
+    assert ended is not None and ended.signal == 15
+    assert {change.path for change in session.changes("f").changes} == {b"made", b"old"}

@@ -405,9 +405,16 @@ class Tended:
         finally:
             self._let_go()
 
+    def _write_down(self) -> None:
+        """What nobody was there to be told."""
+        if self.notes:
+            data = {"notes": self.notes}
+            self.vault.journal.append("background_notes", self.fork.name, data, time=self.setting.clock())
+
     def _let_go(self) -> None:
         try:
             self.book.note(None)
+            self._write_down()
         finally:
             try:
                 self._resources.close()

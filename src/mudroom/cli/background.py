@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import sys
 from collections.abc import Callable
 from typing import Any, NamedTuple, NoReturn
 
@@ -87,8 +88,12 @@ def _keep(write: int, keeper: Keeper) -> NoReturn:
         code = 0
     except MudroomError as error:
         _say(write, {"error": error.message, "hint": error.hint, "code": error.exit_code})
+    except OSError as error:
+        _say(write, {"error": error.strerror or str(error), "hint": os.fsdecode(error.filename or ""), "code": 125})
     except SystemExit:
         code = 0  # SIGTERM: the session has been closed
+    except BaseException:  # noqa: BLE001 - nothing of it may go on as the process that was forked
+        sys.excepthook(*sys.exc_info())
     finally:
         os._exit(code)
 

@@ -19,7 +19,7 @@ from mudroom.stage.staged import CopyView
 from mudroom.stage.union import OneLayer
 from mudroom.vault.fork import Fork
 from mudroom.vault.opened import OpenFork
-from mudroom.vault.record import save
+from mudroom.vault.record import ForkRecord, save
 from mudroom.vault.store import Vault
 
 SEALING = b"/sealing"
@@ -79,9 +79,14 @@ def _name_layer_in_record(fork: Fork, tree: bytes) -> None:
     record = fork.record
     if record is None:
         return
+    save(fork.record_path, as_in_layer(record, tree), durable=False)
+
+
+def as_in_layer(record: ForkRecord, tree: bytes) -> ForkRecord:
+    """A record of the same changes, whose files are now those of a layer."""
     with OneLayer(tree) as layer:
         changes = tuple(_in_layer(change, layer) for change in record.changeset.changes)
-    save(fork.record_path, record._replace(changeset=record.changeset._replace(changes=changes)), durable=False)
+    return record._replace(changeset=record.changeset._replace(changes=changes))
 
 
 def _in_layer(change: Change, layer: Source) -> Change:
