@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 import threading
 from collections.abc import Callable
@@ -63,6 +64,18 @@ def test_it_is_listed_and_what_it_prints_is_kept(place: Place) -> None:
     assert rows[server.id] is None and rows[other.id] == ended
     assert server.output() == (b"up\n", b"wrong\n")
     assert server.poll() is None
+
+
+def test_its_processes_are_seen_outside_and_inside(place: Place) -> None:
+    session = place.session()
+    server = started(session, "echo up; echo $$; sleep 1000")
+    while (usage := server.usage()) is None or usage.processes < 2:
+        assert server.poll() is None
+    assert server.output()[0] == b"up\n%d\n" % usage.inside
+    assert Path(f"/proc/{usage.pid}/comm").read_text() == "sh\n"
+    assert usage.memory > 0 and usage.ports == ()
+    server.end()
+    assert server.usage() is None
 
 
 def test_the_output_that_is_kept_is_bounded(place: Place) -> None:
@@ -401,6 +414,27 @@ def test_a_visitor_that_goes_away_takes_its_command_with_it(place: Place) -> Non
     assert os.read(read, 1) == b""
     os.close(read)
     assert server.poll() is None
+
+
+CONNECT = """
+import ctypes, os, socket, sys
+if sys.argv[2] == "confined":
+    ctypes.CDLL(None).prctl(38, 1, 0, 0, 0)
+os.chdir(sys.argv[1])
+one = socket.socket(socket.AF_UNIX)
+one.connect("socket")
+print(one.recv(1))
+"""
+
+
+@pytest.mark.parametrize(("who", "heard"), [("confined", "b''\n"), ("the user", "b'w'\n")])
+def test_a_sandboxed_process_is_no_visitor(place: Place, who: str, heard: str) -> None:
+    session = place.session()
+    server = started(session, SERVER)
+    book = Path(os.fsdecode(session.vault.fork("f").path)) / "background"
+    asked = subprocess.run([sys.executable, "-c", CONNECT, book, who], capture_output=True, text=True, check=True)
+    assert asked.stdout == heard
+    server.end()
 
 
 def test_file_tools_go_through_the_live_mount(place: Place) -> None:

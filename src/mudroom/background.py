@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from mudroom.core.background import Ended, Started
     from mudroom.core.result import Result
     from mudroom.joining import Joining
+    from mudroom.sandbox.processes import Usage
 
 LATER = 0.05
 """Seconds between two looks at what another process has written down."""
@@ -34,6 +35,10 @@ class Background:
 
     def __repr__(self) -> str:
         return f"Background({self.id!r}, {show(b' '.join(self.argv))!r})"
+
+    def usage(self) -> Usage | None:
+        """What its processes use just now, and their numbers outside and inside; None if there are none."""
+        return self._session.usages().get(self.id)
 
     def poll(self) -> Ended | None:
         """How it has ended; None while it runs."""

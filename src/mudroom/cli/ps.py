@@ -64,6 +64,7 @@ def process_rows(session: Session) -> list[dict[str, Any]]:
         row = to_json(started, ended)
         usage = used.get(started.id) if ended is None else None
         row["pid"] = usage.pid if usage is not None else None
+        row["pid_inside"] = usage.inside if usage is not None else None
         row["processes"] = usage.processes if usage is not None else 0
         row["cpu"] = round(usage.cpu, 2) if usage is not None else None
         row["memory"] = usage.memory if usage is not None else None

@@ -21,6 +21,8 @@ _LISTEN = b"0A"
 class Usage(NamedTuple):
     pid: int
     """Of the oldest process, outside the sandbox."""
+    inside: int
+    """The same process, as the sandbox numbers it."""
     processes: int
     cpu: float
     """Seconds, of those that are there."""
@@ -53,7 +55,15 @@ def _usage(pids: list[int]) -> Usage:
             cpu += (int(words[11]) + int(words[12])) / _TICK
             memory += int(words[21]) * _PAGE
         ports |= _ports(pid)
-    return Usage(pids[0], len(pids), cpu, memory, tuple(sorted(ports)))
+    return Usage(pids[0], _inside(pids[0]), len(pids), cpu, memory, tuple(sorted(ports)))
+
+
+def _inside(pid: int) -> int:
+    """Its number in the innermost pid namespace; 0 if it has gone."""
+    for line in _read(pid, b"status").splitlines():
+        if line.startswith(b"NSpid:"):
+            return int(line.split()[-1])
+    return 0
 
 
 def _variable(pid: int, name: bytes) -> str:
