@@ -213,7 +213,8 @@ class Tended:
         behind = Behind(started, running, place, [read for read, _write in pipes])
         with self._lock:
             self.behind[started.id] = behind
-        data = {"id": started.id, "command": [word.decode("utf-8", "replace") for word in started.command]}
+        words = [word.decode("utf-8", "replace") for word in started.command]
+        data = {"id": started.id, "agent": started.agent, "command": words}
         self.vault.journal.append("background", self.fork.name, data, time=started.time)
         self._wake_up()
         return behind
@@ -264,9 +265,15 @@ class Tended:
             self._closing |= identities is None
             for behind in self.behind.values():
                 if behind.ended is None and (identities is None or behind.started.id in identities):
-                    behind.running.signal(SIGTERM)
                     behind.deadline, behind.asked = time.monotonic() + grace, True
+                    self._ask(behind)
         self._wake_up()
+
+    def _ask(self, behind: Behind) -> None:
+        try:
+            behind.running.signal(SIGTERM)
+        except MudroomError:
+            pass  # the sandbox has just ended, and it with that
 
     def wait(self, timeout: float | None = None) -> bool:
         """Until the sandbox is gone, and all is written down. False if that takes longer than ``timeout`` seconds."""
@@ -321,14 +328,13 @@ class Tended:
         if self.gate is not None:
             self.gate.look()
             if any(descriptor in gate for descriptor in ready):
-                self.gate.attend(ready)
+                self._wait_for(alive, self.gate.attend(ready))
         if self._turning.acquire(blocking=False):
             try:
                 held_up = self.vault.turn.stand_aside(self._stop, self._go_on)
             finally:
                 self._turning.release()
-            for behind in alive:
-                behind.deadline = behind.deadline and behind.deadline + held_up
+            self._wait_for(alive, held_up)
         for descriptor in ready:
             if descriptor in streams:
                 streams[descriptor].take(descriptor)
@@ -339,6 +345,12 @@ class Tended:
                 self._ended(behind)
             else:
                 self._hurry(behind)
+
+    def _wait_for(self, alive: Sequence[Behind], seconds: float) -> None:
+        """What holds a command up does not count as its time."""
+        for behind in alive:
+            if behind.deadline is not None:
+                behind.deadline += seconds
 
     def _stop(self) -> None:
         with self._lock:

@@ -175,6 +175,7 @@ ROWS: dict[str, Row] = {
         "out of time" if data.get("timed_out") else "",
         *_rest(data, "id", "exit_code", "timed_out"),
     ],
+    "background_notes": _any,
     "checkpoint": lambda data: [*_named(data, "checkpoint"), "(by itself)" if data.get("automatic") else ""],
     "commits": lambda data: _named(data, "branch", "commits", "head", "before"),
     "degrade": lambda data: [f"to {shown(data.get('to', '?'))}", shown(data.get("why", ""))],
