@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from mudroom.cli.main import Context
 from mudroom.cli.open import project_of, standing
+from mudroom.config import load_policy
 from mudroom.core.card import AgentCard
 from mudroom.core.hosts import HostRule, show_rule
 from mudroom.core.settings import Settings
@@ -57,6 +58,15 @@ def settle(card: AgentCard, settings: Settings, level: int, context: Context, *,
             (), (*notes, f"{card.agent} asks for {_names(found.open)}: refused, nobody can be asked ({hint})")
         )
     return _answered(card, found, remember, context, notes)
+
+
+def at_its_word(card: AgentCard, context: Context) -> tuple[HostRule, ...]:
+    """The hosts of a card whose agent the policy trusts to name them; nobody is asked."""
+    project = project_of(context)
+    trusted = load_policy(project, context.environ).settings.network_cards
+    if not isinstance(card.needs.network, tuple) or card.agent not in trusted:
+        return ()
+    return wish(card.agent, card.needs.network, standing(project, context)[0]()).open
 
 
 def _answered(

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import functools
 import os
+from typing import TYPE_CHECKING
 
 from mudroom.cli.main import Context
 from mudroom.cli.open import open_session, working_directory
@@ -14,6 +16,9 @@ from mudroom.core.path import is_below, show
 from mudroom.core.result import Result
 from mudroom.errors import UsageError
 from mudroom.session import Client, Session
+
+if TYPE_CHECKING:
+    from mudroom.core.card import AgentCard
 
 EXAMPLES = """\
 examples:
@@ -102,15 +107,33 @@ def run_command(
 def _opened(
     args: argparse.Namespace, context: Context, client: Client | None, agent: str | None, ask: Ask | None
 ) -> Session:
-    card = load_card(os.fsencode(args.card)) if args.card else None
+    if args.card:
+        return _by_card(load_card(os.fsencode(args.card)), args, context, client, agent, ask)
+    adjust = functools.partial(adjusted, args)
+    return open_session(context, client=client, adjust=adjust, level=args.level, agent=agent, ask=ask)
+
+
+def _by_card(
+    card: AgentCard,
+    args: argparse.Namespace,
+    context: Context,
+    client: Client | None,
+    agent: str | None,
+    ask: Ask | None,
+) -> Session:
+    """What the card says of the network holds as far as the policy takes it at its word (``network.cards``); about
+    other hosts is asked as they come."""
+    from mudroom.cli.cardnet import at_its_word, by_card
+
     return open_session(
         context,
         client=client,
-        adjust=lambda settings: adjusted(args, settings),
+        adjust=lambda settings: by_card(card, adjusted(args, settings), args.net),
         level=args.level,
         card=card,
-        agent=card.agent if card is not None and agent in (None, DEFAULT_AGENT) else agent,
+        agent=card.agent if agent in (None, DEFAULT_AGENT) else agent,
         ask=ask,
+        also=at_its_word(card, context),
     )
 
 
