@@ -343,8 +343,8 @@ def test_the_policy_can_take_a_card_at_its_word(cli: Cli, place: Place) -> None:
     assert "address of this machine" in ask(cli, card, f"{MACHINE}:443")["stdout"]
     assert "allowed by network.cards" in cli("agent", "check", card).stdout
     command = (sys.executable, "ask.py", f"{MACHINE}:443")
-    assert "address of this machine" in cli.json("exec", "--card", card, "--", *command)["stdout"]
-    assert "address of this machine" not in cli.json("exec", "--agent", "helper", "--", *command)["stdout"]
+    assert "address of this machine" in cli("exec", "--json", "--card", card, "--", *command).stdout
+    assert "address of this machine" not in cli("exec", "--json", "--agent", "helper", "--", *command).stdout
     other = ask(cli, write_card(place, "other", needsNetwork=[MACHINE]), f"{MACHINE}:443")
     assert "address of this machine" not in other["stdout"]
 
