@@ -137,8 +137,6 @@ class Reader(TreeReader):
             if kind == "file_redirect":
                 words += self.redirect(child, depth, bare=False)
             elif kind in ("variable_assignment", "herestring_redirect"):
-                if kind == "variable_assignment":
-                    end = child.end_byte
                 self.visit(child, depth + 1)
             elif kind == "subshell":
                 if [word.text for word in words] not in ([b"time"], [b"time", b"-p"]):
@@ -153,7 +151,7 @@ class Reader(TreeReader):
                     self.unread("words that touch")
                 else:
                     words.append(word)
-                end = child.end_byte
+            end = child.end_byte
         self.simple([*words, *extra])
 
     def simple(self, words: Sequence[Word]) -> None:

@@ -42,6 +42,9 @@ _TOKENS = names_of(
 LEAVES = names_of("word number raw_string ansi_c_string variable_name special_variable_name extglob_pattern regex")
 _QUIET = names_of("heredoc_start heredoc_end test_operator file_descriptor")
 VALUES = names_of("string concatenation simple_expansion brace_expression array translated_string")
+_WITH_SIGNS = frozenset({"negated_command", "compound_statement"})
+_AFTER_SIGN = (b" ", b"\t", b"\n")
+_AFTER_BRACE = (b"", b" ", b"\t", b"\n", b";", b"&", b"|", b")", b">", b"<")
 WORDS = LEAVES | VALUES | {"expansion", "arithmetic_expansion", "variable_assignment", "command_substitution"}
 _SUMS = names_of("-eq -ne -lt -le -gt -ge")
 _BRACKET_TOKENS = names_of("[ ] = == != !")
@@ -129,8 +132,15 @@ class TreeReader:
         for child in node.children:
             if not child.is_named and not child.is_missing:
                 text = _LEADING.sub(b"", child.text or b"").decode(errors="replace")
+                if child.type in ("!", "{", "}") and node.type in _WITH_SIGNS and not self.stands_alone(child):
+                    self.unread("a sign that is a part of a word")
                 if text != child.type and not (child.type == "\n" and not text.strip()):
                     self.unread()
+
+    def stands_alone(self, node: Node) -> bool:
+        """``{``, ``!`` and ``}`` are words of the shell only where a word ends behind them."""
+        after = self.source[node.end_byte : node.end_byte + 1]
+        return after in (_AFTER_BRACE if node.type == "}" else _AFTER_SIGN)
 
     def value(self, node: Node, depth: int) -> None:
         """A piece of a word. What stands between its children is text, in which nothing may be run."""
