@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mudroom.core.redact import MARK, SHAPES, redact, redact_data, redact_words, secret_values
+from mudroom.core.redact import LONGEST, MARK, MOST, SHAPES, bounded, redact, redact_data, redact_words, secret_values
 
 ALNUM = "q7Zx2LmT9vKcR4bW8nYd1HsF6gJpU3eA5tXo0iEw"
 HEX = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"
@@ -278,3 +278,12 @@ def test_looking_at_all_texts_first_changes_nothing(data: Any) -> None:
         return [slowly(one) for one in value]
 
     assert redact_data(data) == slowly(data)
+
+
+def test_what_is_very_long_is_cut_and_counted() -> None:
+    assert bounded({"a": ["x", 1, None], "b": True}) == {"a": ["x", 1, None], "b": True}
+    found = bounded({"command": ["a" * 1_000_000, "b"], "words": ["w"] * 5_000})
+    assert len(found["command"][0]) < LONGEST + 60
+    assert " [967,232 characters left out] " in found["command"][0]
+    assert found["words"][-1] == "[4,000 more]"
+    assert len(found["words"]) == MOST + 1

@@ -16,6 +16,10 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 MARK = "[redacted]"
+LONGEST = 32_768
+"""Characters of one text that the journal keeps."""
+MOST = 1_000
+"""Entries of one list."""
 SHORTEST = 8
 """Characters. A known value that is shorter stands in too many other words to be hidden wherever it stands."""
 
@@ -175,6 +179,23 @@ def redact_data(value: Any, known: Collection[str] = ()) -> Any:
     if not shapes and not any(one in every for one in _PROGRAMS) and not any(one in every for one in known):
         return value
     return _redacted(value, known, shapes)
+
+
+def bounded(value: Any) -> Any:
+    """What JSON can say, with no text and no list in it longer than a journal has to keep: what is left out is counted.
+    A command may have a megabyte, and looking for secrets in that takes seconds."""
+    if isinstance(value, str):
+        return value if len(value) <= LONGEST else _cut(value)
+    if isinstance(value, dict):
+        return {key: bounded(one) for key, one in value.items()}
+    if not isinstance(value, list | tuple):
+        return value
+    more = [f"[{len(value) - MOST:,} more]"] if len(value) > MOST else []
+    return [bounded(one) for one in value[:MOST]] + more
+
+
+def _cut(text: str) -> str:
+    return f"{text[: LONGEST // 2]} [{len(text) - LONGEST:,} characters left out] {text[-LONGEST // 2 :]}"
 
 
 def _gather(value: Any, texts: list[str]) -> None:

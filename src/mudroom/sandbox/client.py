@@ -27,7 +27,7 @@ _ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__
 # Imported and not run as a script, so that its byte code is cached: compiling it would double its start.
 _START = f"import sys; sys.path.insert(0, {_ROOT!r}); from mudroom.sandbox.launcher import main; main()"
 
-ENOENT, ENOTDIR = 2, 20
+ENOENT, E2BIG, ENOTDIR = 2, 7, 20
 _MOST_LISTENERS = 253
 """SCM_MAX_FD of unix(7)."""
 TEMPLATES = 8
@@ -271,7 +271,10 @@ def _not_started(program: bytes, number: int) -> CommandNotStarted:
     name = os.fsdecode(program)
     if number in (ENOENT, ENOTDIR):
         return CommandNotStarted(f"{name}: command not found", 127, "the sandbox sees the PATH of this shell")
-    return CommandNotStarted(f"{name}: {os.strerror(number).lower()}", 126, "is it an executable file?")
+    hint = "is it an executable file?"
+    if number == E2BIG:  # execve(2), MAX_ARG_STRLEN
+        hint = "one argument has at most 128 KiB, all together a quarter of the stack's limit: put it into a file"
+    return CommandNotStarted(f"{name}: {os.strerror(number).lower()}", 126, hint)
 
 
 class Connection:

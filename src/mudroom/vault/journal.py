@@ -26,7 +26,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from mudroom.core.event import BEGIN, GENESIS, Broken, Event, Examined, Head, chained, examine
-from mudroom.core.redact import redact_data
+from mudroom.core.redact import bounded, redact_data
 from mudroom.core.selection import EVERYTHING, Selection
 from mudroom.errors import MudroomError
 from mudroom.vault.head import KeptHead
@@ -91,7 +91,7 @@ class Journal:
 
     def append_all(self, entries: Sequence[Entry], *, time: int) -> int:
         """Add several events, all or none; returns the number of the last one."""
-        clean = [(kind, fork, redact_data(dict(data), self._known)) for kind, fork, data in entries]
+        clean = [(kind, fork, redact_data(bounded(dict(data)), self._known)) for kind, fork, data in entries]
         with self._lock, self._named_errors():
             database = self._open()
             database.execute("BEGIN IMMEDIATE")
