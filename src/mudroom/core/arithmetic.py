@@ -14,6 +14,10 @@ if TYPE_CHECKING:
     from tree_sitter import Node
 
 _NUMBER = re.compile(rb"[-+]?[0-9]*\Z")
+_NUMBER_PRINTED = re.compile(  # by the last command of one pipeline
+    rb"\$\((?:(?:'[^'|]*'|\"[^\"|\\`$]*\"|[^;&|\n()`\\'\"])*\|(?!\|))*\s*(?:(?:wc -[lcmw]|grep -c [\w./'\"-]+)(?: < [\w./-]+| [\w./-]+)?|nproc|id -[ug]"
+    rb"|date \+%s(?:%N)?|seq [0-9 ]+)\s*\)\Z"
+)
 _NAME = re.compile(rb"[A-Za-z_]\w*\Z")
 _ALWAYS = frozenset(
     b"RANDOM SRANDOM SECONDS LINENO EPOCHSECONDS UID EUID PPID BASHPID OPTIND HISTCMD SHLVL # ? $ !".split()
@@ -49,7 +53,7 @@ class Numbers:
 
     def evaluated(self, node: Node) -> None:
         """One node of a sum; its children of the kind of sums are told one by one."""
-        kind, text = node.type, node.text or b""
+        kind = node.type
         children = node.children
         if kind == "subscript":
             children = children[1:]
@@ -57,12 +61,11 @@ class Numbers:
             target = children[0].text or b""
             self._note(target.partition(b"[")[0], True)
             children = children[1:]
-        for child in children if node.child_count else [node]:
-            self._leaf(child)
-        if not node.child_count and kind in ("raw_string", "ansi_c_string") and not _NUMBER.match(text[1:-1]):
-            self._doubt = True
+        for child in children:
+            self.leaf(child)
 
-    def _leaf(self, node: Node) -> None:
+    def leaf(self, node: Node) -> None:
+        """Something else in a sum, or beside ``-eq``: evaluated as it stands."""
         kind, text = node.type, node.text or b""
         if kind in ("variable_name", "word") and _NAME.match(text):
             self._used.add(text)
@@ -72,8 +75,12 @@ class Numbers:
             tokens = [child.type for child in node.children]
             if "#" not in tokens[:2]:
                 self._used.add(text.strip(b" ${}"))
-        elif kind in ("command_substitution", "string", "raw_string", "ansi_c_string", "concatenation"):
-            self._doubt = True
+        elif kind == "string" and node.named_child_count == 1 and not text[1:].startswith(b" "):
+            self.leaf(node.named_children[0])
+        elif kind == "string_content" or kind in ("string", "raw_string", "ansi_c_string", "concatenation"):
+            self._doubt = self._doubt or not _NUMBER.match(text.strip(b"'\""))
+        elif kind == "command_substitution":
+            self._doubt = self._doubt or not _NUMBER_PRINTED.match(text)
 
 
 def _is_number(value: Node) -> bool:
@@ -83,7 +90,7 @@ def _is_number(value: Node) -> bool:
     if kind == "brace_expression":
         return all(_NUMBER.match(child.text or b"") for child in value.named_children)
     if kind == "command_substitution":
-        return bool(re.match(rb"\$\(\s*seq [0-9 ]+\)\Z", text))
+        return bool(_NUMBER_PRINTED.match(text))
     if kind == "expansion":
         return text.startswith(b"${#")
     return kind == "arithmetic_expansion"

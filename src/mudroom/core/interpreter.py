@@ -30,7 +30,7 @@ from mudroom.core.word import Word
 _MODULES = names(
     "pip venv mypy ruff black isort flake8 pylint compileall py_compile build twine uv poetry pdm coverage"
 )
-_AWK_RUNS = rb"system|getline|close|fflush|[|>@]|print[^;}]*[|>]"
+_AWK_RUNS = rb"(?s)system|getline|close|fflush|@|print.*[|>]"
 _LOSES = (
     rb"(?i)\b(drop\s+(database|table|schema|index|view|user|role|collection)|truncate\b|delete\s+from|flushall|flushdb"
     rb"|dropdatabase|deletemany|\.drop\(|alter\s+table\s+\S+\s+drop)"

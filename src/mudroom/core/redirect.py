@@ -22,6 +22,8 @@ def redirection(operator: str, target: Word, bare: bool, scene: Scene) -> Iterab
     """What it does; nothing if it only joins descriptors or writes to nowhere. ``bare``: there is no command, so that
     the file is emptied."""
     text = target.text
+    if text == b"/dev/fd/":
+        return  # a process substitution, whose commands are parts of their own
     if operator in (">&", "<&") and target.literal and (text.isdigit() or text == b"-" or text[:-1].isdigit()):
         return
     if text.startswith((b"/dev/tcp/", b"/dev/udp/")) or (not target.literal and text.startswith(b"/dev/")):

@@ -78,6 +78,12 @@ def _oddity(line: bytes) -> str:
         return "is not text"
 
 
+def _for_read(node: Node) -> bool:
+    """Whether it is set for one ``read`` only: ``IFS= read -r line``."""
+    name = node.parent.child_by_field_name("name") if node.parent is not None else None
+    return name is not None and name.text in (b"read", b"mapfile", b"readarray")
+
+
 class Reader(TreeReader):
     """Walks the tree of one line and collects its parts."""
 
@@ -261,7 +267,7 @@ class Reader(TreeReader):
             self.unread("sets a variable to what is no word")
         self.numbers.assigned(text, value)
         self.keys_among([] if value is None else value.named_children if value.type == "array" else [value])
-        if runs_code(text):
+        if runs_code(text) and not (text == b"IFS" and _for_read(node)):
             self.unread("sets a variable that decides what is run")
         elif node.parent is None or node.parent.type not in ("command", "declaration_command"):
             self.parts.append(Part((), True, ("read_only",), "sets a variable of the shell"))

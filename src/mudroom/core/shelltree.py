@@ -46,6 +46,11 @@ _WITH_SIGNS = frozenset({"negated_command", "compound_statement"})
 _AFTER_SIGN = (b" ", b"\t", b"\n")
 _AFTER_BRACE = (b"", b" ", b"\t", b"\n", b";", b"&", b"|", b")", b">", b"<")
 WORDS = LEAVES | VALUES | {"expansion", "arithmetic_expansion", "variable_assignment", "command_substitution"}
+_SUM_NODES = names_of(
+    "binary_expression unary_expression ternary_expression postfix_expression parenthesized_expression subscript"
+    " variable_assignment arithmetic_expansion compound_statement"
+)
+_TEST_NODES = names_of("binary_expression unary_expression ternary_expression parenthesized_expression")
 _SUMS = names_of("-eq -ne -lt -le -gt -ge")
 _BRACKET_TOKENS = names_of("[ ] = == != !")
 
@@ -63,6 +68,8 @@ class TreeReader:
         self.parts: list[Part] = []
         self.doubts = False
         self.numbers = Numbers()
+        self.quoted = False
+        """Inside double quotes: a single quote is nothing special there, in spite of the grammar."""
 
     def unread(self, reason: str = "cannot be read") -> None:
         self.doubts = True
@@ -84,11 +91,15 @@ class TreeReader:
             text = node.text or b""
             if kind not in ("raw_string", "ansi_c_string") and _RUNS_INSIDE.search(text):
                 self.unread()
+            if self.quoted and kind in ("raw_string", "ansi_c_string"):
+                self.unread("single quotes inside double quotes")
             if kind in ("word", "number", "variable_name") and _BLANK_IN_WORD.search(text):
                 self.unread("a blank inside a word")
             self.children(node, depth, strict=False)
-        elif kind in _STRUCTURE:
-            self.structure(node, depth)
+        elif kind in _STRUCTURE or kind == "string":
+            outer, self.quoted = self.quoted, kind == "string"
+            self.value(node, depth) if kind == "string" else self.structure(node, depth)
+            self.quoted = outer
         elif kind in VALUES:
             self.value(node, depth)
         elif kind in ("string_content", "heredoc_content"):
@@ -167,15 +178,16 @@ class TreeReader:
             self.unread("nested too deeply")
             return
         self.tokens(node)
+        if node.type not in _SUM_NODES:
+            self.numbers.leaf(node)
+            self.visit(node, depth + 1)
+            return
         self.numbers.evaluated(node)
         for child in node.children:
-            if child.type in ("binary_expression", "unary_expression", "ternary_expression", "postfix_expression",
-                              "parenthesized_expression", "subscript", "variable_assignment"):  # fmt: skip
+            if child.type in _SUM_NODES:
                 self.sum_of(child, depth + 1)
             elif child.is_named or child.is_missing:
                 self.visit(child, depth + 1)
-        if not node.child_count:
-            self.visit(node, depth + 1)
 
     def on_arithmetic_expansion(self, node: Node, depth: int) -> None:
         self.sum_of(node, depth)
@@ -223,12 +235,7 @@ class TreeReader:
         for child in node.children:
             if not child.is_named and plain and child.type not in _BRACKET_TOKENS:
                 self.unread("an operator of the shell inside a test")
-            if child.type in (
-                "binary_expression",
-                "unary_expression",
-                "parenthesized_expression",
-                "ternary_expression",
-            ):
+            if child.type in _TEST_NODES:
                 self.tested(child, depth + 1, plain)
             elif sums and child.is_named and child.type != "test_operator":
                 self.sum_of(child, depth + 1)
