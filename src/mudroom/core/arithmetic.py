@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 
 _NUMBER = re.compile(rb"[-+]?[0-9]*\Z")
 _NUMBER_PRINTED = re.compile(  # by the last command of one pipeline
-    rb"\$\((?:(?:'[^'|]*'|\"[^\"|\\`$]*\"|[^;&|\n()`\\'\"])*\|(?!\|))*\s*(?:(?:wc -[lcmw]|grep -c [\w./'\"-]+)(?: < [\w./-]+| [\w./-]+)?|nproc|id -[ug]"
+    rb"\$\((?:(?:'[^'|]*'|\"[^\"|\\`$]*\"|[^;&|\n()`\\'\"])*\|(?!\|))*\s*"
+    rb"(?:(?:wc -[lcmw]|grep -c [\w./'\"-]+)(?: < [\w./-]+| [\w./-]+)?|nproc|id -[ug]"
     rb"|date \+%s(?:%N)?|seq [0-9 ]+)\s*\)\Z"
 )
 _NAME = re.compile(rb"[A-Za-z_]\w*\Z")

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from tree_sitter import Node
 
 _NOWHERE = frozenset({b"/dev/null", b"/dev/stdout", b"/dev/stderr", b"/dev/tty"})
+_ENDS_A_WORD = (b"", b" ", b"\t", b"\n", b";", b"&", b"|", b"<", b">", b")")
 _DELIMITER = re.compile(rb"(?P<quote>['\"]?)\\?(?P<name>\w+)(?P=quote)\Z")
 
 
@@ -50,6 +51,8 @@ def heredoc_is_plain(node: Node, source: bytes) -> bool:
     body = next((child for child in node.children if child.type == "heredoc_body"), None)
     end = next((child for child in node.children if child.type == "heredoc_end"), None)
     said = _DELIMITER.match(start.text or b"") if start is not None else None
+    if start is None or source[start.end_byte : start.end_byte + 1] not in _ENDS_A_WORD:
+        return False
     if said is None or end is None or end.is_missing or (end.text or b"").lstrip(b"\t") != said["name"]:
         return False
     tabs = any(child.type == "<<-" for child in node.children)

@@ -39,6 +39,7 @@ _ODD_TEXT = re.compile(  # blank or invisible: spaces, joiners, marks of directi
 )
 _BROKEN_WORD = re.compile(rb"[^ \t\n\\;|&(]\\\n[^ \t\n]")
 _NAME = re.compile(rb"[A-Za-z_]\w*\Z")
+_SPECIAL_IN_BACKTICKS = re.compile(rb"\\[`$\\\"]")
 _APART = names_of("subshell command_substitution process_substitution")
 """What runs in a process of its own, so that a change of directory inside does not count outside."""
 _PERHAPS = names_of("list pipeline if_statement while_statement case_statement for_statement function_definition")
@@ -96,6 +97,9 @@ class Reader(TreeReader):
         kind = node.type
         if kind == "for_statement":
             self.loop_variable(node)
+        text = (node.text or b"").lstrip()
+        if kind == "command_substitution" and text.startswith(b"`") and _SPECIAL_IN_BACKTICKS.search(text):
+            self.unread("backslashes between backticks, which are taken off before it is read")
         spine: list[Node] = []
         while node.type == "list" and node.children and node.children[0].type == "list":
             spine.append(node)
@@ -237,8 +241,14 @@ class Reader(TreeReader):
         self.tokens(node)
         if not heredoc_is_plain(node, self.source):
             self.unread("a here-document whose end cannot be told")
+        at, last = node.start_byte, ""
         for child in node.children:
             kind = child.type
+            if kind not in ("heredoc_body", "heredoc_end"):
+                touching = child.start_byte == at and kind in WORDS and (last in WORDS or last.startswith("heredoc"))
+                if touching or not BLANK.match(self.source, at, child.start_byte):
+                    self.unread("cannot be read beside a here-document")
+            at, last = child.end_byte, kind
             if kind == "file_redirect":
                 extra += self.redirect(child, depth, bare=False)
             elif kind == "heredoc_body":
