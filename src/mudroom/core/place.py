@@ -25,7 +25,7 @@ _CREDENTIAL = re.compile(
     rb"|(^|/)\.config/(gcloud|gh|op)(/|$)|^/etc/(shadow|gshadow|sudoers|ssh/.*key)|(^|/)id_(rsa|ed25519|ecdsa|dsa)$"
     rb"|^/proc/.*/(environ|mem|root|cwd|fd)(/|$)|^/var/run/docker\.sock|^/run/"
 )
-_BY_WILDCARD = re.compile(rb"[*?\[]")
+_BY_WILDCARD = re.compile(rb"[*?\[{]")
 
 
 class Scene(NamedTuple):

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 _WILD = re.compile(rb"[*?\[]|[@!+]\(")
 _SPECIAL = re.compile(rb"(?<!\\)[{}$`]")
+_NAMES_IN_BRACES = re.compile(rb"[\w./,@+:%={}-]*\{[\w./,@+:%={}-]*\Z")
+_ODD_IN_BRACES = re.compile(rb"[{,][-/~]")
 _ANSI = re.compile(
     rb"\\(?:x([0-9a-fA-F]{1,2})|([0-7]{1,3})|u([0-9a-fA-F]{1,4})|U([0-9a-fA-F]{1,8})|c(.)|(.))", re.DOTALL
 )
@@ -75,6 +77,14 @@ def _in_double(text: bytes) -> Word:
     return Word(plain)
 
 
+def _braced(text: bytes) -> Word:
+    """``src/{a,b}``: names of files that differ in a piece, if that is surely all; else computed."""
+    counted = re.sub(rb"\{\w+\.\.\w+\}", b"{1}", text)
+    if _NAMES_IN_BRACES.match(counted) and b".." not in counted and not _ODD_IN_BRACES.search(counted):
+        return Word(text, "pattern", text.index(b"{"))
+    return Word(text, "computed", 0)
+
+
 def word_of(node: Node) -> Word:
     """The word that a node stands for."""
     kind, text = node.type, node.text or b""
@@ -84,8 +94,9 @@ def word_of(node: Node) -> Word:
         found = _bare(text)
         if text.startswith(b"~"):
             return Word(found.text, "computed", 0)
-        odd = _SPECIAL.search(text) and text not in (b"{}", b"{", b"}")
-        return Word(found.text, "computed", 0) if odd else found
+        if not _SPECIAL.search(text.replace(b"{}", b"")) or text in (b"{", b"}"):
+            return found
+        return _braced(text)
     if kind == "raw_string":
         return Word(text[1:-1])
     if kind == "string":
@@ -97,10 +108,12 @@ def word_of(node: Node) -> Word:
         found = glued(pieces)
         if text.startswith(b"~"):
             return Word(found.text, "computed", 0)
-        braces = {b"{", b"}"} & {child.text for child in node.children if child.type == "word"}
-        if braces and found.text != b"{}":
-            return Word(found.text, "computed", 0)
+        bare = b"".join(child.text or b"" for child in node.children if child.type in ("word", "brace_expression"))
+        if _SPECIAL.search(bare.replace(b"{}", b"")):
+            return _braced(text) if found.kind != "computed" or b"$" not in text else Word(found.text, "computed", 0)
         return found
+    if kind == "brace_expression":
+        return _braced(text)
     if kind == "process_substitution":
         return Word(b"/dev/fd/", "computed", len(b"/dev/fd/"))
     return Word(text, "computed")

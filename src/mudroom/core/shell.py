@@ -97,9 +97,10 @@ class Reader(TreeReader):
         kind = node.type
         if kind == "for_statement":
             self.loop_variable(node)
-        text = (node.text or b"").lstrip()
-        if kind == "command_substitution" and text.startswith(b"`") and _SPECIAL_IN_BACKTICKS.search(text):
-            self.unread("backslashes between backticks, which are taken off before it is read")
+        if kind == "command_substitution":
+            text = (node.text or b"").lstrip()
+            if text.startswith(b"`") and _SPECIAL_IN_BACKTICKS.search(text):
+                self.unread("backslashes between backticks, which are taken off before it is read")
         spine: list[Node] = []
         while node.type == "list" and node.children and node.children[0].type == "list":
             spine.append(node)
