@@ -34,6 +34,8 @@ PREFIXES = (
     [b"setsid"],
 )
 
+KEYWORDS = (b"time", b"set", b"if", b"for", b"while", b"case", b"f()")
+
 lines = st.sampled_from([line for _classes, line in COMMANDS if line in ALL])
 rounds = st.lists(st.sampled_from(ROUNDS), min_size=1, max_size=3)
 tokens = st.sampled_from(
@@ -80,22 +82,12 @@ def test_every_way_of_writing_keeps_every_command_strict(way: bytes) -> None:
 def test_a_command_that_only_reads_still_does(way: bytes) -> None:
     """The other side: these are not called unknown only to be safe."""
     for classes, line in COMMANDS:
-        if classes == ("read_only",) and b"\n" not in line and not line.endswith(b"&") and b"#" not in line:
-            written = way.replace(b"%s", line)
-            simple = line.split()[0] not in (
-                b"!",
-                b"time",
-                b"{",
-                b"set",
-                b"if",
-                b"for",
-                b"while",
-                b"case",
-                b"f()",
-                b"x=1;",
-            )
-            if way != b"time %s" or (simple and not line.startswith((b"[", b"(", b"FOO", b"LANG", b"a="))):
-                assert classify_line(written).strictest == "read_only", written
+        if classes != ("read_only",) or b"\n" in line or line.endswith(b"&") or b"#" in line:
+            continue
+        if way == b"time %s" and (line.split()[0] in KEYWORDS or b"=" in line.split()[0] or not line[:1].isalpha()):
+            continue  # the grammar takes time for a program, in front of which these cannot stand
+        written = way.replace(b"%s", line)
+        assert classify_line(written).strictest == "read_only", written
 
 
 @pytest.mark.slow
