@@ -42,7 +42,7 @@ MAY_IMPORT = {
     "policyfile": ("core", "errors", "document", "rulebook", "setting"),
     "answerfile": ("errors", "amend", "local"),
     "rulefile": ("core", "errors", "document", "local", "answerfile", "policyfile", "rulebook", "setting", "trust"),
-    "trust": ("core", "policyfile"),
+    "trust": ("core", "errors", "policyfile"),
     "schema": ("core", "setting"),
     "layering": ("core", "errors", "local", "policyfile", "rulefile", "setting", "trust"),
     "compiled": ("", "core"),

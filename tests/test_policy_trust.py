@@ -16,6 +16,7 @@ from mudroom.core.hosts import parse_rule
 from mudroom.core.policy import decide
 from mudroom.core.settings import Loaded, Settings
 from mudroom.core.verdict import Classified, CommandClass, Part
+from mudroom.errors import MudroomError
 from mudroom.layering import PROJECT, inside, read, roles_of
 from mudroom.rulefile import drop as drop_rule
 from mudroom.rulefile import remember as keep_rule
@@ -242,6 +243,26 @@ def test_hosts_that_were_allowed_elsewhere_are_not_allowed_here(files: Strange) 
     permission.keep(project, parse_rule("good.com", "deny"), state=state)
     permission.keep(project, parse_rule("good.com", "allow"))
     assert hosts() == [], "mudroom was not told whose machine this is"
+
+
+def test_what_mudroom_takes_out_itself_is_not_missed(files: Strange) -> None:
+    project, state = os.fsencode(files.project), os.fsencode(files.state)
+    files.write(project=BEFORE, rules="deny: [sudo reboot, su]\n")
+    files.trust()
+    keep_rule(project, "sudo reboot", state=state)
+    drop_rule(project, "su", state=state)
+    assert files.left_out == []
+    assert action(files, "sudo reboot", "host_escape_risk") == "allow"
+    keep_rule(project, "sudo reboot", action="deny", state=state)
+    files.write(rules="allow: [sudo reboot]\n")
+    assert files.left_out == ["commands.rules: allow sudo reboot"], "a pull does not undo a denial"
+
+
+def test_a_record_that_cannot_be_written_keeps_no_answer(files: Strange) -> None:
+    files.state.write_text("")
+    with pytest.raises(MudroomError, match="cannot be written: Not a directory"):
+        keep_rule(os.fsencode(files.project), "sudo reboot", state=os.fsencode(files.state))
+    assert not files.places["rules"].exists()
 
 
 def test_many_answers_at_once(files: Strange) -> None:

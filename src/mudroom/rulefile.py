@@ -77,7 +77,10 @@ def remember(
         project, lambda key, text: key != action and text in texts, [(action, text, comment) for text in texts]
     )
     rows = _rows(before, "") if before else []
-    return Kept(tuple(texts), tuple((_action(key), text) for key, text in rows if key != action and text in texts))
+    replaced = tuple((_action(key), text) for key, text in rows if key != action and text in texts)
+    if state is not None and replaced:
+        vouch(project, state, going=[_mark(*row) for row in replaced])
+    return Kept(tuple(texts), replaced)
 
 
 def drop(project: bytes, pattern: str, *, state: bytes | None = None) -> tuple[tuple[Action, str], ...]:

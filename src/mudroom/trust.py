@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 
 from mudroom.core.path import show
 from mudroom.core.policy import BY_CLASS, STRICTNESS, ClassRule, CommandRule, Pattern
+from mudroom.errors import MudroomError
 from mudroom.policyfile import ROLE, Given
 
 SCHEMA = "mudroom.trust/1"
@@ -82,9 +83,11 @@ def remember(
 
 def vouch(project: bytes, state: bytes, coming: Iterable[str] = (), going: Iterable[str] = ()) -> None:
     """Trust what the user has just been asked about, or has said on a command line, beside all else; no longer what is
-    ``going``. Items as ``mark`` has them."""
+    ``going``, nor miss it if it tightened. Items as ``mark`` has them."""
     with _changing(project, state) as record:
-        record["loosens"] = sorted({*record["loosens"], *coming} - set(going))
+        gone = set(going)
+        record["loosens"] = sorted({*record["loosens"], *coming} - gone)
+        record["holds"] = [row for row in record["holds"] if row[0] not in gone]
 
 
 def vouched(project: bytes, state: bytes) -> frozenset[str]:
@@ -103,26 +106,42 @@ def local(text: str) -> str:
 
 @contextmanager
 def _changing(project: bytes, state: bytes) -> Iterator[dict[str, Any]]:
-    """The record, to be changed and written; others that want to change it wait."""
-    import fcntl
-    import json
-
+    """The record, to be changed and written; others that want to change it wait. Raises MudroomError if it cannot be
+    written."""
     path = place(state, project)
+    try:
+        with _turn(path):
+            record = _of(project, state)
+            yield record
+            _write(path, record)
+    except OSError as error:
+        raise MudroomError(f"{show(path)} cannot be written: {error.strerror}", "it is then not trusted") from error
+
+
+@contextmanager
+def _turn(path: bytes) -> Iterator[None]:
+    import fcntl
+
     os.makedirs(os.path.dirname(path), 0o700, exist_ok=True)
-    flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
-    lock = os.open(path + b".lock", flags, 0o600)
+    lock = os.open(path + b".lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        record = _of(project, state)
-        yield record
-        beside = path + b".new"
-        with open(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600), "wb") as stream:
-            stream.write(json.dumps(record, indent=1).encode("utf-8", "surrogateescape"))
-            stream.flush()
-            os.fsync(stream.fileno())
-        os.rename(beside, path)
+        yield
     finally:
         os.close(lock)
+
+
+def _write(path: bytes, record: dict[str, Any]) -> None:
+    """Durable when it returns."""
+    import json
+
+    beside = path + b".new"
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
+    with open(os.open(beside, flags, 0o600), "wb") as stream:
+        stream.write(json.dumps(record, indent=1).encode("utf-8", "surrogateescape"))
+        stream.flush()
+        os.fsync(stream.fileno())
+    os.rename(beside, path)
 
 
 def _of(project: bytes, state: bytes) -> dict[str, Any]:
