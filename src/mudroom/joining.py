@@ -99,7 +99,7 @@ class Joining(Deciding):
                     case = self._asked(place, fork or "", command, where)
                 if case.allowed and self._is_unchanged(case, place):
                     with self._beside(place) as beside:
-                        return self._start(place, beside, command, where, timeout, case.verdict.action != "allow")
+                        return self._start(place, beside, command, where, timeout, case)
             except (CommandNotStarted, Unsupported, UsageError):
                 if is_new and fork is None:
                     self._take_back(place)
@@ -116,36 +116,52 @@ class Joining(Deciding):
         argv: tuple[bytes, ...],
         cwd: bytes,
         timeout: float | None,
-        pointed: bool,
+        case: Case,
     ) -> Background:
-        """``pointed``: after a checkpoint of what the fork holds."""
         from mudroom.core.background import Started
         from mudroom.tending import Tended
 
         self._notes = []
         identity = self._new_id()
+        point: str | None = None
         at = beside
         if at is None:
-            at = self._open(fork, argv if pointed else None)
+            at, point = self._open(fork, argv if case.verdict.action != "allow" else None)
         else:
             self._require_same(at)
-            if pointed:
-                self._checkpoint_beside(at, fork, argv)
+            if case.verdict.action != "allow":
+                point = self._checkpoint_beside(at, fork, argv)
         environment, inside = self._inside(fork, at, cwd)
         environment[MARK] = identity.encode()
         out_of, agent = timeout or self.settings.timeout, self.agent or ""
         started = Started(
             identity, fork.name, argv, inside, self._clock(), os.getpid(), self._grant.level, agent, out_of
         )
-        if isinstance(at, Tended):
-            try:
+        try:
+            self._journal_start(started, cwd, case, point)  # first: what cannot be written down is not started
+            if isinstance(at, Tended):
                 at.start(started, environment)
-            finally:
-                if beside is None:
-                    at.begin()
-        else:
-            at.start(started, environment, self._terms())
+            else:
+                at.start(started, environment, self._terms())
+        finally:
+            if beside is None and isinstance(at, Tended):
+                at.begin()
         return Background(self, started)
+
+    def _journal_start(self, started: Started, cwd: bytes, case: Case, point: str | None) -> None:
+        from mudroom.core.result import text, verdict_to_json
+
+        data = {
+            "id": started.id,
+            "command": [text(word) for word in started.command],
+            "cwd": text(cwd),
+            "agent": self.agent,
+            "verdict": verdict_to_json(case.final),
+            "checkpoint": point,
+            "level": started.level,
+            "timeout": started.timeout,
+        }
+        self.vault.journal.append("background", started.fork, data, time=started.time)
 
     def _checkpoint_beside(self, beside: Tended | Visit, fork: Fork, argv: Sequence[bytes]) -> str:
         """Freeze what the fork holds, before a command; its name."""
@@ -277,9 +293,9 @@ class Joining(Deciding):
             f"mudroom ps --end {rows[0].id} ends it",
         )
 
-    def _open(self, fork: Fork, before: Sequence[bytes] | None) -> Tended:
+    def _open(self, fork: Fork, before: Sequence[bytes] | None) -> tuple[Tended, str | None]:
         """Make the sandbox. The fork's lock and our turn are held from here on, until it is over. ``before``: a
-        command before which what the fork holds is frozen."""
+        command before which what the fork holds is frozen, as what is returned beside."""
         if self._alone:
             raise UsageError("nothing can be started in the background while the project is changed")
         resources = ExitStack()
@@ -291,8 +307,7 @@ class Joining(Deciding):
             self._settle(fork)
             self._notes += self._desk.flush(fork)
             resources.callback(self._desk.refresh, fork)
-            if before is not None:
-                self._checkpoint_before(fork, before)
+            point = self._checkpoint_before(fork, before) if before is not None else None
             fork.note_credentials(self._grant.credentials)
             mode, notes = self.confinement.first_mode(self.settings, is_copy=fork.is_copy)
             self._notes += [*self._grant.notes, *notes, *self.confinement.missing_credentials(self.settings)]
@@ -311,7 +326,7 @@ class Joining(Deciding):
             resources.close()
             raise
         self._tended[fork.name] = tended
-        return tended
+        return tended, point
 
     def _hold(self, fork: Fork, view: View, mode: Mode, attempt: ExitStack, resources: ExitStack) -> Tended:
         from mudroom.sandbox.held import hold

@@ -213,9 +213,6 @@ class Tended:
         behind = Behind(started, running, place, [read for read, _write in pipes])
         with self._lock:
             self.behind[started.id] = behind
-        words = [word.decode("utf-8", "replace") for word in started.command]
-        data = {"id": started.id, "agent": started.agent, "command": words}
-        self.vault.journal.append("background", self.fork.name, data, time=started.time)
         self._wake_up()
         return behind
 

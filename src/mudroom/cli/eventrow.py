@@ -168,7 +168,7 @@ ROWS: dict[str, Row] = {
     "agent": lambda data: [*_named(data, "agent", "state"), *_rest(data, "agent", "state")],
     "apply": _applied,
     "approval": _approval,
-    "background": lambda data: [_command(data), *_named(data, "id", "agent"), *_rest(data, "command", "id", "agent")],
+    "background": lambda data: [_command(data), *_named(data, "id", "agent", "checkpoint")],
     "background_end": lambda data: [
         *_named(data, "id"),
         f"exit {shown(data.get('exit_code', '?'))}",
