@@ -23,7 +23,7 @@ _PLAIN_DEVICES = frozenset({b"/dev/" + name for name in _PLAIN})
 _CREDENTIAL = re.compile(
     rb"(^|/)\.(ssh|aws|gnupg|azure|kube|docker|netrc|pgpass|git-credentials|npmrc|pypirc|password-store)(/|$)"
     rb"|(^|/)\.config/(gcloud|gh|op)(/|$)|^/etc/(shadow|gshadow|sudoers|ssh/.*key)|(^|/)id_(rsa|ed25519|ecdsa|dsa)$"
-    rb"|^/proc/.*/(environ|mem|root|cwd|fd)(/|$)|^/var/run/docker\.sock|^/run/"
+    rb"|^/proc/(?!(self|thread-self)/fd(/|$)).*/(environ|mem|root|cwd|fd)(/|$)|^/var/run/docker\.sock|^/run/"
 )
 _BY_WILDCARD = re.compile(rb"[*?\[{]")
 
