@@ -22,7 +22,7 @@ from mudroom.core.grammar import tree_of
 from mudroom.core.place import Scene, moved, names_credentials
 from mudroom.core.quoting import word_of
 from mudroom.core.redirect import heredoc_is_plain, redirection
-from mudroom.core.shelltree import BLANK, LEAVES, VALUES, WORDS, TreeReader, names_of, unread
+from mudroom.core.shelltree import BLANK, BLANK_IN_LINE, LEAVES, VALUES, WORDS, TreeReader, names_of, unread
 from mudroom.core.variable import runs_code
 from mudroom.core.verdict import Part
 from mudroom.core.word import UNKNOWN, Word, glued, known
@@ -39,6 +39,7 @@ _ODD_TEXT = re.compile(  # blank or invisible: spaces, joiners, marks of directi
 )
 _BROKEN_WORD = re.compile(rb"[^ \t\n\\;|&(]\\\n[^ \t\n]")
 _NAME = re.compile(rb"[A-Za-z_]\w*\Z")
+_BEYOND_A_WORD = re.compile(rb"[\s;&|<>()`]")
 _SPECIAL_IN_BACKTICKS = re.compile(rb"\\[`$\\\"]")
 _APART = names_of("subshell command_substitution process_substitution")
 """What runs in a process of its own, so that a change of directory inside does not count outside."""
@@ -154,7 +155,9 @@ class Reader(TreeReader):
                     self.unread()
                 self.visit(child, depth + 1)
             else:
-                word = word_of(child) if child.is_named else UNKNOWN
+                word = word_of(child) if child.is_named and kind != "regex" else UNKNOWN
+                if kind == "regex" and _BEYOND_A_WORD.search(child.text or b""):
+                    self.unread("takes what stands behind an operator for a part of it")
                 if child.is_named or child.is_missing:
                     self.visit(child, depth + 1)
                 if child.start_byte == end:
@@ -247,7 +250,7 @@ class Reader(TreeReader):
             kind = child.type
             if kind not in ("heredoc_body", "heredoc_end"):
                 touching = child.start_byte == at and kind in WORDS and (last in WORDS or last.startswith("heredoc"))
-                if touching or not BLANK.match(self.source, at, child.start_byte):
+                if touching or not BLANK_IN_LINE.match(self.source, at, child.start_byte):
                     self.unread("cannot be read beside a here-document")
             at, last = child.end_byte, kind
             if kind == "file_redirect":

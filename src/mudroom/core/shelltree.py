@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 DEEPEST = 60
 BLANK = re.compile(rb"(?:[ \t\n]|\\\n)*\Z")
-_BLANK_IN_LINE = re.compile(rb"(?:[ \t]|\\\n)*\Z")
+BLANK_IN_LINE = re.compile(rb"(?:[ \t]|\\\n)*\Z")
 _RUNS_INSIDE = re.compile(rb"(?<!\\)(?:\\\\)*(?:`|\$\(|[<>]\()")
 _BRACKETS = re.compile(rb"(\[\[?)[ \t\n].*[ \t\n]\]\]?\Z", re.DOTALL)
 _LEADING = re.compile(rb"\A(?:[ \t\n]|\\\n)+")
@@ -126,7 +126,7 @@ class TreeReader:
     def gaps(self, node: Node, apart: bool = False, lines: bool = False) -> None:
         """Nothing but blanks may stand between children; ``apart``: words may not touch; ``lines``: a line's end may
         stand there, too."""
-        blank = BLANK if lines else _BLANK_IN_LINE
+        blank = BLANK if lines else BLANK_IN_LINE
         at, last = node.start_byte, ""
         self.tokens(node)
         for child in node.children:
