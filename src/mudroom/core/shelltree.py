@@ -91,6 +91,8 @@ class TreeReader:
             text = node.text or b""
             if kind not in ("raw_string", "ansi_c_string") and _RUNS_INSIDE.search(text):
                 self.unread()
+            if kind in ("regex", "extglob_pattern") and (b"\n" in text or b" ]]" in text):
+                self.unread("a pattern that goes on behind its test")
             if self.quoted and kind in ("raw_string", "ansi_c_string"):
                 self.unread("single quotes inside double quotes")
             if kind in ("word", "number", "variable_name") and _BLANK_IN_WORD.search(text):
