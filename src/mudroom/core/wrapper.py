@@ -15,7 +15,7 @@ from mudroom.core.word import UNKNOWN, Word
 
 Judge = Callable[[Sequence[Word], Scene], Finding]
 _SHELL_WORDS = names("-o +o pipefail errexit nounset --norc --noprofile --login --posix --restricted")
-_SHELL_LETTERS = frozenset(b"celuxnvfa")
+_SHELL_LETTERS = frozenset(b"celuxnvfao")
 
 
 def inner_start(
@@ -63,22 +63,25 @@ def _started(words: Sequence[Word], scene: Scene, classes: Classes, reason: str)
 
 def shell(words: Sequence[Word], scene: Scene) -> Finding:
     """``bash -c LINE``: the line counts; a shell that reads a file or its input is unknown."""
-    line = False
+    line = doubt = False
     for word in words[1:]:
         text = word.text
         if not word.literal:
             return Finding(UNSURE, "runs what cannot be told")
         if text in _SHELL_WORDS:
             continue
-        if text[:1] in (b"-", b"+") and len(text) > 1 and set(text[1:]) <= _SHELL_LETTERS:
-            line = line or (text.startswith(b"-") and b"c" in text)
+        if text[:1] in (b"-", b"+") and len(text) > 1:
+            line = line or (text[:1] == b"-" and text[1:2] != b"-" and b"c" in text)
+            doubt = doubt or not set(text[1:]) <= _SHELL_LETTERS
             continue
-        if text.startswith(b"-") and set(text[1:]) <= _SHELL_LETTERS | {ord("o")}:
-            line = line or b"c" in text
-            continue
-        if line and not text.startswith((b"-", b"+")):
-            return Finding(READ, "runs a line of shell", tuple(scene.line(text, scene)))
-        return Finding(UNSURE, "runs a script, or an option that is not in the tables")
+        if not line:
+            return Finding(UNSURE, "runs a script")
+        parts = tuple(scene.line(text, scene))
+        return (
+            Finding(UNSURE, "an option of the shell that is not in the tables", parts)
+            if doubt
+            else Finding(READ, "runs a line of shell", parts)
+        )
     return Finding(UNSURE, "runs what it reads")
 
 
