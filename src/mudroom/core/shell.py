@@ -44,6 +44,7 @@ _SPECIAL_IN_BACKTICKS = re.compile(rb"\\[`$\\\"]")
 _APART = names_of("subshell command_substitution process_substitution")
 """What runs in a process of its own, so that a change of directory inside does not count outside."""
 _PERHAPS = names_of("list pipeline if_statement while_statement case_statement for_statement function_definition")
+_REDIRECTS = names_of("< > >> &> &>> <& >& >| <&- >&-")
 _IN_THIS_SHELL = frozenset({b"time", b"-p", b"command", b"builtin", b"!", b"{", b"then", b"do", b"--"})
 _DOES_NOTHING = re.compile(rb"\s*(?::|true|time|exec|!|\s)+\Z")
 
@@ -215,6 +216,9 @@ class Reader(TreeReader):
         self.simple(self.heredoc(node, depth))
 
     def on_herestring_redirect(self, node: Node, depth: int) -> None:
+        self.gaps(node, apart=True)
+        if [child.type for child in node.children if not child.is_named] != ["<<<"]:
+            self.unread()
         self.value(node, depth)
 
     def redirect(self, node: Node, depth: int, bare: bool) -> list[Word]:
@@ -225,7 +229,9 @@ class Reader(TreeReader):
             if child.is_missing or child.type == "ERROR":
                 self.visit(child, depth + 1)
             elif not child.is_named:
-                operator = child.type
+                if operator or child.type not in _REDIRECTS:
+                    self.unread()
+                operator = operator or child.type
             elif child.type != "file_descriptor":
                 self.visit(child, depth + 1)
                 words.append(word_of(child))

@@ -25,6 +25,8 @@ _RUNS_INSIDE = re.compile(rb"(?<!\\)(?:\\\\)*(?:`|\$\(|[<>]\()")
 _BRACKETS = re.compile(rb"(\[\[?)[ \t\n].*[ \t\n]\]\]?\Z", re.DOTALL)
 _LEADING = re.compile(rb"\A(?:[ \t\n]|\\\n)+")
 _BLANK_IN_WORD = re.compile(rb"(?<!\\)(?:\\\\)*[ \t\n]|\\\n")
+_ANSI = re.compile(rb"\$'(?:[^'\\]|\\.)*'\Z", re.DOTALL)
+_QUOTE_INSIDE = re.compile(rb"(?<!\\)(?:\\\\)*\"")
 _SHELL_VALUES = frozenset("QEAaKkUuL")
 
 
@@ -93,6 +95,8 @@ class TreeReader:
                 self.unread()
             if kind in ("regex", "extglob_pattern") and (b"\n" in text or b" ]]" in text):
                 self.unread("a pattern that goes on behind its test")
+            if kind == "ansi_c_string" and not _ANSI.match(text):
+                self.unread("a string whose end cannot be told")
             if self.quoted and kind in ("raw_string", "ansi_c_string"):
                 self.unread("single quotes inside double quotes")
             if kind in ("word", "number", "variable_name") and _BLANK_IN_WORD.search(text):
@@ -106,6 +110,8 @@ class TreeReader:
             self.value(node, depth)
         elif kind in ("string_content", "heredoc_content"):
             self.text_of(node.text or b"")
+            if kind == "string_content" and _QUOTE_INSIDE.search(node.text or b""):
+                self.unread("a string whose end cannot be told")
         elif kind not in _QUIET:
             way = getattr(self, "on_" + kind, None)
             if way is None:
