@@ -482,3 +482,20 @@ def test_the_document_has_every_setting_and_what_it_does() -> None:
         )
         assert rows[key][0] == expected, key
         assert bool(rows[key][1]) == (key in LOOSE), key
+
+
+def test_what_is_for_this_machine_counts_as_near_only_once_it_was_seen(files: Strange) -> None:
+    """It loosens nothing that is built in, but what the user has said."""
+    files.write(
+        user="network: {mode: none}\ncommands: {classes: {host_escape_risk: deny}}\nlimits: {memory: 1GB}",
+        local=(
+            "network: {mode: gate}\nlimits: {memory: 2GB}\n"
+            "commands: {rules: [{pattern: sudo, action: require_approval}]}\n"
+        ),
+    )
+    assert files.left_out == []
+    assert (str(files.settings.network), files.settings.limits.memory) == ("none", 10**9)
+    assert action(files, "sudo x", "host_escape_risk") == "deny"
+    files.trust()
+    assert (str(files.settings.network), files.settings.limits.memory) == ("gate", 2 * 10**9)
+    assert action(files, "sudo x", "host_escape_risk") == "require_approval"

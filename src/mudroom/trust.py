@@ -19,12 +19,13 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from mudroom.core.path import show
-from mudroom.core.policy import BY_CLASS, STRICTNESS, ClassRule, CommandRule, Pattern
+from mudroom.core.policy import BY_CLASS, RANKS, STRICTNESS, ClassRule, CommandRule, Pattern
 from mudroom.errors import MudroomError
 from mudroom.policyfile import ROLE, Given
 
 SCHEMA = "mudroom.trust/1"
 _LIMIT = 4 << 20
+_PROJECT = RANKS.index("project")
 _MILD = STRICTNESS["allow_with_checkpoint"]
 _HOLDING = ("network.ask", "network.deny", "network.inspect", "secrets.mask", "commands.rules")
 """Lists whose items tighten, if they do not loosen."""
@@ -42,15 +43,18 @@ def judge(
     project: bytes, state: bytes, given: Sequence[Given], own_roles: Collection[str], *, trusts_all: bool
 ) -> Judged:
     """``given``: what the project says. ``own_roles``: roles that the user's own files say something of."""
+    if trusts_all or not given:
+        return Judged(tuple(given))
     loose = [one for one in given if loosens(one, own_roles)]
-    if not loose or trusts_all:
-        return Judged(tuple(given))
-    trusted, why = _trusted(project, state, given)
+    trusted, why = _trusted(project, state, given) if loose else ((), "")
     out = [one for one in loose if mark(one) not in trusted]
-    if not out:
-        return Judged(tuple(given))
-    gone = set(map(id, out))
-    return Judged(tuple(one for given_one in given for one in _kept(given_one, gone)), tuple(out), why)
+    gone, near = set(map(id, out)), seen(project, state)
+    kept = (one for given_one in given for one in _kept(given_one, gone))
+    return Judged(
+        tuple(one if not one.local or mark(one) in near else _demoted(one) for one in kept),
+        tuple(out),
+        why if out else "",
+    )
 
 
 def loosens(one: Given, own_roles: Collection[str] = ()) -> bool:
@@ -75,7 +79,7 @@ def remember(
 ) -> None:
     """Trust all of what is given now, and nothing else but ``also`` (items as ``mark`` has them). ``now``: ns. Durable
     when it returns."""
-    holding = [[mark(one), one.key, _plain(one)] for one in given if _holds(one) and not loosens(one, own_roles)]
+    holding = [[mark(one), one.key, _plain(one)] for one in given if holds(one) and not loosens(one, own_roles)]
     with _changing(project, state) as record:
         record["loosens"] = sorted({*also, *(mark(one) for one in given if loosens(one, own_roles))})
         record["holds"], record["time"] = holding, now
@@ -93,6 +97,12 @@ def vouch(project: bytes, state: bytes, coming: Iterable[str] = (), going: Itera
 def vouched(project: bytes, state: bytes) -> frozenset[str]:
     """The items that are trusted, as ``mark`` has them."""
     return frozenset(_of(project, state)["loosens"])
+
+
+def seen(project: bytes, state: bytes) -> frozenset[str]:
+    """What was there when the user has last looked, what tightens included, and what was answered since."""
+    record = _of(project, state)
+    return frozenset([*record["loosens"], *(row[0] for row in record["holds"])])
 
 
 def mark(one: Given) -> str:
@@ -255,7 +265,7 @@ def _as_strict(one: Given | None, before: Any) -> bool:
         return False
 
 
-def _holds(one: Given) -> bool:
+def holds(one: Given) -> bool:
     """Whether it tightens, or may: to drop it could make a command freer."""
     if one.setting is ROLE:
         return one.key.startswith("agents.")
@@ -270,6 +280,17 @@ def _plain(one: Given) -> Any:
     if isinstance(one.value, ClassRule):
         return one.value.action
     return None if one.setting.adds or one.setting is ROLE else one.value
+
+
+def _demoted(one: Given) -> Given:
+    """What says that it is for this machine, and nobody here has seen it, counts as the project's."""
+    value = one.value
+    if isinstance(value, ClassRule):
+        value = value._replace(rank=_PROJECT)
+    elif one.setting.adds and isinstance(value[0], CommandRule):
+        rule = value[0]
+        value = (rule._replace(rank=_PROJECT, floor=rule.floor or rule.action == "require_approval"),)
+    return one._replace(local=False, value=value)
 
 
 def _kept(one: Given, out: Collection[int]) -> Iterable[Given]:

@@ -41,7 +41,7 @@ _ELSEWHERE = {
     "trust": "mudroom.cli.trusting",
     "distrust": "mudroom.cli.trusting",
 }
-"""Each with a function of its own name, or ``execute``."""
+"""What is asked for → the module that does it."""
 TAKES_COMMAND = True
 """What follows ``--`` is a command."""
 

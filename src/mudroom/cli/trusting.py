@@ -14,7 +14,7 @@ from mudroom.core.path import show
 from mudroom.errors import UsageError
 from mudroom.layering import inside, read, roles_of
 from mudroom.permission import loosening
-from mudroom.trust import forget, judge, loosens, mark, remember, vouched
+from mudroom.trust import forget, holds, judge, loosens, mark, remember, seen
 
 
 def execute(args: argparse.Namespace, context: Context) -> int:
@@ -27,12 +27,16 @@ def _trust(args: argparse.Namespace, context: Context) -> int:
     given, roles = inside(layers), roles_of(layers)
     loose = [(mark(one), one.at) for one in given if loosens(one, roles)]
     judged = judge(project, state, given, roles, trusts_all=False)
-    known = vouched(project, state)
+    known = seen(project, state)
+    near = [one for one in given if one.local and holds(one) and not loosens(one, roles)]  # counts more if it is seen
     answers = loosening(project) if os.path.isdir(project + b"/.mudroom") else []
-    fresh = {*map(mark, judged.left_out), *(text for text, _at in answers if text not in known)}
-    loose += answers
+    loose += [*((mark(one), one.at) for one in near), *answers]
+    fresh = {
+        *map(mark, judged.left_out),
+        *(text for text, _at in loose if text.startswith("local ") and text not in known),
+    }
     agreed = not fresh or args.yes or _agrees(loose, fresh, judged.why or "it says more than was said here", context)
-    if agreed and loose:
+    if agreed and (loose or known):
         remember(project, state, given, roles, time.time_ns(), [text for text, _at in answers])
         if fresh:
             note_change(context, trusted=sorted(fresh))

@@ -8,9 +8,8 @@ Rules of this file: each part of a command is decided by itself, and the stricte
 
 A rule that may only tighten (``floor``: those of a policy that nobody here has trusted) is left out of this, and raises
 what came of it. A pattern is a prefix of words; each word one of several. Where a word is not known before the command
-runs, no pattern reaches it: a rule that may apply there and is stricter keeps milder rules from deciding, and the
-classes decide. This is guidance above a sandbox, not the boundary: a program can be started in more ways than any
-pattern names.
+runs, no pattern reaches it: where a stricter rule may apply, a milder one counts only if the classes are no stricter.
+This is guidance above a sandbox, not the boundary: a program can be started in more ways than any pattern names.
 """
 
 from __future__ import annotations
@@ -199,7 +198,7 @@ def _decide_part(part: Part, rules: Iterable[CommandRule], by_class: dict[Comman
     denied = max((rule for rule in matching if rule.action == "deny"), key=_precedence, default=None)
     if denied is not None:
         return _by_rule(denied, part)
-    found = _by_best(matching, [rule for rule in rules if may_match(rule, part)], part) or _by_class(part, by_class)
+    found = _by_best(matching, [rule for rule in rules if may_match(rule, part)], _by_class(part, by_class), part)
     floors = [rule for rule in matching if rule.floor]
     floor = max(floors, key=lambda rule: (STRICTNESS[rule.action], _precedence(rule)), default=None)
     if floor is not None and STRICTNESS[floor.action] > STRICTNESS[found.action]:
@@ -207,12 +206,14 @@ def _decide_part(part: Part, rules: Iterable[CommandRule], by_class: dict[Comman
     return found
 
 
-def _by_best(matching: Iterable[CommandRule], possible: Iterable[CommandRule], part: Part) -> _Found | None:
+def _by_best(matching: Iterable[CommandRule], possible: Iterable[CommandRule], by_class: _Found, part: Part) -> _Found:
     best = max((rule for rule in matching if not rule.floor), key=_precedence, default=None)
     if best is None:
-        return None
-    if any(STRICTNESS[one.action] > STRICTNESS[best.action] for one in possible):
-        return None  # what is not known may be what the other rule is about
+        return by_class
+    # What is not known may be what a stricter rule is about.
+    in_doubt = any(STRICTNESS[one.action] > STRICTNESS[best.action] for one in possible)
+    if in_doubt and STRICTNESS[by_class.action] > STRICTNESS[best.action]:
+        return by_class
     return _by_rule(best, part)
 
 

@@ -1,0 +1,115 @@
+"""Whatever a stranger writes into a policy: until it is trusted, no command is freer than without it."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mudroom.core.hosts import Request
+from mudroom.core.hosts import decide as decide_host
+from mudroom.core.policy import STRICTNESS, decide
+from mudroom.core.settings import Settings
+from mudroom.core.verdict import ACTIONS, CLASSES, Part, joined
+from mudroom.errors import UsageError
+from mudroom.layering import LOCAL, PROJECT, USER, _ranked, inside, merge, roles_of
+from mudroom.policyfile import Given, parse, put
+from mudroom.trust import judge
+
+WORDS = ("a", "b", "c")
+ROLES = ("r", "s")
+AGENTS = ("x", "y")
+HOSTS = ("h.example", "i.example", "*.example")
+
+_pattern = st.lists(st.sampled_from(WORDS), min_size=1, max_size=3)
+_action = st.sampled_from(ACTIONS)
+_classes = st.dictionaries(st.sampled_from(CLASSES), _action, max_size=3)
+_rule = st.fixed_dictionaries(
+    {"pattern": _pattern, "action": _action},
+    optional={"exact": st.booleans(), "agents": st.lists(st.sampled_from(ROLES), max_size=1)},
+)
+_role_rule = st.fixed_dictionaries({"pattern": _pattern, "action": _action}, optional={"exact": st.booleans()})
+_role = st.fixed_dictionaries({}, optional={"classes": _classes, "rules": st.lists(_role_rule, max_size=2)})
+_hosts = st.lists(st.sampled_from(HOSTS), max_size=2)
+_mode = st.sampled_from(["none", "gate", "open"])
+_policy = st.fixed_dictionaries(
+    {"roles": st.fixed_dictionaries(dict.fromkeys(ROLES, _role))},
+    optional={
+        "commands": st.fixed_dictionaries(
+            {},
+            optional={
+                "classes": _classes,
+                "rules": st.lists(_rule, max_size=4),
+                "background": st.sampled_from(["allow", "require_approval", "deny"]),
+            },
+        ),
+        "agents": st.dictionaries(st.sampled_from(AGENTS), st.sampled_from(ROLES), max_size=2),
+        "network": st.fixed_dictionaries(
+            {},
+            optional={
+                "allow": _hosts,
+                "ask": _hosts,
+                "deny": _hosts,
+                "mode": st.sampled_from(["none", "gate", "open"]),
+            },
+        ),
+        "limits": st.fixed_dictionaries({}, optional={"memory": st.sampled_from(["1GB", "2GB"])}),
+        "levels": st.fixed_dictionaries({}, optional={"minimum": st.sampled_from([0, 1, 2])}),
+        "user_commands": st.fixed_dictionaries(
+            {}, optional={"auto_apply": st.sampled_from(["never", "trusted", "always"]), "trusted": st.just(["a"])}
+        ),
+    },
+)
+_part = st.builds(
+    lambda words, complete, classes: Part(tuple(word.encode() for word in words), complete, tuple(classes), ""),
+    st.lists(st.sampled_from(WORDS), max_size=4),
+    st.booleans(),
+    st.lists(st.sampled_from(CLASSES), min_size=1, max_size=2),
+)
+
+
+def given_by(policy: dict[str, Any], rank: int) -> list[Given]:
+    found = parse(json.dumps(policy).encode(), f"/p{rank}/policy.yaml")
+    return [_ranked(one._replace(local=rank == LOCAL), rank) for one in found]
+
+
+def unseen(layers: dict[int, list[Given]]) -> Settings:
+    judged = judge(b"/nowhere", b"/nowhere/state", inside(layers), roles_of(layers), trusts_all=False)
+    believed = {
+        USER: layers[USER],
+        PROJECT: [one for one in judged.given if not one.local],
+        LOCAL: [one for one in judged.given if one.local],
+    }
+    return put(merge(believed), judged.left_out)
+
+
+@settings(max_examples=60)
+@given(user=_policy, project=_policy, local=_policy | st.just({}), parts=st.lists(_part, min_size=1, max_size=2))
+def test_what_nobody_has_seen_makes_nothing_freer(
+    user: dict[str, Any], project: dict[str, Any], local: dict[str, Any], parts: list[Part]
+) -> None:
+    own = {PROJECT: [], USER: given_by(user, USER), LOCAL: []}
+    before = unseen(own)
+    try:
+        after = unseen({**own, PROJECT: given_by(project, PROJECT), LOCAL: given_by(local, LOCAL)})
+    except UsageError:
+        return  # no command runs at all
+    for agent in (None, *AGENTS):
+        least = decide(joined(parts), before.commands, agent)
+        found = decide(joined(parts), after.commands, agent)
+        assert STRICTNESS[found.action] >= STRICTNESS[least.action], (agent, least, found)
+    assert STRICTNESS[after.background] >= STRICTNESS[before.background]
+    order = ("open", "auto", "gate", "none")
+    assert order.index(after.network) >= order.index(before.network)
+    rank = {"allow": 0, "ask": 1, "deny": 2}
+    for host in ("h.example", "i.example", "other.test"):
+        request = Request(host, 443)
+        assert rank[decide_host(request, after.hosts).action] >= rank[decide_host(request, before.hosts).action]
+    assert (after.limits.memory or 1 << 62) <= (before.limits.memory or 1 << 62)
+    assert after.levels.minimum >= before.levels.minimum
+    assert ("always", "trusted", "never").index(after.auto_apply) >= ("always", "trusted", "never").index(
+        before.auto_apply
+    )
+    assert set(after.trusted) <= set(before.trusted)
