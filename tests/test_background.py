@@ -14,6 +14,7 @@ import pytest
 from conftest import Place, full_listing
 from mudroom.background import Background
 from mudroom.core.approval import CommandAnswer, CommandQuestion
+from mudroom.core.hosts import HostRule
 from mudroom.core.limit import Limits
 from mudroom.core.settings import Settings
 from mudroom.errors import CommandNotStarted, Unsupported, UsageError
@@ -141,6 +142,25 @@ def test_at_either_level(place: Place, level: int) -> None:
     server = started(session, SERVER)
     result = session.run([*SH, b"cat made; touch /etc/x || echo no"], fork="f")
     assert (result.level, result.stdout) == (level, b"there\nno\n")
+    server.end()
+
+
+@pytest.mark.parametrize("own", [True, False])
+def test_hosts_that_one_may_reach_are_not_lent_to_another(place: Place, own: bool) -> None:
+    """Those of the project are everybody's and may change; those of a card are its agent's."""
+    rules: list[HostRule] = []
+    session, other = place.session(), place.session()
+    for one in (session, other):
+        one._gate_answers = (lambda: tuple(rules), *one._gate_answers[1:])
+    server = started(session, SERVER)
+    joining = session if own else other
+    rules.append(HostRule("allow", "project.example"))
+    assert joining.run([b"true"], fork="f").exit_code == 0
+    joining._gate_answers = (lambda: (*rules, HostRule("allow", "card.example")), *joining._gate_answers[1:])
+    with pytest.raises(UsageError, match="other settings"):
+        joining.run([b"true"], fork="f")
+    with pytest.raises(UsageError, match="other settings"):
+        joining.start([b"true"], fork="f")
     server.end()
 
 
@@ -406,7 +426,7 @@ def test_a_visitor_that_goes_away_takes_its_command_with_it(place: Place) -> Non
     read, write = os.pipe()
     environment = {b"PATH": os.environb[b"PATH"]}
     argv = [*SH, b"echo up; exec sleep 1000"]
-    running = visitor.run(argv, environment, session.project, (0, write, 2), (), session._terms())
+    running = visitor.run(argv, environment, session.project, (0, write, 2), (), session._terms()())
     os.close(write)
     assert os.read(read, 3) == b"up\n"
     visitor.close()

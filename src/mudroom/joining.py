@@ -142,7 +142,7 @@ class Joining(Deciding):
             if isinstance(at, Tended):
                 at.start(started, environment)
             else:
-                at.start(started, environment, self._terms())
+                at.start(started, environment, self._terms()())
         finally:
             if beside is None and isinstance(at, Tended):
                 at.begin()
@@ -366,15 +366,22 @@ class Joining(Deciding):
     def _is_over(self, tended: Tended) -> None:
         self._tended.pop(tended.fork.name, None)
 
-    def _terms(self) -> str:
+    def _terms(self) -> Callable[[], str]:
         """What the commands of a sandbox may see and do, as far as that is not the host's or the project's: only who
-        asks for the same can join it. Host rules are not among it: the gate follows them while commands run."""
-        settings, grant = self.settings, self._grant
+        asks for the same can join it. Asked for again and again, because the gate follows its rules while commands
+        run: it is the others, of a card, that must not be lent to whoever comes."""
+        settings, grant, rules = self.settings, self._grant, self._gate_answers[0]
+        network = settings.network_at(grant.level)
         facts = (
-            settings.network_at(grant.level), settings.read, settings.credentials, settings.limits,
-            settings.secrets_show, grant.level, grant.credentials, grant.live, grant.abstract, grant.gpu,
+            network, settings.read, settings.credentials, settings.limits, settings.secrets_show,
+            grant.level, grant.credentials, grant.live, grant.abstract, grant.gpu,
         )  # fmt: skip
-        return blake2b(repr(facts).encode(), digest_size=16).hexdigest()
+
+        def terms() -> str:
+            hosts = tuple(rules()) if network == "gate" else ()
+            return blake2b(repr((facts, hosts)).encode(), digest_size=16).hexdigest()
+
+        return terms
 
     def _require_same(self, beside: Tended | Visit) -> None:
         """Raises UsageError if a command as it would be run now cannot be run there."""
@@ -387,7 +394,7 @@ class Joining(Deciding):
         new = sorted(frozenset(self.vault.mask.paths) - masked)
         if new:
             raise UsageError(f"{show(new[0])} is a secret that the commands in the background can read", ENDING)
-        if isinstance(beside, Tended) and beside.setting.terms != self._terms():
+        if isinstance(beside, Tended) and beside.setting.terms() != self._terms()():
             raise UsageError(OTHER_TERMS, ENDING)
 
     def _inside(self, fork: Fork, beside: Tended | Visit, cwd: bytes) -> tuple[dict[bytes, bytes], bytes]:
@@ -466,7 +473,7 @@ class Joining(Deciding):
 
         if isinstance(beside, Tended):
             return beside.held.run(argv, environment, inside, descriptors, numbers)
-        return beside.run(argv, environment, inside, descriptors, numbers, self._terms())
+        return beside.run(argv, environment, inside, descriptors, numbers, self._terms()())
 
     # --- what else is done to a fork meanwhile ---
 

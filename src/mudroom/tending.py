@@ -51,7 +51,7 @@ class Setting(NamedTuple):
     mode: Mode
     started: int
     """By the clock that file systems stamp with."""
-    terms: str
+    terms: Callable[[], str]
     """What its commands may see and do (``joining.py``)."""
     environment: dict[bytes, bytes]
     """What it takes to reach the gate from inside, beyond the plan's own."""
@@ -165,7 +165,6 @@ class Tended:
         self.book.note(
             {
                 "mode": self.setting.mode,
-                "terms": self.setting.terms,
                 "port": self.setting.port,
                 "environment": [[os.fsdecode(name), os.fsdecode(word)] for name, word in self._environment()],
                 "masked": [os.fsdecode(path) for path in self.mask.paths],

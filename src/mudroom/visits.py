@@ -127,11 +127,17 @@ class Visits:
             self._answer(operation, request, descriptors)
 
     def _command(self, visitor: Visitor, request: Mapping[str, Any], descriptors: Sequence[int]) -> None:
-        if request["terms"] != self._tended.setting.terms:
+        if not self._are_ours(request["terms"]):
             tell(descriptors[-1], ("failed", -1, "refused", 0, OTHER_TERMS))
             return
         identity = visitor.commands[request["id"]] = self._tended.held.new_id()
         self._tended.held.door.send({**request, "id": identity}, descriptors)
+
+    def _are_ours(self, terms: str) -> bool:
+        try:
+            return terms == self._tended.setting.terms()
+        except MudroomError:
+            return False  # the rules cannot be read just now
 
     def _answer(self, operation: str, request: Mapping[str, Any], descriptors: Sequence[int]) -> None:
         answers: dict[str, Any] = {
@@ -157,7 +163,7 @@ class Visits:
         self._tended.end(request["ids"], request["grace"])
 
     def _start(self, request: Mapping[str, Any]) -> str:
-        if request["terms"] != self._tended.setting.terms:
+        if not self._are_ours(request["terms"]):
             raise UsageError(OTHER_TERMS, ENDING)
         started = Started(*request["started"])._replace(keeper=os.getpid())
         self._tended.start(started, request["environment"])
