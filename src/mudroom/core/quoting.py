@@ -17,6 +17,8 @@ _WILD = re.compile(rb"[*?\[]|[@!+]\(")
 _SPECIAL = re.compile(rb"(?<!\\)[{}$`]")
 _NAMES_IN_BRACES = re.compile(rb"[\w./,@+:%={}-]*\{[\w./,@+:%={}-]*\Z")
 _ODD_IN_BRACES = re.compile(rb"[{,][-/~]")
+_NOT_EXPANDED = re.compile(rb"\{(?![^{}]*\.\.)[^{},$`]*\}")
+"""Braces without a comma or two dots stand for themselves: ``{}``, ``@{u}``."""
 _ANSI = re.compile(
     rb"\\(?:x([0-9a-fA-F]{1,2})|([0-7]{1,3})|u([0-9a-fA-F]{1,4})|U([0-9a-fA-F]{1,8})|c(.)|(.))", re.DOTALL
 )
@@ -94,7 +96,7 @@ def word_of(node: Node) -> Word:
         found = _bare(text)
         if text.startswith(b"~"):
             return Word(found.text, "computed", 0)
-        if not _SPECIAL.search(text.replace(b"{}", b"")) or text in (b"{", b"}"):
+        if not _SPECIAL.search(_NOT_EXPANDED.sub(b"", text)) or text in (b"{", b"}"):
             return found
         return _braced(text)
     if kind == "raw_string":
@@ -109,7 +111,7 @@ def word_of(node: Node) -> Word:
         if text.startswith(b"~"):
             return Word(found.text, "computed", 0)
         bare = b"".join(child.text or b"" for child in node.children if child.type in ("word", "brace_expression"))
-        if _SPECIAL.search(bare.replace(b"{}", b"")):
+        if _SPECIAL.search(_NOT_EXPANDED.sub(b"", bare)):
             return _braced(text) if found.kind != "computed" or b"$" not in text else Word(found.text, "computed", 0)
         return found
     if kind == "brace_expression":

@@ -25,6 +25,7 @@ _RUNS_INSIDE = re.compile(rb"(?<!\\)(?:\\\\)*(?:`|\$\(|[<>]\()")
 _BRACKETS = re.compile(rb"(\[\[?)[ \t\n].*[ \t\n]\]\]?\Z", re.DOTALL)
 _LEADING = re.compile(rb"\A(?:[ \t\n]|\\\n)+")
 _BLANK_IN_WORD = re.compile(rb"(?<!\\)(?:\\\\)*[ \t\n]|\\\n")
+_WORD = re.compile(rb"(?:[^'\"`;&|<>()\\\s]|\\.)*\Z", re.DOTALL)
 _ANSI = re.compile(rb"\$'(?:[^'\\]|\\.)*'\Z", re.DOTALL)
 _QUOTE_INSIDE = re.compile(rb"(?<!\\)(?:\\\\)*\"")
 _SHELL_VALUES = frozenset("QEAaKkUuL")
@@ -95,6 +96,8 @@ class TreeReader:
                 self.unread()
             if kind in ("regex", "extglob_pattern") and (b"\n" in text or b" ]]" in text):
                 self.unread("a pattern that goes on behind its test")
+            if kind == "word" and not _WORD.match(text):
+                self.unread("a word with something in it that ends words")
             if kind == "ansi_c_string" and not _ANSI.match(text):
                 self.unread("a string whose end cannot be told")
             if self.quoted and kind in ("raw_string", "ansi_c_string"):
