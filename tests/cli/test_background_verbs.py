@@ -25,7 +25,9 @@ def cli(place: Place) -> Iterator[Cli]:
     place.write("file", "one\n")
     made = Cli(place)
     yield made
-    made("ps", "--end", "--all", "--grace", "0s")
+    done = made("ps", "--end", "--all", "--grace", "0.1")
+    assert done.returncode == 0, done.stderr
+    assert made.json("ps")["commands"] == []
 
 
 def executed(cli: Cli, *words: str) -> dict[str, Any]:

@@ -36,7 +36,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--end", action="store_true", help="end background commands")
     parser.add_argument("--output", action="store_true", help="print what one has printed: stdout, then stderr")
     parser.add_argument("--all", action="store_true", help="all of them; without --end: those that are over, too")
-    parser.add_argument("--grace", metavar="TIME", help="between asking one to end and ending it: 0s, 10s")
+    parser.add_argument("--grace", metavar="TIME", help="between asking one to end and ending it: 1s, 10s")
 
 
 def execute(args: argparse.Namespace, context: Context) -> int:
