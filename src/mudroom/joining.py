@@ -8,7 +8,6 @@ another one. What they see is the same view, /tmp, network and processes; what t
 from __future__ import annotations
 
 import os
-from _blake2 import blake2b
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
@@ -16,18 +15,15 @@ from typing import TYPE_CHECKING, Any
 from mudroom.background import Background
 from mudroom.core import stack
 from mudroom.core.change import Changeset
-from mudroom.core.fallback import Mode
 from mudroom.core.limit import reached_else
-from mudroom.core.path import show
-from mudroom.deciding import Case, Deciding, checkpoint_stem
+from mudroom.deciding import Case, checkpoint_stem
 from mudroom.errors import CommandNotStarted, MudroomError, Unsupported, UsageError
+from mudroom.holding import Holding, common_of, nothing
 from mudroom.sandbox.capture import GRACE, Output, Watch, attend
-from mudroom.sandbox.client import StepFailed
-from mudroom.starting import Ran, Stdio, relay_for, shown
+from mudroom.starting import Ran, Stdio, relay_for
 from mudroom.vault import stacking
 from mudroom.vault.fork import Fork
-from mudroom.vault.gather import Command, stand_on_copy, view_of
-from mudroom.vault.opened import OpenFork
+from mudroom.vault.gather import Command
 from mudroom.vault.turn import LOOK
 
 if TYPE_CHECKING:
@@ -36,7 +32,6 @@ if TYPE_CHECKING:
     from mudroom.core.stack import Checkpoint
     from mudroom.sandbox.held import Joined
     from mudroom.sandbox.processes import Usage
-    from mudroom.stage.view import View
     from mudroom.tending import Tended
     from mudroom.vault.apply import Recovered
     from mudroom.visits import Visit
@@ -45,20 +40,10 @@ MARK = b"MUDROOM_BACKGROUND"
 """A variable with the id of a background command, for it and all that it starts: by it they are told apart outside."""
 
 
-def _nothing() -> None:
-    """The sandbox stands aside by itself: whoever is in it only lets go of the turn."""
-
-
-class Joining(Deciding):
+class Joining(Holding):
     """The part of a session that knows the background; what it leaves open is the session's (``session.py``)."""
 
-    _weaker: Callable[[Mode, StepFailed], Mode]
     _refused: Callable[[str, tuple[bytes, ...], bytes, Case], Result]
-
-    def __init__(self, *arguments: Any, **named: Any) -> None:
-        super().__init__(*arguments, **named)
-        self._tended: dict[str, Tended] = {}
-        """By fork: the sandboxes that this session holds."""
 
     def close(self) -> None:
         """What runs in the background ends first."""
@@ -251,158 +236,6 @@ class Joining(Deciding):
             with super().alone(what, waiting, stopping) as recovered:
                 yield recovered
 
-    # --- the sandbox ---
-
-    @contextmanager
-    def _beside(self, fork: Fork) -> Iterator[Tended | Visit | None]:
-        """The sandbox that this fork has now, and keeps for as long as the block runs; None if it has none."""
-        tended = self._tended.get(fork.name)
-        if tended is not None:
-            with tended.guest() as welcome:
-                if welcome:
-                    yield tended
-                    return
-            tended.wait()
-        visit = None if self._alone else self._visit(fork)  # who holds it stands aside then, and hears nobody
-        if visit is None:
-            yield None
-            return
-        with visit:
-            yield visit
-
-    def _visit(self, fork: Fork) -> Visit | None:
-        if not os.path.exists(fork.path + b"/background/sandbox"):
-            return None
-        from mudroom.visits import visit
-
-        return visit(fork)
-
-    def _require_free(self, fork: Fork) -> None:
-        """Raises UsageError if something runs in the background of a fork: nobody else can have it."""
-        if not os.path.exists(fork.path + b"/background/sandbox"):
-            return
-        from mudroom.vault.background import Book
-
-        rows = [started for started, ended in Book(fork).rows() if ended is None]
-        with fork.lock_if_free("looking at what is left") as free:
-            if free or not rows:  # whoever held them has been killed, or is about to let go
-                return
-        what = ", ".join(f"{one.id}: {show(b' '.join(one.command))}" for one in rows)
-        raise UsageError(
-            f"a command is running in the background of the fork {fork.name} ({what})",
-            f"mudroom ps --end {rows[0].id} ends it",
-        )
-
-    def _open(self, fork: Fork, before: Sequence[bytes] | None) -> tuple[Tended, str | None]:
-        """Make the sandbox. The fork's lock and our turn are held from here on, until it is over. ``before``: a
-        command before which what the fork holds is frozen, as what is returned beside."""
-        if self._alone:
-            raise UsageError("nothing can be started in the background while the project is changed")
-        resources = ExitStack()
-        try:
-            resources.enter_context(self._locked(fork, "commands in the background (mudroom ps)"))
-            resources.enter_context(self._turn())
-            stacking.require_idle(fork)
-            self._notes += self.look_for_secrets()
-            self._settle(fork)
-            self._notes += self._desk.flush(fork)
-            resources.callback(self._desk.refresh, fork)
-            point = self._checkpoint_before(fork, before) if before is not None else None
-            fork.note_credentials(self._grant.credentials)
-            mode, notes = self.confinement.first_mode(self.settings, is_copy=fork.is_copy)
-            self._notes += [*self._grant.notes, *notes, *self.confinement.missing_credentials(self.settings)]
-            while True:
-                if mode != "overlay":
-                    self._notes += stand_on_copy(self.vault, fork, self.settings, self._progress)
-                try:
-                    with OpenFork(self.vault, fork) as opened, ExitStack() as attempt:
-                        view = view_of(self.vault, fork, opened, mode, self._progress)
-                        view.prepare()
-                        tended = self._hold(fork, view, mode, attempt, resources)
-                        break
-                except StepFailed as failure:
-                    mode = self._weaker(mode, failure)
-        except BaseException:
-            resources.close()
-            raise
-        self._tended[fork.name] = tended
-        return tended, point
-
-    def _hold(self, fork: Fork, view: View, mode: Mode, attempt: ExitStack, resources: ExitStack) -> Tended:
-        from mudroom.sandbox.held import hold
-        from mudroom.tending import Setting, Tended
-
-        stand_ins = self._hold_limits(mode)
-        equipment = self._equipment(mode)
-        gated, port = self._at_the_gate(fork, mode, None, equipment)
-        gate = attempt.enter_context(gated)
-        leaf = attempt.enter_context(self._group(fork))
-        mirror = self._mirror()
-        if mirror is not None:
-            attempt.callback(mirror.close)
-        plan, _environment = self.confinement.plan(
-            view.mount(), mode, self.project, fork.path + b"/private", self.settings, stand_ins, self._grant, port,
-            shown(equipment),
-        )  # fmt: skip
-        self._after_the_last(fork)
-        started = self._start_time()
-        fork.begin(started)
-        try:
-            want_gate = gate is not None and gate.is_inside
-            held = hold(self.client, plan, want_view=True, want_gate=want_gate, leaf=leaf)
-        except BaseException:
-            fork.end()
-            raise
-        if gate is not None:
-            gate.began(held.running)
-            attempt.callback(self._flows, fork, gate)
-        self._desk.go_live(fork.name, held.running)
-        attempt.callback(self._desk.end_live, fork.name)
-        resources.push(attempt.pop_all())
-        environment = dict(equipment.environment) if equipment is not None else {}
-        setting = Setting(self.vault, fork, mode, started, self._terms(), environment, port, self._clock)
-        return Tended(setting, held, gate, leaf, resources, self._is_over, mirror)
-
-    def _is_over(self, tended: Tended) -> None:
-        self._tended.pop(tended.fork.name, None)
-
-    def _terms(self) -> Callable[[], str]:
-        """What the commands of a sandbox may see and do, as far as that is not the host's or the project's: only who
-        asks for the same can join it. Asked for again and again, because the gate follows its rules while commands
-        run: it is the others, of a card, that must not be lent to whoever comes."""
-        settings, grant, rules = self.settings, self._grant, self._gate_answers[0]
-        network = settings.network_at(grant.level)
-        facts = (
-            network, settings.read, settings.credentials, settings.limits, settings.secrets_show,
-            grant.level, grant.credentials, grant.live, grant.abstract, grant.gpu,
-        )  # fmt: skip
-
-        def terms() -> str:
-            hosts = tuple(rules()) if network == "gate" else ()
-            return blake2b(repr((facts, hosts)).encode(), digest_size=16).hexdigest()
-
-        return terms
-
-    def _require_same(self, beside: Tended | Visit) -> None:
-        """Raises UsageError if a command as it would be run now cannot be run there."""
-        from mudroom.sandbox.held import ENDING
-        from mudroom.tending import Tended
-        from mudroom.visits import OTHER_TERMS
-
-        self._notes += self.look_for_secrets()
-        masked = frozenset(beside.mask.paths) if isinstance(beside, Tended) else beside.masked
-        new = sorted(frozenset(self.vault.mask.paths) - masked)
-        if new:
-            raise UsageError(f"{show(new[0])} is a secret that the commands in the background can read", ENDING)
-        if isinstance(beside, Tended) and beside.setting.terms() != self._terms()():
-            raise UsageError(OTHER_TERMS, ENDING)
-
-    def _inside(self, fork: Fork, beside: Tended | Visit, cwd: bytes) -> tuple[dict[bytes, bytes], bytes]:
-        mode, port, more = _common(beside)
-        work, private = fork.copy_place + b"/work", fork.path + b"/private"
-        found = self.confinement.beside(work, mode, cwd, private, self.settings, self._grant, port)
-        return found[0] | more, found[1]
-
     # --- beside it ---
 
     def _run_beside(
@@ -420,7 +253,7 @@ class Joining(Deciding):
             environment, inside = self._inside(fork, beside, cwd)
             relay = relay_for(stdio)
             numbers = relay.numbers if relay is not None else ()
-            if numbers and _common(beside)[0] == "landlock":
+            if numbers and common_of(beside)[0] == "landlock":
                 raise Unsupported(
                     "a terminal beside a command in the background", "user namespaces", "none are permitted here"
                 )
@@ -433,7 +266,7 @@ class Joining(Deciding):
                     if relay is not None:
                         relay.began(running)
                     watch = None if self._alone else Watch(LOOK, self._stand_aside)
-                    ended, timed_out = attend(running, output, timeout, _nothing, watch)
+                    ended, timed_out = attend(running, output, timeout, nothing, watch)
                     running.close()
             finally:
                 self._running = None
@@ -463,7 +296,7 @@ class Joining(Deciding):
             self._settle(place)
 
     def _stand_aside(self) -> float:
-        return self.vault.turn.stand_aside(_nothing, _nothing)
+        return self.vault.turn.stand_aside(nothing, nothing)
 
     def _joined(
         self, beside: Tended | Visit, argv: tuple[bytes, ...], environment: dict[bytes, bytes], inside: bytes,
@@ -530,14 +363,6 @@ class Joining(Deciding):
             from mudroom.vault.background import Book
 
             Book(fork).settle(self._clock())
-
-
-def _common(beside: Tended | Visit) -> tuple[Mode, int, dict[bytes, bytes]]:
-    from mudroom.tending import Tended
-
-    if isinstance(beside, Tended):
-        return beside.setting.mode, beside.setting.port, beside.setting.environment
-    return beside.common["mode"], beside.common["port"], beside.environment
 
 
 def _flows(beside: Tended | Visit) -> list[Any]:
