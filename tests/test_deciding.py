@@ -12,6 +12,7 @@ from mudroom.core.approval import CommandAnswer, CommandQuestion
 from mudroom.core.policy import ClassRule, CommandPolicy
 from mudroom.core.settings import Settings
 from mudroom.core.verdict import Action, Verdict
+from mudroom.deciding import checkpoint_stem
 from mudroom.errors import MudroomError
 from mudroom.keeper import QueueApprover
 from mudroom.session import Session
@@ -77,6 +78,23 @@ def test_what_changes_nothing_pushes_no_checkpoint_out(place: Place) -> None:
         session.run([b"rm", b"-f", b"none%d" % number], fork="f")
     names = [one.name for one in session.vault.fork("f").state.checkpoints]
     assert names == ["before-rm-a-1", *(f"before-rm-f-none{number}-1" for number in range(5))]
+
+
+@pytest.mark.parametrize(
+    ("argv", "name"),
+    [
+        ([b"rm", b"-r", b"a"], "before-rm-r-a"),
+        ([b"/usr/bin/rm", b"-r", b"a b"], "before-rm-r-a-b"),
+        ([b"bash", b"-c", b"rm -r a\nrm b"], "before-rm-r-a"),
+        ([b"sh", b"-c", b"export DB_PASSWORD=hunter2hunter2; ./deploy"], "before-export-DB_PASSWORD-redacted-.-deploy"),
+        ([b"redis-cli", b"-a", b"s3cretpass99", b"flushall"], "before-redis-cli-a-redacted-flushall"),
+        ([b"rm", b"known-to-be-secret"], "before-rm-redacted"),
+        ([b"./\xff\n"], "before-xff-n"),
+        ([b"///"], "before"),
+    ],
+)
+def test_the_name_of_a_checkpoint(argv: list[bytes], name: str) -> None:
+    assert checkpoint_stem(argv, {"known-to-be-secret"}) == name
 
 
 def test_old_automatic_checkpoints_go(place: Place) -> None:

@@ -9,7 +9,7 @@ Rules of this file:
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -31,7 +31,9 @@ if TYPE_CHECKING:
 
 _STEM = 40
 """Letters of a checkpoint's name that come from the command."""
-_SHELLS = (b"sh", b"bash", b"dash", b"zsh", b"ksh")
+_READ = 4096
+"""Bytes of each word that are looked at for that."""
+_SHELLS = ("sh", "bash", "dash", "zsh", "ksh")
 
 
 class Case(NamedTuple):
@@ -67,13 +69,19 @@ OWN = Case(Verdict())
 """A command of the user's own."""
 
 
-def checkpoint_stem(argv: Sequence[bytes]) -> str:
-    """What a checkpoint before this command is called, but for its number: ``before-rm-rf-build``."""
-    if len(argv) > 2 and argv[0].rpartition(b"/")[2] in _SHELLS and argv[1] in (b"-c", b"-lc"):
-        argv = argv[2].strip().partition(b"\n")[0].split(b" ")
-    line = b" ".join((argv[0].rpartition(b"/")[2], *argv[1:]))
-    words = re.sub(r"[^A-Za-z0-9_.]+", "-", show(line)).strip("-.")[:_STEM].rstrip("-.")
-    return f"before-{words}" if words else "before"
+def checkpoint_stem(argv: Sequence[bytes], known: Collection[str] = ()) -> str:
+    """What a checkpoint before this command is called, but for its number: ``before-rm-rf-build``. Names are shown in
+    more places than commands are, so no secret gets into one; ``known``: values that are secrets."""
+    from mudroom.core.redact import redact, redact_words
+
+    words = [show(word[:_READ]) for word in argv]
+    if len(words) > 2 and words[0].rpartition("/")[2] in _SHELLS and words[1] in ("-c", "-lc"):
+        words = redact(words[2].strip().partition("\\n")[0], known).split(" ")
+    else:
+        words = redact_words(words, known)
+    line = " ".join((words[0].rpartition("/")[2], *words[1:]))
+    stem = re.sub(r"[^A-Za-z0-9_.]+", "-", line).strip("-.")[:_STEM].rstrip("-.")
+    return f"before-{stem}" if stem else "before"
 
 
 class Deciding(Starting):
@@ -226,11 +234,11 @@ class Deciding(Starting):
     def _is_unchanged(self, case: Case, fork: Fork) -> bool:
         """Once the fork is ours: whether what was approved is what is going to run, and nothing stricter is said about
         it by now. (Something milder is: the rule that an answer of "always" has written.)"""
-        from mudroom.core.fingerprint import Uncovered, holds
-
         asked = case.question
         if asked is None:
             return True
+        from mudroom.core.fingerprint import Uncovered, holds
+
         verdict, classified = self._judged(asked.command, asked.cwd)
         try:
             mark, _files = self._mark(fork, asked, classified)
@@ -238,11 +246,14 @@ class Deciding(Starting):
             return False
         return verdict.action != "deny" and holds(asked, mark)
 
+    def _stem(self, argv: Sequence[bytes]) -> str:
+        return checkpoint_stem(argv, frozenset(self.vault.secrets()))
+
     def _checkpoint_before(self, fork: Fork, argv: Sequence[bytes]) -> str:
         """Freeze what the fork holds, whose lock is ours; its name."""
         from mudroom.core.retention import surplus_checkpoints
 
-        name = stack.free_name(fork.state, checkpoint_stem(argv))
+        name = stack.free_name(fork.state, self._stem(argv))
         point = stacking.checkpoint(self.vault, fork, name, self._clock(), automatic=True)
         for old in surplus_checkpoints(fork.state, self.settings.keep_applies):
             fork.save(stack.without_checkpoint(fork.state, old))
