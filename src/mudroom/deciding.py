@@ -118,6 +118,13 @@ class Deciding(Starting):
             self._forget(fork.name)
             self.vault.discard(fork)
 
+    def _take_back_unused(self, fork: Fork) -> None:
+        """The same after an error, whichever: unless something has begun to run in it."""
+        record = fork.record
+        is_unused = record is None or not (record.command or record.changeset.changes)
+        if is_unused and fork.interrupted is None and not fork.state.layers:
+            self._take_back(fork)
+
     def ask_about(self, approver: CommandApprover | None, remember: Remember | None = None) -> None:
         """From here on this approver is asked; None: what has to be approved is refused. ``remember`` keeps a rule."""
         self._ask_about, self._remember_command = approver, remember

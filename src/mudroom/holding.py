@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from mudroom.core.fallback import Mode
 from mudroom.core.path import show
-from mudroom.deciding import Deciding
+from mudroom.deciding import Case, Deciding
 from mudroom.errors import UsageError
 from mudroom.sandbox.client import StepFailed
 from mudroom.starting import shown
@@ -79,9 +79,10 @@ class Holding(Deciding):
             f"mudroom ps --end {rows[0].id} ends it",
         )
 
-    def _open(self, fork: Fork, before: Sequence[bytes] | None) -> tuple[Tended, str | None]:
-        """Make the sandbox. The fork's lock and our turn are held from here on, until it is over. ``before``: a
-        command before which what the fork holds is frozen, as what is returned beside."""
+    def _open(self, fork: Fork, case: Case, argv: Sequence[bytes]) -> tuple[Tended, str | None] | None:
+        """Make the sandbox for a command. The fork's lock and our turn are held from here on, until it is over. What is
+        returned beside is the checkpoint before the command, if there is to be one. None, and nothing is held: now
+        that the fork is ours, the command is not what was approved."""
         if self._alone:
             raise UsageError("nothing can be started in the background while the project is changed")
         resources = ExitStack()
@@ -92,8 +93,11 @@ class Holding(Deciding):
             self._notes += self.look_for_secrets()
             self._settle(fork)
             self._notes += self._desk.flush(fork)
+            if not self._is_unchanged(case, fork):
+                resources.close()
+                return None
             resources.callback(self._desk.refresh, fork)
-            point = self._checkpoint_before(fork, before) if before is not None else None
+            point = self._checkpoint_before(fork, argv) if case.verdict.action != "allow" else None
             fork.note_credentials(self._grant.credentials)
             mode, notes = self.confinement.first_mode(self.settings, is_copy=fork.is_copy)
             self._notes += [*self._grant.notes, *notes, *self.confinement.missing_credentials(self.settings)]

@@ -17,7 +17,7 @@ from mudroom.core import stack
 from mudroom.core.change import Changeset
 from mudroom.core.limit import reached_else
 from mudroom.deciding import Case, checkpoint_stem
-from mudroom.errors import CommandNotStarted, MudroomError, Unsupported, UsageError
+from mudroom.errors import MudroomError, Unsupported, UsageError
 from mudroom.holding import Holding, common_of, nothing
 from mudroom.sandbox.capture import GRACE, Output, Watch, attend
 from mudroom.starting import Ran, Stdio, relay_for
@@ -82,12 +82,14 @@ class Joining(Holding):
             try:
                 if case.verdict.action == "require_approval":
                     case = self._asked(place, fork or "", command, where)
-                if case.allowed and self._is_unchanged(case, place):
+                if case.allowed:
                     with self._beside(place) as beside:
-                        return self._start(place, beside, command, where, timeout, case)
-            except (CommandNotStarted, Unsupported, UsageError):
+                        background = self._start(place, beside, command, where, timeout, case)
+                    if background is not None:
+                        return background
+            except BaseException:
                 if is_new and fork is None:
-                    self._take_back(place)
+                    self._take_back_unused(place)
                 raise
         if is_new:
             self._take_back(place)
@@ -102,7 +104,8 @@ class Joining(Holding):
         cwd: bytes,
         timeout: float | None,
         case: Case,
-    ) -> Background:
+    ) -> Background | None:
+        """None: it is not what was approved any more."""
         from mudroom.core.background import Started
         from mudroom.tending import Tended
 
@@ -111,18 +114,23 @@ class Joining(Holding):
         point: str | None = None
         at = beside
         if at is None:
-            at, point = self._open(fork, argv if case.verdict.action != "allow" else None)
+            opened = self._open(fork, case, argv)
+            if opened is None:
+                return None
+            at, point = opened
         else:
             self._require_same(at)
+            if not self._is_unchanged(case, fork):
+                return None
             if case.verdict.action != "allow":
                 point = self._checkpoint_beside(at, fork, argv)
-        environment, inside = self._inside(fork, at, cwd)
-        environment[MARK] = identity.encode()
-        out_of, agent = timeout or self.settings.timeout, self.agent or ""
-        started = Started(
-            identity, fork.name, argv, inside, self._clock(), os.getpid(), self._grant.level, agent, out_of
-        )
         try:
+            environment, inside = self._inside(fork, at, cwd)
+            environment[MARK] = identity.encode()
+            out_of, agent = timeout or self.settings.timeout, self.agent or ""
+            started = Started(
+                identity, fork.name, argv, inside, self._clock(), os.getpid(), self._grant.level, agent, out_of
+            )
             self._journal_start(started, cwd, case, point)  # first: what cannot be written down is not started
             if isinstance(at, Tended):
                 at.start(started, environment)
@@ -132,6 +140,12 @@ class Joining(Holding):
             if beside is None and isinstance(at, Tended):
                 at.begin()
         return Background(self, started)
+
+    def _take_back_unused(self, fork: Fork) -> None:
+        tended = self._tended.get(fork.name)
+        if tended is not None and not tended.behind:
+            tended.wait()  # nobody needs it, so it ends
+        super()._take_back_unused(fork)
 
     def _journal_start(self, started: Started, cwd: bytes, case: Case, point: str | None) -> None:
         from mudroom.core.result import text, verdict_to_json

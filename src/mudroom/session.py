@@ -27,7 +27,7 @@ from mudroom.core.result import REFUSED, Denial, Result
 from mudroom.core.settings import Settings
 from mudroom.core.spec import Copy
 from mudroom.deciding import Case
-from mudroom.errors import CommandNotStarted, Unsupported, UsageError
+from mudroom.errors import Unsupported, UsageError
 from mudroom.inspecting import Inspecting
 from mudroom.sandbox.capture import SIGTERM
 from mudroom.sandbox.client import Client, StepFailed
@@ -180,10 +180,13 @@ class Session(Inspecting):
             if case.verdict.action == "require_approval":
                 case = self._asked(place, fork or "", command, where)
             if case.allowed:
-                return self._run(place, command, where, stdio, timeout, case)
-        except (CommandNotStarted, Unsupported, UsageError):
+                result = self._run(place, command, where, stdio, timeout, case)
+                if result is not None:
+                    return result
+                case = case.changed()
+        except BaseException:
             if is_new and fork is None:
-                self._take_back(place)
+                self._take_back_unused(place)
             raise
         if is_new:
             self._take_back(place)
@@ -227,7 +230,8 @@ class Session(Inspecting):
 
     def _run(
         self, fork: Fork, argv: tuple[bytes, ...], cwd: bytes, stdio: Stdio, timeout: float | None, case: Case
-    ) -> Result:
+    ) -> Result | None:
+        """None: it is not what was approved any more."""
         with self._beside(fork) as beside:
             if beside is not None:
                 return self._run_within(beside, fork, argv, cwd, stdio, timeout or self.settings.timeout, case)
@@ -239,7 +243,7 @@ class Session(Inspecting):
             self._settle(fork)
             self._notes += self._desk.flush(fork)
             if not self._is_unchanged(case, fork):
-                return self._refused(fork.name, argv, cwd, case.changed())
+                return None
             if case.verdict.action != "allow":
                 point = self._checkpoint_before(fork, argv)
             wall = time.monotonic()
@@ -262,11 +266,12 @@ class Session(Inspecting):
         stdio: Stdio,
         timeout: float | None,
         case: Case,
-    ) -> Result:
+    ) -> Result | None:
         """In the sandbox that the fork has."""
         self._notes = []
+        self._require_same(beside)  # before a checkpoint is made for it
         if not self._is_unchanged(case, fork):
-            return self._refused(fork.name, argv, cwd, case.changed())
+            return None
         point = self._checkpoint_beside(beside, fork, argv) if case.verdict.action != "allow" else None
         wall = time.monotonic()
         ran, changeset = self._run_beside(beside, fork, argv, cwd, stdio, timeout)

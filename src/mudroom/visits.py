@@ -81,6 +81,7 @@ class Visits:
         return [self._socket.fileno(), *self._visitors]
 
     def attend(self, descriptor: int) -> None:
+        """Whatever goes wrong with a visitor is the end of that visitor's visit, and of nothing else."""
         if descriptor == self._socket.fileno():
             self._admit()
             return
@@ -94,7 +95,9 @@ class Visits:
             return
         try:
             self._serve(visitor, request, descriptors)
-        except (KeyError, IndexError):  # it does not speak as we do
+        except (LookupError, TypeError, ValueError, AttributeError):  # it does not speak as we do
+            self._leave(descriptor)
+        except (MudroomError, OSError):  # it has gone away, or the sandbox has
             self._leave(descriptor)
         finally:
             for one in descriptors:
@@ -104,15 +107,20 @@ class Visits:
         listening: Any = self._socket  # of a type whose stub lacks what it is made of
         try:
             accepted, _address = listening._accept()
-        except BlockingIOError:
-            return  # it did not wait
+        except OSError:
+            return  # it did not wait, or there is no descriptor for it
         connection = _socket.socket(fileno=accepted)
-        connection.settimeout(PATIENCE)
-        pid, uid, _gid = _credentials(connection)
-        if uid != os.geteuid() or (_is_confined(pid) and not _is_confined(os.getpid())):
+        try:
+            connection.settimeout(PATIENCE)
+            pid, uid, _gid = _credentials(connection)
+            is_welcome = uid == os.geteuid() and (not _is_confined(pid) or _is_confined(os.getpid()))
+            if is_welcome:
+                connection.sendall(WELCOME)
+        except OSError:
+            is_welcome = False  # it has hung up
+        if not is_welcome:
             connection.close()
             return
-        connection.sendall(WELCOME)
         self._visitors[accepted] = Visitor(connection)
 
     def _serve(self, visitor: Visitor, request: Mapping[str, Any], descriptors: Sequence[int]) -> None:
@@ -174,9 +182,13 @@ class Visits:
 
     def _leave(self, descriptor: int) -> None:
         visitor = self._visitors.pop(descriptor)
-        for identity in visitor.commands.values():  # those that are over are not known any more
-            self._tended.held.door.send({"op": "signal", "id": identity, "signal": SIGKILL}, ())
-        visitor.connection.close()
+        try:
+            for identity in visitor.commands.values():  # those that are over are not known any more
+                self._tended.held.door.send({"op": "signal", "id": identity, "signal": SIGKILL}, ())
+        except MudroomError:
+            pass  # the sandbox is gone, and they with it
+        finally:
+            visitor.connection.close()
 
     def close(self) -> None:
         while self._visitors:

@@ -1,0 +1,168 @@
+"""Commands in the background of a fork, and what happens meanwhile: who was faster, who went away, what is left."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from conftest import Place
+from mudroom.background import Background
+from mudroom.core.approval import CommandAnswer, CommandQuestion
+from mudroom.core.policy import ClassRule, CommandPolicy
+from mudroom.core.settings import Settings
+from mudroom.errors import MudroomError, UsageError
+from mudroom.sandbox.wire import send
+from mudroom.session import Session
+from mudroom.vault.fork import Fork
+
+ASKING = Settings(commands=CommandPolicy((ClassRule("unknown", "require_approval", "policy.yaml:1", 1),)))
+SCRIPT = [b"sh", b"run.sh"]
+
+
+def yes(_question: CommandQuestion) -> CommandAnswer:
+    return CommandAnswer(True, by="a test")
+
+
+def asking(place: Place, ask: Any = yes) -> Session:
+    return place.session(ASKING, agent="coder", ask_about=ask)
+
+
+def staged(session: Session) -> Path:
+    return Path(os.fsdecode(session.vault.fork("f").upper)) / "run.sh"
+
+
+def names(session: Session) -> list[str]:
+    return [fork.name for fork in session.vault.forks()]
+
+
+def idle(session: Session) -> Background:
+    """Something in the background of f, of the user's own."""
+    agent, session.agent = session.agent, None
+    found = session.start([b"sleep", b"1000"], fork="f")
+    session.agent = agent
+    return found
+
+
+def test_what_was_approved_is_looked_at_once_the_fork_is_ours(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever had the fork has changed it meanwhile."""
+    session = asking(place)
+    session.new_fork("f")
+    session.files("f").write(b"run.sh", b"echo harmless\n")
+    session.run([b"true"], fork="f")
+    locked = session._locked
+
+    @contextmanager
+    def late(fork: Fork, what: str) -> Iterator[None]:
+        with locked(fork, what):
+            staged(session).write_bytes(b"echo evil\n")
+            yield
+
+    monkeypatch.setattr(session, "_locked", late)
+    one = session.start(SCRIPT, fork="f")
+    assert one.refused is not None and "changed since it was approved" in one.refused.verdict.reason
+    assert session.backgrounds() == []
+    monkeypatch.undo()
+    assert session.start(SCRIPT, fork="f").wait() is not None, "the fork is free, and asked about anew"
+
+
+@pytest.mark.parametrize("own", [True, False])
+def test_what_was_approved_is_looked_at_before_it_joins(
+    place: Place, monkeypatch: pytest.MonkeyPatch, own: bool
+) -> None:
+    holding = asking(place)
+    session = holding if own else asking(place)
+    holding.new_fork("f")
+    holding.files("f").write(b"run.sh", b"echo harmless\n")
+    other = idle(holding)
+    require_same = session._require_same
+
+    def late(beside: Any) -> None:
+        staged(session).write_bytes(b"echo evil\n")
+        require_same(beside)
+
+    monkeypatch.setattr(session, "_require_same", late)
+    one = session.start(SCRIPT, fork="f")
+    assert one.refused is not None and "changed since it was approved" in one.refused.verdict.reason
+    assert [row.id for row, _end in session.backgrounds()] == [other.id]
+
+
+def interrupts(_question: CommandQuestion) -> CommandAnswer:
+    raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("call", ["run", "start"])
+def test_an_interrupted_question_leaves_no_fork(place: Place, call: str) -> None:
+    session = asking(place, interrupts)
+    place.write("run.sh", "echo harmless\n")
+    with pytest.raises(KeyboardInterrupt):
+        getattr(session, call)(SCRIPT)
+    assert names(session) == []
+
+
+@pytest.mark.parametrize("call", ["run", "start"])
+def test_what_has_changed_leaves_no_fork(place: Place, call: str) -> None:
+    def changing(_question: CommandQuestion) -> CommandAnswer:
+        place.write("run.sh", "echo evil\n")
+        return CommandAnswer(True, by="a test")
+
+    session = asking(place, changing)
+    place.write("run.sh", "echo harmless\n")
+    done = getattr(session, call)(SCRIPT)
+    refused = done.refused if call == "start" else done
+    assert refused.ran is False and refused.fork == ""
+    assert names(session) == []
+
+
+@pytest.mark.parametrize("kind", ["approval", "background"])
+def test_a_journal_that_fails_leaves_no_fork(place: Place, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+    session = asking(place)
+    place.write("run.sh", "echo harmless\n")
+    append = session.vault.journal.append
+
+    def failing(what: str, *arguments: Any, **named: Any) -> Any:
+        if what == kind:
+            raise MudroomError("the journal cannot be written")
+        return append(what, *arguments, **named)
+
+    monkeypatch.setattr(session.vault.journal, "append", failing)
+    with pytest.raises(MudroomError, match="cannot be written"):
+        session.start(SCRIPT)
+    assert names(session) == []
+
+
+def connected(session: Session) -> socket.socket:
+    book = Path(os.fsdecode(session.vault.fork("f").path)) / "background"
+    found = socket.socket(socket.AF_UNIX)
+    with contextlib.chdir(book):
+        found.connect("socket")
+    return found
+
+
+def test_a_visitor_that_hangs_up_ends_nothing(place: Place) -> None:
+    """At once; in the middle of a sentence; before it is told that it is refused; with words that are none."""
+    session = place.session()
+    server = idle(session)
+    for _time in range(20):
+        connected(session).close()
+    for said in (b"\5\0\0\0x", b"\4\0\0\0none"):
+        with connected(session) as visitor:
+            visitor.sendall(said)
+    refused = {"op": "command", "id": 1, "terms": "others"}
+    for request in (refused, {"op": "signal", "id": []}, {"op": "x"}, [], {}, 3):
+        read, write = os.pipe()
+        os.close(read)
+        with connected(session) as visitor:
+            send(visitor, request, [write])  # type: ignore[arg-type]
+            os.close(write)
+            assert visitor.recv(1) == b"w"
+            assert visitor.recv(1) == b"", "it is shown the door"
+    other = place.session()
+    assert other.run([b"true"], fork="f").exit_code == 0
+    assert server.poll() is None
