@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import socket
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,11 +16,13 @@ import pytest
 from conftest import Place
 from mudroom.background import Background
 from mudroom.core.approval import CommandAnswer, CommandQuestion
+from mudroom.core.background import Started
 from mudroom.core.policy import ClassRule, CommandPolicy
 from mudroom.core.settings import Settings
 from mudroom.errors import MudroomError, UsageError
 from mudroom.sandbox.wire import send
 from mudroom.session import Session
+from mudroom.vault.background import Book
 from mudroom.vault.fork import Fork
 
 ASKING = Settings(commands=CommandPolicy((ClassRule("unknown", "require_approval", "policy.yaml:1", 1),)))
@@ -166,3 +169,86 @@ def test_a_visitor_that_hangs_up_ends_nothing(place: Place) -> None:
     other = place.session()
     assert other.run([b"true"], fork="f").exit_code == 0
     assert server.poll() is None
+
+
+@pytest.mark.parametrize("own", [True, False])
+def test_who_cannot_join_leaves_no_checkpoint(place: Place, own: bool) -> None:
+    place.write("build/x", "x\n")
+    holding = place.session(agent="coder")
+    session = holding if own else place.session(agent="coder")
+    idle(holding)
+    session.settings = session.settings._replace(network="none")
+    for call in (session.run, session.start):
+        with pytest.raises(UsageError, match="other settings"):
+            call([b"rm", b"-r", b"build"], fork="f")
+    assert session.vault.fork("f").state.checkpoints == ()
+
+
+def test_checkpoints_before_commands_side_by_side(place: Place) -> None:
+    """Each has a name of its own, whoever was the first to choose one."""
+    holding = place.session(agent="coder")
+    server = idle(holding)
+    made: list[str | None] = []
+    failed: list[BaseException] = []
+
+    def commands(session: Session) -> None:
+        try:
+            made.extend(session.run([b"rm", b"-f", b"nothing"], fork="f").checkpoint for _time in range(4))
+        except BaseException as error:
+            failed.append(error)
+            raise
+
+    threads = [threading.Thread(target=commands, args=(place.session(agent="coder"),)) for _one in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failed == []
+    assert sorted(str(name) for name in made) == sorted(f"before-rm-f-nothing-{number + 1}" for number in range(12))
+    server.end()
+
+
+@pytest.mark.parametrize("own", [True, False])
+@pytest.mark.parametrize("whole", [True, False])
+def test_who_waits_for_its_end_finds_what_it_has_changed(
+    place: Place, monkeypatch: pytest.MonkeyPatch, own: bool, whole: bool
+) -> None:
+    """``whole``: it ends with all that is in the sandbox."""
+    holding = place.session()
+    session = holding if own else place.session()
+    idle(holding)
+    one = session.start([b"sh", b"-c", b"echo x > made; echo up; sleep 1000"], fork="f")
+    while b"up" not in one.output()[0]:
+        assert one.poll() is None
+    tended = holding._tended["f"]
+    gather = tended._gather
+    ends: list[Any] = []
+
+    def seen(*arguments: Any, **named: Any) -> None:
+        ends.append(one.poll() or one.wait(0.0))
+        gather(*arguments, **named)
+
+    monkeypatch.setattr(tended, "_gather", seen)
+    if whole:
+        tended.held.running.signal(9)
+    else:
+        session.end("f", [one.id])
+    assert one.wait() is not None
+    assert ends and ends == [None] * len(ends)
+    record = session.vault.fork("f").record
+    assert record is not None and {change.path for change in record.changeset.changes} == {b"made"}
+
+
+def test_the_end_of_one_whose_keeper_was_killed(place: Place) -> None:
+    """It is found by who waits: nobody else writes it down."""
+    session = place.session()
+    session.new_fork("f")
+    fork = session.vault.fork("f")
+    started = Started("0badcafe", "f", (b"sleep", b"1000"), session.project, 1, 1)
+    Book(fork).begin(started)
+    Book(fork).note({"mode": "overlay", "port": 0, "environment": [], "masked": [], "keeper": 1})
+    one = Background(session, started)
+    ended = one.wait(0.0)
+    assert ended is not None and ended.signal == 9
+    Book(fork).write(started, None)
+    assert one.end() is not None

@@ -41,10 +41,8 @@ class Background:
         return self._session.usages().get(self.id)
 
     def poll(self) -> Ended | None:
-        """How it has ended; None while it runs."""
-        from mudroom.vault.background import Book
-
-        rows = Book(self._session.vault.fork(self.fork)).rows()
+        """How it has ended; None while it runs. Of one whose keeper was killed that is found out here."""
+        rows = self._session.backgrounds(self.fork)
         return next((ended for started, ended in rows if started.id == self.id), None)
 
     def wait(self, timeout: float | None = None) -> Ended | None:
@@ -52,8 +50,7 @@ class Background:
         deadline = None if timeout is None else time.monotonic() + timeout
         tended = self._session._tended.get(self.fork)
         if tended is not None and self.id in tended.behind:
-            tended.behind[self.id].wait(timeout)
-            return tended.behind[self.id].ended
+            return tended.behind[self.id].wait(timeout)
         while (ended := self.poll()) is None and (deadline is None or time.monotonic() < deadline):
             time.sleep(LATER)
         return ended

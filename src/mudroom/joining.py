@@ -13,7 +13,6 @@ from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
 from mudroom.background import Background
-from mudroom.core import stack
 from mudroom.core.change import Changeset
 from mudroom.core.limit import reached_else
 from mudroom.deciding import Case, checkpoint_stem
@@ -162,10 +161,17 @@ class Joining(Holding):
         }
         self.vault.journal.append("background", started.fork, data, time=started.time)
 
-    def _checkpoint_beside(self, beside: Tended | Visit, fork: Fork, argv: Sequence[bytes]) -> str:
-        """Freeze what the fork holds, before a command; its name."""
-        name = stack.free_name(self.vault.fork(fork.name).state, checkpoint_stem(argv))
-        beside.checkpoint(name, self._clock(), keep=self.settings.keep_applies)
+    def _checkpoint_beside(
+        self, beside: Tended | Visit, fork: Fork, argv: Sequence[bytes], *, joins: bool = True
+    ) -> str:
+        """Freeze what the fork holds, before a command; its name. ``joins``: the command is to join those there."""
+        from mudroom.tending import Tended
+
+        stem, keep = checkpoint_stem(argv), self.settings.keep_applies
+        if isinstance(beside, Tended):
+            name = beside.checkpoint(stem, self._clock(), keep=keep)
+        else:
+            name = beside.checkpoint(stem, self._clock(), keep=keep, terms=self._terms()() if joins else None)
         self.vault.journal.append("checkpoint", fork.name, {"checkpoint": name, "automatic": True}, time=self._clock())
         return name
 
@@ -233,8 +239,13 @@ class Joining(Holding):
         visit = self._visit(fork)
         if visit is None:
             return
-        with visit:
-            visit.end(identities, grace)
+        try:
+            with visit:
+                visit.end(identities, grace)
+        except UsageError:
+            raise
+        except MudroomError:
+            pass  # who held them is gone, and they with it
         if identities is None:
             with fork.lock("waiting for the end of what runs in the background"):
                 pass
@@ -352,7 +363,7 @@ class Joining(Holding):
             with self._beside(self.vault.fork(parent)) as beside:
                 if beside is not None:
                     above = self.vault.fork(parent)
-                    at = at or self._checkpoint_beside(beside, above, (b"fork", name.encode()))
+                    at = at or self._checkpoint_beside(beside, above, (b"fork", name.encode()), joins=False)
                     made = stacking.fork_of(self.vault, above, name, self._clock(), at)
                     self.vault.journal.append("fork", name, {"parent": parent, "at": at}, time=self._clock())
                     return made

@@ -22,6 +22,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
+from mudroom.core import stack
 from mudroom.core.background import Ended, Started
 from mudroom.core.fallback import Mode
 from mudroom.errors import MudroomError, UsageError
@@ -36,7 +37,6 @@ from mudroom.vault.store import Vault
 from mudroom.vault.turn import LOOK
 
 if TYPE_CHECKING:
-    from mudroom.core.stack import Checkpoint
     from mudroom.gateway import Doorkeeper
     from mudroom.sandbox.cgroup import Leaf
     from mudroom.sandbox.mirror import Mirror
@@ -72,16 +72,18 @@ class Behind:
         self.timed_out = self.asked = False
         """``asked``: to end."""
         self.ended: Ended | None = None
+        """That it has ended; it is told (``end``) once what it has changed is collected."""
         self._over = _thread.allocate_lock()
         self._over.acquire()
 
-    def wait(self, timeout: float | None) -> None:
-        """Until it has ended and all about it is written down, or for so many seconds."""
-        if self._over.acquire(timeout=-1 if timeout is None else timeout):
-            self._over.release()
+    def wait(self, timeout: float | None) -> Ended | None:
+        """Until it has ended and all about it is written down, or for so many seconds: None then."""
+        if not self._over.acquire(timeout=-1 if timeout is None else timeout):
+            return None
+        self._over.release()
+        return self.ended
 
-    def end(self, ended: Ended) -> None:
-        self.ended = ended
+    def end(self) -> None:
         self._over.release()
 
     def take(self, descriptor: int) -> bool:
@@ -131,6 +133,8 @@ class Tended:
         self.book = Book(self.fork)
         self.behind: dict[str, Behind] = {}
         self.notes: list[str] = []
+        self._late: list[Behind] = []
+        """What has ended with the sandbox: that is told when what is left is collected."""
         self.is_over = False
         self._resources, self._over = resources, over
         self._lock = _thread.allocate_lock()
@@ -215,16 +219,18 @@ class Tended:
         self._wake_up()
         return behind
 
-    def checkpoint(self, name: str, moment: int, *, keep: int | None = None) -> Checkpoint:
+    def checkpoint(self, name: str, moment: int, *, keep: int | None = None) -> str:
         """Freeze what the fork holds under a name, while its commands run: they are stopped as long as it takes to
-        copy that. ``keep``: as ``copied_checkpoint`` has it. Raises UsageError if the name is taken."""
+        copy that. Returns the name. ``keep``: as ``copied_checkpoint`` has it; ``name`` is but a stem then, for whoever
+        chose one outside could be too late. Raises UsageError if the name is taken."""
         from mudroom.vault.livepoint import copied_checkpoint
 
         with self._books, self.stopped():
             if self._is_collected:
                 raise UsageError("what ran in the background has just ended", "try again")
             self._gather(self._last, live=True)
-            return copied_checkpoint(self.vault, self.fork, name, moment, keep)
+            chosen = name if keep is None else stack.free_name(self.fork.state, name)
+            return copied_checkpoint(self.vault, self.fork, chosen, moment, keep).name
 
     @contextmanager
     def stopped(self) -> Iterator[None]:
@@ -380,18 +386,30 @@ class Tended:
         now = self.setting.clock()
         ended = Ended(128 + signal if signal else status >> 8, signal or None, behind.timed_out, now)
         command = Command(behind.started.command, status, now, behind.started.level)
+        behind.ended = ended
+        if self._is_gone():
+            self._last = command
+            self._late.append(behind)
+            return
         try:
-            self.book.write(behind.started, ended)
-            if self._is_gone():
-                self._last = command
-            else:
-                self.collect(command)
-            data = {"id": behind.started.id, "exit_code": ended.exit_code, "timed_out": ended.timed_out}
-            self.vault.journal.append("background_end", self.fork.name, data, time=now)
+            self.collect(command)
         except (MudroomError, OSError) as error:  # what it has changed is collected with the next one, or at the end
             self.notes.append(str(error))
         finally:
-            behind.end(ended)
+            self._tell_end(behind)
+
+    def _tell_end(self, behind: Behind) -> None:
+        """Whoever waits for its end goes on, and finds what it has changed."""
+        ended = behind.ended
+        assert ended is not None
+        try:
+            self.book.write(behind.started, ended)
+            data = {"id": behind.started.id, "exit_code": ended.exit_code, "timed_out": ended.timed_out}
+            self.vault.journal.append("background_end", self.fork.name, data, time=ended.time)
+        except (MudroomError, OSError) as error:
+            self.notes.append(str(error))
+        finally:
+            behind.end()
 
     def _finish(self) -> None:
         """The sandbox ends, then what it has left is collected, then everything is let go, whatever goes wrong."""
@@ -411,6 +429,8 @@ class Tended:
         except (MudroomError, OSError) as error:  # the next command of the fork finds it as after a crash
             self.notes.append(str(error))
         finally:
+            for behind in self._late:
+                self._tell_end(behind)
             self._let_go()
 
     def _write_down(self) -> None:

@@ -177,8 +177,10 @@ class Visits:
         self._tended.start(started, request["environment"])
         return started.id
 
-    def _checkpoint(self, request: Mapping[str, Any]) -> None:
-        self._tended.checkpoint(request["name"], request["time"], keep=request["keep"])
+    def _checkpoint(self, request: Mapping[str, Any]) -> str:
+        if request["terms"] is not None and not self._are_ours(request["terms"]):
+            raise UsageError(OTHER_TERMS, ENDING)
+        return self._tended.checkpoint(request["name"], request["time"], keep=request["keep"])
 
     def _leave(self, descriptor: int) -> None:
         visitor = self._visitors.pop(descriptor)
@@ -253,8 +255,11 @@ class Visit:
         request = {"op": "start", "started": tuple(started), "environment": dict(environment), "terms": terms}
         self._ask(request)
 
-    def checkpoint(self, name: str, time: int, *, keep: int | None = None) -> None:
-        self._ask({"op": "checkpoint", "name": name, "time": time, "keep": keep})
+    def checkpoint(self, name: str, time: int, *, keep: int | None = None, terms: str | None = None) -> str:
+        """``terms``: of the command that it is made for, which is refused under others; None: it is for none."""
+        request = {"op": "checkpoint", "name": name, "time": time, "keep": keep, "terms": terms}
+        made: str = self._ask(request)
+        return made
 
     def _ask(self, request: Mapping[str, Any]) -> Any:
         answer = with_report(self._connection, request, ())
