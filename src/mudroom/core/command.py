@@ -23,6 +23,8 @@ from mudroom.core.wrapper import WRAPPERS
 TABLES: tuple[dict[bytes, Rule], ...] = (BUILTINS, WRAPPERS, GIT, PROGRAMS, FINDERS, INTERPRETERS, TOOLS)
 """In the order in which they are asked; no name is in two of them."""
 _DEEPEST = 8
+UNTOLD = "a program that cannot be told"
+"""The reason of a part whose program is only known once it runs."""
 
 
 def classify_words(argv: Sequence[bytes], project: bytes | None = None, cwd: bytes | None = None) -> Classified:
@@ -66,7 +68,7 @@ def _words(words: Sequence[Word], scene: Scene) -> Sequence[Part]:
 
 def _found(words: Sequence[Word], scene: Scene) -> Finding:
     if not words or not words[0].literal:
-        return Finding(UNSURE, "a program that cannot be told")
+        return Finding(UNSURE, UNTOLD)
     name = program_name(words[0].text)
     for table in TABLES:
         rule = table.get(name)

@@ -2,8 +2,9 @@
 
 An approval given for ``bash build.sh`` must not hold for another content of ``build.sh``. Files are told in two ways:
 
-* those that are *run*: a program of the project, the script that an interpreter is given, what a build tool reads by
-  itself (``IMPLIED``). Each of them is covered, or there is no fingerprint (``Uncovered``);
+* those that are *run* (``core/script.py``): a program of the project, the script that an interpreter is given, what a
+  build tool reads by itself. Each of them is covered, or there is no fingerprint (``Uncovered``): it cannot be told
+  before it runs, is too large, or lies outside of the project where commands may write;
 * all others that a word names, as far as they are not too many and too large.
 
 What such a file reads in turn is not covered: modules, included files, hooks. The sandbox is the boundary, not this.
@@ -16,71 +17,22 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from mudroom.core.approval import CommandQuestion
 from mudroom.core.path import show
+from mudroom.core.script import IMPLIED, Uncovered, directories, join, require_told, runs
 from mudroom.core.verdict import Part, Verdict
+
+__all__ = ["IMPLIED", "Uncovered", "digests", "fingerprint", "holds", "question_about"]
 
 Read = Callable[[bytes, int], bytes | None]
 """The content of a regular file at an absolute path of the view, found as open(2) would find it; None if there is none.
 If it has more bytes than the second says: at least one more than that many. ``stage/lookup.py`` has one."""
+Strays = Callable[[bytes], bool]
+"""Whether an absolute path leads out of the project to where commands may write; ``read`` finds nothing there."""
 LARGEST = 64 << 20
 """Bytes of a file that is run."""
 LARGEST_NAMED = 4 << 20
 """Bytes of another one."""
-MOST_RUN, MOST_NAMED = 256, 256
+MOST_RUN, MOST_NAMED = 1024, 256
 """Paths that are looked at."""
-
-_SHELLS = (b"sh", b"bash", b"dash", b"zsh", b"ksh", b"fish", b"source", b".")
-_LANGUAGES = (
-    b"python", b"node", b"deno", b"bun", b"ruby", b"perl", b"php", b"lua", b"Rscript", b"awk", b"tsx", b"ts-node",
-)  # fmt: skip
-_WRAPPERS = (
-    b"env", b"sudo", b"doas", b"nohup", b"timeout", b"nice", b"ionice", b"xargs", b"find", b"exec", b"command", b"time",
-    b"setsid", b"stdbuf", b"strace", b"parallel", b"watch",
-)  # fmt: skip
-"""Programs that run another one."""
-_PACKAGE = (b"package.json", b".npmrc")
-IMPLIED: dict[bytes, tuple[bytes, ...]] = {
-    b"make": (b"GNUmakefile", b"makefile", b"Makefile"),
-    b"gmake": (b"GNUmakefile", b"makefile", b"Makefile"),
-    b"ninja": (b"build.ninja",),
-    b"cmake": (b"CMakeLists.txt",),
-    b"meson": (b"meson.build",),
-    b"just": (b"justfile", b"Justfile", b".justfile"),
-    b"task": (b"Taskfile.yml", b"Taskfile.yaml"),
-    b"npm": _PACKAGE,
-    b"npx": _PACKAGE,
-    b"yarn": (*_PACKAGE, b".yarnrc.yml"),
-    b"pnpm": _PACKAGE,
-    b"bun": _PACKAGE,
-    b"deno": (b"deno.json", b"deno.jsonc"),
-    b"cargo": (b"Cargo.toml", b"build.rs"),
-    b"go": (b"go.mod",),
-    b"mvn": (b"pom.xml",),
-    b"gradle": (b"build.gradle", b"build.gradle.kts", b"settings.gradle", b"settings.gradle.kts"),
-    b"gradlew": (b"build.gradle", b"build.gradle.kts", b"settings.gradle", b"settings.gradle.kts"),
-    b"ant": (b"build.xml",),
-    b"rake": (b"Rakefile", b"rakefile"),
-    b"bundle": (b"Gemfile",),
-    b"composer": (b"composer.json",),
-    b"pip": (b"pyproject.toml", b"setup.py", b"setup.cfg"),
-    b"pip3": (b"pyproject.toml", b"setup.py", b"setup.cfg"),
-    b"uv": (b"pyproject.toml", b"setup.py"),
-    b"poetry": (b"pyproject.toml",),
-    b"pdm": (b"pyproject.toml",),
-    b"hatch": (b"pyproject.toml",),
-    b"tox": (b"tox.ini", b"pyproject.toml", b"setup.cfg"),
-    b"nox": (b"noxfile.py",),
-    b"invoke": (b"tasks.py",),
-    b"pytest": (b"conftest.py", b"pyproject.toml", b"pytest.ini"),
-    b"pre-commit": (b".pre-commit-config.yaml",),
-    b"docker": (b"Dockerfile", b"compose.yaml", b"docker-compose.yml"),
-    b"docker-compose": (b"compose.yaml", b"docker-compose.yml"),
-    b"git": (b".git/config",),
-}
-"""Program → files that it reads by itself, in the directory where it runs or in one that it is given."""
-
-
-class Uncovered(ValueError):
-    """A file that would be run is too large, or there are too many: no approval could be tied to it."""
 
 
 def question_about(
@@ -101,17 +53,31 @@ def question_about(
     return CommandQuestion(tuple(command), cwd, fork, agent, verdict, pattern, mark, files)
 
 
-def digests(parts: Sequence[Part], words: Sequence[bytes], cwd: bytes, read: Read) -> tuple[tuple[bytes, str], ...]:
+def nowhere(_path: bytes) -> bool:
+    return False
+
+
+def digests(
+    parts: Sequence[Part], words: Sequence[bytes], cwd: bytes, read: Read, strays: Strays = nowhere
+) -> tuple[tuple[bytes, str], ...]:
     """Path and digest of each file of the view that the command runs or names, by path. ``words`` are those of the
     command itself, ``parts`` what was found in it. Raises Uncovered, and what ``read`` raises."""
-    lines = [tuple(words), *(part.words for part in parts)]
-    bases = [cwd, *(_join(cwd, line[1]) for line in lines if len(line) > 1 and line[0] in (b"cd", b"pushd"))]
+    require_told(parts)
+    again = bool(parts) and parts[0].words[1:] == tuple(words[1:])
+    lines = [tuple(words), *(part.words for part in parts[again:])]
+    bases = directories(lines, cwd)
     found: dict[bytes, str] = {}
-    run = _some(_paths(bases, _run(lines)), MOST_RUN)
+    names: dict[bytes, bool] = {}
+    for name, sure in runs(lines):
+        names[name] = names.get(name, False) or sure
+    run = _some(_paths(bases, names), MOST_RUN)
     if len(run) > MOST_RUN:
         raise Uncovered(f"it runs more than {MOST_RUN} files")
+    surely = set(_paths(bases, (name for name, sure in names.items() if sure)))
     for path in run:
         content = read(path, LARGEST)
+        if content is None and path in surely and strays(path):
+            raise Uncovered(f"{show(path)} would be run, and lies outside of the project, where commands may write")
         if content is not None and len(content) > LARGEST:
             raise Uncovered(f"{show(path)} is larger than {LARGEST >> 20} MiB")
         if content is not None:
@@ -154,37 +120,6 @@ def holds(question: CommandQuestion, now: str) -> bool:
     return bool(now) and question.fingerprint == now
 
 
-def _run(lines: Iterable[Sequence[bytes]]) -> Iterator[bytes]:
-    """Names of what is run, as they stand in the command."""
-    for line in lines:
-        wrapped = bool(line) and line[0].rpartition(b"/")[2] in _WRAPPERS
-        for at, word in enumerate(line):
-            if b"/" in word and (at == 0 or (wrapped and not word.startswith(b"-"))):
-                yield word
-            program = word.rpartition(b"/")[2]
-            if _interprets(program):
-                yield from _scripts(line[at + 1 :])
-            for name in IMPLIED.get(program, ()):
-                yield name
-                yield from (operand.rstrip(b"/") + b"/" + name for operand in _operands(line[at + 1 :]))
-
-
-def _operands(words: Sequence[bytes]) -> list[bytes]:
-    return [word for word in words if not word.startswith(b"-")][:4]
-
-
-def _scripts(words: Sequence[bytes]) -> Iterator[bytes]:
-    """What an interpreter may be given to run: an option may have an argument, so it is not only the first."""
-    yield from _operands(words)
-    if b"-m" in words[:-1]:  # python -m
-        module = words[words.index(b"-m") + 1].replace(b".", b"/")
-        yield from (module + b".py", module + b"/__main__.py")
-
-
-def _interprets(program: bytes) -> bool:
-    return program in _SHELLS or program.rstrip(b"0123456789.") in _LANGUAGES
-
-
 def _named(line: Sequence[bytes]) -> Iterator[bytes]:
     for word in line:
         yield word
@@ -197,7 +132,7 @@ def _paths(bases: Sequence[bytes], names: Iterable[bytes]) -> Iterator[bytes]:
     for name in names:
         if name and len(name) < 4096 and b"\0" not in name and b"\n" not in name:
             for base in bases:
-                yield _join(base, name)
+                yield join(base, name)
 
 
 def _some(paths: Iterable[bytes], most: int) -> list[bytes]:
@@ -208,12 +143,6 @@ def _some(paths: Iterable[bytes], most: int) -> list[bytes]:
         if len(found) > most:
             break
     return list(found)
-
-
-def _join(base: bytes, name: bytes) -> bytes:
-    """Absolute. ``..`` stays: where it leads depends on the links before it, which ``read`` follows."""
-    parts = (name if name.startswith(b"/") else base + b"/" + name).split(b"/")
-    return b"/" + b"/".join(part for part in parts if part not in (b"", b"."))
 
 
 def _digest(content: bytes) -> str:
