@@ -138,6 +138,22 @@ def test_a_script_that_changes_while_somebody_thinks(place: Place, command: list
     assert "has changed since it was approved" in result.verdict.reason
 
 
+@pytest.mark.parametrize("script", ["/tmp/x.sh", "HOME/.cache/x.sh", "HOME/x.sh", "link", "/proc/self/cwd/build.sh"])
+def test_a_script_that_commands_left_outside_is_not_approved(place: Place, script: str) -> None:
+    place.write("build.sh", "echo built > out\n")
+    (place.project / "link").symlink_to("/var/tmp/x.sh")
+    session = session_of(place, lambda _question: pytest.fail("it is asked about"))
+    result = session.run([b"sh", script.replace("HOME", str(place.home)).encode()], fork="f")
+    assert not result.ran
+    assert "where commands may write" in result.verdict.reason
+
+
+def test_a_program_of_the_system_is_approved(place: Place) -> None:
+    (place.project / "link").symlink_to("/usr/bin/true")
+    session = session_of(place, lambda _question: CommandAnswer(True, by="test"))
+    assert session.run([b"./link"], fork="f").exit_code == 0
+
+
 def test_an_exec_that_was_killed_while_it_waited(place: Place) -> None:
     """A whole process: the answer that comes afterwards is for the next one that asks the same."""
     place.write("build.sh", "echo built > out\n")

@@ -41,6 +41,10 @@ of the host. One that would lie in a toolchain that is shown read-only is left o
 places that the tools use by themselves."""
 
 
+_SHARED = (b"/tmp", b"/var/tmp", b"/dev/shm", b"/dev/mqueue", b"/run", b"/var/run", b"/proc")
+"""Where commands find what others have written, or what leads there."""
+
+
 def _permitted(rlimit: tuple[int, int, int]) -> tuple[int, int, int]:
     """What this process may set: where its own hard limit is lower, that holds already, and cannot be raised."""
     number, soft, hard = rlimit
@@ -187,6 +191,21 @@ class Confinement:
             return compile_bare(self._with_surroundings(spec, settings, grant), host.machine), env
         except ValueError as error:
             raise Unsupported("a system call filter", "x86_64 or aarch64", str(error)) from error
+
+    def is_writable(self, path: bytes, settings: Settings, grant: Grant) -> bool:
+        """Whether a command may write at an absolute path outside of the project, or earlier ones may have: in their
+        /tmp, their home, its caches."""
+        home = self._private_home(grant)
+        caches = [home + b"/" + place for place, _name in _CACHES]
+        caches += [os.path.realpath(place) for place in caches]
+        if any(is_below(path, place) for place in (*caches, *(bind.path for bind in grant.live))):
+            return True
+        shown = [bind.path for bind in (*self.host.system, *self.host.home)] + list(settings.read)
+        shown += [self._home + name[1:] for name in settings.credentials]
+        if any(is_below(path, place) for place in shown):
+            return False
+        private = (*_SHARED, home) if grant.level else (*_SHARED, b"/tmp/home")
+        return any(is_below(path, place) for place in private)
 
     def _private_home(self, grant: Grant) -> bytes:
         """Where it is with a mount namespace: nothing is mounted where the host has no directory."""

@@ -219,24 +219,30 @@ class Deciding(Starting):
         """The fingerprint of a question, and the files that it covers."""
         from mudroom.core.fingerprint import digests, fingerprint
 
-        with self._reader(fork) as read:
-            files = digests(classified.parts, asked.command, asked.cwd, read)
+        with self._reader(fork) as (read, strays):
+            files = digests(classified.parts, asked.command, asked.cwd, read, strays)
         level = self._grant.level
         mark = fingerprint(asked.command, asked.cwd, asked.fork, asked.agent, asked.verdict, level, files)
         return mark, files
 
     @contextmanager
-    def _reader(self, fork: Fork) -> Iterator[Callable[[bytes, int], bytes | None]]:
-        """Reads files of the project as a command in this fork would find them, through links, up to a limit. What is
-        elsewhere is the host's own, which no command of an agent can change."""
-        from mudroom.stage.lookup import reader
+    def _reader(self, fork: Fork) -> Iterator[tuple[Callable[[bytes, int], bytes | None], Callable[[bytes], bool]]]:
+        """Reads files of the project as a command in this fork would find them, through links, up to a limit, and says
+        which paths lead to where commands write outside of it. All else there is the host's own, which no command of
+        an agent can change."""
+        from mudroom.stage.lookup import reader, strays
+
+        def writable(path: bytes) -> bool:
+            return self.confinement.is_writable(path, self.settings, self._grant)
 
         self.look_for_secrets()
         if fork.name in self._desk or self._desk.is_live(fork.name):
-            yield reader(self._desk.tree(fork.name), self.project)
+            tree = self._desk.tree(fork.name)
+            yield reader(tree, self.project), strays(tree, self.project, writable)
             return
         with OpenFork(self.vault, fork) as opened:
-            yield reader(opened.merged(), self.project)
+            merged = opened.merged()
+            yield reader(merged, self.project), strays(merged, self.project, writable)
 
     def _is_unchanged(self, case: Case, fork: Fork) -> bool:
         """Once the fork is ours: whether what was approved is what is going to run, and nothing stricter is said about

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from mudroom.stage.lookup import reader
+from mudroom.stage.lookup import reader, strays
 from mudroom.stage.source import OpenSource
 
 
@@ -28,6 +28,9 @@ def project(tmp_path: Path) -> Iterator[Path]:
         "out2": str(tmp_path / "secret"),
         "loop": "loop",
         "chain": "link",
+        "temporary": "/mine/x.sh",
+        "far": "/mine",
+        "system": "/usr/bin/env",
     }.items():
         (project / name).symlink_to(target)
     os.mkfifo(project / "fifo")
@@ -72,3 +75,32 @@ def test_a_large_file_is_not_read_whole(project: Path) -> None:
         assert content is not None
         assert 10 < len(content) <= 1 << 20
         assert read(os.fsencode(project / "sub" / "run"), 3) == b"run"
+
+
+@pytest.mark.parametrize(
+    ("path", "leads"),
+    [
+        ("temporary", True),
+        ("far/deep/x.sh", True),
+        ("sub/../temporary", True),
+        ("../../../../../../../../../mine/x.sh", True),
+        ("../p/temporary", True),
+        ("system", False),
+        ("build.sh", False),
+        ("out", False),
+        ("nothing", False),
+        ("loop", False),
+    ],
+)
+def test_what_leads_to_where_commands_write(project: Path, path: str, leads: bool) -> None:
+    with OpenSource(os.fsencode(project)) as source:
+        found = strays(source, os.fsencode(project), lambda place: place.startswith(b"/mine"))
+        assert found(os.fsencode(project) + b"/" + path.encode()) is leads
+
+
+def test_the_project_by_another_path_is_not_read(project: Path) -> None:
+    (project.parent / "alias").symlink_to("p")
+    with OpenSource(os.fsencode(project)) as source:
+        found = strays(source, os.fsencode(project), lambda _place: False)
+        assert found(os.fsencode(project.parent / "alias/build.sh"))
+        assert not found(os.fsencode(project.parent / "secret"))
