@@ -138,6 +138,52 @@ def test_a_script_that_changes_while_somebody_thinks(place: Place, command: list
     assert "has changed since it was approved" in result.verdict.reason
 
 
+OTHER_TERMS: dict[str, tuple[Settings, str]] = {
+    "network": (SETTINGS._replace(network="open"), "network: open"),
+    "variable": (SETTINGS._replace(environment=(b"BASH_ENV=/x",)), "variables: BASH_ENV"),
+    "shown": (SETTINGS._replace(secrets_show=(b".env",)), "shown: .env"),
+    "read": (SETTINGS._replace(read=(b"/srv",)), "read: /srv"),
+}
+
+
+@pytest.mark.parametrize("name", OTHER_TERMS)
+def test_an_answer_does_not_hold_on_other_terms(place: Place, name: str) -> None:
+    place.write("build.sh", "echo built > out\n")
+    session, queue = by_queue(place, LATER)
+    session.run([b"sh", b"build.sh"], fork="f")
+    queue.decide(queue.rows()[0].name, allow=True, by="page")
+    session.settings, term = OTHER_TERMS[name]
+    assert not session.run([b"sh", b"build.sh"], fork="f").ran
+    asked = queue.rows()[-1].asked
+    assert asked.command is not None
+    assert term in asked.command.terms
+    assert "on other terms" in asked.note
+
+
+def test_an_answer_does_not_hold_for_another_value_nor_in_the_background(place: Place) -> None:
+    place.write("build.sh", "echo built > out\n")
+    session, queue = by_queue(place, LATER)
+    session.settings = SETTINGS._replace(environment=(b"BASH_ENV=/secret1",))
+    session.run([b"sh", b"build.sh"], fork="f")
+    queue.decide(queue.rows()[0].name, allow=True, by="page")
+    assert session.start([b"sh", b"build.sh"], fork="f").refused is not None
+    asked = queue.rows()[-1].asked.command
+    assert asked is not None
+    assert asked.terms == ("level 1", "network: gate", "variables: BASH_ENV", "in the background")
+    session.settings = SETTINGS._replace(environment=(b"BASH_ENV=/secret2",))
+    assert not session.run([b"sh", b"build.sh"], fork="f").ran
+    assert "secret" not in str([row.asked for row in queue.rows()])
+
+
+def test_an_answer_does_not_hold_with_another_path_of_programs(place: Place) -> None:
+    place.write("build.sh", "echo built > out\n")
+    session, queue = by_queue(place, LATER)
+    session.run([b"sh", b"build.sh"], fork="f")
+    queue.decide(queue.rows()[0].name, allow=True, by="page")
+    session.confinement.variables = {**session.confinement.variables, b"PATH": b"/usr/bin:/bin"}
+    assert not session.run([b"sh", b"build.sh"], fork="f").ran
+
+
 @pytest.mark.parametrize("script", ["/tmp/x.sh", "HOME/.cache/x.sh", "HOME/x.sh", "link", "/proc/self/cwd/build.sh"])
 def test_a_script_that_commands_left_outside_is_not_approved(place: Place, script: str) -> None:
     place.write("build.sh", "echo built > out\n")
@@ -154,8 +200,9 @@ def test_a_program_of_the_system_is_approved(place: Place) -> None:
     assert session.run([b"./link"], fork="f").exit_code == 0
 
 
-def test_an_exec_that_was_killed_while_it_waited(place: Place) -> None:
+def test_an_exec_that_was_killed_while_it_waited(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     """A whole process: the answer that comes afterwards is for the next one that asks the same."""
+    monkeypatch.delenv("PYTHONPATH", raising=False)
     place.write("build.sh", "echo built > out\n")
     session, queue = by_queue(place, LATER)
     program = (
@@ -164,6 +211,7 @@ def test_an_exec_that_was_killed_while_it_waited(place: Place) -> None:
         "from mudroom.session import Session\n"
         "from mudroom.vault.approver import QueueApprover\n"
         "project, state, home = map(os.fsencode, sys.argv[1:])\n"
+        "del os.environ['PYTHONPATH']\n"
         "ask = lambda question: QueueApprover(session.vault.approvals, 60)(question)\n"
         "session = Session.open(project, state=state, home=home, environ=os.environb, settings=SETTINGS,\n"
         "                       agent='coder', ask_about=ask)\n"

@@ -211,7 +211,7 @@ class Deciding(Starting):
         pattern = exact_pattern(classified, self._policy(), self.agent) or ""
         asked = CommandQuestion(argv, cwd, name, self.agent or "", verdict, pattern, "")
         mark, files = self._mark(fork, asked, classified)
-        return asked._replace(fingerprint=mark, files=files)
+        return asked._replace(fingerprint=mark, files=files, terms=self._conditions()[0])
 
     def _mark(
         self, fork: Fork, asked: CommandQuestion, classified: Classified
@@ -221,9 +221,36 @@ class Deciding(Starting):
 
         with self._reader(fork) as (read, strays):
             files = digests(classified.parts, asked.command, asked.cwd, read, strays)
-        level = self._grant.level
-        mark = fingerprint(asked.command, asked.cwd, asked.fork, asked.agent, asked.verdict, level, files)
+        level, (terms, variables) = self._grant.level, self._conditions()
+        mark = fingerprint(
+            asked.command, asked.cwd, asked.fork, asked.agent, asked.verdict, level, files, terms, variables
+        )
         return mark, files
+
+    def _conditions(self) -> tuple[tuple[str, ...], list[bytes]]:
+        """The terms on which a command would run just now, as people are shown them, and the variables that decide
+        what is run, with their values: those that were asked for, and of the usual ones PATH and its like."""
+        from mudroom.core.approval import terms_of
+        from mudroom.core.environment import select
+        from mudroom.core.variable import runs_code
+
+        settings, grant = self.settings, self._grant
+        extra = (*settings.environment, *grant.variables)
+        env = select(self.confinement.variables, home=b"", cwd=b"", network=False, extra=extra)
+        named = {item.partition(b"=")[0] for item in extra} & env.keys()
+        deciding = sorted(b"%s=%s" % (name, env[name]) for name in env if name in named or runs_code(name))
+        terms = terms_of(
+            grant.level,
+            settings.network_at(grant.level),
+            credentials=[*grant.credentials, *map(show, settings.credentials)],
+            variables=[show(name) for name in named],
+            shown=[show(path) for path in settings.secrets_show],
+            read=[show(path) for path in settings.read],
+            sockets=grant.abstract,
+            graphics=grant.gpu,
+            background=self._said.stays,
+        )
+        return terms, deciding
 
     @contextmanager
     def _reader(self, fork: Fork) -> Iterator[tuple[Callable[[bytes, int], bytes | None], Callable[[bytes], bool]]]:

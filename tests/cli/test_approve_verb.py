@@ -24,7 +24,15 @@ from mudroom.vault.approval import Queue
 
 VERDICT = Verdict("require_approval", ("host_escape_risk",), "class host_escape_risk", "loads a module")
 QUESTION = CommandQuestion(
-    (b"insmod", b"x\x1b[2J\xff"), b"/p/sub", "try-1", "claude", VERDICT, "insmod x", "1234", ((b"/p/sub/x", "9"),)
+    (b"insmod", b"x\x1b[2J\xff"),
+    b"/p/sub",
+    "try-1",
+    "claude",
+    VERDICT,
+    "insmod x",
+    "1234",
+    ((b"/p/sub/x", "9"),),
+    ("level 1", "network: open", "variables: A\x1b[2J"),
 )
 HOST = HostQuestion("registry.example", 443, "tls", "try-1", "claude")
 
@@ -94,7 +102,7 @@ def test_what_waits_is_listed(cli: Approving) -> None:
     assert re.sub(r"  \d+ s  ", "  N s  ", lines[0]).startswith(
         f"{name}  N s  claude  try-1  insmod $'x\\x1b[2J\\xff'  (host_escape_risk: loads a module)"
     )
-    assert lines[0].endswith("[nobody waits any more]")
+    assert lines[0].endswith("  level 1, network: open, variables: A\\x1b[2J  [nobody waits any more]")
     assert "to reach registry.example:443" in lines[1]
     found = cli.json("approve")
     assert found["schema"] == "mudroom.approvals/1"
@@ -102,6 +110,7 @@ def test_what_waits_is_listed(cli: Approving) -> None:
     assert first["id"] == name
     assert (first["kind"], first["state"], first["waiting"], first["agent"]) == ("command", "waiting", False, "claude")
     assert first["verdict"]["action"] == "require_approval"
+    assert first["terms"] == ["level 1", "network: open", "variables: A\x1b[2J"]
     assert first["pattern"] == "insmod x"
     assert (second["id"], second["host"], second["port"]) == (host, "registry.example", 443)
 
@@ -111,6 +120,7 @@ def test_an_answer(cli: Approving) -> None:
     done = cli("approve", name, "--reason", "it is a test")
     assert done.returncode == 0
     assert "claude wants to run, in the fork try-1:\n  insmod $'x\\x1b[2J\\xff'\n  in /p/sub\n" in done.stderr
+    assert "\n  level 1, network: open, variables: A\\x1b[2J\n" in done.stderr
     assert f"{name} is allowed; nobody waits: it holds once, if that is asked again in 60 min" in done.stderr
     decision = cli.row(name).decision
     assert decision is not None

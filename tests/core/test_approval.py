@@ -14,6 +14,7 @@ from mudroom.core.approval import (
     asked,
     difference,
     is_same,
+    terms_of,
 )
 from mudroom.core.fingerprint import (
     IMPLIED,
@@ -90,6 +91,10 @@ def test_what_has_changed_is_told() -> None:
         "what is said about it has changed (default → policy.yaml:3)"
     )
     assert difference(before, before._replace(cwd=b"/p/q")) == ""
+    on, other = terms_of(1, "gate"), terms_of(1, "open", variables=["B", "A"], background=True)
+    assert difference(before._replace(terms=on), before._replace(terms=other)) == (
+        "it would run on other terms (network: gate → network: open, variables: A B, in the background)"
+    )
     assert difference(before, before._replace(command=(b"make", b"all"))) == ""
 
 
@@ -174,6 +179,7 @@ def test_every_part_of_a_question_is_in_its_fingerprint() -> None:
         {"verdict": verdict._replace(rule="policy.yaml:1")}, {"verdict": verdict._replace(action="allow")},
         {"verdict": verdict._replace(classes=("destructive",))}, {"level": 0}, {"files": ()},
         {"agent": "\ud800"}, {"agent": "\udcff"},
+        {"terms": ("level 1",)}, {"terms": ("network: open",)}, {"variables": [b"A=1"]}, {"variables": [b"A=2"]},
         {"files": ((b"/p/a", "2"),)}, {"command": (b"\xff", b"\0")}, {"command": (b"x" * 1_000_000,)},
     ]  # fmt: skip
     found = {fingerprint(**given), *(fingerprint(**(given | other)) for other in others)}

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from mudroom.core.approval import CommandAnswer, CommandQuestion, HostQuestion, asked
@@ -201,7 +202,9 @@ def test_an_answer_to_what_has_changed_since_is_none(queue: Queue, changed: dict
 def test_what_has_changed_is_asked_anew_and_the_old_question_withdrawn(queue: Queue) -> None:
     name = left(queue)
     with queue.put(QUESTION._replace(fingerprint="5"), 60) as ticket:
-        assert ticket.asked.note == f"what it was judged by has changed since question {name} (not answered)"
+        assert (
+            ticket.asked.note == f"a variable that decides what is run has changed since question {name} (not answered)"
+        )
     decision, ours = queue.decide(name, allow=True, by="page")
     assert (decision.state, ours) == ("withdrawn", False)
 
@@ -363,6 +366,22 @@ def test_without_a_bell_it_takes_longer(queue: Queue, monkeypatch: pytest.Monkey
         assert ticket.fileno() == -1
         with forked(lambda: (queue.decide(ticket.asked.name, allow=True, by="page"), None)[1]):
             assert ticket.wait(60).state == "allowed"
+
+
+def test_a_question_of_an_older_format_is_refused_by_name_and_put_anew(queue: Queue, tmp_path: Path) -> None:
+    """Format 1 had no terms on which a command would run."""
+    with queue.put(QUESTION, 0) as ticket:
+        name = ticket.asked.name
+    place = tmp_path / "approvals" / name / "question"
+    row = msgspec.msgpack.decode(place.read_bytes())
+    row[0], row[5] = 1, row[5][:-1]
+    place.write_bytes(msgspec.msgpack.encode(row))
+    assert queue.rows() == []
+    with pytest.raises(UsageError, match=f"there is no question {name}"):
+        queue.decide(name, allow=True, by="page")
+    with queue.put(QUESTION, 0) as ticket:
+        assert ticket.asked.name != name
+        assert ticket.look() is None
 
 
 def test_a_damaged_answer_is_none(queue: Queue) -> None:

@@ -8,7 +8,7 @@ import os
 import select
 from typing import TYPE_CHECKING
 
-from mudroom.cli.approving import KEYS, Ended, Keys, ask, choices, heard, keys_of, text, told
+from mudroom.cli.approving import KEYS, Ended, Keys, ask, choices, heard, keys_of, terms, text, told
 from mudroom.cli.asking import CHOICES
 from mudroom.cli.main import Context
 from mudroom.cli.open import open_session
@@ -99,7 +99,7 @@ def _why(row: Row) -> str:
     if row.asked.command is None:
         return "(no rule)"
     verdict = row.asked.command.verdict
-    return f"({', '.join(verdict.classes)}: {text(verdict.reason)})"
+    return f"({', '.join(verdict.classes)}: {text(verdict.reason)})  {terms(row.asked.command)}".rstrip()
 
 
 def _age(seconds: int) -> str:

@@ -144,6 +144,8 @@ def told(question: CommandQuestion, asked: Asked | None = None) -> list[str]:
         f"  in {show(question.cwd)}",
         f"  {', '.join(verdict.classes)}: {text(verdict.reason)} ({text(verdict.rule)})",
     ]
+    if question.terms:
+        lines.append(f"  {terms(question)}")
     if question.files:
         names = [show(path) for path, _digest in question.files[:5]]
         more = f" and {len(question.files) - 5} more" if len(question.files) > 5 else ""
@@ -151,6 +153,11 @@ def told(question: CommandQuestion, asked: Asked | None = None) -> list[str]:
     if asked is not None and asked.note:
         lines.append(f"  asked anew: {text(asked.note)}")
     return lines
+
+
+def terms(question: CommandQuestion) -> str:
+    """On which it would run, in a line."""
+    return ", ".join(map(text, question.terms))
 
 
 def heard(decision: Decision) -> str:

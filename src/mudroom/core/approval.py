@@ -3,13 +3,13 @@
 Rules of this file:
 1. Only a ``CommandAnswer`` whose ``allow`` is ``True`` allows: an approver that raises or returns anything else
    refuses.
-2. An answer is about a fingerprint: of the command, its place, its verdict, and the files that it names
-   (``core/fingerprint.py``). It is no answer to a question with another one.
+2. An answer is about a fingerprint: of the command, its place, its verdict, the terms on which it runs, and the files
+   that it names (``core/fingerprint.py``). It is no answer to a question with another one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from mudroom.core.verdict import Verdict
@@ -28,6 +28,27 @@ class CommandQuestion(NamedTuple):
     """Of all that was looked at: an answer to anything else is no answer to this."""
     files: tuple[tuple[bytes, str], ...] = ()
     """Those that the fingerprint covers: path and digest."""
+    terms: tuple[str, ...] = ()
+    """On which it would run: a few words each (``terms_of``), for people; the fingerprint covers them."""
+
+
+def terms_of(
+    level: int,
+    network: str,
+    *,
+    credentials: Sequence[str] = (),
+    variables: Sequence[str] = (),
+    shown: Sequence[str] = (),
+    read: Sequence[str] = (),
+    sockets: bool = False,
+    graphics: bool = False,
+    background: bool = False,
+) -> tuple[str, ...]:
+    """``level 1``, ``network: gate``, ``variables: BASH_ENV`` …; what is not asked for is left out."""
+    named = {"credentials": credentials, "variables": variables, "shown": shown, "read": read}
+    lists = [f"{name}: {' '.join(sorted(set(found)))}" for name, found in named.items() if found]
+    asked_for = {"abstract sockets": sockets, "graphics cards": graphics, "in the background": background}
+    return (f"level {level}", f"network: {network}", *lists, *(name for name, given in asked_for.items() if given))
 
 
 class CommandAnswer(NamedTuple):
@@ -90,10 +111,14 @@ def difference(before: CommandQuestion, now: CommandQuestion) -> str:
         return ""
     if before.verdict[:3] != now.verdict[:3]:
         return f"what is said about it has changed ({before.verdict.rule} → {now.verdict.rule})"
+    if before.terms != now.terms:
+        gone = [term for term in before.terms if term not in now.terms]
+        come = [term for term in now.terms if term not in before.terms]
+        return f"it would run on other terms ({', '.join(gone) or '-'} → {', '.join(come) or '-'})"
     old, new = dict(before.files), dict(now.files)
     changed = [path for path in sorted(old.keys() | new.keys()) if old.get(path) != new.get(path)]
     if not changed:
-        return "what it was judged by has changed"
+        return "a variable that decides what is run has changed"
     from mudroom.core.path import show
 
     others = f" and {len(changed) - 1} more" if len(changed) > 1 else ""

@@ -1,4 +1,5 @@
-"""What an approval of a command is tied to: its words and place, what was said about it, and the files that it names.
+"""What an approval of a command is tied to: its words and place, what was said about it, the
+terms on which it runs, and the files that it names.
 
 An approval given for ``bash build.sh`` must not hold for another content of ``build.sh``. Files are told in two ways:
 
@@ -45,12 +46,13 @@ def question_about(
     pattern: str,
     level: int,
     read: Read,
+    terms: Sequence[str] = (),
 ) -> CommandQuestion:
     """The question about a command as everything is now. Made a second time before the command runs, it shows by
     ``holds`` whether the answer is about what runs. Raises Uncovered, and what ``read`` raises."""
     files = digests(parts, command, cwd, read)
-    mark = fingerprint(command, cwd, fork, agent, verdict, level, files)
-    return CommandQuestion(tuple(command), cwd, fork, agent, verdict, pattern, mark, files)
+    mark = fingerprint(command, cwd, fork, agent, verdict, level, files, terms)
+    return CommandQuestion(tuple(command), cwd, fork, agent, verdict, pattern, mark, files, tuple(terms))
 
 
 def nowhere(_path: bytes) -> bool:
@@ -98,8 +100,11 @@ def fingerprint(
     verdict: Verdict,
     level: int,
     files: Iterable[tuple[bytes, str]],
+    terms: Sequence[str] = (),
+    variables: Iterable[bytes] = (),
 ) -> str:
-    """BLAKE2b over all of it, each field with its length, so that no two questions look the same."""
+    """BLAKE2b over all of it, each field with its length, so that no two questions look the same. ``variables``:
+    NAME=VALUE of those that decide what is run; ``terms`` show their names alone."""
     hasher = blake2b(digest_size=16)
 
     def add(*fields: bytes) -> None:
@@ -109,6 +114,8 @@ def fingerprint(
     add(cwd, _bytes(fork), _bytes(agent), b"%d" % level)
     add(_bytes(verdict.action), _bytes(verdict.rule))
     add(*map(_bytes, verdict.classes))
+    add(*map(_bytes, terms))
+    add(*variables)
     for path, digest in files:
         add(path, _bytes(digest))
     return hasher.hexdigest()

@@ -109,6 +109,7 @@ def storable(question: CommandQuestion | HostQuestion) -> CommandQuestion | Host
         agent=storable_text(question.agent),
         pattern=storable_text(question.pattern),
         verdict=verdict,
+        terms=tuple(map(storable_text, question.terms)),
     )
 
 
@@ -191,6 +192,7 @@ def _command(question: CommandQuestion) -> dict[str, Any]:
         "shown": show_words(question.command),
         "cwd": text(question.cwd),
         "verdict": question.verdict._asdict(),
+        "terms": list(question.terms),
         "pattern": question.pattern or None,
         "files": [show(path) for path, _digest in question.files],
         "fingerprint": question.fingerprint,

@@ -26,7 +26,8 @@ from mudroom.core.queued import Asked, Decision, Row
 from mudroom.errors import MudroomError
 from mudroom.vault.record import sync_directory
 
-FORMAT = 1
+FORMAT = 2
+"""1: without the terms on which the command would run. Such a question cannot be answered: it is put anew."""
 ASIDE = b"aside-"
 """Names that begin so are of nothing that is whole."""
 
