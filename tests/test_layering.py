@@ -168,7 +168,7 @@ def test_classes_rules_and_roles_of_all_files(files: Files) -> None:
     commands = files.settings.commands
     assert set(commands.by_class) == {
         ClassRule("networked", "require_approval", "local policy.yaml:1", LOCAL),
-        ClassRule("destructive", "deny", "policy.yaml:2", PROJECT),
+        ClassRule("destructive", "deny", "policy.yaml:2", USER),  # the user's word, made stricter
     }
     assert list(commands.rules) == [
         CommandRule(((b"git",), (b"push",)), "require_approval", "policy.yaml:4", rank=PROJECT, floor=True),

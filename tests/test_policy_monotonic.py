@@ -14,12 +14,12 @@ from mudroom.core.policy import STRICTNESS, decide
 from mudroom.core.settings import Settings
 from mudroom.core.verdict import ACTIONS, CLASSES, Part, joined
 from mudroom.errors import UsageError
-from mudroom.layering import LOCAL, PROJECT, USER, _ranked, inside, merge, roles_of
+from mudroom.layering import LOCAL, PROJECT, USER, _ranked, believed, inside, merge, roles_of
 from mudroom.policyfile import Given, parse, put
 from mudroom.trust import judge
 
 WORDS = ("a", "b", "c")
-ROLES = ("r", "s")
+ROLES = ("r", "s", "x")
 AGENTS = ("x", "y")
 HOSTS = ("h.example", "i.example", "*.example")
 
@@ -28,15 +28,16 @@ _action = st.sampled_from(ACTIONS)
 _classes = st.dictionaries(st.sampled_from(CLASSES), _action, max_size=3)
 _rule = st.fixed_dictionaries(
     {"pattern": _pattern, "action": _action},
-    optional={"exact": st.booleans(), "agents": st.lists(st.sampled_from(ROLES), max_size=1)},
+    optional={"exact": st.booleans(), "agents": st.lists(st.sampled_from(ROLES + AGENTS), max_size=1)},
 )
 _role_rule = st.fixed_dictionaries({"pattern": _pattern, "action": _action}, optional={"exact": st.booleans()})
 _role = st.fixed_dictionaries({}, optional={"classes": _classes, "rules": st.lists(_role_rule, max_size=2)})
 _hosts = st.lists(st.sampled_from(HOSTS), max_size=2)
 _mode = st.sampled_from(["none", "gate", "open"])
 _policy = st.fixed_dictionaries(
-    {"roles": st.fixed_dictionaries(dict.fromkeys(ROLES, _role))},
+    {},
     optional={
+        "roles": st.dictionaries(st.sampled_from(ROLES), _role),
         "commands": st.fixed_dictionaries(
             {},
             optional={
@@ -77,22 +78,17 @@ def given_by(policy: dict[str, Any], rank: int) -> list[Given]:
 
 def unseen(layers: dict[int, list[Given]]) -> Settings:
     judged = judge(b"/nowhere", b"/nowhere/state", inside(layers), roles_of(layers), trusts_all=False)
-    believed = {
-        USER: layers[USER],
-        PROJECT: [one for one in judged.given if not one.local],
-        LOCAL: [one for one in judged.given if one.local],
-    }
-    return put(merge(believed), judged.left_out)
+    return put(merge(believed(layers, judged)), judged.left_out)
 
 
-@settings(max_examples=60)
+@settings(max_examples=200)
 @given(user=_policy, project=_policy, local=_policy | st.just({}), parts=st.lists(_part, min_size=1, max_size=2))
 def test_what_nobody_has_seen_makes_nothing_freer(
     user: dict[str, Any], project: dict[str, Any], local: dict[str, Any], parts: list[Part]
 ) -> None:
     own = {PROJECT: [], USER: given_by(user, USER), LOCAL: []}
-    before = unseen(own)
     try:
+        before = unseen(own)
         after = unseen({**own, PROJECT: given_by(project, PROJECT), LOCAL: given_by(local, LOCAL)})
     except UsageError:
         return  # no command runs at all

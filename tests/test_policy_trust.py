@@ -319,6 +319,42 @@ def test_the_users_role_is_not_given_away(files: Strange) -> None:
     assert action(files, "x", "host_escape_risk", agent="a") == "allow"
 
 
+@pytest.mark.parametrize("which", ["project", "local"])
+def test_what_is_stricter_than_the_user_does_not_make_way_for_what_is_milder(files: Strange, which: str) -> None:
+    """A class that the project closes is still one that the user has spoken of: a role does not open it."""
+    files.write(
+        user="commands: {classes: {networked: require_approval}}",
+        **{
+            which: "commands: {classes: {networked: deny}}\nroles: {r: {classes: {networked: allow}}}\nagents: {a: r}\n"
+        },
+    )
+    assert files.left_out == []
+    assert action(files, "curl", "networked") == "deny"
+    assert action(files, "curl", "networked", agent="a") == "deny"
+
+
+def test_what_nobody_has_seen_does_not_replace_what_the_project_says(files: Strange) -> None:
+    """A pull may bring a file for this machine: it is no way round what was trusted together with the rest."""
+    files.write(
+        project=(
+            "network: {mode: none}\ncommands: {classes: {networked: deny}}\nrun: {view: copy}\n"
+            "roles: {r: {classes: {mutating: deny}}, free: {}}\nagents: {a: r}\n"
+        )
+    )
+    files.trust()
+    files.write(
+        local=(
+            "network: {mode: gate}\ncommands: {classes: {networked: allow}}\nrun: {view: auto}\n"
+            "roles: {free: {}}\nagents: {a: free}\n"
+        )
+    )
+    assert (str(files.settings.network), files.settings.view) == ("none", "copy")
+    assert action(files, "curl", "networked") == "deny"
+    assert action(files, "make", "mutating", agent="a") == "deny"
+    files.write(local="limits: {memory: 1GB}\nnetwork: {mode: none}\n")
+    assert files.settings.limits.memory == 10**9, "what tightens holds"
+
+
 BEFORE = """\
 network:
   allow: [a.com, b.com]

@@ -30,9 +30,11 @@ from mudroom.policyfile import ROLE, Folder, Given, parse, put
 from mudroom.rulefile import NAME as RULES
 from mudroom.rulefile import parse as parse_rules
 from mudroom.setting import stricter_action
-from mudroom.trust import judge, place, said
+from mudroom.trust import Judged, judge, place, said
 
 PROJECT, USER, LOCAL = (RANKS.index(name) for name in ("project", "user", "local"))
+UNSEEN = -1
+"""The layer of what says that it is for this machine, and nobody here has seen it."""
 POLICY = b"policy.yaml"
 
 
@@ -42,14 +44,19 @@ def load(project: bytes, config: bytes, state: bytes, *, trusts_all: bool) -> Lo
     files = list(watched(project, config, state))
     layers = read(project, config, files)
     judged = judge(project, state, inside(layers), roles_of(layers), trusts_all=trusts_all)
-    believed = {
-        USER: layers[USER],
-        PROJECT: [one for one in judged.given if not one.local],
-        LOCAL: [one for one in judged.given if one.local],
-    }
-    given = merge(believed)
+    given = merge(believed(layers, judged))
     left_out = tuple(LeftOut(said(one), one.at) for one in judged.left_out)
     return Loaded(put(given, judged.left_out), left_out, judged.why, tuple(given), tuple(files))
+
+
+def believed(layers: dict[int, list[Given]], judged: Judged) -> dict[int, list[Given]]:
+    """The layers with what holds of them."""
+    return {
+        USER: layers[USER],
+        PROJECT: [one for one in judged.given if not one.local],
+        UNSEEN: list(judged.unseen),
+        LOCAL: [one for one in judged.given if one.local],
+    }
 
 
 def inside(layers: dict[int, list[Given]]) -> list[Given]:
@@ -99,7 +106,7 @@ def merge(layers: dict[int, list[Given]]) -> list[Given]:
     exclude each other."""
     lists: list[Given] = []
     single: dict[str, dict[int, Given]] = {}
-    for rank in (PROJECT, USER, LOCAL):
+    for rank in (PROJECT, UNSEEN, USER, LOCAL):
         for one in layers.get(rank, ()):
             if one.setting.adds:
                 lists.append(one)
@@ -114,15 +121,32 @@ def _identity(one: Given) -> str:
 
 
 def _of_layers(by_rank: dict[int, Given]) -> Given:
-    own, theirs = by_rank.get(LOCAL, by_rank.get(USER)), by_rank.get(PROJECT)
+    own = by_rank.get(LOCAL, by_rank.get(USER))
+    theirs = _of_strangers(by_rank.get(PROJECT), by_rank.get(UNSEEN))
     if own is None or theirs is None:
         found = own or theirs
         assert found is not None
         return found
-    if isinstance(own.value, ClassRule):
-        return own if stricter_action(own.value.action, theirs.value.action) == own.value.action else theirs
-    if own.setting.stricter is None:
+    if own.setting.stricter is None and not isinstance(own.value, ClassRule):
         return own if LOCAL in by_rank or own.setting is ROLE else theirs
+    return _stricter(own, theirs)
+
+
+def _of_strangers(one: Given | None, unseen: Given | None) -> Given | None:
+    """What nobody here has seen does not replace what the project says: that may have been trusted."""
+    if one is None or unseen is None:
+        return one or unseen
+    return _stricter(one, unseen) if one.setting.stricter or isinstance(one.value, ClassRule) else one
+
+
+def _stricter(own: Given, theirs: Given) -> Given:
+    """What both say together of a setting that protects."""
+    if isinstance(own.value, ClassRule):
+        if stricter_action(own.value.action, theirs.value.action) == own.value.action:
+            return own
+        # The nearer one's word, made stricter: with its rank no role from farther away says something milder.
+        return theirs._replace(value=theirs.value._replace(rank=own.value.rank))
+    assert own.setting.stricter is not None
     value = own.setting.stricter(own.value, theirs.value)
     if value == ():
         raise UsageError(f"{own.at}: {own.key} has nothing in common with {theirs.at}", "nothing could run")

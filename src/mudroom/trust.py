@@ -33,10 +33,12 @@ _HOLDING = ("network.ask", "network.deny", "network.inspect", "secrets.mask", "c
 
 class Judged(NamedTuple):
     given: tuple[Given, ...]
-    """What holds."""
+    """What holds, but for ``unseen``."""
     left_out: tuple[Given, ...] = ()
     why: str = ""
     """Why something was left out, a clause."""
+    unseen: tuple[Given, ...] = ()
+    """What is said to be for this machine and nobody here has seen: it holds as the project's, beside that."""
 
 
 def judge(
@@ -49,11 +51,12 @@ def judge(
     trusted, why = _trusted(project, state, given) if loose else ((), "")
     out = [one for one in loose if mark(one) not in trusted]
     gone, near = set(map(id, out)), seen(project, state)
-    kept = (one for given_one in given for one in _kept(given_one, gone))
+    kept = [one for given_one in given for one in _kept(given_one, gone)]
     return Judged(
-        tuple(one if not one.local or mark(one) in near else _demoted(one) for one in kept),
+        tuple(one for one in kept if not one.local or mark(one) in near),
         tuple(out),
         why if out else "",
+        tuple(_demoted(one) for one in kept if one.local and mark(one) not in near),
     )
 
 
