@@ -355,6 +355,59 @@ def test_what_nobody_has_seen_does_not_replace_what_the_project_says(files: Stra
     assert files.settings.limits.memory == 10**9, "what tightens holds"
 
 
+ROLE_OF_AN_AGENTS_NAME = "roles: {claude-code: {}}\nagents: {evil: claude-code}\n"
+
+
+def test_what_is_for_one_agent_is_not_given_to_another(files: Strange) -> None:
+    """Rules may be for an agent by its name; a role of that name would have them, too."""
+    files.write(
+        user=(
+            "roles: {rev: {}}\nagents: {claude-code: rev}\ncommands:\n  classes: {networked: require_approval}\n"
+            "  rules: [{pattern: git push, action: allow, agents: [claude-code]}]\n"
+        ),
+        project=ROLE_OF_AN_AGENTS_NAME,
+    )
+    assert files.left_out == ["agents.evil: claude-code"]
+    assert action(files, "git push", "networked", agent="evil") == "require_approval"
+    assert action(files, "git push", "networked", agent="claude-code") == "allow"
+
+
+@pytest.mark.parametrize("said", ["rules: [{pattern: git push, action: allow}]", "classes: {networked: allow}"])
+def test_nor_is_a_role_of_this_machine(files: Strange, said: str) -> None:
+    files.write(
+        user="commands: {classes: {networked: require_approval}}",
+        local=f"roles: {{rev: {{{said}}}}}\nagents: {{a: rev}}\n",
+    )
+    files.trust()
+    files.write(project="agents: {evil: rev}\n")
+    assert files.left_out == ["agents.evil: rev"]
+    assert action(files, "git push", "networked", agent="a") == "allow"
+    assert action(files, "git push", "networked", agent="evil") == "require_approval"
+
+
+def test_nor_one_of_the_projects_that_was_trusted_for_another(files: Strange) -> None:
+    files.write(
+        user="commands: {classes: {destructive: require_approval}}",
+        project="roles: {r: {rules: [{pattern: rm -rf build, action: allow}]}}\nagents: {a: r}\n",
+    )
+    files.trust()
+    assert action(files, "rm -rf build", "destructive", agent="a") == "allow"
+    files.write(project="roles: {r: {rules: [{pattern: rm -rf build, action: allow}]}}\nagents: {a: r, b: r}\n")
+    assert files.left_out == ["agents.b: r"]
+    assert action(files, "rm -rf build", "destructive", agent="a") == "allow"
+    assert action(files, "rm -rf build", "destructive", agent="b") == "require_approval"
+
+
+def test_an_agent_that_loses_its_role_is_missed_even_if_the_role_loosens(files: Strange) -> None:
+    said = "roles: {r: {classes: {networked: deny, unknown: allow}}}\ncommands: {rules: [{pattern: make, action: allow}]}"
+    files.write(project=said + "\nagents: {a: r}\n")
+    files.trust()
+    assert files.left_out == []
+    files.write(project=said)
+    assert files.left_out == ["roles.r.classes.unknown: allow", "commands.rules: allow make …"]
+    assert "no longer says agents.a: r" in files.load().why
+
+
 BEFORE = """\
 network:
   allow: [a.com, b.com]

@@ -30,7 +30,7 @@ from mudroom.policyfile import ROLE, Folder, Given, parse, put
 from mudroom.rulefile import NAME as RULES
 from mudroom.rulefile import parse as parse_rules
 from mudroom.setting import stricter_action
-from mudroom.trust import Judged, judge, place, said
+from mudroom.trust import Judged, judge, place, roles_in, said
 
 PROJECT, USER, LOCAL = (RANKS.index(name) for name in ("project", "user", "local"))
 UNSEEN = -1
@@ -98,7 +98,7 @@ def read_alone(path: bytes) -> list[Given]:
 
 def roles_of(layers: dict[int, list[Given]]) -> frozenset[str]:
     """Roles that the user's own file says something of."""
-    return frozenset(one.key.split(".")[1] for one in layers[USER] if one.key.startswith("roles."))
+    return roles_in(layers[USER])
 
 
 def merge(layers: dict[int, list[Given]]) -> list[Given]:

@@ -47,10 +47,14 @@ def judge(
     """``given``: what the project says. ``own_roles``: roles that the user's own files say something of."""
     if trusts_all or not given:
         return Judged(tuple(given))
-    loose = [one for one in given if loosens(one, own_roles)]
-    trusted, why = _trusted(project, state, given) if loose else ((), "")
-    out = [one for one in loose if mark(one) not in trusted]
-    gone, near = set(map(id, out)), seen(project, state)
+    near = seen(project, state)
+    free = freeing(given, own_roles)
+    trusted, why = _trusted(project, state, given) if any(loosens(one, free) for one in given) else ((), "")
+    # Whose role is free is known once it is known what of the roles holds: a role of which nothing loosens tightens.
+    held = [one for one in given if (mark(one) in trusted if loosens(one) else not one.local or mark(one) in near)]
+    free = freeing(held, own_roles)
+    out = [one for one in given if loosens(one, free) and mark(one) not in trusted]
+    gone = set(map(id, out))
     kept = [one for given_one in given for one in _kept(given_one, gone)]
     return Judged(
         tuple(one for one in kept if not one.local or mark(one) in near),
@@ -60,10 +64,29 @@ def judge(
     )
 
 
-def loosens(one: Given, own_roles: Collection[str] = ()) -> bool:
-    """Whether it can make a command freer than it would be without it."""
-    if one.setting is ROLE:  # a role of the project's own is what the project says of it; the user's may be anything
-        return one.key.startswith("agents.") and one.value in own_roles
+def freeing(given: Iterable[Given], own_roles: Collection[str]) -> frozenset[str]:
+    """Roles that can make an agent freer: those that the user's own files say something of, which may be anything, and
+    those of which something that is given loosens, or is for this machine, where it counts more than the user's word
+    for all projects."""
+    return frozenset(own_roles).union(*(_roles_in(one) for one in given if one.local or loosens(one)))
+
+
+def roles_in(given: Iterable[Given]) -> frozenset[str]:
+    """Roles that these say something of, and names that a rule of theirs is for: a role may have an agent's name."""
+    return frozenset[str]().union(*map(_roles_in, given))
+
+
+def _roles_in(one: Given) -> Iterable[str]:
+    if one.key.startswith("roles."):
+        yield one.key.split(".")[1]
+    if one.setting.adds and isinstance(one.value[0], CommandRule):
+        yield from one.value[0].agents
+
+
+def loosens(one: Given, free: Collection[str] = ()) -> bool:
+    """Whether it can make a command freer than it would be without it. ``free``: the roles that can (``freeing``)."""
+    if one.setting is ROLE:
+        return one.key.startswith("agents.") and one.value in free
     value = one.value[0] if one.setting.adds else one.value
     if isinstance(value, ClassRule):
         return STRICTNESS[value.action] < STRICTNESS[BY_CLASS[value.name]]
@@ -82,9 +105,10 @@ def remember(
 ) -> None:
     """Trust all of what is given now, and nothing else but ``also`` (items as ``mark`` has them). ``now``: ns. Durable
     when it returns."""
-    holding = [[mark(one), one.key, _plain(one)] for one in given if holds(one) and not loosens(one, own_roles)]
+    free = freeing(given, own_roles)
+    holding = [[mark(one), one.key, _plain(one)] for one in given if _missed(one, free)]
     with _changing(project, state) as record:
-        record["loosens"] = sorted({*also, *(mark(one) for one in given if loosens(one, own_roles))})
+        record["loosens"] = sorted({*also, *(mark(one) for one in given if loosens(one, free))})
         record["holds"], record["time"] = holding, now
 
 
@@ -277,6 +301,11 @@ def holds(one: Given) -> bool:
     if one.setting.adds:
         return one.key in _HOLDING or one.key.endswith(".rules")
     return one.setting.stricter is not None
+
+
+def _missed(one: Given, free: Collection[str]) -> bool:
+    """Whether what loosens was trusted together with it. What does both is."""
+    return holds(one) and (not loosens(one, free) or one.setting is ROLE)
 
 
 def _plain(one: Given) -> Any:

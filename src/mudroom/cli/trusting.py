@@ -14,7 +14,7 @@ from mudroom.core.path import show
 from mudroom.errors import UsageError
 from mudroom.layering import inside, read, roles_of
 from mudroom.permission import loosening
-from mudroom.trust import forget, holds, judge, loosens, mark, remember, seen
+from mudroom.trust import forget, freeing, holds, judge, loosens, mark, remember, seen
 
 
 def execute(args: argparse.Namespace, context: Context) -> int:
@@ -25,10 +25,11 @@ def _trust(args: argparse.Namespace, context: Context) -> int:
     project, state = project_of(context), places(context.environ).state
     layers = read(project, user_config(context.environ))
     given, roles = inside(layers), roles_of(layers)
-    loose = [(mark(one), one.at) for one in given if loosens(one, roles)]
+    free = freeing(given, roles)
+    loose = [(mark(one), one.at) for one in given if loosens(one, free)]
     judged = judge(project, state, given, roles, trusts_all=False)
     known = seen(project, state)
-    near = [one for one in given if one.local and holds(one) and not loosens(one, roles)]  # counts more if it is seen
+    near = [one for one in given if one.local and holds(one) and not loosens(one, free)]  # counts more if it is seen
     answers = loosening(project) if os.path.isdir(project + b"/.mudroom") else []
     loose += [*((mark(one), one.at) for one in near), *answers]
     fresh = {
