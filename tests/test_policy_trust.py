@@ -70,6 +70,7 @@ LOOSE = {
     "secrets.show": "[.env]",
     "credentials.show": "[~/.netrc]",
     "copy.limit": "1TB",
+    "verify.command": "make test",
     "verify.when": "never",
     "keep.age": "1s",
     "keep.applies": "1",
@@ -110,7 +111,6 @@ TIGHT = {
     "copy.limit": "1MB",
     "copy.exclude": "[x]",
     "copy.gitignore": "true",
-    "verify.command": "make test",
     "verify.when": "always",
     "verify.timeout": "1m",
     "keep.age": "365d",
@@ -439,6 +439,7 @@ commands:
         (BEFORE.replace("limits: {memory: 2GB}\n", ""), "all"),
         (BEFORE.replace("networked: require_approval", "networked: allow"), "all"),
         (BEFORE.replace("networked: require_approval", ""), "all"),
+        (BEFORE.replace("limits:", "verify: {command: make test}\nlimits:"), ["verify.command: /bin/sh -c 'make test'"]),
     ],
 )
 def test_what_a_pull_may_change(files: Strange, now: str, left_out: list[str] | str) -> None:
@@ -452,6 +453,28 @@ def test_what_a_pull_may_change(files: Strange, now: str, left_out: list[str] | 
         assert why.startswith("it no longer says ")
     else:
         assert why == ("it says more than when it was trusted" if left_out else "")
+
+
+@pytest.mark.parametrize("now", ["'true'", "[/bin/sh, -c, make, test]", ""])
+def test_what_verifies_is_missed(files: Strange, now: str) -> None:
+    said = "network: {mode: open}\n"
+    files.write(project=said + "verify: {command: make test}\n")
+    assert files.settings.verify == ()
+    files.trust()
+    assert (files.left_out, files.settings.verify) == ([], (b"/bin/sh", b"-c", b"make test"))
+    files.write(project=said + (f"verify: {{command: {now}}}\n" if now else ""))
+    assert "network.mode: open" in files.left_out
+    assert "it no longer says verify.command: /bin/sh -c 'make test'" in files.load().why
+    assert files.settings.verify == ()
+
+
+def test_what_verifies_for_the_user_is_the_users_word(files: Strange) -> None:
+    files.write(project="verify: {command: 'true'}", user="verify: {command: [make, test]}")
+    files.trust()
+    assert files.settings.verify == (b"make", b"test")
+    files.write(local="verify: {command: [make, check]}")
+    files.trust()
+    assert files.settings.verify == (b"make", b"check")
 
 
 def test_words_are_not_taken_for_others(files: Strange) -> None:
@@ -567,7 +590,13 @@ def test_the_document_has_every_setting_and_what_it_does() -> None:
     assert rows.keys() == every.keys()
     for key, setting in every.items():
         expected = (
-            "add up" if setting.adds else "stricter" if setting.stricter or key == "commands.classes" else "nearest"
+            "add up"
+            if setting.adds
+            else "stricter"
+            if setting.stricter or key == "commands.classes"
+            else "own first"
+            if setting.own_first
+            else "nearest"
         )
         assert rows[key][0] == expected, key
         assert bool(rows[key][1]) == (key in LOOSE), key

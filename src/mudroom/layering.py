@@ -8,8 +8,8 @@ Rules of this file:
 
 1. Lists add up. Of rules a denial wins (``core/policy.py``, ``core/hosts.py``).
 2. Of the user's two files the nearer counts. Between the user and the project, the stricter counts of a setting that
-   protects (``Setting.stricter``); of others what is for this project: local, project, user. Which role an agent has
-   the user says first: another one could be milder.
+   protects (``Setting.stricter``); of others what is for this project: local, project, user. Which role an agent has,
+   and what verifies, the user says first: another one could be milder.
 3. What loosens counts in a file that lies in the project only as far as the user has trusted it, or has been asked
    about it by mudroom (``trust.py``).
 4. What cannot be read or understood is an error, never the same as nothing.
@@ -128,7 +128,7 @@ def _of_layers(by_rank: dict[int, Given]) -> Given:
         assert found is not None
         return found
     if own.setting.stricter is None and not isinstance(own.value, ClassRule):
-        return own if LOCAL in by_rank or own.setting is ROLE else theirs
+        return own if LOCAL in by_rank or own.setting is ROLE or own.setting.own_first else theirs
     return _stricter(own, theirs)
 
 

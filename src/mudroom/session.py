@@ -14,7 +14,8 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from mudroom.background import Background
@@ -367,7 +368,7 @@ class Session(Inspecting):
         return following
 
     def _check(self) -> Check | None:
-        settings = self.settings
+        settings = self.policy or self.settings
         if not settings.verify or settings.verify_when == "never":
             return None
         from mudroom.vault.land import Verified
@@ -380,13 +381,26 @@ class Session(Inspecting):
             try:
                 self.look_for_secrets()
                 rehearse(self._desk.tree(fork), landing, staged, merged)
-                result = self.run(settings.verify, fork=fork, timeout=settings.verify_timeout)
+                with self._as_policy_says():
+                    result = self.run(settings.verify, fork=fork, timeout=settings.verify_timeout)
                 output = result.stdout + result.stderr
                 return Verified(settings.verify, result.exit_code, output, result.timed_out)
             finally:
                 self.discard(fork)
 
         return check
+
+    @contextmanager
+    def _as_policy_says(self) -> Iterator[None]:
+        """What the user has opened to one command, by a command line or a card, is not open to what verifies its work;
+        and that is isolated, for it may have been written by the same."""
+        before = self.settings, self.level, self.card
+        settings = self.policy or self.settings
+        self.settings, self.level, self.card = settings, max(self.level or 1, 1), None
+        try:
+            yield
+        finally:
+            self.settings, self.level, self.card = before
 
     def _journal_run(self, result: Result, cwd: bytes, kind: str = "run") -> None:
         from mudroom.core.change import summarise

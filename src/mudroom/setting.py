@@ -208,6 +208,8 @@ class Setting(NamedTuple):
     """Whether a value (of a list: one of its items) needs the user's trust if the project says it."""
     adds: bool = False
     """A list: what all files say, together."""
+    own_first: bool = False
+    """Of what the user says and the project says the user's counts. What is dropped or changed is missed."""
 
 
 def _always(_value: Any) -> bool:
@@ -288,7 +290,7 @@ SECTIONS: dict[str, dict[str, Setting]] = {
         "gitignore": Setting("copy_gitignore", _flag),
     },
     "verify": {
-        "command": Setting("verify", _command),
+        "command": Setting("verify", _command, loosens=_always, own_first=True),
         "when": Setting(
             "verify_when", _choice("merged", "always", "never"), _rank("never", "merged", "always"), _is("never")
         ),

@@ -219,6 +219,8 @@ def said(one: Given) -> str:
         return f"{key}: {_host(value)}"
     if one.key == "user_commands.trusted":
         return f"{key}: {_words(value)} …"
+    if one.setting.own_first:  # a command: of words in another order, or joined, something else comes
+        return f"{key}: {' '.join(map(_quoted, value))}"
     if isinstance(value, tuple):
         return f"{key}: {' '.join(map(_shown, value))}"
     return f"{key}: {_shown(value)}"
@@ -300,18 +302,18 @@ def holds(one: Given) -> bool:
         return True
     if one.setting.adds:
         return one.key in _HOLDING or one.key.endswith(".rules")
-    return one.setting.stricter is not None
+    return one.setting.stricter is not None or one.setting.own_first
 
 
 def _missed(one: Given, free: Collection[str]) -> bool:
     """Whether what loosens was trusted together with it. What does both is."""
-    return holds(one) and (not loosens(one, free) or one.setting is ROLE)
+    return holds(one) and (not loosens(one, free) or one.setting is ROLE or one.setting.own_first)
 
 
 def _plain(one: Given) -> Any:
     if isinstance(one.value, ClassRule):
         return one.value.action
-    return None if one.setting.adds or one.setting is ROLE else one.value
+    return None if one.setting.adds or one.setting is ROLE or one.setting.own_first else one.value
 
 
 def _demoted(one: Given) -> Given:

@@ -56,6 +56,8 @@ class Workbench:
         self.vault = vault
         self.project = vault.project
         self.settings = settings
+        self.policy: Settings | None = None
+        """What the policy files say, if a command line has added to that in ``settings``."""
         self._clock = clock
         self._progress = progress
         self._said = _Said()

@@ -269,6 +269,24 @@ def test_a_verify_command_that_fails(cli: Cli) -> None:
     assert (cli.place.project / "f").read_text() == TEXT + "more\ntheirs\n"
 
 
+def test_what_verifies_has_not_what_was_opened_to_the_command(cli: Cli) -> None:
+    cli.place.write(".env", "KEY=1\n")
+    secret = cli.place.root / "outside"
+    secret.mkdir()
+    (secret / "s").write_text("hidden\n")
+    look = f"echo token=$TOKEN; cat .env; cat {secret}/s 2>&1; touch {secret}/written 2>&1; false"
+    cli.place.write(".mudroom/policy.yaml", f"verify:\n  command: {look!r}\n  when: always\n")
+    cli.environment["TOKEN"] = "hunter2"
+    opened = ("--env", "TOKEN", "--show", ".env", "--read", str(secret), "--net", "open")
+    script = f"echo $TOKEN > x; cat .env {secret}/s >> x; cat x"
+    for level in ("1", "0"):
+        done = cli("run", "--yes", "--level", level, *opened, "--", "sh", "-c", script)
+        assert (done.returncode, done.stdout) == (5, "hunter2\nKEY=1\nhidden\n")
+        assert "  | token=\n" in done.stderr
+        assert "  | KEY" not in done.stderr and "  | hidden" not in done.stderr
+        assert not (secret / "written").exists()
+
+
 def test_recover_says_that_there_is_nothing(cli: Cli) -> None:
     assert cli("recover").stderr == "nothing was cut off\n"
     assert cli.json("recover") == {"schema": "mudroom.recovered/1", "applies": []}

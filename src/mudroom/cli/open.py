@@ -75,7 +75,8 @@ def open_session(
         agent=agent,
         commands=_Commands(project, context) if agent is not None else None,
     )
-    session.settings = adjust(settings_of(context, session.project))
+    session.policy = settings_of(context, session.project)
+    session.settings = adjust(session.policy)
     if session.agent is not None:
         from mudroom.cli.whom import ask_by
 
