@@ -379,9 +379,9 @@ class Session(Inspecting):
                 return None
             fork = self.new_fork(f"verify-{self._new_id()}", named=False).name
             try:
-                self.look_for_secrets()
-                rehearse(self._desk.tree(fork), landing, staged, merged)
                 with self._as_policy_says():
+                    self.look_for_secrets()
+                    rehearse(self._desk.tree(fork), landing, staged, merged)
                     result = self.run(settings.verify, fork=fork, timeout=settings.verify_timeout)
                 output = result.stdout + result.stderr
                 return Verified(settings.verify, result.exit_code, output, result.timed_out)
@@ -401,6 +401,8 @@ class Session(Inspecting):
             yield
         finally:
             self.settings, self.level, self.card = before
+            if settings is not before[0]:
+                self.look_for_secrets()
 
     def _journal_run(self, result: Result, cwd: bytes, kind: str = "run") -> None:
         from mudroom.core.change import summarise
