@@ -120,6 +120,44 @@ def test_whatever_changes_is_seen(files: Kept, change: str) -> None:
     assert (after.settings == before.settings) is (change == "mode")
 
 
+def moved(path: Path, to: Path) -> None:
+    path.unlink()
+    path.symlink_to(to)
+
+
+@pytest.mark.parametrize("what", ["first", "second", "directory", "file"])
+def test_whatever_changes_on_the_way_to_the_users_own_file_is_seen(files: Kept, what: str) -> None:
+    own, second, directory = files.places["user"], files.home / "second.yaml", files.home / "dotfiles"
+    for name, text in (("one", "{mode: none}"), ("two", "{mode: gate}")):
+        (files.home / name).mkdir()
+        (files.home / name / "policy.yaml").write_text(f"network: {text}")
+    own.parent.mkdir(parents=True)
+    own.symlink_to(second)
+    second.symlink_to("dotfiles/policy.yaml")
+    directory.symlink_to("one")
+    assert (files.load().settings.network, files.load().settings.network, files.reads) == ("none", "none", 1)
+    if what == "first":
+        moved(own, files.home / "two/policy.yaml")
+    elif what == "second":
+        moved(second, Path("two/policy.yaml"))
+    elif what == "directory":
+        moved(directory, Path("two"))
+    else:
+        (files.home / "one/policy.yaml").write_text("network: {mode: gate}")
+    assert (files.load().settings.network, files.reads) == ("gate", 2)
+
+
+def test_a_users_own_file_that_comes_where_its_link_leads_is_read(files: Kept) -> None:
+    own = files.places["user"]
+    files.write(project="run: {view: copy}")
+    own.parent.mkdir(parents=True)
+    own.symlink_to("real.yaml")
+    for _again in range(2):
+        assert "a file that is not there" in files.refusal()
+    own.with_name("real.yaml").write_text("network: {mode: none}")
+    assert files.load().settings.network == "none"
+
+
 def test_another_program_reads_anew(files: Kept, monkeypatch: pytest.MonkeyPatch) -> None:
     files.write(project="run: {view: copy}")
     files.load()

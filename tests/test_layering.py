@@ -328,6 +328,17 @@ def test_but_the_users_own_may_be_kept_elsewhere(files: Files) -> None:
     assert files.settings.view == "copy"
 
 
+@pytest.mark.parametrize("to", ["nowhere.yaml", "nowhere/policy.yaml", "file/policy.yaml"])
+def test_a_link_to_nothing_is_not_the_same_as_nothing(files: Files, to: str) -> None:
+    files.write(user="")
+    (files.home / "file").write_text("")
+    files.places["user"].unlink()
+    files.places["user"].symlink_to(files.home / to)
+    assert files.refusal() == (
+        "H/.config/mudroom/policy.yaml is a symbolic link to a file that is not there (make the file, or remove the link)"
+    )
+
+
 @pytest.mark.parametrize("which", ["user", "local", "rules"])
 def test_what_others_can_write_is_not_the_users(files: Files, which: str) -> None:
     files.write(**{which: ""})

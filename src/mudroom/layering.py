@@ -81,6 +81,7 @@ def watched(project: bytes, config: bytes, state: bytes) -> Iterable[bytes]:
     yield project + b"/.mudroom"
     yield project + b"/.mudroom/" + POLICY
     yield config + b"/" + POLICY
+    yield from _links(config + b"/" + POLICY)
     yield project + b"/.mudroom/local"
     yield from (project + b"/.mudroom/local/" + name for name in (POLICY, RULES))
     yield place(state, project)
@@ -180,14 +181,26 @@ def _read_user(config: bytes, included: list[bytes]) -> list[Given]:
     path = config + b"/" + POLICY
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    except (FileNotFoundError, NotADirectoryError):
+    except (FileNotFoundError, NotADirectoryError) as error:
+        if os.path.islink(path):  # it may hold denials: that it is not there yet is not the same as none
+            raise UsageError(
+                f"{show(path)} is a symbolic link to a file that is not there", "make the file, or remove the link"
+            ) from error
         return []
     except OSError as error:
         raise UsageError(f"{show(path)}: {error.strerror}") from error
     data = read_open(descriptor, show(path))
-    if os.path.islink(path):
-        included.append(os.path.realpath(path))
     return parse(data, show(path), _folder(config, included, lambda name: _read_beside(config, name, own=True)))
+
+
+def _links(path: bytes) -> list[bytes]:
+    """Where a link leads, link by link. Each as it is written, so that who looks at it sees, too, if one of the
+    directories on the way has become another."""
+    found: list[bytes] = []
+    while len(found) < _LINKS and os.path.islink(path):
+        path = os.path.join(os.path.dirname(path), os.readlink(path))
+        found.append(path)
+    return found
 
 
 def read_project(project: bytes, included: list[bytes] | None = None) -> list[Given]:
@@ -250,4 +263,6 @@ def _read_beside(directory: bytes, name: bytes, *, own: bool = False) -> bytes |
     return read_open(descriptor, shown, own=own)
 
 
+_LINKS = 40
+"""No path leads through more (path_resolution(7))."""
 _ELSEWHERE = "a policy is read from the directory itself"
