@@ -34,7 +34,7 @@ from mudroom.sandbox.capture import SIGTERM
 from mudroom.sandbox.client import Client, StepFailed
 from mudroom.sandbox.denial import denials
 from mudroom.stage.overlay import OverlayView
-from mudroom.stage.preflight import check_project, find_project
+from mudroom.stage.preflight import check_project, find_project, policy_above
 from mudroom.starting import Ran, Stdio
 from mudroom.vault import stacking
 from mudroom.vault.fork import Fork
@@ -53,6 +53,7 @@ __all__ = [
     "Stdio",
     "Verified",
     "find_project",
+    "policy_above",
 ]
 
 if TYPE_CHECKING:

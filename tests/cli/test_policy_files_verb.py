@@ -41,6 +41,22 @@ def why(cli: Cli, *command: str) -> dict[str, Any]:
     return found
 
 
+# --- a project in a project ---
+
+
+def test_a_project_in_a_project_is_told(cli: Cli) -> None:
+    policy(cli, "commands: {rules: [{pattern: curl, action: deny}]}\n")
+    cli.place.write("sub/.mudroom/policy.yaml", "keep: {applies: 30}\n")
+    cli.place.write("sub/deep/a.txt", "x\n")
+    inner = cli.place.project / "sub"
+    done = cli("run", "--yes", "--", "true", cwd=inner / "deep")
+    said = f"{inner} is a project of its own: the policy of {cli.place.project}, in which it lies, does not hold here"
+    assert done.returncode == 0 and said in done.stderr
+    done = cli("policy", "check", cwd=inner)
+    assert done.returncode == 0 and said in done.stdout
+    assert "of its own" not in cli("run", "--yes", "--", "true").stderr
+
+
 # --- init -----------------------------------------------------------------------------------------------------------
 
 

@@ -22,10 +22,10 @@ sub/.git/hooks/pre-push sub/.git/config .git/modules/lib/config .git/modules/a/b
 .git/modules/hooks/config .git/worktrees/w/config.worktree .git/worktrees/w/commondir .git/modules/lib/hooks
 .git/a/.git/config .git/a/.git/hooks/b
 """.split()
-OWN = b".mudroom .mudroom/policy.yaml .mudroom/deep/er".split()
+OWN = b".mudroom .mudroom/policy.yaml .mudroom/deep/er sub/.mudroom sub/dir/.mudroom/policy.yaml".split()
 PLAIN = b"""
 README.md src/main.c env .environment envrc package.json.bak xconftest.py makefile.md key pem github/workflows/ci.yml
-.github/CODEOWNERS sub/.mudroom .mudroomx hooks/pre-commit config git/config .gitignore
+.github/CODEOWNERS sub/.mudroomx sub/x.mudroom .mudroomx hooks/pre-commit config git/config .gitignore
 .git .git/HEAD .git/index .git/objects/aa/bb .git/refs/heads/main .git/refs/heads/config .git/info/exclude
 .git/modules/hooks/HEAD .git/logs/HEAD .git/description .git/worktrees/hooks/HEAD
 """.split()

@@ -18,6 +18,7 @@ from mudroom.stage.preflight import (
     find_project,
     mounts,
     parse_mounts,
+    policy_above,
     submounts,
 )
 
@@ -42,6 +43,22 @@ def test_mountinfo() -> None:
 def test_our_own_mountinfo_parses() -> None:
     table = parse_mounts(Path("/proc/self/mountinfo").read_bytes())
     assert any(mount.path == b"/proc" and mount.kind == "proc" for mount in table)
+
+
+def test_a_policy_above_is_seen(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    inner = home / "outer/between/inner"
+    (inner / ".mudroom").mkdir(parents=True)
+    (home / "outer/.mudroom/local").mkdir(parents=True)
+    (home / ".mudroom").mkdir()
+    (home / ".mudroom/policy.yaml").write_text("")
+    project, at_home = os.fsencode(inner), os.fsencode(home)
+    assert find_project(project, at_home) == project
+    assert policy_above(project, at_home) is None, "a .mudroom without a policy decides nothing; the home is no project"
+    (home / "outer/.mudroom/local/rules.yaml").write_text("deny: [curl]\n")
+    assert policy_above(project, at_home) == os.fsencode(home / "outer")
+    assert policy_above(os.fsencode(home / "outer"), at_home) is None, "its own is not above it"
+    assert policy_above(at_home, at_home) is None
 
 
 def test_finding_the_project(tmp_path: Path) -> None:

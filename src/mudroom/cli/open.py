@@ -13,7 +13,7 @@ from mudroom.config import load_policy, places, trusts_any
 from mudroom.core.path import relpath, show
 from mudroom.core.settings import Loaded, Settings
 from mudroom.errors import UsageError
-from mudroom.session import Client, Session, find_project
+from mudroom.session import Client, Session, find_project, policy_above
 
 if TYPE_CHECKING:
     from mudroom.cli.whom import Ask
@@ -111,7 +111,15 @@ def settings_of(context: Context, project: bytes) -> Settings:
     loaded = load_policy(project, context.environ)
     if loaded.left_out:
         context.terminal.note(left_out(loaded))
+    above = policy_above(project, places(context.environ).home)
+    if above is not None:
+        context.terminal.note(not_above(project, above))
     return loaded.settings
+
+
+def not_above(project: bytes, above: bytes) -> str:
+    """One line for people: whose policy does not hold here."""
+    return f"{show(project)} is a project of its own: the policy of {show(above)}, in which it lies, does not hold here"
 
 
 def left_out(loaded: Loaded) -> str:

@@ -8,7 +8,7 @@ import os
 from collections.abc import Iterator, Sequence
 
 from mudroom.cli.main import Context
-from mudroom.cli.open import left_out, project_of
+from mudroom.cli.open import left_out, not_above, project_of
 from mudroom.config import load_policy, places, user_config
 from mudroom.core.contradiction import Problem, contradictions, locked_out, pointless, unused_roles
 from mudroom.core.path import show
@@ -16,6 +16,7 @@ from mudroom.core.policy import CommandPolicy
 from mudroom.errors import UsageError
 from mudroom.layering import read, read_alone, watched
 from mudroom.policyfile import Given, put
+from mudroom.session import policy_above
 
 
 def execute(args: argparse.Namespace, context: Context) -> int:
@@ -61,6 +62,9 @@ def _of_project(context: Context) -> tuple[list[str], list[Problem]]:
     found = [*_in_files(list(layers.values())), *_together(loaded.settings.commands)]
     if loaded.left_out:
         found.append(Problem("warning", "", left_out(loaded)))
+    above = policy_above(project, places(context.environ).home)
+    if above is not None:
+        found.append(Problem("warning", "", not_above(project, above)))
     return files, found
 
 

@@ -116,8 +116,9 @@ def protect(flags: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def is_protected(path: bytes) -> bool:
-    """Whether apply leaves ``path`` out unless it is named: mudroom's own directory, git's hooks and settings."""
-    if path.startswith(b".mudroom") and path.split(b"/", 1)[0] == b".mudroom":
+    """Whether apply leaves ``path`` out unless it is named: a ``.mudroom``, git's hooks and settings. A ``.mudroom``
+    anywhere makes the directory that it is in a project of its own, where this project's policy does not hold."""
+    if b".mudroom" in path and b".mudroom" in path.split(b"/"):
         return True
     return b".git" in path and any(_is_configuration(within) for within in _within_repositories(path))
 

@@ -304,16 +304,19 @@ def _same_inode(a: Entry, b: Entry | None) -> bool:
     return b is not None and (a.device, a.inode) == (b.device, b.inode)
 
 
+_OTHERS = frozenset((b".git", b"hooks", b"config", b".mudroom"))
+
+
 def lifts(name: bytes, path: bytes) -> bool:
-    """Whether naming ``name`` lifts the protection of ``path``: it is that path, or hooks or mudroom's own directory
-    with the path in it. What belongs to yet another repository in there has to be named itself."""
+    """Whether naming ``name`` lifts the protection of ``path``: it is that path, or hooks or a ``.mudroom`` with the
+    path in it. What belongs to yet another repository or project in there has to be named itself."""
     if name == path or not is_below(path, name):
         return name == path
-    if name.split(b"/", 1)[0] == b".mudroom":
+    if b".mudroom" in name.split(b"/"):
         return True
     rest = path[len(name) + 1 :].split(b"/")
     is_hooks = name == b"hooks" or name.endswith(b"/hooks")
-    return (is_protected(name) or is_hooks) and not {b".git", b"hooks", b"config"}.intersection(rest)
+    return (is_protected(name) or is_hooks) and not _OTHERS.intersection(rest)
 
 
 def _leads_to(change: Change, name: bytes) -> bool:

@@ -13,6 +13,7 @@ from mudroom.errors import UsageError
 from mudroom.stage.beneath import entries, open_root
 
 MARKERS = (b".mudroom", b".git")
+_POLICIES = (b"policy.yaml", b"local/policy.yaml", b"local/rules.yaml", b"local/permissions.yaml")
 _LOOK_AT = 512
 """Entries that the look for foreign owners visits at most: it must not cost what the project weighs."""
 
@@ -33,6 +34,16 @@ def find_project(start: bytes, home: bytes) -> bytes:
                 return current
             current = os.path.dirname(current)
     return start
+
+
+def policy_above(project: bytes, home: bytes) -> bytes | None:
+    """The nearest project above that has a policy, which does not hold in ``project`` (a real path); None if none."""
+    current = os.path.dirname(project)
+    while current not in (b"/", home):
+        if any(os.path.lexists(current + b"/.mudroom/" + name) for name in _POLICIES):
+            return current
+        current = os.path.dirname(current)
+    return None
 
 
 def check_project(project: bytes, home: bytes, state: bytes) -> None:
