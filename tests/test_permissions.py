@@ -356,6 +356,44 @@ def test_a_waiting_writer_sees_what_the_first_has_written(project: bytes) -> Non
     assert [one.pattern for one in load(project)] == ["first.example", "second.example"]
 
 
+_STRANGER = """
+import fcntl, os, struct, sys
+descriptor = os.open(sys.argv[1], os.O_RDONLY)
+if sys.argv[2] == "flock":
+    fcntl.flock(descriptor, fcntl.LOCK_EX)
+else:
+    wanted = struct.pack("hhqqi4x", fcntl.F_RDLCK, 0, 0, 0, 0)
+    fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK if sys.argv[2] == "ofd" else fcntl.F_SETLK, wanted)
+print("held", flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.mark.parametrize("how", ["flock", "posix", "ofd"])
+def test_who_can_only_read_keeps_nobody_from_writing(project: bytes, path: Path, how: str) -> None:
+    keep(project, rule("first.example"))
+    command = [sys.executable, "-c", _STRANGER, str(path.with_name("lock")), how]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as stranger:
+        assert stranger.stdin is not None and stranger.stdout is not None
+        assert stranger.stdout.readline() == b"held\n"
+        keep(project, rule("second.example", "deny"))
+        assert stranger.poll() is None
+        with Local(project, write=True):
+            pass
+    assert [one.pattern for one in load(project)] == ["first.example", "second.example"]
+    assert {one.name for one in path.parent.iterdir()} == {".gitignore", "lock", "permissions.yaml"}
+
+
+def test_a_writer_that_never_ends_is_told(project: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mudroom.local.PATIENCE", 0.05)
+    with (
+        Local(project, write=True),
+        pytest.raises(UsageError, match="/local/lock is held by another process"),
+        Local(project, write=True),
+    ):
+        raise AssertionError("two at once")
+
+
 def test_rules_as_they_stand_now(project: bytes, path: Path) -> None:
     read: list[int] = []
 

@@ -2,7 +2,8 @@
 
 Rules of this file: nothing is reached through a symbolic link, and what others could have written is not believed: a
 file belongs to the user (or to root) and nobody else may write it, or it is an error. Files are replaced, never
-changed; a reader finds the old one or the new one.
+changed; a reader finds the old one or the new one. A command in a sandbox may read all of this: that it holds on to a
+file must not keep anybody from writing.
 """
 
 from __future__ import annotations
@@ -10,12 +11,19 @@ from __future__ import annotations
 import fcntl
 import os
 import stat
+import struct
+import time
 
 from mudroom.core.path import show
 from mudroom.errors import UsageError
 
 LIMIT = 1 << 20
 """Bytes of a file here."""
+PATIENCE = 10.0
+"""Seconds for which a writer waits for others. Each needs milliseconds."""
+_PAUSE = 0.005
+_FLOCK = "hhqqi4x"
+"""struct flock of fcntl(2) on 64-bit machines: type, whence, start, length, pid."""
 _ELSEWHERE = "what is for this machine is read from the project itself"
 
 
@@ -23,7 +31,8 @@ class Local:
     """The directory, while it is open: ``with Local(project) as local``.
 
     ``there`` is False if the project has none. With ``write`` it is made, with a ``.gitignore`` in it, and whoever
-    else writes here waits (flock(2) of the file ``lock``). Raises UsageError, one line that names the path."""
+    else writes here waits, for ``PATIENCE`` at most (the file ``lock``). Raises UsageError, one line that names the
+    path."""
 
     def __init__(self, project: bytes, *, write: bool = False) -> None:
         self._project, self._write = project, write
@@ -89,13 +98,45 @@ class Local:
         self._descriptor = above
         _require_own(os.fstat(above), shown)
         if self._write:
-            flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
-            try:
-                self._lock = os.open(b"lock", flags, 0o600, dir_fd=above)
-            except OSError as error:
-                raise self._explained(error, b"lock", above, self.shown(b"lock")) from error
-            fcntl.flock(self._lock, fcntl.LOCK_EX)
+            self._take_turn()
             self._ignore()
+
+    def _take_turn(self) -> None:
+        """Returns with the lock held. It is a write lock of fcntl(2), which needs a descriptor that may write: who can
+        only read takes none, and a read lock, which it can take, is no writer's. That one gets a file of its own."""
+        until = time.monotonic() + PATIENCE
+        while True:
+            self._lock = self._open_lock(b"lock", os.O_CREAT)
+            if _holder(self._lock, fcntl.F_OFD_SETLK) == fcntl.F_UNLCK and self._is_lock(self._lock):
+                return
+            if _holder(self._lock, fcntl.F_OFD_GETLK) == fcntl.F_RDLCK and self._is_lock(self._lock):
+                self._new_lock()
+            os.close(self._lock)
+            self._lock = -1
+            if time.monotonic() > until:
+                raise UsageError(f"{self.shown(b'lock')} is held by another process", "fuser says by which")
+            time.sleep(_PAUSE)
+
+    def _new_lock(self) -> None:
+        """Put a new file into the lock's place; who has read it keeps the old one."""
+        beside = b"lock." + os.urandom(8).hex().encode()
+        os.close(self._open_lock(beside, os.O_CREAT | os.O_EXCL))
+        os.rename(beside, b"lock", src_dir_fd=self._descriptor, dst_dir_fd=self._descriptor)
+
+    def _open_lock(self, name: bytes, how: int) -> int:
+        flags = os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC | how
+        try:
+            return os.open(name, flags, 0o600, dir_fd=self._descriptor)
+        except OSError as error:
+            raise self._explained(error, name, self._descriptor, self.shown(name)) from error
+
+    def _is_lock(self, descriptor: int) -> bool:
+        """Whether it is still the file that the others find."""
+        try:
+            found = os.lstat(b"lock", dir_fd=self._descriptor)
+        except FileNotFoundError:
+            return False
+        return os.path.samestat(found, os.fstat(descriptor))
 
     def _step(self, name: bytes, mode: int, above: int, shown: str) -> int:
         """A descriptor of the directory ``name``; -1 if it is not there."""
@@ -134,6 +175,20 @@ class Local:
             stream.write(data)
             stream.flush()
             os.fsync(stream.fileno())
+
+
+def _holder(descriptor: int, command: int) -> int:
+    """With F_OFD_SETLK: take the write lock; F_UNLCK if that could be done. With F_OFD_GETLK: the type of lock that is
+    in its way (fcntl(2), "Open file description locks")."""
+    wanted = struct.pack(_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
+    try:
+        found = fcntl.fcntl(descriptor, command, wanted)
+    except BlockingIOError:
+        return fcntl.F_WRLCK
+    except PermissionError:  # EACCES is EAGAIN of other systems, and of some network file systems
+        return fcntl.F_WRLCK
+    kind: int = struct.unpack(_FLOCK, found)[0]
+    return fcntl.F_UNLCK if command == fcntl.F_OFD_SETLK else kind
 
 
 def read_open(descriptor: int, shown: str, *, own: bool = True) -> bytes:
