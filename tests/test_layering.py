@@ -277,7 +277,7 @@ BOMB = "a: &a [x,x,x,x,x,x,x,x,x]\n" + "".join(
         (b"\xff\xfe", "this is not UTF-8"),
         (b"run: [", "this is not YAML"),
         (b"#" * ((1 << 20) + 1), "is larger than 1 MiB"),
-        (BOMB.encode(), "there is no"),
+        (BOMB.encode(), "references are not read: *a (to YAML"),
         (b"[" * 100_000, "nested too deeply"),
         (b"- 1", "the file must hold keys with values"),
     ],
@@ -289,16 +289,47 @@ def test_bad_files(files: Files, which: str, data: bytes, said: str) -> None:
     assert found.startswith(("P/.mudroom/", "H/.config/mudroom/policy.yaml"))
 
 
-def test_a_bomb_of_references_is_counted(files: Files) -> None:
+def test_a_great_many_settings_are_refused(files: Files) -> None:
     names = ", ".join(["x"] * 400)
-    many = "\n".join(f"  r{number}: {{rules: *r}}" for number in range(400))
-    rules = ", ".join(["{pattern: a, action: deny}"] * 400)
-    files.write(project=f"commands: {{rules: &r [{rules}]}}\nroles:\n{many}\n")
-    assert "more than 10,000 settings (no policy needs so many)" in files.refusal()
     files.write(project="network:\n  allow:\n" + "  - a.com\n" * 10_001)
     assert "policy.yaml:10003: more than 10,000 settings" in files.refusal()
     files.write(project=f"commands: {{rules: [{{pattern: [{names}], action: deny}}]}}")
     assert "a pattern has 1 to 64 words" in files.refusal()
+    files.write(project="run: [" + "x, " * 100_001 + "]")
+    assert "more than 100,000 keys and values" in files.refusal()
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        "match: [" + "'a b', " * 10_001 + "]",
+        "not_match: ['" + "x " * 330_000 + "']",
+        "agents: [" + "a, " * 10_001 + "]",
+        "reason: x}, {pattern: [[" + ", ".join(f"w{number}" for number in range(10_001)) + "]], action: deny",
+    ],
+)
+def test_a_rule_that_holds_too_much_is_refused_before_its_examples_are_tried(
+    files: Files, rule: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mudroom.core.command.classify_line", None)
+    files.write(project=f"commands: {{rules: [{{pattern: a, action: deny, {rule}}}]}}")
+    assert "a rule with too many words, agents and examples" in files.refusal()
+
+
+def test_what_rules_hold_counts_together_and_with_what_is_included(files: Files) -> None:
+    rules = "commands: {rules: [" + ("{pattern: a, action: deny, match: [" + "a, " * 1000 + "]}, ") * 6 + "]}"
+    files.write(project=rules)
+    assert len(files.settings.commands.rules) == 6
+    files.write(project=rules + "\ninclude: more.yaml")
+    (files.project / ".mudroom/more.yaml").write_text(rules)
+    assert "more than 10,000 settings" in files.refusal()
+
+
+def test_only_so_many_files_are_included(files: Files) -> None:
+    files.write(project=f"include: [{', '.join(f'f{number}.yaml' for number in range(65))}]")
+    for number in range(65):
+        (files.project / f".mudroom/f{number}.yaml").write_text("")
+    assert "P/.mudroom/policy.yaml:1: include: more than 64 files" in files.refusal()
 
 
 @pytest.mark.parametrize("which", ["project", "local", "rules"])

@@ -259,9 +259,7 @@ def test_what_said_otherwise_goes(project: bytes, path: Path) -> None:
     "text",
     [
         "{allow: [a.com]}\n",
-        "allow: &x [a.com]\ndeny: *x\n",
         "allow: ~\n",
-        "allow:\n  - &x a.com\n  - *x\ndeny: []\n",
         "allow: |\n  []\n",
         "allow:\n  - !!str a.com\n",
         "---\nallow: [a.com]\n...\n",

@@ -1,7 +1,7 @@
 """A YAML file that people write, read strictly: whatever is wrong in it is an error that names file, line and key.
 
-Sections with keys, and below them single values or lists of texts; nothing else. PyYAML is imported when there is
-something to read.
+Sections with keys, and below them single values or lists of texts; nothing else, and no references: a small file with
+them can hold more than any memory. PyYAML is imported when there is something to read.
 """
 
 from __future__ import annotations
@@ -21,6 +21,10 @@ _DEPTH = 8
 """Of collections in a file; nothing that is read needs more than four."""
 
 
+_SCALARS = 100_000
+"""Keys and values of a file."""
+
+
 class Text(NamedTuple):
     text: str
     line: int
@@ -33,7 +37,7 @@ def compose(data: bytes, name: str) -> Node | None:
     loader = _loader()
     try:
         data.decode()
-        _check_depth(yaml.parse(data, loader), name)
+        _check_events(yaml.parse(data, loader), name)
         found: Node | None = yaml.compose(data, loader)
         return found
     except UnicodeDecodeError as error:
@@ -71,7 +75,7 @@ def items(node: Node | None, name: str, prefix: str) -> list[tuple[str, Node, st
 
 
 def plain(node: Node, where: str) -> Any:
-    """The value of a scalar or a list of scalars. Nothing deeper: aliases could make that endless."""
+    """The value of a scalar or a list of scalars. Nothing deeper."""
     from yaml import YAMLError
     from yaml.nodes import ScalarNode, SequenceNode
 
@@ -201,15 +205,24 @@ def _loader() -> Any:
     return getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
-def _check_depth(events: Iterable[Any], name: str) -> None:
-    """Refuse what is nested deeper than any setting: the loader goes down recursively, without a limit of its own."""
-    from yaml.events import CollectionEndEvent, CollectionStartEvent
+def _check_events(events: Iterable[Any], name: str) -> None:
+    """Refuse what is nested deeper than any setting (the loader goes down recursively, without a limit of its own),
+    what refers to something else, and what holds more than any file needs."""
+    from yaml.events import AliasEvent, CollectionEndEvent, CollectionStartEvent, ScalarEvent
 
-    depth = 0
+    depth = scalars = 0
     for event in events:
         depth += isinstance(event, CollectionStartEvent) - isinstance(event, CollectionEndEvent)
+        scalars += isinstance(event, ScalarEvent)
+        refers = isinstance(event, AliasEvent)
+        if not refers and depth <= _DEPTH and scalars <= _SCALARS:
+            continue
+        at = f"{name}:{event.start_mark.line + 1}"
+        if refers:
+            raise UsageError(f"{at}: references are not read: *{event.anchor[:64]}", _QUOTES)
         if depth > _DEPTH:
-            raise UsageError(f"{name}:{event.start_mark.line + 1}: nested too deeply")
+            raise UsageError(f"{at}: nested too deeply")
+        raise UsageError(f"{at}: more than {_SCALARS:,} keys and values")
 
 
 def _shown(key: str) -> str:

@@ -15,7 +15,7 @@ from mudroom.core.policy import ClassRule, Role
 from mudroom.core.settings import Settings
 from mudroom.document import compose, host_rules, inspect_rules, items, plain, texts, unknown
 from mudroom.errors import UsageError
-from mudroom.rulebook import class_actions, command_rules, text_pattern
+from mudroom.rulebook import MOST, class_actions, command_rules, text_pattern, weight
 from mudroom.setting import SECTIONS, Setting, with_setting
 
 if TYPE_CHECKING:
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
 CHOSEN = ("roles", "agents", "include")
 """Sections whose keys people choose, and further files."""
-MOST = 10_000
-"""Settings and items of lists; with references a small file can hold a great many."""
+FILES = 64
+"""That are included, all together."""
 DEPTH = 8
 """Of files that include files."""
 _ROLE = re.compile(r"[A-Za-z0-9_-]{1,64}")
@@ -62,6 +62,8 @@ class Folder:
             raise UsageError(f"{where}: include: more than {DEPTH} files deep: " + " → ".join(map(_shown, chain)))
         if text in self._done:
             return
+        if len(self._done) >= FILES:
+            raise UsageError(f"{where}: include: more than {FILES} files")
         self._done.add(text)
         data = self._read(text.encode("utf-8", "surrogateescape"))
         beside = name[: -len(_short(name))] + _shown(text)
@@ -78,9 +80,11 @@ def parse(data: bytes, name: str, folder: Folder | None = None) -> list[Given]:
 
 def _file(data: bytes, name: str, folder: Folder | None, chain: tuple[str, ...]) -> Iterator[Given]:
     found: list[Given] = []
+    weighs = 0
     for one in _sections(data, name, folder, chain):
         found.append(one)
-        if len(found) > MOST:
+        weighs += weight(one.value[0]) if one.setting is _RULES else 1
+        if weighs > MOST:
             raise UsageError(f"{one.at}: more than {MOST:,} settings", "no policy needs so many")
     networks = [one for one in found if one.setting.field == "network" and one.at.rpartition(":")[0] == name]
     if len(networks) > 1:
@@ -247,7 +251,7 @@ def _put(settings: Settings, one: Given) -> Settings:
 
 def _check_roles(settings: Settings, given: Iterable[Given]) -> None:
     """Each role that an agent has, or a rule is for, has to be one."""
-    roles = [role.name for role in settings.commands.roles]
+    roles = dict.fromkeys(role.name for role in settings.commands.roles)
     given = list(given)
     assigned = [one for one in given if one.setting is ROLE and one.key.startswith("agents.")]
     known = {*roles, *(one.key.removeprefix("agents.") for one in assigned)}

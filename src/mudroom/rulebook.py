@@ -22,6 +22,10 @@ if TYPE_CHECKING:
 KEYS = ("pattern", "action", "reason", "instead", "agents", "match", "not_match", "exact")
 LONGEST = 64
 """Words of a pattern."""
+MOST = 10_000
+"""What the rules of a file weigh together: each word, agent and example counts, as each setting does."""
+_PIECE = 64
+"""Bytes of an example that weigh as much as a word: it is read as a shell would."""
 
 
 def class_actions(node: Node, name: str, prefix: str) -> Iterator[tuple[CommandClass, Action, str]]:
@@ -57,8 +61,16 @@ def _rule(node: Node, name: str, key: str, agents: tuple[str, ...]) -> CommandRu
         if needed not in found:
             raise UsageError(f"{at}: {key}: a rule without {needed}", "{pattern: git push --force, action: deny}")
     rule = CommandRule(source=at.rpartition("/")[2], **found)
+    if weight(rule) > MOST:  # before any example is tried
+        raise UsageError(f"{at}: {key}: a rule with too many words, agents and examples", "no rule needs so many")
     _try_examples(rule, at, key)
     return rule
+
+
+def weight(rule: CommandRule) -> int:
+    """How much it counts toward ``MOST``."""
+    examples = sum(1 + len(text) // _PIECE for text in (*rule.match, *rule.not_match))
+    return 1 + sum(map(len, rule.pattern)) + len(rule.agents) + examples
 
 
 def _value(field: str, node: Node, where: str, name: str) -> Any:
@@ -88,6 +100,8 @@ def pattern(node: Node, where: str, name: str) -> Pattern:
 
     if not isinstance(node, SequenceNode):
         return text_pattern(plain(node, where), where)
+    if not 0 < len(node.value) <= LONGEST:
+        raise UsageError(f"{where}: a pattern has 1 to {LONGEST} words")
     found = []
     for one in node.value:
         at = f"{_at(one, name)}: {where.partition(': ')[2]}"
@@ -96,8 +110,6 @@ def pattern(node: Node, where: str, name: str) -> Pattern:
         if not words or not all(isinstance(word, str) and word and word.isprintable() for word in words):
             raise UsageError(f"{at}: a word is a text, or a list of texts", 'numbers and yes and no in quotes: "1"')
         found.append(tuple(dict.fromkeys(word.encode("utf-8", "surrogatepass") for word in words)))
-    if not 0 < len(found) <= LONGEST:
-        raise UsageError(f"{where}: a pattern has 1 to {LONGEST} words")
     return tuple(found)
 
 
