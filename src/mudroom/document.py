@@ -21,6 +21,9 @@ _DEPTH = 8
 """Of collections in a file; nothing that is read needs more than four."""
 
 
+_DIGITS = 100
+"""Characters of a number: longer ones take long to read, and cannot be written into a message."""
+_NUMBERS = ("tag:yaml.org,2002:int", "tag:yaml.org,2002:float")
 _SCALARS = 100_000
 """Keys and values of a file."""
 
@@ -82,10 +85,19 @@ def plain(node: Node, where: str) -> Any:
     nodes = node.value if isinstance(node, SequenceNode) else [node]
     if not all(isinstance(one, ScalarNode) for one in nodes):
         raise UsageError(f"{where} must be one value, or a list of texts")
+    if any(one.tag in _NUMBERS and len(one.value) > _DIGITS for one in nodes):
+        raise UsageError(f"{where}: a number of more than {_DIGITS} characters")
     constructor = _loader()("")
     try:
         return constructor.construct_object(node, deep=True)
-    except (YAMLError, ValueError, LookupError, AttributeError, TypeError) as error:  # what it does with !!int x
+    except (
+        YAMLError,
+        ValueError,
+        LookupError,
+        AttributeError,
+        TypeError,
+        ArithmeticError,
+    ) as error:  # what it does with !!int x
         raise UsageError(f"{where} cannot be read as what it is tagged or looks like") from error
     finally:
         constructor.dispose()

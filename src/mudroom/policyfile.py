@@ -139,7 +139,8 @@ def _given(key: str, setting: Setting, node: Node, at: str, name: str) -> Iterat
     where = f"{at}: {key}"
     if key == "levels.agents":
         for agent, value, line in items(node, name, key + "."):
-            yield Given(f"{key}.{agent}", setting, setting.convert(plain(value, f"{line}: {key}.{agent}"), line), line)
+            here = f"{line}: {key}.{_shown(agent)}"
+            yield Given(f"{key}.{agent}", setting, setting.convert(plain(value, here), here), line)
     elif key == "commands.classes":
         yield from _classes(key, node, name)
     elif key == "commands.rules":

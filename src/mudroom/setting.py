@@ -19,6 +19,17 @@ from mudroom.core.policy import STRICTNESS
 from mudroom.core.settings import Settings
 from mudroom.errors import UsageError
 
+LONGEST = 100 * 366 * 86400.0
+"""Seconds: a hundred years. In nanoseconds it is far from what a 64-bit number holds no more."""
+_SHOWN = 80
+"""Characters of a value in a message."""
+
+
+def said(value: Any) -> str:
+    """A value as a message has it."""
+    text = repr(value)
+    return text if len(text) <= _SHOWN else text[: _SHOWN - 1] + "…"
+
 
 def with_setting(settings: Settings, field: str, value: Any) -> Settings:
     """``field`` as ``SECTIONS`` names it: a field of Settings, or one of the limits or levels in it."""
@@ -30,7 +41,7 @@ def with_setting(settings: Settings, field: str, value: Any) -> Settings:
 def _choice(*allowed: str) -> Callable[[Any, str], str]:
     def convert(value: Any, where: str) -> str:
         if value not in allowed:
-            raise UsageError(f"{where} is {value!r}", "allowed: " + ", ".join(allowed))
+            raise UsageError(f"{where} is {said(value)}", "allowed: " + ", ".join(allowed))
         return str(value)
 
     return convert
@@ -45,8 +56,10 @@ def seconds(value: Any, where: str) -> float:
         found = float(text[:-1] if text[-1:] in units else text) * factor
     except ValueError:
         found = -1.0
-    if isinstance(value, bool) or not 0 < found < float("inf"):
-        raise UsageError(f"{where} is {value!r}, which is not a time", "write seconds, or 90s, 5m, 1h")
+    if LONGEST < found < float("inf"):
+        raise UsageError(f"{where} is {said(value)}", "at most a hundred years: 36600d")
+    if isinstance(value, bool) or not 0 < found <= LONGEST:
+        raise UsageError(f"{where} is {said(value)}, which is not a time", "write seconds, or 90s, 5m, 1h")
     return found
 
 
@@ -54,7 +67,7 @@ def size(value: Any, where: str) -> int:
     """A number of bytes, or a text such as 500MB, 2 GiB."""
     found = None if isinstance(value, bool) else parse_size(str(value))
     if found is None:
-        raise UsageError(f"{where} is {value!r}, which is not a size", "write bytes, or 500MB, 2GB")
+        raise UsageError(f"{where} is {said(value)}, which is not a size", "write bytes, or 500MB, 2GB")
     return found
 
 
@@ -64,7 +77,7 @@ def least(smallest: int) -> Callable[[Any, str], int]:
     def convert(value: Any, where: str) -> int:
         found = size(value, where)
         if found < smallest:
-            raise UsageError(f"{where} is {value!r}", f"at least {show_size(smallest)}: with less, nothing can run")
+            raise UsageError(f"{where} is {said(value)}", f"at least {show_size(smallest)}: with less, nothing can run")
         return found
 
     return convert
@@ -72,7 +85,7 @@ def least(smallest: int) -> Callable[[Any, str], int]:
 
 def count(value: Any, where: str) -> int:
     """A whole number from 1 on, or a text of one."""
-    if isinstance(value, str) and value.isascii() and value.isdecimal():
+    if isinstance(value, str) and len(value) < 20 and value.isascii() and value.isdecimal():
         value = int(value)
     return _count(value, where)
 
@@ -81,22 +94,22 @@ def processors(value: Any, where: str) -> float:
     """How many processors' worth of time: 0.5, 2."""
     try:
         found = -1.0 if isinstance(value, bool) else float(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         found = -1.0
     if not 0.01 <= found <= 1 << 16:
-        raise UsageError(f"{where} is {value!r}, which is not a number of processors", "write 0.5, 1, 2 …")
+        raise UsageError(f"{where} is {said(value)}, which is not a number of processors", "write 0.5, 1, 2 …")
     return found
 
 
 def _count(value: Any, where: str) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not 0 < value < 1 << 31:
-        raise UsageError(f"{where} is {value!r}, which is not a number from 1 on")
+        raise UsageError(f"{where} is {said(value)}, which is not a number from 1 on")
     return value
 
 
 def _number(value: Any, where: str) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 1 << 31:
-        raise UsageError(f"{where} is {value!r}, which is not a number from 0 on")
+        raise UsageError(f"{where} is {said(value)}, which is not a number from 0 on")
     return value
 
 
@@ -169,7 +182,9 @@ def _patterns(value: Any, where: str) -> tuple[bytes, ...]:
 
 def _level(value: Any, where: str) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or value not in LEVELS:
-        raise UsageError(f"{where} is {value!r}, which is no level", "0: staged view only; 1: OS sandbox; 2: container")
+        raise UsageError(
+            f"{where} is {said(value)}, which is no level", "0: staged view only; 1: OS sandbox; 2: container"
+        )
     return value
 
 
@@ -188,7 +203,7 @@ def _own_level(value: Any, where: str) -> int:
 
 def _flag(value: Any, where: str) -> bool:
     if not isinstance(value, bool):
-        raise UsageError(f"{where} is {value!r}", "allowed: true, false")
+        raise UsageError(f"{where} is {said(value)}", "allowed: true, false")
     return value
 
 

@@ -103,3 +103,9 @@ def test_checkpoints_of_the_very_same_count_as_one() -> None:
     mixed = alike._replace(checkpoints=(Checkpoint("old", 1, ("o",), True), *alike.checkpoints[:3]))
     assert surplus_checkpoints(mixed, 2) == ()
     assert surplus_checkpoints(mixed, 1) == ("old",)
+
+
+def test_for_ever_is_a_number_of_nanoseconds() -> None:
+    for age in (float("inf"), 1e300):
+        assert 100 * 365 * DAY < kept_by(Settings(keep_age=age)).age < 1 << 63
+    assert kept_by(Settings(keep_age=60.0)).age == 60 * 10**9

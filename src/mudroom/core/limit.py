@@ -91,7 +91,7 @@ def parse_size(text: str) -> int | None:
     word = text.strip().lower()
     unit = next((unit for unit in sorted(UNITS, key=len, reverse=True) if word.endswith(unit)), "")
     number = word[: len(word) - len(unit)].strip()
-    if not number.replace(".", "", 1).isdecimal() or not number.isascii():
+    if len(number) > 100 or not number.replace(".", "", 1).isdecimal() or not number.isascii():
         return None
     found = int(float(number) * UNITS.get(unit, 1))
     return found if found < 1 << 63 else None

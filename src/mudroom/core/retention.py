@@ -15,6 +15,8 @@ from mudroom.core.stack import LIVE, ForkState
 
 SECOND = 10**9
 DAY = 86400 * SECOND
+_FOREVER = 100 * 366 * 86400.0
+"""Seconds. Infinity is no number of nanoseconds."""
 YOUNG = 600 * SECOND
 """A layer is made a moment before the state that names it is written. One younger than this may be just there."""
 
@@ -52,7 +54,7 @@ class Expired(NamedTuple):
 
 
 def kept_by(settings: Settings) -> Kept:
-    age = int(settings.keep_age * SECOND)
+    age = int(min(settings.keep_age, _FOREVER) * SECOND)
     return Kept(age, settings.keep_applies, settings.keep_bytes, settings.keep_journal, settings.keep_journal_age)
 
 
