@@ -41,6 +41,23 @@ def why(cli: Cli, *command: str) -> dict[str, Any]:
     return found
 
 
+def test_answers_about_hosts_are_checked_too(cli: Cli) -> None:
+    cli("net", "allow", "good.com")
+    file = cli.place.project / ".mudroom/local/permissions.yaml"
+    done = cli("policy", "check")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", f"read: {file}\n")
+    file.write_text("alow: [good.com]\n")
+    done = cli("policy", "check")
+    assert (done.returncode, done.stdout) == (1, f"error: {file}:1: there is no key alow (did you mean allow?)\n")
+    policy(cli, "nope: 1\n")
+    found = json.loads(cli("policy", "check", "--json").stdout)
+    assert [one["text"].rpartition(": ")[2] for one in found["problems"]] == [
+        "there is no setting nope",
+        "there is no key alow",
+    ]
+    assert str(file) in found["files"]
+
+
 # --- a project in a project ---
 
 

@@ -15,6 +15,8 @@ from mudroom.core.path import show
 from mudroom.core.policy import CommandPolicy
 from mudroom.errors import UsageError
 from mudroom.layering import read, read_alone, watched
+from mudroom.permission import NAME
+from mudroom.permission import load as answered
 from mudroom.policyfile import Given, put
 from mudroom.session import policy_above
 
@@ -54,18 +56,29 @@ def _of_project(context: Context) -> tuple[list[str], list[Problem]]:
     config, state = user_config(context.environ), places(context.environ).state
     files = [show(path) for path in watched(project, config, state) if os.path.lexists(path)]
     files = [path for path in files if path.endswith(".yaml")]
+    answers = project + b"/.mudroom/local/" + NAME
+    files += [show(answers)] if os.path.lexists(answers) else []
+    wrong = list(_of_answers(project))
     try:
         layers = read(project, config)
         loaded = load_policy(project, context.environ)
     except UsageError as error:
-        return files, [Problem("error", "", error.message, error.hint)]
-    found = [*_in_files(list(layers.values())), *_together(loaded.settings.commands)]
+        return files, [Problem("error", "", error.message, error.hint), *wrong]
+    found = [*wrong, *_in_files(list(layers.values())), *_together(loaded.settings.commands)]
     if loaded.left_out:
         found.append(Problem("warning", "", left_out(loaded)))
     above = policy_above(project, places(context.environ).home)
     if above is not None:
         found.append(Problem("warning", "", not_above(project, above)))
     return files, found
+
+
+def _of_answers(project: bytes) -> Iterator[Problem]:
+    """What was answered about hosts: no layer of the policy, and read for connections alone."""
+    try:
+        answered(project)
+    except UsageError as error:
+        yield Problem("error", "", error.message, error.hint)
 
 
 def _in_files(layers: Sequence[Sequence[Given]]) -> Iterator[Problem]:
