@@ -59,6 +59,19 @@ def filled(cli: Cli) -> Journal:
     return journal
 
 
+@pytest.mark.parametrize("policy", ["nope: 1\n", "run: [", "network: {mode: [}"])
+def test_a_broken_policy_keeps_nobody_from_the_log(cli: Cli, policy: str) -> None:
+    filled(cli)
+    whole = cli("log").stdout
+    cli.place.write(".mudroom/policy.yaml", policy)
+    assert cli("run", "--yes", "--", "true").returncode == 125, "it is broken"
+    done = cli("log")
+    assert (done.returncode, done.stdout, done.stderr) == (0, whole, "")
+    done = cli("log", "verify")
+    assert (done.returncode, done.stdout) == (0, "the journal is intact\n")
+    assert len(cli("log", "export").stdout.splitlines()) == 6
+
+
 def numbers(cli: Cli, *words: str) -> list[int]:
     done = cli("log", "--json", *words)
     assert done.returncode == 0, done.stderr

@@ -61,7 +61,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def execute(args: argparse.Namespace, context: Context) -> int:
     where = _selection(args, time.time_ns())
-    with open_session(context) as session:
+    with open_session(context, reads_policy=False) as session:
         if args.what == "verify":
             return _verify(session, args.against, context)
         if args.what == "export":

@@ -53,10 +53,12 @@ def open_session(
     agent: str | None = None,
     ask: Ask | None = None,
     also: Sequence[HostRule] = (),
+    reads_policy: bool = True,
 ) -> Session:
     """``adjust``: what the command line has to say about the settings of the policy file, ``level`` about isolation.
     ``agent``: whose commands will run, None: the user's own. ``ask``: whom about what needs an approval.
-    ``also``: rules of the gate for this session, beside those of the project."""
+    ``also``: rules of the gate for this session, beside those of the project. ``reads_policy``: False for what neither
+    runs nor changes anything and can be done whatever is wrong in a policy file; the defaults hold."""
     place = places(context.environ)
     project = project_of(context)
     rules, remember = standing(project, context)
@@ -75,7 +77,7 @@ def open_session(
         agent=agent,
         commands=_Commands(project, context) if agent is not None else None,
     )
-    session.policy = settings_of(context, session.project)
+    session.policy = settings_of(context, session.project) if reads_policy else Settings()
     session.settings = adjust(session.policy)
     if session.agent is not None:
         from mudroom.cli.whom import ask_by
