@@ -432,6 +432,54 @@ def test_a_store_behind_a_link(furnished: Place) -> None:
     assert (furnished.home / "dotfiles-gh/y").read_text() == "x\n"
 
 
+@pytest.mark.parametrize("level", [0, 1])
+@pytest.mark.parametrize("target", ["../../.bashrc", "../../notes", "inner"])
+def test_a_link_that_an_agent_puts_into_its_store_opens_nothing_to_another(
+    furnished: Place, target: str, level: int
+) -> None:
+    """Neither directly, nor by a link that lies beside it; and its own store is open all the same."""
+    before = full_listing(furnished.home / "notes"), (furnished.home / ".bashrc").read_text()
+    session = furnished.session()
+    session.card = AgentCard("one", level, Requirements(keychain=("~/.config/tool",)))
+    plant = f"cd ~/.config/tool; ln -s ../../.bashrc inner; ln -s {target} token"
+    assert session.run([b"sh", b"-c", plant.encode()], fork="one").exit_code == 0
+    session.card = AgentCard("two", level, Requirements(keychain=("~/.config/tool/token",)))
+    result = session.run([b"sh", b"-c", b"echo bad >> ~/.config/tool/token; echo bad > ~/.config/tool/token/n"])
+    assert result.credentials == ()
+    assert (full_listing(furnished.home / "notes"), (furnished.home / ".bashrc").read_text()) == before
+    assert any("is a link to what is not named: not opened" in note for note in result.notes)
+    session.card = AgentCard("one", level, Requirements(keychain=("~/.config/tool",)))
+    assert said(session.run([b"cat", os.fsencode(furnished.home / ".config/tool/settings")], fork="one")) == "shown"
+
+
+def test_a_link_to_what_is_named_too_is_followed_wherever_it_lies(furnished: Place) -> None:
+    (furnished.home / ".config/tool/token").symlink_to("../../notes/n")
+    named = card(keychain=("~/.config/tool/token", "~/notes"))
+    result = run(furnished, "echo x > ~/.config/tool/token", card=named)
+    assert result.credentials == ("~/.config/tool/token", "~/notes")
+    assert (furnished.home / "notes/n").read_text() == "x\n"
+    real = furnished.home / "notes/n"
+    assert f"credentials ~/.config/tool/token: {furnished.home}/.config/tool/token is a link: {real} is open" in (
+        result.notes
+    )
+
+
+@pytest.mark.parametrize("level", [0, 1])
+@pytest.mark.parametrize("place", ["~/.config", "~/.local", "~/linked-config"])
+def test_a_directory_of_other_tools_places_is_not_opened(furnished: Place, place: str, level: int) -> None:
+    """Links in there are followed: no agent may put one."""
+    (furnished.home / ".local/share").mkdir(parents=True, exist_ok=True)
+    (furnished.home / "linked-config").symlink_to(".config")
+    session = furnished.session()
+    session.card = AgentCard("one", level, Requirements(keychain=(place,)))
+    result = session.run([b"sh", b"-c", b"touch ~/.config/bad ~/.local/bad"])
+    assert result.credentials == ()
+    assert not (furnished.home / ".config/bad").exists()
+    assert not (furnished.home / ".local/bad").exists()
+    why = "is a link to what is not named" if "linked" in place else "other tools' places are in"
+    assert any(why in note for note in result.notes)
+
+
 @pytest.mark.parametrize("target", ["..", "../.ssh", "/", "/etc", "../.aws/credentials", "../.config"])
 @pytest.mark.parametrize("level", [0, 1])
 def test_a_link_in_the_place_of_a_store_opens_nothing(furnished: Place, target: str, level: int) -> None:

@@ -1,5 +1,10 @@
 """Credential stores that were named, found on this host. Nothing is opened that was not named, nor what a link put in a
 store's place leads to.
+
+A link is followed in two cases. What it leads to is named, too; or it lies in a directory that no agent can write (the
+home, and few below it, which are never opened themselves), where dotfile managers put links, and leads to a place of
+the home that is nobody else's store. An agent can put a link into a store that is open to it: another agent's card, or
+its own next time, would open what that leads to.
 """
 
 from __future__ import annotations
@@ -15,6 +20,10 @@ from mudroom.core.wallet import STORES, Store, places
 
 _BUS = b"DBUS_SESSION_BUS_ADDRESS"
 _NOT_SOCKETS = (b"/tmp/.X11-unix", b"$XAUTHORITY")
+_USERS_OWN = (b"", b".config", b".local", b".local/share")
+"""Directories of the home in which links are the user's: they hold stores, and are none."""
+_LINKS = 40
+"""How many links path_resolution(7) follows."""
 
 
 def open_stores(wanted: Wanted, home: bytes, environ: Mapping[bytes, bytes]) -> Opened:
@@ -28,12 +37,21 @@ def open_stores(wanted: Wanted, home: bytes, environ: Mapping[bytes, bytes]) -> 
     abstract = False
     asked = [(name, STORES[name]) for name in wanted.stores]
     asked += [("~/" + show(path), Store("", (path,))) for path in wanted.paths]
+    every = [home + b"/" + place for _name, store in asked for place in (*store.directories, *store.files)]
+    every = [path for path in every if not _holds_others(path, home)]
     for name, store in asked:
         below = [home + b"/" + place for place in (*store.directories, *store.files)]
         found = {path: os.path.realpath(path) for path in below if os.path.exists(path)}
-        astray = [path for path, real in found.items() if _leads_astray(path, real, home, below)]
+        wide = [path for path in found if path not in every]
+        notes += [f"credentials {name}: other tools' places are in {show(path)}: not opened" for path in wide]
+        astray = [path for path, real in found.items() if path not in wide and _leads_astray(path, real, home, every)]
         notes += [f"credentials {name}: {show(path)} is a link to what is not named: not opened" for path in astray]
-        kept = {path: real for path, real in found.items() if path not in astray}
+        kept = {path: real for path, real in found.items() if path not in astray and path not in wide}
+        notes += [
+            f"credentials {name}: {show(path)} is a link: {show(real)} is open"
+            for path, real in kept.items()
+            if path != real
+        ]
         sockets = [path for path in _sockets_of(store, environ) if path]
         named += [*kept, *kept.values(), *sockets]
         live.update(dict.fromkeys(kept.values(), name != "display"))
@@ -42,7 +60,7 @@ def open_stores(wanted: Wanted, home: bytes, environ: Mapping[bytes, bytes]) -> 
         abstract = abstract or name == "display" or _is_abstract(environ, store.variables)
         if kept or sockets:
             stores.append(name)
-        elif name != "display" and not astray:
+        elif name != "display" and not astray and not wide:
             places = [f"~/{show(one)}" for one in (*store.directories, *store.files)] or [show(store.sockets[0])]
             where = ", ".join(places)
             notes.append(f"credentials {name}: nothing is there ({where}), so what a login writes inside is not kept")
@@ -54,13 +72,42 @@ def _once(words: Iterable[bytes]) -> tuple[bytes, ...]:
     return tuple(dict.fromkeys(words))
 
 
-def _leads_astray(path: bytes, real: bytes, home: bytes, own: Collection[bytes]) -> bool:
-    """Whether a store is a link out of the home, to the whole of it, or to somebody else's store."""
-    if real == path:
+def _holds_others(path: bytes, home: bytes) -> bool:
+    """Whether a directory is one of those in which links are the user's, or holds one: not for an agent to write in."""
+    return any(is_below(os.path.realpath(home + b"/" + one), path) for one in _USERS_OWN)
+
+
+def _leads_astray(path: bytes, real: bytes, home: bytes, named: Collection[bytes]) -> bool:
+    """Whether a link is on the way to a store that may not be followed. ``named``: every place that the card names."""
+    if _holds_others(real, home):
+        return True
+    if real == path or any(is_below(real, place) and os.path.realpath(place) == place for place in named):
         return False
-    others = [place for place in (home + b"/" + one for one in places()) if place not in own]
-    inside = is_below(real, home) and real != home
-    return not inside or any(is_below(real, other) or is_below(other, real) for other in others)
+    own = {os.path.realpath(home + b"/" + one) for one in _USERS_OWN}
+    others = [place for place in (home + b"/" + one for one in places()) if place not in named]
+    crowded = any(is_below(real, other) or is_below(other, real) for other in others)
+    return not is_below(real, home) or crowded or not all(one in own for one in _linking(path))
+
+
+def _linking(path: bytes) -> Iterator[bytes]:
+    """The real directories in which links lie that are followed on the way; ``/`` if that goes on for too long."""
+    at, left = b"/", path.split(b"/")
+    followed = 0
+    while left:
+        name = left.pop(0)
+        if name in (b"", b"."):
+            continue
+        below = os.path.dirname(at) if name == b".." else os.path.join(at, name)
+        if not os.path.islink(below):
+            at = below
+            continue
+        yield at
+        followed += 1
+        if followed > _LINKS:
+            yield b"/"
+            return
+        target = os.readlink(below)
+        at, left = b"/" if target.startswith(b"/") else at, [*target.split(b"/"), *left]
 
 
 def _sockets_of(store: Store, environ: Mapping[bytes, bytes]) -> Iterator[bytes]:
