@@ -83,6 +83,29 @@ def test_everything_is_read_across(path: Path) -> None:
     journal.close()
 
 
+@pytest.mark.parametrize(("number", "archived"), [(0, 0), (-7, 0), (0, 20), (12, 20), (20, 20), (-1, 20)])
+def test_a_row_put_before_the_first_is_found_and_not_read(path: Path, number: int, archived: int) -> None:
+    journal = filled(path, 30)
+    if archived:
+        assert journal.archive(archived) is not None
+    with sqlite3.connect(path) as database:
+        row = (number, 10**12, "approval", "x", '{"allow":true}', "0" * 64)
+        database.execute("INSERT INTO event VALUES (?,?,?,?,?,?)", row)
+    database.close()
+    assert numbers(journal.events()) == list(range(1, 31))
+    assert numbers(journal.events(last=40)) == list(range(1, 31))
+    approvals = Selection(("approval",))
+    assert list(journal.events(last=5, where=approvals)) == list(journal.events(where=approvals)) == []
+    assert list(journal.events(where=Selection(("approval",), since=5))) == []
+    broken = journal.examine().broken
+    assert broken is not None
+    assert (broken.number, broken.what) == (number, "appended")
+    assert f"event {number} was not written by mudroom" in broken.text
+    assert journal.archive(25) is not None
+    assert numbers(journal.events()) == list(range(1, 31))
+    assert journal.verify() is None, "no row of it is left"
+
+
 def test_the_newest_event_stays(path: Path) -> None:
     journal = filled(path, 5)
     assert journal.archive(1000) is not None

@@ -41,6 +41,9 @@ _PAGE = 1000
 _LEAST = 100
 """So many events stay in the database whatever they weigh."""
 
+_LIVE = "number > (SELECT number FROM origin)"
+"""Any other row was put there by hand: what was archived is deleted in the transaction that moves the origin."""
+
 _SCHEMA = f"""
 BEGIN IMMEDIATE;
 CREATE TABLE IF NOT EXISTS event (
@@ -166,7 +169,7 @@ class Journal:
     def _backwards(self, where: Selection) -> Iterator[Event]:
         """Newest first, until there is none, or none that can be wanted: times never go back along the chain."""
         condition, values = _condition(where)
-        query = f"SELECT * FROM event WHERE number < ? {condition} ORDER BY number DESC LIMIT {_PAGE}"
+        query = f"SELECT * FROM event WHERE number < ? AND {_LIVE} {condition} ORDER BY number DESC LIMIT {_PAGE}"
         number = 1 << 62
         while True:
             origin, page = self._page(query, (number, *values))
@@ -200,7 +203,7 @@ class Journal:
         """The number of an event before which none is wanted."""
         if where.since is None:
             return 1
-        query = "SELECT * FROM event WHERE time >= ? ORDER BY number LIMIT 1"
+        query = f"SELECT * FROM event WHERE time >= ? AND {_LIVE} ORDER BY number LIMIT 1"
         origin, found = self._page(query, (where.since,))
         if not found:
             return self.head().number + 1
@@ -231,7 +234,16 @@ class Journal:
         if kept is None and found.broken is None and total:
             text = "journal.head is missing or damaged: whether the end of the journal was cut off cannot be told"
             return found._replace(broken=Broken(found.head.number + 1, "head", text))
-        return found
+        return found if found.broken is not None else found._replace(broken=self._stray())
+
+    def _stray(self) -> Broken | None:
+        """A row where no event can be: before the first of the database."""
+        origin, found = self._page(f"SELECT * FROM event WHERE NOT {_LIVE} ORDER BY number DESC LIMIT 1", ())
+        if not found:
+            return None
+        number = found[0].number
+        where = f"up to {origin.number} they are in archives" if number > 0 else "the first one is 1"
+        return Broken(number, "appended", f"event {number} was not written by mudroom: {where}")
 
     # --- archives ---
 
@@ -361,7 +373,7 @@ def _condition(where: Selection) -> tuple[str, tuple[str, ...]]:
 
 def _surplus(database: sqlite3.Connection, size: int, oldest: int, half: int) -> int:
     """Up to which number events go to an archive; 0: none has to."""
-    first = database.execute("SELECT number, time FROM event ORDER BY number LIMIT 1").fetchone()
+    first = database.execute(f"SELECT number, time FROM event WHERE {_LIVE} ORDER BY number LIMIT 1").fetchone()
     last = _last(database)
     if first is None or last is None:
         return 0
