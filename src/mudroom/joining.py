@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from mudroom.background import Background
 from mudroom.core.change import Changeset
 from mudroom.core.limit import reached_else
-from mudroom.deciding import Case, checkpoint_stem
+from mudroom.deciding import Case
 from mudroom.errors import MudroomError, Unsupported, UsageError
 from mudroom.holding import Holding, common_of, nothing
 from mudroom.sandbox.capture import GRACE, Output, Watch, attend
@@ -167,7 +167,7 @@ class Joining(Holding):
         """Freeze what the fork holds, before a command; its name. ``joins``: the command is to join those there."""
         from mudroom.tending import Tended
 
-        stem, keep = checkpoint_stem(argv), self.settings.keep_applies
+        stem, keep = self._stem(argv), self.settings.keep_applies
         if isinstance(beside, Tended):
             name = beside.checkpoint(stem, self._clock(), keep=keep)
         else:
