@@ -157,12 +157,13 @@ def test_a_visitor_that_hangs_up_ends_nothing(place: Place) -> None:
     for said in (b"\5\0\0\0x", b"\4\0\0\0none"):
         with connected(session) as visitor:
             visitor.sendall(said)
-    refused = {"op": "command", "id": 1, "terms": "others"}
+    refused: Any = {"op": "command", "id": 1, "terms": "others"}
+    request: Any
     for request in (refused, {"op": "signal", "id": []}, {"op": "x"}, [], {}, 3):
         read, write = os.pipe()
         os.close(read)
         with connected(session) as visitor:
-            send(visitor, request, [write])  # type: ignore[arg-type]
+            send(visitor, request, [write])
             os.close(write)
             assert visitor.recv(1) == b"w"
             assert visitor.recv(1) == b"", "it is shown the door"

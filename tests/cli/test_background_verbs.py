@@ -221,3 +221,67 @@ def test_a_command_in_the_foreground_is_listed(cli: Cli) -> None:
         ]
         assert cli("ps").stdout.startswith("-         f  ")
         running.communicate(b"go\n", timeout=60)
+
+
+def asking(cli: Cli, *words: str) -> subprocess.Popen[str]:
+    """Mudroom asked for the background, as a shell has it: a process group of its own."""
+    return subprocess.Popen(
+        [*MUDROOM, "exec", "--fork", "g", *words, "--background", "--", "sleep", "1000"],
+        cwd=cli.place.project,
+        env=cli.environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+
+
+def has_to_be_approved(cli: Cli) -> None:
+    policy = cli.place.project / ".mudroom/policy.yaml"
+    policy.parent.mkdir()
+    policy.write_text("commands:\n  background: require_approval\n")
+
+
+def waiting(cli: Cli) -> list[str]:
+    return [row["id"] for row in cli.json("approve")["approvals"] if row["state"] == "waiting"]
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_nothing_is_started_for_who_has_gone(cli: Cli, number: signal.Signals) -> None:
+    has_to_be_approved(cli)
+    with asking(cli, "--ask", "queue") as caller:
+        while not waiting(cli):
+            assert caller.poll() is None
+        processes = below(caller.pid)
+        assert len(processes) > 1
+        caller.send_signal(number)
+        caller.wait()
+        ended(processes)
+        caller.communicate()
+    assert waiting(cli) == []
+    assert cli.json("ps", "--all")["commands"] == []
+
+
+def test_who_interrupts_it_is_told_so_and_no_more(cli: Cli) -> None:
+    has_to_be_approved(cli)
+    with asking(cli, "--ask", "queue") as caller:
+        while not waiting(cli):
+            assert caller.poll() is None
+        processes = below(caller.pid)
+        os.killpg(caller.pid, signal.SIGINT)
+        _out, said = caller.communicate()
+        ended(processes)
+    assert caller.returncode == 130
+    assert "interrupted" in said and "Traceback" not in said
+    assert cli.json("ps", "--all")["commands"] == []
+
+
+def test_its_end_is_found_by_who_waits_for_it_when_its_keeper_is_killed(cli: Cli) -> None:
+    row = started(cli, "trap '' TERM; " + SERVER)
+    words = [*MUDROOM, "ps", "--end", row["id"], "--grace", "1000"]
+    with subprocess.Popen(words, cwd=cli.place.project, env=cli.environment, stdout=subprocess.PIPE) as waiter:
+        os.kill(row["keeper"], signal.SIGKILL)
+        assert waiter.wait(60) in (0, 125)
+        waiter.communicate()
+    assert listed(cli, row["id"])["exit_code"] == 137
