@@ -19,7 +19,7 @@ from mudroom.core.approval import CommandAnswer, CommandQuestion
 from mudroom.core.background import Started
 from mudroom.core.policy import ClassRule, CommandPolicy
 from mudroom.core.settings import Settings
-from mudroom.errors import MudroomError, UsageError
+from mudroom.errors import CommandNotStarted, MudroomError, UsageError
 from mudroom.sandbox.wire import send
 from mudroom.session import Session
 from mudroom.vault.background import Book
@@ -253,3 +253,33 @@ def test_the_end_of_one_whose_keeper_was_killed(place: Place) -> None:
     assert ended is not None and ended.signal == 9
     Book(fork).write(started, None)
     assert one.end() is not None
+
+
+CHANGED = b"mkdir d; echo 1 > d/a; ln d/a b; ln -s b l; rm gone; chmod 600 d/a; rm -r e; mkdir e; echo up; sleep 1000"
+
+
+@pytest.mark.parametrize("view", ["overlay", "copy"])
+def test_checkpoints_of_the_very_same_share_what_they_hold(place: Place, view: str) -> None:
+    """Of a command that changes nothing, and of one that never begins; not of one that changes a byte."""
+    place.write("gone", "x\n")
+    place.write("e/f", "x\n")
+    session = place.session(Settings(view=view, keep_applies=3), agent="coder")  # type: ignore[arg-type]
+    server = session.start([b"sh", b"-c", CHANGED], fork="f")
+    while b"up" not in server.output()[0]:
+        assert server.poll() is None
+    before = len(session.vault.fork("f").state.checkpoints)
+    for _time in range(3):
+        session.run([b"rm", b"-f", b"nothing"], fork="f")
+        with pytest.raises(CommandNotStarted):
+            session.run([b"no-such-program", b"-x"], fork="f")
+    made = [point.layers for point in session.vault.fork("f").state.checkpoints[before:]]
+    assert len(made) == 6 and set(made) == {made[0]}
+    sneaky = b"touch -r b /tmp/time; printf '2\\n' > b; touch -r /tmp/time b; rm -f nothing"
+    session.run([b"sh", b"-c", sneaky], fork="f")
+    result = session.run([b"rm", b"-f", b"b"], fork="f")
+    assert result.checkpoint is not None
+    last = session.vault.fork("f").state.checkpoint(result.checkpoint)
+    assert last is not None and last.layers not in made
+    session.rollback("f", result.checkpoint, end=True)
+    session.agent = None
+    assert session.run([b"cat", b"b", b"d/a"], fork="f").stdout == b"2\n2\n"

@@ -2,17 +2,23 @@
 staged copy has changed is written into a layer, as it is to seal it, but the copy does not stand on that.
 
 Every process that could write to the layer is stopped by whoever calls this. The fork itself stays as it is: its upper
-goes on, and the checkpoint has a layer of its own.
+goes on, and the checkpoint has a layer of its own; what holds the very same as mudroom's last one shares that, so that
+commands which change nothing, or never begin, fill no disk and push no other checkpoint out.
 """
 
 from __future__ import annotations
 
 import os
+from contextlib import ExitStack
 
 from mudroom.core import stack
+from mudroom.core.entry import Entry, same_shape
 from mudroom.core.retention import surplus_checkpoints
 from mudroom.core.stack import Checkpoint
+from mudroom.stage.beneath import open_root
 from mudroom.stage.flatten import flatten
+from mudroom.stage.layer import open_staged, read_directory
+from mudroom.stage.source import same_bytes
 from mudroom.stage.staged import CopyView
 from mudroom.vault.copied import as_in_layer
 from mudroom.vault.deep import merge_originals
@@ -30,7 +36,7 @@ def copied_checkpoint(vault: Vault, fork: Fork, name: str, time: int, keep: int 
     require_free(fork, name)
     layers = fork.state.layers
     if not upper_is_empty(fork):
-        layers = (*layers, _copied(vault, fork))
+        layers = (*layers, _layer(vault, fork, _last_copy(fork) if keep is not None else None))
     state = stack.with_checkpoint(fork.state, name, time, automatic=keep is not None)
     point = state.checkpoints[-1]._replace(layers=layers)
     state = state._replace(checkpoints=(*state.checkpoints[:-1], point))
@@ -38,6 +44,89 @@ def copied_checkpoint(vault: Vault, fork: Fork, name: str, time: int, keep: int 
         state = stack.without_checkpoint(state, old)
     fork.save(state)
     return point
+
+
+def _last_copy(fork: Fork) -> str | None:
+    """The layer of the last checkpoint that mudroom made by itself, if it stands on what the fork stands on."""
+    below = fork.state.layers
+    last = next((point for point in reversed(fork.state.checkpoints) if point.automatic), None)
+    return last.layers[-1] if last is not None and last.layers and last.layers[:-1] == below else None
+
+
+def _layer(vault: Vault, fork: Fork, last: str | None) -> str:
+    if last is None:
+        return _copied(vault, fork)
+    known = vault.layer(last) + b"/tree"
+    if not fork.has_copy:
+        return last if _is_same(known, fork.upper) else _copied(vault, fork)
+    made = _copied(vault, fork)
+    if not _is_same(known, vault.layer(made) + b"/tree"):
+        return made
+    vault.throw_away(vault.layer(made))
+    vault.empty_trash()
+    return last
+
+
+def _is_same(one: bytes, other: bytes) -> bool:
+    """Whether two layers at rest say the same, to the byte: what a process has mapped it can change without any time
+    that tells. Names, modes and sizes come first: where something was changed that is found out soon."""
+    with ExitStack() as opened:
+        roots: list[int] = []
+        for path in (one, other):
+            roots.append(open_root(path))
+            opened.callback(os.close, roots[-1])
+        inodes: dict[int, int] = {}
+        files: list[bytes] = []
+        pending = [b""]
+        while pending:
+            path = pending.pop()
+            a, b = (read_directory(root, path) for root in roots)
+            if a is None or b is None or (a.gone, a.opaque) != (b.gone, b.opaque):
+                return False
+            entries, others = _kept(a.entries), _kept(b.entries)
+            if entries.keys() != others.keys():
+                return False
+            for name, entry in entries.items():
+                place = path + b"/" + name if path else name
+                if not _looks_same(entry, others[name], inodes):
+                    return False
+                if entry.kind in ("directory", "file"):
+                    (pending if entry.kind == "directory" else files).append(place)
+        return all(_has_same_content(roots, path) for path in files)
+
+
+def _kept(entries: dict[bytes, Entry]) -> dict[bytes, Entry]:
+    return {name: entry for name, entry in entries.items() if entry.kind != "socket"}  # no copy has them
+
+
+def _looks_same(one: Entry, other: Entry, inodes: dict[int, int]) -> bool:
+    """``inodes``: of files with several names, which are the same ones in both."""
+    if not same_shape(one, other) or (one.uid, one.gid) != (other.uid, other.gid):
+        return False
+    if one.kind != "file":
+        return True
+    if one.links > 1 and inodes.setdefault(one.inode, other.inode) != other.inode:
+        return False
+    return (one.size, one.mtime, one.links) == (other.size, other.mtime, other.links)
+
+
+def _has_same_content(roots: list[int], path: bytes) -> bool:
+    with ExitStack() as opened:
+        descriptors: list[int] = []
+        for root in roots:
+            descriptors.append(open_staged(root, path))
+            opened.callback(os.close, descriptors[-1])
+        return _xattrs(descriptors[0]) == _xattrs(descriptors[1]) and same_bytes(*descriptors)
+
+
+def _xattrs(descriptor: int) -> dict[str, bytes]:
+    """Those that a copy keeps."""
+    try:
+        names = os.listxattr(descriptor)
+    except OSError:
+        return {}  # the file system has none
+    own = (name for name in names if name.startswith("user.") and not name.startswith("user.overlay."))
+    return {name: os.getxattr(descriptor, name) for name in own}
 
 
 def _copied(vault: Vault, fork: Fork) -> str:
