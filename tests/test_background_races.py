@@ -235,7 +235,7 @@ def test_who_waits_for_its_end_finds_what_it_has_changed(
     else:
         session.end("f", [one.id])
     assert one.wait() is not None
-    assert ends and ends == [None] * len(ends)
+    assert ends[0] is None, "it was told before anything was collected"
     record = session.vault.fork("f").record
     assert record is not None and {change.path for change in record.changeset.changes} == {b"made"}
 
