@@ -107,6 +107,7 @@ def test_other_words_may_be_unknown(line: bytes, paths: list[bytes]) -> None:
         (*BASH, b"cd /tmp && ./x.sh"),
         (*BASH, b"sh < /tmp/x.sh"),
         (*BASH, b"source /tmp/x.sh"),
+        (*BASH, b"cat /tmp/x.sh | sh -x"),
     ],
 )
 def test_what_lies_where_commands_write_cannot_be_approved_if_it_is_run(words: tuple[bytes, ...]) -> None:
@@ -121,6 +122,7 @@ def test_what_lies_where_commands_write_cannot_be_approved_if_it_is_run(words: t
         (b"python3", b"-u", b"x.sh", b"--out", b"/tmp/out"),
         (b"bash", b"-eu", b"x.sh", b"/tmp/out"),
         (b"find", b"/tmp/x", b"-delete"),
+        (*BASH, b"python3 --version; rm /tmp/x"),
         (b"rm", b"-rf", b"/tmp/x"),
         (b"git", b"clone", b"x.sh", b"/tmp/x"),
         (*BASH, b"sh x.sh < /tmp/data > /tmp/out"),

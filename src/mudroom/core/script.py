@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from mudroom.core.command import UNTOLD
 from mudroom.core.path import show
+from mudroom.core.rule import INFORMS
 from mudroom.core.verdict import Part
 
 if TYPE_CHECKING:
@@ -123,7 +124,10 @@ def directories(lines: Iterable[Sequence[bytes]], cwd: bytes) -> list[bytes]:
 def runs(lines: Sequence[Sequence[bytes]]) -> Iterator[tuple[bytes, bool]]:
     """Names of what may be run, as they stand in the command, and whether it surely is. Raises Uncovered."""
     bare = any(line and _interprets(_base(line[0])) and not _is_given(line[1:]) for line in lines)
+    fed = any(_is_fed(line) for line in lines)
     for line in lines:
+        if fed:  # by a pipe, with what others of its commands read
+            yield from ((word, True) for word in line[1:] if not word.startswith(b"-"))
         program = _base(line[0]) if line else b""
         wrapped = program in _WRAPPERS
         for at, word in enumerate(line):
@@ -159,6 +163,12 @@ def _interprets(program: bytes) -> bool:
 def _is_given(words: Sequence[bytes]) -> bool:
     """Whether an interpreter surely has what it runs in the words that are known: a script, or code."""
     return bool(words) and (not words[0].startswith(b"-") or any(_gives(word) for word in words[:-1]))
+
+
+def _is_fed(line: Sequence[bytes]) -> bool:
+    """Whether an interpreter runs what it reads from its input."""
+    informs = len(line) == 2 and line[1] in INFORMS
+    return bool(line) and _interprets(_base(line[0])) and not informs and all(word[:1] == b"-" for word in line[1:])
 
 
 def _gives(option: bytes) -> bool:
