@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from mudroom import permission
-from mudroom.core.hosts import parse_rule
+from mudroom.core.hosts import Request, parse_rule, vet
+from mudroom.core.hosts import decide as decide_host
 from mudroom.core.policy import decide
 from mudroom.core.settings import Loaded, Settings
 from mudroom.core.verdict import Classified, CommandClass, Part
@@ -273,6 +274,28 @@ def test_many_answers_at_once(files: Strange) -> None:
     for thread in threads:
         thread.join()
     assert vouched(project, state) == {f"item {number}" for number in range(20)}
+
+
+@pytest.mark.parametrize("more", ["private: true", "set: {Authorization: Bearer theirs}", "remove: [Authorization]"])
+def test_asking_by_name_is_not_to_open_what_is_private_or_to_say_what_is_sent(files: Strange, more: str) -> None:
+    files.write(project=f'network: {{inspect: [{{host: "**.cdn.example", action: ask, {more}}}]}}')
+    assert len(files.left_out) == 1
+    (rule,) = files.settings.hosts
+    assert (rule.action, rule.inspect) == ("ask", True), "it asks, where another rule may allow"
+    assert (rule.private, rule.set_headers, rule.remove_headers) == (False, (), ())
+    found = decide_host(Request("a.cdn.example", 443), files.settings.hosts)
+    assert vet(found, [bytes([127, 0, 0, 1])]) is not None
+    files.trust()
+    assert files.left_out == []
+    (rule,) = files.settings.hosts
+    assert rule.private or rule.set_headers or rule.remove_headers
+    files.write(project="network: {mode: open}")
+    files.trust()
+    assert files.left_out == []
+    files.write(project=f'network: {{mode: open, inspect: [{{host: a.com, action: ask, {more}}}]}}')
+    files.trust()
+    files.write(project="network: {mode: open}")
+    assert files.left_out == ["network.mode: open"], "what asked is missed"
 
 
 # --- rules ----------------------------------------------------------------------------------------------------------

@@ -244,7 +244,9 @@ def _both(one: tuple[int, ...], other: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def _milder(rule: Any) -> bool:
-    return bool(rule.action == "allow")
+    """What is asked about by name alone does not say that the host is private, or what is sent to it."""
+    more = rule.private or rule.set_headers or rule.remove_headers
+    return bool(rule.action == "allow" or (rule.action == "ask" and more))
 
 
 def stricter_action(one: Any, other: Any) -> Any:

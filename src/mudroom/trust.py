@@ -307,7 +307,7 @@ def holds(one: Given) -> bool:
 
 def _missed(one: Given, free: Collection[str]) -> bool:
     """Whether what loosens was trusted together with it. What does both is."""
-    return holds(one) and (not loosens(one, free) or one.setting is ROLE or one.setting.own_first)
+    return holds(one) and (not loosens(one, free) or one.setting is ROLE or one.setting.own_first or _asks(one))
 
 
 def _plain(one: Given) -> Any:
@@ -329,11 +329,18 @@ def _demoted(one: Given) -> Given:
 
 def _kept(one: Given, out: Collection[int]) -> Iterable[Given]:
     """What is left of an item that is not believed: a rule that asks for a checkpoint still does, where none would be
-    made."""
+    made; one about a host that asks does, and opens nothing private and changes no header."""
     if id(one) not in out:
         yield one
     elif one.setting.adds and isinstance(one.value[0], CommandRule) and one.value[0].action != "allow":
         yield one._replace(value=(one.value[0]._replace(floor=True),))
+    elif _asks(one):
+        yield one._replace(value=(one.value[0]._replace(private=False, set_headers=(), remove_headers=()),))
+
+
+def _asks(one: Given) -> bool:
+    """About a host."""
+    return one.setting.adds and hasattr(one.value[0], "set_headers") and one.value[0].action == "ask"
 
 
 def _read(path: bytes) -> dict[str, Any] | None:
