@@ -39,6 +39,13 @@ class Strange(Files):
         layers = read(os.fsencode(self.project), os.fsencode(self.home / ".config/mudroom"))
         remember(os.fsencode(self.project), os.fsencode(self.state), inside(layers), roles_of(layers), 1)
 
+    def trust_all(self) -> None:
+        """With what was answered about hosts."""
+        project, state = os.fsencode(self.project), os.fsencode(self.state)
+        layers = read(project, os.fsencode(self.home / ".config/mudroom"))
+        answers = [text for text, _at in permission.loosening(project)]
+        remember(project, state, inside(layers), roles_of(layers), 1, answers, permission.tightening(project))
+
     @property
     def record(self) -> Path:
         return Path(os.fsdecode(place(os.fsencode(self.state), os.fsencode(self.project))))
@@ -256,7 +263,45 @@ def test_what_mudroom_takes_out_itself_is_not_missed(files: Strange) -> None:
     assert action(files, "sudo reboot", "host_escape_risk") == "allow"
     keep_rule(project, "sudo reboot", action="deny", state=state)
     files.write(rules="allow: [sudo reboot]\n")
-    assert files.left_out == ["commands.rules: allow sudo reboot"], "a pull does not undo a denial"
+    assert files.left_out[-1] == "commands.rules: allow sudo reboot", "a pull does not undo a denial"
+    assert len(files.left_out) == 4
+    assert "it no longer says local commands.rules: deny sudo reboot" in files.load().why
+
+
+def test_a_denial_that_was_answered_is_missed(files: Strange) -> None:
+    project, state = os.fsencode(files.project), os.fsencode(files.state)
+    keep_rule(project, "git push", action="deny", state=state)
+    keep_rule(project, "make x", state=state)
+    assert (files.left_out, action(files, "git push", "networked")) == ([], "deny")
+    files.write(rules="allow:\n  - make x\n")
+    assert files.left_out == ["commands.rules: allow make x"]
+    assert files.load().why == "it no longer says local commands.rules: deny git push, which it did when it was trusted"
+    files.trust()
+    assert files.left_out == [], "the user has seen that it is gone"
+
+
+def test_a_host_that_was_denied_is_missed(files: Strange) -> None:
+    project, state = os.fsencode(files.project), os.fsencode(files.state)
+    path = files.project / ".mudroom/local/permissions.yaml"
+
+    def hosts() -> list[str]:
+        return [f"{rule.action} {rule.pattern}" for rule in permission.load(project, state)]
+
+    permission.keep(project, parse_rule("bad.com", "deny"), state=state)
+    permission.keep(project, parse_rule("good.com", "allow"), state=state)
+    files.write(project="network: {mode: open}")
+    files.trust_all()
+    assert (hosts(), files.left_out) == (["deny bad.com", "allow good.com"], [])
+    path.write_text("allow: [good.com]\nask: [c.com]\n")
+    assert hosts() == ["ask c.com"]
+    assert permission.missing(project, state) == ["local network.deny: bad.com"]
+    path.write_text("allow: [good.com]\ndeny: [c.com, bad.com]\n")
+    assert "allow good.com" in hosts()
+    permission.drop(project, "bad.com", state=state)
+    assert hosts() == ["allow good.com", "deny c.com"], "the user has taken it out"
+    permission.keep(project, parse_rule("c.com", "deny"), state=state)
+    permission.keep(project, parse_rule("c.com", "allow"), state=state)
+    assert hosts() == ["allow good.com", "allow c.com"], "the user says otherwise by now"
 
 
 def test_a_record_that_cannot_be_written_keeps_no_answer(files: Strange) -> None:
@@ -292,7 +337,7 @@ def test_asking_by_name_is_not_to_open_what_is_private_or_to_say_what_is_sent(fi
     files.write(project="network: {mode: open}")
     files.trust()
     assert files.left_out == []
-    files.write(project=f'network: {{mode: open, inspect: [{{host: a.com, action: ask, {more}}}]}}')
+    files.write(project=f"network: {{mode: open, inspect: [{{host: a.com, action: ask, {more}}}]}}")
     files.trust()
     files.write(project="network: {mode: open}")
     assert files.left_out == ["network.mode: open"], "what asked is missed"
@@ -422,7 +467,8 @@ def test_nor_one_of_the_projects_that_was_trusted_for_another(files: Strange) ->
 
 
 def test_an_agent_that_loses_its_role_is_missed_even_if_the_role_loosens(files: Strange) -> None:
-    said = "roles: {r: {classes: {networked: deny, unknown: allow}}}\ncommands: {rules: [{pattern: make, action: allow}]}"
+    said = "roles: {r: {classes: {networked: deny, unknown: allow}}}\n"
+    said += "commands: {rules: [{pattern: make, action: allow}]}"
     files.write(project=said + "\nagents: {a: r}\n")
     files.trust()
     assert files.left_out == []
@@ -462,7 +508,10 @@ commands:
         (BEFORE.replace("limits: {memory: 2GB}\n", ""), "all"),
         (BEFORE.replace("networked: require_approval", "networked: allow"), "all"),
         (BEFORE.replace("networked: require_approval", ""), "all"),
-        (BEFORE.replace("limits:", "verify: {command: make test}\nlimits:"), ["verify.command: /bin/sh -c 'make test'"]),
+        (
+            BEFORE.replace("limits:", "verify: {command: make test}\nlimits:"),
+            ["verify.command: /bin/sh -c 'make test'"],
+        ),
     ],
 )
 def test_what_a_pull_may_change(files: Strange, now: str, left_out: list[str] | str) -> None:
@@ -482,13 +531,14 @@ def test_what_a_pull_may_change(files: Strange, now: str, left_out: list[str] | 
 def test_what_verifies_is_missed(files: Strange, now: str) -> None:
     said = "network: {mode: open}\n"
     files.write(project=said + "verify: {command: make test}\n")
-    assert files.settings.verify == ()
+    assert list(files.settings.verify) == []
     files.trust()
-    assert (files.left_out, files.settings.verify) == ([], (b"/bin/sh", b"-c", b"make test"))
+    assert files.left_out == []
+    assert list(files.settings.verify) == [b"/bin/sh", b"-c", b"make test"]
     files.write(project=said + (f"verify: {{command: {now}}}\n" if now else ""))
     assert "network.mode: open" in files.left_out
     assert "it no longer says verify.command: /bin/sh -c 'make test'" in files.load().why
-    assert files.settings.verify == ()
+    assert list(files.settings.verify) == []
 
 
 def test_what_verifies_for_the_user_is_the_users_word(files: Strange) -> None:

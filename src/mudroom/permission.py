@@ -45,15 +45,33 @@ class Kept(NamedTuple):
 
 def load(project: bytes, state: bytes | None = None, *, trusts_all: bool = False) -> tuple[HostRule, ...]:
     """The rules; none if there is no file. With mudroom's ``state`` only those that were answered on this machine, or
-    trusted since (``trust.py``), or that allow nothing: the file may have come with the project. Raises UsageError, one
-    line that names the file and mostly the line."""
+    trusted since (``trust.py``), or that allow nothing: the file may have come with the project. If a denial is gone
+    that was answered here, nothing is allowed: something else has changed the file. Raises UsageError, one line that
+    names the file and mostly the line."""
     rows = _load(project)
     if state is None or trusts_all or all(rule.action != "allow" for _section, rule in rows):
         return tuple(rule for _section, rule in rows)
     from mudroom.trust import vouched
 
-    known = vouched(project, state)
+    known = vouched(project, state) if not _missing(project, state, rows) else frozenset()
     return tuple(rule for section, rule in rows if rule.action != "allow" or _mark(section, rule) in known)
+
+
+def missing(project: bytes, state: bytes) -> list[str]:
+    """What was denied, or is to be asked about, as it was answered on this machine, and is not in the file any more
+    (items as ``trust.mark`` has them)."""
+    return _missing(project, state, _load(project))
+
+
+def _missing(project: bytes, state: bytes, rows: Rows) -> list[str]:
+    from mudroom.trust import denied
+
+    return sorted(denied(project, state).difference(_mark(section, rule) for section, rule in rows))
+
+
+def tightening(project: bytes) -> list[str]:
+    """What of the file is missed if it goes."""
+    return [_mark(section, rule) for section, rule in _load(project) if rule.action != "allow"]
 
 
 def loosening(project: bytes) -> list[tuple[str, str]]:
@@ -131,9 +149,9 @@ def parse(data: bytes, name: str) -> tuple[HostRule, ...]:
 
 def keep(project: bytes, rule: HostRule, note: str = "", *, state: bytes | None = None) -> Kept:
     """Write a rule into the file; one for the very same hosts and ports that says otherwise goes. ``note`` becomes a
-    comment. With mudroom's ``state`` it is trusted on this machine. Durable when it returns. Raises UsageError as
-    ``load`` does, and MudroomError where the file is written in a way in which nothing can be added: nothing is changed
-    then."""
+    comment. With mudroom's ``state`` it is trusted on this machine, or missed if it denies and goes. Durable when it
+    returns. Raises UsageError as ``load`` does, and MudroomError where the file is written in a way in which nothing
+    can be added: nothing is changed then."""
     section, text = section_of(rule), _text(rule)
     if rule.action == "allow":  # before it stands there: who reads it then finds it trusted
         _vouch(project, state, coming=[_mark(section, rule)])
@@ -142,7 +160,8 @@ def keep(project: bytes, rule: HostRule, note: str = "", *, state: bytes | None 
         os.fsdecode(NAME),
     )
     same = [(key, one) for key, one in before if _text(one) == text]
-    _vouch(project, state, going=[_mark(key, one) for key, one in same if key != section])
+    going = [_mark(key, one) for key, one in same if key != section]
+    _vouch(project, state, going=going, denied=[_mark(section, rule)] if rule.action != "allow" else [])
     return Kept(any(key == section for key, _one in same), tuple(one for key, one in same if key != section))
 
 
@@ -160,11 +179,17 @@ def drop(project: bytes, text: str, *, state: bytes | None = None) -> tuple[Host
     return tuple(one for _key, one in gone)
 
 
-def _vouch(project: bytes, state: bytes | None, coming: Sequence[str] = (), going: Sequence[str] = ()) -> None:
-    if state is not None and (coming or going):
-        from mudroom.trust import vouch
+def _vouch(
+    project: bytes,
+    state: bytes | None,
+    coming: Sequence[str] = (),
+    going: Sequence[str] = (),
+    denied: Sequence[str] = (),
+) -> None:
+    if state is not None and (coming or going or denied):
+        from mudroom.trust import ANSWER, vouch
 
-        vouch(project, state, coming, going)
+        vouch(project, state, coming, going, [(text, ANSWER) for text in denied])
 
 
 def section_of(rule: HostRule) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from mudroom.answerfile import AnswerFile
-from mudroom.core.policy import CommandRule
+from mudroom.core.policy import STRICTNESS, CommandRule
 from mudroom.core.verdict import ACTIONS, Action
 from mudroom.core.wording import quote_words, split_all, split_words
 from mudroom.errors import UsageError
@@ -18,7 +18,7 @@ from mudroom.local import Local
 from mudroom.policyfile import Given
 from mudroom.rulebook import LONGEST
 from mudroom.setting import SECTIONS
-from mudroom.trust import mark, vouch
+from mudroom.trust import MILD, mark, vouch
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -64,22 +64,24 @@ def remember(
     project: bytes, pattern: str, note: str = "", action: Action = "allow", *, state: bytes | None = None
 ) -> Kept:
     """Write an answer: ``pattern`` as ``core/policy.exact_pattern`` has it. ``note`` becomes a comment. What says
-    otherwise about the same commands goes. With mudroom's ``state`` it is trusted on this machine. Durable when it
-    returns. Raises UsageError for what is no pattern or a file that cannot be understood, MudroomError for one to which
-    nothing can be added."""
+    otherwise about the same commands goes. With mudroom's ``state`` it is trusted on this machine, or missed if it
+    denies and goes. Durable when it returns. Raises UsageError for what is no pattern or a file that cannot be
+    understood, MudroomError for one to which nothing can be added."""
     from mudroom.core.path import show
 
     texts = _texts(pattern)
     comment = show(note.encode("utf-8", "surrogateescape"))
-    if state is not None:  # before it stands there: who reads it then finds it trusted
-        vouch(project, state, [_mark(action, text) for text in texts])
+    marks, loose = [_mark(action, text) for text in texts], STRICTNESS[action] <= MILD
+    if state is not None and loose:  # before it stands there: who reads it then finds it trusted
+        vouch(project, state, marks)
     before = _FILE.change(
         project, lambda key, text: key != action and text in texts, [(action, text, comment) for text in texts]
     )
     rows = _rows(before, "") if before else []
     replaced = tuple((_action(key), text) for key, text in rows if key != action and text in texts)
-    if state is not None and replaced:
-        vouch(project, state, going=[_mark(*row) for row in replaced])
+    if state is not None and (replaced or not loose):
+        missed = () if loose else [(one, KEY) for one in marks]
+        vouch(project, state, going=[_mark(*row) for row in replaced], denied=missed)
     return Kept(tuple(texts), replaced)
 
 

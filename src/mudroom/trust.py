@@ -24,9 +24,11 @@ from mudroom.errors import MudroomError
 from mudroom.policyfile import ROLE, Given
 
 SCHEMA = "mudroom.trust/1"
+ANSWER = "answer"
+"""In place of a setting's key: of what stands in no policy file, and is looked after by who reads it."""
 _LIMIT = 4 << 20
 _PROJECT = RANKS.index("project")
-_MILD = STRICTNESS["allow_with_checkpoint"]
+MILD = STRICTNESS["allow_with_checkpoint"]
 _HOLDING = ("network.ask", "network.deny", "network.inspect", "secrets.mask", "commands.rules")
 """Lists whose items tighten, if they do not loosen."""
 
@@ -91,7 +93,7 @@ def loosens(one: Given, free: Collection[str] = ()) -> bool:
     if isinstance(value, ClassRule):
         return STRICTNESS[value.action] < STRICTNESS[BY_CLASS[value.name]]
     if isinstance(value, CommandRule):
-        return STRICTNESS[value.action] <= _MILD
+        return STRICTNESS[value.action] <= MILD
     return one.setting.loosens(value)
 
 
@@ -102,23 +104,50 @@ def remember(
     own_roles: Collection[str],
     now: int,
     also: Iterable[str] = (),
+    denied: Iterable[str] = (),
 ) -> None:
-    """Trust all of what is given now, and nothing else but ``also`` (items as ``mark`` has them). ``now``: ns. Durable
-    when it returns."""
+    """Trust all of what is given now, and nothing else but ``also`` (items as ``mark`` has them). ``denied``: answers
+    that are missed if they go (``vouch``). ``now``: ns. Durable when it returns."""
     free = freeing(given, own_roles)
     holding = [[mark(one), one.key, _plain(one)] for one in given if _missed(one, free)]
     with _changing(project, state) as record:
         record["loosens"] = sorted({*also, *(mark(one) for one in given if loosens(one, free))})
-        record["holds"], record["time"] = holding, now
+        record["holds"], record["time"] = holding + [[text, ANSWER, None] for text in denied], now
 
 
-def vouch(project: bytes, state: bytes, coming: Iterable[str] = (), going: Iterable[str] = ()) -> None:
+def begin(project: bytes, state: bytes, given: Sequence[Given], own_roles: Collection[str], now: int) -> None:
+    """Trust all of a first policy of the project, which mudroom has just written; nothing of one that was there before.
+    What is for this machine stays as it is, answers included. ``now``: ns. Durable when it returns."""
+    free = freeing(given, own_roles)
+    with _changing(project, state) as record:
+        near = [text for text in record["loosens"] if text.startswith(local(""))]
+        record["loosens"] = sorted({*near, *(mark(one) for one in given if loosens(one, free))})
+        record["holds"] = [row for row in record["holds"] if row[0].startswith(local(""))]
+        record["holds"] += [[mark(one), one.key, _plain(one)] for one in given if _missed(one, free)]
+        record["time"] = now
+
+
+def vouch(
+    project: bytes,
+    state: bytes,
+    coming: Iterable[str] = (),
+    going: Iterable[str] = (),
+    denied: Iterable[tuple[str, str]] = (),
+) -> None:
     """Trust what the user has just been asked about, or has said on a command line, beside all else; no longer what is
-    ``going``, nor miss it if it tightened. Items as ``mark`` has them."""
+    ``going``, nor miss it if it tightened. Items as ``mark`` has them. ``denied``: (item, key) of what tightens and is
+    missed from here on; a key is a setting's, or ``ANSWER``. Say it when it stands in its file, not before."""
+    new = dict(denied)
     with _changing(project, state) as record:
         gone = set(going)
         record["loosens"] = sorted({*record["loosens"], *coming} - gone)
-        record["holds"] = [row for row in record["holds"] if row[0] not in gone]
+        record["holds"] = [row for row in record["holds"] if row[0] not in gone and row[0] not in new]
+        record["holds"] += [[text, key, None] for text, key in new.items()]
+
+
+def denied(project: bytes, state: bytes) -> frozenset[str]:
+    """The answers that tighten and are to be there."""
+    return frozenset(text for text, key, _value in _of(project, state)["holds"] if key == ANSWER)
 
 
 def vouched(project: bytes, state: bytes) -> frozenset[str]:
@@ -271,6 +300,8 @@ def _trusted(project: bytes, state: bytes, given: Sequence[Given]) -> tuple[Coll
     now = {mark(one) for one in given}
     current = {("local " if one.local else "") + one.key: one for one in given}
     for text, key, value in record["holds"]:
+        if key == ANSWER:
+            continue
         one = current.get("local " + key if text.startswith("local ") else key)
         if text not in now and not _as_strict(one, value):
             return (), f"it no longer says {text}, which it did when it was trusted"

@@ -288,7 +288,9 @@ def test_what_verifies_has_not_what_was_opened_to_the_command(cli: Cli) -> None:
     cli.place.write(".mudroom/policy.yaml", "verify:\n  command: grep -q done x; cat .env\n  when: always\n")
     done = cli("run", "--yes", "--show", ".env", "--", "sh", "-c", "echo MORE=1 >> .env; echo done > x")
     assert done.returncode == 0, done.stderr
-    assert (cli.place.project / ".env").read_text() == "KEY=1\nMORE=1\n", "what was shown to the command is its to change"
+    assert (cli.place.project / ".env").read_text() == "KEY=1\nMORE=1\n", (
+        "what was shown to the command is its to change"
+    )
 
 
 def test_recover_says_that_there_is_nothing(cli: Cli) -> None:

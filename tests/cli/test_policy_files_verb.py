@@ -114,6 +114,34 @@ def test_init_trusts_what_it_writes(cli: Cli) -> None:
     assert "it says more than when it was trusted: run.environment: TOKEN" in cli("run", "--no", "--", "true").stderr
 
 
+def test_init_forgets_no_answer(cli: Cli) -> None:
+    assert cli("net", "allow", "good.com").returncode == 0
+    assert cli("net", "deny", "bad.com").returncode == 0
+    project, state = os.fsencode(cli.place.project), os.fsencode(cli.place.state)
+    remember(project, "sudo x", state=state)
+    remember(project, "git push", action="deny", state=state)
+    (cli.place.project / ".mudroom/local/policy.yaml").write_text("run: {environment: [TOKEN]}\n")
+    assert cli.json("policy", "trust", "--yes")["trusted"]
+    cli.json("policy", "init")
+    assert cli("net", "why", "good.com").returncode == 0
+    assert cli.json("policy", "show")["left_out"] == []
+    assert cli.json("policy", "trust")["trusted"], "nothing new: nobody is asked"
+    (cli.place.project / ".mudroom/local/permissions.yaml").write_text("allow: [good.com]\n")
+    assert cli("net", "why", "good.com").returncode == 1, "what was denied is still missed"
+    (cli.place.project / ".mudroom/local/rules.yaml").write_text("allow: [sudo x]\n")
+    assert len(cli.json("policy", "show")["left_out"]) == 2
+
+
+def test_of_a_policy_that_is_gone_nothing_stays_trusted(cli: Cli) -> None:
+    policy(cli, LOOSE)
+    assert cli.json("policy", "trust", "--yes")["trusted"]
+    path = cli.place.project / ".mudroom/policy.yaml"
+    path.unlink()
+    cli.json("policy", "init")
+    path.write_text(path.read_text() + "run: {environment: [TOKEN]}\n")
+    assert "it says more than when it was trusted: run.environment: TOKEN" in cli("run", "--no", "--", "true").stderr
+
+
 # --- check ----------------------------------------------------------------------------------------------------------
 
 
@@ -373,6 +401,23 @@ def test_rules_count_as_soon_as_they_are_there(cli: Cli) -> None:
             action()
     (cli.place.project / ".mudroom/policy.yaml").unlink()
     assert action() == "allow_with_checkpoint"
+
+
+def test_a_denial_that_is_gone_is_asked_about(cli: Cli) -> None:
+    for words in (("net", "deny", "bad.com"), ("net", "allow", "good.com")):
+        assert cli(*words).returncode == 0
+    assert cli("net", "why", "good.com").returncode == 0
+    answers = cli.place.project / ".mudroom/local/permissions.yaml"
+    answers.write_text("allow: [good.com]\n")
+    assert cli("net", "why", "good.com").returncode == 1
+    assert "permissions.yaml: 1 for it no longer says local network.deny: bad.com" in cli("net", "ls").stderr
+    assert cli("policy", "trust").stderr.splitlines() == [
+        "the project's policy loosens what holds else; it no longer says local network.deny: bad.com:",
+        "+ local network.allow: good.com   permissions.yaml:1",
+        "mudroom: there is nobody here to ask (add --yes if you trust who wrote it)",
+    ]
+    assert cli.json("policy", "trust", "--yes")["trusted"]
+    assert cli("net", "why", "good.com").returncode == 0
 
 
 def test_answers_that_came_with_the_project(cli: Cli) -> None:

@@ -20,7 +20,7 @@ from mudroom.core.path import show
 from mudroom.core.preset import PRESETS
 from mudroom.core.settings import Settings
 from mudroom.errors import UsageError
-from mudroom.permission import drop, keep, load
+from mudroom.permission import drop, keep, load, missing
 
 EXAMPLES = """\
 examples:
@@ -196,9 +196,11 @@ def _answers(project: bytes, context: Context) -> tuple[HostRule, ...]:
     every = load(project)
     found = load(project, places(context.environ).state, trusts_all=trusts_any(context.environ))
     if len(found) < len(every):
+        gone = missing(project, places(context.environ).state)
+        why = f"for it no longer says {gone[0]}" if gone else "that nobody has said on this machine"
         context.terminal.note(
-            f"not taken from .mudroom/local/permissions.yaml: {len(every) - len(found)} that nobody has said on this "
-            "machine (mudroom policy trust shows all and asks)"
+            f"not taken from .mudroom/local/permissions.yaml: {len(every) - len(found)} {why} "
+            "(mudroom policy trust shows all and asks)"
         )
     return found
 

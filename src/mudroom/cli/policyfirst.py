@@ -13,9 +13,9 @@ from mudroom.cli.trusting import note_change
 from mudroom.config import places, user_config
 from mudroom.core.path import show
 from mudroom.errors import UsageError
-from mudroom.layering import LOCAL, PROJECT, read, roles_of
+from mudroom.layering import PROJECT, read, roles_of
 from mudroom.schema import schema
-from mudroom.trust import mark, remember, vouched
+from mudroom.trust import begin
 
 SCHEMA_FILE = b"policy.schema.json"
 STARTER = """\
@@ -80,9 +80,7 @@ def execute(args: argparse.Namespace, context: Context) -> int:
         )
     _create(directory + b"/" + SCHEMA_FILE, json.dumps(schema(), indent=2) + "\n")
     layers = read(project, user_config(context.environ))
-    kept = vouched(project, places(context.environ).state)
-    own = [one for one in layers[LOCAL] if mark(one) in kept]
-    remember(project, places(context.environ).state, [*layers[PROJECT], *own], roles_of(layers), time.time_ns())
+    begin(project, places(context.environ).state, layers[PROJECT], roles_of(layers), time.time_ns())
     note_change(context, written="policy.yaml")
     if context.as_json:
         context.terminal.out(json.dumps({"schema": "mudroom.policy-init/1", "path": os.fsdecode(path)}))

@@ -13,7 +13,7 @@ from mudroom.config import places, user_config
 from mudroom.core.path import show
 from mudroom.errors import UsageError
 from mudroom.layering import inside, read, roles_of
-from mudroom.permission import loosening
+from mudroom.permission import loosening, missing, tightening
 from mudroom.trust import forget, freeing, holds, judge, loosens, mark, remember, seen
 
 
@@ -30,15 +30,19 @@ def _trust(args: argparse.Namespace, context: Context) -> int:
     judged = judge(project, state, given, roles, trusts_all=False)
     known = seen(project, state)
     near = [one for one in given if one.local and holds(one) and not loosens(one, free)]  # counts more if it is seen
-    answers = loosening(project) if os.path.isdir(project + b"/.mudroom") else []
+    there = os.path.isdir(project + b"/.mudroom")
+    answers, denials = (loosening(project), tightening(project)) if there else ([], [])
+    gone = missing(project, state) if answers else []
     loose += [*((mark(one), one.at) for one in near), *answers]
     fresh = {
         *map(mark, judged.left_out),
         *(text for text, _at in loose if text.startswith("local ") and text not in known),
+        *(text for text, _at in answers if gone),
     }
-    agreed = not fresh or args.yes or _agrees(loose, fresh, judged.why or "it says more than was said here", context)
+    why = f"it no longer says {gone[0]}" if gone else judged.why or "it says more than was said here"
+    agreed = not fresh or args.yes or _agrees(loose, fresh, why, context)
     if agreed and (loose or known):
-        remember(project, state, given, roles, time.time_ns(), [text for text, _at in answers])
+        remember(project, state, given, roles, time.time_ns(), [text for text, _at in answers], denials)
         if fresh:
             note_change(context, trusted=sorted(fresh))
     if context.as_json:
