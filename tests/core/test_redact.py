@@ -75,6 +75,43 @@ HIDDEN: list[tuple[str, str, str]] = [
     ("sshpass", f"sshpass -p {S} ssh host", S),
     ("mysql", f"mysqldump -u root -p{S} app", S),
     ("registry login", f"docker login -u me -p {S} registry.example", S),
+    ("private key", KEY.replace("OPENSSH ", "PGP ").replace("KEY-", "KEY BLOCK-").replace("\n", "\n\n", 1), ALNUM),
+    ("private key", KEY.replace("KEY-----\n", "KEY-----\nProc-Type: 4,ENCRYPTED\nDEK-Info: AES-128-CBC,AA\n\n"), ALNUM),
+    ("secret header", f"curl -H 'apikey: {S}' a.example", S),
+    ("token before a word", f"git clone https://{S}:x-oauth-basic@git.example/a.git", S),
+    ("token in a URL", f"git clone https://{ALNUM}:x-oauth-basic@git.example/a.git", ALNUM),
+    ("signature in a URL", f"curl https://a.example/callback?code={S}", S),
+    ("assignment", f"PASSWORD=$'{S}' make", S),
+    ("assignment", f"PASSWORD='a'\"{S}\" make", S),
+    ("assignment", f"PASSWORD=''\"{S}\" make", S),
+    ("assignment", f"PASSWORD=a\"{S}\" make", S),
+    ("assignment", f"PASSWORD=two\\ {S} make", S),
+    ("assignment", f"PASSWORD=${{X:-{S}}} make", S),
+    ("assignment", f'PASSWORD="${{X:-{S}}}" make', S),
+    ("assignment", f"tool 'DefaultEndpointsProtocol=https;AccountKey={S}==;EndpointSuffix=x'", S),
+    ("assignment", f"sqlcmd 'Uid=sa;Pwd={S};'", S),
+    ("assignment", f"DB_PWD={S} make", S),
+    ("option", f"curl --oauth2-bearer {S} https://a.example", S),
+    ("option", f"az storage blob list --account-key {S}", S),
+    ("code", f"python3 -c 'API_KEY = \"{S}\"'", S),
+    ("code", f"python3 -c 'd[\"password\"]=\"{S}\"'", S),
+    ("code", f"echo \"password = '{S}'\"", S),
+    ("code", f"node -e 'const token: string = \"{S}\"'", S),
+    ("YAML", f"cat > a.yml <<E\nuser: me\npassword: {S}\nE", S),
+    ("YAML", f"printf 'db_password: {S}' > a.yml", S),
+    ("YAML", f"cat > a.yml <<E\ndb:\n  password: 'two {S}'\nE", S),
+    ("setting", f"npm config set //registry.npmjs.org/:_authToken {S}", S),
+    ("setting", f"aws configure set aws_secret_access_key {S} --profile x", S),
+    ("cookie of curl", f"curl -b session={S} https://a.example", S),
+    ("cookie of curl", f"curl -bsession={S} https://a.example", S),
+    ("cookie of curl", f"curl --cookie 'a=1; session={S}' https://a.example", S),
+    ("user of curl", f"curl -ume:{S} https://a.example", S),
+    ("sshpass", f"sshpass -p{S} ssh host", S),
+    ("registry login", f"docker login -u me -p{S} registry.example", S),
+    ("registry login", f"docker login -u me -p={S} registry.example", S),
+    ("registry login", f"sudo helm registry login -u me -p {S} registry.example", S),
+    ("zip", f"zip -P {S} a.zip x", S),
+    ("zip", f"unzip -P{S} a.zip", S),
     ("openssl", f"openssl enc -aes-256-cbc -pass pass:{S} -in a", S),
 ]  # fmt: skip
 
@@ -113,6 +150,22 @@ ORDINARY = [
     "uuidgen; echo 550e8400-e29b-41d4-a716-446655440000",
     "echo c2hvcnQgYmFzZTY0IHRleHQgb2Ygbm8gc2VjcmV0 | base64 -d",
     "export PATH=/usr/bin:$PATH PWD",
+    "PWD=/x OLDPWD=/home/me make",
+    "OLDPWD=there make",
+    "make PASSWORD='' TOKEN=\"\"",
+    "tool --pwd /srv/app --pwd=~/app",
+    'python -c "pwd=os.getcwd()"',
+    "mkdir -p login",
+    "make login -p 3",
+    "cd login && mkdir -p deep/er",
+    "curl https://a.example/?code=200",
+    'git commit -m "token: fix parser"',
+    "curl -b cookies.txt https://a.example",
+    "unzip -o a.zip -d out",
+    "npm config set registry https://registry.example/",
+    "aws configure set region eu-west-1",
+    "make TOKEN=${TOKEN:?needed} SECRET=${SECRET:-} KEY_TOKEN=${A:-$B}",
+    "if [ \"$TOKEN\" = x ]; then echo 'no token: none'; fi",
     "ffmpeg -pass 1 -i a.mp4 b.mp4",
     "make PASSWORD= TOKEN=\"$TOKEN\" VERBOSE=1 USE_TOKEN=false",
     "terraform apply -var-file=prod.tfvars -auto-approve",
@@ -145,7 +198,11 @@ def test_every_shape_has_an_example_that_needs_it() -> None:
 
 @pytest.mark.parametrize(
     ("name", "text", "secret"),
-    [one for one in HIDDEN if one[0] not in ("private key", "member") and "Digest" not in one[1]],
+    [
+        one
+        for one in HIDDEN
+        if one[0] not in ("private key", "member") and not any(sign in one[1] for sign in ("Digest", "$'", "<<E"))
+    ],
     ids=lambda value: value if value and len(value) < 30 and " " not in value else None,
 )
 def test_and_in_the_words_of_a_command(name: str, text: str, secret: str) -> None:
@@ -176,6 +233,27 @@ def test_what_is_around_a_secret_stays() -> None:
     assert redact_words(["curl", "-u", f"me:{S}", "x"]) == ["curl", "-u", f"me:{MARK}", "x"]
     assert redact_words(["mysql", f"-p{S}"]) == ["mysql", f"-p{MARK}"]
     assert redact_words(["bash", "-c", f"TOKEN={S} make"]) == ["bash", "-c", f"TOKEN={MARK} make"]
+
+
+def test_a_word_that_is_an_assignment_is_hidden_to_its_end() -> None:
+    for word in ("DB_PASSWORD=", "--password=", "--db.password=", "PGPASSWORD="):
+        assert redact_words(["env", f"{word}two {S}", "make"]) == ["env", f"{word}{MARK}", "make"]
+        assert redact_data({"command": ["env", f"{word}two {S}"]}) == {"command": ["env", f"{word}{MARK}"]}
+    assert redact_words(["docker", "login", "-u", "me", f"-p={S}"]) == ["docker", "login", "-u", "me", f"-p{MARK}"]
+    assert redact_words(["curl", f"-ume:{S}"]) == ["curl", f"-ume:{MARK}"]
+    assert redact_words(["curl", "-b", f"a={S}; b={S}"]) == ["curl", "-b", f"a={MARK}"]
+
+
+def test_what_is_quoted_around_a_value_ends_there() -> None:
+    assert redact(f"sh -c 'TOKEN={S}' && echo 'over'") == f"sh -c 'TOKEN={MARK}' && echo 'over'"
+    assert redact(f"f('TOKEN={S}'); g('x')") == f"f('TOKEN={MARK}'); g('x')"
+    assert redact(f'["TOKEN={S}","b"]') == f'["TOKEN={MARK}","b"]'
+
+
+def test_of_values_that_overlap_the_longest_is_hidden_first() -> None:
+    known = ["swordfish", "swordfish-and-more", "swordfish-and-more-of-it"]
+    for order in (known, known[::-1], set(known)):
+        assert redact(f"echo {known[2]} {known[0]} {known[1]}", order) == f"echo {MARK} {MARK} {MARK}"
 
 
 def test_everywhere_in_an_event() -> None:
@@ -221,6 +299,9 @@ def test_values_of_variables_that_are_secret_by_their_names() -> None:
 @pytest.mark.parametrize(
     "unit",
     ["a", "token", "token=", "curl ", "mysql -", "--token ", "://", "://a:", "login ", "eyJaaaaaaaa.", "pass:",
+     "-eyJ", "-eyJaaaaaaaaa", "token=${", "token=a\"", "token=\\", "password: ", "token = ", "config set ",
+     "docker login ", "curl -b a=b;c", "zip ", "zip -P", "pwd ", "-----BEGIN PRIVATE KEY-----", "password: a\n",
+     "token['\"", "token=''x",
      '"token":"', "-", "a-", " --a-a-token", "bearer ", "authorization: ", "'", "sk-", "cookie:", "token='"],
 )  # fmt: skip
 def test_time_is_in_proportion_to_the_text(unit: str) -> None:
