@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import os
+import secrets
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -82,8 +83,13 @@ def _stream(path: str | None) -> Iterator[Write]:
         sys.stdout.flush()
         return
     assert path is not None
-    new = path + ".new"
-    descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    path = os.path.realpath(path)
+    if os.path.lexists(path) and not os.path.isfile(path):  # a pipe, a device: what it is stays
+        with open(os.open(path, os.O_WRONLY | os.O_CLOEXEC), "w", encoding="utf-8", newline="") as stream:
+            yield stream.write
+        return
+    new = f"{path}.{secrets.token_hex(8)}"
+    descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     try:
         with open(descriptor, "w", encoding="utf-8", newline="") as stream:
             yield stream.write
