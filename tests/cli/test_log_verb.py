@@ -7,6 +7,7 @@ import csv
 import json
 import os
 import pty
+import re
 import select
 import signal
 import sqlite3
@@ -213,6 +214,16 @@ def test_what_makes_no_sense_is_said(cli: Cli) -> None:
     for words, said in (
         (("--kind", "rnu"), "there are no events of the kind rnu (did you mean run?)"),
         (("--since", "yesterday-ish"), "--since 'yesterday-ish' is no time"),
+        (("--since", "99999999999w"), "--since '99999999999w' is no time"),
+        (("--until", "9" * 400 + "d"), "is no time"),
+        (("--against", "1:00000000"), "mudroom log has no --against (it is an option of mudroom log verify)"),
+        (("--format", "csv"), "mudroom log has no --format (it is an option of mudroom log export)"),
+        (("-o", "x"), "mudroom log has no --output"),
+        (("export", "--against", "1:00000000"), "mudroom log export has no --against"),
+        (("verify", "-n", "0"), "mudroom log verify has no -n (it is an option of mudroom log)"),
+        (("verify", "--follow"), "mudroom log verify has no --follow"),
+        (("verify", "--kind", "run"), "mudroom log verify has no --kind"),
+        (("verify", "-o", "x"), "mudroom log verify has no --output"),
         (("--until", "2026-13-45"), "--until '2026-13-45' is no time"),
         (("-n", "-3"), "-n -3"),
         (("verify", "--against", "x"), "--against 'x'"),
@@ -233,7 +244,7 @@ def test_times() -> None:
     assert moment(time.strftime("%Y-%m-%d %H:%M:%S", local), "x", NOW) == NOW
     assert moment(time.strftime("%H:%M:%S", local), "x", NOW) == NOW
     assert moment("9:05", "x", NOW) == moment(time.strftime("%Y-%m-%d 09:05", local), "x", NOW)
-    for wrong in ("", "2", "25:00", "-2h", "2026", "now", "2h3"):
+    for wrong in ("99999999999w", "9" * 400 + "s", "", "2", "25:00", "-2h", "2026", "now", "2h3"):
         with pytest.raises(UsageError):
             moment(wrong, "x", NOW)
 
@@ -401,6 +412,75 @@ def test_export(cli: Cli, tmp_path: Path) -> None:
     assert record["timeUnixNano"] == str(NOW + 120 * S)
     assert record["severityText"] == "ERROR"
     assert "deny: removes files" in record["body"]["stringValue"]
+
+
+def test_an_export_writes_into_what_is_no_file(cli: Cli, tmp_path: Path) -> None:
+    filled(cli)
+    other = tmp_path / "out.new"
+    other.write_text("somebody's")
+    kept, link, pipe = tmp_path / "kept", tmp_path / "out", tmp_path / "pipe"
+    link.symlink_to("kept")
+    assert cli("log", "export", "-o", str(link)).returncode == 0
+    assert (link.is_symlink(), other.read_text()) == (True, "somebody's")
+    assert len(kept.read_text().splitlines()) == 6
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        assert cli("log", "export", "-o", str(pipe)).returncode == 0
+        assert len(os.read(reader, 1 << 16).splitlines()) == 6
+    finally:
+        os.close(reader)
+    assert pipe.is_fifo()
+    assert cli("log", "export", "-o", "/dev/null").returncode == 0
+    assert Path("/dev/null").is_char_device()
+    assert sorted(one.name for one in tmp_path.iterdir() if one.name[:3] in ("out", "kep", "pip")) == [
+        "kept", "out", "out.new", "pipe",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        """kind='flow', data='{"verdict'""",
+        "kind='flow', data='[]'",
+        """kind='flow', data='{"port":"x"}'""",
+        """kind='flow', data='{"started":99999999999999999999999,"host":5}'""",
+        """data='{"clock":""" + "9" * 40 + "}'",
+        """data='{"clock":NaN,"exit_code":NaN}'""",
+        """data='{"a":"\\ud800","command":["\\ud800"],"agent":"\\ud800"}'""",
+        "kind='flow', data='{\"host\":\"\\ud800\"}'",
+        "data=CAST(X'7b2261223a22ff227d' AS TEXT)",
+        "fork=CAST(X'ff41' AS TEXT)",
+        "kind=CAST(X'ff41' AS TEXT)",
+        "digest=CAST(X'ff41' AS TEXT)",
+        "time=-9223372036854775807",
+    ],
+)
+def test_a_row_edited_by_hand_is_shown_and_named(cli: Cli, change: str) -> None:
+    journal = filled(cli)
+    journal.close()
+    (path,) = cli.place.state.glob("vaults/*/journal.db")
+    with sqlite3.connect(path) as database:
+        database.execute("DROP TRIGGER event_is_never_changed")
+        database.execute(f"UPDATE event SET {change} WHERE number = 3")
+    database.close()
+    for words in (
+        ("log",),
+        ("log", "--json"),
+        ("log", "--grep", "zz", "--since", "2h"),
+        ("log", "export"),
+        ("log", "export", "--format", "csv"),
+        ("log", "export", "--format", "otlp"),
+        ("net", "log"),
+        ("net", "log", "--denied", "--json"),
+        ("net", "log", "--har", "-"),
+    ):
+        done = cli(*words)
+        assert (done.returncode, "Traceback" in done.stderr) == (0, False), (words, done.stderr)
+    assert re.search(r"^ +3 ", cli("log").stdout, re.MULTILINE)
+    done = cli("log", "verify", "--json")
+    assert done.returncode == 1
+    assert json.loads(done.stdout)["broken_at"] == 3
 
 
 def test_an_export_that_fails_leaves_what_was_there(cli: Cli, tmp_path: Path) -> None:

@@ -131,6 +131,12 @@ def test_no_tasks_are_taken(request_: Any, identity: Any) -> None:
     assert (answer["jsonrpc"], answer["id"], answer["error"]["code"]) == ("2.0", identity, -32004)
 
 
+@pytest.mark.parametrize("identity", ["\ud800", "a\udfffb"])
+def test_an_id_that_cannot_be_said_back_is_none(identity: str) -> None:
+    assert unsupported({"id": identity})["id"] is None
+    assert unsupported({"id": "\u00fc\U0001f600"})["id"] == "\u00fc\U0001f600"
+
+
 def test_every_agent_has_a_path_of_its_own() -> None:
     agents = ["a", "a/b", "a%2Fb", "a:b", "a@b", "A"]
     paths = paths_of([agent for agent in agents if "%" not in agent])

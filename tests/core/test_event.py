@@ -114,6 +114,12 @@ def head_of(events: list[Event]) -> Head:
     return Head(events[-1].number, events[-1].digest)
 
 
+def test_half_a_character_is_an_edit_like_any_other() -> None:
+    events = made(3)
+    events[1] = events[1]._replace(fork="\ud800")
+    assert first_broken(events) == 2
+
+
 def test_an_intact_chain_with_its_head() -> None:
     events = made(5)
     assert examine(events, kept=head_of(events)) == Examined(head_of(events))

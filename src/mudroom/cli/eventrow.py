@@ -10,10 +10,9 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from mudroom.cli.netlog import told
+from mudroom.cli import netlog
 from mudroom.core.event import Event, data_of, wall
 from mudroom.core.flow import flow_from_json
-from mudroom.core.path import show
 from mudroom.core.selection import action_of
 
 Data = dict[str, Any]
@@ -56,7 +55,7 @@ def gravity(event: Event) -> int:
 
 def shown(value: Any) -> str:
     """One line, printable."""
-    return show(str(value).encode("utf-8", "surrogateescape"))
+    return netlog.shown(str(value))
 
 
 def _command(data: Data) -> str:
@@ -138,7 +137,7 @@ def _approval(data: Data) -> list[str]:
 
 def _flow(data: Data) -> list[str]:
     try:
-        return [told(flow_from_json({key: value for key, value in data.items() if key != "clock"}))]
+        return [netlog.told(flow_from_json({key: value for key, value in data.items() if key != "clock"}))]
     except ValueError as error:
         return [f"unreadable: {shown(error)}"]
 

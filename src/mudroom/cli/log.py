@@ -60,6 +60,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(args: argparse.Namespace, context: Context) -> int:
+    _check(args)
     where = _selection(args, time.time_ns())
     with open_session(context, reads_policy=False) as session:
         if args.what == "verify":
@@ -67,6 +68,22 @@ def execute(args: argparse.Namespace, context: Context) -> int:
         if args.what == "export":
             return _export(session, args, where, context)
         return _show(session, args, where, context)
+
+
+_OF_VERIFY = ("against",)
+_OF_EXPORT = ("format", "output")
+_OF_LISTS = ("last", "kind", "fork", "agent", "since", "until", "verdict", "grep", "follow")
+
+
+def _check(args: argparse.Namespace) -> None:
+    """Raises UsageError for an option of another form of this verb."""
+    without = {"verify": (*_OF_EXPORT, *_OF_LISTS), "export": _OF_VERIFY, None: (*_OF_VERIFY, *_OF_EXPORT)}
+    form = f"mudroom log {args.what}" if args.what else "mudroom log"
+    for name in without[args.what]:
+        if getattr(args, name) is not None and getattr(args, name) is not False:
+            option = "-n" if name == "last" else f"--{name}"
+            other = "verify" if name in _OF_VERIFY else "export" if name in _OF_EXPORT else ""
+            raise UsageError(f"{form} has no {option}", f"it is an option of mudroom log {other}".rstrip())
 
 
 def _show(session: Session, args: argparse.Namespace, where: Selection, context: Context) -> int:
@@ -144,17 +161,25 @@ def moment(text: str | None, name: str, now: int) -> int | None:
     a time of today; in nanoseconds since 1970."""
     if text is None:
         return None
-    age = _AGE.fullmatch(text.strip())
-    if age is not None:
-        return now - int(float(age[1]) * _UNITS[age[2]] * 10**9)
     try:
-        if re.fullmatch(r"\d{1,2}:\d{2}(:\d{2})?", text.strip()):
-            today = datetime.fromtimestamp(now / 1e9).date()
-            return int(datetime.fromisoformat(f"{today} {text.strip():0>5}").timestamp()) * 10**9
-        return int(datetime.fromisoformat(text.strip()).timestamp() * 10**6) * 1000
+        found = _moment(text, now)
+        if not -(1 << 63) <= found < 1 << 63:
+            raise OverflowError("no event can have that time")
+        return found
     except (ValueError, OverflowError) as error:
         hint = '2h, 30m, 7d, 2026-11-21, "2026-11-21 10:00", 2026-11-21T10:00Z, 09:30'
         raise UsageError(f"{name} {text!r} is no time", hint) from error
+
+
+def _moment(text: str, now: int) -> int:
+    """Raises ValueError or OverflowError."""
+    age = _AGE.fullmatch(text.strip())
+    if age is not None:
+        return now - int(float(age[1]) * _UNITS[age[2]] * 10**9)
+    if re.fullmatch(r"\d{1,2}:\d{2}(:\d{2})?", text.strip()):
+        today = datetime.fromtimestamp(now / 1e9).date()
+        return int(datetime.fromisoformat(f"{today} {text.strip():0>5}").timestamp()) * 10**9
+    return int(datetime.fromisoformat(text.strip()).timestamp() * 10**6) * 1000
 
 
 # --- verify, export ---

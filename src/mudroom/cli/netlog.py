@@ -10,7 +10,7 @@ import time
 from mudroom import __version__
 from mudroom.cli.main import Context
 from mudroom.cli.open import open_session
-from mudroom.core.event import Event
+from mudroom.core.event import Event, data_of
 from mudroom.core.flow import Flow, flow_from_json
 from mudroom.core.har import to_har
 from mudroom.core.path import show
@@ -43,7 +43,7 @@ def _archive(events: list[Event], path: str) -> int:
     flows = []
     for event in events:
         try:
-            flows.append(flow_from_json(json.loads(event.data)))
+            flows.append(flow_from_json(data_of(event)))
         except ValueError:
             continue  # of a newer mudroom; the other forms of this list name it
     archive = json.dumps(to_har(flows, __version__), indent=1) + "\n"
@@ -66,11 +66,11 @@ def _tell_new(session: Session, last: int, args: argparse.Namespace, context: Co
 def _is_wanted(event: Event, args: argparse.Namespace) -> bool:
     if args.fork not in (None, event.fork):
         return False
-    return not args.denied or json.loads(event.data).get("verdict") != "allow"
+    return not args.denied or data_of(event).get("verdict") != "allow"
 
 
 def _tell(event: Event, context: Context) -> None:
-    data = json.loads(event.data)
+    data = data_of(event)
     if context.as_json:
         row = {"number": event.number, "fork": event.fork} | data
         try:
@@ -82,8 +82,8 @@ def _tell(event: Event, context: Context) -> None:
     try:
         line = _line(flow_from_json(data))
     except ValueError as error:
-        line = f"unreadable: {error}"
-    context.terminal.out(f"{event.number:>4}  {event.fork or '-':<9} {line}")
+        line = f"unreadable: {shown(str(error))}"
+    context.terminal.out(f"{event.number:>4}  {shown(event.fork) or '-':<9} {line}")
 
 
 def _line(flow: Flow) -> str:
@@ -93,17 +93,21 @@ def _line(flow: Flow) -> str:
 def told(flow: Flow) -> str:
     """A flow for people, without its time. Nothing of it is a terminal's command."""
     host = f"[{flow.host}]" if ":" in flow.host else flow.host
-    words = [f"{flow.verdict:<5}", flow.way, _shown(f"{host}:{flow.port}" if flow.port else host)]
+    words = [f"{flow.verdict:<5}", flow.way, shown(f"{host}:{flow.port}" if flow.port else host)]
     if flow.method:
-        words.append(_shown(f"{flow.method} {flow.path}".strip()) + (f" {flow.status}" if flow.status else ""))
+        words.append(shown(f"{flow.method} {flow.path}".strip()) + (f" {flow.status}" if flow.status else ""))
     if flow.verdict == "allow":
         words.append(f"{flow.sent:,} B out, {flow.received:,} B in, {flow.seconds:.2f} s")
     else:
-        words.append(_shown(flow.reason))
+        words.append(shown(flow.reason))
     if flow.error:
-        words.append(_shown(flow.error))
+        words.append(shown(flow.error))
     return "  ".join(words)
 
 
-def _shown(text: str) -> str:
-    return show(text.encode("utf-8", "surrogateescape"))
+def shown(text: str) -> str:
+    """One line, printable. Half a character, which JSON can say, is none of a file's name."""
+    try:
+        return show(text.encode("utf-8", "surrogateescape"))
+    except UnicodeEncodeError:
+        return show(text.encode("utf-8", "backslashreplace"))

@@ -110,6 +110,11 @@ def unsupported(request: object) -> dict[str, Any]:
     identity = request.get("id") if isinstance(request, dict) else None
     if not isinstance(identity, (str, int)) or isinstance(identity, bool):
         identity = None
+    if isinstance(identity, str) and not identity.isascii():
+        try:
+            identity.encode()
+        except UnicodeEncodeError:  # half a character cannot be said back
+            identity = None
     error = {"code": UNSUPPORTED, "message": "This agent takes no tasks over A2A: mudroom agent run starts it"}
     return {"jsonrpc": "2.0", "id": identity, "error": error}
 

@@ -76,9 +76,16 @@ def digest_of(previous: str, number: int, time: int, kind: str, fork: str, data:
     """SHA-256 over the fields, each with its length, so that no two lists of fields look the same."""
     parts = []
     for field in (previous, str(number), str(time), kind, fork, data):
-        encoded = field.encode("utf-8", "surrogateescape")
+        encoded = _encoded(field)
         parts.append(b"%d:" % len(encoded) + encoded)
     return hashlib.sha256(b"".join(parts)).hexdigest()
+
+
+def _encoded(field: str) -> bytes:
+    try:
+        return field.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:  # half a character: somebody has edited it, and that is to be found, not to be raised
+        return field.encode("utf-8", "surrogatepass")
 
 
 def chained(previous: Event | None, after: Head, time: int, kind: str, fork: str, data: dict[str, Any]) -> Event:
@@ -91,12 +98,16 @@ def chained(previous: Event | None, after: Head, time: int, kind: str, fork: str
     return Event(*row, digest_of(after.digest, *row))
 
 
+_FURTHEST = 1 << 63
+"""Nanoseconds: what a row of the journal can hold."""
+
+
 def wall(event: Event) -> int:
     """What the clock on the wall said when the event was written: nanoseconds since 1970."""
     if '"clock":' in event.data:
         data = data_of(event)
         stated = data.get("clock")
-        if isinstance(stated, int):
+        if isinstance(stated, int) and -_FURTHEST <= stated < _FURTHEST:
             return stated
     return event.time
 

@@ -306,6 +306,7 @@ class Journal:
             database = sqlite3.connect(
                 os.fsdecode(self._path), timeout=30, isolation_level=None, check_same_thread=False
             )
+            database.text_factory = _text
             try:
                 if _version(database) < _VERSION:
                     with Lock(self._directory + b".lock", "making the journal"):
@@ -345,6 +346,11 @@ class Journal:
 
     def _named_errors(self) -> _NamedErrors:
         return _NamedErrors(self._path)
+
+
+def _text(raw: bytes) -> str:
+    """What was edited by hand is read whatever it is: whether it is as it was written is another question."""
+    return raw.decode("utf-8", "surrogateescape")
 
 
 def _version(database: sqlite3.Connection) -> int:
