@@ -15,7 +15,7 @@ from mudroom.core.plan import Plan
 from mudroom.core.settings import Settings
 from mudroom.core.spec import Bind, Copy, Network, Overlay, SandboxSpec
 from mudroom.errors import Unsupported, UsageError
-from mudroom.granting import PLAIN, Grant, graphics
+from mudroom.granting import PLAIN, Grant, graphics, in_the_way
 from mudroom.sandbox.client import StepFailed
 from mudroom.sandbox.host import Host, survey, umask, without
 from mudroom.sandbox.linux import PROXY_PORT, compile_plan
@@ -260,13 +260,9 @@ class Confinement:
     def _check_named(self, grant: Grant) -> None:
         """Raises UsageError if a named store holds the project or mudroom's state, or lies in them."""
         state = os.path.dirname(os.path.dirname(self._vault.path))
-        for bind in grant.live:
-            for place, what in ((self._vault.project, "the project"), (state, "mudroom's own state")):
-                if is_below(bind.path, place) or is_below(place, bind.path):
-                    raise UsageError(
-                        f"{show(bind.path)} cannot be opened as credentials: {what} is there",
-                        "name what is needed of it",
-                    )
+        reason = in_the_way(grant.live, self._vault.project, state)
+        if reason:
+            raise UsageError(reason, "name what is needed of it")
 
     def _resolver(self) -> Resolver:
         """Names are looked up at the gate's listener: where the machine's resolver is named, ours is. A link leads into

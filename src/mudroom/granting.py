@@ -6,10 +6,11 @@ named, and what was named and is not there is said.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from mudroom.core.level import BARE, Decision, decide_level
+from mudroom.core.path import is_below, show
 from mudroom.core.settings import Settings
 from mudroom.errors import Refused, Unsupported
 
@@ -48,6 +49,27 @@ def graphics() -> tuple[bytes, ...]:
     from mudroom.sandbox.around import gpu_devices
 
     return gpu_devices()
+
+
+def in_the_way(live: Iterable[Bind], project: bytes, state: bytes) -> str:
+    """Why a store cannot be open, where it is: it holds the project or mudroom's state, or lies in them. Empty if none
+    does. ``state``: the directory of all vaults."""
+    for bind in live:
+        for place, what in ((project, "the project"), (state, "mudroom's own state")):
+            if is_below(bind.path, place) or is_below(place, bind.path):
+                return f"{show(bind.path)} cannot be opened as credentials: {what} is there"
+    return ""
+
+
+def promised(
+    settings: Settings, card: AgentCard, project: bytes, state: bytes, home: bytes, environ: Mapping[bytes, bytes]
+) -> tuple[Decision, Opened]:
+    """What a card would get if it were run here, without running it."""
+    decision, opened = decide(settings, card, None), opened_by(card, home, environ)
+    reason = in_the_way(opened.live, project, state)
+    if reason and decision.level is not None:
+        decision = Decision(None, decision.asked, "sandboxRequirements", reason)
+    return decision, opened
 
 
 def decide(settings: Settings, card: AgentCard | None, asked: int | None) -> Decision:

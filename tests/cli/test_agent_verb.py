@@ -95,6 +95,29 @@ def test_the_journal_says_who_ran_and_how_it_ended(cli: Cli, place: Place) -> No
     assert cli("log", "verify").returncode == 0
 
 
+@pytest.mark.parametrize("what", ["project", "state"])
+def test_a_check_promises_nothing_that_a_run_refuses(cli: Cli, place: Place, what: str) -> None:
+    there = place.home / "work"
+    if what == "project":
+        place.project.rename(there)
+        place.project = there
+    else:
+        cli.environment["MUDROOM_STATE"] = str(there / "state")
+        there.mkdir()
+    card = write_card(place, needsKeychain=["~/work"])
+    done = run(cli, card, "true")
+    why = f"{there} cannot be opened as credentials: "
+    assert (done.returncode, why in done.stderr) == (125, True)
+    checked = cli("agent", "check", card)
+    assert (checked.returncode, why in checked.stdout) == (1, True)
+    found = json.loads(cli("agent", "check", card, "--json").stdout)
+    assert (found["level"], found["credentials"], found["paths"]) == (None, [], [])
+    assert found["reason"].startswith(why)
+    served = json.loads(cli("agent", "card", card).stdout)
+    params = served["capabilities"]["extensions"][0]["params"]
+    assert (params["sandboxLevel"], params["isolation"], params["credentials"]) == (None, "refused", [])
+
+
 def test_a_command_that_is_not_there_leaves_nothing(cli: Cli, place: Place) -> None:
     done = cli("agent", "run", write_card(place), "--", "no-such-program")
     assert done.returncode == 127

@@ -125,6 +125,7 @@ def test_a_time_limit_ends_it(cli: Cli) -> None:
         pass
     shown = listed(cli, row["id"])
     assert (shown["timed_out"], shown["signal"]) == (True, 9)
+    assert f"  ended with {shown['exit_code']}, out of time" in cli("ps", "--all").stdout
     ended(processes)
     nothing_is_left(cli)
 

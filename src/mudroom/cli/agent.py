@@ -17,7 +17,7 @@ from mudroom.core.card import AgentCard, Opened
 from mudroom.core.level import BARE, Decision
 from mudroom.core.settings import Settings
 from mudroom.errors import UsageError
-from mudroom.granting import decide, graphics, opened_by
+from mudroom.granting import graphics, promised
 
 EXAMPLES = """\
 examples:
@@ -72,9 +72,9 @@ def execute(args: argparse.Namespace, context: Context) -> int:
 
         context.terminal.out(json.dumps(card_of(card, context)(args.url), indent=2))
         return 0
-    settings = settings_of(context, project_of(context))
-    decision = decide(settings, card, None)
-    opened = opened_by(card, places(context.environ).home, context.environ)
+    project, place = project_of(context), places(context.environ)
+    settings = settings_of(context, project)
+    decision, opened = promised(settings, card, project, os.path.realpath(place.state), place.home, context.environ)
     if context.as_json:
         context.terminal.out(json.dumps(as_json(card, decision, opened)))
     else:

@@ -82,6 +82,7 @@ def describe(row: dict[str, Any]) -> str:
     if row["state"] == "foreground":
         return f"{'-':<8}  {row['fork']}  {age}  {words}"
     more = f"  ended with {row['exit_code']}" if row["state"] == "ended" else ""
+    more += ", out of time" if row.get("timed_out") else ""
     if row["pid"] is not None:
         more += f"  pid {row['pid']}  {row['cpu']:.1f} s  {row['memory'] / (1 << 20):.0f} MiB"
     if row["ports"]:

@@ -14,7 +14,7 @@ from mudroom.cli.open import project_of, standing
 from mudroom.config import load_card, load_policy, places
 from mudroom.core.a2a import Standing, a2a_card, a2a_card_old, paths_of
 from mudroom.errors import UsageError
-from mudroom.granting import decide, opened_by
+from mudroom.granting import promised
 
 if TYPE_CHECKING:
     from mudroom.core.card import AgentCard
@@ -87,10 +87,10 @@ def stand(card: AgentCard, context: Context) -> Standing:
 
     project = project_of(context)
     settings = load_policy(project, context.environ).settings
-    decision = decide(settings, card, None)
+    place = places(context.environ)
+    decision, opened = promised(settings, card, project, os.path.realpath(place.state), place.home, context.environ)
     if decision.level is None:
         return Standing(decision, "none")
-    opened = opened_by(card, places(context.environ).home, context.environ)
     mode = by_card(card, settings, None).network_at(decision.level)
     hosts: tuple[str, ...] = ()
     if isinstance(card.needs.network, tuple):
