@@ -25,6 +25,7 @@ from mudroom.sandbox.client import Running
 
 if TYPE_CHECKING:
     from mudroom.core.inspection import Inspection
+    from mudroom.core.placeholder import Wanted
     from mudroom.net.door import Door, Gate, Kind
 
 _SOCK_SEQPACKET = _socket.SOCK_SEQPACKET | _socket.SOCK_CLOEXEC
@@ -412,3 +413,14 @@ class Doorkeeper:
             os.close(self._namespaces.pop())
         self._entrance.close()
         self._running = None
+
+
+def missing_credential(wanted: Wanted, environ: Mapping[bytes, bytes], home: bytes) -> str:
+    """Why a credential cannot be read now, with what to do about it; empty if it can. Its value is not kept."""
+    from mudroom.net.reveal import reveal
+
+    try:
+        reveal((wanted,), environ, home)
+    except MudroomError as error:
+        return str(error)
+    return ""

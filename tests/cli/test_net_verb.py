@@ -294,3 +294,16 @@ def test_only_the_modules_that_are_needed(cli: Cli) -> None:
     command = [sys.executable, "-c", program]
     done = subprocess.run(command, cwd=cli.place.project, env=environment, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == ""
+
+
+@pytest.mark.parametrize("source", ["file:/nowhere/at/all", "env:NOT_SET_ANYWHERE"])
+def test_a_credential_that_cannot_be_read_is_said_when_it_is_set(cli: Cli, source: str) -> None:
+    done = cli("net", "credential", "TOK", "api.example", "--from", source)
+    assert done.returncode == 0
+    assert "no command runs as long as this is so: the credential TOK: " in done.stderr
+    refused = cli("run", "--", "true")
+    assert refused.returncode == 125
+    for told in (done.stderr, refused.stderr):
+        assert "mudroom net credential --remove TOK does without it" in told
+    assert cli("net", "credential", "--remove", "TOK").returncode == 0
+    assert cli("run", "--", "true").returncode == 0

@@ -7,6 +7,7 @@ import json
 
 from mudroom.cli.main import Context
 from mudroom.cli.open import open_session
+from mudroom.config import places
 from mudroom.core.placeholder import Wanted, parse_wanted
 from mudroom.errors import UsageError
 
@@ -27,8 +28,18 @@ def credential(args: argparse.Namespace, context: Context) -> int:
                 raise UsageError(str(error)) from error
             known = (*(one for one in known if one.name != wanted.name), wanted)
             session.keep_credentials(known)
+            _try(wanted, context)
     _tell(known, context)
     return 0
+
+
+def _try(wanted: Wanted, context: Context) -> None:
+    """It is kept all the same: what it is read from may be there by the time a command runs."""
+    from mudroom.gateway import missing_credential
+
+    missing = missing_credential(wanted, context.environ, places(context.environ).home)
+    if missing:
+        context.terminal.note(f"no command runs as long as this is so: {missing}")
 
 
 def _without(known: tuple[Wanted, ...], name: str) -> tuple[Wanted, ...]:

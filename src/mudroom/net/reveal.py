@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 
 from mudroom.core.path import show
 from mudroom.core.placeholder import Credential, Wanted, with_value
-from mudroom.errors import Unsupported, UsageError
+from mudroom.errors import MudroomError, Unsupported, UsageError
 
 _LONGEST = 64 << 10
 
@@ -22,11 +22,14 @@ def reveal(wanted: Sequence[Wanted], environ: Mapping[bytes, bytes], home: bytes
     library is missing."""
     found = []
     for one in wanted:
-        value = _READ[one.origin](one, environ, home)
+        without = f"mudroom net credential --remove {one.name} does without it"
         try:
-            found.append(with_value(one, value, os.urandom(32)))
+            found.append(with_value(one, _READ[one.origin](one, environ, home), os.urandom(32)))
         except ValueError as error:
-            raise UsageError(str(error)) from error
+            raise UsageError(str(error), without) from error
+        except MudroomError as error:
+            error.hint = f"{error.hint}; {without}" if error.hint else without
+            raise
     return tuple(found)
 
 
@@ -38,7 +41,7 @@ def variables(credentials: Sequence[Credential]) -> tuple[tuple[bytes, bytes], .
 def _from_environment(one: Wanted, environ: Mapping[bytes, bytes], home: bytes) -> str:  # noqa: ARG001
     value = environ.get(os.fsencode(one.where))
     if value is None:
-        raise UsageError(f"the credential {one.name}: there is no variable {one.where}", "set it, or take it out")
+        raise UsageError(f"the credential {one.name}: there is no variable {one.where}", "set it")
     return value.decode("utf-8", "surrogateescape")
 
 
