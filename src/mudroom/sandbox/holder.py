@@ -34,6 +34,7 @@ from mudroom.sandbox.init import (
     fork_command,
     forward_signals,
     hear_signals,
+    hold_signals,
     keep_only,
     mediate,
     reap,
@@ -185,6 +186,7 @@ def attend(request: Request, descriptors: list[int], told: int) -> None:
         _failing("terminal", told, lambda: _open_terminal(context))
     channel = take_terminal(context, request["terminal"]) if request["terminal"] else None
     ours = theirs = None
+    early = hold_signals()  # by default they would end us, and the command would not hear of them
     try:
         if request["mediation"]:
             ours, theirs = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_STREAM)
@@ -197,6 +199,8 @@ def attend(request: Request, descriptors: list[int], told: int) -> None:
         return
     wake = hear_signals()
     forward_signals(command)
+    for number in early:
+        os.kill(os.getpid(), number)
     if channel is not None:
         tell_stops(command, channel)
     for descriptor in (0, 1, 2):

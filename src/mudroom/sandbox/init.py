@@ -301,6 +301,14 @@ def run_init(request: Request, descriptors: list[int], report: int, context: Con
     tell(report, ("exited", status, usage.ru_utime, usage.ru_stime, usage.ru_maxrss, tuple(refused), empty))
 
 
+def hold_signals() -> list[int]:
+    """Those that are to be forwarded and come before there is a command: they are put into the list."""
+    early: list[int] = []
+    for number in (*FORWARDED_SIGNALS, *GROUP_SIGNALS):
+        _signal.signal(number, lambda received, _frame: early.append(received))
+    return early
+
+
 def forward_signals(command: int) -> None:
     def forward(received: int, _frame: object) -> None:
         try:
