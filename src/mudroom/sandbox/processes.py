@@ -39,7 +39,7 @@ def usages(keeper: int, mark: bytes) -> dict[str, Usage]:
         value = _variable(pid, mark)
         if value:
             groups.setdefault(value, []).append(pid)
-    return {value: _usage(sorted(pids)) for value, pids in groups.items()}
+    return {value: _usage(pids) for value, pids in groups.items()}
 
 
 def descendants(pid: int) -> Iterator[int]:
@@ -48,14 +48,22 @@ def descendants(pid: int) -> Iterator[int]:
 
 
 def _usage(pids: list[int]) -> Usage:
+    """Of ``pids``, parents before their children.
+
+    The oldest is the first of those that started in the earliest tick: numbers begin again at 300 when the kernel has
+    come to pid_max, so a child may have a lower one than its parent.
+    """
     cpu, memory, ports = 0.0, 0, set[int]()
+    oldest, earliest = pids[0], None
     for pid in pids:
         words = _read(pid, b"stat").rpartition(b") ")[2].split()
-        if len(words) > 21:  # utime, stime and rss are the fields 14, 15 and 24
+        if len(words) > 21:  # utime, stime, starttime and rss are the fields 14, 15, 22 and 24
             cpu += (int(words[11]) + int(words[12])) / _TICK
             memory += int(words[21]) * _PAGE
+            if earliest is None or int(words[19]) < earliest:
+                oldest, earliest = pid, int(words[19])
         ports |= _ports(pid)
-    return Usage(pids[0], _inside(pids[0]), len(pids), cpu, memory, tuple(sorted(ports)))
+    return Usage(oldest, _inside(oldest), len(pids), cpu, memory, tuple(sorted(ports)))
 
 
 def _inside(pid: int) -> int:
