@@ -18,12 +18,13 @@ _FAMILY = (
 )  # fmt: skip
 LAUNCHER = {"sandbox." + name for name in _FAMILY}
 PURE = {
-    "sandbox.linux", "sandbox.bare", "sandbox.seccomp", "sandbox.syscall", "sandbox.metadata", "net.dns", "net.frame",
-    "net.head", "net.hello", "net.pseudo", "net.say", "net.synthetic", "net.target", "net.upstream",
+    "sandbox.linux", "sandbox.bare", "sandbox.seccomp", "sandbox.syscall", "sandbox.metadata", "sandbox.profile",
+    "net.dns", "net.frame", "net.head", "net.hello", "net.pseudo", "net.say", "net.synthetic", "net.target",
+    "net.upstream",
 }  # fmt: skip
 
 _POLICY = ("trust", "layering", "policyfile", "rulefile", "schema", "compiled")
-_OF_A_SESSION = ("confine", "desk", "applying", "granting", "gateway")
+_OF_A_SESSION = ("confine", "contained", "desk", "applying", "granting", "gateway")
 _OF_A_SANDBOX = ("background", "starting", "deciding", "tending", "visits")
 # What each room may import of mudroom; a prefix stands for all in it. Imports only point down.
 MAY_IMPORT = {
@@ -49,6 +50,7 @@ MAY_IMPORT = {
     "config": ("core", "errors", "document", "compiled", "layering", "policyfile", "setting", ""),
     "granting": ("core", "errors", "sandbox"),
     "confine": ("core", "errors", "stage", "vault", "sandbox", "granting"),
+    "contained": ("core", "sandbox", "vault"),
     "desk": ("core", "errors", "stage", "vault", "sandbox"),
     "workbench": ("core", "errors", "stage", "vault", "sandbox", "desk"),
     "applying": ("core", "errors", "stage", "vault", "workbench"),

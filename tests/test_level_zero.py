@@ -26,7 +26,7 @@ from mudroom.core.card import AgentCard, Requirements
 from mudroom.core.level import BARE, REFUSE, LevelPolicy
 from mudroom.core.result import Result, to_json
 from mudroom.core.settings import Settings
-from mudroom.errors import Unsupported, UsageError
+from mudroom.errors import UsageError
 from mudroom.sandbox.client import Client
 
 VIEWS = ("overlay", "copy")
@@ -647,13 +647,6 @@ def test_the_policy_refuses_and_nothing_is_left(furnished: Place, levels: LevelP
     with pytest.raises(UsageError, match="the agent agent is refused"):
         session.run([b"true"])
     assert session.vault.forks() == []
-
-
-def test_a_container_is_not_built_yet(furnished: Place) -> None:
-    session = furnished.session()
-    session.card = AgentCard("agent", 2)
-    with pytest.raises(Unsupported, match="not built yet"):
-        session.run([b"true"])
 
 
 # --- the command line ---------------------------------------------------------------------------------------------------

@@ -106,7 +106,7 @@ class Holding(Deciding):
                     self._notes += stand_on_copy(self.vault, fork, self.settings, self._progress)
                 try:
                     with OpenFork(self.vault, fork) as opened, ExitStack() as attempt:
-                        view = view_of(self.vault, fork, opened, mode, self._progress)
+                        view = view_of(self.vault, fork, opened, mode, self._progress, level=self._grant.level)
                         view.prepare()
                         tended = self._hold(fork, view, mode, attempt, resources)
                         break
@@ -139,7 +139,8 @@ class Holding(Deciding):
         fork.begin(started)
         try:
             want_gate = gate is not None and gate.is_inside
-            held = hold(self.client, plan, want_view=True, want_gate=want_gate, leaf=leaf)
+            client = attempt.enter_context(self._at_its_place(plan))
+            held = hold(client, plan, want_view=True, want_gate=want_gate, leaf=leaf)
         except BaseException:
             fork.end()
             raise

@@ -343,7 +343,7 @@ class Session(Inspecting):
             if mode != "overlay":
                 self._notes += stand_on_copy(self.vault, fork, self.settings, self._progress)
             with OpenFork(self.vault, fork) as opened:
-                view = view_of(self.vault, fork, opened, mode, self._progress)
+                view = view_of(self.vault, fork, opened, mode, self._progress, level=self._grant.level)
                 view.prepare()
                 try:
                     ran = self._attempt(fork, view, mode, argv, cwd, stdio, timeout)

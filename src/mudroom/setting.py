@@ -194,13 +194,6 @@ def _levels(value: Any, where: str) -> tuple[int, ...]:
     return tuple(_level(one, where) for one in value)
 
 
-def _own_level(value: Any, where: str) -> int:
-    """Of a command without a card; a container is an agent's."""
-    if _level(value, where) == 2:
-        raise UsageError(f"{where} is 2", "allowed: 0, 1")
-    return int(value)
-
-
 def _flag(value: Any, where: str) -> bool:
     if not isinstance(value, bool):
         raise UsageError(f"{where} is {said(value)}", "allowed: true, false")
@@ -258,7 +251,7 @@ _DEFAULTS = Settings()
 SECTIONS: dict[str, dict[str, Setting]] = {
     "run": {
         "network": _MODE,
-        "level": Setting("level", _own_level, max, _is(0)),
+        "level": Setting("level", _level, max, _is(0)),
         "view": Setting("view", _choice("auto", "overlay", "copy")),
         "timeout": Setting("timeout", seconds, min),
         "environment": Setting("environment", _environment, loosens=_always, adds=True),
@@ -327,7 +320,7 @@ SECTIONS: dict[str, dict[str, Setting]] = {
         "approval_timeout": Setting("approval_timeout", seconds),
     },
     "user_commands": {
-        "sandbox": Setting("user_level", _own_level, max, _is(0)),
+        "sandbox": Setting("user_level", _level, max, _is(0)),
         "auto_apply": Setting(
             "auto_apply",
             _choice("never", "trusted", "always"),

@@ -34,6 +34,7 @@ from mudroom.vault.store import Vault
 from mudroom.vault.turn import LOOK
 
 if TYPE_CHECKING:
+    from mudroom.contained import Containers
     from mudroom.core.flow import Flow
     from mudroom.core.hosts import HostRule
     from mudroom.core.placeholder import Wanted
@@ -120,6 +121,7 @@ class Starting(Applying):
         """What all commands share is made by the first of them, of whichever thread."""
         self._limiter: Limiter | None = None
         self._gateway: Gateway | None = None
+        self._containers: Containers | None = None
         self._gate_answers = (rules, remember, approver)
         self._last: dict[str, Running] = {}
         """By fork: the last command, whose mount may not be gone yet."""
@@ -137,6 +139,8 @@ class Starting(Applying):
         for running in self._last.values():
             running.close()
         self._last.clear()
+        if self._containers is not None:
+            self._containers.close()
         if self._client is not None and self._owns_client:
             self._client.close()
 
@@ -180,12 +184,13 @@ class Starting(Applying):
                 )
                 if equipment is not None:
                     env |= dict(equipment.environment)
-                started = self._start_time()
-                fork.begin(started)
-                running = self._begin(fork, plan, argv, env, output.descriptors, relay, leaf, keeper)
-                meanwhile = functools.partial(self._meanwhile, fork, view)
-                watch = self._watch(running, keeper, mirror)
-                ended, timed_out = attend(running, output, timeout, meanwhile, watch, keeper)
+                with self._at_its_place(plan) as client:
+                    started = self._start_time()
+                    fork.begin(started)
+                    running = self._begin(fork, client, plan, argv, env, output.descriptors, relay, leaf, keeper)
+                    meanwhile = functools.partial(self._meanwhile, fork, view)
+                    watch = self._watch(running, keeper, mirror)
+                    ended, timed_out = attend(running, output, timeout, meanwhile, watch, keeper)
                 done, use = self._reached(leaf, ended, timeout if timed_out else None, output)
                 return Ran(started, ended, timed_out, output, done, use, self._flows(fork, keeper))
             except (StepFailed, CommandNotStarted):
@@ -237,6 +242,7 @@ class Starting(Applying):
     def _begin(
         self,
         fork: Fork,
+        client: Client,
         plan: Plan,
         argv: tuple[bytes, ...],
         env: dict[bytes, bytes],
@@ -251,7 +257,7 @@ class Starting(Applying):
         edited = fork.name in self._desk
         numbers = relay.numbers if relay is not None else ()
         gate = keeper is not None and keeper.is_inside
-        running = self.client.run(
+        running = client.run(
             plan, argv, env, descriptors, want_view=edited, want_gate=gate, leaf=leaf, terminal=numbers
         )
         if keeper is not None:
@@ -359,7 +365,7 @@ class Starting(Applying):
 
     def _hold_limits(self, mode: Mode) -> Rlimits:
         """Find out what holds the limits here, and return the rlimits among it. Raises Unsupported."""
-        if not needed(self.settings.limits):
+        if not needed(self.settings.limits) or self._grant.level == 2:  # a container's are its engine's
             return ()
         if self._limiter is None:
             from mudroom.sandbox.limiter import Limiter
@@ -396,6 +402,20 @@ class Starting(Applying):
             return others, None
         use, (before, now) = leaf.reading(), leaf.totals()
         return (*reached(limits, use, difference(now, before)), *others), use
+
+    @contextmanager
+    def _at_its_place(self, plan: Plan) -> Iterator[Client]:
+        """Who performs a plan: this process's launcher, or at level 2 one in a container."""
+        if self._grant.level < 2:
+            yield self.client
+            return
+        if self._containers is None:
+            from mudroom.contained import Containers
+
+            with self._making:
+                self._containers = self._containers or Containers(self.vault, self.confinement.variables)
+        with self._containers.lend(plan, self.settings) as box:
+            yield box.client
 
     @property
     def client(self) -> Client:

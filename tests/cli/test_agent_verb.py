@@ -189,9 +189,10 @@ def test_what_the_policy_raises_is_raised(cli: Cli, place: Place) -> None:
 
 
 def test_what_the_machine_cannot_do(cli: Cli, place: Place) -> None:
+    cli.environment["PATH"] = str(place.home)  # where no engine is
     done = run(cli, write_card(place, level=2), "true")
     assert done.returncode == 125
-    assert "not built yet" in done.stderr
+    assert "needs a container engine: Docker, Podman or Apple container; found: no docker" in done.stderr
     assert done.stderr.count("\n") == 1
 
 

@@ -52,10 +52,11 @@ def test_who_decides(
 
 
 def test_what_the_machine_cannot_do_is_refused_and_not_replaced() -> None:
-    decision = decide_level(HELD, LevelPolicy())
-    assert (decision.level, decision.rule) == (None, "machine")
-    assert decision.reason == "level 2, a container, is not built yet"
-    assert decide_level(BARE, LevelPolicy(minimum=2)).level is None
+    means = Means({2: "no container engine"})
+    decision = decide_level(HELD, LevelPolicy(), means)
+    assert (decision.level, decision.rule, decision.reason) == (None, "machine", "no container engine")
+    assert decide_level(BARE, LevelPolicy(minimum=2), means).level is None
+    assert decide_level(HELD, LevelPolicy()).level == 2
 
 
 levels = st.sampled_from(LEVELS)

@@ -71,7 +71,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def configure_confinement(parser: argparse.ArgumentParser) -> None:
     """The options that say how a command is confined."""
     parser.add_argument(
-        "--level", type=int, choices=(0, 1), help="1: OS sandbox (default); 0: no isolation, the staged view only"
+        "--level",
+        type=int,
+        choices=(0, 1, 2),
+        help="1: OS sandbox (default); 2: container; 0: no isolation, the staged view only",
     )
     parser.add_argument(
         "--net",

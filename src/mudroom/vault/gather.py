@@ -30,13 +30,20 @@ class Command(NamedTuple):
     level: int | None = None
 
 
-def view_of(vault: Vault, fork: Fork, opened: OpenFork, mode: Mode, progress: Progress | None = None) -> View:
-    """The view of a fork in this mode. For a copy, ``stand_on_copy`` comes first."""
+def view_of(
+    vault: Vault, fork: Fork, opened: OpenFork, mode: Mode, progress: Progress | None = None, *, level: int = 1
+) -> View:
+    """The view of a fork in this mode. For a copy, ``stand_on_copy`` comes first.
+
+    At level 2 an overlay's work directory is beside its upper layer: the kernel wants both on one mount, and a
+    container sees nothing else of the fork.
+    """
     if mode == "overlay":
         state = fork.state
         base = vault.project if state.base == LIVE else vault.base(state.base) + b"/source"
         layers = (*fork.sealed, *((vault.mask.layer,) if vault.mask.layer else ()))
-        return OverlayView(base, layers, fork.upper, fork.path + b"/work")
+        works = os.path.dirname(fork.upper) if level == 2 else fork.path
+        return OverlayView(base, layers, fork.upper, works + b"/work")
     from mudroom.stage.staged import CopyView
 
     report = None if progress is None else lambda done, total: progress("copying the project", done, total)

@@ -1,0 +1,138 @@
+"""Level 2: in which container a command's plan is performed.
+
+The plan is the one that it would have at level 1; the container is one wall more around it, with a user, limits and a
+file system of its own. What the plan names of the host is what the container sees of it, and nothing else.
+"""
+
+from __future__ import annotations
+
+import _thread
+import itertools
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+
+from mudroom.core.container import LABEL, Container, Engine
+from mudroom.core.path import is_below
+from mudroom.core.plan import Plan
+from mudroom.core.settings import Settings
+from mudroom.sandbox.box import Box, mounts_of, name_of, start
+from mudroom.sandbox.engine import choose
+from mudroom.sandbox.image import provide_host_image
+from mudroom.sandbox.pool import Pool
+from mudroom.sandbox.profile import profile
+from mudroom.vault.store import Vault
+
+_WIDE = {b"layers": True, b"cache": True, b"bases": False, b"masks": False, b"scratch": False}
+"""What a container sees of the vault as a whole, if a plan names anything in it, and whether it may write there: a
+container outlives the layer that a plan names. Nothing else of the vault is in it but what a plan names itself."""
+_RDONLY = 1
+
+
+class Containers:
+    """Of one session. To be closed."""
+
+    def __init__(self, vault: Vault, environ: Mapping[bytes, bytes]) -> None:
+        self._vault, self._environ = vault, environ
+        self._numbers = itertools.count(1)
+        self._lock = _thread.allocate_lock()
+        self._engine: Engine | None = None
+        self._pool = Pool(self._start)
+
+    @property
+    def engine(self) -> Engine:
+        """Raises Unsupported if there is none."""
+        with self._lock:
+            if self._engine is None:
+                self._engine = choose(self._environ)
+            return self._engine
+
+    @contextmanager
+    def lend(self, plan: Plan, settings: Settings) -> Iterator[Box]:
+        """A container for one command, or for all that are run in one sandbox."""
+        box = self._pool.acquire(self.container(plan, settings))
+        try:
+            yield box
+        except BaseException:
+            self._pool.discard(box)
+            raise
+        self._pool.release(box)
+
+    def container(self, plan: Plan, settings: Settings) -> Container:
+        limits = settings.limits
+        return Container(
+            "",
+            provide_host_image(self.engine, self._environ),
+            (),
+            (os.geteuid(), os.getegid()),
+            mounts_of(list(self._places(plan))),
+            labels=((LABEL, "1"),),
+            memory=limits.memory,
+            processes=limits.processes,
+            cpus=limits.cpus,
+        )
+
+    def _places(self, plan: Plan) -> Iterator[tuple[bytes, bool]]:
+        """Every path of the host that the plan names, and whether it is written to."""
+        vault = self._vault.path + b"/"
+        for path, writable in places(plan):
+            name = path[len(vault) :].split(b"/")[0] if path.startswith(vault) else b""
+            if name in _WIDE:
+                yield vault + name, _WIDE[name]
+            elif not is_below(path, b"/dev") and not is_below(path, b"/proc"):
+                yield path, writable
+
+    def _start(self, container: Container) -> Box:
+        name = name_of(self._vault.path, next(self._numbers))
+        state = os.path.dirname(os.path.dirname(self._vault.path))
+        filtered = _provide_profile(state, nested=container.nested)
+        return start(self.engine, container._replace(name=name, seccomp=filtered), state, self._environ)
+
+    def close(self) -> None:
+        self._pool.close()
+
+
+def _provide_profile(state: bytes, *, nested: bool) -> bytes:
+    """The file with the filter: written anew if it is not what it should be."""
+    machine = os.uname().machine
+    path = state + b"/runtime/seccomp-%s-%s.json" % (machine.encode(), b"nested" if nested else b"plain")
+    content = profile(machine, nested=nested).encode()
+    os.makedirs(state + b"/runtime", mode=0o700, exist_ok=True)
+    try:
+        with open(path, "rb") as stream:
+            if stream.read() == content:
+                return path
+    except FileNotFoundError:
+        pass
+    new = path + b".%d" % os.getpid()
+    with open(new, "wb") as made:
+        made.write(content)
+    os.replace(new, path)
+    return path
+
+
+def places(plan: Plan) -> Iterator[tuple[bytes, bool]]:
+    """What a plan's steps need of the file system in which they are performed: path, whether it is written to."""
+    for step in plan.steps:
+        find = _PLACES.get(step[0])
+        if find is not None:
+            yield from find(*step[1:])
+
+
+def _bind(source: bytes, _path: bytes, attributes: int, _optional: bool) -> Iterator[tuple[bytes, bool]]:
+    if os.path.exists(source):
+        yield source, not attributes & _RDONLY
+
+
+def _overlay(
+    _path: bytes, lowers: tuple[bytes, ...], upper: bytes, work: bytes, _volatile: bool
+) -> Iterator[tuple[bytes, bool]]:
+    yield from ((lower, False) for lower in lowers)
+    yield from ((upper, True), (work, True))
+
+
+def _root(path: bytes, _options: object) -> Iterator[tuple[bytes, bool]]:
+    yield path, False
+
+
+_PLACES: dict[str, Callable[..., Iterator[tuple[bytes, bool]]]] = {"bind": _bind, "overlay": _overlay, "root": _root}
