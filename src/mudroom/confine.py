@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import resource
-from collections.abc import Mapping
+from _blake2 import blake2b
+from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
+from mudroom.core.container import NOBODY
 from mudroom.core.environment import select
-from mudroom.core.fallback import AFTER, BARE_LOST, Mode
+from mudroom.core.fallback import AFTER, AFTER_IN_A_CONTAINER, BARE_LOST, Mode
 from mudroom.core.limit import rlimits
 from mudroom.core.path import is_below, show
 from mudroom.core.plan import Plan
@@ -80,11 +82,14 @@ class Confinement:
         self.home = home
         self._host: Host | None = None
         self._umask = umask()
-        self._first = True
+        self._prepared = set[int]()
+        """Levels whose caches are there."""
         self._mounts = MountTable()
         self._resolves: Resolver | None = None
         self.mode: Mode = "overlay"
         """The strongest that has not failed yet in this session."""
+        self.mode_contained: Mode = "overlay"
+        """The same at level 2."""
 
     def close(self) -> None:
         self._mounts.close()
@@ -96,21 +101,24 @@ class Confinement:
             self._host = survey(self._home, [entry for entry in search if entry.startswith(b"/")])
         return self._host
 
-    def first_mode(self, settings: Settings, *, is_copy: bool) -> tuple[Mode, list[str]]:
+    def first_mode(self, settings: Settings, *, is_copy: bool, level: int = 1) -> tuple[Mode, list[str]]:
         """Where to begin, and what there is to say about it."""
-        if self.mode == "landlock":
-            return "landlock", []
+        mode = self.mode_contained if level == 2 else self.mode
+        if mode in ("landlock", "plain"):
+            return mode, []
         if is_copy or settings.view == "copy":
             return "copy", []
         inside = submounts(self._vault.project, self._mounts.mounts())
         if inside and settings.view == "auto":
             where = show(inside[0].path)
             return "copy", [f"{where} is mounted inside the project, which no overlay can span: working in a copy"]
-        return self.mode, []
+        if level == 2 and not os.geteuid():
+            return "copy", [f"root is nobody in a container: working in a copy of the project, as user {NOBODY[0]}"]
+        return mode, []
 
     def weaker(self, mode: Mode, failure: StepFailed, settings: Settings, level: int = 1) -> tuple[Mode, str]:
         """The next mode, and what is lost. Raises ``failure`` if there is none, Unsupported if it may not be."""
-        following = AFTER.get((mode, failure.op))
+        following = (AFTER_IN_A_CONTAINER if level == 2 else AFTER).get((mode, failure.op))
         if following is None:
             raise failure
         if settings.view == "overlay" and mode == "overlay":
@@ -125,7 +133,10 @@ class Confinement:
                 failure.message,
                 "permit one of them; mudroom doctor says how",
             )
-        self.mode = following.mode
+        if level == 2:
+            self.mode_contained = following.mode
+        else:
+            self.mode = following.mode
         return following.mode, (BARE_LOST if level == 0 and following.mode == "landlock" else following.lost) + where
 
     def plan(
@@ -144,7 +155,7 @@ class Confinement:
         ``stand_ins``: rlimits in the place of limits that no control group holds. ``gate``: the port of the host's
         loopback where it listens, where that cannot be in a network namespace of the command's. ``trust``: roots of
         TLS in the place of the system's."""
-        host, scratch = self.host, self._vault.scratch
+        host, scratch = self._host_at(grant.level), self._vault.scratch
         confined, bare = mode == "landlock", grant.level == 0
         home, tmp = self._private_home(grant), b"/tmp"
         if confined:
@@ -165,12 +176,12 @@ class Confinement:
             cwd=cwd,
             home=home,
             scratch=scratch,
-            namespaces=not confined,
+            namespaces=mode not in ("landlock", "plain"),
             network=_within(network, bare=bare, unheard=confined and not port),
             proxy=gate,
             ports=USUAL_PORTS,
             links=host.links,
-            binds=(*self._binds(host, home, confined, settings, bare), *resolver.binds, *trust),
+            binds=(*self._binds(host, home, confined, settings, grant.level), *resolver.binds, *trust),
             masks=self._masks(host, settings),
             files=(*host.files, *resolver.files),
             devices=(*host.devices, *(graphics() if grant.gpu else ())),
@@ -185,6 +196,11 @@ class Confinement:
         try:
             if not bare:
                 spec = spec._replace(binds=(*spec.binds, *grant.live))
+                if mode == "plain":
+                    from mudroom.sandbox.inside import compile_inside
+
+                    spec = spec._replace(binds=(*spec.binds, *self._kept(spec.files)))
+                    return compile_inside(spec, host.machine), env
                 return compile_plan(spec, host.machine), env
             from mudroom.sandbox.bare import compile_bare
 
@@ -283,6 +299,31 @@ class Confinement:
                 self._resolves = _NO_RESOLVER  # resolv.conf(5): without the file, what runs here is asked
         return self._resolves
 
+    def _host_at(self, level: int) -> Host:
+        """As a command of this level has it."""
+        if level < 2 or os.geteuid():
+            return self.host
+        uid, gid = NOBODY
+        uid_map, gid_map = b"%d %d 1" % (uid, uid), b"%d %d 1" % (gid, gid)
+        return self.host._replace(as_root=False, deny_setgroups=True, uid_map=uid_map, gid_map=gid_map)
+
+    def _kept(self, files: Iterable[tuple[bytes, bytes]]) -> Iterator[Bind]:
+        """The same files on disk, for whoever can only mount: they hold no secrets."""
+        for path, content in files:
+            place = self._vault.path + b"/contained/" + blake2b(content, digest_size=12).hexdigest().encode()
+            if not os.path.exists(place):
+                os.makedirs(os.path.dirname(place), mode=0o700, exist_ok=True)
+                new = place + b".%d" % os.getpid()
+                with open(new, "wb") as stream:
+                    stream.write(content)
+                os.chmod(new, 0o644)
+                os.rename(new, place)
+            yield Bind(place, path)
+
+    def _cache(self, level: int) -> bytes:
+        """Root's own are not for the user that its containers have."""
+        return self._vault.cache + (b"/contained" if level == 2 and not os.geteuid() else b"")
+
     def _masks(self, host: Host, settings: Settings) -> tuple[bytes, ...]:
         shown = [self._home + path[1:] for path in settings.credentials]
         return tuple(mask for mask in host.masks if mask not in shown)
@@ -305,7 +346,7 @@ class Confinement:
                 found.append(Bind(os.path.realpath(place), place))
         return found
 
-    def _binds(self, host: Host, home: bytes, confined: bool, settings: Settings, bare: bool) -> tuple[Bind, ...]:
+    def _binds(self, host: Host, home: bytes, confined: bool, settings: Settings, level: int) -> tuple[Bind, ...]:
         for path in settings.read:
             if is_below(self._vault.path, path):
                 raise UsageError(
@@ -318,14 +359,16 @@ class Confinement:
         binds = [*system, *shown, *(Bind(path, path) for path in settings.read)]
         if not confined:
             for place, name in _CACHES:
-                cache, path = self._vault.cache + b"/" + name, home + b"/" + place
-                path = os.path.realpath(path) if bare else path
+                cache, path = self._cache(level) + b"/" + name, home + b"/" + place
+                path = path if level else os.path.realpath(path)
                 if any(is_below(path, bind.path) for bind in host.home):
                     continue
-                if self._first:
+                if level not in self._prepared:
                     os.makedirs(cache, mode=0o700, exist_ok=True)
+                    if level == 2 and not os.geteuid():
+                        os.chown(cache, *NOBODY)
                 binds.append(Bind(cache, path, writable=True))
-        self._first = False
+        self._prepared.add(level)
         own = self._vault.project + b"/.mudroom"
         if os.path.isdir(own) and not os.path.islink(own):
             binds.append(Bind(own, own))

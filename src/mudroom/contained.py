@@ -12,7 +12,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
-from mudroom.core.container import LABEL, Container, Engine
+from mudroom.core.container import LABEL, Container, Engine, Mount, user_of
 from mudroom.core.path import is_below
 from mudroom.core.plan import Plan
 from mudroom.core.settings import Settings
@@ -64,20 +64,27 @@ class Containers:
             "",
             provide_host_image(self.engine, self._environ),
             (),
-            (os.geteuid(), os.getegid()),
-            mounts_of(list(self._places(plan))),
+            user_of(os.geteuid(), os.getegid()),
+            self._mounts(plan),
+            private=(*Container._field_defaults["private"], *plan.memory),
             labels=((LABEL, "1"),),
+            nested=bool(plan.namespaces),
             memory=limits.memory,
             processes=limits.processes,
             cpus=limits.cpus,
         )
+
+    def _mounts(self, plan: Plan) -> tuple[Mount, ...]:
+        if not plan.namespaces:
+            return tuple(Mount(*one) for one in sorted(plan.mounts, key=lambda one: one[1]))
+        return mounts_of(list(self._places(plan)))
 
     def _places(self, plan: Plan) -> Iterator[tuple[bytes, bool]]:
         """Every path of the host that the plan names, and whether it is written to."""
         vault = self._vault.path + b"/"
         for path, writable in places(plan):
             name = path[len(vault) :].split(b"/")[0] if path.startswith(vault) else b""
-            if name in _WIDE:
+            if name in _WIDE and os.geteuid():  # what is root's own is closed to its containers' user
                 yield vault + name, _WIDE[name]
             elif not is_below(path, b"/dev") and not is_below(path, b"/proc"):
                 yield path, writable

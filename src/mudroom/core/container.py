@@ -63,6 +63,16 @@ class Container(NamedTuple):
     cpus: float | None = None
 
 
+NOBODY = (65532, 65532)
+"""The user of containers that root starts: root is nobody's user there. Number and custom are those of images that come
+without root."""
+
+
+def user_of(uid: int, gid: int) -> tuple[int, int]:
+    """The user of a container that is started by this one."""
+    return (uid, gid or NOBODY[1]) if uid else NOBODY
+
+
 def quoted(field: bytes) -> bytes:
     """One field of a comma-separated value (RFC 4180), as ``--mount`` of all three reads it."""
     if any(byte in field for byte in (b",", b'"', b"\n", b"\r")):
@@ -100,7 +110,7 @@ def _words(engine: Engine, box: Container) -> Iterator[bytes]:
         yield b"--ulimit=nofile=%d:%d" % (min(1024, engine.open_files), engine.open_files)
     yield from _limits(box)
     for path in box.private:
-        yield from (b"--tmpfs", path + b":rw,nosuid,nodev,mode=1777")
+        yield from (b"--tmpfs", path + b":rw,exec,nosuid,nodev,mode=1777")  # noexec is their default
     for mount in box.mounts:
         yield from (b"--mount", mount_option(mount))
     yield from (b"--workdir=/", b"--entrypoint", box.entry[0])

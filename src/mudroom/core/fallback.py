@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from typing import Literal, NamedTuple
 
-Mode = Literal["overlay", "copy", "landlock"]
+Mode = Literal["overlay", "copy", "landlock", "plain"]
 """overlay: namespaces and a kernel overlay. copy: namespaces and a staged copy, still at the project's own path.
-landlock: no namespaces; a staged copy at a path of its own, confined by Landlock and seccomp."""
+landlock: no namespaces; a staged copy at a path of its own, confined by Landlock and seccomp. plain: no namespaces but
+those of a container, which has the staged copy at the project's own path."""
 
 
 class Next(NamedTuple):
@@ -44,3 +45,15 @@ AFTER: dict[tuple[Mode, str], Next] = {
     ("copy", "proc"): Next("landlock", _NO_NAMESPACES),
 }
 """By mode and the op of the step that failed."""
+
+_ONLY_THE_CONTAINERS = (
+    "the container engine permits no user namespaces in its containers: the command works in a copy of the project and "
+    "shares a container with what else runs in this fork; programs that heed no proxy have no network"
+)
+_IN_A_CONTAINER = ("clone", "map_ids", "private", "root", "host", "proc")
+AFTER_IN_A_CONTAINER: dict[tuple[Mode, str], Next] = {
+    ("overlay", "overlay"): AFTER[("overlay", "overlay")],
+    **{("overlay", op): Next("plain", _ONLY_THE_CONTAINERS) for op in _IN_A_CONTAINER},
+    **{("copy", op): Next("plain", _ONLY_THE_CONTAINERS) for op in _IN_A_CONTAINER},
+}
+"""At level 2, instead."""

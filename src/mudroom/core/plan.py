@@ -40,6 +40,11 @@ class Plan(NamedTuple):
     mediation: tuple[bytes, dict[int, tuple[Any, ...]], tuple[bytes, ...]] | None = None
     """Where there is no mount namespace: the filter that routes metadata calls, what each of them is, and the
     directories in which they are performed (``sandbox/metadata.py``)."""
+    mounts: tuple[tuple[bytes, bytes, bool], ...] = ()
+    """What a container has to be made with, for steps that mount nothing themselves: source, place, whether it is
+    writable. Later ones are on top."""
+    memory: tuple[bytes, ...] = ()
+    """Directories in memory that it has to be made with, below those."""
 
 
 def _attributes(bits: int) -> str:
@@ -126,6 +131,8 @@ def explain(plan: Plan) -> Iterator[str]:
     yield "namespaces: " + (", ".join(names) or "none")
     for number, step in enumerate(plan.steps, 1):
         yield f"{number:3}. {describe(step)}"
+    for source, place, writable in plan.mounts:
+        yield f"  -  the container shows {show(source)} at {show(place)} ({'rw' if writable else 'ro'})"
     if plan.mediation is not None:
         _program, calls, roots = plan.mediation
         yield f"  +  mediate {len(calls)} metadata calls: only in " + ", ".join(show(root) for root in roots)

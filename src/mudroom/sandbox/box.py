@@ -26,6 +26,8 @@ _START = (
     f"door.connect({os.fsdecode(DOOR)!r} + '/s'); "
     "from mudroom.sandbox.launcher import serve; serve(door)"
 )
+_UNREADABLE = "from mudroom.sandbox.kernel import PR_SET_DUMPABLE, prctl; prctl(PR_SET_DUMPABLE, 0); "
+"""Commands that have no pid namespace of their own see the launcher, and are of the same user: prctl(2)."""
 ARRIVAL = 30.0
 """Seconds that a container has to come up, once its engine says that it has started it."""
 
@@ -82,7 +84,10 @@ def start(engine: Engine, container: Container, state: bytes, environ: Mapping[b
         os.chmod(path, 0o666)  # whoever the container's user is; nobody else gets past the directories above
         listener.listen(1)
         ours = (Mount(runtime, PLACE), Mount(place, DOOR))
-        made = container._replace(entry=entry(runtime, _START), mounts=(*container.mounts, *ours))
+        made = container._replace(
+            entry=entry(runtime, _START if container.nested else _UNREADABLE + _START),
+            mounts=(*container.mounts, *ours),
+        )
         try:
             ask(run_argv(engine, made), environ)
             return Box(engine, made, BoxClient(_arrival(listener)), environ)

@@ -12,8 +12,10 @@ from mudroom.core.container import Engine
 from mudroom.errors import MudroomError
 from mudroom.sandbox.engine import ask
 
-HOST_IMAGE = "mudroom-host:1"
+HOST_IMAGE = "mudroom-host:2"
 """Empty: what is in it is the host's own system directories, mounted read-only."""
+_OPEN = ("tmp", "run")
+"""A directory in memory gets the mode of the one that it is mounted over, whatever is asked for (runc, rootfs_linux.go)."""
 _SYSTEM = ("bin", "sbin", "lib", "lib32", "lib64", "libx32")
 
 
@@ -40,7 +42,7 @@ def _tree() -> bytes:
     with tarfile.open(fileobj=stream, mode="w") as archive:
         for name in (".", "usr", "etc", "proc", "sys", "dev", "tmp", "run", "var", "home", "root", *_SYSTEM):
             info = tarfile.TarInfo(name)
-            info.mode = 0o755
+            info.mode = 0o1777 if name in _OPEN else 0o755
             if os.path.islink("/" + name):
                 info.type, info.linkname = tarfile.SYMTYPE, os.readlink("/" + name)
             else:

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from mudroom.core.entry import Entry, same_shape, same_stamp
 from mudroom.core.path import parent, sort_key
 from mudroom.core.spec import Copy
-from mudroom.stage.beneath import look, open_root
+from mudroom.stage.beneath import directory, look, open_beneath, open_root
 from mudroom.stage.closed import look_through, through
 from mudroom.stage.copy import clone, listed
 from mudroom.stage.layer import LayerWriter, open_staged, remove_tree
@@ -45,11 +45,18 @@ class CopyView:
     kind = "copy"
 
     def __init__(
-        self, place: bytes, lower: Source, progress: Callable[[int, int], None] | None = None, *, work: bytes = b""
+        self,
+        place: bytes,
+        lower: Source,
+        progress: Callable[[int, int], None] | None = None,
+        *,
+        work: bytes = b"",
+        owner: tuple[int, int] | None = None,
     ) -> None:
         """``place``: the fork's ``copy`` directory. ``lower``: base and sealed layers. ``work``: where the copy is, if
-        not in there."""
+        not in there. ``owner``: uid and gid of whoever works in it, if that is not who we are; takes root."""
         self._place, self._lower, self._progress = place, lower, progress
+        self._owner = owner or (os.geteuid(), os.getegid())
         self._work = work or place + b"/work"
         self._manifest: Manifest | None = None
 
@@ -58,8 +65,12 @@ class CopyView:
         return (self._work,)
 
     def prepare(self) -> None:
-        if os.path.exists(self._place + b"/manifest"):
-            return
+        if not os.path.exists(self._place + b"/manifest"):
+            self._make()
+        if not os.geteuid() and (self._owner[0] or os.lstat(self._work).st_uid):
+            self._hand_over()
+
+    def _make(self) -> None:
         if os.path.isdir(self._work):
             remove_tree(self._work)  # half a copy: it has no manifest yet
         os.makedirs(self._work, mode=0o700)
@@ -82,6 +93,45 @@ class CopyView:
         assert top is not None and base is not None
         manifest = {path: (entry, copies[path]) for path, entry in below.items() if path in copies}
         self._save({b"": (base, top), **manifest})
+
+    def _hand_over(self) -> None:
+        """Give all of it to ``owner``. What is as it was copied stays known as that: the change of owner is in the
+        stamps. Cut off in between, more is looked at afterwards than would be needed, and nothing is lost."""
+        with _Work(self._work) as work:
+            found = listed(work)
+        others = [path for path, entry in found.items() if (entry.uid, entry.gid) != self._owner]
+        if not others and os.lstat(self._work).st_uid == self._owner[0]:
+            return
+        same = {
+            path
+            for path, (_below, copied) in self.manifest.items()
+            if not path or (same_stamp(copied, found.get(path)) and same_shape(copied, found.get(path)))
+        }
+        root = open_root(self._work)
+        try:
+            for path in others:
+                self._give(root, path, found[path])
+            os.chown(".", *self._owner, dir_fd=root)
+            with _Work(self._work) as work:
+                after = listed(work)
+            top = look(root, b".")
+        finally:
+            os.close(root)
+        assert top is not None
+        now = {b"": top, **after}
+        manifest = self.manifest
+        self._save({path: (below, now[path] if path in same else old) for path, (below, old) in manifest.items()})
+
+    def _give(self, root: int, path: bytes, entry: Entry) -> None:
+        name = path.rpartition(b"/")[2]
+        with directory(root, parent(path)) as above:
+            os.chown(name, *self._owner, dir_fd=above, follow_symlinks=False)
+        if entry.kind == "file" and entry.mode & 0o6000:  # chown(2) takes these away
+            opened = open_beneath(root, path, os.O_RDONLY | os.O_NONBLOCK)
+            try:
+                os.fchmod(opened, entry.mode)
+            finally:
+                os.close(opened)
 
     def _save(self, manifest: Manifest) -> None:
         import msgspec

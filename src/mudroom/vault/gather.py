@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from mudroom.core.change import Changeset
+from mudroom.core.container import user_of
 from mudroom.core.fallback import Mode
 from mudroom.core.settings import Settings
 from mudroom.core.stack import LIVE
@@ -36,7 +37,7 @@ def view_of(
     """The view of a fork in this mode. For a copy, ``stand_on_copy`` comes first.
 
     At level 2 an overlay's work directory is beside its upper layer: the kernel wants both on one mount, and a
-    container sees nothing else of the fork.
+    container sees nothing else of the fork. A copy belongs to the container's user.
     """
     if mode == "overlay":
         state = fork.state
@@ -47,7 +48,8 @@ def view_of(
     from mudroom.stage.staged import CopyView
 
     report = None if progress is None else lambda done, total: progress("copying the project", done, total)
-    return CopyView(fork.copy_place, opened.lower, report)
+    owner = user_of(os.geteuid(), os.getegid()) if level == 2 else None
+    return CopyView(fork.copy_place, opened.lower, report, owner=owner)
 
 
 def stand_on_copy(vault: Vault, fork: Fork, settings: Settings, progress: Progress | None = None) -> list[str]:
