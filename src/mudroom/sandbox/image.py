@@ -15,7 +15,7 @@ from mudroom.sandbox.engine import ask
 HOST_IMAGE = "mudroom-host:2"
 """Empty: what is in it is the host's own system directories, mounted read-only."""
 _OPEN = ("tmp", "run")
-"""A directory in memory gets the mode of the one that it is mounted over, whatever is asked for (runc, rootfs_linux.go)."""
+"""A directory in memory gets the mode of what it is mounted over, whatever is asked for (runc, rootfs_linux.go)."""
 _SYSTEM = ("bin", "sbin", "lib", "lib32", "lib64", "libx32")
 
 
