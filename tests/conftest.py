@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from hypothesis import settings as hypothesis_settings
 
+from engines import ENGINES, EngineHere, environment
 from mudroom.core.result import Result
 from mudroom.core.settings import Settings
 from mudroom.sandbox.client import Client
@@ -46,6 +47,12 @@ def no_test_hangs() -> Iterator[None]:
     yield
     signal.alarm(0)
     signal.signal(signal.SIGALRM, previous)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if "engine" in getattr(item, "fixturenames", ()):
+            item.add_marker("engine")
 
 
 class Place:
@@ -105,6 +112,20 @@ def place(tmp_path: Path, client: Client) -> Iterator[Place]:
     place = Place(tmp_path, client)
     yield place
     place.close()
+
+
+@pytest.fixture(params=ENGINES)
+def engine(request: pytest.FixtureRequest, place: Place) -> Iterator[EngineHere]:
+    """Each container engine of ``dev/engines``; nothing of the test's place is left in it afterwards."""
+    if os.geteuid() == 0:
+        pytest.skip("level 2 has no user for root's commands yet")
+    found = EngineHere(request.param, environment(request.param))
+    yield found
+    place.close()
+    left = found.left(place.root)
+    for name in left:
+        found.ask("rm", "--force", name, check=False)
+    assert left == [], "containers are left"
 
 
 Listing = dict[str, tuple[str, int, bytes]]
