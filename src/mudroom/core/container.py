@@ -8,7 +8,7 @@ Sources: docker-run(1), podman-run(1), `container run --help` of Apple's contain
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Literal, NamedTuple
 
 EngineKind = Literal["docker", "podman", "container"]
@@ -91,6 +91,39 @@ def run_argv(engine: Engine, box: Container) -> tuple[bytes, ...]:
     if 0 in box.user:
         raise ValueError("a container's user is never root")
     return (*_front(engine), b"run", *(_words(engine, box)), box.image.encode(), *box.entry[1:])
+
+
+def session_argv(engine: Engine, box: Container) -> tuple[bytes, ...]:
+    """Start it with its first process's standard streams being those of this command line, whose end is its end."""
+    words = (word for word in _words(engine, box) if word != b"--detach")
+    return (*_front(engine), b"run", b"--interactive", *words, box.image.encode(), *box.entry[1:])
+
+
+_OUR_OWN = (b"PATH", b"HOME", b"http_proxy", b"https_proxy", b"all_proxy", b"no_proxy")
+"""What the engine's command line needs itself, and the command in the container has otherwise."""
+_PREFIXES = (b"docker_", b"container", b"podman_", b"xdg_")
+
+
+def passed_by_name(env: Mapping[bytes, bytes]) -> dict[bytes, bytes]:
+    """The variables of a command whose values are in the environment of the engine's command line, for it to take them
+    from there: so no list of processes has them."""
+    ours = {name.lower() for name in _OUR_OWN}
+    return {
+        key: value for key, value in env.items() if key.lower() not in ours and not key.lower().startswith(_PREFIXES)
+    }
+
+
+def exec_argv(
+    engine: Engine, name: str, argv: Sequence[bytes], env: Mapping[bytes, bytes], cwd: bytes, *, terminal: bool
+) -> tuple[bytes, ...]:
+    """Run a command in a container, with the values of ``passed_by_name`` in the environment of this command line. The
+    image's own PATH is kept."""
+    words = [b"exec", b"--interactive", *([b"--tty"] if terminal else []), b"--workdir", cwd]
+    named = passed_by_name(env)
+    for key, value in env.items():
+        if key != b"PATH":
+            words += [b"--env", key if key in named else key + b"=" + value]
+    return (*_front(engine), *words, name.encode(), *argv)
 
 
 def _words(engine: Engine, box: Container) -> Iterator[bytes]:

@@ -45,6 +45,10 @@ class Plan(NamedTuple):
     writable. Later ones are on top."""
     memory: tuple[bytes, ...] = ()
     """Directories in memory that it has to be made with, below those."""
+    cwd: bytes = b""
+    """Where a command works that the engine starts itself, in a container that no launcher is in."""
+    gate: int = 0
+    """The port of this machine's loopback to which such a container's connections to its proxy go; 0: nowhere."""
 
 
 def _attributes(bits: int) -> str:

@@ -38,6 +38,21 @@ def compile_inside(spec: SandboxSpec, machine: str) -> Plan:
     return Plan(0, (b"", b"", False), tuple(steps), mounts=tuple(_mounts(spec, spec.view)), memory=(spec.home,))
 
 
+def compile_remote(spec: SandboxSpec) -> Plan:
+    """For a container that runs elsewhere: what it has to be made with; the steps are for the engine's command line,
+    which runs here. See ``remote.py``."""
+    assert isinstance(spec.view, Copy), "an overlay needs a mount namespace"
+    steps: tuple[Step, ...] = (
+        ("view", spec.view.work),
+        ("terminal", b"/dev/ptmx"),
+        ("umask", spec.umask),
+        ("cwd", b"/"),
+    )
+    gate = spec.proxy if spec.network == "gate" else 0
+    mounts = tuple(_mounts(spec, spec.view))
+    return Plan(0, (b"", b"", False), steps, mounts=mounts, memory=(spec.home,), cwd=spec.cwd, gate=gate)
+
+
 def _scopes(spec: SandboxSpec) -> tuple[Step, ...]:
     """The launcher is the container's first process, and of the same user: no signal gets to it."""
     if spec.landlock_abi < 6:
