@@ -12,28 +12,39 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
-from mudroom.core.container import LABEL, Container, Engine, Mount, user_of
+from mudroom.core.container import LABEL, Container, Engine, EngineKind, Mount, lacking, user_of
+from mudroom.core.limit import NAMES as NAMES_OF_LIMITS
+from mudroom.core.limit import Limits
 from mudroom.core.path import is_below
 from mudroom.core.plan import Plan
 from mudroom.core.settings import Settings
+from mudroom.errors import Unsupported
 from mudroom.sandbox.box import Box, mounts_of, name_of, start
 from mudroom.sandbox.engine import choose
 from mudroom.sandbox.image import provide_host_image
 from mudroom.sandbox.pool import Pool
 from mudroom.sandbox.profile import profile
+from mudroom.sandbox.trial import ready
 from mudroom.vault.store import Vault
 
 _WIDE = {b"layers": True, b"cache": True, b"bases": False, b"masks": False, b"scratch": False}
 """What a container sees of the vault as a whole, if a plan names anything in it, and whether it may write there: a
 container outlives the layer that a plan names. Nothing else of the vault is in it but what a plan names itself."""
 _RDONLY = 1
+LIMITS_FIX = (
+    "rootless engines need control groups of version 2 that systemd delegates (Delegate=cpu memory pids of "
+    "user@.service); or level 1; or limits.missing: degrade"
+)
 
 
 class Containers:
     """Of one session. To be closed."""
 
-    def __init__(self, vault: Vault, environ: Mapping[bytes, bytes]) -> None:
-        self._vault, self._environ = vault, environ
+    def __init__(self, vault: Vault, environ: Mapping[bytes, bytes], wanted: EngineKind | None = None) -> None:
+        """``wanted``: which engine; None: the first that can be used."""
+        self._vault, self._environ, self._wanted = vault, environ, wanted
+        self.notes: list[str] = []
+        """What the next result is to say."""
         self._numbers = itertools.count(1)
         self._lock = _thread.allocate_lock()
         self._engine: Engine | None = None
@@ -44,8 +55,17 @@ class Containers:
         """Raises Unsupported if there is none."""
         with self._lock:
             if self._engine is None:
-                self._engine = choose(self._environ)
+                self._engine = self._found()
             return self._engine
+
+    def _found(self) -> Engine:
+        engine, state = choose(self._environ, self._wanted), self._state
+        filtered = _provide_profile(state, nested=True)
+        return ready(engine, provide_host_image(engine, self._environ), self._environ, state, filtered)
+
+    @property
+    def _state(self) -> bytes:
+        return os.path.dirname(os.path.dirname(self._vault.path))
 
     @contextmanager
     def lend(self, plan: Plan, settings: Settings) -> Iterator[Box]:
@@ -59,7 +79,7 @@ class Containers:
         self._pool.release(box)
 
     def container(self, plan: Plan, settings: Settings) -> Container:
-        limits = settings.limits
+        limits = self._held(settings.limits)
         return Container(
             "",
             provide_host_image(self.engine, self._environ),
@@ -79,6 +99,19 @@ class Containers:
             return tuple(Mount(*one) for one in sorted(plan.mounts, key=lambda one: one[1]))
         return mounts_of(list(self._places(plan)))
 
+    def _held(self, limits: Limits) -> Limits:
+        """Those of them that this engine holds. Raises Unsupported if that is not all, unless the policy permits it."""
+        missing = lacking(self.engine, limits)
+        if not missing:
+            return limits
+        names = ", ".join(NAMES_OF_LIMITS.get(name, name) for name in missing)
+        found = f"{self.engine.title} holds {', '.join(self.engine.limits) or 'no limits'} here"
+        if limits.missing == "refuse":
+            raise Unsupported(f"limits: {names}", "a container engine that can hold it", found, LIMITS_FIX)
+        self.notes.append(f"not limited: {names} ({found})")
+        kept = limits._asdict() | dict.fromkeys(missing)
+        return Limits(**kept)
+
     def _places(self, plan: Plan) -> Iterator[tuple[bytes, bool]]:
         """Every path of the host that the plan names, and whether it is written to."""
         vault = self._vault.path + b"/"
@@ -91,7 +124,7 @@ class Containers:
 
     def _start(self, container: Container) -> Box:
         name = name_of(self._vault.path, next(self._numbers))
-        state = os.path.dirname(os.path.dirname(self._vault.path))
+        state = self._state
         filtered = _provide_profile(state, nested=container.nested)
         return start(self.engine, container._replace(name=name, seccomp=filtered), state, self._environ)
 

@@ -415,6 +415,8 @@ class Starting(Applying):
             with self._making:
                 self._containers = self._containers or Containers(self.vault, self.confinement.variables)
         with self._containers.lend(plan, self.settings) as box:
+            self._notes += self._containers.notes
+            self._containers.notes.clear()
             yield box.client
 
     @property

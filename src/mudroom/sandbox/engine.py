@@ -1,37 +1,93 @@
 """Container engines of this machine: which there are, and asking them for something.
 
 They are asked by their command lines, which is what their users have configured. What they print is never believed
-further than it has to be: a name of ours, a number, a label.
+further than it has to be: a name of ours, a number, a label. Why one cannot be used is found out by doing what its
+command line would do, never read out of its complaints.
 """
 
 from __future__ import annotations
 
+import _socket
+import errno
 import json
 import os
 import resource
+import signal
 import subprocess
-from collections.abc import Mapping, Sequence
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from typing import Any, NamedTuple
 
-from mudroom.core.container import KINDS, Engine, EngineKind
+from mudroom.core.container import KINDS, NAMES, Engine, EngineKind
+from mudroom.core.path import show
 from mudroom.errors import MudroomError, Unsupported
 
 PATIENCE = 60.0
-"""Seconds that an engine has to answer."""
+"""Seconds that an engine has to do something."""
+LOOK = 10.0
+"""Seconds that it has to say what it is."""
+_MOST = 16 << 20
+"""Bytes of an answer that are read as JSON."""
+_DOCKER_SOCKET = "unix:///var/run/docker.sock"
 
 
-def ask(argv: Sequence[bytes], environ: Mapping[bytes, bytes], timeout: float = PATIENCE) -> bytes:
-    """What a command line of an engine prints. Raises MudroomError with what it says if it fails."""
+class Unusable(MudroomError):
+    """An engine that is there, and cannot be used for this reason; the hint is how it can."""
+
+
+class Found(NamedTuple):
+    """One kind of engine, looked for."""
+
+    kind: EngineKind
+    engine: Engine | None
+    problem: str = ""
+    hint: str = ""
+
+    @property
+    def is_installed(self) -> bool:
+        """Though it may not be usable: then the hint says how it would be."""
+        return self.engine is not None or bool(self.hint)
+
+
+def ask(
+    argv: Sequence[bytes], environ: Mapping[bytes, bytes], timeout: float = PATIENCE, *, given: bytes | None = None
+) -> bytes:
+    """What a command line of an engine prints; ``given`` is what it reads. Raises MudroomError with what it says if it
+    fails, or if it takes longer: it is ended then, with all that it has started."""
     try:
-        done = subprocess.run(
-            list(argv), env=dict(environ), stdin=subprocess.DEVNULL, capture_output=True, timeout=timeout, check=False
+        process = subprocess.Popen(
+            list(argv),
+            env=dict(environ),
+            stdin=subprocess.DEVNULL if given is None else subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            start_new_session=True,  # no terminal to ask questions on; and all of it can be ended (setsid(2))
         )
-    except subprocess.TimeoutExpired as error:
-        raise MudroomError(f"{_name(argv)} does not answer for {timeout:.0f} s", "is the engine running?") from error
     except OSError as error:
         raise MudroomError(f"{_name(argv)} cannot be started: {error.strerror}") from error
-    if done.returncode:
-        raise MudroomError(f"{_name(argv)}: {_last_line(done.stderr)}")
-    return done.stdout
+    try:
+        out, complaint = process.communicate(given, timeout)
+    except subprocess.TimeoutExpired as error:
+        hint = "the engine hangs: restart it, or choose another one with container.engine"
+        raise MudroomError(f"{_name(argv)} does not answer for {timeout:.0f} s", hint) from error
+    finally:
+        if process.returncode is None:
+            _end(process)
+    if process.returncode:
+        raise MudroomError(f"{_name(argv)}: {_last_line(complaint)}")
+    return out
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """Whoever holds its pipes ends with it: a program that has started another one is not waited for."""
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    for stream in (process.stdin, process.stdout, process.stderr):
+        if stream is not None:
+            with suppress(OSError):
+                stream.close()
+    process.wait()
 
 
 def _name(argv: Sequence[bytes]) -> str:
@@ -39,29 +95,44 @@ def _name(argv: Sequence[bytes]) -> str:
 
 
 def _last_line(text: bytes) -> str:
-    lines = [line.strip() for line in text.decode("utf-8", "replace").splitlines() if line.strip()]
-    said = [line for line in lines if not line.startswith("See '")]
+    lines = [show(line.strip()) for line in text.splitlines() if line.strip()]
+    said = [line for line in lines if not line.startswith(("See '", "Run '"))]
     return said[-1] if said else "it failed and said nothing"
 
 
 def choose(environ: Mapping[bytes, bytes], wanted: EngineKind | None = None) -> Engine:
-    """The engine to use: the one that is wanted, or the first that answers. Raises Unsupported if there is none."""
-    reasons = []
-    for kind in KINDS if wanted is None else (wanted,):
+    """The engine to use: the one that is wanted, or the first of ``KINDS`` that can be used. Raises Unsupported if
+    there is none, with what is in the way of each."""
+    reasons: list[str] = []
+    hints: list[str] = []
+    for found in survey(environ, (wanted,) if wanted is not None else KINDS):
+        if found.engine is not None:
+            return found.engine
+        reasons.append(found.problem)
+        hints += [found.hint] if found.hint else []
+    needs = "a container engine: Docker, Podman" if wanted is None else f"the engine of the policy, {NAMES[wanted]}"
+    raise Unsupported("level 2", needs, "; ".join(reasons), hints[0] if hints else INSTALL)
+
+
+INSTALL = "install Podman, which needs no daemon and no root: apt install podman uidmap"
+
+
+def survey(
+    environ: Mapping[bytes, bytes], kinds: Sequence[EngineKind] = KINDS, platform: str = sys.platform
+) -> Iterator[Found]:
+    """Each kind, in order, looked at when it is asked for."""
+    for kind in kinds:
+        if kind == "container" and platform != "darwin":  # whatever has that name here
+            yield Found(kind, None, "Apple container is for macOS")
+            continue
         program = _find(kind.encode(), environ)
         if program is None:
-            reasons.append(f"no {kind}")
+            yield Found(kind, None, f"no {kind} on PATH")
             continue
         try:
-            return _look(kind, program, environ)
+            yield Found(kind, _LOOK[kind](program, environ))
         except MudroomError as error:
-            reasons.append(error.message)
-    raise Unsupported(
-        "level 2",
-        "a container engine: Docker, Podman or Apple container",
-        "; ".join(reasons),
-        "install one, or start it; mudroom doctor says more",
-    )
+            yield Found(kind, None, error.message, error.hint or f"does `{kind} info` work?")
 
 
 def _find(name: bytes, environ: Mapping[bytes, bytes]) -> bytes | None:
@@ -72,13 +143,222 @@ def _find(name: bytes, environ: Mapping[bytes, bytes]) -> bytes | None:
     return None
 
 
-def _look(kind: EngineKind, program: bytes, environ: Mapping[bytes, bytes]) -> Engine:
-    found = json.loads(ask([program, b"info", b"--format={{json .}}"], environ))
-    if kind == "podman":
-        rootless = bool(found["host"]["security"]["rootless"])
-        most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-        return Engine(kind, program, (), found["version"]["Version"], rootless, open_files=most)
-    if found.get("ServerErrors"):
-        raise MudroomError(f"{kind}: {found['ServerErrors'][0]}")
-    rootless = any("rootless" in option for option in found.get("SecurityOptions", ()))
-    return Engine(kind, program, (), found["ServerVersion"], rootless, found.get("OSType") != "linux")
+def _information(argv: Sequence[bytes], environ: Mapping[bytes, bytes]) -> dict[str, Any]:
+    """The object that an engine prints. Raises Unusable for anything else."""
+    out = ask(argv, environ, LOOK)
+    try:
+        found = json.loads(out[:_MOST])
+    except ValueError as error:
+        shown = show(out[:40].strip().split(b"\n")[0]) or "nothing"
+        hint = f"is {os.fsdecode(argv[0])} the engine's own program?"
+        raise Unusable(f"{_name(argv)} prints {shown} where it should print JSON", hint) from error
+    if not isinstance(found, dict):
+        raise Unusable(f"{_name(argv)} prints JSON that is no object", "is it the engine's own program?")
+    return found
+
+
+def _look_at_docker(program: bytes, environ: Mapping[bytes, bytes]) -> Engine:
+    try:
+        found = _information([program, b"info", b"--format={{json .}}"], environ)
+    except Unusable:
+        raise
+    except MudroomError as error:
+        raise _why_not(program, environ) or error from error
+    if "ServerVersion" not in found and isinstance(found.get("host"), dict):  # podman-docker: Podman by that name
+        return _podman(program, environ, found)
+    if found.get("ServerErrors") or not found.get("ServerVersion"):
+        said = (found.get("ServerErrors") or ["it says nothing of its daemon"])[0]
+        raise _why_not(program, environ) or Unusable(f"docker: {show(str(said).encode())}", "is its daemon running?")
+    _require_here(found, _endpoint(program, environ))
+    security = [str(option) for option in found.get("SecurityOptions") or ()]
+    if any("name=rootless" in option for option in security):
+        raise Unusable(
+            "docker is rootless: there your files are root's, and no container of mudroom's has a root",
+            "use rootless Podman, which can let you be yourself (container.engine: podman), or Docker's own daemon",
+        )
+    holds = {"memory": "MemoryLimit", "processes": "PidsLimit", "cpus": "CpuCfsQuota"}
+    return Engine(
+        "docker",
+        program,
+        version=str(found["ServerVersion"]),
+        limits=tuple(limit for limit, name in holds.items() if found.get(name)),
+        apparmor=any("name=apparmor" in option for option in security),
+        selinux=any("name=selinux" in option for option in security),
+        remapped=any("name=userns" in option for option in security),
+        runtime=str(found.get("DefaultRuntime", "")),
+    )
+
+
+def _require_here(found: Mapping[str, Any], endpoint: str) -> None:
+    """Raises Unusable if the containers of a daemon are not on this very kernel: what is shown to them, and the socket
+    by which they are asked, is here."""
+    hint = "use an engine of this machine: docker context use default, or container.engine: podman"
+    if not endpoint.startswith("unix://"):
+        raise Unusable(f"docker is another computer ({endpoint}), which does not see the files of this one", hint)
+    if found.get("OperatingSystem") == "Docker Desktop" or found.get("OSType") != "linux":
+        raise Unusable("docker is a virtual machine (Docker Desktop), which no socket of this one reaches", hint)
+    if found.get("KernelVersion") != os.uname().release:
+        raise Unusable(f"docker runs on another kernel ({found.get('KernelVersion')}) than this one", hint)
+
+
+def _endpoint(program: bytes, environ: Mapping[bytes, bytes]) -> str:
+    """Where Docker's daemon is looked for: DOCKER_HOST, else the context that has been chosen (docker-context(1))."""
+    named = os.fsdecode(environ.get(b"DOCKER_HOST", b""))
+    if named:
+        return named
+    try:
+        out = ask([program, b"context", b"inspect", b"--format={{.Endpoints.docker.Host}}"], environ, LOOK)
+    except MudroomError:
+        return _DOCKER_SOCKET  # a client that knows no contexts
+    return os.fsdecode(out.strip()) or _DOCKER_SOCKET
+
+
+def _why_not(program: bytes, environ: Mapping[bytes, bytes]) -> Unusable | None:
+    """Connect to where a daemon should be, as the command line has tried to; None if that is not what is wrong."""
+    endpoint = _endpoint(program, environ)
+    if not endpoint.startswith("unix://"):
+        return Unusable(f"docker at {endpoint} does not answer", "is that computer reached? docker context ls")
+    path = endpoint[len("unix://") :]
+    probe = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM | _socket.SOCK_CLOEXEC)
+    try:
+        probe.settimeout(LOOK)
+        probe.connect(path)
+    except OSError as error:
+        return _refused(path, error)
+    finally:
+        probe.close()
+    return None
+
+
+def _refused(path: str, error: OSError) -> Unusable:
+    if error.errno in (errno.ENOENT, errno.ENOTDIR):
+        return Unusable(f"no daemon of docker listens at {path}", "start it: sudo systemctl start docker")
+    if error.errno == errno.ECONNREFUSED:
+        return Unusable(f"the daemon of docker at {path} is gone", "start it: sudo systemctl restart docker")
+    if error.errno in (errno.EACCES, errno.EPERM):
+        return Unusable(f"{path} is not for you ({_owner(path)})", _permit(path))
+    return Unusable(f"{path}: {(error.strerror or str(error)).lower()}", "is the daemon of docker well?")
+
+
+def _owner(path: str) -> str:
+    try:
+        return f"its group is {_group(os.stat(path).st_gid)}"
+    except OSError:
+        return "nor is its directory"
+
+
+def _permit(path: str) -> str:
+    other = "or use rootless Podman, which needs no such right"
+    try:
+        group = os.stat(path).st_gid
+    except OSError:
+        return f"who is in the group docker may use it, {other}"
+    if group == 0:
+        return f"let a group have it (sudo groupadd docker, sudo systemctl restart docker), {other}"
+    return (
+        f"sudo usermod --append --groups {_group(group)} {_user()}, and log in again (it is as good as root), {other}"
+    )
+
+
+def _group(number: int) -> str:
+    from grp import getgrgid
+
+    try:
+        return getgrgid(number).gr_name
+    except KeyError:
+        return str(number)
+
+
+def _user() -> str:
+    from pwd import getpwuid
+
+    try:
+        return getpwuid(os.geteuid()).pw_name
+    except KeyError:
+        return str(os.geteuid())
+
+
+def _look_at_podman(program: bytes, environ: Mapping[bytes, bytes]) -> Engine:
+    return _podman(program, environ, _information([program, b"info", b"--format={{json .}}"], environ))
+
+
+def _podman(program: bytes, environ: Mapping[bytes, bytes], found: Mapping[str, Any]) -> Engine:
+    host = _object(found.get("host"))
+    security = _object(host.get("security"))
+    if not host or not security:
+        raise Unusable(f"{os.fsdecode(program)} does not say what it is", "podman info")
+    remote = bool(host.get("serviceIsRemote"))
+    if host.get("kernel") != os.uname().release:
+        raise Unusable(
+            f"podman runs on another kernel ({host.get('kernel')}) than this one: a machine of its own",
+            "use Podman of this machine: unset CONTAINER_HOST and CONTAINER_CONNECTION",
+        )
+    rootless = bool(security.get("rootless"))
+    if rootless:
+        _require_ids(host, environ)
+    holds = {"memory": "memory", "processes": "pids", "cpus": "cpu"}
+    controllers = host.get("cgroupControllers") or ()
+    return Engine(
+        "podman",
+        program,
+        version=str(_object(found.get("version")).get("Version", "")),
+        rootless=rootless,
+        open_files=0 if remote else _most(resource.RLIMIT_NOFILE),
+        user_processes=0 if remote or rootless else _most_processes(),
+        limits=tuple(limit for limit, name in holds.items() if name in controllers),
+        apparmor=bool(security.get("apparmorEnabled")) and not rootless,
+        selinux=bool(security.get("selinuxEnabled")),
+        runtime="" if remote else str(_object(host.get("ociRuntime")).get("name", "")),
+    )
+
+
+def _most(limit: int) -> int:
+    """Our own hard limit, which is what an engine that we start may give; 0: none. setrlimit(2)"""
+    most = resource.getrlimit(limit)[1]
+    return 0 if most == resource.RLIM_INFINITY else most
+
+
+def _most_processes() -> int:
+    """Podman lowers its own limit to pid_max of proc(5), and then cannot raise it."""
+    with open("/proc/sys/kernel/pid_max", encoding="ascii") as stream:
+        most = int(stream.read())
+    return min(most, _most(resource.RLIMIT_NPROC) or most)
+
+
+def _object(found: Any) -> Mapping[str, Any]:
+    return found if isinstance(found, dict) else {}
+
+
+def _require_ids(host: Mapping[str, Any], environ: Mapping[bytes, bytes]) -> None:
+    """Rootless Podman maps your own ids beside others (keep-id), which only newuidmap(1) may do, for those who have
+    subordinate ids (subuid(5)). Raises Unusable without."""
+    for name in (b"newuidmap", b"newgidmap"):
+        if _find(name, environ) is None:
+            raise Unusable(f"rootless podman needs {name.decode()}, which is not on PATH", "sudo apt install uidmap")
+    maps = _object(host.get("idMappings"))
+    for key, file in (("uidmap", "subuid"), ("gidmap", "subgid")):
+        rows = [row for row in maps.get(key) or () if isinstance(row, dict)]
+        if sum(int(row.get("size", 0)) for row in rows) < 2:
+            raise Unusable(
+                f"rootless podman has no subordinate ids for {_user()} (/etc/{file})",
+                f"sudo usermod --add-subuids 100000-165535 --add-subgids 100000-165535 {_user()} && podman system "
+                "migrate; take numbers that nobody has in /etc/subuid and /etc/subgid",
+            )
+
+
+def _look_at_apple(program: bytes, environ: Mapping[bytes, bytes]) -> Engine:
+    """``container system status --format json`` (SystemStatus.swift): a status, and the server's version."""
+    try:
+        found = _information([program, b"system", b"status", b"--format=json"], environ)
+    except Unusable:
+        raise
+    except MudroomError as error:  # it exits with 1 then
+        raise Unusable("the services of Apple container do not run", "container system start") from error
+    version = str(found.get("apiServerVersion", ""))
+    raise Unusable(
+        f"Apple container {version} gives each container a machine of its own, which no socket of this one reaches",
+        "level 1 is what confines commands on macOS",
+    )
+
+
+_LOOK = {"docker": _look_at_docker, "podman": _look_at_podman, "container": _look_at_apple}

@@ -48,7 +48,7 @@ def provide(directory: bytes) -> bytes:
     Raises MudroomError if it cannot be made.
     """
     place = os.fsdecode(directory)
-    path = f"{place}/{_key()}"
+    path = f"{place}/{key()}"
     if not os.path.isdir(path):
         os.makedirs(place, mode=0o700, exist_ok=True)
         _make(path)
@@ -64,7 +64,7 @@ def entry(directory: bytes, script: str) -> tuple[bytes, ...]:
     return (*start, b"-I", b"-S", b"-c", line.encode())
 
 
-def _key() -> str:
+def key() -> str:
     """Changes whenever the interpreter or one of the launcher's files does."""
     words = [sys.version]
     for path in (os.path.realpath(sys.executable), *(f"{_PACKAGE}/sandbox/{name}.py" for name in FAMILY)):
