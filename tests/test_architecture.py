@@ -50,7 +50,7 @@ MAY_IMPORT = {
     "config": ("core", "errors", "document", "compiled", "layering", "policyfile", "setting", ""),
     "granting": ("core", "errors", "sandbox"),
     "confine": ("core", "errors", "stage", "vault", "sandbox", "granting"),
-    "contained": ("core", "sandbox", "vault"),
+    "contained": ("", "core", "errors", "sandbox", "vault"),
     "desk": ("core", "errors", "stage", "vault", "sandbox"),
     "workbench": ("core", "errors", "stage", "vault", "sandbox", "desk"),
     "applying": ("core", "errors", "stage", "vault", "workbench"),

@@ -9,19 +9,23 @@ from __future__ import annotations
 import _thread
 import itertools
 import os
+import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
+from mudroom import __version__
 from mudroom.core.container import LABEL, Container, Engine, EngineKind, Mount, lacking, user_of
 from mudroom.core.limit import NAMES as NAMES_OF_LIMITS
 from mudroom.core.limit import Limits
 from mudroom.core.path import is_below
 from mudroom.core.plan import Plan
 from mudroom.core.settings import Settings
-from mudroom.errors import Unsupported
+from mudroom.errors import ContainerEnded, MudroomError, Unsupported
 from mudroom.sandbox.box import Box, mounts_of, name_of, start
 from mudroom.sandbox.engine import choose
 from mudroom.sandbox.image import provide_host_image
+from mudroom.sandbox.orphans import OLD, OWNER, sweep_containers, sweep_directory
+from mudroom.sandbox.owner import this_process
 from mudroom.sandbox.pool import Pool
 from mudroom.sandbox.profile import profile
 from mudroom.sandbox.trial import ready
@@ -49,6 +53,8 @@ class Containers:
         self._lock = _thread.allocate_lock()
         self._engine: Engine | None = None
         self._pool = Pool(self._start)
+        self._owner = this_process()
+        self._sweeper: threading.Thread | None = None
 
     @property
     def engine(self) -> Engine:
@@ -69,14 +75,23 @@ class Containers:
 
     @contextmanager
     def lend(self, plan: Plan, settings: Settings) -> Iterator[Box]:
-        """A container for one command, or for all that are run in one sandbox."""
+        """A container for one command, or for all that are run in one sandbox. Raises ContainerEnded if it has ended
+        before them: that is not how they would have ended."""
         box = self._pool.acquire(self.container(plan, settings))
+        box.client.gauge.begin()
         try:
             yield box
-        except BaseException:
-            self._pool.discard(box)
+        except MudroomError as error:
+            if not box.is_healthy():
+                self._pool.discard(box)
+                raise ContainerEnded(box.why_ended()) from error
+            self._pool.release(box)  # nothing has run, or it is over
             raise
-        self._pool.release(box)
+        except BaseException:
+            self._pool.discard(box)  # something may be running in it
+            raise
+        use = box.client.gauge.reading()
+        self._pool.release(box, fit=use is None or not use.memory_kills)
 
     def container(self, plan: Plan, settings: Settings) -> Container:
         limits = self._held(settings.limits)
@@ -87,7 +102,6 @@ class Containers:
             user_of(os.geteuid(), os.getegid()),
             self._mounts(plan),
             private=(*Container._field_defaults["private"], *plan.memory),
-            labels=((LABEL, "1"),),
             nested=bool(plan.namespaces),
             memory=limits.memory,
             processes=limits.processes,
@@ -126,10 +140,34 @@ class Containers:
         name = name_of(self._vault.path, next(self._numbers))
         state = self._state
         filtered = _provide_profile(state, nested=container.nested)
-        return start(self.engine, container._replace(name=name, seccomp=filtered), state, self._environ)
+        made = container._replace(name=name, seccomp=filtered, labels=self._labels())
+        box = start(self.engine, made, state, self._environ)
+        self._sweep(state)
+        return box
+
+    def _labels(self) -> tuple[tuple[str, str], ...]:
+        vault = os.fsdecode(self._vault.path.rpartition(b"-")[2])
+        return ((LABEL, __version__), (LABEL + ".vault", vault), (OWNER, str(self._owner)))
+
+    def _sweep(self, state: bytes) -> None:
+        """Beside the first command: what crashes have left."""
+        with self._lock:
+            if self._sweeper is not None:
+                return
+            self._sweeper = threading.Thread(target=self._look_for_orphans, args=(state,), daemon=True)
+            self._sweeper.start()
+
+    def _look_for_orphans(self, state: bytes) -> None:
+        with suppress(MudroomError):  # the engine has just gone: the command itself is told so
+            sweep_containers(self.engine, self._environ, self._owner)
+        sweep_directory(state + b"/doors")
+        sweep_directory(state + b"/runtime", older=OLD)
 
     def close(self) -> None:
+        """When this returns nothing runs in any of them."""
         self._pool.close()
+        if self._sweeper is not None:
+            self._sweeper.join()
 
 
 def _provide_profile(state: bytes, *, nested: bool) -> bytes:

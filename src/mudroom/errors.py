@@ -5,6 +5,7 @@
     │   └── Refused         the policy does not let it run here                        exit 126
     ├── Unsupported         a protection was asked for that this machine cannot give   exit 125
     ├── ForkMoved           the fork is not what was reviewed; nothing was applied     exit 4
+    ├── ContainerEnded      a command's container was ended before it              exit 125
     └── CommandNotStarted   the command was not found, or may not be executed          exit 127 or 126
 
 A denial, a conflict or a command that fails is not here: those are values (``core/result.py``, ``core/merge.py``).
@@ -60,3 +61,14 @@ class CommandNotStarted(MudroomError):
     def __init__(self, message: str, exit_code: int, hint: str = "") -> None:
         super().__init__(message, hint)
         self.exit_code = exit_code
+
+
+class ContainerEnded(MudroomError):
+    """Not by us, and not by the command. ``why`` is what its engine says."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(
+            f"the command was ended with its container: {why}",
+            "what it had changed is in its fork; run it again there: nothing was applied",
+        )
+        self.why = why

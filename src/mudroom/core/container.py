@@ -313,3 +313,10 @@ def list_argv(engine: Engine) -> tuple[bytes, ...]:
         b"--filter=label=" + LABEL.encode(),
         b"--format={{json .}}",
     )
+
+
+def events_argv(engine: Engine, name: str, since: float, until: float) -> tuple[bytes, ...]:
+    """What has happened to a container between two times, in seconds of the wall clock; one JSON object a line."""
+    times = (b"--since=%d" % int(since), b"--until=%.3f" % until)
+    own = (b"--stream=false",) if engine.kind == "podman" else ()
+    return (*_front(engine), b"events", *times, *own, b"--filter=container=" + name.encode(), b"--format={{json .}}")

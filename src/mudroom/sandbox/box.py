@@ -2,7 +2,8 @@
 
 The launcher is the container's first process. It connects to a socket that is there until then, and has descriptors
 passed to it like every launcher. When that connection ends, however mudroom ends, it ends all that it has started, and
-itself; then the engine removes the container.
+itself; then the engine removes the container. So a container ends with the process that started it: none is lent to
+another one, and there is nobody whom a crash would leave without an owner but what ``orphans.py`` finds.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import _socket
 import os
 import select
+import struct
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -18,6 +20,8 @@ from mudroom.core.container import Container, Engine, Mount, remove_argv, run_ar
 from mudroom.errors import MudroomError
 from mudroom.sandbox.client import Client, Connection
 from mudroom.sandbox.engine import ask
+from mudroom.sandbox.gauge import Gauge, find
+from mudroom.sandbox.orphans import hold, make_held
 from mudroom.sandbox.runtime import PLACE, entry, provide
 
 DOOR = b"/.mudroom-door"
@@ -32,12 +36,24 @@ ARRIVAL = 30.0
 """Seconds that a container has to come up, once its engine says that it has started it."""
 
 
+TEMPLATES = 1
+"""Of one launcher: they count to the limits of its container."""
+PARTING = 5.0
+"""Seconds that a launcher has to end, with all that it has started, before its engine is asked to end it."""
+
+
 class BoxClient(Client):
     """A launcher that is there already."""
 
+    most_templates = TEMPLATES
+
     def __init__(self, door: _socket.socket) -> None:
         super().__init__()
+        self._door = door
         self._launcher = Connection(door)
+        self.peer = struct.unpack("=iII", door.getsockopt(_socket.SOL_SOCKET, _socket.SO_PEERCRED, 12))[0]
+        """Its pid, as we see it; 0 if we do not (SO_PEERCRED of unix(7), pid_namespaces(7))."""
+        self.gauge = Gauge(find(self.peer) if self.peer else None)
 
     @property
     def is_open(self) -> bool:
@@ -49,55 +65,89 @@ class BoxClient(Client):
     def settle(self) -> int:
         raise AssertionError("a container's limits are its engine's")
 
+    def end(self) -> bool:
+        """Have the launcher end, with every sandbox of it; whether it has. The end of its socket is that of its process,
+        and with the first process of a pid namespace everything in it is killed (pid_namespaces(7))."""
+        with suppress(OSError):  # its end has gone before ours
+            self._door.shutdown(_socket.SHUT_WR)
+        poller = select.poll()
+        poller.register(self._door.fileno(), select.POLLIN)
+        ended = bool(poller.poll(PARTING * 1000))
+        self.close()
+        return ended
+
 
 class Box:
     """A running container. To be closed."""
 
-    def __init__(self, engine: Engine, container: Container, client: BoxClient, environ: Mapping[bytes, bytes]) -> None:
+    def __init__(
+        self, engine: Engine, container: Container, client: BoxClient, environ: Mapping[bytes, bytes], runtime: int = -1
+    ) -> None:
+        """``runtime``: a descriptor that holds the runtime's directory; ours to close."""
         self.engine, self.container, self.client = engine, container, client
-        self._environ = environ
+        self.began = time.time()
+        self._environ, self._runtime = environ, runtime
 
     def is_healthy(self) -> bool:
         """Whether a command can be run in it."""
         return self.client.is_open
 
+    def why_ended(self) -> str:
+        """What its engine knows of an end that was not ours."""
+        from mudroom.sandbox.fate import tell
+
+        return tell(self.engine, self.container.name, self.began, self._environ)
+
     def close(self) -> None:
-        """End all that runs in it, and remove it."""
-        self.client.close()
-        with suppress(MudroomError):  # the engine may have removed it already, or be gone itself
-            ask(remove_argv(self.engine, self.container.name), self._environ)
+        """End all that runs in it. When this returns nothing of it runs any more; its engine removes the container a
+        moment later by itself (``--rm``), or when it is there again. Harmless when repeated."""
+        if self.client.is_shut:
+            return
+        if not self.client.end():
+            with suppress(MudroomError):  # the engine is gone itself: who comes after us asks it again (orphans.py)
+                ask(remove_argv(self.engine, self.container.name), self._environ)
+        if self._runtime >= 0:
+            os.close(self._runtime)
+            self._runtime = -1
 
 
 def start(engine: Engine, container: Container, state: bytes, environ: Mapping[bytes, bytes]) -> Box:
     """Start a container; ``container`` says everything but its first process. ``state``: where runtimes and doors are.
     Raises MudroomError if that cannot be done; nothing is left of it then."""
     runtime = provide(state + b"/runtime")
-    place = state + b"/doors/" + container.name.encode()
-    os.makedirs(state + b"/doors", mode=0o700, exist_ok=True)
-    os.mkdir(place)
-    os.chmod(place, 0o755)
-    descriptor = os.open(place, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-    listener = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM | _socket.SOCK_CLOEXEC)
+    held = hold(runtime)
     try:
-        path = b"/proc/self/fd/%d/s" % descriptor  # its own may be longer than unix(7) permits
-        listener.bind(path)
-        os.chmod(path, 0o666)  # whoever the container's user is; nobody else gets past the directories above
-        listener.listen(1)
-        ours = (Mount(runtime, PLACE), Mount(place, DOOR))
-        made = container._replace(
-            entry=entry(runtime, _START if container.nested else _UNREADABLE + _START),
-            mounts=(*container.mounts, *ours),
-        )
+        place = state + b"/doors/" + container.name.encode()
+        os.makedirs(state + b"/doors", mode=0o700, exist_ok=True)
+        descriptor = make_held(place, 0o755)
+        listener = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM | _socket.SOCK_CLOEXEC)
         try:
-            ask(run_argv(engine, made), environ)
-            return Box(engine, made, BoxClient(_arrival(listener)), environ)
-        except BaseException:
-            with suppress(MudroomError):
-                ask(remove_argv(engine, made.name), environ)
-            raise
-    finally:
-        listener.close()
-        _remove(place, descriptor)
+            path = b"/proc/self/fd/%d/s" % descriptor  # its own may be longer than unix(7) permits
+            listener.bind(path)
+            os.chmod(path, 0o666)  # whoever the container's user is; nobody else gets past the directories above
+            listener.listen(1)
+            ours = (Mount(runtime, PLACE), Mount(place, DOOR))
+            script = _START if container.nested else _UNREADABLE + _START
+            made = container._replace(entry=entry(runtime, script), mounts=(*container.mounts, *ours))
+            return Box(engine, made, _started(engine, made, listener, environ), environ, held)
+        finally:
+            listener.close()
+            _remove(place, descriptor)
+    except BaseException:
+        os.close(held)
+        raise
+
+
+def _started(
+    engine: Engine, container: Container, listener: _socket.socket, environ: Mapping[bytes, bytes]
+) -> BoxClient:
+    try:
+        ask(run_argv(engine, container), environ)
+        return BoxClient(_arrival(listener))
+    except BaseException:
+        with suppress(MudroomError):
+            ask(remove_argv(engine, container.name), environ)
+        raise
 
 
 def _arrival(listener: _socket.socket) -> _socket.socket:

@@ -22,6 +22,7 @@ from mudroom.errors import CommandNotStarted, MudroomError
 
 if TYPE_CHECKING:
     from mudroom.sandbox.cgroup import Leaf
+    from mudroom.sandbox.gauge import Gauge
 
 _ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 # Imported and not run as a script, so that its byte code is cached: compiling it would double its start.
@@ -308,6 +309,10 @@ class Connection:
 
 
 class Client:
+    most_templates = TEMPLATES
+    gauge: Gauge | None = None
+    """What the limits of a container have done, if the launcher is in one."""
+
     def __init__(self, *, apart: bool = False) -> None:
         """``apart``: the launcher has none of our standard descriptors, for whose end somebody may wait, and is in no
         process group or session that somebody may end."""
@@ -416,6 +421,11 @@ class Client:
             return template, plan.namespaces & ~NAMESPACES["user"], rest, plan.steps[own:last]
         return self._launcher, plan.namespaces, plan.steps, plan.steps
 
+    @property
+    def is_shut(self) -> bool:
+        """Whether it was closed, or never started."""
+        return self._launcher is None
+
     def settle(self) -> int:
         """The pid of the launcher, which is about to be put into another control group: what was prepared before that
         stays in the old one, and is not used for commands any more."""
@@ -425,7 +435,7 @@ class Client:
     def _make_room(self) -> None:
         """End the templates that have not been used for longest, but none with a command in it."""
         idle = [key for key, template in self._templates.items() if template is None or not template.active]
-        for key in idle[: max(0, len(self._templates) - TEMPLATES + 1)]:
+        for key in idle[: max(0, len(self._templates) - self.most_templates + 1)]:
             template = self._templates.pop(key)
             if template is not None:
                 template.close()

@@ -1,20 +1,46 @@
 """Containers that are warm: the lifetime of a container is not that of what is done in it.
 
 A command acquires one and gives it back; what it has written is in its fork, not in the container, and what it has left
-behind there ended with it. One that is not healthy, or that nobody has asked for what it can do, is closed.
+behind there ended with it. One that is not fit to be used again is closed, and so is one that has been used often
+enough, is old, or that nobody has asked for.
+
+Rules of this file:
+1. A container is used by one command at a time, or by the commands of one sandbox: its limits are theirs.
+2. Only where a command has namespaces of its own nothing of it can stay in the container. Where it has none
+   (``nested`` of the container), a container is used once.
+3. What is started ahead is what was asked for last. It is started by a thread of its own, so nobody waits for it. If
+   that fails nothing is started ahead until somebody who needs a container has got one, or has been told why not.
 """
 
 from __future__ import annotations
 
-import _thread
+import threading
+import time
 from collections.abc import Callable, Iterable
+from typing import NamedTuple
 
 from mudroom.core.container import Container, Mount
 from mudroom.core.path import is_below
+from mudroom.errors import MudroomError
 from mudroom.sandbox.box import Box
 
-MOST_IDLE = 4
-"""Containers that are kept though nobody uses them; the one that was used longest ago goes first."""
+
+class Rules(NamedTuple):
+    """How long a container is kept."""
+
+    most_idle: int = 4
+    """Containers that are kept though nobody uses them; the one that was used longest ago goes first."""
+    uses: int = 500
+    """Commands that are run in one."""
+    age: float = 12 * 3600.0
+    """Seconds since its start, after which no other command is run in it."""
+    idle: float = 600.0
+    """Seconds for which it is kept though nobody uses it."""
+    warm: int = 0
+    """Containers that are kept ready beside those that are in use."""
+
+
+RULES = Rules()
 
 
 def covers(have: Iterable[Mount], wanted: Iterable[Mount]) -> bool:
@@ -35,53 +61,144 @@ def serves(box: Container, wanted: Container) -> bool:
     return alike and covers(box.mounts, wanted.mounts)
 
 
-_ALIKE = ("image", "user", "private", "nested", "memory", "processes", "cpus")
+_ALIKE = tuple(name for name in Container._fields if name not in ("name", "entry", "mounts", "labels", "seccomp"))
+
+
+class _Kept:
+    """A container, and what the rules ask about it."""
+
+    def __init__(self, box: Box, now: float) -> None:
+        self.box, self.born, self.since, self.uses = box, now, now, 0
 
 
 class Pool:
-    """Safe to use from several threads."""
+    """Safe to use from several threads. To be closed."""
 
-    def __init__(self, make: Callable[[Container], Box], most: int = MOST_IDLE) -> None:
-        self._make, self._most = make, most
-        self._lock = _thread.allocate_lock()
-        self._idle: list[Box] = []
-        self._used: set[Box] = set()
+    def __init__(
+        self, make: Callable[[Container], Box], rules: Rules = RULES, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        """``make`` starts a container, in whichever thread. ``clock``: seconds."""
+        self._make, self.rules, self._clock = make, rules, clock
+        self._changed = threading.Condition()
+        self._idle: list[_Kept] = []
+        """The one that was used last is the last."""
+        self._used: dict[Box, _Kept] = {}
+        self._starting = 0
+        self._is_tended = self._is_closed = self._has_failed = False
 
     def acquire(self, wanted: Container) -> Box:
-        """One that serves; a new one if none does. Raises MudroomError if there can be none."""
-        while True:
-            with self._lock:
-                box = next((one for one in reversed(self._idle) if serves(one.container, wanted)), None)
-                if box is not None:
-                    self._idle.remove(box)
-                    self._used.add(box)
-            if box is None:
-                box = self._make(wanted)
-                with self._lock:
-                    self._used.add(box)
-                return box
-            if box.is_healthy():
-                return box
-            self.discard(box)
+        """One that serves, for the caller alone, until ``release`` or ``discard``; a new one if none does. Raises
+        MudroomError if there can be none."""
+        self.tidy()
+        while (kept := self._take(wanted)) is not None:
+            if kept.box.is_healthy():
+                break
+            self.discard(kept.box)
+        if kept is None:
+            kept = self._new(wanted)
+            with self._changed:
+                self._used[kept.box] = kept
+        kept.uses += 1
+        self._start_ahead(wanted)
+        return kept.box
 
-    def release(self, box: Box) -> None:
-        with self._lock:
-            self._used.discard(box)
-            self._idle.append(box)
-            over = self._idle[: max(0, len(self._idle) - self._most)]
-            del self._idle[: len(over)]
-        for one in over:
-            one.close()
+    def release(self, box: Box, *, fit: bool = True) -> None:
+        """Give one back. ``fit``: whether another command may be run in it, for all that its user has seen."""
+        with self._changed:
+            kept = self._used.pop(box)
+            kept.since = self._clock()
+            keep = fit and not self._is_closed and not self._is_worn(kept) and box.is_healthy()
+            if keep:
+                self._idle.append(kept)
+        if not keep:
+            box.close()
+        self.tidy()
 
     def discard(self, box: Box) -> None:
         """Of one that is not fit to be used again."""
-        with self._lock:
-            self._used.discard(box)
+        with self._changed:
+            self._used.pop(box, None)
         box.close()
 
+    def tidy(self) -> float | None:
+        """Close what the rules do not keep. Seconds until there may be something to do again; None: nothing is idle."""
+        now = self._clock()
+        with self._changed:
+            over = [one for one in self._idle if self._is_worn(one) or now - one.since >= self.rules.idle]
+            kept = [one for one in self._idle if one not in over]
+            most = max(self.rules.most_idle, self.rules.warm)
+            over += kept[: max(0, len(kept) - most)]
+            self._idle = kept[max(0, len(kept) - most) :]
+            first = min((one.since for one in self._idle), default=None)
+            if first is not None and not self._is_tended:
+                self._is_tended = True
+                threading.Thread(target=self._tend, name="mudroom-pool", daemon=True).start()
+        for one in over:
+            one.box.close()
+        return None if first is None else max(0.0, first + self.rules.idle - now)
+
     def close(self) -> None:
-        with self._lock:
-            boxes = [*self._idle, *self._used]
-            self._idle, self._used = [], set()
+        """Close them all, also those that are still being started."""
+        with self._changed:
+            self._is_closed = True
+            self._changed.notify_all()
+            self._changed.wait_for(lambda: not self._starting)
+            boxes = [one.box for one in (*self._idle, *self._used.values())]
+            self._idle, self._used = [], {}
         for box in boxes:
             box.close()
+
+    def _take(self, wanted: Container) -> _Kept | None:
+        with self._changed:
+            found = next((one for one in reversed(self._idle) if serves(one.box.container, wanted)), None)
+            if found is not None:
+                self._idle.remove(found)
+                self._used[found.box] = found
+            return found
+
+    def _new(self, wanted: Container) -> _Kept:
+        kept = _Kept(self._make(wanted), self._clock())
+        self._has_failed = False
+        return kept
+
+    def _is_worn(self, kept: _Kept) -> bool:
+        if kept.uses and not kept.box.container.nested:
+            return True
+        return kept.uses >= self.rules.uses or self._clock() - kept.born >= self.rules.age
+
+    def _start_ahead(self, wanted: Container) -> None:
+        with self._changed:
+            ready = sum(serves(one.box.container, wanted) for one in self._idle)
+            count = self.rules.warm - ready - self._starting
+            if self._is_closed or self._has_failed or count <= 0:
+                return
+            self._starting += count
+        for _number in range(count):
+            threading.Thread(target=self._ahead, args=(wanted,), name="mudroom-pool", daemon=True).start()
+
+    def _ahead(self, wanted: Container) -> None:
+        kept, late = None, True
+        try:
+            kept = _Kept(self._make(wanted), self._clock())
+        except MudroomError:
+            self._has_failed = True
+        finally:
+            with self._changed:
+                late = self._is_closed
+                if kept is not None and not late:
+                    self._idle.insert(0, kept)
+            if kept is not None and late:
+                kept.box.close()
+            with self._changed:
+                self._starting -= 1
+                self._changed.notify_all()
+
+    def _tend(self) -> None:
+        """Close what stays idle, also if nobody comes any more. Ends with the last of them."""
+        while True:
+            rest = self.tidy()
+            with self._changed:
+                if not self._idle or self._is_closed:
+                    self._is_tended = False
+                    return
+                self._changed.wait((rest or 0.0) + 0.01)

@@ -1,0 +1,86 @@
+"""What a container's limits have done to one command: its engine's control group, read from outside.
+
+A container lives longer than a command, so that what is told of one is a difference. Peaks are the container's: one that
+has not risen meanwhile says nothing of this command. The group is never written to. Source: cgroups(7).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple, TypeVar
+
+from mudroom.core.limit import READ_V1, READ_V2, Reading, difference, reading_v1, reading_v2
+from mudroom.sandbox.cgroup import V1_NAMES, directory, memberships, mounts, read
+
+_Number = TypeVar("_Number", int, float)
+_V1 = {**V1_NAMES, "cpuacct": "cpuacct"}
+
+
+class Place(NamedTuple):
+    version: int
+    where: Mapping[str, str]
+    """Controller, as ``core/limit.py`` names it, → directory; in version 2 the only one is under ""."""
+
+
+def find(pid: int, proc: str = "/proc") -> Place | None:
+    """The group of a process. None if it is not in sight, or is none of its own."""
+    table, member = mounts(read(f"{proc}/self/mountinfo")), memberships(read(f"{proc}/{pid}/cgroup"))
+    own = memberships(read(f"{proc}/self/cgroup"))
+    hierarchies = {name: mount for mount in table if mount.kind == "cgroup" for name in mount.options}
+    found = {}
+    for name, theirs in _V1.items():
+        mount, path = hierarchies.get(theirs), member.get(theirs)
+        place = directory(mount, path) if mount is not None and path is not None else None
+        if place is not None and path != own.get(theirs):
+            found[name] = place
+    if found:
+        return Place(1, found)
+    unified = next((mount for mount in table if mount.kind == "cgroup2"), None)
+    place = directory(unified, member[""]) if unified is not None and "" in member else None
+    return Place(2, {"": place}) if place is not None and member[""] != own.get("") else None
+
+
+class Gauge:
+    """Of one container. ``begin`` before every command."""
+
+    def __init__(self, place: Place | None) -> None:
+        self._place = place
+        self._before = self._now()
+
+    def begin(self) -> None:
+        self._before = self._now()
+
+    def reading(self) -> Reading | None:
+        """Of the command that runs, or has run last, with what the launcher has used for it. None: the container's
+        group is not in sight."""
+        now = self._now()
+        return since(now, self._before) if now is not None and self._before is not None else None
+
+    def _now(self) -> Reading | None:
+        if self._place is None:
+            return None
+        version, where = self._place
+        if version == 2:
+            texts = {file: text for file in READ_V2 if (text := read(f"{where['']}/{file}"))}
+            return reading_v2(texts) if texts else None
+        texts = {file: text for name, file in READ_V1 if name in where and (text := read(f"{where[name]}/{file}"))}
+        return reading_v1(texts) if texts else None
+
+
+def since(now: Reading, before: Reading) -> Reading:
+    """What has come to ``before``; a peak that was reached before is nobody's."""
+    return difference(now, before)._replace(
+        memory_peak=_risen(now.memory_peak, before.memory_peak),
+        processes_peak=_risen(now.processes_peak, before.processes_peak),
+        cpu=_minus(now.cpu, before.cpu),
+        io_read=_minus(now.io_read, before.io_read),
+        io_written=_minus(now.io_written, before.io_written),
+    )
+
+
+def _risen(now: int | None, before: int | None) -> int | None:
+    return now if now is not None and (before is None or now > before) else None
+
+
+def _minus(now: _Number | None, before: _Number | None) -> _Number | None:
+    return None if now is None or before is None else now - before

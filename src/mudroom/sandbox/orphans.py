@@ -1,0 +1,125 @@
+"""What crashes have left: containers without an owner, doors without a container, runtimes of older versions.
+
+Most crashes leave nothing: a launcher ends with its owner, and its engine removes the container then. What is left is
+of an engine that was killed as well, or of one who was killed between a container's making and its start.
+
+What lies in our own directory is held by a lock (flock(2)) as long as somebody uses it: that ends with its holder in
+whatever namespace he is. A directory is made, and one is taken away, only under the lock of the directory above.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import shutil
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+
+from mudroom.core.container import LABEL, Engine, list_argv, remove_argv
+from mudroom.errors import MudroomError
+from mudroom.sandbox.engine import ask
+from mudroom.sandbox.owner import Owner, is_gone, parse
+
+OWNER = LABEL + ".owner"
+_ENDED = ("exited", "dead", "stopped")
+"""States of containers that have run, as the engines name them."""
+OLD = 24 * 3600.0
+"""Seconds for which a runtime is kept that is not this version's: somebody may be going back and forth."""
+
+
+def rows(listed: bytes) -> Iterator[tuple[str, str, dict[str, str]]]:
+    """Name or id, state, labels of the containers in an engine's list; what cannot be read is left out."""
+    for line in listed.decode("utf-8", "replace").splitlines():
+        try:
+            found = json.loads(line)
+        except ValueError:
+            continue
+        name = found.get("ID") or found.get("Id") if isinstance(found, dict) else None
+        if isinstance(name, str) and name:
+            yield name, str(found.get("State", "")).lower(), _labels(found.get("Labels"))
+
+
+def _labels(found: object) -> dict[str, str]:
+    """Docker has them as one text, ``key=value,key=value``; Podman as an object."""
+    if isinstance(found, dict):
+        return {str(key): str(value) for key, value in found.items()}
+    return dict(part.partition("=")[::2] for part in str(found or "").split(","))
+
+
+def orphans(listed: bytes, here: Owner) -> list[str]:
+    """Of an engine's list those that nobody owns any more."""
+    found = []
+    for name, state, labels in rows(listed):
+        owner = parse(labels.get(OWNER, ""))
+        if LABEL in labels and owner is not None and is_gone(owner, here, ended=state in _ENDED):
+            found.append(name)
+    return found
+
+
+def sweep_containers(engine: Engine, environ: Mapping[bytes, bytes], here: Owner) -> int:
+    """Remove them; how many there were. Raises MudroomError if the engine does not answer."""
+    found = orphans(ask(list_argv(engine), environ), here)
+    for name in found:
+        with suppress(MudroomError):  # somebody else, or the engine itself, is just removing it
+            ask(remove_argv(engine, name), environ)
+    return len(found)
+
+
+@contextmanager
+def _locked(path: bytes) -> Iterator[int]:
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def make_held(place: bytes, mode: int) -> int:
+    """Make a directory, and hold it: a descriptor, whose end lets it go. Raises OSError."""
+    with _locked(os.path.dirname(place)):
+        os.mkdir(place)
+        os.chmod(place, mode)
+        return hold(place)
+
+
+def hold(place: bytes) -> int:
+    """Hold a directory beside others who may. Raises OSError if it is gone."""
+    descriptor = os.open(place, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH)
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+def sweep_directory(parent: bytes, *, keep: bytes = b"", older: float = 0.0) -> int:
+    """Remove every directory that nobody holds and that has not been changed for ``older`` seconds; how many."""
+    if not os.path.isdir(parent):
+        return 0
+    count = 0
+    with _locked(parent):
+        for name in os.listdir(parent):
+            place = parent + b"/" + name
+            if name != keep and os.path.isdir(place) and not os.path.islink(place) and _is_free(place, older):
+                shutil.rmtree(place, ignore_errors=True)
+                count += 1
+    return count
+
+
+def _is_free(place: bytes, older: float) -> bool:
+    with suppress(FileNotFoundError):
+        if time.time() - os.stat(place).st_mtime < older:
+            return False
+        descriptor = os.open(place, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return True
+        except BlockingIOError:
+            return False
+        finally:
+            os.close(descriptor)
+    return False
