@@ -14,13 +14,13 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 
 from mudroom import __version__
-from mudroom.core.container import LABEL, Container, Engine, EngineKind, Mount, lacking, user_of
-from mudroom.core.limit import NAMES as NAMES_OF_LIMITS
+from mudroom.core.container import LABEL, Container, Engine, EngineKind, Mount, user_of
 from mudroom.core.limit import Limits
 from mudroom.core.path import is_below
 from mudroom.core.plan import Plan
 from mudroom.core.settings import Settings
-from mudroom.errors import ContainerEnded, MudroomError, Unsupported
+from mudroom.errors import ContainerEnded, MudroomError
+from mudroom.sandbox.allowance import Allowed, allow
 from mudroom.sandbox.box import Box, mounts_of, name_of, start
 from mudroom.sandbox.engine import choose
 from mudroom.sandbox.image import provide_host_image
@@ -35,10 +35,6 @@ _WIDE = {b"layers": True, b"cache": True, b"bases": False, b"masks": False, b"sc
 """What a container sees of the vault as a whole, if a plan names anything in it, and whether it may write there: a
 container outlives the layer that a plan names. Nothing else of the vault is in it but what a plan names itself."""
 _RDONLY = 1
-LIMITS_FIX = (
-    "rootless engines need control groups of version 2 that systemd delegates (Delegate=cpu memory pids of "
-    "user@.service); or level 1; or limits.missing: degrade"
-)
 
 
 class Containers:
@@ -47,8 +43,6 @@ class Containers:
     def __init__(self, vault: Vault, environ: Mapping[bytes, bytes], wanted: EngineKind | None = None) -> None:
         """``wanted``: which engine; None: the first that can be used."""
         self._vault, self._environ, self._wanted = vault, environ, wanted
-        self.notes: list[str] = []
-        """What the next result is to say."""
         self._numbers = itertools.count(1)
         self._lock = _thread.allocate_lock()
         self._engine: Engine | None = None
@@ -93,8 +87,12 @@ class Containers:
         use = box.client.gauge.reading()
         self._pool.release(box, fit=use is None or not use.memory_kills)
 
+    def allowed(self, limits: Limits) -> Allowed:
+        """Raises Unsupported for a limit that no container holds, if it may not be missing."""
+        return allow(limits, self.engine)
+
     def container(self, plan: Plan, settings: Settings) -> Container:
-        limits = self._held(settings.limits)
+        limits = self.allowed(settings.limits).limits
         return Container(
             "",
             provide_host_image(self.engine, self._environ),
@@ -112,19 +110,6 @@ class Containers:
         if not plan.namespaces:
             return tuple(Mount(*one) for one in sorted(plan.mounts, key=lambda one: one[1]))
         return mounts_of(list(self._places(plan)))
-
-    def _held(self, limits: Limits) -> Limits:
-        """Those of them that this engine holds. Raises Unsupported if that is not all, unless the policy permits it."""
-        missing = lacking(self.engine, limits)
-        if not missing:
-            return limits
-        names = ", ".join(NAMES_OF_LIMITS.get(name, name) for name in missing)
-        found = f"{self.engine.title} holds {', '.join(self.engine.limits) or 'no limits'} here"
-        if limits.missing == "refuse":
-            raise Unsupported(f"limits: {names}", "a container engine that can hold it", found, LIMITS_FIX)
-        self.notes.append(f"not limited: {names} ({found})")
-        kept = limits._asdict() | dict.fromkeys(missing)
-        return Limits(**kept)
 
     def _places(self, plan: Plan) -> Iterator[tuple[bytes, bool]]:
         """Every path of the host that the plan names, and whether it is written to."""

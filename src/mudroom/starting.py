@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from mudroom.gateway import Approver, Doorkeeper, Gateway
     from mudroom.net.equip import Equipment
     from mudroom.sandbox.cgroup import Leaf
+    from mudroom.sandbox.gauge import Gauge
     from mudroom.sandbox.limiter import Limiter
     from mudroom.sandbox.mirror import Mirror
     from mudroom.sandbox.terminal import Relay
@@ -191,7 +192,9 @@ class Starting(Applying):
                     meanwhile = functools.partial(self._meanwhile, fork, view)
                     watch = self._watch(running, keeper, mirror)
                     ended, timed_out = attend(running, output, timeout, meanwhile, watch, keeper)
-                done, use = self._reached(leaf, ended, timeout if timed_out else None, output)
+                    if client.lost(ended):
+                        raise MudroomError("the sandbox launcher died", "run the command again; nothing was applied")
+                    done, use = self._reached(leaf or client.gauge, ended, timeout if timed_out else None, output)
                 return Ran(started, ended, timed_out, output, done, use, self._flows(fork, keeper))
             except (StepFailed, CommandNotStarted):
                 fork.end()
@@ -365,8 +368,12 @@ class Starting(Applying):
 
     def _hold_limits(self, mode: Mode) -> Rlimits:
         """Find out what holds the limits here, and return the rlimits among it. Raises Unsupported."""
-        if not needed(self.settings.limits) or self._grant.level == 2:  # a container's are its engine's
+        if not needed(self.settings.limits):
             return ()
+        if self._grant.level == 2:
+            allowed = self._boxes().allowed(self.settings.limits)
+            self._notes += [note for note in allowed.notes if note not in self._notes]
+            return allowed.rlimits
         if self._limiter is None:
             from mudroom.sandbox.limiter import Limiter
 
@@ -393,14 +400,15 @@ class Starting(Applying):
                 leaf.close()
 
     def _reached(
-        self, leaf: Leaf | None, ended: Exit, out_of: float | None, output: Output
+        self, group: Leaf | Gauge | None, ended: Exit, out_of: float | None, output: Output
     ) -> tuple[tuple[Reached, ...], Reading | None]:
         limits, signal = self.settings.limits, ended.status & 0x7F
         cut = self.settings.output_limit if any(stream.truncated for stream in output.streams) else None
         others = reached_else(limits, signal, out_of, cut)
-        if leaf is None:
+        use = group.reading() if group is not None else None
+        if group is None or use is None:
             return others, None
-        use, (before, now) = leaf.reading(), leaf.totals()
+        before, now = group.totals()
         return (*reached(limits, use, difference(now, before)), *others), use
 
     @contextmanager
@@ -409,15 +417,16 @@ class Starting(Applying):
         if self._grant.level < 2:
             yield self.client
             return
+        with self._boxes().lend(plan, self.settings) as box:
+            yield box.client
+
+    def _boxes(self) -> Containers:
         if self._containers is None:
             from mudroom.contained import Containers
 
             with self._making:
                 self._containers = self._containers or Containers(self.vault, self.confinement.variables)
-        with self._containers.lend(plan, self.settings) as box:
-            self._notes += self._containers.notes
-            self._containers.notes.clear()
-            yield box.client
+        return self._containers
 
     @property
     def client(self) -> Client:

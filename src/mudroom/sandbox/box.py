@@ -18,7 +18,7 @@ from contextlib import suppress
 
 from mudroom.core.container import Container, Engine, Mount, remove_argv, run_argv
 from mudroom.errors import MudroomError
-from mudroom.sandbox.client import Client, Connection
+from mudroom.sandbox.client import KILLED, Client, Connection, Exit
 from mudroom.sandbox.engine import ask
 from mudroom.sandbox.gauge import Gauge, find
 from mudroom.sandbox.orphans import hold, make_held
@@ -41,6 +41,9 @@ TEMPLATES = 1
 PARTING = 5.0
 """Seconds that a launcher has to end, with all that it has started, before its engine is asked to end it."""
 
+LAST = 0.2
+"""Seconds between the end of a command and that of the launcher, if both have ended with their container."""
+
 
 class BoxClient(Client):
     """A launcher that is there already."""
@@ -53,7 +56,7 @@ class BoxClient(Client):
         self._launcher = Connection(door)
         self.peer = struct.unpack("=iII", door.getsockopt(_socket.SOL_SOCKET, _socket.SO_PEERCRED, 12))[0]
         """Its pid, as we see it; 0 if we do not (SO_PEERCRED of unix(7), pid_namespaces(7))."""
-        self.gauge = Gauge(find(self.peer) if self.peer else None)
+        self.gauge: Gauge = Gauge(find(self.peer) if self.peer else None)
 
     @property
     def is_open(self) -> bool:
@@ -65,14 +68,21 @@ class BoxClient(Client):
     def settle(self) -> int:
         raise AssertionError("a container's limits are its engine's")
 
-    def end(self) -> bool:
-        """Have the launcher end, with every sandbox of it; whether it has. The end of its socket is that of its process,
-        and with the first process of a pid namespace everything in it is killed (pid_namespaces(7))."""
-        with suppress(OSError):  # its end has gone before ours
-            self._door.shutdown(_socket.SHUT_WR)
+    def lost(self, ended: Exit) -> bool:
+        """A container ends in no order that we could rely on: its launcher may be seen to live for a moment yet."""
+        return ended == KILLED and self._is_at_end(LAST)
+
+    def _is_at_end(self, seconds: float) -> bool:
         poller = select.poll()
         poller.register(self._door.fileno(), select.POLLIN)
-        ended = bool(poller.poll(PARTING * 1000))
+        return bool(poller.poll(seconds * 1000))
+
+    def end(self) -> bool:
+        """Have the launcher end, with every sandbox of it; whether it has. Its socket ends with its process, and with
+        the first process of a pid namespace everything in it is killed (pid_namespaces(7))."""
+        with suppress(OSError):  # its end has gone before ours
+            self._door.shutdown(_socket.SHUT_WR)
+        ended = self._is_at_end(PARTING)
         self.close()
         return ended
 

@@ -57,6 +57,10 @@ class Exit(NamedTuple):
     system calls, as "call RULE COUNT"."""
 
 
+KILLED = Exit(9, 0.0, 0.0, 0)
+"""Of a sandbox that has ended without a report."""
+
+
 class Running:
     """One command in its sandbox. ``fileno()`` becomes readable when it is over.
 
@@ -256,7 +260,7 @@ class Running:
 
     def _ended_without_report(self) -> Exit:
         if self._connection.is_open():
-            return Exit(9, 0.0, 0.0, 0)  # init itself was killed, which takes all with it
+            return KILLED  # init itself was, which takes all with it
         raise MudroomError("the sandbox launcher died", "run the command again; nothing was applied")
 
 
@@ -425,6 +429,10 @@ class Client:
     def is_shut(self) -> bool:
         """Whether it was closed, or never started."""
         return self._launcher is None
+
+    def lost(self, _ended: Exit) -> bool:
+        """Whether a command has ended so because the launcher has."""
+        return False
 
     def settle(self) -> int:
         """The pid of the launcher, which is about to be put into another control group: what was prepared before that

@@ -1,7 +1,7 @@
 """What a container's limits have done to one command: its engine's control group, read from outside.
 
-A container lives longer than a command, so that what is told of one is a difference. Peaks are the container's: one that
-has not risen meanwhile says nothing of this command. The group is never written to. Source: cgroups(7).
+A container lives longer than a command, so that what is told of one is a difference. Peaks are the container's: one
+that has not risen meanwhile says nothing of this command. The group is never written to. Source: cgroups(7).
 """
 
 from __future__ import annotations
@@ -49,6 +49,10 @@ class Gauge:
 
     def begin(self) -> None:
         self._before = self._now()
+
+    def totals(self) -> tuple[Reading, Reading]:
+        """Of a group around it there is nothing to tell."""
+        return Reading(), Reading()
 
     def reading(self) -> Reading | None:
         """Of the command that runs, or has run last, with what the launcher has used for it. None: the container's
