@@ -15,6 +15,9 @@ from mudroom.sandbox.cgroup import V1_NAMES, directory, memberships, mounts, rea
 _Number = TypeVar("_Number", int, float)
 _V1 = {**V1_NAMES, "cpuacct": "cpuacct"}
 
+_BATCH = 4 << 20
+"""Bytes: a group can be as far from its limit when an allocation does not fit: a huge page."""
+
 
 class Place(NamedTuple):
     version: int
@@ -68,7 +71,18 @@ class Gauge:
             texts = {file: text for file in READ_V2 if (text := read(f"{where['']}/{file}"))}
             return reading_v2(texts) if texts else None
         texts = {file: text for name, file in READ_V1 if name in where and (text := read(f"{where[name]}/{file}"))}
-        return reading_v1(texts) if texts else None
+        limit = read(f"{where['memory']}/memory.limit_in_bytes") if "memory" in where else ""
+        return _filled(reading_v1(texts), limit) if texts else None
+
+
+def _filled(found: Reading, limit: str) -> Reading:
+    """Engines limit memory with swap to the same as memory alone, and a kernel of which that limit is asked first counts
+    no failure of the other (try_charge_memcg in mm/memcontrol.c). So what was killed where the group has been full was
+    killed for that."""
+    most, peak = limit.strip(), found.memory_peak
+    if not found.memory_kills or peak is None or not most.isdecimal() or peak + _BATCH < int(most):
+        return found
+    return found._replace(memory_full=found.memory_full + 1)
 
 
 def since(now: Reading, before: Reading) -> Reading:
