@@ -16,8 +16,6 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Literal, NamedTuple
 
-from mudroom.core.limit import Limits
-
 EngineKind = Literal["docker", "podman", "container"]
 KINDS: tuple[EngineKind, ...] = ("docker", "podman", "container")
 """In the order in which they are tried where nobody has said which one."""
@@ -271,16 +269,6 @@ _UNMASKED: dict[EngineKind, bytes] = {
 }
 """Of /proc: a new one can be mounted in a user namespace only where nothing covers a part of the old one
 (mount_too_revealing() in fs/namespace.c)."""
-
-
-def lacking(engine: Engine, limits: Limits) -> tuple[str, ...]:
-    """Which of the limits that are asked for no container of this engine would have."""
-    asked = [name for name in _BY_ENGINE if getattr(limits, name) is not None]
-    return tuple(name for name in asked if name not in engine.limits)
-
-
-_BY_ENGINE = ("memory", "processes", "cpus", "io", "total_memory", "total_processes", "total_cpus")
-"""Those that a container's control group holds, or nothing does: the others are of each process."""
 
 
 def variants(engine: Engine, runtimes: Sequence[str]) -> tuple[Engine, ...]:

@@ -76,8 +76,8 @@ class Gauge:
 
 
 def _filled(found: Reading, limit: str) -> Reading:
-    """Engines limit memory with swap to the same as memory alone, and a kernel of which that limit is asked first counts
-    no failure of the other (try_charge_memcg in mm/memcontrol.c). So what was killed where the group has been full was
+    """Engines limit memory with swap to the same as memory alone, and a kernel that asks that limit first counts no
+    failure of the other (try_charge_memcg in mm/memcontrol.c). So what was killed where the group has been full was
     killed for that."""
     most, peak = limit.strip(), found.memory_peak
     if not found.memory_kills or peak is None or not most.isdecimal() or peak + _BATCH < int(most):
