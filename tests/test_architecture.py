@@ -21,6 +21,9 @@ PURE = {
     "sandbox.linux", "sandbox.bare", "sandbox.seccomp", "sandbox.syscall", "sandbox.metadata", "sandbox.profile",
     "net.dns", "net.frame", "net.head", "net.hello", "net.pseudo", "net.say", "net.synthetic", "net.target",
     "net.upstream",
+    "sandbox.windows",
+    "sandbox.linux", "sandbox.bare", "sandbox.seccomp", "sandbox.syscall", "sandbox.metadata", "net.dns", "net.frame",
+    "net.head", "net.hello", "net.pseudo", "net.say", "net.synthetic", "net.target", "net.upstream",
 }  # fmt: skip
 
 _POLICY = ("trust", "layering", "policyfile", "rulefile", "schema", "compiled")

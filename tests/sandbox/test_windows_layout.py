@@ -9,7 +9,6 @@ import pytest
 
 from mudroom.sandbox import windows_types
 
-
 ROWS = [
     line.split()
     for line in (Path(__file__).parent / "windows_layout.txt").read_text().splitlines()
@@ -27,7 +26,7 @@ def ours(name: str) -> int:
     return int(windows_types.ENUM[name] if name in windows_types.ENUM else getattr(windows_types, name))
 
 
-@pytest.mark.parametrize(("name", "value"), ROWS, ids=lambda one: str(one))
+@pytest.mark.parametrize(("name", "value"), ROWS, ids=str)
 def test_as_in_the_headers(name: str, value: str) -> None:
     assert ours(name) == int(value)
 

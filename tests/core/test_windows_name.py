@@ -1,0 +1,125 @@
+"""Names that may not land on Windows."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mudroom.core.windowsname import collisions, fold, is_named, why_no_link, why_no_name, why_not
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        b"a", b"src/main.py", b".git/config", b"console", b"nul_", b"com", b"com10", b"lpt", b"auxiliary.c", b"a~b",
+        "ä/ö.txt".encode(), b"~1a", b"a.b.c", b"x" * 255, "\U0001f600.txt".encode(), b"\xed\xa0\x80",
+        b"longname12~1.txt", b"a~1.text", b"a b", b".a", b"a.~1.b.c",
+    ],
+)  # fmt: skip
+def test_ordinary_names_land(path: bytes) -> None:
+    assert why_not(path) is None
+
+
+@pytest.mark.parametrize(
+    ("path", "why"),
+    [
+        (b"a:b", "drive or a stream"),
+        (b".git::$INDEX_ALLOCATION/config", "drive or a stream"),
+        (b"c:", "drive or a stream"),
+        (b"a\\..\\b", "separates directories"),
+        (b"a/b.", "dropped"),
+        (b"a /b", "dropped"),
+        (b".git /config", "dropped"),
+        (b"...", "dropped"),
+        (b"CON", "device"),
+        (b"dir/nul", "device"),
+        (b"Nul.txt", "device"),
+        (b"nul .txt", "device"),
+        (b"com1.tar.gz", "device"),
+        (b"LPT9", "device"),
+        (b"com0", "device"),
+        ("COM¹".encode(), "device"),
+        ("lpt³.x".encode(), "device"),
+        (b"conin$", "device"),
+        (b"CONOUT$", "device"),
+        (b"GIT~1/config", "short name"),
+        (b"git~1", "short name"),
+        (b"GI7EBA~1", "short name"),
+        (b"PROGRA~1.EXE", "short name"),
+        (b"MUDROO~2", "short name"),
+        (b"a\x01", "cannot be in a name"),
+        (b"a\nb", "cannot be in a name"),
+        (b'a"b', "cannot be in a name"),
+        (b"a?", "cannot be in a name"),
+        (b"a*", "cannot be in a name"),
+        (b"a|b", "cannot be in a name"),
+        (b"<", "cannot be in a name"),
+        (b"\xff", "not UTF-8"),
+        (b"x" * 256, "longer than 255"),
+        ("\U0001f600".encode() * 128, "longer than 255"),
+        (b"/".join([b"y" * 250] * 130), "longer than 32000"),
+    ],
+)
+def test_others_do_not(path: bytes, why: str) -> None:
+    assert why in (why_not(path) or "")
+
+
+@pytest.mark.parametrize(
+    ("path", "target", "why"),
+    [
+        (b"l", b"a/b", None),
+        (b"d/l", b"../a", None),
+        (b"d/l", b".\\..\\a", None),
+        (b"l", b"../a", "leads out"),
+        (b"d/l", b"..\\..\\a", "leads out"),
+        (b"d/l", b"a/../../../x", "leads out"),
+        (b"l", b"/etc/passwd", "absolute"),
+        (b"l", b"\\Windows", "absolute"),
+        (b"l", b"C:\\Windows", "drive or a stream"),
+        (b"l", b"C:x", "drive or a stream"),
+        (b"l", b"a:$DATA", "drive or a stream"),
+        (b"l", b"\\\\server\\share", "credentials"),
+        (b"l", b"//server/share", "credentials"),
+        (b"l", b"\\\\?\\C:\\", "credentials"),
+        (b"l", b"nul", "device"),
+        (b"l", b"a/git~1", "short name"),
+        (b"l", b"\xff", "not UTF-8"),
+    ],
+)
+def test_targets_of_links(path: bytes, target: bytes, why: str | None) -> None:
+    found = why_no_link(path, target)
+    assert found is None if why is None else why in (found or "")
+
+
+def test_what_is_one_file_there() -> None:
+    assert collisions([b"A/x", b"a/y", b"b"]) == [(b"A", b"a")]
+    assert collisions(["Ä".encode(), "ä".encode()]) == [("Ä".encode(), "ä".encode())]
+    assert collisions([b"README", b"readme", b"Readme"]) == [(b"README", b"readme"), (b"README", b"Readme")]
+    assert collisions(["ß".encode(), b"SS", b"a", b"ab"]) == []  # no single character: NTFS keeps them apart
+
+
+@pytest.mark.parametrize(
+    "name",
+    [b".git", b".GIT", b".Git.", b".git ", b".git:x", b".git::$INDEX_ALLOCATION", b"GIT~1", b"git~7", b"GI7EBA~1"],
+)
+def test_other_names_of_a_protected_directory(name: bytes) -> None:
+    assert is_named(name, (b".git", b".mudroom"))
+
+
+@pytest.mark.parametrize("name", [b".gitignore", b"git", b"agit~1", b".github", b"mud~x", b"GO7EBA~1"])
+def test_names_of_their_own(name: bytes) -> None:
+    assert not is_named(name, (b".git", b".mudroom"))
+
+
+def test_short_names_of_our_own_directory() -> None:
+    assert is_named(b"MUDROO~1", (b".mudroom",))
+    assert is_named(b"MU12AB~1", (b".mudroom",))
+
+
+@given(st.binary(min_size=1, max_size=12).filter(lambda one: b"/" not in one))
+def test_what_is_let_through_means_itself(name: bytes) -> None:
+    if why_no_name(name) is None:
+        text = name.decode("utf-8", "surrogatepass")
+        assert text == text.rstrip(" .") and not set(text) & set('<>:"|?*\\\0\n') and "~" not in text[-1:]
+        assert fold(name) == fold(fold(name).encode("utf-8", "surrogatepass"))

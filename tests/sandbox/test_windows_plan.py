@@ -1,0 +1,200 @@
+"""What is compiled for Windows, as anybody can read it."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mudroom.core.limit import Limits
+from mudroom.core.spec import Around, Bind, Copy, Overlay, SandboxSpec
+from mudroom.core.windowsplan import CHANGE, JOB, OPS, READ, WindowsPlan, describe, explain
+from mudroom.errors import Unsupported, UsageError
+from mudroom.sandbox.windows import (
+    JOB_FLAGS,
+    Command,
+    Machine,
+    compile_plan,
+    container_name,
+    cpu_rate,
+    session_sid,
+    system_variables,
+)
+
+NONCE = bytes(range(16))
+SPEC = SandboxSpec(
+    project=b"C:\\Users\\me\\p",
+    view=Copy(b"C:\\v\\work"),
+    cwd=b"c:\\users\\ME\\p\\sub",
+    home=b"C:\\Users\\me",
+    scratch=b"C:\\v\\s",
+    binds=(
+        Bind(b"C:\\tool", b"C:\\tool"),
+        Bind(b"C:\\cache", b"C:\\cache", True),
+        Bind(b"C:\\x", b"C:\\Users\\me\\p\\.mudroom"),
+    ),
+    masks=(b"C:\\Users\\me\\p\\.env", b"D:\\key"),
+)  # fmt: skip
+BARE = SPEC._replace(around=Around(live=(Bind(b"C:\\login", b"C:\\login", True),)), masks=(), network="open")
+ENVIRON = {"SystemRoot": "C:\\Windows", "PATH": "C:\\bin", "TEMP": "C:\\secret", "userprofile": "C:\\Users\\me"}
+COMMAND = Command("C:\\bin\\x.exe", ("x", "a b"), ENVIRON)
+
+NO_LIMITS, FOUR = Limits(), Machine(4)
+
+
+def plan(
+    spec: SandboxSpec = SPEC, limits: Limits = NO_LIMITS, command: Command = COMMAND, machine: Machine = FOUR
+) -> WindowsPlan:
+    return compile_plan(spec, limits, command, machine, NONCE)
+
+
+def only(found: WindowsPlan, op: str) -> list[tuple[object, ...]]:
+    return [step[1:] for step in found.steps if step[0] == op]
+
+
+def test_level_one_as_it_is_shown() -> None:
+    assert list(explain(plan(limits=Limits(memory=1 << 30, processes=50, cpus=1.5)))) == [
+        "AppContainer",
+        "  1. AppContainer mudroom.000102030405060708090a0b0c0d0e0f, no capability",
+        "  2. directory C:\\v\\s\\home",
+        "  3. directory C:\\v\\s\\home\\AppData",
+        "  4. directory C:\\v\\s\\home\\AppData\\Local",
+        "  5. directory C:\\v\\s\\home\\AppData\\Roaming",
+        "  6. directory C:\\v\\s\\home\\Temp",
+        "  7. let @package read, execute, write, delete: C:\\v\\work",
+        "  8. integrity label low: C:\\v\\work",
+        "  9. let @package read, execute, write, delete: C:\\v\\s",
+        " 10. integrity label low: C:\\v\\s",
+        " 11. let @package read and execute: C:\\tool",
+        " 12. let @package read, execute, write, delete: C:\\cache",
+        " 13. deny @package 0x10116: C:\\v\\work\\.mudroom",
+        " 14. deny @package anything: C:\\v\\work\\.env",
+        " 15. deny @package anything: D:\\key",
+        " 16. the user's token without its privileges",
+        " 17. what it makes without saying whose is also for @user, @logon",
+        " 18. integrity of the token: low",
+        " 19. job object: ends with mudroom, no breaking away, 50 processes, 1073741824 bytes of memory",
+        " 20. processor time, of all processors together: at most 37.5 %",
+        " 21. restrictions of the desktop: 0xff",
+        " 22. a completion port that is told what the job's limits do",
+        " 23. inherits its three standard handles, and no other",
+        " 24. mitigations of the process: 0x1010000100000000",
+        ' 25. create the process, suspended, in the job: "C:\\bin\\x.exe" "a b", in C:\\v\\work\\sub',
+        " 26. look whether all of that is in force: job, token, AppContainer; else end it",
+        " 27. let it run",
+        f"  +  {JOB}",
+        "  +  limit processes: threads do not count on Windows",
+        "  +  the command works in a copy of the project, at another path",
+    ]
+
+
+def test_level_nought_writes_only_where_its_sid_may() -> None:
+    found = plan(BARE)
+    sid = "S-1-5-21-50462976-117835012-185207048-252579084"
+    assert session_sid(NONCE) == sid
+    assert only(found, "token") == [(0xD, (sid, "@logon", "S-1-1-0"))]
+    assert only(found, "grant") == [
+        ("C:\\v\\work", sid, CHANGE), ("C:\\v\\s", sid, CHANGE), ("C:\\cache", sid, CHANGE), ("C:\\login", sid, CHANGE)
+    ]  # fmt: skip
+    assert only(found, "default_dacl") == [(("@user", "@logon", sid),)]
+    assert not only(found, "profile") and not only(found, "integrity")
+    assert "what Everyone may write can be written at level 0" in found.notes
+
+
+@pytest.mark.parametrize("spec", [SPEC, BARE], ids=["contained", "bare"])
+def test_nothing_runs_before_it_is_looked_at(spec: SandboxSpec) -> None:
+    ops = [step[0] for step in plan(spec).steps]
+    assert ops[-3:] == ["create", "check", "resume"]
+    assert set(ops) <= OPS and {"token", "job", "ui", "stdio"} <= set(ops)
+
+
+@pytest.mark.parametrize("spec", [SPEC, BARE], ids=["contained", "bare"])
+def test_the_users_own_sid_restricts_nothing(spec: SandboxSpec) -> None:
+    assert "@user" not in only(plan(spec), "token")[0][1]  # type: ignore[operator]
+
+
+def test_no_limit_lets_anything_break_away() -> None:
+    every = only(plan(limits=Limits(memory=1, processes=2, cpus=0.1)), "job")[0]
+    assert every == (JOB_FLAGS | 0x208, 2, 1)
+    assert isinstance(every[0], int) and not every[0] & 0x1800
+
+
+def test_capabilities_follow_the_network() -> None:
+    assert only(plan(), "profile")[0][1] == ()
+    opened = plan(SPEC._replace(network="open"))
+    assert only(opened, "profile")[0][1] == ("internetClient", "internetClientServer", "privateNetwork")
+    assert any("loopback" in note for note in opened.notes)
+
+
+@pytest.mark.parametrize(
+    ("spec", "machine", "limits", "protection"),
+    [
+        (SPEC._replace(view=Overlay((b"C:\\",), b"", b"")), Machine(), Limits(), "an overlay view"),
+        (SPEC, Machine(appcontainer=False), Limits(), "a sandbox"),
+        (SPEC._replace(network="gate"), Machine(), Limits(), "the gate"),
+        (BARE._replace(network="none"), Machine(), Limits(), "no network at level 0"),
+        (BARE._replace(masks=(b"C:\\k",)), Machine(), Limits(), "hiding files at level 0"),
+        (BARE._replace(around=Around(covered=(b"C:\\k",))), Machine(), Limits(), "hiding files at level 0"),
+        (SPEC, Machine(), Limits(io=1), "limit io, 1 bytes/s"),
+        (SPEC, Machine(), Limits(open_files=9), "limit open files, 9"),
+        (SPEC, Machine(), Limits(file_size=9), "limit file size, 9 bytes"),
+        (SPEC, Machine(), Limits(total_memory=2048), "limit memory, 2 KiB for all commands"),
+    ],
+)
+def test_what_cannot_be_given_is_refused(spec: SandboxSpec, machine: Machine, limits: Limits, protection: str) -> None:
+    with pytest.raises(Unsupported) as raised:
+        plan(spec, limits, machine=machine)
+    assert raised.value.protection == protection
+
+
+def test_or_said_where_the_policy_permits_it() -> None:
+    found = plan(limits=Limits(io=1, open_files=9, missing="degrade"))
+    assert {"limit io, 1 bytes/s: not enforced", "limit open files, 9: not enforced"} <= set(found.notes)
+
+
+def test_the_environment_is_the_sandboxes_own() -> None:
+    (_program, _line, block, cwd) = only(plan(), "create")[0]
+    assert cwd == "C:\\v\\work\\sub"
+    rows = str(block).split("\0")
+    assert rows[-2:] == ["", ""]
+    assert "TEMP=C:\\v\\s\\home\\Temp" in rows and "USERPROFILE=C:\\v\\s\\home" in rows and "HOMEDRIVE=C:" in rows
+    assert "SystemRoot=C:\\Windows" in rows and "NoDefaultCurrentDirectoryInExePath=1" in rows
+    assert not any("secret" in row or "userprofile" in row for row in rows)
+
+
+def test_batch_files_are_run_by_the_systems_own_shell() -> None:
+    batch = Command("C:\\n\\npm.cmd", ("npm", "ci"), {**ENVIRON, "ComSpec": "C:\\evil.exe"})
+    program, line, _block, _cwd = only(plan(command=batch), "create")[0]
+    assert program == "C:\\Windows\\System32\\cmd.exe"
+    assert line == '"C:\\Windows\\System32\\cmd.exe" /e:on /v:off /d /s /c ""C:\\n\\npm.cmd" ci"'
+    for words, environ in ((("npm", '"&calc'), ENVIRON), (("npm",), {})):
+        with pytest.raises(UsageError):
+            plan(command=batch._replace(words=words, variables=environ))
+
+
+def test_a_terminal_instead_of_handles() -> None:
+    found = plan(command=COMMAND._replace(terminal=(80, 25)))
+    assert only(found, "terminal") == [(80, 25)] and not only(found, "stdio")
+
+
+@given(st.floats(0.001, 512), st.integers(1, 512))
+def test_the_rate_is_one_that_windows_takes(cpus: float, processors: int) -> None:
+    assert 1 <= cpu_rate(cpus, processors) <= 10_000
+
+
+def test_system_variables_are_known_in_any_case() -> None:
+    assert system_variables({"SYSTEMROOT": "x", "SystemDrive": "C:", "AWS_SECRET": "y"}) == {
+        "SYSTEMROOT": "x",
+        "SystemDrive": "C:",
+    }
+
+
+def test_names_are_short_enough() -> None:
+    assert len(container_name(NONCE)) <= 64
+
+
+def test_every_op_has_a_description() -> None:
+    for found in (plan(limits=Limits(cpus=1)), plan(BARE), plan(command=COMMAND._replace(terminal=(1, 1)))):
+        assert all(describe(step) for step in found.steps)
+    assert describe(("fewer_packages",)).startswith("less privileged")
+    assert READ & ~CHANGE == 0
