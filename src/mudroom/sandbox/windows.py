@@ -133,7 +133,7 @@ def _check(spec: SandboxSpec, machine: Machine, contained: bool) -> None:
 
 
 def capabilities(spec: SandboxSpec) -> tuple[str, ...]:
-    """What the container may do on the network: nothing, or what an ordinary program may but for the host's loopback."""
+    """What the container may do on the network: nothing, or all but the host's loopback."""
     return tuple(CAPABILITIES) if spec.network == "open" else ()
 
 
