@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from mudroom.core.container import NOBODY
 from mudroom.core.environment import select
-from mudroom.core.fallback import AFTER, AFTER_IN_A_CONTAINER, BARE_LOST, Mode
+from mudroom.core.fallback import AFTER, AFTER_IN_A_CONTAINER, BARE_LOST, ELSEWHERE, Mode
 from mudroom.core.limit import rlimits
 from mudroom.core.path import is_below, show
 from mudroom.core.plan import Plan
@@ -20,7 +20,8 @@ from mudroom.errors import Unsupported, UsageError
 from mudroom.granting import PLAIN, Grant, graphics, in_the_way
 from mudroom.sandbox.client import StepFailed
 from mudroom.sandbox.host import Host, survey, umask, without
-from mudroom.sandbox.linux import PROXY_PORT, compile_plan
+from mudroom.sandbox.linux import PROXY_PORT
+from mudroom.sandbox.platform import LINUX, Platform
 from mudroom.stage.layer import private_directories
 from mudroom.stage.preflight import MountTable, filesystem, submounts
 from mudroom.vault.store import Vault
@@ -77,7 +78,8 @@ def _within(network: Network, *, bare: bool, unheard: bool) -> Network:
 
 
 class Confinement:
-    def __init__(self, vault: Vault, home: bytes, environ: Mapping[bytes, bytes]) -> None:
+    def __init__(self, vault: Vault, home: bytes, environ: Mapping[bytes, bytes], platform: Platform = LINUX) -> None:
+        self.platform = platform
         self._vault, self._home, self.variables = vault, home, environ
         self.home = home
         self._host: Host | None = None
@@ -86,7 +88,7 @@ class Confinement:
         """Levels whose caches are there."""
         self._mounts = MountTable()
         self._resolves: Resolver | None = None
-        self.mode: Mode = "overlay"
+        self.mode: Mode = platform.first
         """The strongest that has not failed yet in this session."""
         self.mode_contained: Mode = "overlay"
         """The same at level 2."""
@@ -98,13 +100,14 @@ class Confinement:
     def host(self) -> Host:
         if self._host is None:
             search = self.variables.get(b"PATH", b"/usr/bin:/bin").split(b":")
-            self._host = survey(self._home, [entry for entry in search if entry.startswith(b"/")])
+            here = self.platform.survey or survey
+            self._host = here(self._home, [entry for entry in search if entry.startswith(b"/")])
         return self._host
 
     def first_mode(self, settings: Settings, *, is_copy: bool, level: int = 1) -> tuple[Mode, list[str]]:
         """Where to begin, and what there is to say about it."""
         mode = self.mode_contained if level == 2 else self.mode
-        if mode in ("landlock", "plain"):
+        if mode == "plain" or mode in ELSEWHERE:
             return mode, []
         if is_copy or settings.view == "copy":
             return "copy", []
@@ -119,6 +122,9 @@ class Confinement:
     def weaker(self, mode: Mode, failure: StepFailed, settings: Settings, level: int = 1) -> tuple[Mode, str]:
         """The next mode, and what is lost. Raises ``failure`` if there is none, Unsupported if it may not be."""
         following = (AFTER_IN_A_CONTAINER if level == 2 else AFTER).get((mode, failure.op))
+        if mode == "seatbelt" and failure.op == "seatbelt":
+            needs = "sandbox-exec, and to be in no other sandbox: one cannot be nested"
+            raise Unsupported("a sandbox", needs, failure.message, "start mudroom outside of any sandbox")
         if following is None:
             raise failure
         if settings.view == "overlay" and mode == "overlay":
@@ -156,7 +162,7 @@ class Confinement:
         loopback where it listens, where that cannot be in a network namespace of the command's. ``trust``: roots of
         TLS in the place of the system's."""
         host, scratch = self._host_at(grant.level), self._vault.scratch
-        confined, bare = mode == "landlock", grant.level == 0
+        confined, bare = mode in ELSEWHERE, grant.level == 0
         home, tmp = self._private_home(grant), b"/tmp"
         if confined:
             assert isinstance(view, Copy)
@@ -192,19 +198,19 @@ class Confinement:
             deny_setgroups=host.deny_setgroups,
             umask=self._umask,
             rlimits=tuple(_permitted(one) for one in (*rlimits(settings.limits), *stand_ins)),
+            stores=(*grant.credentials, *(("display",) if grant.abstract else ())),
         )
         try:
             if not bare:
                 spec = spec._replace(binds=(*spec.binds, *grant.live))
-                if mode == "plain":
-                    from mudroom.sandbox.inside import compile_inside
+            else:
+                spec = self._with_surroundings(spec, settings, grant)
+            if mode == "plain":
+                from mudroom.sandbox.inside import compile_inside
 
-                    spec = spec._replace(binds=(*spec.binds, *self._kept(spec.files)))
-                    return compile_inside(spec, host.machine), env
-                return compile_plan(spec, host.machine), env
-            from mudroom.sandbox.bare import compile_bare
-
-            return compile_bare(self._with_surroundings(spec, settings, grant), host.machine), env
+                spec = spec._replace(binds=(*spec.binds, *self._kept(spec.files)))
+                return compile_inside(spec, host.machine), env
+            return (LINUX if grant.level == 2 else self.platform).compile(spec, host.machine), env
         except ValueError as error:
             raise Unsupported("a system call filter", "x86_64 or aarch64", str(error)) from error
 
@@ -248,10 +254,10 @@ class Confinement:
         """The environment and the directory of a command that joins a sandbox that is there: as ``plan`` has them for
         a first one. ``work``: of a staged copy."""
         home, tmp = self._private_home(grant), b"/tmp"
-        if mode == "landlock":
+        if mode in ELSEWHERE:
             tmp, cwd = private + b"/tmp", work + cwd[len(self._vault.project) :]
             home = home if grant.level == 0 else private + b"/home"
-        within = settings.network_at(grant.level) == "gate" and mode != "landlock" and grant.level != 0
+        within = settings.network_at(grant.level) == "gate" and mode not in ELSEWHERE and grant.level != 0
         return self._environment(home, tmp, cwd, PROXY_PORT if within else gate, settings, grant), cwd
 
     def _with_surroundings(self, spec: SandboxSpec, settings: Settings, grant: Grant) -> SandboxSpec:
@@ -270,7 +276,8 @@ class Confinement:
             replaced=tuple(path for path, _content in host.files),
         )
         toolchains = (*host.home, *(Bind(path, path) for path in settings.read))
-        around, files = look_around(home, grant, self.variables, toolchains, spec.masks, namespaces=spec.namespaces)
+        look = self.platform.look_around or look_around
+        around, files = look(home, grant, self.variables, toolchains, spec.masks, namespaces=spec.namespaces)
         return spec._replace(around=around, binds=tuple(own), files=(*host.files, *files))
 
     def _check_named(self, grant: Grant) -> None:

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from mudroom.background import Background
 from mudroom.core.change import Changeset
-from mudroom.core.fallback import Mode
+from mudroom.core.fallback import ELSEWHERE, Mode
 from mudroom.core.limit import explain_limits
 from mudroom.core.path import show
 from mudroom.core.plan import Plan, explain
@@ -28,11 +28,12 @@ from mudroom.core.result import REFUSED, Denial, Result
 from mudroom.core.settings import Settings
 from mudroom.core.spec import Copy
 from mudroom.deciding import Case
-from mudroom.errors import Unsupported, UsageError
+from mudroom.errors import UsageError
 from mudroom.inspecting import Inspecting
 from mudroom.sandbox.capture import SIGTERM
 from mudroom.sandbox.client import Client, StepFailed
 from mudroom.sandbox.denial import denials
+from mudroom.sandbox.platform import LINUX, Platform, platform_here
 from mudroom.stage.overlay import OverlayView
 from mudroom.stage.preflight import check_project, find_project, policy_above
 from mudroom.starting import Ran, Stdio
@@ -108,6 +109,7 @@ class Session(Inspecting):
         commands: Callable[[], CommandPolicy] | None = None,
         ask_about: CommandApprover | None = None,
         remember_command: Remember | None = None,
+        platform: Platform = LINUX,
     ) -> None:
         """``card``: of the agent whose session this is. ``level``: asked for by the user; the policy decides.
         ``approver``: whom the gate asks about a host; None: what no rule allows is refused. ``rules``: those of the
@@ -127,6 +129,7 @@ class Session(Inspecting):
             approver=approver,
             rules=rules,
             remember=remember,
+            platform=platform,
         )
         self.card, self.level = card, level
         self.agent = agent or (card.agent if card is not None else None)
@@ -139,14 +142,14 @@ class Session(Inspecting):
     def open(
         cls, project: bytes, *, state: bytes, home: bytes, environ: Mapping[bytes, bytes], **options: Any
     ) -> Session:
-        """A session on ``project``, a directory. Raises UsageError if it cannot be staged."""
-        if sys.platform != "linux":
-            raise Unsupported("mudroom", "Linux", sys.platform, "macOS and Windows are not built yet")
-        real, real_home = os.path.realpath(project), os.path.realpath(home)
+        """A session on ``project``, a directory. Raises UsageError if it cannot be staged, Unsupported on a platform
+        without a sandbox."""
+        platform: Platform = options.setdefault("platform", platform_here(sys.platform))
+        real, real_home, real_state = (platform.real_path(path) for path in (project, home, state))
         if real_home == b"/":  # a service account without a home: the private one still has to be somewhere
             real_home = b"/home/nobody"
-        check_project(real, real_home, os.path.realpath(state))
-        return cls(open_vault(os.path.realpath(state), real), home=real_home, environ=environ, **options)
+        check_project(real, real_home, real_state)
+        return cls(open_vault(real_state, real), home=real_home, environ=environ, **options)
 
     def __enter__(self) -> Session:
         return self
@@ -222,7 +225,8 @@ class Session(Inspecting):
         return why_place(self._example(self.project), path, show(path))
 
     def _example(self, cwd: bytes) -> Plan:
-        mode: Mode = "copy" if self.settings.view == "copy" else "overlay"
+        first = self.confinement.platform.first
+        mode: Mode = "copy" if self.settings.view == "copy" and first not in ELSEWHERE else first
         fork = Fork("example", self.vault.path + b"/forks/example", self.vault.path)
         here = fork.path + b"/upper"
         mount = OverlayView(self.project, (), here, fork.path + b"/work").mount()

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mudroom.applying import Applying
 from mudroom.confine import Confinement, Rlimits
-from mudroom.core.fallback import Mode
-from mudroom.core.limit import Reached, Reading, difference, needed, reached, reached_else
+from mudroom.core.fallback import ELSEWHERE, Mode
+from mudroom.core.limit import Reached, Reading, difference, needed, reached, reached_else, without_groups
 from mudroom.core.path import show
 from mudroom.core.plan import Plan
 from mudroom.core.settings import Settings
@@ -24,6 +24,7 @@ from mudroom.errors import CommandNotStarted, MudroomError, Unsupported
 from mudroom.granting import PLAIN
 from mudroom.sandbox.capture import Output, Watch, attend
 from mudroom.sandbox.client import Client, Exit, Running, StepFailed
+from mudroom.sandbox.platform import LINUX, Platform
 from mudroom.stage.overlay import OverlayView
 from mudroom.stage.preflight import foreign
 from mudroom.stage.view import View
@@ -109,9 +110,10 @@ class Starting(Applying):
         approver: Approver | None,
         rules: Callable[[], Sequence[HostRule]],
         remember: Callable[[HostRule], None],
+        platform: Platform = LINUX,
     ) -> None:
         super().__init__(vault, settings, clock, progress)
-        self.confinement = Confinement(vault, home, environ)
+        self.confinement = Confinement(vault, home, environ, platform)
         vault.secrets = functools.partial(_secret_values, environ)
         self._grant = PLAIN
         self._client = client
@@ -305,7 +307,7 @@ class Starting(Applying):
             self.confinement.home,
             never=self.settings.never_inspect,
             credentials=self.credentials() if wanted else (),
-            mounts=mode != "landlock",
+            mounts=mode not in ELSEWHERE,
         )
         self.vault.journal.conceal(one.value for one in equipment.inspection.credentials)
         return equipment
@@ -324,7 +326,7 @@ class Starting(Applying):
             with self._making:
                 upstream = upstream_of(self.confinement.variables)
                 self._gateway = self._gateway or Gateway(*self._gate_answers, upstream)
-        outside = mode == "landlock" or self._grant.level == 0
+        outside = mode in ELSEWHERE or self._grant.level == 0
         hush = relay.hushed if relay is not None else nullcontext
         inspection = equipment.inspection if equipment is not None else None
         keeper = self._gateway.keeper(fork.entrance, hush, inspection)
@@ -374,6 +376,14 @@ class Starting(Applying):
             allowed = self._boxes().allowed(self.settings.limits)
             self._notes += [note for note in allowed.notes if note not in self._notes]
             return allowed.rlimits
+        if not self.confinement.platform.has_groups:
+            unheld = without_groups(self.settings.limits)
+            if unheld.missing:
+                fix = 'permit to go on without: "limits: {missing: degrade}" in .mudroom/policy.yaml'
+                found = f"{self.confinement.platform.name}, which has none"
+                raise Unsupported(f"a limit of {unheld.missing}", "control groups", found, fix)
+            self._notes += [note for note in unheld.notes if note not in self._notes]
+            return unheld.rlimits
         if self._limiter is None:
             from mudroom.sandbox.limiter import Limiter
 
@@ -382,7 +392,7 @@ class Starting(Applying):
             limiter = Limiter(vault, self.client.settle, self.confinement.variables, places)
             with self._making:
                 self._limiter = self._limiter or limiter
-        counts_processes = mode != "landlock" and os.geteuid() != 0
+        counts_processes = mode not in ELSEWHERE and os.geteuid() != 0
         held = self._limiter.hold(self.settings.limits, counts_processes=counts_processes)
         self._notes += [note for note in held.notes if note not in self._notes]
         return held.rlimits
@@ -432,7 +442,7 @@ class Starting(Applying):
     def client(self) -> Client:
         with self._making:
             if self._client is None:
-                self._client = Client()
+                self._client = self.confinement.platform.client()
                 self._client.start()
             return self._client
 

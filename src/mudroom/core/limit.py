@@ -213,6 +213,25 @@ def stand_in(kind: str, limit: float, *, counts_processes: bool) -> tuple[tuple[
     return None, f"limit {shown}: not enforced"
 
 
+class Unheld(NamedTuple):
+    rlimits: tuple[tuple[int, int, int], ...]
+    notes: tuple[str, ...]
+    missing: str = ""
+    """The name of a limit that was asked for, cannot be held, and may not be done without."""
+
+
+def without_groups(limits: Limits) -> Unheld:
+    """What is left of limits where there are no control groups at all (macOS). Nothing stands in: there RLIMIT_DATA
+    holds for what a process gets by brk(2), which no allocator uses, and RLIMIT_NPROC counts all that the user runs."""
+    notes = []
+    for where, asked in (("limit", of_command(limits)), ("limit of all commands together:", of_total(limits))):
+        for kind, limit in asked:
+            if limits.missing == "refuse":
+                return Unheld((), (), NAMES[kind])
+            notes.append(f"{where} {NAMES[kind]}, {show_limit(kind, limit)}: not enforced (no control groups here)")
+    return Unheld((), tuple(notes))
+
+
 class Reading(NamedTuple):
     """What a control group has counted. None: this kernel does not say."""
 

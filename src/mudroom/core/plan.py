@@ -105,6 +105,7 @@ _DESCRIPTIONS: dict[str, Callable[..., str]] = {
     "seccomp": lambda program, telling=b"", _rows=None: (
         f"system call filter, {len(program) // 8} instructions" + (", what it refuses is told" if telling else "")
     ),
+    "seatbelt": lambda _path, profile: f"Seatbelt profile, {len(profile)} bytes: of rules that fit, the last decides",
 }
 
 
@@ -135,6 +136,8 @@ def explain(plan: Plan) -> Iterator[str]:
     yield "namespaces: " + (", ".join(names) or "none")
     for number, step in enumerate(plan.steps, 1):
         yield f"{number:3}. {describe(step)}"
+        if step[0] == "seatbelt":
+            yield from (f"     {show(line)}" for line in step[2].splitlines())
     for source, place, writable in plan.mounts:
         yield f"  -  the container shows {show(source)} at {show(place)} ({'rw' if writable else 'ro'})"
     if plan.mediation is not None:

@@ -90,3 +90,5 @@ class SandboxSpec(NamedTuple):
     """(resource, soft, hard), the resource as setrlimit(2) numbers it."""
     around: Around | None = None
     """None: level 1."""
+    stores: tuple[str, ...] = ()
+    """Credential stores that are open, by name: on macOS some are services, and no files."""

@@ -23,7 +23,7 @@ class Stream:
     def __init__(self, name: str, limit: int, heard: Heard | None) -> None:
         self.name = name
         self._heard = heard
-        self.read, self.write = os.pipe2(os.O_CLOEXEC)
+        self.read, self.write = os.pipe()
         self.truncated = False
         self._chunks: list[bytes] = []
         self._room = limit

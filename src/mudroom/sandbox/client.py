@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mudroom.core.plan import NAMESPACES, Plan, Step, describe
 from mudroom.errors import CommandNotStarted, MudroomError
+from mudroom.sandbox.wire import CMSG_CLOEXEC
 
 if TYPE_CHECKING:
     from mudroom.sandbox.cgroup import Leaf
@@ -149,12 +150,12 @@ class Running:
         except IndexError:
             raise MudroomError("the view of this command was not asked for, or has been taken") from None
         try:
-            _data, ancillary, _flags, _address = channel.recvmsg(1, _socket.CMSG_SPACE(4), _socket.MSG_CMSG_CLOEXEC)
+            _data, ancillary, _flags, _address = channel.recvmsg(1, _socket.CMSG_SPACE(4), CMSG_CLOEXEC)
         finally:
             channel.close()
         if not ancillary:
             raise MudroomError("the sandbox ended before it had a view")
-        return int.from_bytes(ancillary[0][2][:4], "little")
+        return _received(ancillary[0][2])
 
     def terminal(self) -> tuple[int, _socket.socket] | None:
         """The master of the command's pseudo-terminal, and a socket: the command waits until ``b"g"`` is sent there,
@@ -165,11 +166,11 @@ class Running:
         channel, self._channel = self._channel, None
         if channel is None:
             return None
-        _data, ancillary, _flags, _address = channel.recvmsg(1, _socket.CMSG_SPACE(4), _socket.MSG_CMSG_CLOEXEC)
+        _data, ancillary, _flags, _address = channel.recvmsg(1, _socket.CMSG_SPACE(4), CMSG_CLOEXEC)
         if not ancillary:
             channel.close()
             return None
-        return int.from_bytes(ancillary[0][2][:4], "little"), channel
+        return _received(ancillary[0][2]), channel
 
     def listeners(self) -> list[tuple[str, int]]:
         """The gate's listeners in the sandbox's network namespace, as (kind, descriptor), and its namespaces ``user``
@@ -180,7 +181,7 @@ class Running:
             return []
         room = _socket.CMSG_SPACE(4 * _MOST_LISTENERS)
         try:
-            kinds, ancillary, _flags, _address = channel.recvmsg(4096, room, _socket.MSG_CMSG_CLOEXEC)
+            kinds, ancillary, _flags, _address = channel.recvmsg(4096, room, CMSG_CLOEXEC)
         finally:
             channel.close()
         rights = b"".join(data for _level, _kind, data in ancillary)
@@ -262,6 +263,12 @@ class Running:
         if self._connection.is_open():
             return KILLED  # init itself was, which takes all with it
         raise MudroomError("the sandbox launcher died", "run the command again; nothing was applied")
+
+
+def _received(rights: bytes) -> int:
+    descriptor = int.from_bytes(rights[:4], "little")
+    os.set_inheritable(descriptor, False)
+    return descriptor
 
 
 def _failure(record: tuple[Any, ...], steps: Sequence[Step], program: bytes) -> MudroomError:
@@ -488,7 +495,7 @@ class Client:
 
 def with_report(connection: Connection, request: Mapping[str, Any], descriptors: Sequence[int]) -> int:
     """Send a request with the write end of a new pipe as its last descriptor; returns the read end."""
-    read, write = os.pipe2(os.O_CLOEXEC)
+    read, write = os.pipe()
     try:
         connection.send(request, (*descriptors, write))
     except BaseException:

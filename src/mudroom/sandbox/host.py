@@ -71,15 +71,13 @@ def survey(home: bytes, search: Sequence[bytes]) -> Host:
     """Look at the host. ``home`` is the user's home directory, ``search`` the directories of PATH; both real paths."""
     uid, gid = os.geteuid(), os.getegid()
     system, links = _system_directories()
-    git, files = _git_settings(home)
-    below_home = [*(home + b"/" + part for part in (*_TOOLCHAINS, *_SETTINGS)), *git]
-    toolchains = _existing([*below_home, *_search_roots(search, home, [bind.path for bind in system])])
+    toolchains, masks, files = survey_paths(home, search, [bind.path for bind in system])
     return Host(
         links=links,
         system=system,
         home=toolchains,
         devices=tuple(device for device in _DEVICES if os.path.exists(device)),
-        masks=(*_root_secrets(uid), *_credentials(bind.path for bind in toolchains)),
+        masks=(*_root_secrets(uid), *masks),
         files=files,
         uid_map=_identity(b"/proc/self/uid_map") if uid == 0 else b"%d %d 1" % (uid, uid),
         gid_map=_identity(b"/proc/self/gid_map") if uid == 0 else b"%d %d 1" % (gid, gid),
@@ -88,6 +86,17 @@ def survey(home: bytes, search: Sequence[bytes]) -> Host:
         landlock_abi=landlock_abi(),
         machine=os.uname().machine,
     )
+
+
+def survey_paths(
+    home: bytes, search: Sequence[bytes], system: Sequence[bytes], more: Iterable[bytes] = ()
+) -> tuple[tuple[Bind, ...], tuple[bytes, ...], tuple[tuple[bytes, bytes], ...]]:
+    """Toolchains in the home (``more``: beyond the usual places) and where PATH leads beside ``system``; credentials in
+    them; settings of git, reduced."""
+    git, files = _git_settings(home)
+    below_home = [*(home + b"/" + part for part in (*_TOOLCHAINS, *more, *_SETTINGS)), *git]
+    toolchains = _existing([*below_home, *_search_roots(search, home, system)])
+    return toolchains, tuple(_credentials(bind.path for bind in toolchains)), files
 
 
 def _root_secrets(uid: int) -> list[bytes]:
@@ -204,8 +213,13 @@ def landlock_abi() -> int:
 
 def umask() -> int:
     """The caller's umask. There is no way to ask but to set it (umask(2)); /proc has it since Linux 4.7."""
-    with open("/proc/self/status", "rb") as stream:
-        for line in stream:
-            if line.startswith(b"Umask:"):
-                return int(line.split()[1], 8)
+    try:
+        with open("/proc/self/status", "rb") as stream:
+            for line in stream:
+                if line.startswith(b"Umask:"):
+                    return int(line.split()[1], 8)
+    except FileNotFoundError:
+        found = os.umask(0o077)  # no /proc: macOS. What another thread makes in this moment is ours alone
+        os.umask(found)
+        return found
     return 0o022

@@ -129,7 +129,9 @@ class Relay:
         self._wakeup = -1
         self._poke = False
         """The main thread has a handler to run."""
-        self._wake, self._word = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        self._wake, self._word = os.pipe()
+        for end in (self._wake, self._word):
+            os.set_blocking(end, False)
         self._owned += [self._wake, self._word]
         self._main = _thread.get_ident()
         self._done = _thread.allocate_lock()
@@ -214,7 +216,7 @@ class Relay:
 
     def _pipe(self, number: int) -> int:
         """The command's end of a pipe that is relayed."""
-        read, write = os.pipe2(os.O_CLOEXEC)
+        read, write = os.pipe()
         ours, theirs = (write, read) if number == 0 else (read, write)
         os.set_blocking(ours, False)
         self._owned.append(ours)

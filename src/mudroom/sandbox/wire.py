@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 
     Request = dict[str, Any]
 
+CMSG_CLOEXEC: int = getattr(_socket, "MSG_CMSG_CLOEXEC", 0)
+"""recvmsg(2). macOS has no such flag; a descriptor that has come is made so afterwards."""
+
 
 def tell(report: int, record: tuple[Any, ...]) -> None:
     os.write(report, marshal.dumps(record))
@@ -29,7 +32,7 @@ def send(channel: _socket.socket, message: Request, descriptors: list[int]) -> N
 
 def receive(control: _socket.socket) -> tuple[Request | None, list[int]]:
     """One request and its descriptors, or None at the end."""
-    head, ancillary, _flags, _address = control.recvmsg(4, _socket.CMSG_SPACE(64), _socket.MSG_CMSG_CLOEXEC)
+    head, ancillary, _flags, _address = control.recvmsg(4, _socket.CMSG_SPACE(64), CMSG_CLOEXEC)
     if not head:
         return None, []
     descriptors: list[int] = []

@@ -1,0 +1,77 @@
+"""What of macOS itself a command may ask: services of other processes, settings of the kernel. Tables, each row with
+its reason. Pure.
+
+A service is another process that is not in the sandbox, and acts with its own rights on behalf of who asks. So a row is
+an exception that has to be argued for. Not here, and so refused by ``(deny default)``:
+
+* ``com.apple.pasteboard.1`` (what the user has copied), ``com.apple.coreservices.launchservicesd`` and the operation
+  ``lsopen`` (it starts programs *outside* of the sandbox), ``appleevent-send`` (it tells Finder or Terminal what to
+  do), ``job-creation`` and ``mach-register`` (launchd runs what it is given, outside), ``com.apple.cfprefsd.*``
+  (settings of every program, which often hold tokens), ``com.apple.FSEvents`` (names of all files that anybody
+  changes), ``com.apple.logd`` (a log that outlives the command);
+* ``com.apple.trustd.agent``: it fetches what a certificate names (OCSP, CA issuers), so it is a way out that no gate
+  sees. Go, and what uses Apple's TLS, cannot verify certificates without it: they have it where the network is open.
+
+Compared with: the profiles of Chromium (sandbox/policy/mac/common.sb), Firefox (SandboxPolicyContent.h), Codex
+(seatbelt_base_policy.sbpl), Anthropic's sandbox-runtime (macos-sandbox-utils.ts) and agent-safehouse
+(10-system-runtime.sb); this list is shorter than each of them.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Service(NamedTuple):
+    name: str
+    when: str
+    """``always``, ``network`` (gate or open), ``open``, or the credential store that has to be open."""
+    why: str
+
+
+MACH = (
+    Service("com.apple.system.opendirectoryd.libinfo", "always", "getpwuid(3): who the user is, for git, ssh, id"),
+    Service("com.apple.system.notification_center", "always", "notify(3): libc asks whether the time zone changed"),
+    Service(
+        "com.apple.SystemConfiguration.configd",
+        "network",
+        "settings of proxies: uv and cargo abort if they cannot ask; only root can change something there",
+    ),
+    Service("com.apple.SystemConfiguration.DNSConfiguration", "open", "which DNS servers there are"),
+    Service("com.apple.dnssd.service", "open", "names are looked up by mDNSResponder"),
+    Service("com.apple.trustd.agent", "open", "certificates are verified, and what they name is fetched"),
+    Service("com.apple.trustd", "open", "the same for the whole machine"),
+    Service("com.apple.SecurityServer", "keychain", "items of the keychain, and who may have them"),
+    Service("com.apple.securityd.xpc", "keychain", "the same, for newer programs"),
+    Service("com.apple.securityd.general", "keychain", "the same, for newer programs"),
+    Service("com.apple.coreservices.launchservicesd", "display", "the user's browser is told to open a page"),
+    Service("com.apple.lsd.mapdb", "display", "which program opens what"),
+    Service("com.apple.lsd.open", "display", "opens it"),
+)
+
+GUARDED = (
+    *(one for one in MACH if one.when in ("keychain", "display")),
+    Service("com.apple.pasteboard.1", "display", "what the user has copied"),
+    Service("com.apple.coreservices.appleevents", "", "other programs are told what to do"),
+    Service("com.apple.coreservices.quarantine-resolver", "", "takes marks of origin from files"),
+    Service("com.apple.cfprefsd.daemon", "", "writes settings of other programs"),
+    Service("com.apple.cfprefsd.agent", "", "writes settings of other programs"),
+)
+"""At level 0, where all other services may be asked: those that still may not, unless the store is open."""
+
+SYSCTL = (
+    "kern.argmax", "kern.boottime", "kern.clockrate", "kern.hostname", "kern.maxfilesperproc", "kern.maxproc",
+    "kern.ngroups", "kern.osproductversion", "kern.osrelease", "kern.ostype", "kern.osvariant_status", "kern.osversion",
+    "kern.secure_kernel", "kern.tcsm_available", "kern.usrstack64", "kern.version", "machdep.ptrauth_enabled",
+    "security.mac.lockdown_mode_state", "sysctl.proc_cputype", "sysctl.proc_translated", "vm.loadavg",
+)  # fmt: skip
+"""What the machine is. Not ``kern.procargs2``: words and variables of other processes, where tokens are."""
+SYSCTL_PREFIXES = ("hw.", "machdep.cpu.", "kern.proc.pid.", "kern.proc.pgrp.")
+SYSCTL_OF_NETWORK = "net.routetable."
+"""Interfaces and their addresses: getifaddrs(3)."""
+
+
+def services(table: tuple[Service, ...], network: str, stores: tuple[str, ...]) -> tuple[Service, ...]:
+    """The rows that hold with this network and these open stores."""
+    met = {"always", *stores, *(("network",) if network != "none" else ()), *(("open",) if network == "open" else ())}
+    return tuple(row for row in table if row.when in met)
