@@ -122,7 +122,8 @@ CASES: list[tuple[str, str, dict[str, Any], frozenset[str]]] = [
     ("are not even there", "file-read-metadata", {"path": HOME + b"/.ssh/id_ed25519"}, NOBODY),
     ("a covered file", "file-read-data", {"path": HOME + b"/.netrc"}, frozenset()),
     ("a secret in a toolchain", "file-read-data", {"path": HOME + b"/.cargo/bin/credentials.toml"}, NOBODY),
-    ("a named store", "file-write-data", {"path": HOME + b"/.claude/token"}, frozenset({"level 0", "level 0, no network"})),
+    ("a named store", "file-write-data", {"path": HOME + b"/.claude/token"},
+     frozenset({"level 0", "level 0, no network"})),
     ("the keychain", "file-read-data", {"path": HOME + b"/Library/Keychains/login.keychain-db"},
      frozenset({"level 0, named stores"})),
     ("asks for its items", "mach-lookup", {"name": "com.apple.SecurityServer"}, frozenset({"level 0, named stores"})),
@@ -197,8 +198,8 @@ def test_what_a_profile_decides(
 
 NAME = st.binary(min_size=1, max_size=40).filter(lambda name: b"/" not in name and b"\0" not in name)
 NASTY = (
-    b'a"b', b"a\\b", b"a\\", b'\\"', b"with space", b"new\nline", b"tab\there", b"(deny", b")", b'") (allow default) ("',
-    b"; comment", b"#\"x\"", b"[a-z]*.+?^$", b"\xff\xfe", "caf\u00e9".encode(), "cafe\u0301".encode(), b"\x01\x7f", b"\\x41",
+    b'a"b', b"a\\b", b"a\\", b'\\"', b"with space", b"new\nline", b"tab\there", b"(deny", b")", b'") (allow default) (',
+    b"; comment", b'#"x"', b"[a-z]*.+?^$", b"\xff\xfe", "caf\u00e9".encode(), "cafe\u0301".encode(), b"\x01", b"\\x41",
 )  # fmt: skip
 """What has a meaning somewhere: in strings, in expressions, in regular expressions; bytes that are no text; one name in
 both normal forms."""

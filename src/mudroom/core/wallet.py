@@ -68,8 +68,8 @@ STORES: Mapping[str, Store] = {
     "ssh": Store("keys and settings of ssh", (b".ssh",)),
     "ssh-agent": Store("the agent of ssh", sockets=(b"$SSH_AUTH_SOCK",), variables=(b"SSH_AUTH_SOCK",)),
     "keychain": Store(
-        "GNOME Keyring or KWallet, by the session bus",
-        (b".local/share/keyrings", b".local/share/kwalletd"),
+        "GNOME Keyring or KWallet, by the session bus; on macOS the keychain",
+        (b".local/share/keyrings", b".local/share/kwalletd", b"Library/Keychains"),
         sockets=(b"bus",),
         variables=(_BUS, _RUNTIME),
     ),
@@ -77,7 +77,10 @@ STORES: Mapping[str, Store] = {
         "profiles of browsers: cookies, passwords",
         (
             b".mozilla", b".config/google-chrome", b".config/chromium", b".config/BraveSoftware",
-            b".config/microsoft-edge",
+            b".config/microsoft-edge", b"Library/Application Support/Google/Chrome", b"Library/Cookies",
+            b"Library/Application Support/Firefox", b"Library/Application Support/BraveSoftware", b"Library/Safari",
+            b"Library/Application Support/Microsoft Edge", b"Library/Application Support/Arc",
+            b"Library/Containers/com.apple.Safari",
         ),
     ),
     "display": Store(

@@ -23,6 +23,8 @@ def why_place(plan: Plan, path: bytes, subject: str) -> Why:
     """What a command finds at an absolute path, by the plan that confines it."""
     step = shown_at(plan, path)
     if step is None:
+        if any(step[0] == "seatbelt" for step in plan.steps):
+            return Why(subject, "by Seatbelt", "mudroom run --explain prints the profile: the last rule decides", True)
         if not plan.namespaces:
             return Why(
                 subject, "by Landlock", "no namespaces here: mudroom run --explain lists what may be opened", True

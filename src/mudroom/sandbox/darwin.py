@@ -21,6 +21,7 @@ from mudroom.sandbox.client import Client, Connection, Exit, Running
 if TYPE_CHECKING:
     from mudroom.sandbox.cgroup import Leaf
 
+SIGKILL = 9
 SANDBOX_EXEC = b"/usr/bin/sandbox-exec"
 """By its path: PATH may name another."""
 _ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
@@ -67,7 +68,7 @@ class DarwinClient(Client):
             raise Unsupported("a network and control groups of its own", "namespaces", sys.platform)
         self._reap()
         profile = next(step[2] for step in plan.steps if step[0] == "seatbelt")
-        request = {
+        request: dict[str, Any] = {
             "op": "run",
             "plan": plan.steps,
             "argv": list(argv),
@@ -79,7 +80,7 @@ class DarwinClient(Client):
             "check": profile not in self._taken,
         }
         running = self._spawn(request, plan, stdio, want_view=want_view)
-        running.taken = functools.partial(self._note, profile)
+        running.taken, running.mark = functools.partial(self._note, profile), b"MUDROOM_RUN=" + request["mark"]
         return running
 
     def _note(self, profile: bytes) -> None:
@@ -135,11 +136,11 @@ class _Watched(Running):
     """``taken`` is called when the command has run: its profile was taken."""
 
     taken: Callable[[], None]
+    mark: bytes
+    """What all that the command starts has in its environment."""
 
     def signal(self, number: int) -> None:
-        """As before; harmless when the warden, and with it all, is over."""
-        if not self._connection.is_open():
-            return
+        """As before; harmless when the warden is over."""
         try:
             super().signal(number)
         except MudroomError:
@@ -147,8 +148,24 @@ class _Watched(Running):
                 raise
 
     def _hold(self, op: str) -> None:
-        if self._connection.is_open():
+        try:
             super()._hold(op)
+        except MudroomError:
+            if self._connection.is_open():
+                raise
+
+    def _ended_without_report(self) -> Exit:
+        """The warden was killed, from outside of the sandbox. What it would have ended is ended here, as far as it
+        bears its mark."""
+        from mudroom.sandbox.processtable import carries, rows
+        from mudroom.sandbox.warden import send_signal
+
+        left = [0]
+        while left:
+            left = [row[0] for row in rows() if carries(row[0], self.mark)]
+            for pid in left:
+                send_signal(pid, SIGKILL)
+        raise MudroomError("the process beside the command died", "run the command again; nothing was applied")
 
     def wait(self) -> Exit:
         ended = super().wait()

@@ -42,6 +42,8 @@ LOOK = 0.5
 """Seconds between two looks at the processes."""
 PATIENCE = 200
 """So many times what is left is killed before it is given up: 10 ms each."""
+QUIET = 2
+"""So many looks without finding any: a process may be started, and who has started it end, in the middle of one."""
 ENOENT, EACCES, EIO, EPERM = 2, 13, 5, 1
 _TO_COMMAND = (_signal.SIGTERM, _signal.SIGHUP, _signal.SIGUSR1, _signal.SIGUSR2)
 _TO_GROUP = (_signal.SIGINT, _signal.SIGQUIT)
@@ -100,26 +102,32 @@ class Family:
 
     def end(self) -> bool:
         """Kill all, until none is found. False if some cannot be ended."""
+        quiet = 0
         for _attempt in range(PATIENCE):
             left = self.members(by_mark=True)
-            if not left:
+            quiet = 0 if left else quiet + 1
+            if quiet == QUIET:
                 return True
             for pid, _stopped in left:
                 send_signal(pid, _signal.SIGKILL)
-            reap_others(0)
-            select.select([], [], [], 0.01)
+            reap_others()
+            if left:
+                select.select([], [], [], 0.01)
         return False
 
     def stop(self, stopped: list[int]) -> None:
         """Stop all that are not stopped; when this returns they are. ``stopped`` gets those that were stopped here."""
+        quiet = 0
         for _attempt in range(PATIENCE):
-            running = [pid for pid, is_stopped in self.members() if not is_stopped]
-            if not running:
+            running = [pid for pid, is_stopped in self.members(by_mark=True) if not is_stopped]
+            quiet = 0 if running else quiet + 1
+            if quiet == QUIET:
                 return
             for pid in running:
                 if send_signal(pid, _signal.SIGSTOP) and pid not in stopped:
                     stopped.append(pid)
-            select.select([], [], [], 0.002)
+            if running:
+                select.select([], [], [], 0.002)
         for pid in stopped:
             send_signal(pid, _signal.SIGCONT)
         stopped.clear()
@@ -134,9 +142,9 @@ def send_signal(pid: int, number: int) -> bool:
         return False
 
 
-def reap_others(spared: int) -> None:
-    """Children of ours that have ended, as long as the command (``spared``) is not among them."""
-    while not spared:
+def reap_others() -> None:
+    """Children of ours that have ended, when the command has been waited for."""
+    while True:
         try:
             if not os.waitpid(-1, os.WNOHANG)[0]:
                 return
