@@ -182,7 +182,7 @@ class Confinement:
             cwd=cwd,
             home=home,
             scratch=scratch,
-            namespaces=mode not in ("landlock", "plain"),
+            namespaces=mode != "plain" and mode not in ELSEWHERE,
             network=_within(network, bare=bare, unheard=confined and not port),
             proxy=gate,
             ports=USUAL_PORTS,

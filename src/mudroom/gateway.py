@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from mudroom.core.placeholder import Wanted
     from mudroom.net.door import Door, Gate, Kind
 
-_SOCK_SEQPACKET = _socket.SOCK_SEQPACKET | _socket.SOCK_CLOEXEC
+_SOCK_SEQPACKET = _socket.SOCK_SEQPACKET
 _LISTENERS: dict[str, Kind] = {
     "proxy": "proxy",
     "transparent": "transparent",
@@ -280,7 +280,7 @@ class Doorkeeper:
     def listen(self) -> int:
         """Where the command has no network namespace: a listener on the host's loopback. Returns its port. Others of
         this machine can connect there, too: they get what the command gets, which is less than they have."""
-        made = _socket.socket(_socket.AF_INET, _socket.SOCK_STREAM | _socket.SOCK_CLOEXEC)
+        made = _socket.socket(_socket.AF_INET, _socket.SOCK_STREAM)
         made.bind(("127.0.0.1", 0))
         made.listen(_QUEUE)
         port: int = made.getsockname()[1]

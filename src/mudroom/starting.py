@@ -223,7 +223,7 @@ class Starting(Applying):
 
     def _mirror(self) -> Mirror | None:
         """For credential stores that are one file, if any are open."""
-        if not self._grant.live:
+        if not self._grant.live or self.confinement.platform.first in ELSEWHERE:  # there a command has the file itself
             return None
         from mudroom.sandbox.mirror import mirror_of
 

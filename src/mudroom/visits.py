@@ -35,7 +35,7 @@ from mudroom.vault.gather import Command
 if TYPE_CHECKING:
     from mudroom.tending import Tended
 
-_SOCK_STREAM = _socket.SOCK_STREAM | _socket.SOCK_CLOEXEC
+_SOCK_STREAM = _socket.SOCK_STREAM
 WELCOME = b"w"
 PATIENCE = 10.0
 """Seconds that a visitor has to finish a sentence."""

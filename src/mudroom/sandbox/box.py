@@ -26,7 +26,7 @@ from mudroom.sandbox.runtime import PLACE, entry, provide
 
 DOOR = b"/.mudroom-door"
 _START = (
-    f"import _socket; door = _socket.socket(1, 1 | {_socket.SOCK_CLOEXEC}); "
+    "import _socket; door = _socket.socket(1, 1 | 0o2000000); "
     f"door.connect({os.fsdecode(DOOR)!r} + '/s'); "
     "from mudroom.sandbox.launcher import serve; serve(door)"
 )
@@ -130,7 +130,7 @@ def start(engine: Engine, container: Container, state: bytes, environ: Mapping[b
         place = state + b"/doors/" + container.name.encode()
         os.makedirs(state + b"/doors", mode=0o700, exist_ok=True)
         descriptor = make_held(place, 0o755)
-        listener = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM | _socket.SOCK_CLOEXEC)
+        listener = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
         try:
             path = b"/proc/self/fd/%d/s" % descriptor  # its own may be longer than unix(7) permits
             listener.bind(path)

@@ -1,7 +1,8 @@
 """Reflinks on systems that mudroom does not run on yet: clonefile on macOS, block cloning on Windows.
 
-**None of this has ever been run.** It is written from Apple's clonefile(2) and from Microsoft's description of
-FSCTL_DUPLICATE_EXTENTS_TO_FILE; on Linux nothing of it is defined, and ``stage/copy.py`` does not import it.
+**None of this has ever been run** where it is meant for. It is written from Apple's clonefile(2) and from Microsoft's
+description of FSCTL_DUPLICATE_EXTENTS_TO_FILE; on Linux nothing of it is defined, and ``stage/copy.py`` does not import
+it.
 """
 
 from __future__ import annotations
@@ -17,11 +18,14 @@ if sys.platform == "darwin":
     _libc.fclonefileat.argtypes = (ctypes.c_int, ctypes.c_int, ctypes.c_char_p, ctypes.c_uint32)
     _libc.fclonefileat.restype = ctypes.c_int
     _IMPOSSIBLE = (errno.ENOTSUP, errno.EXDEV, errno.EINVAL, errno.ENOSYS)
+    _CLONE_NOOWNERCOPY = 2
+    """sys/clonefile.h: the clone is ours, whoever the file belongs to. (CLONE_NOFOLLOW, 1, is about a source that is
+    named by a path; here it is open.)"""
 
     def clone_file(read: int, directory: int, name: bytes) -> bool:
         """Make the new file ``name``, no path, in an open directory: content, mode, times and xattrs of the open file
         ``read``. False if the file system cannot; there is no such file then. Raises OSError as open(2) does."""
-        if _libc.fclonefileat(read, directory, name, 0) == 0:
+        if _libc.fclonefileat(read, directory, name, _CLONE_NOOWNERCOPY) == 0:
             return True
         number = ctypes.get_errno()
         if number in _IMPOSSIBLE:

@@ -192,7 +192,7 @@ def _reflink(read: int, write: int, size: int) -> bool:
 def _copy_range(read: int, write: int, start: int, end: int) -> None:
     while start < end:
         try:
-            done = os.copy_file_range(read, write, end - start, start, start)
+            done = _in_kernel(read, write, start, end)
         except OSError as error:
             if error.errno not in (errno.EXDEV, errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP, errno.EPERM):
                 raise
@@ -200,6 +200,13 @@ def _copy_range(read: int, write: int, start: int, end: int) -> None:
         if not done:
             return  # the file got shorter meanwhile
         start += done
+
+
+def _in_kernel(read: int, write: int, start: int, end: int) -> int:
+    """Raises ENOSYS where there is no copy_file_range(2): macOS, Windows."""
+    if not hasattr(os, "copy_file_range"):
+        raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
+    return os.copy_file_range(read, write, end - start, start, start)
 
 
 def copy_xattrs(read: int, write: int) -> None:

@@ -1,10 +1,12 @@
-"""renameat2(2), by descriptor, with what to do where a file system has only rename(2)."""
+"""renameat2(2), by descriptor, with what to do where a file system has only rename(2). On macOS renameatx_np(2), which
+is the same with other numbers; that has never been run."""
 
 from __future__ import annotations
 
 import ctypes
 import errno
 import os
+import sys
 
 from mudroom.stage.beneath import look
 
@@ -16,11 +18,20 @@ _NOREPLACE, _EXCHANGE = 1, 2
 _UNSUPPORTED = (errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP)
 _NO_LINKS = (errno.EPERM, errno.EACCES, errno.ENOSYS, errno.EOPNOTSUPP, errno.EMLINK)
 
+_FLAGS_OF_DARWIN = {_NOREPLACE: 4, _EXCHANGE: 2}
+"""RENAME_EXCL and RENAME_SWAP of sys/stdio.h."""
+_F_FULLFSYNC = 51
+"""sys/fcntl.h: also the disk writes what is in its own memory. fsync(2) of macOS does not ask for that."""
+
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def _renameat2(old: At, new: At, flags: int) -> None:
-    if _libc.renameat2(old[0], old[1], new[0], new[1], ctypes.c_uint(flags)) < 0:
+    if sys.platform == "darwin":
+        call, flags = _libc.renameatx_np, _FLAGS_OF_DARWIN[flags]
+    else:
+        call = _libc.renameat2
+    if call(ctypes.c_int(old[0]), old[1], ctypes.c_int(new[0]), new[1], ctypes.c_uint(flags)) < 0:
         number = ctypes.get_errno()
         raise OSError(number, os.strerror(number), old[1], None, new[1])
 
@@ -135,7 +146,17 @@ def is_same_file(one: At, other: At) -> bool:
 
 
 def sync_filesystem(descriptor: int) -> None:
-    """syncfs(2): one call instead of an fsync for every file."""
+    """syncfs(2): one call instead of an fsync for every file. macOS has none: sync(2), which only begins to write, and
+    F_FULLFSYNC, which waits for the disk to have written all that it was given before (fcntl(2))."""
+    if sys.platform == "darwin":
+        import fcntl
+
+        os.sync()
+        try:
+            fcntl.fcntl(descriptor, _F_FULLFSYNC)
+        except OSError:
+            os.fsync(descriptor)  # not on this file system: a network's
+        return
     if _libc.syncfs(descriptor) < 0:
         number = ctypes.get_errno()
         raise OSError(number, os.strerror(number))
