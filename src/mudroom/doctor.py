@@ -13,6 +13,7 @@ from mudroom.core.settings import Settings
 from mudroom.core.why import Why
 from mudroom.errors import MudroomError, UsageError
 from mudroom.sandbox.client import Client
+from mudroom.sandbox.darwin import DarwinClient
 from mudroom.sandbox.denial import error_name, rules_for
 from mudroom.sandbox.forbidden import why_forbidden
 from mudroom.sandbox.host import landlock_abi
@@ -57,6 +58,8 @@ Runner = Callable[[Settings, str], Tried]
 
 def examine(directory: bytes, *, home: bytes, environ: Mapping[bytes, bytes]) -> list[Finding]:
     """Try everything in ``directory``, an empty one on the file system where mudroom keeps its state."""
+    if sys.platform == "darwin":
+        return examine_mac(DarwinClient(), directory, home=home, environ=environ)
     numbers = iter(range(1000))
 
     def run(settings: Settings, script: str) -> Tried:
@@ -73,6 +76,16 @@ def examine(directory: bytes, *, home: bytes, environ: Mapping[bytes, bytes]) ->
     found = diagnose(run, landlock_abi(), _crashes(_core_pattern(), resource.getrlimit(resource.RLIMIT_CORE)[1]))
     counts_processes = found[0].state == "strict" and os.geteuid() != 0
     return [*found, *_limits(directory, environ, counts_processes)]
+
+
+def examine_mac(client: Client, directory: bytes, *, home: bytes, environ: Mapping[bytes, bytes]) -> list[Finding]:
+    from mudroom.sandbox.mactrial import try_seatbelt
+
+    search = [entry for entry in environ.get(b"PATH", b"/usr/bin:/bin").split(b":") if entry.startswith(b"/")]
+    try:
+        return [Finding(*one) for one in try_seatbelt(client, directory, home=home, search=search)]
+    finally:
+        client.close()
 
 
 def _limits(directory: bytes, environ: Mapping[bytes, bytes], counts_processes: bool) -> list[Finding]:

@@ -1,0 +1,75 @@
+"""What ``mudroom doctor`` says of a Mac: where Seatbelt confines nothing, is refused, or does its work."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from macbox import fake_sandbox_exec
+
+from mudroom.doctor import Finding, examine_mac
+from mudroom.sandbox import mactrial
+from mudroom.sandbox.darwin import DarwinClient
+from mudroom.sandbox.mactrial import Trial, _connecting, _reading, _signalling, _writing
+
+
+def examined(tmp_path: Path, tool: bytes) -> dict[str, Finding]:
+    place = tmp_path / "d"
+    place.mkdir()
+    environ = {b"PATH": os.environb[b"PATH"]}
+    found = examine_mac(DarwinClient(tool=tool), bytes(place), home=bytes(tmp_path / "home"), environ=environ)
+    return {one.protection: one for one in found}
+
+
+PROBED = (
+    "nothing is written outside of the copy",
+    "nothing is read but what is shown",
+    "no network",
+    "no servers of the host",
+    "other processes cannot be signalled",
+)
+
+
+def test_a_sandbox_that_confines_nothing_is_found_out(tmp_path: Path) -> None:
+    found = examined(tmp_path, fake_sandbox_exec(tmp_path))
+    assert found["a sandbox"].state == "strict"  # it starts programs
+    assert {name: found[name].state for name in PROBED} == dict.fromkeys(PROBED, "missing")
+
+
+@pytest.mark.parametrize("nested", [True, False])
+def test_no_sandbox_at_all(tmp_path: Path, nested: bool) -> None:
+    tool = fake_sandbox_exec(tmp_path, nested=True) if nested else bytes(tmp_path / "nothing")
+    found = examined(tmp_path, tool)
+    assert found["a sandbox"].state == "missing" and "another" in found["a sandbox"].fix
+    assert ("sandbox_apply: Operation not permitted" in found["a sandbox"].found) is nested
+    assert not set(PROBED) & set(found)
+
+
+def test_a_sandbox_that_does_its_work(tmp_path: Path) -> None:
+    place = bytes(tmp_path)
+    (tmp_path / "work").mkdir()
+
+    def refuses(script: str) -> int:
+        """What is written in the copy is; the rest fails."""
+        for name in ("inside", "copy"):
+            if f"work/{name}" in script:
+                (tmp_path / "work" / name).touch()
+        return 256
+
+    found = [_writing(refuses, place), _reading(refuses, place), *_connecting(refuses, place), _signalling(refuses)]
+    assert [(one.protection, one.state) for one in found] == [(name, "strict") for name in PROBED]
+
+
+def test_a_probe_that_did_not_run_proves_nothing(tmp_path: Path) -> None:
+    place = bytes(tmp_path)
+    (tmp_path / "work").mkdir()
+    found = [_writing(lambda _script: 0, place), _reading(lambda _script: 0, place)]
+    found += _connecting(lambda _script: 0, place)
+    assert [one.state for one in found] == ["not probed"] * 4
+
+
+def test_what_is_so_on_every_mac_is_said() -> None:
+    always: tuple[Trial, ...] = mactrial._ALWAYS
+    assert {one.state for one in always} == {"strict", "degraded", "missing"}
+    assert all(one.fix for one in always if one.state == "degraded")
