@@ -66,6 +66,7 @@ MAY_IMPORT = {
     "session": ("core", "errors", "stage", "vault", "sandbox", "joining", "inspecting", *_OF_A_SANDBOX, *_OF_A_SESSION),
     "agent": ("core", "errors", "stage", "vault", "session"),
     "filesystem": ("core", "errors", "stage", "session", "config"),
+    "windowsdoctor": ("core", "errors", "sandbox"),
     "doctor": ("core", "errors", "sandbox", "session"),
     "keeper": ("core", "errors", "stage", "vault", "session"),
     "cli": (
@@ -79,6 +80,7 @@ MAY_IMPORT = {
         *_POLICY,
         "session",
         "doctor",
+        "windowsdoctor",
         "keeper",
         "granting",
         "gateway",

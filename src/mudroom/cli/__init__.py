@@ -8,6 +8,11 @@ def main() -> None:
     import os
     import sys
 
+    if sys.platform == "win32":
+        from mudroom.cli.windows import main as main_on_windows
+
+        sys.exit(main_on_windows())
+
     from mudroom.cli.main import run
 
     code = run(sys.argv[1:], os.environb)

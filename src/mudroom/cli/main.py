@@ -94,10 +94,10 @@ _ADVICE = {
 
 def _run(argv: list[str], environ: Mapping[bytes, bytes], terminal: Terminal) -> int:
     if not argv or argv[0] in ("-h", "--help", "help"):
-        terminal.out(_overview())
+        terminal.out(overview())
         return 0 if argv else 125
     if argv[0] in ("-V", "--version"):
-        terminal.out(f"mudroom {__version__}")
+        terminal.out(version())
         return 0
     verb = argv[0]
     if verb not in VERBS:
@@ -137,7 +137,11 @@ def _near(verb: str) -> str:
     return f"did you mean mudroom {near[0]}?" if near else "mudroom --help lists them"
 
 
-def _overview() -> str:
+def version() -> str:
+    return f"mudroom {__version__}"
+
+
+def overview() -> str:
     rows = "\n".join(f"  {verb:<10} {text}" for verb, text in VERBS.items())
     return f"""\
 mudroom {__version__}: commands and agents work on a staged view of your project; nothing lands until you apply it.

@@ -7,7 +7,8 @@ was quoted for the others (CVE-2024-24576). So:
 1. The program is found here and named by its whole path (lpApplicationName): Windows guesses nothing, and never looks
    in the current directory, which is the agent's.
 2. A batch file is recognised by what Windows would run, trailing dots and spaces dropped, and is run by a cmd.exe that
-   is named, with an argument quoted for it, or refused where no quoting is sure.
+   is named, with an argument quoted for it, or refused where no quoting is sure. One that strips the quotes itself
+   (%~1) reads its arguments as commands on any system: no caller can keep it from that.
 """
 
 from __future__ import annotations

@@ -144,21 +144,28 @@ class Library:
         return (w.SID_AND_ATTRIBUTES * len(rows))(*rows), kept
 
     def token_information(self, token: int, kind: str) -> bytes:
-        return ctypes.string_at(*self._token_buffer(token, kind)[1:])
+        buffer, start, size = self._token_buffer(token, kind)
+        data = ctypes.string_at(start, size)
+        del buffer  # not before: the address is its own
+        return data
 
     def token_sids(self, token: int, kind: str) -> list[tuple[str, int]]:
         """(SID, attributes) of a TOKEN_GROUPS."""
         buffer, start, size = self._token_buffer(token, kind)
         count = int.from_bytes(buffer[:4], "little") if size >= 8 else 0
         rows = (w.SID_AND_ATTRIBUTES * count).from_address(start + 8)  # TOKEN_GROUPS: a DWORD, then aligned
-        return [(self.sid_text(row.Sid), row.Attributes) for row in rows]
+        found = [(self.sid_text(row.Sid), int(row.Attributes)) for row in rows]
+        del buffer
+        return found
 
     def token_sid(self, token: int, kind: str) -> tuple[str, int]:
         """Of a structure that begins with one SID: TOKEN_USER, TOKEN_MANDATORY_LABEL, TOKEN_APPCONTAINER_INFORMATION.
         Empty if there is none."""
-        _buffer, start, _size = self._token_buffer(token, kind)
+        buffer, start, _size = self._token_buffer(token, kind)
         row = w.SID_AND_ATTRIBUTES.from_address(start)
-        return (self.sid_text(row.Sid) if row.Sid else "", row.Attributes)
+        found = (self.sid_text(row.Sid) if row.Sid else "", int(row.Attributes))
+        del buffer
+        return found
 
     def _token_buffer(self, token: int, kind: str) -> tuple[Any, int, int]:
         size = w.DWORD()

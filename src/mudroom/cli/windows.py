@@ -1,0 +1,60 @@
+"""The command line on Windows, where only some of mudroom works yet: ``--help``, ``--version`` and ``doctor``.
+Everything else says so in one line. docs/WINDOWS.md has what is missing."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import tempfile
+from collections.abc import Sequence
+
+from mudroom.cli.main import VERBS, overview, version
+from mudroom.cli.terminal import Terminal
+
+NOT_YET = "mudroom does not run commands on Windows yet: the vault and the staged view need a POSIX file system"
+HINT = "use it in WSL 2; mudroom doctor says what the sandbox could do here"
+
+
+def run(argv: Sequence[str]) -> int:
+    """The exit code. Never ends in a traceback."""
+    terminal = Terminal({})
+    if not argv or argv[0] in ("-h", "--help", "help"):
+        terminal.out(overview())
+        return 0 if argv else 125
+    if argv[0] in ("-V", "--version"):
+        terminal.out(version())
+        return 0
+    if argv[0] == "doctor":
+        return _doctor(terminal, "--json" in argv)
+    if argv[0] not in VERBS:
+        terminal.error(f"there is no verb {argv[0]!r}", "mudroom --help lists them")
+        return 125
+    terminal.error(NOT_YET, HINT)
+    return 125
+
+
+def _doctor(terminal: Terminal, as_json: bool) -> int:
+    from mudroom.windowsdoctor import examine
+
+    try:
+        with tempfile.TemporaryDirectory(prefix="mudroom-doctor-") as directory:
+            rows = examine(os.fsencode(directory), os.environ)
+    except OSError as error:
+        terminal.error(str(error), "doctor could try nothing")
+        return 125
+    if as_json:
+        found = [row._asdict() for row in rows]
+        terminal.out(json.dumps({"schema": "mudroom.doctor/1", "protections": found}))
+    else:
+        width = max(len(row.protection) for row in rows)
+        for row in rows:
+            terminal.out(f"{row.protection:<{width}}  {row.state:<10}  {row.found}")
+            if row.fix:
+                terminal.out(f"{'':<{width}}            fix: {row.fix}")
+    terminal.say(f"{NOT_YET} ({HINT})")
+    return 1 if rows[0].state == "missing" else 0
+
+
+def main() -> int:
+    return run(sys.argv[1:])

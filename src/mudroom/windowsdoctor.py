@@ -1,0 +1,194 @@
+"""What this Windows can protect, by doing it: each probe runs a command and looks what came of it."""
+
+from __future__ import annotations
+
+import importlib
+import os
+from collections.abc import Callable, Mapping
+from typing import Any, Literal, NamedTuple
+
+from mudroom.core.limit import Limits
+from mudroom.core.spec import Around, Copy, SandboxSpec
+from mudroom.core.windowscommand import join
+from mudroom.errors import MudroomError
+from mudroom.sandbox.windows import Command, Machine, compile_plan, system_variables
+from mudroom.sandbox.windows_calls import CallFailed, Calls
+from mudroom.sandbox.windows_run import start
+
+State = Literal["strict", "degraded", "missing", "not probed"]
+
+
+class Row(NamedTuple):
+    protection: str
+    state: State
+    found: str
+    fix: str = ""
+
+
+class Tried(NamedTuple):
+    """What came of a line for cmd.exe."""
+
+    code: int | None = None
+    """None: it did not even start, or did not end in time."""
+    out: bytes = b""
+    error: str = ""
+
+
+class Asked(NamedTuple):
+    line: str
+    level: int = 1
+    limits: Limits = Limits()
+    network: Literal["none", "gate", "open"] = "none"
+    terminal: tuple[int, int] | None = None
+
+
+Runner = Callable[[Asked], Tried]
+_NO_CONTAINER = "Windows 10 or later, its firewall's services (BFE, mpssvc) running"
+
+
+def diagnose(run: Runner, outside: str) -> list[Row]:
+    """``outside``: a file of the user's, in a directory that is not given to any command. It holds ``secret``."""
+    return [
+        _sandbox(run),
+        _files(run, outside),
+        _job(run),
+        _network(run),
+        _gate(run),
+        _terminal(run),
+        _bare(run, outside),
+        *(_limit(run, *one) for one in _LIMITS),
+    ]
+
+
+def _sandbox(run: Runner) -> Row:
+    found = run(Asked("echo in"))
+    if found.out.strip() == b"in":
+        return Row("a sandbox", "strict", "an AppContainer, no privileges, low integrity, a job object")
+    return Row("a sandbox", "missing", found.error or "the probe did not run as it should have", _NO_CONTAINER)
+
+
+def _files(run: Runner, outside: str) -> Row:
+    name = "nothing of the host in sight"
+    found = run(Asked(f'echo in& type "{outside}"& echo x>> "{outside}"'))
+    if not found.out.startswith(b"in"):
+        return _not_probed(name, found)
+    if b"secret" in found.out:
+        return Row(name, "missing", "a file of the user's can be read")
+    return Row(name, "strict", "only what names the sandbox, or all packages, can be opened")
+
+
+def _job(run: Runner) -> Row:
+    name = "all that a command started ends with it"
+    found = run(Asked("echo in& start /b cmd /d /c for /l %i in (0,0,1) do @rem"))
+    if not found.out.startswith(b"in"):
+        return _not_probed(name, found)
+    if found.error:
+        return Row(name, "missing", found.error)
+    return Row(name, "strict", "a job object that ends when mudroom does, and lets nothing break away")
+
+
+def _network(run: Runner) -> Row:
+    name = "no network"
+    found = run(Asked("echo in"))
+    if not found.out.startswith(b"in"):
+        return _not_probed(name, found)
+    why = "an AppContainer with no capability; the firewall that enforces it is not tried: it would be traffic"
+    return Row(name, "degraded", why, "try it: curl in mudroom run")
+
+
+def _gate(run: Runner) -> Row:
+    found = run(Asked("echo in", network="gate"))
+    return Row("the gate", "missing" if found.error else "strict", found.error or "reached from inside")
+
+
+def _terminal(run: Runner) -> Row:
+    found = run(Asked("exit 7", terminal=(80, 25)))
+    if found.code == 7:
+        return Row("a terminal of its own", "strict", "a pseudo-console")
+    return Row("a terminal of its own", "missing", found.error or "none that works", "Windows 10 1809 or later")
+
+
+def _bare(run: Runner, outside: str) -> Row:
+    name = "level 0: writing only in the fork"
+    found = run(Asked(f'echo in& echo x>> "{outside}"', level=0, network="open"))
+    if not found.out.startswith(b"in"):
+        return Row(name, "missing", found.error or "the probe did not run as it should have")
+    return Row(name, "degraded", "a write-restricted token; what Everyone may write can be written")
+
+
+_LIMITS = (
+    ("memory", Limits(memory=1 << 30)),
+    ("processes", Limits(processes=50)),
+    ("cpus", Limits(cpus=0.5)),
+    ("io", Limits(io=1 << 30)),
+)
+
+
+def _limit(run: Runner, kind: str, limits: Limits) -> Row:
+    found = run(Asked("exit 7", limits=limits))
+    if found.code == 7:
+        return Row(f"limit: {kind}", "strict", "held by the job object")
+    return Row(f"limit: {kind}", "missing", found.error or "the probe did not run as it should have")
+
+
+def _not_probed(name: str, found: Tried) -> Row:
+    return Row(name, "not probed", found.error or "the probe did not run as it should have")
+
+
+def examine(directory: bytes, variables: Mapping[str, str]) -> list[Row]:
+    """Try everything in ``directory``, an empty one. Raises OSError where this is not Windows."""
+    from mudroom.sandbox.windows_native import Native
+
+    calls = Native()
+    machine = Machine(os.cpu_count() or 1, calls.library.has("CreateAppContainerProfile"))
+    outside = os.path.join(directory, b"outside.txt")
+    with open(outside, "wb") as stream:
+        stream.write(b"secret")
+    variables = system_variables(variables)
+    numbers = iter(range(1000))
+
+    def run(asked: Asked) -> Tried:
+        return _run(calls, machine, variables, directory + b"\\%d" % next(numbers), asked)
+
+    return diagnose(run, os.fsdecode(outside))
+
+
+def _run(calls: Calls, machine: Machine, variables: Mapping[str, str], place: bytes, asked: Asked) -> Tried:
+    """One line for cmd.exe, with a fork and a scratch of its own; at most a minute."""
+    work, scratch = place + b"\\work", place + b"\\scratch"
+    for path in (work, scratch):
+        os.makedirs(path)
+    around = None if asked.level else Around()
+    spec = SandboxSpec(work, Copy(work), work, work, scratch, network=asked.network, around=around)
+    roots = [value for name, value in variables.items() if name.upper() == "SYSTEMROOT"]
+    shell = join(roots[0] if roots else "C:\\Windows", "System32\\cmd.exe")
+    # the line is the shell's own language, so it is not quoted as a word
+    command = Command(shell, ("cmd", "/d", "/c", "@LINE@"), variables, asked.terminal)
+    output = place + b"\\out.txt"
+    with open(os.devnull, "rb") as null, open(output, "wb") as out:
+        try:
+            plan = compile_plan(spec, asked.limits, command, machine, os.urandom(16))
+            steps = tuple(_with_line(step, asked.line) for step in plan.steps)
+            handles = None if asked.terminal else (_handle(null.fileno()), _handle(out.fileno()), _handle(out.fileno()))
+            running = start(calls, plan._replace(steps=steps), handles)
+        except MudroomError as error:
+            return Tried(error=error.message)
+        try:
+            code = running.wait(60)
+            error_text = ""
+        except CallFailed as failed:
+            code, error_text = None, str(failed)
+        left = "; ".join(running.close())
+    with open(output, "rb") as stream:
+        return Tried(code, stream.read(), left or error_text)
+
+
+def _with_line(step: tuple[object, ...], line: str) -> tuple[object, ...]:
+    if step[0] != "create":
+        return step
+    return (*step[:2], str(step[2]).replace("@LINE@", f'"{line}"'), *step[3:])
+
+
+def _handle(descriptor: int) -> int:
+    msvcrt: Any = importlib.import_module("msvcrt")
+    return int(msvcrt.get_osfhandle(descriptor))

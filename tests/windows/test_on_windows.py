@@ -1,0 +1,323 @@
+"""What only Windows can do: run by ``dev/wine`` with a Windows Python, and by anybody who has a Windows.
+
+Wine has jobs, pipes, consoles and tokens whose privileges can be taken away; it has no AppContainer, and what it does
+not do it often claims to have done. So these are also tests of whether that is noticed. Nothing here says that Windows
+itself would do the same.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mudroom.core.limit import Limits, Reached
+from mudroom.core.spec import Copy, SandboxSpec
+from mudroom.core.windowsplan import WindowsPlan
+from mudroom.errors import CommandNotStarted, Unsupported
+from mudroom.sandbox import windows_types as w
+
+if sys.platform != "win32":
+    pytest.skip("needs Windows, or dev/wine", allow_module_level=True)
+
+import msvcrt
+
+from mudroom.sandbox.windows import JOB_FLAGS, Command, Machine, compile_plan, system_variables
+from mudroom.sandbox.windows_api import FUNCTIONS, Library
+from mudroom.sandbox.windows_calls import CallFailed
+from mudroom.sandbox.windows_native import Native
+from mudroom.sandbox.windows_run import KILLED, Running, start
+
+WINE = hasattr(ctypes.WinDLL("ntdll"), "wine_get_version")
+
+
+class Trusting(Native):
+    """Wine holds a job's flags, but says 0 when it is asked for them: believed here, so that the rest can be tried."""
+
+    def limit_flags(self, job: int) -> int:
+        return super().limit_flags(job) or (JOB_FLAGS if WINE else 0)
+
+
+NATIVE = Trusting()
+ROOT = os.environ["SYSTEMROOT"]
+SHELL = ROOT + "\\System32\\cmd.exe"
+needs_real = pytest.mark.skipif(WINE, reason="Wine has no AppContainers, and no restricting SIDs")
+
+
+class Box:
+    """A job and a token, without what Wine lacks; output goes into a file."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.out = directory / "out.txt"
+        self._file = self.out.open("wb")
+        self._null = open(os.devnull, "rb")  # noqa: SIM115 - closed in close
+        self.running: list[Running] = []
+
+    def plan(self, line: str, program: str = SHELL, **changed: object) -> WindowsPlan:
+        limits: Any = changed.get("job", (JOB_FLAGS, 0, 0))
+        steps = (
+            ("token", w.DISABLE_MAX_PRIVILEGE, ()),
+            ("job", *limits),
+            ("ui", 0xFF),
+            ("messages",),
+            changed.get("stdio", ("stdio",)),
+            ("create", program, line, f"PATH={ROOT}\\System32\0SYSTEMROOT={ROOT}\0\0", str(self.directory)),
+            ("check", False),
+            ("resume",),
+        )
+        return WindowsPlan(1, steps)  # type: ignore[arg-type]
+
+    @property
+    def handles(self) -> tuple[int, int, int]:
+        null, out = (msvcrt.get_osfhandle(one.fileno()) for one in (self._null, self._file))
+        return null, out, out
+
+    def start(self, line: str, **changed: object) -> Running:
+        stdio = None if "stdio" in changed else self.handles
+        running = start(NATIVE, self.plan(line, **changed), stdio)  # type: ignore[arg-type]
+        self.running.append(running)
+        return running
+
+    def close(self) -> None:
+        for running in self.running:
+            assert running.close() == ()
+        self._file.close()
+        self._null.close()
+
+
+@pytest.fixture
+def box(tmp_path: Path) -> Iterator[Box]:
+    made = Box(tmp_path)
+    yield made
+    made.close()
+
+
+def shell(line: str) -> str:
+    return f'"{SHELL}" /d /s /c "{line}"'
+
+
+def test_every_function_is_there_but_those_of_wine() -> None:
+    library = Library()
+    lacking = {name for name in FUNCTIONS if not library.has(name)}
+    assert lacking == ({"CreateAppContainerProfile", "DeleteAppContainerProfile"} if WINE else set())
+
+
+def test_a_command_runs_in_its_job_and_without_privileges(box: Box) -> None:
+    own = NATIVE.own_token()
+    assert NATIVE.privileges(own)  # there was something to be taken away
+    NATIVE.close(own)
+    running = box.start(shell("echo hello& exit 7"))
+    assert running.wait(60) == 7
+    assert box.out.read_bytes().strip() == b"hello"
+    assert running.accounting().processes >= 1
+
+
+def test_all_that_a_command_leaves_behind_ends_with_it(box: Box) -> None:
+    running = box.start(shell('start /b "" ping -n 600 127.0.0.1 >nul& start /b "" ping -n 600 127.0.0.1 >nul& exit 3'))
+    assert running.wait(60) == 3
+    assert running.accounting().processes >= 2
+    assert running.accounting().active >= 1
+    assert running.close() == ()
+
+
+def test_a_timeout_ends_everything(box: Box) -> None:
+    running = box.start(shell("ping -n 600 127.0.0.1 >nul"))
+    assert running.wait(0.2) is None
+    running.terminate()
+    assert running.wait(60) == KILLED
+
+
+def test_when_mudroom_is_killed_its_commands_are(tmp_path: Path) -> None:
+    """Another Python starts a command and is killed; the job's last handle is gone with it."""
+    marker = tmp_path / "running"
+    program = tmp_path / "parent.py"
+    places = [*sys.path, str(Path(__file__).parent)]
+    program.write_text(
+        f"import sys; sys.path[:0] = {places!r}\n"
+        "import pathlib, test_on_windows as t\n"
+        f"box = t.Box(pathlib.Path({str(tmp_path)!r}))\n"
+        "made = box.start(t.shell('ping -n 600 127.0.0.1'))\n"
+        f"pathlib.Path({str(marker)!r}).write_text(str(made.pid)); made.wait()\n"
+    )
+    parent = subprocess.Popen([sys.executable, str(program)], stdin=subprocess.DEVNULL)
+    try:
+        while not (marker.exists() and marker.read_text()):
+            assert parent.poll() is None
+    finally:
+        parent.kill()
+        parent.wait()
+    kernel = ctypes.WinDLL("kernel32")
+    kernel.OpenProcess.restype = ctypes.c_void_p
+    handle = kernel.OpenProcess(0x100000, 0, int(marker.read_text()))  # SYNCHRONIZE
+    assert not handle or NATIVE.wait(handle, 30_000)
+
+
+def test_nothing_breaks_away(box: Box, tmp_path: Path) -> None:
+    """CREATE_BREAKAWAY_FROM_JOB is refused in a job that does not permit it."""
+    program = tmp_path / "away.py"
+    program.write_text(
+        "import subprocess, sys\n"
+        "try:\n"
+        "    subprocess.Popen([sys.executable, '-c', ''], creationflags=0x1000000); print('away')\n"
+        "except OSError as error:\n"
+        "    print('refused', error.winerror)\n"
+    )
+    running = box.start(f'"{sys.executable}" "{program}"', program=sys.executable)
+    assert running.wait(120) == 0
+    if WINE:
+        assert box.out.read_bytes().split()[0] in (b"refused", b"away")
+        assert running.accounting().processes >= 1
+    else:
+        assert box.out.read_bytes().split() == [b"refused", b"5"]
+
+
+def test_no_handle_but_three_is_inherited(box: Box, tmp_path: Path) -> None:
+    with (tmp_path / "secret").open("wb") as secret:
+        handle = msvcrt.get_osfhandle(secret.fileno())
+        os.set_handle_inheritable(handle, True)
+        program = tmp_path / "look.py"
+        program.write_text(
+            "import ctypes, sys\n"
+            "k = ctypes.WinDLL('kernel32'); f = ctypes.c_uint()\n"
+            "print(k.GetHandleInformation(ctypes.c_void_p(int(sys.argv[1])), ctypes.byref(f)) and\n"
+            "      k.GetFileType(ctypes.c_void_p(int(sys.argv[1]))) == 1)\n"
+        )
+        running = box.start(f'"{sys.executable}" "{program}" {handle}', program=sys.executable)
+        assert running.wait(120) == 0
+    assert box.out.read_bytes().strip() in (b"0", b"False")
+
+
+def test_quoted_words_arrive(box: Box, tmp_path: Path) -> None:
+    from mudroom.core.windowscommand import quote
+
+    program = tmp_path / "words.py"
+    program.write_text("import sys, json; print(json.dumps(sys.argv[1:]))")
+    words = ["", "a b", 'say "hi"', "d\\", "d e\\", 'a\\\\"b', "&calc", "%PATH%", "^x", "\u00e4"]
+    running = box.start(quote([sys.executable, str(program), *words]), program=sys.executable)
+    assert running.wait(120) == 0
+    import json
+
+    assert json.loads(box.out.read_text()) == words
+
+
+def test_a_batch_file_gets_words_and_nothing_else(box: Box, tmp_path: Path) -> None:
+    from mudroom.core.windowscommand import quote_batch
+
+    batch = tmp_path / "show it.cmd"
+    batch.write_text("@echo [%1] [%2] [%3]\r\n")
+    line = quote_batch(SHELL, [str(batch), "a b", "x&echo injected", "c|d"])
+    running = box.start(line)
+    assert running.wait(60) == 0
+    assert box.out.read_bytes().strip() == b'["a b"] ["x&echo injected"] ["c|d"]'
+
+
+def test_a_program_that_is_not_there(box: Box) -> None:
+    with pytest.raises(CommandNotStarted) as raised:
+        box.start('"C:\\nowhere.exe"', program="C:\\nowhere.exe")
+    assert raised.value.exit_code == 127
+
+
+def test_a_job_that_loses_its_limits_is_noticed(box: Box) -> None:
+    wanted = JOB_FLAGS | w.JOB_OBJECT_LIMIT_ACTIVE_PROCESS | w.JOB_OBJECT_LIMIT_JOB_MEMORY
+    if not WINE:
+        assert box.start(shell("exit 0"), job=(wanted, 5, 1 << 28)).wait(60) == 0
+        return
+    with pytest.raises(Unsupported, match="limits of the job"):
+        box.start(shell("echo x"), job=(wanted, 5, 1 << 28))
+    with pytest.raises(Unsupported, match="limits of the job"):
+        start(Native(), box.plan(shell("echo x")), box.handles)
+    assert box.out.read_bytes() == b""
+
+
+@needs_real
+def test_the_number_of_processes_is_held(box: Box) -> None:
+    flags = JOB_FLAGS | w.JOB_OBJECT_LIMIT_ACTIVE_PROCESS
+    running = box.start(shell("cmd /c echo second"), job=(flags, 1, 0))
+    assert running.wait(60) != 0
+    assert b"second" not in box.out.read_bytes()
+    assert running.reached(Limits(processes=1)) == (Reached("processes", "refused", 1, amount=1),)
+
+
+def test_a_terminal_of_its_own(box: Box) -> None:
+    running = box.start(shell("echo on a terminal& exit 4"), stdio=("terminal", 80, 25))
+    assert running.wait(60) == 4
+    assert running.console is not None
+    try:
+        running.resize(100, 40)
+    except CallFailed as failed:
+        assert WINE and failed.code == 0x80004001  # E_NOTIMPL
+
+
+def spec(directory: Path) -> SandboxSpec:
+    work, scratch, project = (os.fsencode(directory / name) for name in ("work", "scratch", "project"))
+    for path in (work, scratch, project):
+        os.makedirs(path, exist_ok=True)
+    return SandboxSpec(project=project, view=Copy(work), cwd=project, home=b"C:\\", scratch=scratch)
+
+
+def compiled(directory: Path, line: str, level: int) -> WindowsPlan:
+    from mudroom.core.spec import Around
+
+    found = spec(directory)
+    if level == 0:
+        found = found._replace(around=Around(), network="open")
+    command = Command(SHELL, ("cmd", "/d", "/c", line), system_variables(dict(os.environ)))
+    return compile_plan(found, Limits(), command, Machine(), os.urandom(16))
+
+
+@pytest.mark.parametrize("level", [0, 1])
+def test_what_wine_cannot_give_is_refused_and_nothing_is_left(box: Box, level: int, tmp_path: Path) -> None:
+    """On Windows both run; on Wine neither may, though all calls of level 0 succeed there."""
+    plan = compiled(tmp_path, "echo x", level)
+    if WINE:
+        with pytest.raises(Unsupported) as raised:
+            start(NATIVE, plan, box.handles)
+        assert "left behind" not in raised.value.hint
+        assert box.out.read_bytes() == b""
+    else:
+        running = start(NATIVE, plan, box.handles)
+        assert running.wait(60) == 0
+        assert running.close() == ()
+        assert box.out.read_bytes().strip() == b"x"
+
+
+@needs_real
+def test_an_appcontainer_reads_and_writes_what_it_was_given(box: Box, tmp_path: Path) -> None:
+    (tmp_path / "outside.txt").write_text("secret")
+    plan = compiled(tmp_path, f"echo new> here.txt& type {tmp_path}\\outside.txt", 1)
+    running = start(NATIVE, plan, box.handles)
+    assert running.wait(60) != 0
+    assert running.close() == ()
+    assert (tmp_path / "work" / "here.txt").read_text().strip() == "new"
+    assert b"secret" not in box.out.read_bytes()
+
+
+def test_errors_carry_their_number() -> None:
+    with pytest.raises(CallFailed) as raised:
+        NATIVE.library.ConvertStringSidToSidW("no SID", ctypes.byref(ctypes.c_void_p()))
+    assert raised.value.code == 1337  # ERROR_INVALID_SID
+    assert NATIVE.library.sid_text(ctypes.addressof(NATIVE.library.sid("S-1-5-21-1-2-3-4"))) == "S-1-5-21-1-2-3-4"
+
+
+def test_rights_come_and_go(tmp_path: Path) -> None:
+    sid = "S-1-5-21-9-9-9-9"
+    NATIVE.grant(str(tmp_path), sid, 0x1200A9)
+    NATIVE.revoke(str(tmp_path), sid)
+    with pytest.raises(CallFailed) as raised:
+        NATIVE.grant(str(tmp_path / "nothing"), sid, 1)
+    assert raised.value.code in (2, 3)
+
+
+def test_doctor_says_what_it_has_tried(tmp_path: Path) -> None:
+    from mudroom.windowsdoctor import examine
+
+    rows = {row.protection: row for row in examine(os.fsencode(tmp_path), dict(os.environ))}
+    assert rows["a sandbox"].state == ("missing" if WINE else "strict")
+    assert ("AppContainer" in rows["a sandbox"].found) and rows["the gate"].state == "missing"
