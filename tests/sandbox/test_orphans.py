@@ -1,0 +1,90 @@
+"""What is told from an engine's list, and which of our directories nobody holds."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from mudroom.core.container import Engine
+from mudroom.errors import MudroomError
+from mudroom.sandbox.orphans import hold, make_held, orphans, rows, sweep_containers, sweep_directory
+from mudroom.sandbox.owner import this_process
+
+HERE = this_process()
+GONE = HERE._replace(started=1)
+
+
+def docker(name: str, owner: object, state: str = "running", label: str = "mudroom=0.1.0") -> str:
+    return json.dumps({"ID": name, "State": state, "Labels": f"{label},mudroom.owner={owner},x=y"})
+
+
+def podman(name: str, owner: object, state: str = "running") -> str:
+    labels = {"mudroom": "0.1.0", "mudroom.owner": str(owner)}
+    return json.dumps({"Id": name, "State": state, "Labels": labels})
+
+
+def test_of_a_list_only_those_whose_owner_is_gone() -> None:
+    lines = [
+        docker("live", HERE), docker("dead", GONE), podman("dead2", GONE, "exited"), docker("made", GONE, "created"),
+        docker("foreign", GONE._replace(namespaces="0-0")), docker("elsewhere", GONE._replace(boot="x")),
+        docker("rebooted", GONE._replace(boot="x"), "exited"), docker("theirs", GONE, label="other=1"),
+        json.dumps({"ID": "unowned", "State": "exited", "Labels": "mudroom=1"}),
+    ]  # fmt: skip
+    assert orphans("\n".join(lines).encode(), HERE) == ["dead", "dead2", "made", "rebooted"]
+
+
+@pytest.mark.parametrize("listed", [b"", b"\xff\n", b"nonsense\n[]\n{}\n", b'{"ID": 3, "Labels": "mudroom=1"}'])
+def test_what_cannot_be_read_is_left_alone(listed: bytes) -> None:
+    assert list(rows(listed)) == []
+
+
+def test_an_orphan_that_somebody_else_is_removing_is_no_failure(tmp_path: Path) -> None:
+    program = tmp_path / "docker"
+    program.write_text(f"#!/bin/sh\n[ $1 = ps ] && echo '{docker('dead', GONE)}' && exit 0\necho busy >&2; exit 1\n")
+    program.chmod(0o755)
+    assert sweep_containers(Engine("docker", os.fsencode(program)), {}, HERE) == 1
+    program.write_text("#!/bin/sh\necho 'Cannot connect' >&2; exit 1\n")
+    with pytest.raises(MudroomError, match="Cannot connect"):
+        sweep_containers(Engine("docker", os.fsencode(program)), {}, HERE)
+
+
+def test_a_directory_is_swept_when_nobody_holds_it(tmp_path: Path) -> None:
+    parent = os.fsencode(tmp_path)
+    held = make_held(parent + b"/door", 0o755)
+    second = hold(parent + b"/door")
+    assert sweep_directory(parent) == 0
+    os.close(held)
+    assert sweep_directory(parent) == 0
+    os.close(second)
+    (tmp_path / "door" / "s").touch()
+    (tmp_path / "file").touch()
+    os.symlink("door", tmp_path / "link")
+    assert sweep_directory(parent, older=3600) == 0, "it is young"
+    assert sweep_directory(parent, keep=b"door") == 0
+    assert sweep_directory(parent) == 1
+    assert sorted(os.listdir(tmp_path)) == ["file", "link"]
+    assert sweep_directory(parent + b"/nothing") == 0
+
+
+def test_who_is_killed_holds_nothing(tmp_path: Path) -> None:
+    script = (
+        "import os, sys; from mudroom.sandbox.orphans import make_held; "
+        "make_held(os.fsencode(sys.argv[1]), 0o755); print('held', flush=True); sys.stdin.read()"
+    )
+    holder = subprocess.Popen(
+        [sys.executable, "-c", script, str(tmp_path / "door")],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+    )
+    assert holder.stdout is not None
+    assert holder.stdout.readline() == b"held\n"
+    assert sweep_directory(os.fsencode(tmp_path)) == 0
+    holder.kill()
+    holder.communicate()
+    assert sweep_directory(os.fsencode(tmp_path)) == 1
