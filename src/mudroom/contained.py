@@ -68,10 +68,10 @@ class Containers:
         return os.path.dirname(os.path.dirname(self._vault.path))
 
     @contextmanager
-    def lend(self, plan: Plan, settings: Settings) -> Iterator[Box]:
+    def lend(self, plan: Plan, settings: Settings, fork: str) -> Iterator[Box]:
         """A container for one command, or for all that are run in one sandbox. Raises ContainerEnded if it has ended
         before them: that is not how they would have ended."""
-        box = self._pool.acquire(self.container(plan, settings))
+        box = self._pool.acquire(self.container(plan, settings), fork)
         box.client.gauge.begin()
         try:
             yield box
@@ -86,6 +86,10 @@ class Containers:
             raise
         use = box.client.gauge.reading()
         self._pool.release(box, fit=use is None or not use.memory_kills)
+
+    def forget(self, fork: str) -> None:
+        """Of a fork that is no more."""
+        self._pool.forget(fork)
 
     def allowed(self, limits: Limits) -> Allowed:
         """Raises Unsupported for a limit that no container holds, if it may not be missing."""

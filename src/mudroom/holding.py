@@ -139,7 +139,7 @@ class Holding(Deciding):
         fork.begin(started)
         try:
             want_gate = gate is not None and gate.is_inside
-            client = attempt.enter_context(self._at_its_place(plan))
+            client = attempt.enter_context(self._at_its_place(plan, fork))
             held = hold(client, plan, want_view=True, want_gate=want_gate, leaf=leaf)
         except BaseException:
             fork.end()

@@ -157,6 +157,8 @@ class Starting(Applying):
         running = self._last.pop(name, None)
         if running is not None:
             running.gone()
+        if self._containers is not None:
+            self._containers.forget(name)
 
     def _attempt(
         self,
@@ -187,7 +189,7 @@ class Starting(Applying):
                 )
                 if equipment is not None:
                     env |= dict(equipment.environment)
-                with self._at_its_place(plan) as client:
+                with self._at_its_place(plan, fork) as client:
                     started = self._start_time()
                     fork.begin(started)
                     running = self._begin(fork, client, plan, argv, env, output.descriptors, relay, leaf, keeper)
@@ -422,12 +424,12 @@ class Starting(Applying):
         return (*reached(limits, use, difference(now, before)), *others), use
 
     @contextmanager
-    def _at_its_place(self, plan: Plan) -> Iterator[Client]:
+    def _at_its_place(self, plan: Plan, fork: Fork) -> Iterator[Client]:
         """Who performs a plan: this process's launcher, or at level 2 one in a container."""
         if self._grant.level < 2:
             yield self.client
             return
-        with self._boxes().lend(plan, self.settings) as box:
+        with self._boxes().lend(plan, self.settings, fork.name) as box:
             yield box.client
 
     def _boxes(self) -> Containers:

@@ -75,15 +75,15 @@ def maker() -> Iterator[Maker]:
 
 def test_what_was_given_back_is_lent_again(maker: Maker) -> None:
     pool = maker.pool()
-    first = pool.acquire(WANTED)
+    first = pool.acquire(WANTED, "f")
     pool.release(first)
-    assert pool.acquire(WANTED) is first
+    assert pool.acquire(WANTED, "f") is first
     assert len(maker.made) == 1
 
 
 def test_a_container_is_lent_to_one_at_a_time(maker: Maker) -> None:
     pool = maker.pool()
-    assert pool.acquire(WANTED) is not pool.acquire(WANTED)
+    assert pool.acquire(WANTED, "f") is not pool.acquire(WANTED, "f")
 
 
 def test_eight_threads_have_eight_containers_and_share_them_afterwards(maker: Maker) -> None:
@@ -92,7 +92,7 @@ def test_eight_threads_have_eight_containers_and_share_them_afterwards(maker: Ma
     lent: list[Box] = []
 
     def use() -> None:
-        box = pool.acquire(WANTED)
+        box = pool.acquire(WANTED, "f")
         lent.append(box)
         all_there.wait(20)
         pool.release(box)
@@ -123,9 +123,9 @@ def test_eight_threads_have_eight_containers_and_share_them_afterwards(maker: Ma
 )
 def test_a_container_is_lent_only_for_what_it_was_made_for(maker: Maker, other: Container) -> None:
     pool = maker.pool()
-    pool.release(pool.acquire(WANTED))
+    pool.release(pool.acquire(WANTED, "f"))
     assert not serves(WANTED, other)
-    pool.acquire(other)
+    pool.acquire(other, "f")
     assert len(maker.made) == 2
 
 
@@ -140,59 +140,81 @@ def test_what_lies_in_a_mount_is_seen_with_it() -> None:
 @pytest.mark.parametrize("rules", [Rules(uses=2), Rules(age=10), Rules(idle=10)], ids=["uses", "age", "idle"])
 def test_a_container_is_recycled_until_it_is_worn(maker: Maker, rules: Rules) -> None:
     pool = maker.pool(rules)
-    pool.release(pool.acquire(WANTED))
+    pool.release(pool.acquire(WANTED, "f"))
     maker.now = 9
-    pool.release(pool.acquire(WANTED))
+    pool.release(pool.acquire(WANTED, "f"))
     maker.now = 20
-    pool.release(pool.acquire(WANTED))
+    pool.release(pool.acquire(WANTED, "f"))
     assert [one.closed for one in maker.made] == [1, 0]
     pool.close()
 
 
 def test_an_idle_one_is_closed_though_nobody_comes(maker: Maker) -> None:
     pool = maker.pool(Rules(idle=0.05), time.monotonic)
-    pool.release(pool.acquire(WANTED))
+    pool.release(pool.acquire(WANTED, "f"))
     assert maker.comes(lambda: maker.open == [])
-    pool.release(pool.acquire(WANTED))
+    pool.release(pool.acquire(WANTED, "f"))
     assert maker.comes(lambda: len(maker.made) == 2 and maker.open == [])
 
 
 def test_so_many_are_kept_idle_the_last_used_ones(maker: Maker) -> None:
     pool = maker.pool(Rules(most_idle=2))
-    boxes = [pool.acquire(WANTED) for _number in range(4)]
+    boxes = [pool.acquire(WANTED, "f") for _number in range(4)]
     for box in boxes:
         pool.release(box)
     assert [one.closed for one in maker.made] == [1, 1, 0, 0]
 
 
+def test_a_container_of_one_fork_is_never_anothers(maker: Maker) -> None:
+    pool = maker.pool()
+    first = pool.acquire(WANTED, "a")
+    pool.release(first)
+    second = pool.acquire(WANTED, "b")
+    pool.release(second)
+    assert second is not first
+    assert pool.acquire(WANTED, "a") is first
+    assert pool.acquire(WANTED, "a") not in (first, second)
+    pool.forget("b")
+    assert maker.made[1].closed == 1
+
+
+def test_a_spare_is_for_whoever_comes(maker: Maker) -> None:
+    pool = maker.pool(Rules(warm=1))
+    pool.release(pool.acquire(WANTED, "a"))
+    assert maker.comes(lambda: len(maker.made) == 2)
+    with pool._changed:
+        assert pool._changed.wait_for(lambda: not pool._starting, 20)
+    assert pool.acquire(WANTED, "b") is cast(Box, maker.made[1])
+
+
 def test_one_that_is_not_fit_is_not_lent_again(maker: Maker) -> None:
     pool = maker.pool()
-    pool.release(pool.acquire(WANTED), fit=False)
+    pool.release(pool.acquire(WANTED, "f"), fit=False)
     assert maker.open == []
-    pool.release(pool.acquire(WANTED))
+    pool.release(pool.acquire(WANTED, "f"))
     maker.made[-1].healthy = False  # its launcher has ended while nobody looked
-    assert pool.acquire(WANTED) is cast(Box, maker.made[2])
+    assert pool.acquire(WANTED, "f") is cast(Box, maker.made[2])
     assert maker.made[1].closed == 1
 
 
 def test_one_whose_commands_have_no_namespaces_is_used_once(maker: Maker) -> None:
     pool, plain = maker.pool(), WANTED._replace(nested=False)
-    pool.release(pool.acquire(plain))
+    pool.release(pool.acquire(plain, "f"))
     assert maker.open == []
 
 
 def test_spares_are_started_while_a_command_runs(maker: Maker) -> None:
     pool = maker.pool(Rules(warm=2))
-    first = pool.acquire(WANTED)
+    first = pool.acquire(WANTED, "f")
     assert maker.comes(lambda: len(maker.made) == 3)
-    assert pool.acquire(WANTED) is not first
+    assert pool.acquire(WANTED, "f") is not first
     pool.close()
     assert maker.open == []
 
 
 def test_a_spare_that_comes_when_the_pool_is_closed_is_closed_too(maker: Maker) -> None:
     pool = maker.pool(Rules(warm=1))
-    pool.release(pool.acquire(WANTED))
+    pool.release(pool.acquire(WANTED, "f"))
     assert maker.comes(lambda: len(maker.made) == 2)
     maker.gate = threading.Event()
     maker.made[0].healthy = maker.made[1].healthy = False
@@ -214,9 +236,9 @@ def test_nothing_is_started_ahead_where_that_fails_until_somebody_has_got_one(ma
     with pool._changed:
         assert pool._changed.wait_for(lambda: not pool._starting, 20)
     with pytest.raises(MudroomError, match="the engine is gone"):
-        pool.acquire(WANTED)
+        pool.acquire(WANTED, "f")
     maker.fails = False
     pool._start_ahead(WANTED)
     assert maker.made == []
-    pool.acquire(WANTED)
+    pool.acquire(WANTED, "f")
     assert maker.comes(lambda: len(maker.made) == 2)

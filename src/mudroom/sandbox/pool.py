@@ -6,8 +6,9 @@ enough, is old, or that nobody has asked for.
 
 Rules of this file:
 1. A container is used by one command at a time, or by the commands of one sandbox: its limits are theirs.
-2. Only where a command has namespaces of its own nothing of it can stay in the container. Where it has none
-   (``nested`` of the container), a container is used once.
+2. What commands leave in their /tmp is for those that come after them in the same fork: a container that has been used
+   for one fork is never used for another one. Where a command has no namespaces of its own (``nested`` of the
+   container), what it leaves is the container's, and that is used once.
 3. What is started ahead is what was asked for last. It is started by a thread of its own, so nobody waits for it. If
    that fails nothing is started ahead until somebody who needs a container has got one, or has been told why not.
 """
@@ -69,6 +70,8 @@ class _Kept:
 
     def __init__(self, box: Box, now: float) -> None:
         self.box, self.born, self.since, self.uses = box, now, now, 0
+        self.whose: str | None = None
+        """The fork that it has been used for."""
 
 
 class Pool:
@@ -86,11 +89,11 @@ class Pool:
         self._starting = 0
         self._is_tended = self._is_closed = self._has_failed = False
 
-    def acquire(self, wanted: Container) -> Box:
-        """One that serves, for the caller alone, until ``release`` or ``discard``; a new one if none does. Raises
-        MudroomError if there can be none."""
+    def acquire(self, wanted: Container, whose: str) -> Box:
+        """One that serves, for the caller alone, until ``release`` or ``discard``; a new one if none does. ``whose``:
+        the fork. Raises MudroomError if there can be none."""
         self.tidy()
-        while (kept := self._take(wanted)) is not None:
+        while (kept := self._take(wanted, whose)) is not None:
             if kept.box.is_healthy():
                 break
             self.discard(kept.box)
@@ -99,6 +102,7 @@ class Pool:
             with self._changed:
                 self._used[kept.box] = kept
         kept.uses += 1
+        kept.whose = whose
         self._start_ahead(wanted)
         return kept.box
 
@@ -148,9 +152,19 @@ class Pool:
         for box in boxes:
             box.close()
 
-    def _take(self, wanted: Container) -> _Kept | None:
+    def forget(self, whose: str) -> None:
+        """Close those that nobody but a fork could use, which is no more."""
         with self._changed:
-            found = next((one for one in reversed(self._idle) if serves(one.box.container, wanted)), None)
+            over = [one for one in self._idle if one.whose == whose]
+            self._idle = [one for one in self._idle if one.whose != whose]
+        for one in over:
+            one.box.close()
+
+    def _take(self, wanted: Container, whose: str) -> _Kept | None:
+        """The one that this fork has used last, or one that nobody has used."""
+        with self._changed:
+            fit = [one for one in reversed(self._idle) if serves(one.box.container, wanted)]
+            found = next((one for name in (whose, None) for one in fit if one.whose == name), None)
             if found is not None:
                 self._idle.remove(found)
                 self._used[found.box] = found
@@ -168,7 +182,7 @@ class Pool:
 
     def _start_ahead(self, wanted: Container) -> None:
         with self._changed:
-            ready = sum(serves(one.box.container, wanted) for one in self._idle)
+            ready = sum(one.whose is None and serves(one.box.container, wanted) for one in self._idle)
             count = self.rules.warm - ready - self._starting
             if self._is_closed or self._has_failed or count <= 0:
                 return
