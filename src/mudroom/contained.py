@@ -10,16 +10,16 @@ import _thread
 import itertools
 import os
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 
 from mudroom import __version__
-from mudroom.core.container import LABEL, Container, Engine, EngineKind, Mount, user_of
+from mudroom.core.container import LABEL, NAMES, Container, Engine, EngineKind, Mount, unspeakable, user_of
 from mudroom.core.limit import Limits
-from mudroom.core.path import is_below
+from mudroom.core.path import is_below, show
 from mudroom.core.plan import Plan
 from mudroom.core.settings import Settings
-from mudroom.errors import ContainerEnded, MudroomError
+from mudroom.errors import ContainerEnded, MudroomError, Unsupported
 from mudroom.sandbox.allowance import Allowed, allow
 from mudroom.sandbox.box import Box, mounts_of, name_of, start
 from mudroom.sandbox.engine import choose
@@ -60,6 +60,7 @@ class Containers:
 
     def _found(self) -> Engine:
         engine, state = choose(self._environ, self._wanted), self._state
+        _require_speakable([state], engine)
         filtered = _provide_profile(state, nested=True)
         return ready(engine, provide_host_image(engine, self._environ), self._environ, state, filtered)
 
@@ -97,12 +98,14 @@ class Containers:
 
     def container(self, plan: Plan, settings: Settings) -> Container:
         limits = self.allowed(settings.limits).limits
+        mounts = self._mounts(plan)
+        _require_speakable((path for mount in mounts for path in (mount.source, mount.target)), self.engine)
         return Container(
             "",
             provide_host_image(self.engine, self._environ),
             (),
             user_of(os.geteuid(), os.getegid()),
-            self._mounts(plan),
+            mounts,
             private=(*Container._field_defaults["private"], *plan.memory),
             nested=bool(plan.namespaces),
             memory=limits.memory,
@@ -157,6 +160,17 @@ class Containers:
         self._pool.close()
         if self._sweeper is not None:
             self._sweeper.join()
+
+
+def _require_speakable(paths: Iterable[bytes], engine: Engine) -> None:
+    """Raises Unsupported if one of them cannot be shown to a container of this engine."""
+    for path in paths:
+        why = unspeakable(path, engine.kind)
+        if why:
+            name = NAMES[engine.kind]
+            raise Unsupported(
+                "level 2", f"paths that {name} can be told", f"{show(path)}: {why}", "rename it, or level 1"
+            )
 
 
 def _provide_profile(state: bytes, *, nested: bool) -> bytes:

@@ -33,7 +33,8 @@ _DOCKER_SOCKET = "unix:///var/run/docker.sock"
 
 
 class Unusable(MudroomError):
-    """An engine that is there, and cannot be used for this reason; the hint is how it can."""
+    """An engine that is there, and cannot be used for this reason; the hint is how it can. Of every command line: it
+    hangs."""
 
 
 class Found(NamedTuple):
@@ -70,7 +71,7 @@ def ask(
         out, complaint = process.communicate(given, timeout)
     except subprocess.TimeoutExpired as error:
         hint = "the engine hangs: restart it, or choose another one with container.engine"
-        raise MudroomError(f"{_name(argv)} does not answer for {timeout:.0f} s", hint) from error
+        raise Unusable(f"{_name(argv)} does not answer for {timeout:.0f} s", hint) from error
     finally:
         if process.returncode is None:
             _end(process)
