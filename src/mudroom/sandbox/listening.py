@@ -93,7 +93,10 @@ def _listen(made: _socket.socket) -> _socket.socket:
 
 
 def _tcp(family: int, address: str, port: int) -> _socket.socket:
+    """Connections of a command before us in the same network namespace, which wait for their end, are not in the way
+    (socket(7), SO_REUSEADDR); whoever listens is."""
     made = _socket.socket(family, _SOCK_STREAM)
+    made.setsockopt(_socket.SOL_SOCKET, _socket.SO_REUSEADDR, 1)
     made.bind((address, port))
     return made
 

@@ -1,8 +1,10 @@
 """Commands in a session with a gate, for a test that wants to see the process from outside.
 
     python drive.py SETTINGS
+    python drive.py - DESCRIPTOR
 
-``SETTINGS``: a file of JSON. What came of each command is a line of JSON on stdout, as soon as it is over.
+``SETTINGS``: a file of JSON; ``-``: its path is a line on stdin, and by the socket ``DESCRIPTOR`` come the namespaces
+that the gate is to be in. What came of each command is a line of JSON on stdout, as soon as it is over.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ import ctypes
 import errno
 import json
 import os
+import socket
 import sys
 import threading
 from pathlib import Path
@@ -50,10 +53,19 @@ def contain() -> None:
         raise OSError(ctypes.get_errno(), "no profile")
 
 
-def gate(log: str) -> Gate:
+_ENTER = """import ctypes, os
+for one in [os.open(path, os.O_RDONLY | os.O_CLOEXEC) for path in {paths!r}]:
+    if ctypes.CDLL(None, use_errno=True).setns(one, 0) < 0:
+        raise OSError(ctypes.get_errno(), "setns")
+"""
+
+
+def gate(log: str, namespaces: list[int]) -> Gate:
     """The gate process, whose only resolver writes down what it is asked."""
+    enter = _ENTER.format(paths=[f"/proc/{os.getpid()}/fd/{one}" for one in namespaces])
     paths = [str(_HERE.parent.parent), _SOURCE]
-    return Gate(f"import sys; sys.path[:0] = {paths!r}; from conformance.bypasses.phone import main; main({log!r})")
+    program = f"import sys; sys.path[:0] = {paths!r}; from conformance.bypasses.phone import main; main({log!r})"
+    return Gate(f"{enter}{program}" if namespaces else program)
 
 
 def session(told: dict[str, Any], name: str) -> Session:
@@ -78,6 +90,9 @@ _LOCK = threading.Lock()
 def run_all(told: dict[str, Any], name: str) -> None:
     """The commands of a project, one after the other, in one fork."""
     with session(told, name) as opened:
+        if told["container"]:
+            opened.level = 2
+            opened.confinement.mode_contained = "plain" if told["container"] == "plain" else "overlay"
         for argv in told["commands"][name]:
             result = opened.run([os.fsencode(word) for word in argv], fork="bypasses")
             denials = [f"{os.fsdecode(one.target)}: {one.reason}" for one in result.denials]
@@ -91,10 +106,14 @@ def run_all(told: dict[str, Any], name: str) -> None:
 
 
 def main() -> None:
-    told = json.loads(Path(sys.argv[1]).read_text())
+    where, namespaces = sys.argv[1], list[int]()
+    if where == "-":
+        _word, namespaces, _flags, _address = socket.recv_fds(socket.socket(fileno=int(sys.argv[2])), 1, 2)
+        where = sys.stdin.readline().rstrip("\n")
+    told = json.loads(Path(where).read_text())
     if told["contained"]:
         contain()
-    gateway.SHARED._gates[""] = gate(told["log"])
+    gateway.SHARED._gates[""] = gate(told["log"], namespaces)
     threads = [threading.Thread(target=run_all, args=(told, name)) for name in told["commands"]]
     for thread in threads:
         thread.start()

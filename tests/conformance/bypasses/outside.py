@@ -18,6 +18,7 @@ import sys
 import tempfile
 import threading
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -35,6 +36,8 @@ _START = "import sys; sys.path.insert(0, '.'); from bypasses.run import main; ma
 MODES = ("overlay", "copy", "asked", "landlock", "control")
 """How commands are confined; ``asked``: as ``overlay``, and somebody is there who says no to all; ``control``: not at
 all, and the proxy lets everything pass."""
+CONTAINED = ("nested", "plain")
+"""At level 2: with namespaces of their own in a container, or with none but the container's."""
 LIMIT = 300
 """Seconds for a series."""
 _SETTLE = 3.0
@@ -60,6 +63,28 @@ class Series(NamedTuple):
     """What the session complained about."""
 
 
+class Driver:
+    """The process with the session, where container engines are: outside of this host; its gate enters it."""
+
+    def __init__(self) -> None:
+        self._ours, theirs = socket.socketpair()
+        self._process = subprocess.Popen(
+            [sys.executable, str(HERE / "drive.py"), "-", str(theirs.fileno())],
+            pass_fds=[theirs.fileno()], text=True,
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        )  # fmt: skip
+        theirs.close()
+
+    def tell(self, host: int) -> None:
+        """Which network it is that the gate is to be in."""
+        own = [os.open("/proc/self/ns/user", os.O_RDONLY | os.O_CLOEXEC)] if os.geteuid() else []
+        socket.send_fds(self._ours, [b"n"], [*own, host])
+
+    def drive(self, settings: Path) -> tuple[list[Any], str]:
+        said, complained = self._process.communicate(f"{settings}\n", LIMIT)
+        return [json.loads(line) for line in said.splitlines()], complained
+
+
 class World:
     """Made for one series, in this process."""
 
@@ -67,7 +92,10 @@ class World:
         assert GROUPS, "the modules of the groups fill the table"
         self.mode = mode
         self.nonce = "by" + secrets.token_hex(4)
+        self._driver = Driver() if mode in CONTAINED else None
         host, internet = enter()
+        if self._driver is not None:
+            self._driver.tell(host)
         self.sniffers = [Sniffer("loopback", "lo")]
         self.home, self.internet = Servers(talk), Servers(talk)
         self.proxy = Servers(proxy)
@@ -122,12 +150,15 @@ class World:
         told = {
             "root": str(self.root), "view": "copy" if self.mode == "copy" else "auto", "log": str(self.log),
             "contained": self.mode == "landlock", "asked": self.mode == "asked",
+            "container": self.mode if self.mode in CONTAINED else "",
             "commands": commands, "rules": rules or [],
         }  # fmt: skip
         settings = self.root / "settings.json"
         settings.write_text(json.dumps(told))
         environment = {name: value for name, value in os.environ.items() if not name.lower().endswith("_proxy")}
         environment["HOME"] = str(self.root / "home")
+        if self._driver is not None:
+            return self._driver.drive(settings)
         done = subprocess.run(
             [sys.executable, str(HERE / "drive.py"), str(settings)],
             env=environment, capture_output=True, text=True, timeout=LIMIT, check=False,
@@ -254,10 +285,11 @@ def environment() -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": os.pathsep.join((source, str(HERE.parent.parent)))}
 
 
-def series(mode: str, names: list[str] | None = None) -> Series:
+def series(mode: str, names: list[str] | None = None, environ: Mapping[str, str] | None = None) -> Series:
     """From any process."""
     command = [sys.executable, "-m", "conformance.bypasses.outside", mode, ",".join(names or list(TABLE))]
-    done = subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=LIMIT * 2, check=False)
+    known = {**environment(), **(environ or {}), "PYTHONPATH": environment()["PYTHONPATH"]}
+    done = subprocess.run(command, env=known, capture_output=True, text=True, timeout=LIMIT * 2, check=False)
     if done.returncode:
         raise RuntimeError(done.stderr[-4000:])
     outcomes, strays, said, trouble = json.loads(done.stdout.splitlines()[-1])

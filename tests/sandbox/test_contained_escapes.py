@@ -1,0 +1,57 @@
+"""The escape suite at level 2: nothing gets out of a command, whose namespaces are in a container."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import pytest
+from test_escapes import got_out, mistaken
+
+from conformance.escapes.attempt import TABLE
+from conformance.escapes.outside import Range
+from conftest import Place
+from engines import EngineHere
+from mudroom.core.settings import Settings
+from mudroom.session import Session
+
+pytestmark = pytest.mark.alone
+
+
+@contextmanager
+def session_on(range_: Range, engine: EngineHere) -> Iterator[Session]:
+    """A session whose project is the range's, as somebody at home there would open it."""
+    environ = {**engine.environ, **range_.environment, "DOCKER_HOST": engine.environ.get("DOCKER_HOST", "")}
+    with Session.open(
+        os.fsencode(range_.project),
+        state=os.fsencode(range_.root / "state"),
+        home=os.fsencode(range_.home),
+        environ={os.fsencode(key): os.fsencode(value) for key, value in environ.items()},
+        settings=Settings(timeout=60.0),
+    ) as session:
+        session.level = 2
+        yield session
+
+
+def running_in(session: Session) -> Callable[[list[str]], str]:
+    def run(argv: list[str]) -> str:
+        result = session.run([os.fsencode(word) for word in argv])
+        assert result.level == 2
+        return result.stdout.decode(errors="replace")
+
+    return run
+
+
+@pytest.mark.slow
+def test_nothing_gets_out_of_a_command_in_a_container(place: Place, engine: EngineHere) -> None:
+    with Range() as range_:
+        project = sorted(range_.project.iterdir())
+        with session_on(range_, engine) as session:
+            outcomes = range_.try_all(running_in(session), list(TABLE))
+        assert engine.left(range_.root) == []
+        assert sorted(range_.project.iterdir()) == project
+    assert mistaken(outcomes) == {}
+    assert got_out(outcomes) == {}
+    refused = [outcome for outcome in outcomes.values() if outcome.error and outcome.error != "no answer"]
+    assert len(refused) > len(TABLE) / 2, "they were tried"

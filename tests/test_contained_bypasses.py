@@ -1,0 +1,30 @@
+"""The bypass suite at level 2: nothing passes the gate that it did not let pass, out of a container."""
+
+from __future__ import annotations
+
+import pytest
+
+from conformance.bypasses.attempt import ALLOWED, TABLE
+from conformance.bypasses.outside import CONTAINED, series
+from conftest import Place
+from engines import EngineHere
+from test_bypass_suite import mistaken
+
+pytestmark = pytest.mark.alone
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mode", CONTAINED)
+def test_nothing_passes_the_gate_out_of_a_container(place: Place, engine: EngineHere, mode: str) -> None:
+    found = series(mode, environ=engine.environ)
+    assert found.trouble == ""
+    assert mistaken(found) == {}
+    through = {name: one.evidence for name, one in found.outcomes.items() if one.evidence}
+    allowed = {name for name, one in TABLE.items() if one.group == ALLOWED}
+    if mode == "plain":
+        allowed = {name for name in allowed if "captured" not in name}  # nothing is, without a namespace
+    assert {name: found.outcomes[name].error for name in allowed - set(through)} == {}
+    assert {name: how for name, how in through.items() if name not in allowed} == {}
+    assert found.strays == []
+    refused = [one for one in found.outcomes.values() if one.error]
+    assert len(refused) > len(TABLE) / 2, "they were tried"
