@@ -18,9 +18,9 @@ _FAMILY = (
 )  # fmt: skip
 LAUNCHER = {"sandbox." + name for name in _FAMILY}
 PURE = {
-    "sandbox.linux", "sandbox.bare", "sandbox.inside", "sandbox.seatbelt", "sandbox.service", "sandbox.seccomp",
-    "sandbox.syscall", "sandbox.metadata", "sandbox.profile", "sandbox.windows", "net.dns", "net.frame", "net.head",
-    "net.hello", "net.pseudo", "net.say", "net.synthetic", "net.target", "net.upstream",
+    "sandbox.linux", "sandbox.bare", "sandbox.imaged", "sandbox.inside", "sandbox.seatbelt", "sandbox.service",
+    "sandbox.seccomp", "sandbox.syscall", "sandbox.metadata", "sandbox.profile", "sandbox.windows", "net.dns",
+    "net.frame", "net.head", "net.hello", "net.pseudo", "net.say", "net.synthetic", "net.target", "net.upstream",
 }  # fmt: skip
 
 _POLICY = ("trust", "layering", "policyfile", "rulefile", "schema", "compiled")

@@ -16,7 +16,7 @@ from mudroom.core.path import show
 from mudroom.core.settings import Loaded, Settings
 from mudroom.document import line_at
 from mudroom.errors import UsageError
-from mudroom.setting import count, least, processors, seconds, size, with_setting
+from mudroom.setting import count, image, least, processors, seconds, size, with_setting
 
 if TYPE_CHECKING:
     from mudroom.core.card import AgentCard
@@ -25,6 +25,7 @@ __all__ = [
     "Places",
     "count",
     "environment",
+    "image",
     "least",
     "load_card",
     "load_policy",

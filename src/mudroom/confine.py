@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import resource
 from _blake2 import blake2b
-from collections.abc import Iterable, Iterator, Mapping
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, NamedTuple
 
-from mudroom.core.container import NOBODY
-from mudroom.core.environment import select
+from mudroom.core.container import NOBODY, user_of
+from mudroom.core.environment import select, select_inside
 from mudroom.core.fallback import AFTER, AFTER_IN_A_CONTAINER, BARE_LOST, ELSEWHERE, Mode
 from mudroom.core.limit import rlimits
 from mudroom.core.path import is_below, show
@@ -19,12 +19,16 @@ from mudroom.core.spec import Bind, Copy, Network, Overlay, SandboxSpec
 from mudroom.errors import Unsupported, UsageError
 from mudroom.granting import PLAIN, Grant, graphics, in_the_way
 from mudroom.sandbox.client import StepFailed
-from mudroom.sandbox.host import Host, survey, umask, without
+from mudroom.sandbox.host import Host, settings_of, survey, umask, user_name, without
 from mudroom.sandbox.linux import PROXY_PORT
 from mudroom.sandbox.platform import LINUX, Platform
 from mudroom.stage.layer import private_directories
 from mudroom.stage.preflight import MountTable, filesystem, submounts
 from mudroom.vault.store import Vault
+
+if TYPE_CHECKING:
+    from mudroom.core.image import User
+    from mudroom.sandbox.imagefile import Provided
 
 Rlimits = tuple[tuple[int, int, int], ...]
 _CACHES = (
@@ -77,15 +81,29 @@ def _within(network: Network, *, bare: bool, unheard: bool) -> Network:
     return "open" if bare else "none" if unheard else "gate"
 
 
+def _no_images(name: str, _user: User) -> Provided:
+    raise Unsupported(f"the image {name}", "a container engine", "a session without one")
+
+
 class Confinement:
-    def __init__(self, vault: Vault, home: bytes, environ: Mapping[bytes, bytes], platform: Platform = LINUX) -> None:
+    """``images``: looks an image up, for a user of it."""
+
+    def __init__(
+        self,
+        vault: Vault,
+        home: bytes,
+        environ: Mapping[bytes, bytes],
+        platform: Platform = LINUX,
+        images: Callable[[str, User], Provided] = _no_images,
+    ) -> None:
         self.platform = platform
         self._vault, self._home, self.variables = vault, home, environ
+        self._images = images
         self.home = home
         self._host: Host | None = None
         self._umask = umask()
-        self._prepared = set[int]()
-        """Levels whose caches are there."""
+        self._prepared = set[tuple[int, str]]()
+        """Levels and images whose caches are there."""
         self._mounts = MountTable()
         self._resolves: Resolver | None = None
         self.mode: Mode = platform.first
@@ -161,7 +179,7 @@ class Confinement:
         ``stand_ins``: rlimits in the place of limits that no control group holds. ``gate``: the port of the host's
         loopback where it listens, where that cannot be in a network namespace of the command's. ``trust``: roots of
         TLS in the place of the system's."""
-        host, scratch = self._host_at(grant.level), self._vault.scratch
+        host, scratch = self._host_at(grant), self._vault.scratch
         confined, bare = mode in ELSEWHERE, grant.level == 0
         home, tmp = self._private_home(grant), b"/tmp"
         if confined:
@@ -174,7 +192,7 @@ class Confinement:
         within = network == "gate" and not confined and not bare
         port = PROXY_PORT if within else gate
         env = self._environment(home, tmp, cwd, port, settings, grant)
-        resolver = self._resolver() if within else _NO_RESOLVER
+        resolver = self._resolver() if within and not grant.image else _NO_RESOLVER
         self._check_named(grant)
         spec = SandboxSpec(
             project=self._vault.project,
@@ -187,7 +205,7 @@ class Confinement:
             proxy=gate,
             ports=USUAL_PORTS,
             links=host.links,
-            binds=(*self._binds(host, home, confined, settings, grant.level), *resolver.binds, *trust),
+            binds=(*self._binds(host, home, confined, settings, grant), *resolver.binds, *trust),
             masks=self._masks(host, settings),
             files=(*host.files, *resolver.files),
             devices=(*host.devices, *(graphics() if grant.gpu else ())),
@@ -209,7 +227,11 @@ class Confinement:
                 from mudroom.sandbox.inside import compile_inside
 
                 spec = spec._replace(binds=(*spec.binds, *self._kept(spec.files)))
-                return compile_inside(spec, host.machine), env
+                return self._in_its_image(compile_inside(spec, host.machine), grant), env
+            if grant.image:
+                from mudroom.sandbox.imaged import compile_imaged
+
+                return self._in_its_image(compile_imaged(spec, host.machine, (self._vault.path,)), grant), env
             return (LINUX if grant.level == 2 else self.platform).compile(spec, host.machine), env
         except ValueError as error:
             raise Unsupported("a system call filter", "x86_64 or aarch64", str(error)) from error
@@ -222,7 +244,8 @@ class Confinement:
         caches += [os.path.realpath(place) for place in caches]
         if any(is_below(path, place) for place in (*caches, *(bind.path for bind in grant.live))):
             return True
-        shown = [bind.path for bind in (*self.host.system, *self.host.home)] + list(settings.read)
+        host = self._host_at(grant)
+        shown = [bind.path for bind in (*host.system, *host.home)] + list(settings.read)
         shown += [self._home + name[1:] for name in settings.credentials]
         if any(is_below(path, place) for place in shown):
             return False
@@ -237,14 +260,15 @@ class Confinement:
         self, home: bytes, tmp: bytes, cwd: bytes, port: int, settings: Settings, grant: Grant
     ) -> dict[bytes, bytes]:
         network = settings.network_at(grant.level)
-        env = select(
-            self.variables,
-            home=home,
-            cwd=cwd,
-            network=network == "open" or (grant.level == 0 and network == "gate" and not port),
-            proxy=b"http://127.0.0.1:%d" % port if port else b"",
-            extra=(*settings.environment, *grant.variables),
-        )
+        proxy = b"http://127.0.0.1:%d" % port if port else b""
+        extra = (*settings.environment, *grant.variables)
+        if grant.image:
+            provided = self._provided(grant.image)
+            image, user = dict(provided.image.environment), os.fsencode(provided.user.name)
+            env = select_inside(image, self.variables, home=home, cwd=cwd, user=user, proxy=proxy, extra=extra)
+        else:
+            hosts = network == "open" or (grant.level == 0 and network == "gate" and not port)
+            env = select(self.variables, home=home, cwd=cwd, network=hosts, proxy=proxy, extra=extra)
         env[b"TMPDIR"] = tmp
         return env
 
@@ -306,13 +330,29 @@ class Confinement:
                 self._resolves = _NO_RESOLVER  # resolv.conf(5): without the file, what runs here is asked
         return self._resolves
 
-    def _host_at(self, level: int) -> Host:
-        """As a command of this level has it."""
-        if level < 2 or os.geteuid():
-            return self.host
+    def _provided(self, image: str) -> Provided:
+        from mudroom.core.image import User
+
+        uid, gid = user_of(os.geteuid(), os.getegid())
+        return self._images(image, User(user_name(), uid, gid, self._home))
+
+    def _in_its_image(self, plan: Plan, grant: Grant) -> Plan:
+        """The same plan, if it is for an image, with what a container of it needs besides."""
+        if not grant.image:
+            return plan
+        provided = self._provided(grant.image)
+        return plan._replace(image=provided.image.identity, mounts=(*provided.mounts, *plan.mounts))
+
+    def _host_at(self, grant: Grant) -> Host:
+        """As a command with this grant has it: with an image, nothing of the host but who its user is."""
+        host = self.host
+        if grant.image:
+            host = host._replace(links=(), system=(), home=settings_of(host, self._home), masks=())
+        if grant.level < 2 or os.geteuid():
+            return host
         uid, gid = NOBODY
         uid_map, gid_map = b"%d %d 1" % (uid, uid), b"%d %d 1" % (gid, gid)
-        return self.host._replace(as_root=False, deny_setgroups=True, uid_map=uid_map, gid_map=gid_map)
+        return host._replace(as_root=False, deny_setgroups=True, uid_map=uid_map, gid_map=gid_map)
 
     def _kept(self, files: Iterable[tuple[bytes, bytes]]) -> Iterator[Bind]:
         """The same files on disk, for whoever can only mount: they hold no secrets."""
@@ -327,9 +367,13 @@ class Confinement:
                 os.rename(new, place)
             yield Bind(place, path)
 
-    def _cache(self, level: int) -> bytes:
-        """Root's own are not for the user that its containers have."""
-        return self._vault.cache + (b"/contained" if level == 2 and not os.geteuid() else b"")
+    def _cache(self, grant: Grant) -> bytes:
+        """Root's own are not for the user that its containers have, and what was built for one toolchain not for
+        another."""
+        own = b"/contained" if grant.level == 2 and not os.geteuid() else b""
+        if grant.image:
+            own += b"/image-" + blake2b(grant.image.encode(), digest_size=6).hexdigest().encode()
+        return self._vault.cache + own
 
     def _masks(self, host: Host, settings: Settings) -> tuple[bytes, ...]:
         shown = [self._home + path[1:] for path in settings.credentials]
@@ -353,7 +397,7 @@ class Confinement:
                 found.append(Bind(os.path.realpath(place), place))
         return found
 
-    def _binds(self, host: Host, home: bytes, confined: bool, settings: Settings, level: int) -> tuple[Bind, ...]:
+    def _binds(self, host: Host, home: bytes, confined: bool, settings: Settings, grant: Grant) -> tuple[Bind, ...]:
         for path in settings.read:
             if is_below(self._vault.path, path):
                 raise UsageError(
@@ -366,16 +410,16 @@ class Confinement:
         binds = [*system, *shown, *(Bind(path, path) for path in settings.read)]
         if not confined:
             for place, name in _CACHES:
-                cache, path = self._cache(level) + b"/" + name, home + b"/" + place
-                path = path if level else os.path.realpath(path)
+                cache, path = self._cache(grant) + b"/" + name, home + b"/" + place
+                path = path if grant.level else os.path.realpath(path)
                 if any(is_below(path, bind.path) for bind in host.home):
                     continue
-                if level not in self._prepared:
+                if (grant.level, grant.image) not in self._prepared:
                     os.makedirs(cache, mode=0o700, exist_ok=True)
-                    if level == 2 and not os.geteuid():
+                    if grant.level == 2 and not os.geteuid():
                         os.chown(cache, *NOBODY)
                 binds.append(Bind(cache, path, writable=True))
-        self._prepared.add(level)
+        self._prepared.add((grant.level, grant.image))
         own = self._vault.project + b"/.mudroom"
         if os.path.isdir(own) and not os.path.islink(own):
             binds.append(Bind(own, own))

@@ -15,6 +15,7 @@ from contextlib import contextmanager, suppress
 
 from mudroom import __version__
 from mudroom.core.container import LABEL, NAMES, Container, Engine, EngineKind, Mount, unspeakable, user_of
+from mudroom.core.image import User
 from mudroom.core.limit import Limits
 from mudroom.core.path import is_below, show
 from mudroom.core.plan import Plan
@@ -24,6 +25,7 @@ from mudroom.sandbox.allowance import Allowed, allow
 from mudroom.sandbox.box import Box, mounts_of, name_of, start
 from mudroom.sandbox.engine import choose
 from mudroom.sandbox.image import provide_host_image
+from mudroom.sandbox.imagefile import Provided, provide
 from mudroom.sandbox.orphans import OLD, OWNER, sweep_containers, sweep_directory
 from mudroom.sandbox.owner import this_process
 from mudroom.sandbox.pool import Pool
@@ -49,6 +51,7 @@ class Containers:
         self._pool = Pool(self._start)
         self._owner = this_process()
         self._sweeper: threading.Thread | None = None
+        self._images: dict[tuple[str, User], Provided] = {}
 
     @property
     def engine(self) -> Engine:
@@ -96,13 +99,22 @@ class Containers:
         """Raises Unsupported for a limit that no container holds, if it may not be missing."""
         return allow(limits, self.engine)
 
+    def image(self, name: str, user: User) -> Provided:
+        """A named image, as it was when it was first used in this session. Raises UsageError if there is none,
+        Unsupported if it cannot be used here."""
+        found = self._images.get((name, user))
+        if found is None:
+            place = self._state + b"/images"
+            found = self._images[name, user] = provide(self.engine, name, user, place, self._environ)
+        return found
+
     def container(self, plan: Plan, settings: Settings) -> Container:
         limits = self.allowed(settings.limits).limits
         mounts = self._mounts(plan)
         _require_speakable((path for mount in mounts for path in (mount.source, mount.target)), self.engine)
         return Container(
             "",
-            provide_host_image(self.engine, self._environ),
+            plan.image or provide_host_image(self.engine, self._environ),
             (),
             user_of(os.geteuid(), os.getegid()),
             mounts,
@@ -114,9 +126,10 @@ class Containers:
         )
 
     def _mounts(self, plan: Plan) -> tuple[Mount, ...]:
-        if not plan.namespaces:
-            return tuple(Mount(*one) for one in sorted(plan.mounts, key=lambda one: one[1]))
-        return mounts_of(list(self._places(plan)))
+        places = {one[1]: Mount(*one) for one in plan.mounts}  # of two in one place the later one counts
+        if plan.namespaces:
+            places = {mount.target: mount for mount in mounts_of(list(self._places(plan)))} | places
+        return tuple(places[target] for target in sorted(places))
 
     def _places(self, plan: Plan) -> Iterator[tuple[bytes, bool]]:
         """Every path of the host that the plan names, and whether it is written to."""
@@ -216,4 +229,9 @@ def _root(path: bytes, _options: object) -> Iterator[tuple[bytes, bool]]:
     yield path, False
 
 
-_PLACES: dict[str, Callable[..., Iterator[tuple[bytes, bool]]]] = {"bind": _bind, "overlay": _overlay, "root": _root}
+_PLACES: dict[str, Callable[..., Iterator[tuple[bytes, bool]]]] = {
+    "bind": _bind,
+    "overlay": _overlay,
+    "root": _root,
+    "image": _root,
+}

@@ -249,6 +249,7 @@ class Deciding(Starting):
             sockets=grant.abstract,
             graphics=grant.gpu,
             background=self._said.stays,
+            image=grant.image,
         )
         return terms, deciding
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
+from mudroom.core.image import HOST
 from mudroom.core.level import BARE, Decision, decide_level
 from mudroom.core.path import is_below, show
 from mudroom.core.settings import Settings
@@ -30,6 +31,8 @@ class Grant(NamedTuple):
     abstract: bool = False
     gpu: bool = False
     notes: tuple[str, ...] = ()
+    image: str = ""
+    """In which the command runs, at level 2; empty: with the host's own toolchain."""
 
 
 PLAIN = Grant()
@@ -91,7 +94,9 @@ def granted(
     if decision.is_raised:
         notes.append(f"{decision.reason} ({decision.rule})")
     if card is None:
-        return PLAIN if decision.level == 1 and not notes else Grant(decision.level, notes=tuple(notes))
+        if decision.level == 1 and not notes:
+            return PLAIN
+        return Grant(decision.level, notes=tuple(notes), image=image_of(settings, None, decision.level)[0])
     opened = opened_by(card, home, environ)
     if card.needs.network and settings.network_at(decision.level) == "none":
         notes.append(
@@ -99,6 +104,7 @@ def granted(
         )
     if opened.stores:
         notes.append("credentials open to the command, to be read and written: " + ", ".join(opened.stores))
+    image, said = image_of(settings, card, decision.level)
     return Grant(
         decision.level,
         opened.stores,
@@ -107,5 +113,22 @@ def granted(
         opened.variables,
         opened.abstract,
         card.needs.gpu,
-        (*notes, *opened.notes),
+        (*notes, *said, *opened.notes),
+        image,
     )
+
+
+def image_of(settings: Settings, card: AgentCard | None, level: int) -> tuple[str, tuple[str, ...]]:
+    """The image of a command (empty: the host's own toolchain), and what there is to say about it. The policy names
+    one, or lets a card name it; a card alone names none."""
+    if level < 2:
+        return "", ()
+    named, asked = settings.image, card.image if card is not None else ""
+    notes: tuple[str, ...] = ()
+    if named is None and card is not None and asked:
+        if card.agent in settings.image_cards:
+            named = asked
+        elif asked != HOST:
+            why = "container.cards in the policy does not name the agent"
+            notes = (f"{card.agent} asks for the image {asked}, and has the host's own toolchain: {why}",)
+    return "" if named in (None, HOST) else named, notes

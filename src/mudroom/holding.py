@@ -165,7 +165,7 @@ class Holding(Deciding):
         network = settings.network_at(grant.level)
         facts = (
             network, settings.read, settings.credentials, settings.limits, settings.secrets_show,
-            grant.level, grant.credentials, grant.live, grant.abstract, grant.gpu,
+            grant.level, grant.credentials, grant.live, grant.abstract, grant.gpu, grant.image,
         )  # fmt: skip
 
         def terms() -> str:

@@ -32,7 +32,6 @@ _SIZE = {
     "description": "bytes, or 500MB, 2 GiB",
 }
 _LEVEL = {"enum": [0, 1, 2], "description": "0: staged view only; 1: OS sandbox; 2: container"}
-_OWN_LEVEL = {"enum": [0, 1], "description": "0: staged view only; 1: OS sandbox"}
 _HOSTS = {"type": "array", "items": {"type": "string"}, "description": 'NAME[:PORT,…]; "*.example.com" in quotes'}
 _ACTION = {"enum": list(ACTIONS)}
 _CLASSES = {
@@ -64,7 +63,7 @@ _INSPECT = {
 
 KEYS: dict[str, dict[str, Any]] = {
     "run.network": _MODE | {"description": "as network.mode, which is the one to use"},
-    "run.level": _OWN_LEVEL,
+    "run.level": _LEVEL,
     "run.view": {"enum": ["auto", "overlay", "copy"]},
     "run.timeout": _TIME,
     "run.environment": {
@@ -101,6 +100,9 @@ KEYS: dict[str, dict[str, Any]] = {
     "levels.minimum": _LEVEL,
     "levels.allow": {"type": "array", "minItems": 1, "items": _LEVEL},
     "levels.agents": {"type": "object", "additionalProperties": {"enum": [0, 1, 2, "refuse"]}},
+    "container.engine": {"enum": ["auto", "docker", "podman", "container"]},
+    "container.image": _LINE | {"description": "host: the host's own toolchain; or the name of an image, never pulled"},
+    "container.cards": _TEXTS | {"description": "agents whose cards may say which image they run in"},
     "secrets.mask": _TEXTS,
     "secrets.show": _TEXTS,
     "credentials.show": {"type": "array", "items": {"type": "string", "pattern": "^~/."}},
@@ -119,7 +121,7 @@ KEYS: dict[str, dict[str, Any]] = {
     "commands.rules": {"type": "array", "items": {"$ref": "#/$defs/rule"}},
     "commands.background": {"enum": ["allow", "require_approval", "deny"]},
     "commands.approval_timeout": _TIME,
-    "user_commands.sandbox": _OWN_LEVEL,
+    "user_commands.sandbox": _LEVEL,
     "user_commands.auto_apply": {"enum": ["never", "trusted", "always"]},
     "user_commands.auto_apply_trusted": _FLAG,
     "user_commands.auto_apply_flagged": _FLAG,

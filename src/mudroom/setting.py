@@ -12,6 +12,7 @@ import os
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from mudroom.core.image import HOST, name_error
 from mudroom.core.level import LEVELS, REFUSE
 from mudroom.core.limit import parse_size, show_size
 from mudroom.core.path import show
@@ -200,6 +201,15 @@ def _flag(value: Any, where: str) -> bool:
     return value
 
 
+def image(value: Any, where: str) -> str:
+    """The name of an image, or ``host``."""
+    wrong = name_error(value) if isinstance(value, str) else "is not the name of an image"
+    if wrong:
+        name = f" {said(value)}" if value != "" else ""
+        raise UsageError(f"{where}:{name} {wrong}", f"write {HOST}, or a name as debian:bookworm")
+    return str(value)
+
+
 def agent_level(value: Any, where: str) -> int:
     """The least level for one agent, or REFUSE."""
     return REFUSE if value == "refuse" else _level(value, where)
@@ -286,6 +296,11 @@ SECTIONS: dict[str, dict[str, Setting]] = {
         "minimum": Setting("levels.minimum", _level, max),
         "allow": Setting("levels.allow", _levels, _both),
         "agents": Setting("levels.agents", agent_level, _rank(*LEVELS, REFUSE)),  # by agent
+    },
+    "container": {
+        "engine": Setting("engine", _choice("auto", "docker", "podman", "container"), loosens=_always),
+        "image": Setting("image", image, loosens=_always),
+        "cards": Setting("image_cards", _agents, loosens=_always, adds=True),
     },
     "secrets": {
         "mask": Setting("secrets_mask", _names, adds=True),

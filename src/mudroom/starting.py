@@ -113,7 +113,8 @@ class Starting(Applying):
         platform: Platform = LINUX,
     ) -> None:
         super().__init__(vault, settings, clock, progress)
-        self.confinement = Confinement(vault, home, environ, platform)
+        images = lambda name, user: self._boxes().image(name, user)  # noqa: E731 - not before one is named
+        self.confinement = Confinement(vault, home, environ, platform, images)
         vault.secrets = functools.partial(_secret_values, environ)
         self._grant = PLAIN
         self._client = client
@@ -200,8 +201,10 @@ class Starting(Applying):
                         raise MudroomError("the sandbox launcher died", "run the command again; nothing was applied")
                     done, use = self._reached(leaf or client.gauge, ended, timeout if timed_out else None, output)
                 return Ran(started, ended, timed_out, output, done, use, self._flows(fork, keeper))
-            except (StepFailed, CommandNotStarted):
+            except (StepFailed, CommandNotStarted) as error:
                 fork.end()
+                if self._grant.image and isinstance(error, CommandNotStarted) and error.hint:
+                    error.hint = f"there is only what the image {self._grant.image} holds"
                 raise
             finally:
                 self._running = None
@@ -437,7 +440,8 @@ class Starting(Applying):
             from mudroom.contained import Containers
 
             with self._making:
-                self._containers = self._containers or Containers(self.vault, self.confinement.variables)
+                wanted = None if self.settings.engine == "auto" else self.settings.engine
+                self._containers = self._containers or Containers(self.vault, self.confinement.variables, wanted)
         return self._containers
 
     @property

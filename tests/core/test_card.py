@@ -36,6 +36,8 @@ RIGHT: list[tuple[dict[str, Any], AgentCard]] = [
         {"agentId": "a", "name": "A", "description": "does\nit", "version": "1.0", "artifacts": ["r/**", "*.log"]},
         AgentCard("a", name="A", description="does\nit", version="1.0", artifacts=("r/**", "*.log")),
     ),
+    ({"agentId": "a", "sandboxImage": "r.io:5000/x/y:1"}, AgentCard("a", image="r.io:5000/x/y:1")),
+    ({"agentId": "a", "sandboxImage": "host"}, AgentCard("a", image="host")),
     ({"agentId": "a", "gitBranch": True}, AgentCard("a", branch=True)),
     (
         {"agentId": "a", "gitBranch": "agent/x", "environment": ["K"]},
@@ -43,6 +45,7 @@ RIGHT: list[tuple[dict[str, Any], AgentCard]] = [
     ),
 ]  # fmt: skip
 
+IMAGE_HINT = "as debian:bookworm; host: the host's own toolchain"
 LEVEL_HINT = "0: staged view only; 1: OS sandbox; 2: container"
 PATH_HINT = "write it as ~/.config/tool"
 PORT_MESSAGE = "needsNetwork: a.x:99999: 99999 is no port (1 to 65535); write HOST:22 or HOST:80,443"
@@ -53,6 +56,10 @@ BRANCH_HINT = "true, or a name: agent/fixes"
 VARIABLE_HINT = "a name alone: API_KEY"
 HOST_HINT = "api.example.com, *.example.com, example.com:443"
 WRONG: list[tuple[Any, str, str]] = [
+    ({"agentId": "a", "sandboxImage": "-v"}, "sandboxImage is not the name of an image", IMAGE_HINT),
+    ({"agentId": "a", "sandboxImage": ""}, "sandboxImage is empty", IMAGE_HINT),
+    ({"agentId": "a", "sandboxImage": 1}, "sandboxImage is not the name of an image", IMAGE_HINT),
+    ({"agentId": "a", "sandboxImage": "a" * 256}, "sandboxImage is longer than 255 characters", IMAGE_HINT),
     ([], "the card is a list, not an object", ""),
     (None, "the card is null, not an object", ""),
     ({}, "agentId is missing", 'it is the name of the agent: "agentId": "claude-code"'),

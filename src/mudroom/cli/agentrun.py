@@ -18,7 +18,7 @@ from mudroom.cli.cardnet import Settled, by_card, settle
 from mudroom.cli.exec import tell_refused
 from mudroom.cli.main import Context
 from mudroom.cli.open import exclusive, open_session, project_of, working_directory
-from mudroom.cli.run import adjusted, show_result, standard, warn
+from mudroom.cli.run import adjusted, asked_level, show_result, standard, warn
 from mudroom.cli.terminal import is_terminal
 from mudroom.config import load_card, load_policy
 from mudroom.core.path import is_below, show
@@ -61,7 +61,7 @@ def _run(args: argparse.Namespace, context: Context, client: Client) -> int:
     card = load_card(os.fsencode(args.card))
     _require_checked(card, args.checked)
     settings = _settings(args, card, load_policy(project_of(context), context.environ).settings)
-    decision = decide(settings, card, args.level)
+    decision = decide(settings, card, asked_level(args))
     settled = Settled()
     if decision.level is not None:  # what is refused is told by the session
         settled = settle(card, settings, decision.level, context, allow=args.allow_card_network)
@@ -70,7 +70,7 @@ def _run(args: argparse.Namespace, context: Context, client: Client) -> int:
         context,
         client=client,
         adjust=lambda policy: _settings(args, card, policy),
-        level=args.level,
+        level=asked_level(args),
         card=card,
         agent=card.agent,
         ask=args.ask,

@@ -9,7 +9,16 @@ from typing import TYPE_CHECKING
 
 from mudroom.cli.main import Context
 from mudroom.cli.open import open_session, working_directory
-from mudroom.cli.run import adjusted, configure_confinement, foreground, print_json, show_result, standard, warn
+from mudroom.cli.run import (
+    adjusted,
+    asked_level,
+    configure_confinement,
+    foreground,
+    print_json,
+    show_result,
+    standard,
+    warn,
+)
 from mudroom.cli.whom import ASKS, Ask
 from mudroom.config import load_card
 from mudroom.core.path import is_below, show
@@ -110,7 +119,7 @@ def _opened(
     if args.card:
         return _by_card(load_card(os.fsencode(args.card)), args, context, client, agent, ask)
     adjust = functools.partial(adjusted, args)
-    return open_session(context, client=client, adjust=adjust, level=args.level, agent=agent, ask=ask)
+    return open_session(context, client=client, adjust=adjust, level=asked_level(args), agent=agent, ask=ask)
 
 
 def _by_card(
@@ -129,7 +138,7 @@ def _by_card(
         context,
         client=client,
         adjust=lambda settings: by_card(card, adjusted(args, settings), args.net),
-        level=args.level,
+        level=asked_level(args),
         card=card,
         agent=card.agent if agent in (None, DEFAULT_AGENT) else agent,
         ask=ask,

@@ -9,7 +9,7 @@ import time
 from mudroom.cli.main import Context
 from mudroom.cli.open import only_fork, open_session
 from mudroom.cli.preview import preview
-from mudroom.cli.run import adjusted, configure_confinement
+from mudroom.cli.run import adjusted, asked_level, configure_confinement
 from mudroom.core.boundary import Inspected, Prepared, inspected_to_json, prepared_to_json
 from mudroom.core.path import show
 from mudroom.core.result import changes_to_json
@@ -47,7 +47,7 @@ def execute(args: argparse.Namespace, context: Context) -> int:
 
 def _prepare(args: argparse.Namespace, context: Context) -> int:
     with open_session(
-        context, adjust=lambda settings: adjusted(args, settings), level=args.level, agent=args.agent or "agent"
+        context, adjust=lambda settings: adjusted(args, settings), level=asked_level(args), agent=args.agent or "agent"
     ) as session:
         found = session.prepare(args.fork, parent=args.parent, at=args.at, snapshot=args.snapshot, checkpoint=args.mark)
     if context.as_json:

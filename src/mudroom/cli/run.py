@@ -14,7 +14,7 @@ from mudroom.cli.open import exclusive, open_session, working_directory
 from mudroom.cli.preview import preview
 from mudroom.cli.terminal import is_terminal
 from mudroom.cli.unasked import own_level, show_short, unasked
-from mudroom.config import count, least, processors, seconds, size, with_setting
+from mudroom.config import count, image, least, processors, seconds, size, with_setting
 from mudroom.core.flag import repositories
 from mudroom.core.level import BARE
 from mudroom.core.path import is_below, show
@@ -82,6 +82,9 @@ def configure_confinement(parser: argparse.ArgumentParser) -> None:
         help="gate: what the rules allow, and what you say when asked (default; at level 0: open); "
         "none: nothing but its own loopback; open: the host's",
     )
+    parser.add_argument(
+        "--image", metavar="NAME", help="at level 2, which it asks for: what the container is made from (mudroom image)"
+    )
     parser.add_argument("--timeout", metavar="TIME", help="end the command after so long: 90s, 5m, 1h")
     limits = parser.add_argument_group("limits, of the command with all that it starts")
     for option, (_field, _convert, metavar, text) in LIMITS.items():
@@ -113,7 +116,7 @@ def execute(args: argparse.Namespace, context: Context) -> int:
         client.start()  # it starts while we read settings and look at the project
     argv = [os.fsencode(word) for word in command]
     with open_session(
-        context, client=client, adjust=lambda settings: own_level(adjusted(args, settings)), level=args.level
+        context, client=client, adjust=lambda settings: own_level(adjusted(args, settings)), level=asked_level(args)
     ) as session:
         cwd = _working_directory(session)
         if args.explain:
@@ -126,6 +129,13 @@ def execute(args: argparse.Namespace, context: Context) -> int:
             client.close()
 
 
+def asked_level(args: argparse.Namespace) -> int | None:
+    """Who names an image wants a container."""
+    if args.image is not None and args.level not in (None, 2):
+        raise UsageError(f"--image is for level 2, not for level {args.level}", "leave --level out")
+    return 2 if args.image is not None else args.level
+
+
 def adjusted(args: argparse.Namespace, settings: Settings) -> Settings:
     """The command line has the last word over the policy file."""
     reads = tuple(os.path.realpath(os.fsencode(path)) for path in args.read)
@@ -136,7 +146,9 @@ def adjusted(args: argparse.Namespace, settings: Settings) -> Settings:
         value = getattr(args, option[2:].replace("-", "_"))
         if value is not None:
             settings = with_setting(settings, field, convert(value, option))
+    named = image(args.image, "--image") if args.image is not None else settings.image
     return settings._replace(
+        image=named,
         network=args.net or settings.network,
         view=args.view or settings.view,
         timeout=seconds(args.timeout, "--timeout") if args.timeout else settings.timeout,

@@ -43,12 +43,14 @@ def terms_of(
     sockets: bool = False,
     graphics: bool = False,
     background: bool = False,
+    image: str = "",
 ) -> tuple[str, ...]:
     """``level 1``, ``network: gate``, ``variables: BASH_ENV`` …; what is not asked for is left out."""
     named = {"credentials": credentials, "variables": variables, "shown": shown, "read": read}
     lists = [f"{name}: {' '.join(sorted(set(found)))}" for name, found in named.items() if found]
     asked_for = {"abstract sockets": sockets, "graphics cards": graphics, "in the background": background}
-    return (f"level {level}", f"network: {network}", *lists, *(name for name, given in asked_for.items() if given))
+    where = (f"level {level}", f"network: {network}", *((f"image: {image}",) if image else ()))
+    return (*where, *lists, *(name for name, given in asked_for.items() if given))
 
 
 class CommandAnswer(NamedTuple):

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from mudroom.core.artifact import PATTERN_LIMIT, pattern_error
 from mudroom.core.hosts import parse_rule
+from mudroom.core.image import name_error
 from mudroom.core.level import LEVELS
 from mudroom.core.path import show
 from mudroom.core.spec import Bind
@@ -60,6 +61,8 @@ class AgentCard(NamedTuple):
     """Its commits would be welcome as a branch of the real repository, by this name."""
     environment: tuple[str, ...] = ()
     """Names of variables that it would use."""
+    image: str = ""
+    """That it would run in, at level 2; empty: the card does not say."""
     digest: str = ""
     """SHA-256 of the file that it was read from, hexadecimal."""
 
@@ -239,6 +242,13 @@ def _branch(value: Any, where: str) -> bool | str:
     return name
 
 
+def _image(value: Any, where: str) -> str:
+    wrong = name_error(value) if isinstance(value, str) else "is not the name of an image"
+    if wrong:
+        raise CardError(f"{where} {wrong}", "as debian:bookworm; host: the host's own toolchain")
+    return str(value)
+
+
 def _requirements(value: Any, where: str) -> Requirements:
     fields = _object(value, where, _REQUIREMENTS)
     return Requirements(**{name: fields[key] for key, (name, _c) in _REQUIREMENTS.items() if key in fields})
@@ -254,6 +264,7 @@ _FIELDS: dict[str, tuple[str, Callable[[Any, str], Any]]] = {
     "agentId": ("agent", _agent),
     "sandboxLevel": ("level", _level),
     "sandboxRequirements": ("needs", _requirements),
+    "sandboxImage": ("image", _image),
     "name": ("name", _text),
     "description": ("description", _text),
     "version": ("version", _text),

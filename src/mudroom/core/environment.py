@@ -21,6 +21,11 @@ _NAMES = frozenset(
     PIP_DISABLE_PIP_VERSION_CHECK PIP_NO_CACHE_DIR""".split()
 )
 _PREFIXES = (b"LC_",)
+_OF_A_TERMINAL = frozenset(
+    b"TERM COLORTERM TERM_PROGRAM COLUMNS LINES NO_COLOR FORCE_COLOR CLICOLOR CLICOLOR_FORCE CI TZ".split()
+)
+_PATH_OF_IMAGES = b"/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+"""Where an image says nothing: what engines say then."""
 _USELESS = {
     b"NODE_OPTIONS": (b"--require", b"-r ", b"--import", b"--loader", b"--experimental-loader", b"--inspect"),
     b"MAKEFLAGS": (b"--jobserver",),
@@ -51,6 +56,36 @@ def select(
     ``network``; ``proxy`` is the URL of the gate's, inside.
     """
     chosen = {name: value for name, value in environ.items() if _is_allowed(name, value, network)}
+    return _completed(chosen, environ, home, cwd, proxy, extra)
+
+
+def select_inside(
+    image: Mapping[bytes, bytes],
+    environ: Mapping[bytes, bytes],
+    *,
+    home: bytes,
+    cwd: bytes,
+    user: bytes,
+    proxy: bytes = b"",
+    extra: Collection[bytes] = (),
+) -> dict[bytes, bytes]:
+    """The same in an image: what the image says, but for proxies; of the host's only what belongs to its terminal, as
+    paths of the host's mean nothing there."""
+    chosen = {name: value for name, value in image.items() if name not in _PROXY_NAMES}
+    chosen |= {name: value for name, value in environ.items() if name in _OF_A_TERMINAL}
+    chosen |= {b"USER": user, b"LOGNAME": user}
+    chosen.setdefault(b"PATH", _PATH_OF_IMAGES)
+    return _completed(chosen, environ, home, cwd, proxy, extra)
+
+
+def _completed(
+    chosen: dict[bytes, bytes],
+    environ: Mapping[bytes, bytes],
+    home: bytes,
+    cwd: bytes,
+    proxy: bytes,
+    extra: Collection[bytes],
+) -> dict[bytes, bytes]:
     if proxy:
         chosen |= dict.fromkeys(_PROXIES, proxy) | dict.fromkeys((b"no_proxy", b"NO_PROXY"), _OWN)
     for item in extra:

@@ -49,6 +49,8 @@ class Plan(NamedTuple):
     """Where a command works that the engine starts itself, in a container that no launcher is in."""
     gate: int = 0
     """The port of this machine's loopback to which such a container's connections to its proxy go; 0: nowhere."""
+    image: str = ""
+    """The identity of the image that it is made from; empty: of the one that is the host's own toolchain."""
 
 
 def _attributes(bits: int) -> str:
@@ -68,6 +70,8 @@ _DESCRIPTIONS: dict[str, Callable[..., str]] = {
     "private": lambda: "stop mount events from passing between here and the host",
     "root": lambda _path, _options: "a new, empty root",
     "host": lambda _path, bits: f"the host's root, with all that is mounted there ({_attributes(bits)})",
+    "image": lambda _path, bits: f"the image's root, with all that is mounted there ({_attributes(bits)})",
+    "beneath": lambda path: f"make sure that {_at(path)} is no link",
     "enter": lambda: "start from the session's prepared root",
     "bind": lambda source, path, bits, _optional: f"show {show(source)} at {_at(path)} ({_attributes(bits)})",
     "tmpfs": lambda path, _options, bits: f"private tmpfs at {_at(path)} ({_attributes(bits)})",
@@ -123,7 +127,7 @@ def shown_at(plan: Plan, path: bytes) -> Step | None:
     it. None where nothing but the empty root is; without namespaces always, as nothing is covered then."""
     found: Step | None = None
     for step in plan.steps:
-        if step[0] == "host":
+        if step[0] in ("host", "image"):
             found = step
         place = b"/" + step[_PLACES[step[0]]] if step[0] in _PLACES else None
         if place is not None and (path == place or path.startswith(place + b"/")):

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 VerifyWhen = Literal["merged", "always", "never"]
 ViewChoice = Literal["auto", "overlay", "copy"]
 AutoApply = Literal["never", "trusted", "always"]
+EngineChoice = Literal["auto", "docker", "podman", "container"]
 
 
 class Settings(NamedTuple):
@@ -36,6 +37,13 @@ class Settings(NamedTuple):
     """Seconds; None: no limit."""
     environment: tuple[bytes, ...] = ()
     """NAME or NAME=VALUE, beyond the allowlist."""
+    engine: EngineChoice = "auto"
+    """Whose containers there are at level 2; ``auto``: the first that answers."""
+    image: str | None = None
+    """What containers are made from: a name, or ``host`` (``core/image.py``). None: nobody has said so, and a card may
+    ask; then, and by itself, it is the host's own toolchain."""
+    image_cards: tuple[str, ...] = ()
+    """Agents (by agentId) whose cards may say which image they run in."""
     secrets_mask: tuple[bytes, ...] = ()
     """Names, or names with a ``*`` at an end, that are shown empty to commands beyond the usual ones."""
     secrets_show: tuple[bytes, ...] = ()

@@ -52,6 +52,7 @@ _OF_STEP: dict[str, Callable[[Step], tuple[str, str, bool]]] = {
         "it is the host's own: level 0 hides only credentials and mudroom's state",
         True,
     ),
+    "image": lambda _step: ("read-only", "it is the image's own", True),
     "tmpfs": lambda _step: ("private", "an empty directory of the command's own, gone when it ends", True),
     "proc": lambda _step: ("private", "the command's own processes, and nothing of the host's", True),
     "devpts": lambda _step: ("private", "terminals of the command's own", True),

@@ -199,6 +199,22 @@ def _identity(map_file: bytes) -> bytes:
     return b"\n".join(b"%s %s %s" % (inside, inside, count) for inside, _outside, count in rows)
 
 
+def settings_of(host: Host, home: bytes) -> tuple[Bind, ...]:
+    """Of what is shown of the home only what is no program: settings of git."""
+    names = [home + b"/" + name for name in (*_GIT, *_SETTINGS)]
+    return tuple(bind for bind in host.home if bind.path in names)
+
+
+def user_name() -> str:
+    """Of whoever runs us; root's commands at level 2 run as somebody else."""
+    import pwd
+
+    try:
+        return pwd.getpwuid(os.geteuid()).pw_name if os.geteuid() else "mudroom"
+    except KeyError:
+        return "mudroom"
+
+
 def landlock_abi() -> int:
     """The Landlock ABI of the kernel, 0 without Landlock: landlock_create_ruleset(2)."""
     libc = ctypes.CDLL(None)

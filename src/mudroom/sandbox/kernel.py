@@ -11,6 +11,7 @@ import os
 MACHINE = os.uname().machine
 # Only these three differ between the architectures; everything from 424 on is shared.
 SYS_clone, SYS_pivot_root, SYS_seccomp = {"x86_64": (56, 155, 317), "aarch64": (220, 41, 277)}.get(MACHINE, (0, 0, 0))
+SYS_openat2, RESOLVE_BENEATH = 437, 8
 SYS_open_tree, SYS_move_mount, SYS_fsopen, SYS_fsconfig, SYS_fsmount = 428, 429, 430, 431, 432
 SYS_close_range, SYS_mount_setattr = 436, 442
 SYS_clone3 = 435
@@ -36,6 +37,7 @@ LANDLOCK_FILE_RIGHTS = 0b1_1100_0000_0000_0111  # execute, write, read; truncate
 
 SIGCHLD = 17
 ENOENT, EINTR, EIO, ENOEXEC, EACCES, EBUSY, EINVAL, EPERM, ENOSYS, ENOTDIR = 2, 4, 5, 8, 13, 16, 22, 1, 38, 20
+EXDEV, ELOOP = 18, 40
 EOPNOTSUPP, EAFNOSUPPORT, EADDRNOTAVAIL = 95, 97, 99
 
 libc = ctypes.PyDLL(None, use_errno=True)  # PyDLL keeps the GIL: a clone in the middle of a release would hang

@@ -109,10 +109,10 @@ def _frame(spec: SandboxSpec, machine: str) -> tuple[int, tuple[Step, ...], tupl
     """What does not depend on the command: the namespaces, the steps before its own, and those after. Worked out once
     in a session: there are a hundred of them."""
     flags = sum(bit for name, bit in NAMESPACES.items() if name != "net" or spec.network != "open")
-    return flags, tuple(_shared(spec)), tuple(_ahead(spec)), tuple(_confinement(spec, machine))
+    return flags, tuple(_shared(spec)), tuple(ahead(spec)), tuple(confinement(spec, machine))
 
 
-def _ahead(spec: SandboxSpec) -> list[Step]:
+def ahead(spec: SandboxSpec) -> list[Step]:
     """What each command has of its own, but which does not depend on the command."""
     steps: list[Step] = [("proc", b"proc"), *(("cover", path) for path in HIDDEN_PROC)]
     steps += [("devpts", b"dev/pts"), ("hostname", b"mudroom")]
@@ -202,7 +202,7 @@ def view_step(spec: SandboxSpec) -> Step:
     return ("overlay", path, spec.view.lowers, spec.view.upper, spec.view.work, True)
 
 
-def _confinement(spec: SandboxSpec, machine: str) -> list[Step]:
+def confinement(spec: SandboxSpec, machine: str) -> list[Step]:
     steps: list[Step] = [("umask", spec.umask), ("drop_capabilities",), ("no_new_privs",)]
     steps += [("rlimit", *one) for one in spec.rlimits]
     if spec.landlock_abi >= 6:

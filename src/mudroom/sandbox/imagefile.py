@@ -1,0 +1,144 @@
+"""A named image of an engine: what it is, and the files of its own that a container of it is shown changed.
+
+Rules of this file: nothing of an image is run to look at it. A container is made of it that is never started, and its
+files are copied out.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import os
+import subprocess
+import tarfile
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import NamedTuple
+
+from mudroom.core.container import LABEL, Engine
+from mudroom.core.image import Image, User, group, name_error, parse_inspected, passwd
+from mudroom.errors import MudroomError, Unsupported, UsageError
+from mudroom.sandbox.engine import ask
+
+_HOSTS = b"127.0.0.1 localhost mudroom\n::1 localhost ip6-localhost ip6-loopback\n"
+_NAMESERVER = b"nameserver 127.0.0.1\n"
+"""The gate's, if there is one; if not, nobody's."""
+_MOST_LINKS = 8
+_LARGEST = 4 << 20
+"""Bytes of a file of users."""
+_BLOCK = 512
+"""Of a tar archive: tar(5)."""
+
+
+class Provided(NamedTuple):
+    image: Image
+    user: User
+    mounts: tuple[tuple[bytes, bytes, bool], ...]
+    """As ``Plan.mounts``: files that the image has not, or not so."""
+
+
+def provide(engine: Engine, name: str, user: User, directory: bytes, environ: Mapping[bytes, bytes]) -> Provided:
+    """What a container of an image needs, worked out once for each image and user, and kept in ``directory``.
+
+    Raises UsageError if that is no name or no image here, Unsupported if it cannot be used here, MudroomError.
+    """
+    image = look(engine, name, environ)
+    key = hashlib.blake2b(repr((image.identity, user)).encode("utf-8", "surrogateescape"), digest_size=12).hexdigest()
+    place = directory + b"/" + key.encode()
+    if not os.path.isdir(place):
+        _keep(place, _files(engine, image, user, environ))
+    return Provided(image, user, tuple((place + b"/" + file, b"/etc/" + file, False) for file in _FILES))
+
+
+_FILES = (b"group", b"hosts", b"passwd", b"resolv.conf")
+
+
+def words(engine: Engine) -> tuple[bytes, ...]:
+    """What every command line of an engine begins with."""
+    return (engine.program, *(option.encode() for option in engine.options))
+
+
+def look(engine: Engine, name: str, environ: Mapping[bytes, bytes]) -> Image:
+    """What an image is. Nothing is pulled. Raises UsageError and Unsupported."""
+    wrong = name_error(name)
+    if wrong:
+        raise UsageError(f"{name!r} {wrong}", "mudroom image ls lists those of this machine that mudroom made")
+    try:
+        said = ask((*words(engine), b"image", b"inspect", name.encode()), environ)
+    except MudroomError as error:
+        hint = f"mudroom pulls no image: {engine.kind} pull {name}, or mudroom image build"
+        raise UsageError(f"there is no image {name} to be used ({error.message})", hint) from error
+    try:
+        return parse_inspected(name, json.loads(said), os.uname().machine)
+    except ValueError as error:
+        raise Unsupported(f"the image {name}", "an image for this machine", f"it {error}") from error
+
+
+def _files(engine: Engine, image: Image, user: User, environ: Mapping[bytes, bytes]) -> dict[bytes, bytes]:
+    """Raises Unsupported if nobody but root gets into the image at all."""
+    label = LABEL.encode() + b"=look"
+    create = (b"create", b"--network=none", b"--pull=never", b"--label", label, image.identity.encode(), b"/never")
+    container = ask((*words(engine), *create), environ).strip().rpartition(b"\n")[2]
+    try:
+        mode = _root_mode(engine, container, environ)
+        if not mode & 0o001:
+            found = f"its root directory has the mode {mode:04o}"
+            raise Unsupported(f"the image {image.name}", "a root that others may enter", found, "chmod 755 in it")
+        users = passwd(_read(engine, container, b"/etc/passwd", environ), user)
+        groups = group(_read(engine, container, b"/etc/group", environ), user)
+        return {b"group": groups, b"hosts": _HOSTS, b"passwd": users, b"resolv.conf": _NAMESERVER}
+    finally:
+        with suppress(MudroomError):
+            ask((*words(engine), b"rm", b"--force", b"--volumes", container), environ)
+
+
+def _read(engine: Engine, container: bytes, path: bytes, environ: Mapping[bytes, bytes]) -> bytes:
+    """A file of a container; empty if there is none."""
+    for _link in range(_MOST_LINKS):
+        try:
+            archive = ask((*words(engine), b"cp", container + b":" + path, b"-"), environ)
+        except MudroomError:
+            return b""  # the engine has just made the container: what it cannot copy is not there
+        with tarfile.open(fileobj=io.BytesIO(archive)) as opened:
+            member = opened.next()
+            if member is None:
+                return b""
+            if member.issym():
+                path = os.path.normpath(os.path.join(os.path.dirname(path), os.fsencode(member.linkname)))
+                continue
+            file = opened.extractfile(member) if member.isreg() and member.size <= _LARGEST else None
+            return file.read() if file is not None else b""
+    return b""
+
+
+def _root_mode(engine: Engine, container: bytes, environ: Mapping[bytes, bytes]) -> int:
+    """The permission bits of its root directory: the first header of an archive of it, the rest is not waited for."""
+    argv = [*words(engine), b"cp", container + b":/.", b"-"]
+    with subprocess.Popen(
+        argv, env=dict(environ), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+    ) as copying:
+        assert copying.stdout is not None
+        header = copying.stdout.read(_BLOCK)
+        copying.kill()
+    try:
+        return tarfile.TarInfo.frombuf(header, "utf-8", "surrogateescape").mode
+    except tarfile.HeaderError as error:
+        raise MudroomError(f"{engine.kind} does not show what is in the image") from error
+
+
+def _keep(place: bytes, files: Mapping[bytes, bytes]) -> None:
+    new = place + b".%d" % os.getpid()
+    os.makedirs(new, mode=0o700)
+    for name, content in files.items():
+        with open(new + b"/" + name, "wb") as stream:
+            stream.write(content)
+        os.chmod(new + b"/" + name, 0o644)
+    try:
+        os.rename(new, place)
+    except OSError:
+        for name in files:
+            os.unlink(new + b"/" + name)
+        os.rmdir(new)
+        if not os.path.isdir(place):  # else somebody else has just made it
+            raise
