@@ -68,6 +68,7 @@ MAY_IMPORT = {
     "filesystem": ("core", "errors", "stage", "session", "config"),
     "windowsdoctor": ("core", "errors", "sandbox"),
     "doctor": ("core", "errors", "sandbox", "session"),
+    "imaging": ("core", "errors", "sandbox"),
     "keeper": ("core", "errors", "stage", "vault", "session"),
     "cli": (
         "",
@@ -81,6 +82,7 @@ MAY_IMPORT = {
         "session",
         "doctor",
         "windowsdoctor",
+        "imaging",
         "keeper",
         "granting",
         "gateway",

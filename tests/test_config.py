@@ -218,9 +218,10 @@ def test_what_is_no_time_and_no_size(convert: Callable[[object, str], object], b
 # --- what is wrong ------------------------------------------------------------------------------------------------
 
 KNOWN = (
-    "agents, commands, copy, credentials, include, keep, levels, limits, network, roles, run, secrets, user_commands, "
-    "verify)"
+    "agents, commands, container, copy, credentials, include, keep, levels, limits, network, roles, run, secrets, "
+    "user_commands, verify)"
 )
+IMAGE_HINT = "write host, or a name as debian:bookworm"
 NEITHER = "is neither a name nor an address in its usual form: names do not end in a number"
 PORTS = "(1 to 65535); write HOST:22 or HOST:80,443"
 METADATA = "the metadata service of a cloud: no rule opens that"
@@ -362,7 +363,17 @@ WRONG = [
         1,
         "there is no key roles.a.rules.agents (known: " + ", ".join(f"roles.a.rules.{one}" for one in OTHERS) + ")",
     ),
-    ("user_commands: {sandbox: 2}", 1, "user_commands.sandbox is 2 (allowed: 0, 1)"),
+    (
+        "user_commands: {sandbox: 3}",
+        1,
+        "user_commands.sandbox is 3, which is no level (0: staged view only; 1: OS sandbox; 2: container)",
+    ),
+    ("container: {engine: lxc}", 1, "container.engine is 'lxc' (allowed: auto, docker, podman, container)"),
+    ("container: {image: -v}", 1, f"container.image: '-v' is not the name of an image ({IMAGE_HINT})"),
+    ("container: {image: 'a b'}", 1, f"container.image: 'a b' is not the name of an image ({IMAGE_HINT})"),
+    ("container: {image: ''}", 1, f"container.image: is empty ({IMAGE_HINT})"),
+    ("container: {image: [a]}", 1, f"container.image: ['a'] is not the name of an image ({IMAGE_HINT})"),
+    ("container: {cards: x}", 1, "container.cards must be a list of texts"),
     ("user_commands: {auto_apply: yes}", 1, "user_commands.auto_apply is True (allowed: never, trusted, always)"),
     (
         "user_commands: {trusted: ['a*']}",

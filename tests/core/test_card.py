@@ -71,8 +71,8 @@ WRONG: list[tuple[Any, str, str]] = [
     (
         {"agentId": "a", "x": 1},
         "the card has an unknown key 'x'",
-        "known: agentId, sandboxLevel, sandboxRequirements, name, description, version, artifacts, gitBranch, "
-        "environment",
+        "known: agentId, sandboxLevel, sandboxRequirements, sandboxImage, name, description, version, artifacts, "
+        "gitBranch, environment",
     ),
     ({"agentId": "a", "sandboxLevel": 3}, "sandboxLevel is 3", LEVEL_HINT),
     ({"agentId": "a", "sandboxLevel": True}, "sandboxLevel is True", LEVEL_HINT),

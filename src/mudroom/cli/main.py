@@ -43,6 +43,7 @@ VERBS = {
     "policy": "what commands may do here: init, check, show, schema, trust, distrust; why something is refused",
     "net": "which hosts commands may reach: allow, deny, rm, ls, presets; why; log",
     "serve": "agents' cards for other agents (A2A), on this machine's loopback",
+    "image": "what containers of level 2 are made from: build, ls, rm",
     "doctor": "what this machine can protect, by trying it",
 }
 

@@ -45,14 +45,16 @@ class Terminal:
         self.say(self.style("note: ", "yellow") + text)
 
     def progress(self, label: str, done: int, total: int) -> None:
-        """One line that is rewritten; only on a terminal, and only for work that takes a while."""
+        """One line that is rewritten; only on a terminal, and only for work that takes a while. ``total`` 0: nobody
+        knows."""
         now = time.monotonic()
         if label != self._label:
             self._label, self._began, self._shown = label, now, 0.0
         if not is_terminal(2) or now - self._began < _PROGRESS_AFTER or now - self._shown < 0.1:
             return
         self._shown = now
-        sys.stderr.write(f"\r\x1b[K{label}: {done:,} of {total:,}")
+        of = f" of {total:,}" if total else ""
+        sys.stderr.write(f"\r\x1b[K{label}: {done:,}{of}")
         sys.stderr.flush()
 
     def clear(self) -> None:

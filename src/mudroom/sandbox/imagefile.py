@@ -68,7 +68,7 @@ def look(engine: Engine, name: str, environ: Mapping[bytes, bytes]) -> Image:
         said = ask((*words(engine), b"image", b"inspect", name.encode()), environ)
     except MudroomError as error:
         hint = f"mudroom pulls no image: {engine.kind} pull {name}, or mudroom image build"
-        raise UsageError(f"there is no image {name} to be used ({error.message})", hint) from error
+        raise UsageError(f"there is no image {name} here: {error.message}", hint) from error
     try:
         return parse_inspected(name, json.loads(said), os.uname().machine)
     except ValueError as error:
