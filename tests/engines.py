@@ -23,6 +23,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
+from mudroom.core.container import EngineKind
+
 if TYPE_CHECKING:
     from conftest import Place
     from mudroom.core.settings import Settings
@@ -41,7 +43,7 @@ def environment(kind: str) -> dict[str, str]:
 
 
 class EngineHere(NamedTuple):
-    kind: str
+    kind: EngineKind
     environ: dict[str, str]
 
     def session(self, place: Place, settings: Settings | None = None, **options: Any) -> Session:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from mudroom.core.container import NOBODY, user_of
 from mudroom.core.environment import select, select_inside
-from mudroom.core.fallback import AFTER, AFTER_IN_A_CONTAINER, BARE_LOST, ELSEWHERE, Mode
+from mudroom.core.fallback import AFTER, AFTER_IN_A_CONTAINER, BARE_LOST, CONTAINERS, ELSEWHERE, Mode
 from mudroom.core.limit import rlimits
 from mudroom.core.path import is_below, show
 from mudroom.core.plan import Plan
@@ -85,6 +85,22 @@ def _no_images(name: str, _user: User) -> Provided:
     raise Unsupported(f"the image {name}", "a container engine", "a session without one")
 
 
+def _made_for(mode: Mode, spec: SandboxSpec, machine: str, grant: Grant) -> Plan:
+    """In a container that is made for the command's fork. Raises Unsupported."""
+    from mudroom.sandbox.inside import compile_inside, compile_remote
+
+    if mode == "plain":
+        return compile_inside(spec, machine)
+    if not grant.image:
+        raise Unsupported(
+            "level 2 without an image",
+            "an engine whose containers run on this machine itself, and can be shown its programs",
+            "one whose containers run in a virtual machine",
+            "name an image: container.image in the policy, or --image",
+        )
+    return compile_remote(spec)
+
+
 class Confinement:
     """``images``: looks an image up, for a user of it."""
 
@@ -125,7 +141,7 @@ class Confinement:
     def first_mode(self, settings: Settings, *, is_copy: bool, level: int = 1) -> tuple[Mode, list[str]]:
         """Where to begin, and what there is to say about it."""
         mode = self.mode_contained if level == 2 else self.mode
-        if mode == "plain" or mode in ELSEWHERE:
+        if mode in CONTAINERS or mode in ELSEWHERE:
             return mode, []
         if is_copy or settings.view == "copy":
             return "copy", []
@@ -200,7 +216,7 @@ class Confinement:
             cwd=cwd,
             home=home,
             scratch=scratch,
-            namespaces=mode != "plain" and mode not in ELSEWHERE,
+            namespaces=mode not in CONTAINERS and mode not in ELSEWHERE,
             network=_within(network, bare=bare, unheard=confined and not port),
             proxy=gate,
             ports=USUAL_PORTS,
@@ -223,11 +239,9 @@ class Confinement:
                 spec = spec._replace(binds=(*spec.binds, *grant.live))
             else:
                 spec = self._with_surroundings(spec, settings, grant)
-            if mode == "plain":
-                from mudroom.sandbox.inside import compile_inside
-
+            if mode in CONTAINERS:
                 spec = spec._replace(binds=(*spec.binds, *self._kept(spec.files)))
-                return self._in_its_image(compile_inside(spec, host.machine), grant), env
+                return self._in_its_image(_made_for(mode, spec, host.machine, grant), grant), env
             if grant.image:
                 from mudroom.sandbox.imaged import compile_imaged
 

@@ -12,6 +12,7 @@ import os
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING
 
 from mudroom import __version__
 from mudroom.core.container import LABEL, NAMES, Container, Engine, EngineKind, Mount, unspeakable, user_of
@@ -32,6 +33,10 @@ from mudroom.sandbox.pool import Pool
 from mudroom.sandbox.profile import profile
 from mudroom.sandbox.trial import ready
 from mudroom.vault.store import Vault
+
+if TYPE_CHECKING:
+    from mudroom.sandbox.client import Client
+    from mudroom.sandbox.remote import RemoteBox
 
 _WIDE = {b"layers": True, b"cache": True, b"bases": False, b"masks": False, b"scratch": False}
 """What a container sees of the vault as a whole, if a plan names anything in it, and whether it may write there: a
@@ -64,6 +69,8 @@ class Containers:
     def _found(self) -> Engine:
         engine, state = choose(self._environ, self._wanted), self._state
         _require_speakable([state], engine)
+        if engine.remote:
+            return engine
         filtered = _provide_profile(state, nested=True)
         return ready(engine, provide_host_image(engine, self._environ), self._environ, state, filtered)
 
@@ -72,9 +79,14 @@ class Containers:
         return os.path.dirname(os.path.dirname(self._vault.path))
 
     @contextmanager
-    def lend(self, plan: Plan, settings: Settings, fork: str) -> Iterator[Box]:
-        """A container for one command, or for all that are run in one sandbox. Raises ContainerEnded if it has ended
-        before them: that is not how they would have ended."""
+    def lend(self, plan: Plan, settings: Settings, fork: str, local: Callable[[], Client]) -> Iterator[Box | RemoteBox]:
+        """A container for one command, or for all that are run in one sandbox. ``local``: who runs the command line of
+        an engine that nothing else reaches. Raises ContainerEnded if it has ended before them: that is not how they
+        would have ended."""
+        if self.engine.remote:
+            with self._made(plan, settings, local()) as remote:
+                yield remote
+            return
         box = self._pool.acquire(self.container(plan, settings), fork)
         box.client.gauge.begin()
         try:
@@ -90,6 +102,18 @@ class Containers:
             raise
         use = box.client.gauge.reading()
         self._pool.release(box, fit=use is None or not use.memory_kills)
+
+    @contextmanager
+    def _made(self, plan: Plan, settings: Settings, local: Client) -> Iterator[RemoteBox]:
+        """One that nothing reaches but its engine's command line, for one command."""
+        from mudroom.sandbox.remote import start_remote
+
+        made = self._named(self.container(plan, settings))
+        box = start_remote(self.engine, made, local, self._environ, plan.gate)
+        try:
+            yield box
+        finally:
+            box.close()
 
     def forget(self, fork: str) -> None:
         """Of a fork that is no more."""
@@ -142,13 +166,14 @@ class Containers:
                 yield path, writable
 
     def _start(self, container: Container) -> Box:
-        name = name_of(self._vault.path, next(self._numbers))
-        state = self._state
-        filtered = _provide_profile(state, nested=container.nested)
-        made = container._replace(name=name, seccomp=filtered, labels=self._labels())
-        box = start(self.engine, made, state, self._environ)
-        self._sweep(state)
+        box = start(self.engine, self._named(container), self._state, self._environ)
+        self._sweep(self._state)
         return box
+
+    def _named(self, container: Container) -> Container:
+        name = name_of(self._vault.path, next(self._numbers))
+        filtered = _provide_profile(self._state, nested=container.nested)
+        return container._replace(name=name, seccomp=filtered, labels=self._labels())
 
     def _labels(self) -> tuple[tuple[str, str], ...]:
         vault = os.fsdecode(self._vault.path.rpartition(b"-")[2])

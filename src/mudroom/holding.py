@@ -99,7 +99,7 @@ class Holding(Deciding):
             resources.callback(self._desk.refresh, fork)
             point = self._checkpoint_before(fork, argv) if case.verdict.action != "allow" else None
             fork.note_credentials(self._grant.credentials)
-            mode, notes = self.confinement.first_mode(self.settings, is_copy=fork.is_copy, level=self._grant.level)
+            mode, notes = self._first_mode(fork)
             self._notes += [*self._grant.notes, *notes, *self.confinement.missing_credentials(self.settings)]
             while True:
                 if mode != "overlay":

@@ -44,7 +44,7 @@ class Inspecting(Joining):
         secrets = self.look_for_secrets()
         if checkpoint is not None:
             self.checkpoint(name, checkpoint)
-        mode, notes = self.confinement.first_mode(self.settings, is_copy=self.vault.fork(name).is_copy)
+        mode, notes = self._first_mode(self.vault.fork(name))
         return Prepared(
             name,
             created,

@@ -253,7 +253,7 @@ class Session(Inspecting):
             if case.verdict.action != "allow":
                 point = self._checkpoint_before(fork, argv)
             wall = time.monotonic()
-            mode, notes = self.confinement.first_mode(self.settings, is_copy=fork.is_copy, level=self._grant.level)
+            mode, notes = self._first_mode(fork)
             self._notes += [*self._grant.notes, *notes, *self.confinement.missing_credentials(self.settings)]
             fork.note_credentials(self._grant.credentials)
             ran, changeset = self._launch(fork, mode, argv, cwd, stdio, timeout or self.settings.timeout)

@@ -38,11 +38,13 @@ if TYPE_CHECKING:
     from mudroom.contained import Containers
     from mudroom.core.flow import Flow
     from mudroom.core.hosts import HostRule
+    from mudroom.core.image import User
     from mudroom.core.placeholder import Wanted
     from mudroom.gateway import Approver, Doorkeeper, Gateway
     from mudroom.net.equip import Equipment
     from mudroom.sandbox.cgroup import Leaf
     from mudroom.sandbox.gauge import Gauge
+    from mudroom.sandbox.imagefile import Provided
     from mudroom.sandbox.limiter import Limiter
     from mudroom.sandbox.mirror import Mirror
     from mudroom.sandbox.terminal import Relay
@@ -113,7 +115,10 @@ class Starting(Applying):
         platform: Platform = LINUX,
     ) -> None:
         super().__init__(vault, settings, clock, progress)
-        images = lambda name, user: self._boxes().image(name, user)  # noqa: E731 - not before one is named
+
+        def images(name: str, user: User) -> Provided:
+            return self._boxes().image(name, user)
+
         self.confinement = Confinement(vault, home, environ, platform, images)
         vault.secrets = functools.partial(_secret_values, environ)
         self._grant = PLAIN
@@ -331,7 +336,7 @@ class Starting(Applying):
             with self._making:
                 upstream = upstream_of(self.confinement.variables)
                 self._gateway = self._gateway or Gateway(*self._gate_answers, upstream)
-        outside = mode in ELSEWHERE or self._grant.level == 0
+        outside = mode in ELSEWHERE or mode == "remote" or self._grant.level == 0
         hush = relay.hushed if relay is not None else nullcontext
         inspection = equipment.inspection if equipment is not None else None
         keeper = self._gateway.keeper(fork.entrance, hush, inspection)
@@ -432,8 +437,16 @@ class Starting(Applying):
         if self._grant.level < 2:
             yield self.client
             return
-        with self._boxes().lend(plan, self.settings, fork.name) as box:
+        boxes = self._boxes()
+        with boxes.lend(plan, self.settings, fork.name, lambda: self.client) as box:
             yield box.client
+
+    def _first_mode(self, fork: Fork) -> tuple[Mode, list[str]]:
+        """Where to begin, and what there is to say about it."""
+        level = self._grant.level
+        if level == 2 and self._boxes().engine.remote:
+            self.confinement.mode_contained = "remote"
+        return self.confinement.first_mode(self.settings, is_copy=fork.is_copy, level=level)
 
     def _boxes(self) -> Containers:
         if self._containers is None:

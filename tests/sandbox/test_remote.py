@@ -59,7 +59,7 @@ class Remote:
 
     def __init__(self, engine: EngineHere, place: Place, client: Client) -> None:
         self.environ = {os.fsencode(key): os.fsencode(value) for key, value in engine.environ.items()}
-        self.engine, self._client, self._place = choose(self.environ), client, place
+        self.engine, self._client, self._place = choose(self.environ, engine.kind), client, place
         self.image = provide_host_image(self.engine, self.environ)
         self.boxes: list[RemoteBox] = []
         place.project.chmod(0o777)

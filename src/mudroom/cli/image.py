@@ -28,7 +28,7 @@ examples:
   mudroom run --image mudroom-trixie -- python3 --version
 
 Without one, level 2 shows the host's own system directories and toolchains (container.image: host). Any other image
-that the engine has can be named, too: --image debian:bookworm, or container.image in the policy. None is ever pulled."""
+that the engine has can be named, too: --image debian:bookworm, or container.image in the policy. None is pulled."""
 
 _WORDS = {"build": (0, 0), "ls": (0, 0), "rm": (1, 1)}
 

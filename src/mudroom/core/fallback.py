@@ -7,14 +7,19 @@ from __future__ import annotations
 
 from typing import Literal, NamedTuple
 
-Mode = Literal["overlay", "copy", "landlock", "plain", "seatbelt"]
+Mode = Literal["overlay", "copy", "landlock", "plain", "remote", "seatbelt"]
 """overlay: namespaces and a kernel overlay. copy: namespaces and a staged copy, still at the project's own path.
 landlock: no namespaces; a staged copy at a path of its own, confined by Landlock and seccomp. plain: no namespaces but
-those of a container, which has the staged copy at the project's own path. seatbelt: as landlock, but on macOS, and
+those of a container, which has the staged copy at the project's own path. remote: the same in a container that only
+its engine's command line reaches. seatbelt: as landlock, but on macOS, and
 confined by Seatbelt; nothing weaker follows it."""
 
 ELSEWHERE: tuple[Mode, ...] = ("landlock", "seatbelt")
 """Modes without a mount namespace: the copy is at a path of its own, and the host's files are in sight."""
+
+
+CONTAINERS: tuple[Mode, ...] = ("plain", "remote")
+"""Modes in which a container is made for what a command is to see."""
 
 
 class Next(NamedTuple):
