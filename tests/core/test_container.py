@@ -44,6 +44,10 @@ _COMMON = [
     "--ipc=private",
     "--hostname=mudroom",
     "--sysctl=net.ipv4.ip_unprivileged_port_start=0",
+    "--no-healthcheck",
+    "--env=LD_PRELOAD=",
+    "--env=LD_AUDIT=",
+    "--env=LD_LIBRARY_PATH=",
 ]
 _SECCOMP = "--security-opt=seccomp=/state/a b.json"
 _LIMITS = ["--memory=314572800", "--memory-swap=314572800", "--pids-limit=64", "--cpus=1.500"]

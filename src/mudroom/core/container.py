@@ -190,12 +190,19 @@ def exec_argv(
     return (*_front(engine), *words, name.encode(), *argv)
 
 
+_OF_THE_LOADER = (b"LD_PRELOAD", b"LD_AUDIT", b"LD_LIBRARY_PATH")
+"""What an image says in these would be loaded into the first process, which is ours: ld.so(8)."""
+
+
 def _words(engine: Engine, box: Container) -> Iterator[bytes]:
     """Docker's and Podman's, which are nearly the same."""
     yield from (b"--rm", b"--pull=never", b"--name=" + box.name.encode())
     yield from _labels(box)
     yield from (b"--network=none", b"--cap-drop=ALL", b"--security-opt=no-new-privileges", b"--read-only")
     yield from (b"--ipc=private", b"--hostname=mudroom", b"--sysctl=net.ipv4.ip_unprivileged_port_start=0")
+    yield b"--no-healthcheck"
+    for name in _OF_THE_LOADER:
+        yield b"--env=" + name + b"="
     if box.seccomp:
         yield b"--security-opt=seccomp=" + box.seccomp
     if box.nested:
