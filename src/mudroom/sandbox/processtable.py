@@ -15,13 +15,15 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    Row = tuple[int, int, int, bool]
-    """pid, pid of the parent, process group, whether it is stopped."""
+    Row = tuple[int, int, int, bool, int]
+    """pid, pid of the parent, process group, whether it is stopped, when it was started (in whatever unit): a number
+    is given again when its process is gone."""
 
 PROC_PIDTBSDINFO, SSTOP, SZOMB = 3, 4, 5
 CTL_KERN, KERN_PROCARGS2 = 1, 49
-BSDINFO_SIZE, AT_STATUS, AT_PPID, AT_UID, AT_PGID = 136, 4, 16, 20, 100
-"""struct proc_bsdinfo: eleven words of 32 bits and one reserved, 16 and 32 bytes of names, pbi_nfiles, pbi_pgid …"""
+BSDINFO_SIZE, AT_STATUS, AT_PPID, AT_UID, AT_PGID, AT_START = 136, 4, 16, 20, 100, 120
+"""struct proc_bsdinfo: eleven words of 32 bits and one reserved, 16 and 32 bytes of names, pbi_nfiles, pbi_pgid,
+pbi_pjobc, e_tdev, e_tpgid, pbi_nice; then two words of 64 bits, seconds and microseconds."""
 
 
 def rows() -> Iterator[Row]:
@@ -49,8 +51,8 @@ def _linux_rows() -> Iterator[Row]:
                 words = stream.read().rpartition(b") ")[2].split()
         except OSError:
             continue
-        if len(words) > 2 and words[0] not in (b"Z", b"X"):
-            yield int(name), int(words[1]), int(words[2]), words[0] in (b"T", b"t")
+        if len(words) > 19 and words[0] not in (b"Z", b"X"):
+            yield int(name), int(words[1]), int(words[2]), words[0] in (b"T", b"t"), int(words[19])
 
 
 def _linux_words(pid: int) -> list[bytes]:
@@ -66,7 +68,9 @@ def row_of(pid: int, info: bytes, mine: int) -> Row | None:
 
     if word(AT_UID) != mine or word(AT_STATUS) == SZOMB:
         return None
-    return pid, word(AT_PPID), word(AT_PGID), word(AT_STATUS) == SSTOP
+    started = int.from_bytes(info[AT_START : AT_START + 8], "little") * 1_000_000
+    started += int.from_bytes(info[AT_START + 8 : AT_START + 16], "little")
+    return pid, word(AT_PPID), word(AT_PGID), word(AT_STATUS) == SSTOP, started
 
 
 def words_of(arguments: bytes) -> list[bytes]:

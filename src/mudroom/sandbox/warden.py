@@ -34,6 +34,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, NoReturn
 
+    from mudroom.sandbox.processtable import Row
     from mudroom.sandbox.wire import Request
 
 CONTROL, REPORT, CHANNEL = 3, 4, 5
@@ -69,36 +70,38 @@ def fail(index: int, op: str, error: OSError) -> NoReturn:
 
 
 class Family:
+    """Numbers of processes, groups and sessions are remembered only as long as somebody bears them: they are given
+    again, and then to somebody who has nothing to do with the command."""
+
     def __init__(self, command: int, session: int, mark: bytes) -> None:
-        self._known = {command}
-        """Also those that are over: their children may have been looked at too late, and groups bear their numbers."""
-        self._leaders = {command, session}
+        self._first = (command, session)
+        self._alive: dict[int, int] = {}
+        """Who was found last, and when each of them was started."""
+        self._leaders: set[int] = set()
+        """Of their groups and sessions."""
         self._mark = mark
         self._spared = {os.getpid(), os.getppid()}
 
     def members(self, *, by_mark: bool = False) -> list[tuple[int, bool]]:
         """Who lives, and whether it is stopped."""
-        table = [row for row in rows() if row[0] not in self._spared]
-        found: dict[int, bool] = {}
+        table = {row[0]: row for row in rows() if row[0] not in self._spared}
+        leaders = {*self._first, *self._leaders}
+        found = {pid for pid, row in table.items() if pid == self._first[0] or self._alive.get(pid) == row[4]}
         grown = True
         while grown:
-            grown = False
-            for pid, parent, group, stopped in table:
-                if pid not in found and (pid in self._known or parent in self._known or self._is_led(pid, group)):
-                    found[pid] = stopped
-                    self._known.add(pid)
-                    self._leaders.add(pid)
-                    grown = True
+            leaders |= {one for pid in found for one in _groups(table[pid])}
+            new = {
+                pid
+                for pid, row in table.items()
+                if pid not in found and (row[1] in found or any(one in leaders for one in _groups(row)))
+            }
+            found |= new
+            grown = bool(new)
         if by_mark:
-            others = [(pid, stopped) for pid, _parent, _group, stopped in table if pid not in found]
-            found.update({pid: stopped for pid, stopped in others if carries(pid, self._mark)})
-        return list(found.items())
-
-    def _is_led(self, pid: int, group: int) -> bool:
-        try:
-            return group in self._leaders or os.getsid(pid) in self._leaders
-        except OSError:
-            return False  # it has just ended
+            found |= {pid for pid in table if pid not in found and carries(pid, self._mark)}
+        self._alive = {pid: table[pid][4] for pid in found}
+        self._leaders = {one for pid in found for one in _groups(table[pid])}
+        return [(pid, table[pid][3]) for pid in found]
 
     def end(self) -> bool:
         """Kill all, until none is found. False if some cannot be ended."""
@@ -132,6 +135,14 @@ class Family:
             send_signal(pid, _signal.SIGCONT)
         stopped.clear()
         raise OSError(EPERM, "its processes do not come to rest")
+
+
+def _groups(row: Row) -> tuple[int, ...]:
+    """The process group and the session of a process, by the numbers of their leaders."""
+    try:
+        return row[2], os.getsid(row[0])
+    except OSError:
+        return (row[2],)  # it has just ended
 
 
 def send_signal(pid: int, number: int) -> bool:

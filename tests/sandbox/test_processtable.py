@@ -1,0 +1,86 @@
+"""Whose processes are the command's, where the kernel keeps no account of it."""
+
+from __future__ import annotations
+
+import os
+import struct
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from mudroom.sandbox import warden
+from mudroom.sandbox.processtable import BSDINFO_SIZE, SSTOP, SZOMB, carries, row_of, rows, words_of
+from mudroom.sandbox.warden import Family
+
+ME = 501
+
+
+def bsdinfo(
+    pid: int, parent: int, group: int, *, status: int = 2, uid: int = ME, started: tuple[int, int] = (7, 8)
+) -> bytes:
+    """As bsd/sys/proc_info.h lays it out."""
+    words = (0, status, 0, pid, parent, uid, 20, uid, 20, uid, 20, 0)
+    return struct.pack("<12I16s32sIIIIIiQQ", *words, b"sh", b"sh", 3, group, 0, 0, 0, 0, *started)
+
+
+def test_the_layout_of_a_row() -> None:
+    info = bsdinfo(100, 1, 99)
+    assert len(info) == BSDINFO_SIZE
+    assert row_of(100, info, ME) == (100, 1, 99, False, 7_000_008)
+    assert row_of(100, bsdinfo(100, 1, 99, status=SSTOP), ME) == (100, 1, 99, True, 7_000_008)
+    assert row_of(100, bsdinfo(100, 1, 99, status=SZOMB), ME) is None
+    assert row_of(100, info, 502) is None
+
+
+def test_words_and_variables() -> None:
+    answer = struct.pack("<I", 2) + b"/bin/sh\0\0\0\0sh\0-c\0A=1\0MUDROOM_RUN=abc\0\0"
+    assert b"MUDROOM_RUN=abc" in words_of(answer)
+
+
+def test_ourselves() -> None:
+    (row,) = [row for row in rows() if row[0] == os.getpid()]
+    assert row[1:4] == (os.getppid(), os.getpgrp(), False)
+    assert carries(os.getpid(), b"PATH=" + os.environb[b"PATH"]) and not carries(1 << 22, b"PATH=/")
+
+
+Table = list[tuple[int, int, int, bool, int]]
+COMMAND, WARDEN = 10, 9
+
+
+@pytest.fixture
+def family(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[Table, dict[int, int]], set[int]]]:
+    """Look at a table (pid, parent, group, stopped, start) and sessions (of whom they are not their group's)."""
+    one = Family(COMMAND, WARDEN, b"M=1")
+    one._spared = {WARDEN, 1}
+
+    def look(table: Table, sessions: dict[int, int]) -> set[int]:
+        groups = {row[0]: row[2] for row in table}
+        monkeypatch.setattr(warden, "rows", lambda: iter(table))
+        monkeypatch.setattr(os, "getsid", lambda pid: sessions.get(pid, groups[pid]))
+        return {pid for pid, _stopped in one.members()}
+
+    yield look
+
+
+OTHER = (50, 1, 50, False, 1)
+
+
+def test_descent_groups_and_sessions(family: Callable[[Table, dict[int, int]], set[int]]) -> None:
+    first: Table = [(10, 9, 10, False, 1), (11, 10, 10, False, 2), (12, 11, 12, False, 3), OTHER]
+    assert family(first, {12: 10}) == {10, 11, 12}
+    later: Table = [(13, 1, 10, False, 4), (14, 1, 12, False, 4), (15, 1, 15, False, 4), OTHER]  # orphans
+    assert family(later, {14: 12, 15: 12}) == {13, 14, 15}
+
+
+def test_one_that_has_left_its_session_and_lost_its_parent(family: Callable[[Table, dict[int, int]], set[int]]) -> None:
+    middle: Table = [(10, 9, 10, False, 1), (11, 10, 11, False, 2), (12, 11, 11, False, 2), OTHER]
+    assert family(middle, {}) == {10, 11, 12}
+    after: Table = [(10, 9, 10, False, 1), (12, 1, 11, False, 2), OTHER]
+    assert family(after, {}) == {10, 12}
+
+
+def test_a_number_that_is_given_again_is_somebody_else(family: Callable[[Table, dict[int, int]], set[int]]) -> None:
+    assert family([(10, 9, 10, False, 1), (11, 10, 11, False, 2)], {}) == {10, 11}
+    assert family([(10, 9, 10, False, 1), (11, 1, 50, False, 9), OTHER], {}) == {10}
+    # and after a look at which nobody bore it, the same number is nobody's group
+    assert family([(10, 9, 10, False, 1), (11, 1, 11, False, 12), OTHER], {}) == {10}
