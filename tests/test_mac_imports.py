@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 from test_architecture import LAUNCHER
 
+sys.path.insert(0, str(Path(__file__).parent / "sandbox"))
+
+from macbox import fake_sandbox_exec
+
 PRETEND = """
 import os, select, signal, sys, time, _socket, ctypes, importlib, pkgutil
+GET, SET, REMOVE, LIST = os.getxattr, os.setxattr, os.removexattr, os.listxattr
 for module, names in {
     os: "O_PATH O_TMPFILE pidfd_open memfd_create MFD_CLOEXEC pipe2 getxattr setxattr listxattr removexattr "
         "copy_file_range fdatasync splice eventfd setns unshare sched_getaffinity sched_setaffinity posix_fadvise "
@@ -22,14 +28,47 @@ for module, names in {
     for name in names.split():
         if hasattr(module, name):
             delattr(module, name)
+class Function:
+    "A function of libSystem, by what Linux has instead; it takes ctypes' declarations."
+    def __init__(self, name, do):
+        self.name, self.do = name, do
+    def __call__(self, *words):
+        if self.do is None:
+            raise NotImplementedError(self.name)
+        try:
+            return self.do(*(getattr(word, "value", word) for word in words))
+        except OSError as error:
+            ctypes.set_errno(error.errno)
+            return -1
+def give(value, buffer, size):
+    if buffer is not None:
+        if size < len(value):
+            raise OSError(34, "ERANGE")
+        ctypes.memmove(buffer, value, len(value))
+    return len(value)
+real = ctypes.CDLL(None, use_errno=True)
+def renameatx_np(old, name, new, other, flags):
+    if real.renameat2(old, name, new, other, {4: 1, 2: 2}[flags]) < 0:
+        raise OSError(ctypes.get_errno(), "renameat2")
+    return 0
+def not_supported(*_words):
+    raise OSError(95, "ENOTSUP")
+LIBSYSTEM = {
+    "fgetxattr": lambda fd, name, buffer, size, _position, _options: give(GET(fd, name), buffer, size),
+    "fsetxattr": lambda fd, name, value, _size, _position, _options: SET(fd, name, value) or 0,
+    "fremovexattr": lambda fd, name, _options: REMOVE(fd, name) or 0,
+    "flistxattr": lambda fd, buffer, size, _options: give(
+        b"".join(os.fsencode(name) + b"\\0" for name in LIST(fd)), buffer, size
+    ),
+    "renameatx_np": renameatx_np,
+    "fclonefileat": not_supported,
+}
 class Library:
-    "libSystem: it has whatever is asked for; nothing of it may be called."
     def __init__(self, *_arguments, **_named):
         pass
     def __getattr__(self, name):
-        function = type(name, (), {})()
-        self.__dict__[name] = function
-        return function
+        self.__dict__[name] = Function(name, LIBSYSTEM.get(name))
+        return self.__dict__[name]
 real_uname = os.uname()
 os.uname = lambda: os.uname_result(("Darwin", *real_uname[1:4], "arm64"))
 ctypes.CDLL = ctypes.PyDLL = Library
@@ -90,3 +129,50 @@ assert umask() == 0o027 and umask() == 0o027
 print("done")
 """
     assert on_a_mac(program) == "done\n"
+
+
+WHOLE = """
+import pathlib, tempfile
+from mudroom.core.settings import Settings
+from mudroom.sandbox.darwin import DarwinClient
+from mudroom.sandbox.platform import DARWIN
+from mudroom.session import Session
+place = pathlib.Path({place!r})
+client = DarwinClient(tool={tool!r})
+before = (place / "project/old").read_text()
+with Session.open(
+    bytes(place / "project"), state=bytes(place / "state"), home=bytes(place / "home"), environ=os.environb,
+    platform=DARWIN, client=client, settings=Settings(network="none"),
+) as session:
+    script = b"echo two >> old; rm gone; rm -r d; mkdir -p d/e; echo new > d/e/f; chmod 600 mode; ln -s old link"
+    result = session.run([b"sh", b"-c", script], fork="f")
+    assert (result.exit_code, result.stderr) == (0, b""), result
+    print(*sorted(os.fsdecode(one.path) + " " + one.verb for one in result.changeset.changes), sep=", ")
+    assert (place / "project/old").read_text() == before
+    session.checkpoint("f", "point")
+    session.run([b"sh", b"-c", b"echo three >> old; rm link"], fork="f")
+    session.rollback("f", "point")
+    print(session.run([b"cat", b"old"], fork="f").stdout)
+    session.apply("f")
+    print((place / "project/old").read_bytes(), *sorted(one.name for one in (place / "project").iterdir()))
+    session.undo()
+    print((place / "project/old").read_bytes(), *sorted(one.name for one in (place / "project").iterdir()))
+client.close()
+"""
+EXPECTED = """\
+d/e added, d/e/f added, d/x deleted, d/y deleted, gone deleted, link added, mode modified, old modified
+b'one\\ntwo\\n'
+b'one\\ntwo\\n' d link mode old
+b'one\\n' d gone mode old
+"""
+
+
+def test_a_session_with_nothing_but_what_macos_has(tmp_path: Path) -> None:
+    """Staged, changed, rolled back, applied and undone, by the calls that a Mac would get."""
+    project = tmp_path / "project"
+    for name in ("project/d/x", "home", "tool"):
+        (tmp_path / name).mkdir(parents=True)
+    for name in ("old", "gone", "d/y", "mode"):
+        (project / name).write_text("one\n")
+    program = WHOLE.format(place=str(tmp_path), tool=fake_sandbox_exec(tmp_path / "tool"))
+    assert on_a_mac(program) == EXPECTED

@@ -144,7 +144,8 @@ class Session(Inspecting):
     ) -> Session:
         """A session on ``project``, a directory. Raises UsageError if it cannot be staged, Unsupported on a platform
         without a sandbox."""
-        platform: Platform = options.setdefault("platform", platform_here(sys.platform))
+        platform: Platform = options.get("platform") or platform_here(sys.platform)
+        options["platform"] = platform
         real, real_home, real_state = (platform.real_path(path) for path in (project, home, state))
         if real_home == b"/":  # a service account without a home: the private one still has to be somewhere
             real_home = b"/home/nobody"

@@ -19,7 +19,7 @@ class Prepared(NamedTuple):
     level: int
     network: str
     view: str
-    """``overlay``, ``copy``, or ``landlock``: a copy elsewhere."""
+    """``overlay``, ``copy``; ``landlock``, ``seatbelt``: a copy elsewhere."""
     agent: str | None
     """None: nobody judges the commands."""
     actions: tuple[tuple[CommandClass, Action], ...] = ()

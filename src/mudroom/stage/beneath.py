@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import ctypes
 import errno
+import itertools
 import os
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -18,8 +20,11 @@ _SYS_openat2 = 437  # the same number on every architecture
 _RESOLVE_NO_MAGICLINKS, _RESOLVE_NO_SYMLINKS, _RESOLVE_BENEATH = 0x02, 0x04, 0x08
 _RESOLVE = _RESOLVE_BENEATH | _RESOLVE_NO_SYMLINKS | _RESOLVE_NO_MAGICLINKS
 _PATH_LIMIT = 4000
+O_PATH: int = getattr(os, "O_PATH", getattr(os, "O_EVTONLY", os.O_RDONLY))
+"""To name a file, not to read it: open(2). O_EVTONLY of macOS opens no link, as O_NOFOLLOW goes with it."""
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
+_numbers = itertools.count()
 _libc = ctypes.CDLL(None, use_errno=True)
 _have_openat2 = os.uname().sysname == "Linux"
 
@@ -32,7 +37,7 @@ def open_root(path: bytes) -> int:
 def mount_of(path: bytes) -> tuple[int, int]:
     """The file system and the mount that a directory is on. rename(2) asks for the same mount, not only for the same
     file system: the same one bound to two places, as containers do, is EXDEV."""
-    descriptor = os.open(path, os.O_PATH | os.O_CLOEXEC)
+    descriptor = os.open(path, O_PATH | os.O_CLOEXEC)
     try:
         device = os.fstat(descriptor).st_dev
         with open(f"/proc/self/fdinfo/{descriptor}", "rb") as stream:  # proc_pid_fdinfo(5), mnt_id
@@ -80,12 +85,18 @@ def _walk(root: int, path: bytes, flags: int, mode: int) -> int:
     current = os.dup(root)
     try:
         for directory in directories:
-            below = os.open(directory, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=current)
+            below = os.open(directory, O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=current)
             os.close(current)
             current = below
         return os.open(last, flags | os.O_NOFOLLOW | os.O_CLOEXEC, mode, dir_fd=current)
     finally:
         os.close(current)
+
+
+def handle(descriptor: int) -> int | bytes:
+    """By which chmod(2) and utimensat(2) reach the file of an O_PATH descriptor: on Linux its path in /proc (fchmod(2)
+    refuses such a descriptor), elsewhere the descriptor itself."""
+    return b"/proc/self/fd/%d" % descriptor if sys.platform == "linux" else descriptor
 
 
 @contextmanager
@@ -145,6 +156,17 @@ def entries(directory_fd: int) -> dict[bytes, Entry]:
             elif (entry := look(directory_fd, name)) is not None:
                 found[name] = entry
     return found
+
+
+def nameless(place: bytes) -> int:
+    """A file without a name, to be written and read: in memory, or, where there is no memfd_create(2), in the directory
+    ``place``, where its name is gone at once."""
+    if hasattr(os, "memfd_create"):
+        return os.memfd_create("mudroom", os.MFD_CLOEXEC)
+    name = place + b"/.nameless-%d-%d" % (os.getpid(), next(_numbers))
+    descriptor = os.open(name, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    os.unlink(name)
+    return descriptor
 
 
 def open_file(root: int, path: bytes) -> int:

@@ -19,7 +19,7 @@ from typing import TypeVar
 
 from mudroom.core.entry import Entry
 from mudroom.core.path import ancestors
-from mudroom.stage.beneath import directory, look_beneath, open_beneath
+from mudroom.stage.beneath import O_PATH, directory, handle, look_beneath, open_beneath
 
 _ALL = stat.S_IRWXU
 _Answer = TypeVar("_Answer")
@@ -68,11 +68,11 @@ class Loosened:
 
 
 @contextmanager
-def _handle(root: int, path: bytes) -> Iterator[tuple[bytes, int]]:
+def _handle(root: int, path: bytes) -> Iterator[tuple[int | bytes, int]]:
     """A path of what is there now, whatever becomes of the name (proc(5), /proc/pid/fd), and its mode."""
-    descriptor = open_beneath(root, path, os.O_PATH)
+    descriptor = open_beneath(root, path, O_PATH)
     try:
-        yield b"/proc/self/fd/%d" % descriptor, os.fstat(descriptor).st_mode
+        yield handle(descriptor), os.fstat(descriptor).st_mode
     finally:
         os.close(descriptor)
 

@@ -23,6 +23,7 @@ from mudroom.core.linediff import count_lines, is_binary, split_lines
 from mudroom.core.path import sort_key
 from mudroom.core.rename import pair_renames
 from mudroom.core.rollup import whole_directories
+from mudroom.stage import xattr
 from mudroom.stage.ground import Ground
 from mudroom.stage.source import Source, read_all, same_bytes
 from mudroom.stage.view import Difference, View
@@ -235,12 +236,7 @@ def _unpaired(change: Change) -> Change:
 
 def user_xattrs(descriptor: int) -> dict[str, bytes]:
     """The user's xattrs of an open file; the overlay's own bookkeeping is not among them."""
-    try:
-        names = os.listxattr(descriptor)
-    except OSError:
-        return {}
-    wanted = [name for name in names if name.startswith("user.") and not name.startswith("user.overlay.")]
-    return {name: os.getxattr(descriptor, name) for name in wanted}
+    return xattr.user(descriptor)
 
 
 def _verb(base: Entry | None, staged: Entry | None) -> Verb:

@@ -14,6 +14,7 @@ import sys
 from collections.abc import Callable, Mapping
 
 from mudroom.core.entry import Entry
+from mudroom.stage import xattr
 from mudroom.stage.beneath import directory, open_beneath, open_file
 from mudroom.stage.source import Source
 
@@ -210,10 +211,5 @@ def _in_kernel(read: int, write: int, start: int, end: int) -> int:
 
 
 def copy_xattrs(read: int, write: int) -> None:
-    try:
-        names = os.listxattr(read)
-    except OSError:
-        return  # the file system has none
-    for name in names:
-        if name.startswith("user.") and not name.startswith("user.overlay."):
-            os.setxattr(write, name, os.getxattr(read, name))
+    for name, value in xattr.user(read).items():
+        xattr.put(write, name, value)

@@ -10,6 +10,7 @@ import os
 from collections.abc import Sequence
 
 from mudroom.core.entry import Entry
+from mudroom.stage import xattr
 from mudroom.stage.beneath import directory, open_root
 from mudroom.stage.copy import copy_entry, copy_file, copy_open_file
 from mudroom.stage.layer import OPAQUE, Listing, make_whiteout, open_staged, read_directory
@@ -94,7 +95,7 @@ def _beneath(name: bytes, levels: Sequence[tuple[int, Listing]]) -> tuple[tuple[
 
 def _make_opaque(into: int, path: bytes) -> None:
     with directory(into, path) as opened:
-        os.setxattr(opened, OPAQUE, b"y")
+        xattr.put(opened, OPAQUE, b"y")
 
 
 def _link(root: int, into: int, path: bytes, entry: Entry) -> None:

@@ -17,12 +17,14 @@ from __future__ import annotations
 
 import os
 import stat
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
 
 from mudroom.core.entry import Entry
 from mudroom.core.path import ancestors
+from mudroom.stage import xattr
 from mudroom.stage.beneath import directory, entries, look, look_beneath, open_file, open_root
 from mudroom.stage.closed import Loosened, through
 from mudroom.stage.copy import copy_content, copy_xattrs
@@ -71,15 +73,26 @@ def _is_marked(opened: int, name: bytes, entry: Entry) -> bool:
     if entry.kind != "file" or entry.size:
         return False
     try:
+        if sys.platform != "linux":
+            return _is_marked_open(opened, name)
         os.getxattr(b"/proc/self/fd/%d/%s" % (opened, name), WHITEOUT, follow_symlinks=False)
     except OSError:
         return False
     return True
 
 
+def _is_marked_open(opened: int, name: bytes) -> bool:
+    """Where there is no path of a descriptor."""
+    descriptor = os.open(name, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=opened)
+    try:
+        return bool(xattr.get(descriptor, WHITEOUT))
+    finally:
+        os.close(descriptor)
+
+
 def _xattr(opened: int, name: str) -> bytes:
     try:
-        return os.getxattr(opened, name)
+        return xattr.get(opened, name)
     except OSError:
         return b""
 
@@ -107,10 +120,10 @@ def make_whiteout(above: int, name: bytes) -> None:
     if mark == b"y":
         return  # nothing shows through
     if mark != b"x":
-        os.setxattr(above, OPAQUE, b"x")
+        xattr.put(above, OPAQUE, b"x")
     descriptor = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=above)
     try:
-        os.setxattr(descriptor, WHITEOUT, b"y")
+        xattr.put(descriptor, WHITEOUT, b"y")
     except BaseException:
         os.unlink(name, dir_fd=above)  # as it is, it would be an empty file
         raise
@@ -247,7 +260,7 @@ class LayerWriter:
 
     def _make_opaque(self, path: bytes) -> None:
         with directory(self._layer, path) as opened:
-            os.setxattr(opened, OPAQUE, b"y")
+            xattr.put(opened, OPAQUE, b"y")
 
     @contextmanager
     def _above(self, path: bytes) -> Iterator[tuple[int, bytes]]:

@@ -19,6 +19,7 @@ from typing import NamedTuple
 
 from mudroom.core.entry import Entry
 from mudroom.errors import MudroomError
+from mudroom.stage.beneath import nameless
 from mudroom.stage.copy import copy_content
 
 SMALL = 1024 * 1024
@@ -140,7 +141,7 @@ class Originals:
         if original.place != "pack":
             return source
         try:
-            copy = os.memfd_create("original", os.MFD_CLOEXEC)
+            copy = nameless(original.layer)
             os.write(copy, os.pread(source, original.length, original.offset))
             os.lseek(copy, 0, os.SEEK_SET)
         finally:

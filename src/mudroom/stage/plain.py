@@ -18,7 +18,7 @@ from typing import BinaryIO
 from mudroom.core.entry import Entry
 from mudroom.core.path import ancestors, parent, relpath
 from mudroom.core.path import name as last
-from mudroom.stage.beneath import directory, look, open_beneath
+from mudroom.stage.beneath import O_PATH, directory, handle, look, open_beneath
 from mudroom.stage.closed import Loosened
 from mudroom.stage.content import read_whole
 from mudroom.stage.copy import copy_content, copy_xattrs
@@ -239,13 +239,13 @@ def _temporary(above: int) -> tuple[int, bytes]:
 
 
 @contextmanager
-def _handle(above: int, name: bytes) -> Iterator[bytes]:
+def _handle(above: int, name: bytes) -> Iterator[int | bytes]:
     """A path of what is at a name, and stays at it whatever becomes of the name. Raises ELOOP for a symbolic link."""
-    descriptor = open_beneath(above, name, os.O_PATH)
+    descriptor = open_beneath(above, name, O_PATH)
     try:
         if stat.S_ISLNK(os.fstat(descriptor).st_mode):
             raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), name)
-        yield b"/proc/self/fd/%d" % descriptor
+        yield handle(descriptor)
     finally:
         os.close(descriptor)
 

@@ -15,6 +15,7 @@ from mudroom.core import stack
 from mudroom.core.entry import Entry, same_shape
 from mudroom.core.retention import surplus_checkpoints
 from mudroom.core.stack import Checkpoint
+from mudroom.stage import xattr
 from mudroom.stage.beneath import open_root
 from mudroom.stage.flatten import flatten
 from mudroom.stage.layer import open_staged, read_directory
@@ -121,12 +122,7 @@ def _has_same_content(roots: list[int], path: bytes) -> bool:
 
 def _xattrs(descriptor: int) -> dict[str, bytes]:
     """Those that a copy keeps."""
-    try:
-        names = os.listxattr(descriptor)
-    except OSError:
-        return {}  # the file system has none
-    own = (name for name in names if name.startswith("user.") and not name.startswith("user.overlay."))
-    return {name: os.getxattr(descriptor, name) for name in own}
+    return xattr.user(descriptor)
 
 
 def _copied(vault: Vault, fork: Fork) -> str:

@@ -13,6 +13,7 @@ from typing import IO
 
 from mudroom.core.entry import Entry
 from mudroom.core.path import show
+from mudroom.stage import xattr
 from mudroom.stage.beneath import directory, entries, look, open_root
 from mudroom.stage.layer import OPAQUE, WHITEOUT, is_whiteout, loosened, open_staged
 
@@ -114,7 +115,7 @@ class Packer:
         """The user's own, and of the overlay's the one ``mark`` that says what there is; the rest is bookkeeping."""
         headers = dict(info.pax_headers)
         for name in _user_xattrs(opened):
-            value = os.getxattr(opened, name)
+            value = xattr.get(opened, name)
             if name.startswith("user.overlay.") and (name != mark or value == b"x"):
                 continue
             if "=" in name:
@@ -126,7 +127,7 @@ class Packer:
 
 def _user_xattrs(opened: int) -> list[str]:
     try:
-        return [name for name in os.listxattr(opened) if name.startswith("user.")]
+        return [name for name in xattr.names(opened) if name.startswith("user.")]
     except OSError:
         return []  # the file system has none
 

@@ -7,6 +7,7 @@ its own below the vault (``merged``), each file under a number, until the apply 
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Mapping
 
 from mudroom.core.change import Change
@@ -15,6 +16,7 @@ from mudroom.core.entry import Entry, same_shape, same_stamp
 from mudroom.core.judge import Answer, Live, Sides
 from mudroom.core.marker import Labels, mergeable, with_markers
 from mudroom.core.merge import BINARY, Combined, Delta, Part, combine_modes, delta_of
+from mudroom.stage import xattr
 from mudroom.stage.beneath import directory, entries, look, look_beneath, open_root
 from mudroom.stage.collect import user_xattrs
 from mudroom.stage.copy import copy_open_file, listed
@@ -255,7 +257,7 @@ class Reconciler:
         source = self._live.open(path)
         try:
             for name, value in user_xattrs(source).items():
-                os.setxattr(target, name, value)
+                xattr.put(target, name, value)
         finally:
             os.close(source)
 
@@ -341,7 +343,9 @@ def _tree_is(root: int, path: bytes, expected: Mapping[bytes, Entry]) -> bool:
 
 
 def _filesystem_magic(path: bytes) -> int:
-    """f_type of statfs(2): its first word. Python's os.statvfs has no such field."""
+    """f_type of statfs(2): its first word. Python's os.statvfs has no such field. 0 where the call is another."""
+    if sys.platform != "linux":
+        return 0
     import ctypes
 
     buffer = ctypes.create_string_buffer(256)

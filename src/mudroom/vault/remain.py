@@ -16,6 +16,7 @@ from mudroom.core.entry import Entry
 from mudroom.core.linediff import count_lines, is_binary
 from mudroom.core.merge import Part
 from mudroom.core.stack import LIVE
+from mudroom.stage.beneath import nameless
 from mudroom.stage.collect import TEXT_LIMIT
 from mudroom.stage.landed import KEPT, LANDED, Landed, add_landed, elsewhere, keep_original
 from mudroom.stage.layer import remove_tree
@@ -121,7 +122,7 @@ def _as_landed(
 
 def _part(fork: bytes, change: Change, part: Part) -> Landed:
     assert change.staged is not None
-    content = os.memfd_create("part", os.MFD_CLOEXEC)
+    content = nameless(fork)
     with open(content, "wb") as stream:
         stream.write(part.content)
         stream.flush()

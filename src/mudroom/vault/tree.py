@@ -4,13 +4,24 @@ from __future__ import annotations
 
 import errno
 import os
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from mudroom.core.entry import Entry, same_stamp
 from mudroom.core.landing import Op
 from mudroom.core.path import show
 from mudroom.errors import ForkMoved
-from mudroom.stage.beneath import directory, entries, look, look_beneath, open_beneath, open_root
+from mudroom.stage import xattr
+from mudroom.stage.beneath import (
+    O_PATH,
+    directory,
+    entries,
+    handle,
+    look,
+    look_beneath,
+    open_beneath,
+    open_root,
+)
 from mudroom.stage.closed import entered, through
 from mudroom.stage.copy import clone, copy_open_file
 from mudroom.stage.layer import remove_at
@@ -129,9 +140,9 @@ def bring_back(slot: At, at: At, entry: Entry) -> None:
 
 def set_mode(at: At, mode: int) -> None:
     """chmod that never follows a link: by way of an O_PATH descriptor, since fchmodat(2) cannot refuse one."""
-    descriptor = os.open(at[1], os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=at[0])
+    descriptor = os.open(at[1], O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=at[0])
     try:
-        os.chmod(b"/proc/self/fd/%d" % descriptor, mode)
+        os.chmod(handle(descriptor), mode)
     finally:
         os.close(descriptor)
 
@@ -274,6 +285,8 @@ def _strip(root: int, path: bytes) -> bool:
 
 def _strip_one(root: int, path: bytes) -> bool:
     """By path below the slots, where nobody but us writes; the last link is not followed."""
+    if sys.platform != "linux":
+        return _strip_open(root, path)
     full = b"/proc/self/fd/%d/%s" % (root, path)
     try:
         names = os.listxattr(full, follow_symlinks=False)
@@ -285,6 +298,23 @@ def _strip_one(root: int, path: bytes) -> bool:
         if name.startswith("user.overlay."):
             _remove_xattr(root, path, full, name)
     return "user.overlay.impure" in names
+
+
+def _strip_open(root: int, path: bytes) -> bool:
+    """Where there is no path of a descriptor. A link has none of these attributes: it is not opened."""
+    try:
+        descriptor = open_beneath(root, path, os.O_RDONLY | os.O_NONBLOCK)
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            return False
+        raise
+    try:
+        found = [name for name in xattr.names(descriptor) if name.startswith("user.overlay.")]
+        for name in found:
+            xattr.drop(descriptor, name)
+    finally:
+        os.close(descriptor)
+    return "user.overlay.impure" in found
 
 
 def _remove_xattr(root: int, path: bytes, full: bytes, name: str) -> None:

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from mudroom.core.path import relpath, show
+from mudroom.stage import xattr
 from mudroom.stage.beneath import open_beneath, open_root
 from mudroom.stage.layer import OPAQUE, WHITEOUT, make_whiteout
 from mudroom.vault.archive import BLOCK, Archive, Refused, name_of
@@ -193,7 +194,7 @@ def _mtime(info: tarfile.TarInfo) -> int:
 
 def _set_xattrs(descriptor: int, values: dict[str, bytes]) -> None:
     for name, value in values.items():
-        os.setxattr(descriptor, name, value)
+        xattr.put(descriptor, name, value)
 
 
 def _write(descriptor: int, data: bytes) -> None:

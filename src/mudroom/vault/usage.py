@@ -13,7 +13,7 @@ from typing import NamedTuple
 from mudroom.core.change import summarise
 from mudroom.core.path import show
 from mudroom.errors import MudroomError
-from mudroom.stage.beneath import directory
+from mudroom.stage.beneath import O_PATH, directory
 from mudroom.vault.store import FORMAT, Vault, project_of
 
 _BLOCK = 512
@@ -104,7 +104,7 @@ def measure(path: bytes, seen: Seen | None = None, remarks: list[str] | None = N
     above, _slash, name = path.rpartition(b"/")
     try:
         info = os.lstat(path)
-        root = os.open(above, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        root = os.open(above, O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     except FileNotFoundError:
         return 0
     total = _counted(info, seen)
