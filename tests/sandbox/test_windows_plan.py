@@ -71,7 +71,7 @@ def test_level_one_as_it_is_shown() -> None:
         " 14. deny @package anything: C:\\v\\work\\.env",
         " 15. deny @package anything: D:\\key",
         " 16. the user's token without its privileges",
-        " 17. what it makes without saying whose is also for @user, @logon",
+        " 17. what it makes without saying whose is also for @user, @logon, @package",
         " 18. integrity of the token: low",
         " 19. job object: ends with mudroom, no breaking away, 50 processes, 1073741824 bytes of memory",
         " 20. processor time, of all processors together: at most 37.5 %",

@@ -50,7 +50,7 @@ def test_the_calls_in_their_order() -> None:
         "privileges own token",
         "restrict own token 0x1 [(20, 0), (19, 0)]",
         "close own token",
-        "set_default_dacl token S-1-5-21-1-1-1-1000 S-1-5-5-0-7",
+        f"set_default_dacl token S-1-5-21-1-1-1-1000 S-1-5-5-0-7 {PACKAGE}",
         "set_integrity token 0x1000",
         "create_job",
         "set_limits 0x2608 5 1048576",

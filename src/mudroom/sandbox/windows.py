@@ -94,7 +94,7 @@ def compile_plan(spec: SandboxSpec, limits: Limits, command: Command, machine: M
         ("token", w.DISABLE_MAX_PRIVILEGE | (0 if contained else w.LUA_TOKEN | w.WRITE_RESTRICTED), restricting)
     )
     # pipes that a command makes for its children have no other rights than these; without, nothing can be captured
-    steps.append(("default_dacl", ("@user", "@logon", *(() if contained else (who,)))))
+    steps.append(("default_dacl", ("@user", "@logon", who)))
     if contained:
         steps.append(("integrity", LOW))
     steps += limiting
