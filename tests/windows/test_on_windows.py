@@ -47,7 +47,7 @@ class Trusting(Native):
 NATIVE = Trusting()
 ROOT = os.environ["SYSTEMROOT"]
 SHELL = ROOT + "\\System32\\cmd.exe"
-needs_real = pytest.mark.skipif(WINE, reason="Wine has no AppContainers, and no restricting SIDs")
+needs_real = pytest.mark.skipif(WINE, reason="Wine has no AppContainers, restricting SIDs and junctions")
 
 
 class Box:
@@ -313,6 +313,16 @@ def test_rights_come_and_go(tmp_path: Path) -> None:
     with pytest.raises(CallFailed) as raised:
         NATIVE.grant(str(tmp_path / "nothing"), sid, 1)
     assert raised.value.code in (2, 3)
+
+
+@needs_real
+def test_a_junction_is_given_nothing(tmp_path: Path) -> None:
+    target, junction = tmp_path / "target", tmp_path / "junction"
+    target.mkdir()
+    subprocess.run([SHELL, "/d", "/c", "mklink", "/J", str(junction), str(target)], check=True)
+    with pytest.raises(CallFailed) as raised:
+        NATIVE.grant(str(junction), "S-1-5-21-9-9-9-9", 1)
+    assert raised.value.code == w.ERROR_CANT_RESOLVE_FILENAME
 
 
 def test_doctor_says_what_it_has_tried(tmp_path: Path) -> None:

@@ -4,7 +4,8 @@ Importable on any machine; the libraries are opened when an ``Api`` is made, whi
 Microsoft's, so its documentation is this file's; the structures are in ``windows_types.py``.
 
 How a function says that it failed is part of its declaration: BOOL (0, then GetLastError), CODE (an error number
-itself, winerror.h), RESULT (a negative HRESULT), HANDLED (a null handle), COUNT (0xFFFFFFFF), NOTHING.
+itself, winerror.h), RESULT (a negative HRESULT), HANDLED (a null handle), FILE (INVALID_HANDLE_VALUE), COUNT
+(0xFFFFFFFF), NOTHING.
 """
 
 from __future__ import annotations
@@ -18,9 +19,11 @@ from mudroom.sandbox import windows_types as w
 from mudroom.sandbox.windows_calls import CallFailed, Luid
 
 _P = c_void_p
-BOOL, CODE, RESULT, HANDLED, COUNT, NOTHING = "bool", "code", "hresult", "handle", "count", "nothing"
+BOOL, CODE, RESULT, HANDLED, FILE, COUNT, NOTHING = "bool", "code", "hresult", "handle", "file", "count", "nothing"
+_INVALID = (1 << 64) - 1
+"""INVALID_HANDLE_VALUE."""
 _RESTYPES: dict[str, Any] = {
-    BOOL: w.BOOL, CODE: w.DWORD, RESULT: w.HRESULT, HANDLED: w.HANDLE, COUNT: w.DWORD, NOTHING: None
+    BOOL: w.BOOL, CODE: w.DWORD, RESULT: w.HRESULT, HANDLED: w.HANDLE, FILE: w.HANDLE, COUNT: w.DWORD, NOTHING: None
 }  # fmt: skip
 _D, _DP, _S = w.DWORD, POINTER(w.DWORD), c_wchar_p
 
@@ -30,6 +33,8 @@ FUNCTIONS: dict[str, tuple[str, str, tuple[Any, ...]]] = {
     "LocalFree": ("kernel32", NOTHING, (_P,)),
     "GetCurrentProcess": ("kernel32", HANDLED, ()),
     "CreateDirectoryW": ("kernel32", BOOL, (_S, _P)),
+    "CreateFileW": ("kernel32", FILE, (_S, _D, _D, _P, _D, _D, _P)),
+    "GetFileInformationByHandleEx": ("kernel32", BOOL, (_P, w.DWORD, _P, _D)),
     "SetHandleInformation": ("kernel32", BOOL, (_P, _D, _D)),
     "CreatePipe": ("kernel32", BOOL, (POINTER(_P), POINTER(_P), _P, _D)),
     "CreateJobObjectW": ("kernel32", HANDLED, (_P, _S)),
@@ -57,8 +62,8 @@ FUNCTIONS: dict[str, tuple[str, str, tuple[Any, ...]]] = {
     "GetLengthSid": ("advapi32", COUNT, (_P,)),
     "ConvertStringSecurityDescriptorToSecurityDescriptorW": ("advapi32", BOOL, (_S, _D, POINTER(_P), _DP)),
     "GetSecurityDescriptorSacl": ("advapi32", BOOL, (_P, POINTER(w.BOOL), POINTER(_P), POINTER(w.BOOL))),
-    "GetNamedSecurityInfoW": ("advapi32", CODE, (_S, w.DWORD, _D, _P, _P, POINTER(_P), _P, POINTER(_P))),
-    "SetNamedSecurityInfoW": ("advapi32", CODE, (_S, w.DWORD, _D, _P, _P, _P, _P)),
+    "GetSecurityInfo": ("advapi32", CODE, (_P, w.DWORD, _D, _P, _P, POINTER(_P), _P, POINTER(_P))),
+    "SetSecurityInfo": ("advapi32", CODE, (_P, w.DWORD, _D, _P, _P, _P, _P)),
     "SetEntriesInAclW": ("advapi32", CODE, (_D, _P, _P, POINTER(_P))),
     "CreateProcessAsUserW": ("advapi32", BOOL, (_P, _S, _P, _P, _P, w.BOOL, _D, _P, _S, _P, _P)),
     "CreateAppContainerProfile": ("userenv", RESULT, (_S, _S, _S, _P, _D, POINTER(_P))),
@@ -101,6 +106,8 @@ class Library:
     def _checked(self, name: str, kind: str, result: Any) -> int:
         number = int(result or 0)
         if kind in (BOOL, HANDLED) and not number:
+            raise CallFailed(name, self._last_error())
+        if kind == FILE and number == _INVALID:
             raise CallFailed(name, self._last_error())
         if kind == COUNT and number == 0xFFFFFFFF:
             raise CallFailed(name, self._last_error())

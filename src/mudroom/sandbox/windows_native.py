@@ -60,14 +60,33 @@ class Native:
     def _entry(self, path: str, sid: str, rights: int, mode: str) -> None:
         old, new, descriptor = c_void_p(), c_void_p(), c_void_p()
         files, dacl = w.ENUM["SE_FILE_OBJECT"], w.DACL_SECURITY_INFORMATION
-        self.library.GetNamedSecurityInfoW(path, files, dacl, None, None, byref(old), None, byref(descriptor))
+        file = self._open_itself(path, w.READ_CONTROL | w.WRITE_DAC)
         try:
+            self.library.GetSecurityInfo(file, files, dacl, None, None, byref(old), None, byref(descriptor))
             rows, _kept = self._entries([sid], rights, mode)
             self.library.SetEntriesInAclW(1, rows, old, byref(new))
-            self.library.SetNamedSecurityInfoW(path, files, dacl, None, None, new, None)
+            self.library.SetSecurityInfo(file, files, dacl, None, None, new, None)
         finally:
             self.library.LocalFree(new)
             self.library.LocalFree(descriptor)
+            self.close(file)
+
+    def _open_itself(self, path: str, access: int) -> int:
+        """A handle of a file or directory. A junction or a symbolic link is refused: a command that empties its own
+        directory could have made it one, and the next would be given what it leads to."""
+        share = w.FILE_SHARE_READ | w.FILE_SHARE_WRITE | w.FILE_SHARE_DELETE
+        flags = w.FILE_FLAG_BACKUP_SEMANTICS | w.FILE_FLAG_OPEN_REPARSE_POINT
+        file = self.library.CreateFileW(path, access, share, None, w.OPEN_EXISTING, flags, None)
+        found = w.FILE_ATTRIBUTE_TAG_INFO()
+        try:
+            kind = w.ENUM["FileAttributeTagInfo"]
+            self.library.GetFileInformationByHandleEx(file, kind, byref(found), sizeof(found))
+            if found.FileAttributes & w.FILE_ATTRIBUTE_REPARSE_POINT:
+                raise CallFailed("CreateFileW", w.ERROR_CANT_RESOLVE_FILENAME)
+        except CallFailed:
+            self.close(file)
+            raise
+        return file
 
     def _entries(self, sids: Sequence[str], rights: int, mode: str) -> tuple[Any, list[Any]]:
         kept = [self.library.sid(one) for one in sids]
@@ -83,8 +102,12 @@ class Native:
         self.library.ConvertStringSecurityDescriptorToSecurityDescriptorW(text, 1, byref(descriptor), None)
         try:
             self.library.GetSecurityDescriptorSacl(descriptor, byref(present), byref(sacl), byref(defaulted))
-            label = w.LABEL_SECURITY_INFORMATION
-            self.library.SetNamedSecurityInfoW(path, w.ENUM["SE_FILE_OBJECT"], label, None, None, None, sacl)
+            file = self._open_itself(path, w.READ_CONTROL | w.WRITE_OWNER)  # which a label wants to be set
+            try:
+                label = w.LABEL_SECURITY_INFORMATION
+                self.library.SetSecurityInfo(file, w.ENUM["SE_FILE_OBJECT"], label, None, None, None, sacl)
+            finally:
+                self.close(file)
         finally:
             self.library.LocalFree(descriptor)
 
