@@ -189,6 +189,11 @@ def test_system_variables_are_known_in_any_case() -> None:
     }
 
 
+def test_a_container_of_fewer_rights() -> None:
+    assert ("fewer_packages",) in plan(machine=Machine(4, fewer_packages=True)).steps
+    assert ("fewer_packages",) not in plan(BARE, machine=Machine(4, fewer_packages=True)).steps
+
+
 def test_names_are_short_enough() -> None:
     assert len(container_name(NONCE)) <= 64
 

@@ -10,6 +10,7 @@ from mudroom.core.limit import Limits, Reached
 from mudroom.core.windowsplan import OPS, WindowsPlan
 from mudroom.errors import CommandNotStarted, MudroomError, Unsupported
 from mudroom.sandbox import windows_types as w
+from mudroom.sandbox.windows import Machine
 from mudroom.sandbox.windows_calls import CallFailed, Creation, Process
 from mudroom.sandbox.windows_run import _Performing, start
 
@@ -184,6 +185,9 @@ def test_what_the_process_is_made_of() -> None:
     assert made.stdio == STDIO and made.container == PACKAGE and made.console == 0
     assert made.capabilities == ("S-1-15-3-1", "S-1-15-3-2", "S-1-15-3-3")
     assert made.mitigations == 0x1010000100000000
+    fewer = Fake()
+    start(fewer, plan(machine=Machine(fewer_packages=True)), STDIO)
+    assert fewer.made[0].fewer_packages and not made.fewer_packages
     bare = Fake()
     start(bare, PLANS["bare"], STDIO)
     assert not bare.made[0].container and not bare.made[0].capabilities and not bare.made[0].mitigations

@@ -67,6 +67,9 @@ class Command(NamedTuple):
 
 class Machine(NamedTuple):
     processors: int = 1
+    fewer_packages: bool = False
+    """A less privileged AppContainer: what is for all packages (programs that were installed for all users) is not for
+    this one. Most toolchains do not start in it."""
     appcontainer: bool = True
     """Windows 8 and later: userenv.dll has CreateAppContainerProfile."""
 
@@ -102,6 +105,8 @@ def compile_plan(spec: SandboxSpec, limits: Limits, command: Command, machine: M
     steps.append(("terminal", *command.terminal) if command.terminal else ("stdio",))
     if contained:
         steps.append(("mitigate", MITIGATIONS))
+    if contained and machine.fewer_packages:
+        steps.append(("fewer_packages",))
     try:
         line = _command_line(command)
         block = environment_block({**_own(scratch, contained), **_without(command.variables, contained)})
