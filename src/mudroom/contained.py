@@ -24,7 +24,7 @@ from mudroom.core.settings import Settings
 from mudroom.errors import ContainerEnded, MudroomError, Unsupported
 from mudroom.sandbox.allowance import Allowed, allow
 from mudroom.sandbox.box import Box, mounts_of, name_of, start
-from mudroom.sandbox.engine import choose
+from mudroom.sandbox.engine import current
 from mudroom.sandbox.image import provide_host_image
 from mudroom.sandbox.imagefile import Provided, provide
 from mudroom.sandbox.orphans import OLD, OWNER, sweep_containers, sweep_directory
@@ -67,7 +67,7 @@ class Containers:
             return self._engine
 
     def _found(self) -> Engine:
-        engine, state = choose(self._environ, self._wanted), self._state
+        engine, state = current(self._environ, self._wanted), self._state
         _require_speakable([state], engine)
         if engine.remote:
             return engine

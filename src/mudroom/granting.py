@@ -6,11 +6,12 @@ named, and what was named and is not there is said.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
+from mudroom.core.container import EngineKind
 from mudroom.core.image import HOST
-from mudroom.core.level import BARE, Decision, decide_level
+from mudroom.core.level import BARE, Decision, Means, decide_level
 from mudroom.core.path import is_below, show
 from mudroom.core.settings import Settings
 from mudroom.errors import Refused, Unsupported
@@ -68,27 +69,62 @@ def promised(
     settings: Settings, card: AgentCard, project: bytes, state: bytes, home: bytes, environ: Mapping[bytes, bytes]
 ) -> tuple[Decision, Opened]:
     """What a card would get if it were run here, without running it."""
-    decision, opened = decide(settings, card, None), opened_by(card, home, environ)
+    decision, opened = decide(settings, card, None, environ), opened_by(card, home, environ)
     reason = in_the_way(opened.live, project, state)
     if reason and decision.level is not None:
         decision = Decision(None, decision.asked, "sandboxRequirements", reason)
     return decision, opened
 
 
-def decide(settings: Settings, card: AgentCard | None, asked: int | None) -> Decision:
+def decide(settings: Settings, card: AgentCard | None, asked: int | None, environ: Mapping[bytes, bytes]) -> Decision:
     """``asked``: on the command line."""
-    return decide_level(card, settings.levels, asked=asked, default=settings.level if card is None else 0)
+    means = Means(_Lacking(environ, engine_of(settings)))
+    return decide_level(card, settings.levels, means, asked=asked, default=settings.level if card is None else 0)
+
+
+def engine_of(settings: Settings) -> EngineKind | None:
+    """The engine of the policy; None: the first that can be used."""
+    return None if settings.engine == "auto" else settings.engine
+
+
+class _Lacking(Mapping[int, str]):
+    """Why level 2 is out of reach: looked for only where a command is to run there, and then once."""
+
+    def __init__(self, environ: Mapping[bytes, bytes], wanted: EngineKind | None) -> None:
+        self._environ, self._wanted = environ, wanted
+        self._why: str | None = None
+
+    def __getitem__(self, level: int) -> str:
+        if level != 2:
+            raise KeyError(level)
+        if self._why is None:
+            from mudroom.sandbox.engine import why_none
+
+            self._why = why_none(self._environ, self._wanted)
+        if not self._why:
+            raise KeyError(level)
+        return self._why
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(level for level in (2,) if level in self)
+
+    def __len__(self) -> int:
+        return len(list(self))
 
 
 def granted(
     settings: Settings, card: AgentCard | None, asked: int | None, home: bytes, environ: Mapping[bytes, bytes]
 ) -> Grant:
     """Raises Refused if the policy refuses, Unsupported if the machine cannot."""
-    decision = decide(settings, card, asked)
+    decision = decide(settings, card, asked, environ)
     if decision.level is None:
         who = f"the agent {card.agent}" if card is not None else "this command"
         if decision.rule == "machine":
-            raise Unsupported(f"level {decision.asked} of {who}", "a way to run it", decision.reason)
+            raise Unsupported(
+                f"level {decision.asked} of {who}",
+                "a container engine: Docker, Podman or Apple container",
+                decision.reason,
+            )
         raise Refused(f"{who} is refused: {decision.reason}", f"{decision.rule} in the policy decides")
     notes = [BARE] if decision.level == 0 else []
     if decision.is_raised:

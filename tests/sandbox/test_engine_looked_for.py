@@ -101,19 +101,24 @@ def test_what_docker_has(fakes: Fakes, key: str, value: object, field: str, expe
 
 
 @pytest.mark.parametrize(
-    ("key", "value", "says"),
-    [
-        ("OperatingSystem", "Docker Desktop", "a virtual machine"),
-        ("OSType", "windows", "a virtual machine"),
-        ("KernelVersion", "6.10.14-linuxkit", "another kernel (6.10.14-linuxkit)"),
-        ("SecurityOptions", ["name=rootless"], "docker is rootless"),
-    ],
+    ("key", "value"), [("OperatingSystem", "Docker Desktop"), ("KernelVersion", "6.10.14-linuxkit")]
 )
-def test_a_docker_that_cannot_be_used(fakes: Fakes, key: str, value: object, says: str) -> None:
+def test_a_docker_in_a_virtual_machine(fakes: Fakes, key: str, value: object) -> None:
     fakes.prints("docker", _with(DOCKER, key, value=value))
     found = fakes.found("docker")
+    assert found.engine is not None
+    assert found.engine.remote
+    assert "in a virtual machine" in found.problem
+    with pytest.raises(Unsupported, match="in a virtual machine"):
+        choose(fakes.environ)
+    assert choose(fakes.environ, remote=True).remote
+
+
+def test_a_docker_without_a_root_of_its_own(fakes: Fakes) -> None:
+    fakes.prints("docker", _with(DOCKER, "SecurityOptions", value=["name=rootless"]))
+    found = fakes.found("docker")
     assert found.engine is None
-    assert says in found.problem
+    assert "docker is rootless" in found.problem
     assert "podman" in found.hint.lower()
 
 
@@ -232,7 +237,10 @@ def test_podman_without_newuidmap(fakes: Fakes) -> None:
 
 def test_podman_in_a_machine_of_its_own(fakes: Fakes) -> None:
     fakes.prints("podman", _with(PODMAN, "host", "kernel", value="6.1-coreos"))
-    assert "another kernel (6.1-coreos)" in fakes.found("podman").problem
+    found = fakes.found("podman")
+    assert found.engine is not None
+    assert found.engine.remote
+    assert "in a virtual machine" in found.problem
 
 
 @pytest.mark.parametrize("value", [{}, {"host": []}, {"host": {"security": 1}}, {"host": None, "version": "x"}])
@@ -245,7 +253,10 @@ def test_apple_container(fakes: Fakes) -> None:
     fakes.prints("container", {"status": "unregistered"}, code=1)
     assert fakes.found("container", "darwin").hint == "container system start"
     fakes.prints("container", {"status": "running", "apiServerVersion": "1.2"})
-    assert "a machine of its own" in fakes.found("container", "darwin").problem
+    found = fakes.found("container", "darwin")
+    assert found.engine is not None
+    assert found.engine.remote
+    assert found.engine.limits == ("memory", "cpus")
     assert not fakes.found("container", "linux").is_installed, "whatever has that name elsewhere"
 
 
@@ -264,6 +275,18 @@ def test_the_first_that_can_be_used(fakes: Fakes) -> None:
     fakes.prints("docker", DOCKER)
     assert choose(fakes.environ).kind == "docker"
     assert choose(fakes.environ, "podman").kind == "podman"
+
+
+def test_what_was_found_a_moment_ago_still_counts(fakes: Fakes, monkeypatch: pytest.MonkeyPatch) -> None:
+    fakes.prints("docker", DOCKER)
+    assert engines.current(fakes.environ).kind == "docker"
+    fakes.program("docker", "exit 1")
+    fakes.prints("podman", PODMAN)
+    assert engines.current(fakes.environ).kind == "docker"
+    assert "(start it: sudo systemctl start docker)" in engines.why_none(fakes.environ, "docker")
+    monkeypatch.setattr(engines, "FRESH", -1.0)
+    assert engines.current(fakes.environ).kind == "podman"
+    assert engines.why_none(fakes.environ) == ""
 
 
 def test_the_one_that_is_wanted_or_none(fakes: Fakes) -> None:

@@ -61,7 +61,7 @@ def _run(args: argparse.Namespace, context: Context, client: Client) -> int:
     card = load_card(os.fsencode(args.card))
     _require_checked(card, args.checked)
     settings = _settings(args, card, load_policy(project_of(context), context.environ).settings)
-    decision = decide(settings, card, asked_level(args))
+    decision = decide(settings, card, asked_level(args), context.environ)
     settled = Settled()
     if decision.level is not None:  # what is refused is told by the session
         settled = settle(card, settings, decision.level, context, allow=args.allow_card_network)

@@ -40,6 +40,7 @@ class Means(NamedTuple):
     """What the machine can do: why a level is out of reach, by level. One that is not named can be had."""
 
     lacking: Mapping[int, str] = {}
+    """Only the level that was decided is looked up, so it may be found out then."""
 
 
 NOW = Means()

@@ -15,6 +15,7 @@ import resource
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
@@ -43,6 +44,7 @@ class Found(NamedTuple):
     kind: EngineKind
     engine: Engine | None
     problem: str = ""
+    """Why there is none, or why no socket gets to it."""
     hint: str = ""
 
     @property
@@ -76,7 +78,8 @@ def ask(
         if process.returncode is None:
             _end(process)
     if process.returncode:
-        raise MudroomError(f"{_name(argv)}: {_last_line(complaint)}")
+        name = _name(argv)
+        raise MudroomError(f"{name}: {_last_line(complaint).removeprefix(name + ': ')}")
     return out
 
 
@@ -101,17 +104,49 @@ def _last_line(text: bytes) -> str:
     return said[-1] if said else "it failed and said nothing"
 
 
-def choose(environ: Mapping[bytes, bytes], wanted: EngineKind | None = None) -> Engine:
-    """The engine to use: the one that is wanted, or the first of ``KINDS`` that can be used. Raises Unsupported if
-    there is none, with what is in the way of each."""
+def current(environ: Mapping[bytes, bytes], wanted: EngineKind | None = None) -> Engine:
+    """As ``choose``, asked for again and again: what was found a moment ago still counts."""
+    key = (wanted, *(environ.get(name, b"") for name in DECISIVE))
+    known = _chosen.get(key)
+    if known is None or time.monotonic() - known[0] > FRESH:
+        known = _chosen[key] = (time.monotonic(), choose(environ, wanted))
+    return known[1]
+
+
+_chosen: dict[tuple[Any, ...], tuple[float, Engine]] = {}
+FRESH = 30.0
+"""Seconds."""
+DECISIVE = (
+    b"PATH", b"HOME", b"DOCKER_HOST", b"DOCKER_CONTEXT", b"DOCKER_CONFIG", b"CONTAINER_HOST", b"CONTAINER_CONNECTION",
+    b"CONTAINERS_CONF", b"CONTAINERS_STORAGE_CONF", b"XDG_RUNTIME_DIR", b"XDG_CONFIG_HOME",
+)  # fmt: skip
+"""Variables by which engines are found, and set up."""
+
+
+def why_none(environ: Mapping[bytes, bytes], wanted: EngineKind | None = None) -> str:
+    """Why no container can be had, and what to do, in one line; empty if one can."""
+    try:
+        current(environ, wanted)
+    except Unsupported as error:
+        return f"{error.found} ({error.hint})"
+    return ""
+
+
+def choose(environ: Mapping[bytes, bytes], wanted: EngineKind | None = None, *, remote: bool = False) -> Engine:
+    """The engine to use: the one that is wanted, or the first of ``KINDS`` that can be used. ``remote``: one in a
+    virtual machine will do, too. Raises Unsupported if there is none, with what is in the way of each."""
     reasons: list[str] = []
     hints: list[str] = []
     for found in survey(environ, (wanted,) if wanted is not None else KINDS):
-        if found.engine is not None:
+        if found.engine is not None and (remote or not found.engine.remote):
             return found.engine
         reasons.append(found.problem)
         hints += [found.hint] if found.hint else []
-    needs = "a container engine: Docker, Podman" if wanted is None else f"the engine of the policy, {NAMES[wanted]}"
+    needs = (
+        "a container engine: Docker, Podman or Apple container"
+        if wanted is None
+        else f"the engine of the policy, {NAMES[wanted]}"
+    )
     raise Unsupported("level 2", needs, "; ".join(reasons), hints[0] if hints else INSTALL)
 
 
@@ -131,9 +166,15 @@ def survey(
             yield Found(kind, None, f"no {kind} on PATH")
             continue
         try:
-            yield Found(kind, _LOOK[kind](program, environ))
+            engine = _LOOK[kind](program, environ)
+            yield Found(kind, engine, *(_far(engine) if engine.remote else ()))
         except MudroomError as error:
             yield Found(kind, None, error.message, error.hint or f"does `{kind} info` work?")
+
+
+def _far(engine: Engine) -> tuple[str, str]:
+    where = f"the containers of {engine.title} are in a virtual machine, which no socket of this one reaches"
+    return where, "an engine of this machine (container.engine), or level 1"
 
 
 def _find(name: bytes, environ: Mapping[bytes, bytes]) -> bytes | None:
@@ -170,7 +211,12 @@ def _look_at_docker(program: bytes, environ: Mapping[bytes, bytes]) -> Engine:
     if found.get("ServerErrors") or not found.get("ServerVersion"):
         said = (found.get("ServerErrors") or ["it says nothing of its daemon"])[0]
         raise _why_not(program, environ) or Unusable(f"docker: {show(str(said).encode())}", "is its daemon running?")
-    _require_here(found, _endpoint(program, environ))
+    endpoint = _endpoint(program, environ)
+    if not endpoint.startswith("unix://"):
+        raise Unusable(
+            f"docker is another computer ({endpoint}), which does not see the files of this one",
+            "use an engine of this machine: docker context use default, or container.engine: podman",
+        )
     security = [str(option) for option in found.get("SecurityOptions") or ()]
     if any("name=rootless" in option for option in security):
         raise Unusable(
@@ -182,6 +228,7 @@ def _look_at_docker(program: bytes, environ: Mapping[bytes, bytes]) -> Engine:
         "docker",
         program,
         version=str(found["ServerVersion"]),
+        remote=_is_far(found, "KernelVersion") or found.get("OperatingSystem") == "Docker Desktop",
         limits=tuple(limit for limit, name in holds.items() if found.get(name)),
         apparmor=any("name=apparmor" in option for option in security),
         selinux=any("name=selinux" in option for option in security),
@@ -190,16 +237,9 @@ def _look_at_docker(program: bytes, environ: Mapping[bytes, bytes]) -> Engine:
     )
 
 
-def _require_here(found: Mapping[str, Any], endpoint: str) -> None:
-    """Raises Unusable if the containers of a daemon are not on this very kernel: what is shown to them, and the socket
-    by which they are asked, is here."""
-    hint = "use an engine of this machine: docker context use default, or container.engine: podman"
-    if not endpoint.startswith("unix://"):
-        raise Unusable(f"docker is another computer ({endpoint}), which does not see the files of this one", hint)
-    if found.get("OperatingSystem") == "Docker Desktop" or found.get("OSType") != "linux":
-        raise Unusable("docker is a virtual machine (Docker Desktop), which no socket of this one reaches", hint)
-    if found.get("KernelVersion") != os.uname().release:
-        raise Unusable(f"docker runs on another kernel ({found.get('KernelVersion')}) than this one", hint)
+def _is_far(found: Mapping[str, Any], key: str) -> bool:
+    """Whether the kernel that an engine names is not this one: then its containers are in a virtual machine."""
+    return sys.platform != "linux" or found.get(key) != os.uname().release
 
 
 def _endpoint(program: bytes, environ: Mapping[bytes, bytes]) -> str:
@@ -289,13 +329,8 @@ def _podman(program: bytes, environ: Mapping[bytes, bytes], found: Mapping[str, 
     if not host or not security:
         raise Unusable(f"{os.fsdecode(program)} does not say what it is", "podman info")
     remote = bool(host.get("serviceIsRemote"))
-    if host.get("kernel") != os.uname().release:
-        raise Unusable(
-            f"podman runs on another kernel ({host.get('kernel')}) than this one: a machine of its own",
-            "use Podman of this machine: unset CONTAINER_HOST and CONTAINER_CONNECTION",
-        )
-    rootless = bool(security.get("rootless"))
-    if rootless:
+    rootless, far = bool(security.get("rootless")), _is_far(host, "kernel")
+    if rootless and not remote:
         _require_ids(host, environ)
     holds = {"memory": "memory", "processes": "pids", "cpus": "cpu"}
     controllers = host.get("cgroupControllers") or ()
@@ -304,6 +339,7 @@ def _podman(program: bytes, environ: Mapping[bytes, bytes], found: Mapping[str, 
         program,
         version=str(_object(found.get("version")).get("Version", "")),
         rootless=rootless,
+        remote=far,
         open_files=0 if remote else _most(resource.RLIMIT_NOFILE),
         user_processes=0 if remote or rootless else _most_processes(),
         limits=tuple(limit for limit, name in holds.items() if name in controllers),
@@ -356,10 +392,7 @@ def _look_at_apple(program: bytes, environ: Mapping[bytes, bytes]) -> Engine:
     except MudroomError as error:  # it exits with 1 then
         raise Unusable("the services of Apple container do not run", "container system start") from error
     version = str(found.get("apiServerVersion", ""))
-    raise Unusable(
-        f"Apple container {version} gives each container a machine of its own, which no socket of this one reaches",
-        "level 1 is what confines commands on macOS",
-    )
+    return Engine("container", program, version=version, remote=True, limits=("memory", "cpus"))
 
 
 _LOOK = {"docker": _look_at_docker, "podman": _look_at_podman, "container": _look_at_apple}

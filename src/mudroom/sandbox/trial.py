@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from mudroom.core.container import LABEL, Container, Engine, Mount, remove_argv, run_argv, user_of, variants
 from mudroom.errors import MudroomError, Unsupported
-from mudroom.sandbox.engine import LOOK, ask
+from mudroom.sandbox.engine import DECISIVE, LOOK, ask
 from mudroom.sandbox.runtime import PLACE, entry, provide
 from mudroom.sandbox.runtime import key as runtime_key
 
@@ -85,6 +85,8 @@ class Trial(NamedTuple):
 def ready(engine: Engine, image: str, environ: Mapping[bytes, bytes], state: bytes, profile: bytes = b"") -> Engine:
     """The engine with what it takes to start containers by it, and what they can do. ``image``: one that is there.
     ``profile``: the file with the filter of nested containers. Raises Unsupported if no container can be started."""
+    if engine.remote:
+        return engine  # nothing of ours gets there but a command line
     path = state + b"/engines/" + _key(engine, environ).encode()
     known = _read(path)
     if known is not None:
@@ -145,10 +147,17 @@ def _try(engine: Engine, image: str, environ: Mapping[bytes, bytes], state: byte
     for line in out.splitlines():
         word, _space, value = line.partition(b" ")
         if word == b"mudroom-trial":
-            user, nested, boot, effective, bounding, gains, filtered, *links = value.decode("ascii", "replace").split()
-            capabilities = int(effective, 16) | int(bounding, 16)
-            return Trial(int(user), nested == "1", boot, capabilities, gains == "1", filtered == "2", tuple(links))
+            return _read_trial(value.decode("ascii", "replace").split(), engine)
     raise MudroomError(f"{engine.title} started a container that said nothing")
+
+
+def _read_trial(words: list[str], engine: Engine) -> Trial:
+    try:
+        user, nested, boot, effective, bounding, gains, filtered, *links = words
+        capabilities = int(effective, 16) | int(bounding, 16)
+        return Trial(int(user), nested == "1", boot, capabilities, gains == "1", filtered == "2", tuple(links))
+    except ValueError as error:
+        raise MudroomError(f"{engine.title} started a container that said what is no answer") from error
 
 
 def _boot() -> str:
@@ -162,12 +171,9 @@ def _search(environ: Mapping[bytes, bytes]) -> str:
 
 def _key(engine: Engine, environ: Mapping[bytes, bytes]) -> str:
     """Changes with whatever could change what comes of a trial."""
-    where = [environ.get(name, b"") for name in _WHERE]
+    where = [environ.get(name, b"") for name in DECISIVE]
     facts = (engine, where, _boot(), os.geteuid(), runtime_key())
     return hashlib.blake2b(repr(facts).encode(), digest_size=8).hexdigest()
-
-
-_WHERE = (b"DOCKER_HOST", b"DOCKER_CONTEXT", b"CONTAINER_HOST", b"CONTAINERS_CONF", b"XDG_RUNTIME_DIR", b"PATH")
 
 
 def _read(path: bytes) -> dict[str, Any] | None:
