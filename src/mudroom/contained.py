@@ -42,6 +42,7 @@ _WIDE = {b"layers": True, b"cache": True, b"bases": False, b"masks": False, b"sc
 """What a container sees of the vault as a whole, if a plan names anything in it, and whether it may write there: a
 container outlives the layer that a plan names. Nothing else of the vault is in it but what a plan names itself."""
 _RDONLY = 1
+_NETWORK = "let the gate open what is needed (mudroom net allow), or use level 1"
 
 
 class Containers:
@@ -82,7 +83,9 @@ class Containers:
     def lend(self, plan: Plan, settings: Settings, fork: str, local: Callable[[], Client]) -> Iterator[Box | RemoteBox]:
         """A container for one command, or for all that are run in one sandbox. ``local``: who runs the command line of
         an engine that nothing else reaches. Raises ContainerEnded if it has ended before them: that is not how they
-        would have ended."""
+        would have ended. Raises Unsupported for what no container gives."""
+        if settings.network_at(2) == "open":
+            raise Unsupported("the host's network", "level 1", "level 2, whose containers have none", _NETWORK)
         if self.engine.remote:
             with self._made(plan, settings, local()) as remote:
                 yield remote

@@ -218,8 +218,16 @@ class Joining(Holding):
         """What the processes of background commands use just now, by id."""
         from mudroom.sandbox.processes import usages
 
-        keepers = {started.keeper for started, ended in self.backgrounds() if ended is None}
-        return {name: usage for keeper in keepers for name, usage in usages(keeper, MARK).items()}
+        running = [started for started, ended in self.backgrounds() if ended is None]
+        roots = {self._root(started) for started in running}
+        return {name: usage for root in roots for name, usage in usages(root, MARK).items()}
+
+    def _root(self, started: Started) -> int:
+        """From whom the processes of a command descend: who holds it, or the first of its container."""
+        from mudroom.vault.background import Book
+
+        common = Book(self.vault.fork(started.fork)).common() or {}
+        return int(common.get("root", started.keeper))
 
     def keep(self) -> None:
         """Block until nothing is left in the background that this session holds."""

@@ -173,6 +173,7 @@ class Tended:
                 "environment": [[os.fsdecode(name), os.fsdecode(word)] for name, word in self._environment()],
                 "masked": [os.fsdecode(path) for path in self.mask.paths],
                 "keeper": os.getpid(),
+                "root": self.held.peer or os.getpid(),
             }
         )
 

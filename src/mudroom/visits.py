@@ -25,7 +25,7 @@ from mudroom.core.background import Started
 from mudroom.errors import MudroomError, UsageError
 from mudroom.gateway import short_path
 from mudroom.sandbox.capture import GRACE, SIGKILL
-from mudroom.sandbox.client import Connection, with_report
+from mudroom.sandbox.connection import Connection, with_report
 from mudroom.sandbox.held import ENDING, Joined, join
 from mudroom.sandbox.wire import receive, tell
 from mudroom.vault.background import Book

@@ -18,7 +18,8 @@ from contextlib import suppress
 
 from mudroom.core.container import Container, Engine, Mount, remove_argv, run_argv
 from mudroom.errors import MudroomError
-from mudroom.sandbox.client import KILLED, Client, Connection, Exit
+from mudroom.sandbox.client import KILLED, Client, Exit
+from mudroom.sandbox.connection import Connection
 from mudroom.sandbox.engine import ask
 from mudroom.sandbox.gauge import Gauge, find
 from mudroom.sandbox.orphans import hold, make_held

@@ -7,7 +7,8 @@ import time
 from collections.abc import Callable, Collection
 from typing import NamedTuple, Protocol
 
-from mudroom.sandbox.client import Exit, Running, wait_readable
+from mudroom.sandbox.client import Exit, Running
+from mudroom.sandbox.connection import wait_readable
 
 SIGTERM, SIGKILL = 15, 9
 GRACE = 2.0

@@ -11,7 +11,6 @@ import _thread
 import itertools
 import marshal
 import os
-import select
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -19,6 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mudroom.core.plan import NAMESPACES, Plan, Step, describe
 from mudroom.errors import CommandNotStarted, MudroomError
+from mudroom.sandbox.connection import Connection, wait_readable, with_report
 from mudroom.sandbox.wire import CMSG_CLOEXEC
 
 if TYPE_CHECKING:
@@ -289,40 +289,12 @@ def _not_started(program: bytes, number: int) -> CommandNotStarted:
     return CommandNotStarted(f"{name}: {os.strerror(number).lower()}", 126, hint)
 
 
-class Connection:
-    """A socket to a launcher or a template. Several threads may send."""
-
-    def __init__(self, ours: _socket.socket) -> None:
-        self.active: set[int] = set()
-        """The ids of the commands that go on."""
-        self._socket = ours
-        self._lock = _thread.allocate_lock()
-
-    def send(self, message: Mapping[str, Any], descriptors: Sequence[int]) -> None:
-        data = marshal.dumps(dict(message))
-        rights = b"".join(fd.to_bytes(4, "little") for fd in descriptors)
-        carried = [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, rights)] if rights else []
-        with self._lock:
-            try:
-                self._socket.sendmsg([len(data).to_bytes(4, "little")], carried)
-                self._socket.sendall(data)
-            except OSError as error:
-                raise MudroomError(f"the sandbox launcher is gone: {error.strerror}") from error
-
-    def is_open(self) -> bool:
-        """Whether the other end lives: it never sends, so anything to read is its end."""
-        poller = select.poll()
-        poller.register(self._socket.fileno(), select.POLLIN)
-        return not poller.poll(0)
-
-    def close(self) -> None:
-        self._socket.close()
-
-
 class Client:
     most_templates = TEMPLATES
     gauge: Gauge | None = None
     """What the limits of a container have done, if the launcher is in one."""
+    peer = 0
+    """The pid of a launcher that descends from somebody else; 0: it is our child, or not to be seen."""
 
     def __init__(self, *, apart: bool = False) -> None:
         """``apart``: the launcher has none of our standard descriptors, for whose end somebody may wait, and is in no
@@ -491,25 +463,3 @@ class Client:
         if self._pid:
             os.waitpid(self._pid, 0)
             self._pid = 0
-
-
-def with_report(connection: Connection, request: Mapping[str, Any], descriptors: Sequence[int]) -> int:
-    """Send a request with the write end of a new pipe as its last descriptor; returns the read end."""
-    read, write = os.pipe()
-    try:
-        connection.send(request, (*descriptors, write))
-    except BaseException:
-        os.close(read)
-        raise
-    finally:
-        os.close(write)
-    return read
-
-
-def wait_readable(descriptors: Sequence[int], deadline: float | None) -> list[int]:
-    """Descriptors that are readable or at their end; empty when ``deadline`` (monotonic seconds) has come."""
-    poller = select.poll()
-    for descriptor in descriptors:
-        poller.register(descriptor, select.POLLIN)
-    timeout = None if deadline is None else max(0, int((deadline - time.monotonic()) * 1000) + 1)
-    return [descriptor for descriptor, _event in poller.poll(timeout)]

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 from mudroom.core.plan import Plan
 from mudroom.errors import MudroomError, Unsupported
-from mudroom.sandbox.client import Client, Connection, Exit, Running
+from mudroom.sandbox.client import Client, Exit, Running
+from mudroom.sandbox.connection import Connection
 
 if TYPE_CHECKING:
     from mudroom.sandbox.cgroup import Leaf

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from mudroom.core.plan import Plan
 from mudroom.errors import MudroomError, UsageError
-from mudroom.sandbox.client import Client, Connection, Exit, Running, wait_readable, with_report
+from mudroom.sandbox.client import Client, Exit, Running
+from mudroom.sandbox.connection import Connection, wait_readable, with_report
 
 ENDING = "mudroom ps shows what runs there, mudroom ps --end ID ends it"
 
@@ -80,9 +81,11 @@ def join(
 class Held:
     """A sandbox without a command of its own. ``fileno()`` becomes readable when it is gone."""
 
-    def __init__(self, running: Running, door: Connection) -> None:
+    def __init__(self, running: Running, door: Connection, peer: int = 0) -> None:
+        """``peer``: as of its client."""
         self.running = running
         self.door = door
+        self.peer = peer
         self._ids = itertools.count(1)
 
     def fileno(self) -> int:
@@ -131,4 +134,4 @@ def hold(
         door.close()
         running.close()
         raise
-    return Held(running, Connection(door))
+    return Held(running, Connection(door), client.peer)
