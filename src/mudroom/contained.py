@@ -54,6 +54,8 @@ class Containers:
         self._numbers = itertools.count(1)
         self._lock = _thread.allocate_lock()
         self._engine: Engine | None = None
+        self._host_image = ""
+        """There since the engine was found."""
         self._pool = Pool(self._start)
         self._owner = this_process()
         self._sweeper: threading.Thread | None = None
@@ -73,7 +75,8 @@ class Containers:
         if engine.remote:
             return engine
         filtered = _provide_profile(state, nested=True)
-        return ready(engine, provide_host_image(engine, self._environ), self._environ, state, filtered)
+        self._host_image = provide_host_image(engine, self._environ)
+        return ready(engine, self._host_image, self._environ, state, filtered)
 
     @property
     def _state(self) -> bytes:
@@ -141,7 +144,7 @@ class Containers:
         _require_speakable((path for mount in mounts for path in (mount.source, mount.target)), self.engine)
         return Container(
             "",
-            plan.image or provide_host_image(self.engine, self._environ),
+            plan.image or self._host_image,
             (),
             user_of(os.geteuid(), os.getegid()),
             mounts,
