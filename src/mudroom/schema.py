@@ -101,7 +101,9 @@ KEYS: dict[str, dict[str, Any]] = {
     "levels.allow": {"type": "array", "minItems": 1, "items": _LEVEL},
     "levels.agents": {"type": "object", "additionalProperties": {"enum": [0, 1, 2, "refuse"]}},
     "container.engine": {"enum": ["auto", "docker", "podman", "container"]},
-    "container.image": _LINE | {"description": "host: the host's own toolchain; or the name of an image, never pulled"},
+    "container.image": _LINE
+    | {"pattern": "^[A-Za-z0-9][A-Za-z0-9._:/@-]*$"}
+    | {"description": "host: the host's own toolchain; or the name of an image, never pulled"},
     "container.cards": _TEXTS | {"description": "agents whose cards may say which image they run in"},
     "secrets.mask": _TEXTS,
     "secrets.show": _TEXTS,

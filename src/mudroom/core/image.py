@@ -61,7 +61,8 @@ def own_name_error(name: str) -> str:
     """The same for an image that is to be made here: it is of no registry, and no digest is known beforehand."""
     if name == HOST:
         return "means the host's own toolchain"
-    return name_error(name) or ("" if _OWN.fullmatch(name) else "is not a name for an image of this machine")
+    own = _OWN.fullmatch(name) and not name.startswith("sha256:")
+    return name_error(name) or ("" if own else "is not a name for an image of this machine")
 
 
 def parse_inspected(name: str, said: Any, machine: str) -> Image:

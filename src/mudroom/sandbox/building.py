@@ -33,7 +33,7 @@ _LARGEST = 1 << 20
 
 class Workshop(NamedTuple):
     engine: Engine
-    environ: Mapping[bytes, bytes]
+    variables: Mapping[bytes, bytes]
     place: bytes
     """A directory of ours, for logs and what is half made."""
     progress: Progress
@@ -77,7 +77,7 @@ def _import(shop: Workshop, name: str, marks: Mapping[str, str], fill: Callable[
 
 
 def _debootstrap(shop: Workshop, recipe: Recipe, name: str, marks: Mapping[str, str]) -> str:
-    streaming, filling = _find(b"mmdebstrap", shop.environ), _find(b"debootstrap", shop.environ)
+    streaming, filling = _find(b"mmdebstrap", shop.variables), _find(b"debootstrap", shop.variables)
     if streaming is not None:
         _stream(shop, (streaming, *bootstrap_words(recipe, b"", streams=True)), name, marks)
         return ""
@@ -105,7 +105,9 @@ def _stream(shop: Workshop, argv: Sequence[bytes], name: str, marks: Mapping[str
     with ExitStack() as both:
         log = both.enter_context(open(shop.log, "wb"))
         making = both.enter_context(
-            subprocess.Popen(argv, env=dict(shop.environ), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log)
+            subprocess.Popen(
+                argv, env=dict(shop.variables), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log
+            )
         )
         importing = both.enter_context(_start(shop, taking, stdin=making.stdout))
         assert making.stdout is not None
@@ -117,7 +119,7 @@ def _stream(shop: Workshop, argv: Sequence[bytes], name: str, marks: Mapping[str
             failure = error
         if making.wait():
             if failure is None:
-                ask((*words(shop.engine), b"image", b"rm", b"--force", name.encode()), shop.environ)
+                ask((*words(shop.engine), b"image", b"rm", b"--force", name.encode()), shop.variables)
             raise _failed(shop, argv)
         if failure is not None:
             raise failure
@@ -161,7 +163,7 @@ def _require_bases(shop: Workshop, path: bytes, text: str) -> None:
     """Without the network what it builds on has to be here: engines would pull it."""
     try:
         for base in bases(text):
-            look(shop.engine, base, shop.environ)
+            look(shop.engine, base, shop.variables)
     except ValueError as error:
         raise UsageError(f"the Containerfile {show(path)} {error}", "--network lets the engine pull it") from error
     except UsageError as error:
@@ -189,7 +191,7 @@ def _find(program: bytes, environ: Mapping[bytes, bytes]) -> bytes | None:
 def _start(shop: Workshop, argv: Sequence[bytes], stdin: int | IO[bytes] | None) -> subprocess.Popen[bytes]:
     try:
         return subprocess.Popen(
-            argv, env=dict(shop.environ), stdin=stdin, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+            argv, env=dict(shop.variables), stdin=stdin, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
         )
     except OSError as error:
         raise MudroomError(f"{show(argv[0])} cannot be started: {error.strerror}") from error
@@ -197,8 +199,8 @@ def _start(shop: Workshop, argv: Sequence[bytes], stdin: int | IO[bytes] | None)
 
 def _run(shop: Workshop, argv: Sequence[bytes]) -> None:
     """A program that works for a while, and says how far it is in lines."""
-    environ = {**shop.environ, b"PATH": shop.environ.get(b"PATH", os.fsencode(os.defpath)) + b":" + _SBIN}
-    with _start(shop._replace(environ=environ), argv, stdin=subprocess.DEVNULL) as running:
+    variables = {**shop.variables, b"PATH": shop.variables.get(b"PATH", os.fsencode(os.defpath)) + b":" + _SBIN}
+    with _start(shop._replace(variables=variables), argv, stdin=subprocess.DEVNULL) as running:
         assert running.stdout is not None
         name = show(os.path.basename(argv[0]))
         with open(shop.log, "wb") as log:
