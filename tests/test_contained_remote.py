@@ -16,7 +16,7 @@ from conftest import Place
 from engines import EngineHere
 from mudroom.core.settings import Settings
 from mudroom.errors import Unsupported, UsageError
-from mudroom.sandbox.engine import choose
+from mudroom.sandbox.engine import current
 from mudroom.session import Session
 
 BUSYBOX = Path("/bin/busybox")
@@ -44,7 +44,7 @@ def far(engine: EngineHere, monkeypatch: pytest.MonkeyPatch) -> Iterator[EngineH
         pytest.skip("not installed: busybox-static")
     words = [engine.kind, "import", "-", IMAGE]
     subprocess.run(words, input=image_of_busybox(), env=engine.environ, check=True, capture_output=True)
-    monkeypatch.setattr(mudroom.contained, "choose", lambda *words: choose(*words)._replace(remote=True))
+    monkeypatch.setattr(mudroom.contained, "current", lambda *words: current(*words)._replace(remote=True))
     yield engine
     engine.ask("rmi", "--force", IMAGE)
 
