@@ -15,7 +15,7 @@ BEFORE_THE_STEPS = {"clone", "map_ids"}
 
 
 def test_the_modes() -> None:
-    assert ORDER == ("overlay", "copy", "landlock", "plain", "seatbelt")
+    assert ORDER == ("overlay", "copy", "landlock", "plain", "remote", "seatbelt")
 
 
 @pytest.mark.parametrize(("failed", "following"), AFTER.items())

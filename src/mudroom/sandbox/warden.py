@@ -364,6 +364,7 @@ class Watch:
 
     def _signal(self, number: int) -> None:
         if number == _signal.SIGKILL:
+            send_signal(self._command, number)  # first: a shell would tell of the death of another
             for pid, _stopped in self._family.members():
                 send_signal(pid, number)
         elif number in _TO_GROUP:
