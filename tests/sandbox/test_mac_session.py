@@ -376,6 +376,25 @@ def test_pause_and_resume(mac: Mac, tmp_path: Path) -> None:
     os.close(null)
 
 
+def test_several_at_once(mac: Mac) -> None:
+    session = mac.session()
+    forks = [session.new_fork(f"f{number}").name for number in range(4)]
+    found: dict[str, bytes] = {}
+
+    def run(fork: str) -> None:
+        other = mac.session()
+        for number in range(3):
+            found[fork] = other.run([*SH, b"echo x >> here; cat here"], fork=fork).stdout
+            assert len(found[fork].split()) == number + 1
+
+    threads = [threading.Thread(target=run, args=(fork,)) for fork in forks]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert found == dict.fromkeys(forks, b"x\nx\nx\n")
+
+
 def test_limits_that_need_control_groups(mac: Mac) -> None:
     with pytest.raises(Unsupported, match="memory"):
         mac.session(Settings(limits=Limits(memory=1 << 30))).run([b"true"])

@@ -67,7 +67,8 @@ class DarwinClient(Client):
             raise Unsupported("a command in the background", "namespaces that others can join", found)
         if want_gate or leaf is not None:
             raise Unsupported("a network and control groups of its own", "namespaces", sys.platform)
-        self._reap()
+        with self._choosing:  # several threads may run commands
+            self._reap()
         profile = next(step[2] for step in plan.steps if step[0] == "seatbelt")
         request: dict[str, Any] = {
             "op": "run",
@@ -110,8 +111,9 @@ class DarwinClient(Client):
             if pair is not None:
                 pair[1].close()
         identity = next(self._ids)
-        self._wardens.append(pid)
-        self._open[pid] = connection
+        with self._choosing:
+            self._wardens.append(pid)
+            self._open[pid] = connection
         view = _view(plan) if want_view else None
         channel = pair[0] if pair is not None else None
         return _Watched(connection, identity, read, plan.steps, request["argv"][0], view, channel)
