@@ -140,7 +140,11 @@ def examine(directory: bytes, variables: Mapping[str, str]) -> list[Row]:
     from mudroom.sandbox.windows_native import Native
 
     calls = Native()
-    machine = Machine(os.cpu_count() or 1, appcontainer=calls.library.has("CreateAppContainerProfile"))
+    machine = Machine(
+        os.cpu_count() or 1,
+        in_job=calls.runs_in_job(),
+        appcontainer=calls.library.has("CreateAppContainerProfile"),
+    )
     outside = os.path.join(directory, b"outside.txt")
     with open(outside, "wb") as stream:
         stream.write(b"secret")

@@ -189,6 +189,14 @@ def test_system_variables_are_known_in_any_case() -> None:
     }
 
 
+def test_in_somebody_elses_job_the_desktop_cannot_be_closed() -> None:
+    inside = Machine(4, in_job=True)
+    with pytest.raises(Unsupported, match="closing the clipboard and the desktop"):
+        plan(machine=inside)
+    for found in (plan(limits=Limits(missing="degrade"), machine=inside), plan(BARE, machine=inside)):
+        assert not only(found, "ui") and any("not closed" in note for note in found.notes)
+
+
 def test_a_container_of_fewer_rights() -> None:
     assert ("fewer_packages",) in plan(machine=Machine(4, fewer_packages=True)).steps
     assert ("fewer_packages",) not in plan(BARE, machine=Machine(4, fewer_packages=True)).steps

@@ -218,6 +218,17 @@ def test_a_batch_file_gets_words_and_nothing_else(box: Box, tmp_path: Path) -> N
     assert box.out.read_bytes().strip() == b'["a b"] ["x&echo injected"] ["c|d"]'
 
 
+def test_whether_we_are_in_a_job_ourselves(box: Box, tmp_path: Path) -> None:
+    program = tmp_path / "inside.py"
+    program.write_text(
+        f"import sys; sys.path[:0] = {sys.path!r}\n"
+        "from mudroom.sandbox.windows_native import Native; print(Native().runs_in_job())\n"
+    )
+    running = box.start(f'"{sys.executable}" "{program}"', program=sys.executable)
+    assert running.wait(120) == 0
+    assert box.out.read_bytes().strip() == b"True"
+
+
 def test_a_program_that_is_not_there(box: Box) -> None:
     with pytest.raises(CommandNotStarted) as raised:
         box.start('"C:\\nowhere.exe"', program="C:\\nowhere.exe")

@@ -70,6 +70,9 @@ class Machine(NamedTuple):
     fewer_packages: bool = False
     """A less privileged AppContainer: what is for all packages (programs that were installed for all users) is not for
     this one. Most toolchains do not start in it."""
+    in_job: bool = False
+    """mudroom itself runs in a job, as under many terminals and runners. A job with restrictions of the desktop cannot
+    be in another one ("Nested Jobs")."""
     appcontainer: bool = True
     """Windows 8 and later: userenv.dll has CreateAppContainerProfile."""
 
@@ -85,6 +88,8 @@ def compile_plan(spec: SandboxSpec, limits: Limits, command: Command, machine: M
     who = "@package" if contained else session_sid(nonce)
     _check(spec, machine, contained)
     limiting, notes = _limit(limits, machine)
+    if machine.in_job:
+        notes.append(_desktop(limits, contained))
     scratch = text(spec.scratch)
     steps: list[Step] = []
     if contained:
@@ -101,7 +106,9 @@ def compile_plan(spec: SandboxSpec, limits: Limits, command: Command, machine: M
     if contained:
         steps.append(("integrity", LOW))
     steps += limiting
-    steps += [("ui", UI_ALL if contained else UI_BARE), ("messages",)]
+    if not machine.in_job:
+        steps.append(("ui", UI_ALL if contained else UI_BARE))
+    steps.append(("messages",))
     steps.append(("terminal", *command.terminal) if command.terminal else ("stdio",))
     if contained:
         steps.append(("mitigate", MITIGATIONS))
@@ -135,6 +142,16 @@ def _check(spec: SandboxSpec, machine: Machine, contained: bool) -> None:
             "a write-restricted one, which reads all that the user can",
             "use level 1",
         )
+
+
+def _desktop(limits: Limits, contained: bool) -> str:
+    """What is said where the desktop cannot be closed. Raises Unsupported if that is not permitted."""
+    what = "the clipboard and the desktop" if contained else "the desktop's settings"
+    if contained and limits.missing == "refuse":
+        found = "mudroom in a job of somebody else, in which a job that closes the desktop cannot be"
+        hint = "start mudroom from a console of its own (conhost), or set limits.missing: degrade"
+        raise Unsupported(f"closing {what}", "a job that is in no other one", found, hint)
+    return f"{what} are not closed to the command: mudroom itself runs in a job"
 
 
 def capabilities(spec: SandboxSpec) -> tuple[str, ...]:

@@ -247,6 +247,12 @@ class Native:
         self.library.IsProcessInJob(process, job, byref(found))
         return bool(found.value)
 
+    def runs_in_job(self) -> bool:
+        """Whether this very process is in some job."""
+        found = w.BOOL()
+        self.library.IsProcessInJob(c_void_p(-1), None, byref(found))
+        return bool(found.value)
+
     def terminate_job(self, job: int, code: int) -> None:
         self.library.TerminateJobObject(job, code)
 

@@ -28,9 +28,9 @@ _GONE = 5_000
 """Milliseconds. So long is waited for a job to be empty, after all in it were ended."""
 _NOT_FOUND = (2, 3)
 """ERROR_FILE_NOT_FOUND, ERROR_PATH_NOT_FOUND."""
-_NOT_STARTED = {2: 127, 3: 127, 5: 126, 193: 126, 216: 126, 740: 126}
-"""GetLastError of CreateProcess that is about the program, by exit code: not found; access, not an executable, for
-another machine, wants to be elevated."""
+_NOT_STARTED = {2: 127, 3: 127, 193: 126, 216: 126, 740: 126}
+"""GetLastError of CreateProcess that is about the program, by exit code: not found; not an executable, for another
+machine, wants to be elevated. Not ERROR_ACCESS_DENIED: that may as well be the job or the token that cannot be had."""
 _TOLD = {
     w.JOB_OBJECT_MSG_ACTIVE_PROCESS_LIMIT: "processes",
     w.JOB_OBJECT_MSG_JOB_MEMORY_LIMIT: "memory",
