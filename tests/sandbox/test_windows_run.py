@@ -210,6 +210,17 @@ def test_a_terminal() -> None:
     assert closing == ["close output", "close input", "close_console"]
 
 
+@pytest.mark.parametrize("name", PLANS)
+@pytest.mark.parametrize("missing", ["check", "job", "token"])
+def test_a_plan_without_its_confinement_runs_nothing(name: str, missing: str) -> None:
+    fake = Fake()
+    steps = tuple(step for step in PLANS[name].steps if step[0] != missing)
+    with pytest.raises((ValueError, KeyError), match="a plan that|^0$"):  # 0: a job that the record does not have
+        start(fake, PLANS[name]._replace(steps=steps), STDIO)
+    assert not fake.ran and fake.left == []
+    assert missing == "check" or not fake.made
+
+
 def test_waiting_and_ending() -> None:
     fake = Fake()
     running = start(fake, PLANS["contained"], STDIO)

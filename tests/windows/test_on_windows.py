@@ -342,3 +342,56 @@ def test_doctor_says_what_it_has_tried(tmp_path: Path) -> None:
     rows = {row.protection: row for row in examine(os.fsencode(tmp_path), dict(os.environ))}
     assert rows["a sandbox"].state == ("missing" if WINE else "strict")
     assert ("AppContainer" in rows["a sandbox"].found) and rows["the gate"].state == "missing"
+
+
+def test_quoting_against_windows_own_parser() -> None:
+    import random
+
+    from mudroom.core.windowscommand import quote
+
+    shell32, kernel32 = ctypes.WinDLL("shell32"), ctypes.WinDLL("kernel32")
+    shell32.CommandLineToArgvW.restype = ctypes.POINTER(ctypes.c_wchar_p)
+    shell32.CommandLineToArgvW.argtypes = [ctypes.c_wchar_p, ctypes.POINTER(ctypes.c_int)]
+    kernel32.LocalFree.argtypes = [ctypes.c_void_p]
+    chosen = random.Random(8)
+    for _ in range(2000):
+        words = [
+            "".join(chosen.choices('ab \\"\t&%^\u00e4', k=chosen.randrange(9))) for _ in range(chosen.randrange(5))
+        ]
+        count = ctypes.c_int()
+        found = shell32.CommandLineToArgvW(quote(["C:\\a b\\c.exe", *words]), ctypes.byref(count))
+        assert [found[i] for i in range(count.value)] == ["C:\\a b\\c.exe", *words]
+        kernel32.LocalFree(ctypes.cast(found, ctypes.c_void_p))
+
+
+@pytest.mark.parametrize(
+    "name", [b"a", b"console", b"com10", b"a b", b"x" * 200, "ä😀".encode(), b"~1a", b".a", b"a.b"]
+)
+def test_names_that_may_land_are_made_as_they_are(tmp_path: Path, name: bytes) -> None:
+    from mudroom.core.windowsname import why_no_name
+
+    assert why_no_name(name) is None
+    (tmp_path / os.fsdecode(name)).write_bytes(b"")
+    assert os.listdir(os.fsencode(tmp_path)) == [name]
+
+
+@pytest.mark.parametrize("name", ["nul", "NUL", "a.", "a ", "a:b", "a?", "a|b", "a*"])
+def test_names_that_may_not_are_not(tmp_path: Path, name: str) -> None:
+    from mudroom.core.windowsname import why_no_name
+
+    assert why_no_name(name.encode())
+    try:
+        with open(f"{tmp_path}\\{name}", "wb"):
+            pass
+    except OSError:
+        return
+    assert name not in os.listdir(tmp_path) or (WINE and ":" in name)  # it has no streams
+
+
+def test_two_names_that_are_one_there(tmp_path: Path) -> None:
+    from mudroom.core.windowsname import fold
+
+    for lower, upper in (("a", "A"), ("\u00e4", "\u00c4"), ("\u0436", "\u0416"), ("\u03c9", "\u03a9")):
+        (tmp_path / lower).write_bytes(b"lower")
+        assert fold(lower.encode()) == fold(upper.encode())
+        assert (tmp_path / upper).read_bytes() == b"lower"

@@ -163,6 +163,7 @@ class _Performing:
         self._wanted: dict[str, Any] = {}
         self._mitigations = 0
         self._fewer_packages = False
+        self._checked = False
 
     def perform(self, step: tuple[Any, ...]) -> None:
         getattr(self, step[0])(*step[1:])
@@ -175,7 +176,9 @@ class _Performing:
         return handle
 
     def _name(self, who: str) -> str:
-        return self._who[who] if who.startswith("@") else who
+        if who.startswith("@") and who not in self._who:
+            raise ValueError(f"a plan that names {who} before it is known")
+        return self._who.get(who, who)
 
     def profile(self, name: str, capabilities: tuple[str, ...]) -> None:
         self._capabilities = tuple(CAPABILITIES[one] for one in capabilities)
@@ -261,6 +264,8 @@ class _Performing:
         self._fewer_packages = True
 
     def create(self, program: str, line: str, environment: str, cwd: str) -> None:
+        if not (self._token and self._running.job):
+            raise ValueError("a plan that makes a process without a token and a job of its own")
         console = self._running.console
         creation = Creation(
             self._token, self._running.job, program, line, environment, cwd, self._stdio,
@@ -283,6 +288,7 @@ class _Performing:
             self._check_token(token, contained)
         finally:
             self._calls.close(token)
+        self._checked = True
 
     def _check_token(self, token: int, contained: bool) -> None:
         if self._calls.privileges(token):
@@ -298,4 +304,6 @@ class _Performing:
             raise Unsupported("no network", "an AppContainer with no more capabilities than asked for", "others")
 
     def resume(self) -> None:
+        if not self._checked:
+            raise ValueError("a plan that lets a process run before it was looked at")
         self._calls.resume(self._running._process.thread)
