@@ -215,7 +215,7 @@ def test_a_terminal() -> None:
 def test_a_plan_without_its_confinement_runs_nothing(name: str, missing: str) -> None:
     fake = Fake()
     steps = tuple(step for step in PLANS[name].steps if step[0] != missing)
-    with pytest.raises((ValueError, KeyError), match="a plan that|^0$"):  # 0: a job that the record does not have
+    with pytest.raises((ValueError, KeyError), match=r"a plan that|^0$"):  # 0: a job that the record does not have
         start(fake, PLANS[name]._replace(steps=steps), STDIO)
     assert not fake.ran and fake.left == []
     assert missing == "check" or not fake.made
