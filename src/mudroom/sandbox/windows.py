@@ -180,19 +180,31 @@ def _access(spec: SandboxSpec, view: Copy, who: str, contained: bool) -> Iterato
 
 
 def _binds(spec: SandboxSpec) -> tuple[Bind, ...]:
+    """What is shown beside the project. Raises UsageError for what would be the project itself, and writable: rights
+    are given to the source, there is nothing between it and the command."""
     live = spec.around.live if spec.around else ()
-    own = spec.project + b"\\.mudroom"
-    return tuple(bind for bind in (*spec.binds, *live) if bind.path != own)
+    shown = tuple(bind for bind in (*spec.binds, *live) if not _is_in(text(bind.path), text(spec.project)))
+    for bind in shown:
+        if bind.writable and (
+            _is_in(text(bind.source), text(spec.project)) or _is_in(text(spec.project), text(bind.source))
+        ):
+            raise UsageError(f"{text(bind.source)} cannot be writable: it is of the project, or the project is in it")
+    return shown
+
+
+def _is_in(path: str, directory: str) -> bool:
+    """NTFS does not tell upper from lower case."""
+    path, directory = path.lower().rstrip("\\"), directory.lower().rstrip("\\")
+    return path == directory or path.startswith(directory + "\\")
 
 
 def _in_copy(path: str, spec: SandboxSpec, view: Copy) -> str:
     """The same place in the copy, if it is in the project. NTFS does not tell upper from lower case."""
     project = text(spec.project).rstrip("\\")
-    if path.lower() == project.lower():
-        return text(view.work)
-    if path.lower().startswith(project.lower() + "\\"):
-        return join(text(view.work), path[len(project) + 1 :])
-    return path
+    if not _is_in(path, project):
+        return path
+    rest = path[len(project) + 1 :]
+    return join(text(view.work), rest) if rest else text(view.work)
 
 
 def _cwd(spec: SandboxSpec, view: Copy) -> str:
