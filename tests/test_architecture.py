@@ -67,7 +67,8 @@ MAY_IMPORT = {
     "agent": ("core", "errors", "stage", "vault", "session"),
     "filesystem": ("core", "errors", "stage", "session", "config"),
     "windowsdoctor": ("core", "errors", "sandbox"),
-    "doctor": ("core", "errors", "sandbox", "session"),
+    "enginedoctor": ("contained", "core", "errors", "sandbox"),
+    "doctor": ("core", "enginedoctor", "errors", "sandbox", "session"),
     "imaging": ("core", "errors", "sandbox"),
     "keeper": ("core", "errors", "stage", "vault", "session"),
     "cli": (

@@ -152,5 +152,5 @@ def test_this_machine(tmp_path: Path) -> None:
         examine(os.fsencode(tmp_path / name), home=home, environ={b"PATH": os.environb[b"PATH"]}) for name in "ab"
     )
     assert [one._replace(found=one.found.replace("/a ", "/b ")) for one in first] == second
-    assert len(first) == 17
+    assert len(first) == 22
     assert all(finding.fix for finding in first if finding.state != "strict")

@@ -53,8 +53,9 @@ def test_a_command(alone: Alone) -> None:
     done = alone.mudroom("run", "--level", "2", "--", "true")
     assert done.returncode == 125
     assert done.stderr == (
-        "mudroom: level 2 of this command needs a container engine: Docker, Podman or Apple container; found: no docker "
-        "on PATH; no podman on PATH; Apple container is for macOS (install Podman, which needs no daemon and no root: apt install podman uidmap)\n"
+        "mudroom: level 2 of this command needs a container engine: Docker, Podman or Apple container; found: "
+        "no docker on PATH; no podman on PATH; Apple container is for macOS "
+        "(install Podman, which needs no daemon and no root: apt install podman uidmap)\n"
     )
     assert done.stdout == ""
     assert "run-" not in alone.mudroom("ls").stdout, "no fork is left"

@@ -74,7 +74,7 @@ class Containers:
         _require_speakable([state], engine)
         if engine.remote:
             return engine
-        filtered = _provide_profile(state, nested=True)
+        filtered = provide_profile(state, nested=True)
         self._host_image = provide_host_image(engine, self._environ)
         return ready(engine, self._host_image, self._environ, state, filtered)
 
@@ -178,7 +178,7 @@ class Containers:
 
     def _named(self, container: Container) -> Container:
         name = name_of(self._vault.path, next(self._numbers))
-        filtered = _provide_profile(self._state, nested=container.nested)
+        filtered = provide_profile(self._state, nested=container.nested)
         return container._replace(name=name, seccomp=filtered, labels=self._labels())
 
     def _labels(self) -> tuple[tuple[str, str], ...]:
@@ -217,7 +217,7 @@ def _require_speakable(paths: Iterable[bytes], engine: Engine) -> None:
             )
 
 
-def _provide_profile(state: bytes, *, nested: bool) -> bytes:
+def provide_profile(state: bytes, *, nested: bool) -> bytes:
     """The file with the filter: written anew if it is not what it should be."""
     machine = os.uname().machine
     path = state + b"/runtime/seccomp-%s-%s.json" % (machine.encode(), b"nested" if nested else b"plain")

@@ -75,7 +75,22 @@ def examine(directory: bytes, *, home: bytes, environ: Mapping[bytes, bytes]) ->
 
     found = diagnose(run, landlock_abi(), _crashes(_core_pattern(), resource.getrlimit(resource.RLIMIT_CORE)[1]))
     counts_processes = found[0].state == "strict" and os.geteuid() != 0
-    return [*found, *_limits(directory, environ, counts_processes)]
+    return [*found, *_limits(directory, environ, counts_processes), *_containers(directory, environ, run)]
+
+
+def _containers(directory: bytes, environ: Mapping[bytes, bytes], run: Runner) -> list[Finding]:
+    from mudroom.enginedoctor import examine_engines
+
+    def contained(settings: Settings, script: str) -> Tried:
+        try:
+            return run(settings._replace(level=2), script)
+        except MudroomError as error:
+            return Tried(error=error.message)
+
+    def gate() -> tuple[State, str, str]:
+        return _gate(contained)[1:]
+
+    return [Finding(*row) for row in examine_engines(directory + b"/state", environ, gate)]
 
 
 def examine_mac(client: Client, directory: bytes, *, home: bytes, environ: Mapping[bytes, bytes]) -> list[Finding]:

@@ -87,18 +87,27 @@ def ready(engine: Engine, image: str, environ: Mapping[bytes, bytes], state: byt
     ``profile``: the file with the filter of nested containers. Raises Unsupported if no container can be started."""
     if engine.remote:
         return engine  # nothing of ours gets there but a command line
-    path = state + b"/engines/" + _key(engine, environ).encode()
-    known = _read(path)
+    known = _read(_path(engine, environ, state))
     if known is not None:
         return engine._replace(**known)
     found, _trial = attempt(engine, image, environ, state, profile)
+    keep(engine, found, environ, state)
+    return found
+
+
+def keep(engine: Engine, found: Engine, environ: Mapping[bytes, bytes], state: bytes) -> None:
+    """Remember what came of a trial of ``engine``, for ``ready``."""
+    path = _path(engine, environ, state)
     kept = {"options": found.options, "nested": found.nested, "runtime": found.runtime}
     os.makedirs(state + b"/engines", mode=0o700, exist_ok=True)
     new = path + b".%d" % os.getpid()
     with open(new, "w", encoding="utf-8") as stream:
         json.dump(kept, stream)
     os.replace(new, path)
-    return found
+
+
+def _path(engine: Engine, environ: Mapping[bytes, bytes], state: bytes) -> bytes:
+    return state + b"/engines/" + _key(engine, environ).encode()
 
 
 def attempt(

@@ -1,0 +1,132 @@
+"""What containers give on this machine: every engine is looked for, and the one that would be used starts two."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from typing import Literal, NamedTuple
+
+from mudroom.contained import provide_profile
+from mudroom.core.container import Engine
+from mudroom.core.limit import NAMES
+from mudroom.errors import MudroomError
+from mudroom.sandbox.engine import INSTALL, Found, survey
+from mudroom.sandbox.image import provide_host_image
+from mudroom.sandbox.trial import Trial, attempt, keep
+
+State = Literal["strict", "degraded", "missing", "not probed"]
+ENGINE, WALLS, INSIDE, GATE, LIMITS = (
+    "a container engine",
+    "containers: walls",
+    "containers: namespaces in them",
+    "containers: the gate",
+    "containers: limits",
+)
+_KINDS = ("memory", "processes", "cpus")
+
+
+class Row(NamedTuple):
+    protection: str
+    state: State
+    found: str
+    fix: str = ""
+
+
+Gate = Callable[[], tuple[State, str, str]]
+"""Runs a command at level 2 and says what it sees of the gate."""
+
+
+def examine_engines(directory: bytes, environ: Mapping[bytes, bytes], gate: Gate) -> list[Row]:
+    """``directory``: mudroom's state for as long as this runs."""
+    founds = [found for found in survey(environ) if found.is_installed]
+    here = [found.engine for found in founds if found.engine is not None and not found.engine.remote]
+    if not here:
+        return [_none(founds), *_not_probed("no container can be started")]
+    engine = here[0]
+    try:
+        tried, trial = _try(engine, directory, environ)
+    except MudroomError as error:
+        return [Row(ENGINE, "missing", error.message, error.hint), *_not_probed("no container could be started")]
+    return [_engine(tried, founds), walls(trial), inside(tried), Row(GATE, *gate()), limits(tried)]
+
+
+def _try(engine: Engine, directory: bytes, environ: Mapping[bytes, bytes]) -> tuple[Engine, Trial]:
+    image = provide_host_image(engine, environ)
+    profile = provide_profile(directory, nested=True)
+    tried, trial = attempt(engine, image, environ, directory, profile)
+    keep(engine, tried, environ, directory)
+    return tried, trial
+
+
+def _none(founds: list[Found]) -> Row:
+    far = next((found.engine for found in founds if found.engine is not None), None)
+    if far is not None:
+        found = f"{far.title}, in a virtual machine: commands in a copy, a container for each"
+        return Row(ENGINE, "degraded", found, "an engine of this machine itself")
+    problems = "; ".join(found.problem for found in founds) or "none is installed"
+    return Row(ENGINE, "missing", problems, "; or ".join(found.hint for found in founds) or INSTALL)
+
+
+def _not_probed(why: str) -> list[Row]:
+    return [Row(name, "not probed", why, "an engine first") for name in (WALLS, INSIDE, GATE, LIMITS)]
+
+
+def _engine(engine: Engine, founds: list[Found]) -> Row:
+    """The first counts; the others are told, with what is in their way."""
+    by = f" by {' '.join(engine.options)}" if engine.options else ""
+    others = [found for found in founds if found.kind != engine.kind]
+    usable = [found.engine.title for found in others if found.engine is not None]
+    more = f"; container.engine chooses another: {', '.join(usable)}" if usable else ""
+    broken = "".join(f"; not usable: {found.problem}" for found in others if found.engine is None)
+    return Row(ENGINE, "strict", f"{engine.title}{by}{more}{broken}")
+
+
+def walls(trial: Trial) -> Row:
+    lost = [
+        what
+        for what, holds in (
+            ("its user is root", trial.user != 0),
+            ("capabilities are left", not trial.capabilities),
+            ("privileges can be gained", trial.gains_none),
+            ("no system call filter", trial.filtered),
+            ("interfaces besides loopback", trial.interfaces == ("lo",)),
+        )
+        if not holds
+    ]
+    if lost:
+        return Row(
+            WALLS, "missing", ", ".join(lost), "the engine does not do what it was told: another one, or level 1"
+        )
+    found = f"user {trial.user}, no capability, no_new_privs, our filter, no network but its own loopback"
+    return Row(WALLS, "strict", found)
+
+
+def inside(engine: Engine) -> Row:
+    if engine.nested:
+        return Row(INSIDE, "strict", "what a command has at level 1, it has in the container, too")
+    found = "none: commands share a container per fork, in a copy, and programs that heed no proxy have no network"
+    return Row(INSIDE, "degraded", found, _permit())
+
+
+_PERMITTING = {"kernel/apparmor_restrict_unprivileged_userns": "0", "kernel/unprivileged_userns_clone": "1"}
+
+
+def _permit() -> str:
+    """What most often forbids it: AppArmor's restriction of user namespaces, or Debian's."""
+    for name, wanted in _PERMITTING.items():
+        path = f"/proc/sys/{name}"
+        if os.path.exists(path):
+            with open(path, encoding="ascii", errors="replace") as stream:
+                if stream.read().strip() != wanted:
+                    return f"sudo sysctl {name.replace('/', '.')}={wanted}"
+    return "permit user namespaces in containers: sudo sysctl user.max_user_namespaces=15000"
+
+
+def limits(engine: Engine) -> Row:
+    held = [NAMES[kind] for kind in _KINDS if kind in engine.limits]
+    lost = [NAMES[kind] for kind in _KINDS if kind not in engine.limits]
+    if not lost:
+        return Row(LIMITS, "strict", f"{', '.join(held)}: by its control groups; io and totals are not held")
+    fix = "control groups of version 2, delegated to you: Delegate=cpu memory pids in user@.service"
+    found = f"{', '.join(held) or 'none'} held; {', '.join(lost)} not, so commands that ask for them are refused"
+    return Row(LIMITS, "degraded" if held else "missing", found, fix)
