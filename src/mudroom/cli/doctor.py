@@ -15,6 +15,7 @@ EXAMPLES = """\
 examples:
   mudroom doctor
   mudroom doctor --json
+  mudroom doctor --table       what is protected on which platform, by what, and where that was tried
 
 Exit code 0 if commands can be confined here, 1 if not."""
 
@@ -22,11 +23,14 @@ _STYLES = {"strict": "green", "degraded": "yellow", "missing": "red", "not probe
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    del parser
+    parser.add_argument(
+        "--table", action="store_true", help="every platform's protections as a document, instead of trying this one's"
+    )
 
 
 def execute(args: argparse.Namespace, context: Context) -> int:
-    del args
+    if args.table:
+        return _table(context)
     place = places(context.environ)
     os.makedirs(place.state, mode=0o700, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=place.state, prefix=b"doctor-") as directory:
@@ -42,3 +46,15 @@ def execute(args: argparse.Namespace, context: Context) -> int:
             if finding.fix:
                 context.terminal.out(f"{'':<{width}}            fix: {finding.fix}")
     return 1 if any(f.protection == "a sandbox" and f.state == "missing" for f in findings) else 0
+
+
+def _table(context: Context) -> int:
+    from mudroom.core.protection import document, rows
+
+    if context.as_json:
+        names = ("protection", "level", "platform", "mechanism", "tested")
+        found = [dict(zip(names, row, strict=True)) for row in rows()]
+        context.terminal.out(json.dumps({"schema": "mudroom.protections/1", "protections": found}))
+    else:
+        context.terminal.out(document().rstrip("\n"))
+    return 0

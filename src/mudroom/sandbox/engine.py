@@ -105,11 +105,11 @@ def _last_line(text: bytes) -> str:
 
 
 def current(environ: Mapping[bytes, bytes], wanted: EngineKind | None = None) -> Engine:
-    """As ``choose``, asked for again and again: what was found a moment ago still counts."""
+    """As ``choose``, of any kind, asked for again and again: what was found a moment ago still counts."""
     key = (wanted, *(environ.get(name, b"") for name in DECISIVE))
     known = _chosen.get(key)
     if known is None or time.monotonic() - known[0] > FRESH:
-        known = _chosen[key] = (time.monotonic(), choose(environ, wanted))
+        known = _chosen[key] = (time.monotonic(), choose(environ, wanted, remote=True))
     return known[1]
 
 
@@ -133,15 +133,20 @@ def why_none(environ: Mapping[bytes, bytes], wanted: EngineKind | None = None) -
 
 
 def choose(environ: Mapping[bytes, bytes], wanted: EngineKind | None = None, *, remote: bool = False) -> Engine:
-    """The engine to use: the one that is wanted, or the first of ``KINDS`` that can be used. ``remote``: one in a
-    virtual machine will do, too. Raises Unsupported if there is none, with what is in the way of each."""
+    """The engine to use: the one that is wanted, or the first of ``KINDS`` that can be used. ``remote``: where none is
+    of this machine, one in a virtual machine will do. Raises Unsupported if there is none, with what is in the way
+    of each."""
     reasons: list[str] = []
     hints: list[str] = []
+    far: list[Engine] = []
     for found in survey(environ, (wanted,) if wanted is not None else KINDS):
-        if found.engine is not None and (remote or not found.engine.remote):
+        if found.engine is not None and not found.engine.remote:
             return found.engine
+        far += [found.engine] if found.engine is not None else []
         reasons.append(found.problem)
         hints += [found.hint] if found.hint else []
+    if remote and far:
+        return far[0]
     needs = (
         "a container engine: Docker, Podman or Apple container"
         if wanted is None
