@@ -119,7 +119,7 @@ def test_a_command_finds_the_image_and_its_project(place: Place, engine: EngineH
     assert sorted(said[4:]) == sorted(["/home", "busybox", *TOOLS]) or "/home" not in said
     assert b"/usr: No such file" in result.stderr, "nothing of the host's system is there"
     assert [change.path for change in result.changeset.changes] == [b"a/b"]
-    assert place.read("a/b") == b"old\n"
+    assert (place.project / "a/b").read_bytes() == b"old\n"
 
 
 def test_the_user_is_somebody_there(place: Place, engine: EngineHere, make: Make) -> None:

@@ -16,6 +16,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from mudroom.core.path import show
 from mudroom.core.plan import NAMESPACES, Plan, Step, describe
 from mudroom.errors import CommandNotStarted, MudroomError
 from mudroom.sandbox.connection import Connection, wait_readable, with_report
@@ -29,7 +30,7 @@ _ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__
 # Imported and not run as a script, so that its byte code is cached: compiling it would double its start.
 _START = f"import sys; sys.path.insert(0, {_ROOT!r}); from mudroom.sandbox.launcher import main; main()"
 
-ENOENT, E2BIG, ENOTDIR = 2, 7, 20
+ENOENT, E2BIG, ENOTDIR, ELOOP = 2, 7, 20, 40
 _MOST_LISTENERS = 253
 """SCM_MAX_FD of unix(7)."""
 TEMPLATES = 8
@@ -275,6 +276,10 @@ def _failure(record: tuple[Any, ...], steps: Sequence[Step], program: bytes) -> 
     _failed, index, op, number, detail = record
     if op == "exec":
         return _not_started(program, number)
+    if op == "beneath" and number == ELOOP:
+        place = show(b"/" + steps[index][1])
+        message = f"cannot set up the sandbox: the image has a symbolic link on the way to {place}"
+        return StepFailed(op, number, message)
     what = describe(steps[index]) if index >= 0 else op
     return StepFailed(op, number, f"cannot set up the sandbox: {what}: {os.strerror(number)} {detail}".rstrip())
 

@@ -113,7 +113,9 @@ def _read(engine: Engine, container: bytes, path: bytes, environ: Mapping[bytes,
 
 
 def _root_mode(engine: Engine, container: bytes, environ: Mapping[bytes, bytes]) -> int:
-    """The permission bits of its root directory: the first header of an archive of it, the rest is not waited for."""
+    """The permission bits of its root directory: the first header of an archive of it, the rest is not waited for.
+    Where an engine begins with what is in it (Podman), those of a directory that all may enter: the container says else
+    when it is started."""
     argv = [*words(engine), b"cp", container + b":/.", b"-"]
     with subprocess.Popen(
         argv, env=dict(environ), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
@@ -122,9 +124,10 @@ def _root_mode(engine: Engine, container: bytes, environ: Mapping[bytes, bytes])
         header = copying.stdout.read(_BLOCK)
         copying.kill()
     try:
-        return tarfile.TarInfo.frombuf(header, "utf-8", "surrogateescape").mode
-    except tarfile.HeaderError as error:
-        raise MudroomError(f"{engine.kind} does not show what is in the image") from error
+        first = tarfile.TarInfo.frombuf(header, "utf-8", "surrogateescape")
+    except tarfile.HeaderError:
+        return 0o755
+    return first.mode if first.name in (".", "./", "/", "") else 0o755
 
 
 def _keep(place: bytes, files: Mapping[bytes, bytes]) -> None:

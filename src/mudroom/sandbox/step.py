@@ -204,7 +204,7 @@ def step_beneath(context: Context, path: bytes) -> None:
             raise
         is_link = True
     if is_link:
-        raise OSError(ELOOP, "the image has a symbolic link there", b"/" + path)
+        raise OSError(ELOOP, os.strerror(ELOOP))
 
 
 def step_enter(context: Context) -> None:
