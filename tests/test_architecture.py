@@ -97,7 +97,7 @@ MAY_IMPORT = {
 }  # fmt: skip
 PURE_LIBRARY = {
     "__future__", "_blake2", "binascii", "collections", "collections.abc", "difflib", "functools", "hashlib",
-    "itertools", "json", "re", "struct", "typing",
+    "itertools", "json", "re", "struct", "types", "typing",
 }  # fmt: skip
 LIBRARY_OF = {
     "core.grammar": {"importlib.machinery", "importlib.util", "tree_sitter", "tree_sitter_bash"},
