@@ -42,6 +42,9 @@ TEMPLATES = 1
 PARTING = 5.0
 """Seconds that a launcher has to end, with all that it has started, before its engine is asked to end it."""
 
+_SLOW = ("podman",)
+"""What removes a container there waits for the end of its monitor, for 20 s where nobody reaps that
+(libpod/oci_conmon.go); told to, it does not."""
 LAST = 0.2
 """Seconds between the end of a command and that of the launcher, if both have ended with their container."""
 
@@ -114,8 +117,8 @@ class Box:
         moment later by itself (``--rm``), or when it is there again. Harmless when repeated."""
         if self.client.is_shut:
             return
-        if not self.client.end():
-            with suppress(MudroomError):  # the engine is gone itself: who comes after us asks it again (orphans.py)
+        if not self.client.end() or self.engine.kind in _SLOW:
+            with suppress(MudroomError):  # it is gone, or the engine is: who comes after us asks again (orphans.py)
                 ask(remove_argv(self.engine, self.container.name), self._environ)
         if self._runtime >= 0:
             os.close(self._runtime)
