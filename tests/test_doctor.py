@@ -68,6 +68,7 @@ def test_all_is_well() -> None:
         ("no network", "cat /proc/net/dev", Tried(b"lo\n" + OWN), "degraded"),  # a container without a network
         ("no network", "cat /proc/net/dev", Tried(error="no sandbox"), "not probed"),
         ("the gate", "cat /proc/net/tcp", Tried(_listening(3128, 53, 80, 443)), "degraded"),
+        ("the gate", "cat /proc/net/tcp", Tried(_listening(3128)), "degraded"),  # a container without namespaces in it
         ("the gate", "cat /proc/net/tcp", Tried(_listening()), "missing"),
         ("the gate", "cat /proc/net/tcp", Tried(_listening(1) + b"http://127.0.0.1:4000\n" + OWN), "degraded"),
         ("the gate", "cat /proc/net/tcp", Tried(_listening(1) + b"\n" + OWN), "missing"),

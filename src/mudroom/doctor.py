@@ -88,7 +88,8 @@ def _containers(directory: bytes, environ: Mapping[bytes, bytes], run: Runner) -
             return Tried(error=error.message)
 
     def gate() -> tuple[State, str, str]:
-        return _gate(contained)[1:]
+        _name, state, found, fix = _gate(contained)
+        return state, found, fix
 
     return [Finding(*row) for row in examine_engines(directory + b"/state", environ, gate)]
 
@@ -216,6 +217,8 @@ def _gate(run: Runner) -> Finding:
         return Finding(name, "strict", "every port of every address leads there, and names are looked up there")
     if PROXY_PORT in ports:
         usual = ", ".join(map(str, sorted(ports - {PROXY_PORT, 53})))
+        if not usual:
+            return Finding(name, "degraded", "for programs that heed http_proxy", _PERMIT)
         return Finding(name, "degraded", f"by http_proxy, and ports {usual}; others are refused", _REDIRECT)
     return Finding(name, "missing", "nobody listens inside")
 
