@@ -15,6 +15,7 @@ import pytest
 from mudroom.core.container import Engine, EngineKind
 from mudroom.errors import MudroomError, Unsupported
 from mudroom.sandbox import engine as engines
+from mudroom.sandbox import trial
 from mudroom.sandbox.engine import ask, choose, survey
 
 KERNEL = os.uname().release
@@ -333,6 +334,17 @@ def test_a_program_that_leaves_another_one_behind_with_its_output(fakes: Fakes) 
     with pytest.raises(MudroomError, match="does not answer for 0 s"):
         ask([os.fsencode(program)], fakes.environ, 0.3)
     assert _ends(int((fakes.bin / "pid").read_text()))
+
+
+def test_a_trial_that_hangs_is_tried_once(fakes: Fakes, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(trial, "PATIENCE", 0.3)
+    fakes.environ[b"PATH"] += b":/usr/bin:/bin"
+    tried = fakes.bin / "tried"
+    program = fakes.program("docker", f"[ $1 = run ] && echo >>{tried} && exec sleep 1000")
+    with pytest.raises(Unsupported, match="docker does not answer"):
+        trial.ready(Engine("docker", os.fsencode(program)), "x", fakes.environ, os.fsencode(tmp_path))
+    assert tried.read_text() == "\n"
+    assert not list(tmp_path.glob("engines/*"))
 
 
 def _unreadable(fakes: Fakes) -> None:

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from mudroom.core.container import LABEL, Container, Engine, Mount, remove_argv, run_argv, user_of, variants
 from mudroom.errors import MudroomError, Unsupported
-from mudroom.sandbox.engine import DECISIVE, LOOK, ask
+from mudroom.sandbox.engine import DECISIVE, LOOK, Unusable, ask
 from mudroom.sandbox.runtime import PLACE, entry, provide
 from mudroom.sandbox.runtime import key as runtime_key
 
@@ -119,6 +119,9 @@ def attempt(
     for way in variants(engine, runtimes):
         try:
             trial = _try(way, image, environ, state, profile)
+        except Unusable as error:  # it hangs, and would in every other way
+            first = error
+            break
         except MudroomError as error:
             first = first or error
             continue
