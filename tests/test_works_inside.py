@@ -118,16 +118,20 @@ WORKS = {
 }
 
 
+def missing(work: Work) -> list[str]:
+    """What it needs and is not installed here."""
+    found = [one for one in work.programs if not shutil.which(one)]
+    if "cargo" in work.programs and not found and subprocess.run(["cargo", "-V"], check=False).returncode:
+        found.append("a toolchain for cargo")
+    return found + [one for one in work.modules if importlib.util.find_spec(one) is None]
+
+
 @pytest.mark.parametrize("view", ["overlay", "copy"])
 @pytest.mark.parametrize("name", WORKS)
 def test_it_works_inside(place: Place, name: str, view: str) -> None:
     work = WORKS[name]
-    missing = [one for one in work.programs if not shutil.which(one)]
-    if "cargo" in work.programs and not missing and subprocess.run(["cargo", "-V"], check=False).returncode:
-        missing.append("a toolchain for cargo")
-    missing += [one for one in work.modules if importlib.util.find_spec(one) is None]
-    if missing:
-        pytest.skip(f"not installed: {', '.join(missing)}")
+    if lacks := missing(work):
+        pytest.skip(f"not installed: {', '.join(lacks)}")
     for file, content in work.files:
         place.write(file, content)
     rustup = os.environ.get("RUSTUP_HOME", os.path.expanduser("~/.rustup"))  # the test's home is another one

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 import pytest
 from test_escapes import got_out, mistaken
 
+from conformance.bypasses.outside import CONTAINED
 from conformance.escapes.attempt import TABLE
 from conformance.escapes.outside import Range
 from conftest import Place
@@ -20,7 +21,7 @@ pytestmark = pytest.mark.alone
 
 
 @contextmanager
-def session_on(range_: Range, engine: EngineHere) -> Iterator[Session]:
+def session_on(range_: Range, engine: EngineHere, mode: str) -> Iterator[Session]:
     """A session whose project is the range's, as somebody at home there would open it."""
     environ = {**engine.environ, **range_.environment, "DOCKER_HOST": engine.environ.get("DOCKER_HOST", "")}
     with Session.open(
@@ -31,6 +32,8 @@ def session_on(range_: Range, engine: EngineHere) -> Iterator[Session]:
         settings=Settings(timeout=60.0),
     ) as session:
         session.level = 2
+        if mode == "plain":
+            session.confinement.mode_contained = "plain"
         yield session
 
 
@@ -44,10 +47,11 @@ def running_in(session: Session) -> Callable[[list[str]], str]:
 
 
 @pytest.mark.slow
-def test_nothing_gets_out_of_a_command_in_a_container(place: Place, engine: EngineHere) -> None:
+@pytest.mark.parametrize("mode", CONTAINED)
+def test_nothing_gets_out_of_a_command_in_a_container(place: Place, engine: EngineHere, mode: str) -> None:
     with Range() as range_:
         project = sorted(range_.project.iterdir())
-        with session_on(range_, engine) as session:
+        with session_on(range_, engine, mode) as session:
             outcomes = range_.try_all(running_in(session), list(TABLE))
         assert engine.left(range_.root) == []
         assert sorted(range_.project.iterdir()) == project
