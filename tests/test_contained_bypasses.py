@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 
 from conformance.bypasses.attempt import ALLOWED, TABLE
@@ -16,6 +18,8 @@ pytestmark = pytest.mark.alone
 @pytest.mark.slow
 @pytest.mark.parametrize("mode", CONTAINED)
 def test_nothing_passes_the_gate_out_of_a_container(place: Place, engine: EngineHere, mode: str) -> None:
+    if os.geteuid() == 0 and mode == "plain":
+        pytest.skip("tried as an ordinary user: the container's user is one, too")
     found = series(mode, environ=engine.environ)
     assert found.trouble == ""
     assert mistaken(found) == {}

@@ -25,6 +25,7 @@ NOT_HELD: Mapping[str, Mapping[str, str]] = {
     "plain": {
         "count_keys": "/proc is the container's, as its engine covers it: how many keys each user has is to be seen",
         "read_timers": "the engine covers it with /dev/null, which can be opened: nothing is read",
+        "write_timer_slack": "it can be opened by everybody; to write it takes CAP_SYS_NICE (timerslack_ns in proc(5))",
     },
 }
 """By backend. What is not named here gets out of none."""
