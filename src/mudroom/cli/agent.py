@@ -17,7 +17,7 @@ from mudroom.core.card import AgentCard, Opened
 from mudroom.core.level import BARE, Decision
 from mudroom.core.settings import Settings
 from mudroom.errors import UsageError
-from mudroom.granting import graphics, promised
+from mudroom.granting import graphics, image_of, promised
 
 EXAMPLES = """\
 examples:
@@ -76,13 +76,14 @@ def execute(args: argparse.Namespace, context: Context) -> int:
     settings = settings_of(context, project)
     decision, opened = promised(settings, card, project, os.path.realpath(place.state), place.home, context.environ)
     if context.as_json:
-        context.terminal.out(json.dumps(as_json(card, decision, opened)))
+        context.terminal.out(json.dumps(as_json(card, settings, decision, opened)))
     else:
         context.terminal.out("\n".join(as_text(card, settings, decision, opened, context)))
     return 0 if decision.level is not None else 1
 
 
-def as_json(card: AgentCard, decision: Decision, opened: Opened) -> dict[str, object]:
+def as_json(card: AgentCard, settings: Settings, decision: Decision, opened: Opened) -> dict[str, object]:
+    image, said = image_of(settings, card, decision.level or 0)
     return {
         "schema": "mudroom.card/1",
         "agent": card.agent,
@@ -93,12 +94,13 @@ def as_json(card: AgentCard, decision: Decision, opened: Opened) -> dict[str, ob
         "reason": decision.reason,
         "credentials": list(opened.stores) if decision.level is not None else [],
         "paths": [os.fsdecode(bind.path) for bind in opened.live] if decision.level is not None else [],
+        "image": image or None,
         "network": list(card.needs.network) if isinstance(card.needs.network, tuple) else card.needs.network,
         "gpu": [os.fsdecode(device) for device in graphics()] if card.needs.gpu else [],
         "environment": list(card.environment),
         "artifacts": list(card.artifacts),
         "branch": card.branch,
-        "notes": list(opened.notes),
+        "notes": [*said, *opened.notes],
     }
 
 
@@ -109,6 +111,9 @@ def as_text(card: AgentCard, settings: Settings, decision: Decision, opened: Ope
     lines = [f"agent        {agent}", f"level        {decision.level}: {decision.reason} ({decision.rule})"]
     if decision.level == 0:
         lines.append(f"             {BARE.partition(': ')[2]}")
+    image, said = image_of(settings, card, decision.level)
+    if decision.level == 2:
+        lines.append("image        " + (image or "the host's own toolchain"))
     paths = ", ".join(os.fsdecode(bind.path) for bind in opened.live)
     lines.append("credentials  " + (f"{', '.join(opened.stores)} ({paths})" if opened.stores else "none"))
     if card.needs.gpu:
@@ -123,4 +128,4 @@ def as_text(card: AgentCard, settings: Settings, decision: Decision, opened: Ope
     if card.artifacts:
         lines.append(f"artefacts    {', '.join(card.artifacts)}")
     lines.append(f"card         {card.digest[:16]} (--checked {card.digest[:16]} runs this very one)")
-    return [*lines, *(f"note         {note}" for note in opened.notes)]
+    return [*lines, *(f"note         {note}" for note in (*said, *opened.notes))]
