@@ -16,6 +16,7 @@ import pytest
 
 from conftest import Place
 from engines import EngineHere
+from mudroom.core.container import user_of
 from mudroom.core.result import Result
 from mudroom.core.settings import Settings
 from mudroom.errors import CommandNotStarted, MudroomError, Unsupported, UsageError
@@ -123,13 +124,13 @@ def test_a_command_finds_the_image_and_its_project(place: Place, engine: EngineH
 
 
 def test_the_user_is_somebody_there(place: Place, engine: EngineHere, make: Make) -> None:
-    theirs = file("etc/passwd", b"root:x:0:0:root:/root:/bin/ash\nother:x:%d:1::/other:/bin/x\n" % os.geteuid())
+    theirs = file("etc/passwd", b"root:x:0:0:root:/root:/bin/ash\nother:x:%d:1::/other:/bin/x\n" % UID)
     image = make(directory("etc"), theirs)
     said = lines(run(engine, place, image, "id -un; id -u; cat /etc/passwd; echo $HOME; echo $USER"))
     name = said[0]
-    assert said[1] == str(os.geteuid())
-    assert said[2] == f"{name}:x:{os.geteuid()}:{os.getegid()}::{place.home}:/bin/ash"
-    assert said[3:5] == ["root:x:0:0:root:/root:/bin/ash", f"other:x:{os.geteuid()}:1::/other:/bin/x"]
+    assert said[1] == str(UID)
+    assert said[2] == f"{name}:x:{UID}:{GID}::{place.home}:/bin/ash"
+    assert said[3:5] == ["root:x:0:0:root:/root:/bin/ash", f"other:x:{UID}:1::/other:/bin/x"]
     assert said[5:] == [str(place.home), name]
 
 
@@ -157,7 +158,7 @@ def test_a_linked_file_of_users(place: Place, engine: EngineHere, make: Make) ->
         file("store/users", b"root:x:0:0::/:/bin/sh\n"),
     )  # fmt: skip
     said = lines(run(engine, place, image, "cat /etc/passwd | wc -l; id -u"))
-    assert said == ["2", str(os.geteuid())]
+    assert said == ["2", str(UID)]
 
 
 def test_caches_stay_with_the_image(place: Place, engine: EngineHere, make: Make) -> None:
@@ -247,3 +248,20 @@ def test_a_link_where_something_has_to_be(place: Place, engine: EngineHere, make
 def test_a_relative_link_leads_where_it_says(place: Place, engine: EngineHere, make: Make) -> None:
     image = make(directory("elsewhere"), link("var", "elsewhere"))
     assert lines(run(engine, place, image, "echo x > /var/tmp/f; cat /elsewhere/tmp/f")) == ["x"]
+
+
+# --- where the container may make no namespaces ---
+
+
+def test_a_plain_container_of_an_image(place: Place, engine: EngineHere, make: Make) -> None:
+    place.write("f", b"old\n")
+    (place.home / "own").write_bytes(b"x")
+    session = engine.session(place, Settings(image=make()))
+    session.confinement.mode_contained = "plain"
+    line = "pwd; cat f; echo new > f; id -un; echo 1 > ~/x; cat ~/x; echo 2 > /tmp/y; cat /tmp/y; ls ~; echo 3 > /bin/z"
+    result = session.run([b"/bin/sh", b"-c", line.encode()])
+    said = result.stdout.decode().splitlines()
+    assert said[:2] == [str(place.project), "old"]
+    assert said[3:] == ["1", "2", "go", "x"], result.stderr
+    assert b"can't create /bin/z: Read-only file system" in result.stderr
+    assert [change.path for change in result.changeset.changes] == [b"f"]
