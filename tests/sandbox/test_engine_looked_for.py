@@ -285,9 +285,17 @@ def test_what_was_found_a_moment_ago_still_counts(fakes: Fakes, monkeypatch: pyt
     fakes.prints("podman", PODMAN)
     assert engines.current(fakes.environ).kind == "docker"
     assert "(start it: sudo systemctl start docker)" in engines.why_none(fakes.environ, "docker")
-    monkeypatch.setattr(engines, "FRESH", -1.0)
+    monkeypatch.setattr(engines, "_chosen", {})
     assert engines.current(fakes.environ).kind == "podman"
     assert engines.why_none(fakes.environ) == ""
+
+
+def test_that_there_is_none_is_not_found_out_for_everybody_who_asks(fakes: Fakes) -> None:
+    asked = fakes.bin / "asked"
+    fakes.program("docker", f"echo >>{asked}; exit 1")
+    whys = {engines.why_none(fakes.environ) for _time in range(5)}
+    assert len(whys) == 1
+    assert asked.read_text() == "\n"
 
 
 def test_the_one_that_is_wanted_or_none(fakes: Fakes) -> None:

@@ -8,6 +8,7 @@ command line would do, never read out of its complaints.
 from __future__ import annotations
 
 import _socket
+import _thread
 import errno
 import json
 import os
@@ -105,16 +106,25 @@ def _last_line(text: bytes) -> str:
 
 
 def current(environ: Mapping[bytes, bytes], wanted: EngineKind | None = None) -> Engine:
-    """As ``choose``, of any kind, asked for again and again: what was found a moment ago still counts."""
+    """As ``choose``, of any kind, asked for again and again, by several threads: one of them looks, and what was found
+    a moment ago still counts; that there is none, for a shorter one."""
     key = (wanted, *(environ.get(name, b"") for name in DECISIVE))
-    known = _chosen.get(key)
-    if known is None or time.monotonic() - known[0] > FRESH:
-        known = _chosen[key] = (time.monotonic(), choose(environ, wanted, remote=True))
-    return known[1]
+    with _choosing:
+        found, until = _chosen.get(key, (None, 0.0))
+        if found is None or time.monotonic() > until:
+            try:
+                found, fresh = choose(environ, wanted, remote=True), FRESH
+            except Unsupported as error:
+                found, fresh = error, FRESH_ERROR
+            _chosen[key] = (found, time.monotonic() + fresh)
+    if isinstance(found, Unsupported):
+        raise Unsupported(found.protection, found.needs, found.found, found.hint)
+    return found
 
 
-_chosen: dict[tuple[Any, ...], tuple[float, Engine]] = {}
-FRESH = 30.0
+_choosing = _thread.allocate_lock()
+_chosen: dict[tuple[Any, ...], tuple[Engine | Unsupported, float]] = {}
+FRESH, FRESH_ERROR = 30.0, 3.0
 """Seconds."""
 DECISIVE = (
     b"PATH", b"HOME", b"DOCKER_HOST", b"DOCKER_CONTEXT", b"DOCKER_CONFIG", b"CONTAINER_HOST", b"CONTAINER_CONNECTION",
