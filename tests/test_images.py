@@ -23,6 +23,7 @@ from mudroom.errors import CommandNotStarted, MudroomError, Unsupported, UsageEr
 
 BUSYBOX = Path("/bin/busybox")
 TOOLS = ["sh", "ls", "cat", "id", "env", "echo", "mkdir", "touch", "rm", "ln", "stat", "wc", "grep", "mount", "sleep"]
+UID, GID = user_of(os.geteuid(), os.getegid())
 MACHINE = {"x86_64": "amd64", "aarch64": "arm64"}[os.uname().machine]
 
 
