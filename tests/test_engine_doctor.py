@@ -91,6 +91,13 @@ def test_engines_that_do_not_answer(tmp_path: Path) -> None:
     assert fix.startswith("start it: sudo systemctl start docker; or is ")
 
 
+def test_one_that_hangs_keeps_nobody_from_looking_at_the_next(tmp_path: Path) -> None:
+    """The first one answers when the second one has been asked."""
+    mark = tmp_path / "asked"
+    environ = _environ(tmp_path, docker=f"until [ -e {mark} ]; do :; done; exit 1", podman=f": >{mark}; exit 1")
+    assert "no daemon of docker listens" in _rows(tmp_path, environ)[ENGINE][1]
+
+
 def test_an_engine_in_a_virtual_machine(tmp_path: Path) -> None:
     info = json.dumps({**INFO, "OperatingSystem": "Docker Desktop"})
     rows = _rows(tmp_path, _environ(tmp_path, docker=f"echo '{info}'"))

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from typing import Literal, NamedTuple
 
 from mudroom.contained import provide_profile
-from mudroom.core.container import Engine
+from mudroom.core.container import KINDS, Engine
 from mudroom.core.limit import NAMES
 from mudroom.errors import MudroomError
 from mudroom.sandbox.engine import INSTALL, Found, survey
@@ -38,7 +39,9 @@ Gate = Callable[[], tuple[State, str, str]]
 
 def examine_engines(directory: bytes, environ: Mapping[bytes, bytes], gate: Gate) -> list[Row]:
     """``directory``: mudroom's state for as long as this runs."""
-    founds = [found for found in survey(environ) if found.is_installed]
+    with ThreadPoolExecutor(len(KINDS)) as pool:  # one that hangs makes nobody wait for the next one that does
+        looked = list(pool.map(lambda kind: next(survey(environ, (kind,))), KINDS))
+    founds = [found for found in looked if found.is_installed]
     here = [found.engine for found in founds if found.engine is not None and not found.engine.remote]
     if not here:
         return [_none(founds), *_not_probed("no container can be started")]
