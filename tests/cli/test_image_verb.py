@@ -12,8 +12,7 @@ import pytest
 
 from conftest import Place
 from engines import SOURCE, EngineHere
-
-BUSYBOX = Path("/bin/busybox")
+from test_images import BUSYBOX, is_static
 
 
 def mudroom(place: Place, *words: str, path: str = "/nowhere") -> subprocess.CompletedProcess[str]:
@@ -80,8 +79,8 @@ def test_an_image_is_for_level_2(place: Place, words: tuple[str, ...]) -> None:
 
 @pytest.fixture
 def base(engine: EngineHere, tmp_path: Path) -> str:
-    if not BUSYBOX.exists():
-        pytest.skip("there is no busybox here (Debian: busybox-static)")
+    if not is_static(BUSYBOX):
+        pytest.skip("there is no static busybox here (Debian: busybox-static)")
     root = tmp_path / "base"
     (root / "bin").mkdir(parents=True)
     (root / "bin/sh").write_bytes(BUSYBOX.read_bytes())
