@@ -13,8 +13,8 @@ import pytest
 SOURCE = Path(__file__).parent.parent / "src" / "mudroom"
 FILES = sorted(SOURCE.rglob("*.py"))
 _FAMILY = (
-    "launcher", "init", "holder", "template", "step", "listening", "netlink", "wire", "kernel", "mediator", "pause",
-    "refusal",
+    "launcher", "init", "holder", "template", "step", "link", "listening", "netlink", "wire", "kernel", "mediator",
+    "pause", "refusal",
 )  # fmt: skip
 LAUNCHER = {"sandbox." + name for name in _FAMILY}
 PURE = {

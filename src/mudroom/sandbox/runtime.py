@@ -19,8 +19,8 @@ PLACE = b"/.mudroom"
 """Where containers see it."""
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 FAMILY = (
-    "launcher", "init", "holder", "template", "step", "listening", "netlink", "wire", "kernel", "mediator", "pause",
-    "refusal",
+    "launcher", "init", "holder", "template", "step", "link", "listening", "netlink", "wire", "kernel", "mediator",
+    "pause", "refusal",
 )  # fmt: skip
 _PROBE = """\
 import sys

@@ -18,11 +18,9 @@ from mudroom.sandbox.kernel import (
     EACCES,
     EBUSY,
     EINVAL,
-    ELOOP,
     ENOENT,
     ENOTDIR,
     EPERM,
-    EXDEV,
     FSCONFIG_CMD_CREATE,
     FSCONFIG_SET_FLAG,
     FSCONFIG_SET_STRING,
@@ -48,7 +46,6 @@ from mudroom.sandbox.kernel import (
     PR_CAPBSET_DROP,
     PR_CAPBSET_READ,
     PR_SET_NO_NEW_PRIVS,
-    RESOLVE_BENEATH,
     SECCOMP_FILTER_FLAG_NEW_LISTENER,
     SECCOMP_SET_MODE_FILTER,
     SIOCSIFFLAGS,
@@ -63,7 +60,6 @@ from mudroom.sandbox.kernel import (
     SYS_mount_setattr,
     SYS_move_mount,
     SYS_open_tree,
-    SYS_openat2,
     SYS_pivot_root,
     SYS_seccomp,
     c_char_p,
@@ -74,6 +70,7 @@ from mudroom.sandbox.kernel import (
     prctl,
     syscall,
 )
+from mudroom.sandbox.link import require_no_link
 from mudroom.sandbox.listening import LISTENING
 
 TYPE_CHECKING = False
@@ -191,20 +188,7 @@ def step_image(context: Context, mountpoint: bytes, attributes: int) -> None:
 
 
 def step_beneath(context: Context, path: bytes) -> None:
-    """Make sure that ``path`` of the new root is what it seems: an absolute link in it would lead out of there, and a
-    link at its end is nothing to mount upon. openat2(2), RESOLVE_BENEATH; struct open_how is flags, mode, resolve."""
-    flags = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
-    how = b"".join(value.to_bytes(8, "little") for value in (flags, 0, RESOLVE_BENEATH))
-    try:
-        place = syscall(SYS_openat2, context.root, path, how, len(how))
-        is_link = os.fstat(place).st_mode & 0o170000 == 0o120000
-        os.close(place)
-    except OSError as error:
-        if error.errno not in (EXDEV, ELOOP):
-            raise
-        is_link = True
-    if is_link:
-        raise OSError(ELOOP, os.strerror(ELOOP))
+    require_no_link(context.root, path)
 
 
 def step_enter(context: Context) -> None:
