@@ -26,6 +26,7 @@ from bench.attempts import attempts
 from bench.binds import many_binds
 from bench.buffer import buffers
 from bench.classify import classifying
+from bench.contained import contained
 from bench.forking import forks
 from bench.gate import gate
 from bench.inspect import inspecting
@@ -50,6 +51,7 @@ BENCHES: dict[str, tuple[Bench, ...]] = {
     "cold": (cold_command,),
     "classify": (classifying,),
     "limited": (limited, at_once),
+    "containers": (contained,),
     "binds": (many_binds,),
     "view": (workloads,),
     "apply": (many_added,),

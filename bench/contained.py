@@ -1,0 +1,77 @@
+"""Level 2: a command in a warm container and in a cold one, beside what an engine takes by itself."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from bench.measure import Contestant, Finding, Lap, against, clocked, command, interleave, timed
+from bench.place import Place, Scale, discard, fill, have, new_place, run
+from mudroom.errors import MudroomError
+from mudroom.sandbox.image import HOST_IMAGE
+from mudroom.sandbox.pool import Rules
+from mudroom.session import Session
+
+TRUE = "/bin/true"
+_RUN = "docker run --rm --network none"
+_EXEC = "docker exec, in one that runs"
+_OWN = ["--rm", "--network", "none", "--volume", "/usr:/usr:ro"]
+"""The image is empty: its links lead into the host's /usr, as they do for mudroom's own containers."""
+
+
+def contained(base: bytes, scale: Scale) -> Iterator[Finding]:
+    """``/bin/true`` in a running session at level 2: in a container that is there, and in a new one each time."""
+    if not have("docker"):
+        print("docker is not installed: level 2 is not measured", file=sys.stderr)
+        return
+    with new_place(base, "contained") as place:
+        fill(place.project, 10)
+        try:
+            with _session(place) as warm, _session(place) as cold, _running() as name:
+                cold._boxes()._pool.rules = Rules(uses=1)
+                contestants = [
+                    _lap("warm", warm, "bench"), _lap("cold", cold, "bench-cold"),
+                    timed(_EXEC, ["docker", "exec", name, TRUE]),
+                    timed(_RUN, ["docker", "run", *_OWN, HOST_IMAGE, TRUE]),
+                ]  # fmt: skip
+                found = interleave(contestants, scale.cold, warm_up=3)
+        except (MudroomError, RuntimeError, subprocess.CalledProcessError) as error:
+            print(f"no container can be had here, and none is measured: {error}", file=sys.stderr)
+            return
+    yield Finding("warm", "true in a warm container", found["warm"], None, against(found, (_EXEC, _RUN)))
+    yield Finding("container", "true in a new container, running session", found["cold"], None, against(found, (_RUN,)))
+
+
+@contextmanager
+def _session(place: Place) -> Iterator[Session]:
+    with place.session() as session:
+        session.level = 2
+        engines = {key: value for key, value in os.environb.items() if key.startswith((b"DOCKER_", b"PATH"))}
+        session.confinement.variables = {**session.confinement.variables, **engines}
+        discard(session, run(session, TRUE))  # the image and the runtime are there from here on
+        yield session
+
+
+def _lap(name: str, session: Session, fork: str) -> Contestant:
+    """In the same fork each time: a container is one fork's."""
+
+    def lap() -> Iterator[Lap]:
+        seconds, result = clocked(lambda: session.run([os.fsencode(TRUE)], fork=fork))
+        if result.exit_code or result.level != 2:
+            raise RuntimeError(f"true has failed: {result.stderr.decode(errors='replace')}")
+        yield name, seconds
+
+    return lap
+
+
+@contextmanager
+def _running() -> Iterator[str]:
+    name = f"mudroom-bench-{os.getpid()}"
+    command(["docker", "run", "--detach", "--name", name, *_OWN, HOST_IMAGE, "/bin/sleep", "3600"])
+    try:
+        yield name
+    finally:
+        command(["docker", "rm", "--force", name])
