@@ -156,7 +156,8 @@ def groups() -> list[str]:
 
 
 def during(session: Session, line: str, meanwhile: Callable[[], object], fork: str = "f") -> BaseException | Result:
-    """What becomes of a command while something is done to it."""
+    """What becomes of a command while something is done to it. The engine was looked at before: that may take long."""
+    assert session._boxes().engine
     ended: list[BaseException | Result] = []
 
     def run() -> None:

@@ -229,6 +229,14 @@ def test_a_spare_that_comes_when_the_pool_is_closed_is_closed_too(maker: Maker) 
     assert maker.open == []
 
 
+def test_one_that_is_given_back_after_the_end_is_closed(maker: Maker) -> None:
+    pool = maker.pool()
+    box = pool.acquire(WANTED, "f")
+    pool.close()
+    pool.release(box)
+    assert maker.open == []
+
+
 def test_nothing_is_started_ahead_where_that_fails_until_somebody_has_got_one(maker: Maker) -> None:
     pool = maker.pool(Rules(warm=1))
     maker.fails = True

@@ -74,7 +74,7 @@ class BoxClient(Client):
 
     def lost(self, ended: Exit) -> bool:
         """A container ends in no order that we could rely on: its launcher may be seen to live for a moment yet."""
-        return ended == KILLED and self._is_at_end(LAST)
+        return ended == KILLED and (self.is_shut or self._is_at_end(LAST))
 
     def _is_at_end(self, seconds: float) -> bool:
         poller = select.poll()

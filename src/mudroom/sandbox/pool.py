@@ -109,7 +109,9 @@ class Pool:
     def release(self, box: Box, *, fit: bool = True) -> None:
         """Give one back. ``fit``: whether another command may be run in it, for all that its user has seen."""
         with self._changed:
-            kept = self._used.pop(box)
+            kept = self._used.pop(box, None)
+            if kept is None:  # the pool was closed, and the container with it
+                return
             kept.since = self._clock()
             keep = fit and not self._is_closed and not self._is_worn(kept) and box.is_healthy()
             if keep:
