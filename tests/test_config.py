@@ -373,6 +373,8 @@ WRONG = [
     ("container: {image: 'a b'}", 1, f"container.image: 'a b' is not the name of an image ({IMAGE_HINT})"),
     ("container: {image: ''}", 1, f"container.image: is empty ({IMAGE_HINT})"),
     ("container: {image: [a]}", 1, f"container.image: ['a'] is not the name of an image ({IMAGE_HINT})"),
+    ("container: {warm: 9}", 1, "container.warm is 9, and at most 8 containers are kept ready"),
+    ("container: {warm: -1}", 1, "container.warm is -1, which is not a number from 0 on"),
     ("container: {cards: x}", 1, "container.cards must be a list of texts"),
     ("user_commands: {auto_apply: yes}", 1, "user_commands.auto_apply is True (allowed: never, trusted, always)"),
     (

@@ -417,3 +417,18 @@ def test_commands_in_the_background(place: Place, engine: EngineHere) -> None:
     assert script(session, "cat on").stdout == b"on\n"
     session.end("f")
     assert script(session, "cat on").stdout == b"on\n"
+
+
+def test_containers_are_kept_ready_if_the_policy_says_so(place: Place, engine: EngineHere) -> None:
+    session = engine.session(place, Settings(warm=1))
+    assert script(session, "true", "a").exit_code == 0
+    ready: list[str] = []
+
+    def two() -> bool:
+        ready[:] = engine.containers(place.root)
+        return len(ready) == 2
+
+    until(two)
+    assert script(session, "echo in the spare", "b").stdout == b"in the spare\n"
+    session.close()
+    assert engine.left(place.root) == []

@@ -78,6 +78,7 @@ LOOSE = {
     "container.engine": "podman",
     "container.image": "debian:bookworm",
     "container.cards": "[claude-code]",
+    "container.warm": "1",
     "secrets.show": "[.env]",
     "credentials.show": "[~/.netrc]",
     "copy.limit": "1TB",

@@ -93,6 +93,7 @@ class Containers:
             with self._made(plan, settings, local()) as remote:
                 yield remote
             return
+        self._pool.keep_warm(settings.warm)
         box = self._pool.acquire(self.container(plan, settings), fork)
         box.client.gauge.begin()
         try:

@@ -10,7 +10,7 @@ from typing import Any
 
 from mudroom.core.preset import PRESETS
 from mudroom.core.verdict import ACTIONS, CLASSES
-from mudroom.setting import SECTIONS
+from mudroom.setting import MOST_WARM, SECTIONS
 
 _TEXT = {"type": "string"}
 _LINE = {"type": "string", "minLength": 1, "pattern": "^[^\\n\\r]*$"}
@@ -105,6 +105,7 @@ KEYS: dict[str, dict[str, Any]] = {
     | {"pattern": "^[A-Za-z0-9][A-Za-z0-9._:/@-]*$"}
     | {"description": "host: the host's own toolchain; or the name of an image, never pulled"},
     "container.cards": _TEXTS | {"description": "agents whose cards may say which image they run in"},
+    "container.warm": {"type": "integer", "minimum": 0, "maximum": MOST_WARM, "description": "kept ready by a session"},
     "secrets.mask": _TEXTS,
     "secrets.show": _TEXTS,
     "credentials.show": {"type": "array", "items": {"type": "string", "pattern": "^~/."}},

@@ -22,6 +22,8 @@ from mudroom.errors import UsageError
 
 LONGEST = 100 * 366 * 86400.0
 """Seconds: a hundred years. In nanoseconds it is far from what a 64-bit number holds no more."""
+MOST_WARM = 8
+"""Containers: each is some megabytes of memory, and a start that others wait for."""
 _SHOWN = 80
 """Characters of a value in a message."""
 
@@ -112,6 +114,12 @@ def _number(value: Any, where: str) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 1 << 31:
         raise UsageError(f"{where} is {said(value)}, which is not a number from 0 on")
     return value
+
+
+def _few(value: Any, where: str) -> int:
+    if _number(value, where) > MOST_WARM:
+        raise UsageError(f"{where} is {said(value)}, and at most {MOST_WARM} containers are kept ready")
+    return int(value)
 
 
 def _strings(value: Any, where: str) -> list[bytes]:
@@ -301,6 +309,7 @@ SECTIONS: dict[str, dict[str, Setting]] = {
         "engine": Setting("engine", _choice("auto", "docker", "podman", "container"), loosens=_always),
         "image": Setting("image", image, loosens=_always),
         "cards": Setting("image_cards", _agents, loosens=_always, adds=True),
+        "warm": Setting("warm", _few, loosens=_always),
     },
     "secrets": {
         "mask": Setting("secrets_mask", _names, adds=True),

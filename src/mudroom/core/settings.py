@@ -44,6 +44,8 @@ class Settings(NamedTuple):
     ask; then, and by itself, it is the host's own toolchain."""
     image_cards: tuple[str, ...] = ()
     """Agents (by agentId) whose cards may say which image they run in."""
+    warm: int = 0
+    """Containers that a session keeps ready beside those that are in use."""
     secrets_mask: tuple[bytes, ...] = ()
     """Names, or names with a ``*`` at an end, that are shown empty to commands beyond the usual ones."""
     secrets_show: tuple[bytes, ...] = ()

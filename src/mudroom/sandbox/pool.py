@@ -106,6 +106,11 @@ class Pool:
         self._start_ahead(wanted)
         return kept.box
 
+    def keep_warm(self, count: int) -> None:
+        """From the next command on."""
+        with self._changed:
+            self.rules = self.rules._replace(warm=count)
+
     def release(self, box: Box, *, fit: bool = True) -> None:
         """Give one back. ``fit``: whether another command may be run in it, for all that its user has seen."""
         with self._changed:
