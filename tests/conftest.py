@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import stat
 import time
@@ -114,12 +115,24 @@ def place(tmp_path: Path, client: Client) -> Iterator[Place]:
     place.close()
 
 
+@pytest.fixture(scope="session")
+def known_of_engines(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What mudroom keeps of engines, for the state directory of every test: it is found out once, in seconds."""
+    return tmp_path_factory.mktemp("engines")
+
+
 @pytest.fixture(params=ENGINES)
-def engine(request: pytest.FixtureRequest, place: Place) -> Iterator[EngineHere]:
+def engine(request: pytest.FixtureRequest, place: Place, known_of_engines: Path) -> Iterator[EngineHere]:
     """Each container engine of ``dev/engines``; nothing of the test's place is left in it afterwards."""
     found = EngineHere(request.param, environment(request.param))
+    for kept in known_of_engines.iterdir():
+        shutil.copytree(kept, place.state / kept.name)
     yield found
     place.close()
+    for name in ("runtime", "engines"):
+        if (place.state / name).is_dir() and not (known_of_engines / name / request.param).exists():
+            shutil.copytree(place.state / name, known_of_engines / name, dirs_exist_ok=True)
+            (known_of_engines / f"{name}/{request.param}").touch()
     left = found.left(place.root)
     for name in left:
         found.ask("rm", "--force", name, check=False)
