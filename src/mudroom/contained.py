@@ -116,7 +116,7 @@ class Containers:
         from mudroom.sandbox.remote import start_remote
 
         made = self._named(self.container(plan, settings))
-        box = start_remote(self.engine, made, local, self._environ, plan.gate)
+        box = start_remote(self.engine, made, local, self._state, self._environ, plan.gate)
         try:
             yield box
         finally:

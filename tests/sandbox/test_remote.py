@@ -11,7 +11,7 @@ import pytest
 
 from conftest import Place
 from engines import EngineHere
-from mudroom.core.container import Container, Engine, Mount, exec_argv, passed_by_name, session_argv, user_of
+from mudroom.core.container import Container, Engine, Mount, exec_argv, session_argv, user_of, variable_lines
 from mudroom.core.plan import Plan
 from mudroom.core.spec import Bind, Copy, SandboxSpec
 from mudroom.errors import MudroomError, Unsupported
@@ -25,14 +25,19 @@ DOCKER = Engine("docker", b"/usr/bin/docker", remote=True)
 BOX = Container("mudroom-x", "image", (b"cat",), (1000, 1000))
 
 
-def test_values_of_variables_are_in_no_list_of_processes() -> None:
-    env = {b"PATH": b"/usr/bin", b"HOME": b"/home/u", b"TOKEN": b"secret", b"HTTPS_PROXY": b"http://127.0.0.1:3128"}
-    words = exec_argv(DOCKER, "mudroom-x", [b"make", b"-k"], env, b"/home/u/p", terminal=True)
+def test_variables_are_in_no_list_of_processes_and_nothing_to_the_command_line() -> None:
+    words = exec_argv(DOCKER, "mudroom-x", [b"make", b"-k"], b"/home/u/p", b"/state/variables/x", terminal=True)
     assert words == (
-        b"/usr/bin/docker", b"exec", b"--interactive", b"--tty", b"--workdir", b"/home/u/p", b"--env", b"HOME=/home/u",
-        b"--env", b"TOKEN", b"--env", b"HTTPS_PROXY=http://127.0.0.1:3128", b"mudroom-x", b"make", b"-k",
+        b"/usr/bin/docker", b"exec", b"--interactive", b"--tty", b"--workdir", b"/home/u/p", b"--env-file",
+        b"/state/variables/x", b"mudroom-x", b"make", b"-k",
     )  # fmt: skip
-    assert passed_by_name(env | {b"DOCKER_HOST": b"x"}) == {b"TOKEN": b"secret"}
+    assert variable_lines({b"A": b"b c", b"E": b""}) == b"A=b c\nE=\n"
+
+
+@pytest.mark.parametrize("env", [{b"A": b"b\nLD_PRELOAD=x"}, {b"A\n": b"b"}, {b"#A": b"b"}, {b"A": b"b\rc"}])
+def test_what_has_no_place_in_a_line_is_refused(env: dict[bytes, bytes]) -> None:
+    with pytest.raises(ValueError, match="has a line end in it"):
+        variable_lines(env)
 
 
 def test_it_ends_with_its_command_line() -> None:
@@ -71,14 +76,16 @@ class Remote:
         name = f"mudroom-test-{os.getpid()}-{len(self.boxes)}"
         user = user_of(os.geteuid(), os.getegid())
         box = Container(name, self.image, (), user, mounts, labels=(("mudroom", "1"),), nested=False)
-        made = start_remote(self.engine, box._replace(**changes), self._client, self.environ, gate)  # type: ignore[arg-type]
+        made = start_remote(
+            self.engine, box._replace(**changes), self._client, os.fsencode(self._place.state), self.environ, gate
+        )  # type: ignore[arg-type]
         self.boxes.append(made)
         return made
 
     def sh(self, box: RemoteBox, script: str) -> tuple[Exit, bytes]:
         read, write = os.pipe()
         plan = Plan(0, (b"", b"", False), (("cwd", b"/"),), cwd=b"/work")
-        env = {b"PATH": b"/usr/bin:/bin", b"HOME": b"/tmp", b"SECRET": b"s e\nc"}
+        env = {b"PATH": b"/usr/bin:/bin", b"HOME": b"/tmp", b"SECRET": b"s e c"}
         try:
             running = box.client.run(plan, [b"/bin/sh", b"-c", script.encode()], env, (0, write, write))
         finally:
@@ -100,11 +107,21 @@ def test_a_command(remote: Remote, place: Place) -> None:
     box = remote.start()
     script = 'echo "$SECRET|$HOME"; pwd; echo x > new; cut -d: -f1 /proc/net/dev | tail -n +3; exit 7'
     ended, said = remote.sh(box, script)
-    assert (ended.status >> 8, said) == (7, b"s e\nc|/tmp\n/work\n    lo\n")
+    assert (ended.status >> 8, said) == (7, b"s e c|/tmp\n/work\n    lo\n")
     assert (place.project / "new").read_text() == "x\n"
     assert box.is_healthy()
+    assert [path.stat().st_mode & 0o777 for path in (place.state / "variables").iterdir()] == [0o600]
     box.close()
     assert not box.is_healthy()
+    assert list((place.state / "variables").iterdir()) == []
+
+
+def test_variables_of_a_killed_mudroom_go(remote: Remote, place: Place) -> None:
+    left = place.state / "variables" / "mudroom-abc-4194304-19a-1"  # beyond the greatest number that a process has
+    left.parent.mkdir(parents=True)
+    left.write_text("SECRET=x")
+    remote.start()
+    assert not left.exists()
 
 
 def test_the_gate_is_reached_and_nothing_else(remote: Remote) -> None:

@@ -163,31 +163,22 @@ def session_argv(engine: Engine, box: Container) -> tuple[bytes, ...]:
     return (*words[:at], b"--interactive", *words[at:])
 
 
-_OUR_OWN = (b"PATH", b"HOME", b"http_proxy", b"https_proxy", b"all_proxy", b"no_proxy")
-"""What the engine's command line needs itself, and the command in the container has otherwise."""
-_PREFIXES = (b"docker_", b"container", b"podman_", b"xdg_")
-
-
-def passed_by_name(env: Mapping[bytes, bytes]) -> dict[bytes, bytes]:
-    """The variables of a command whose values are in the environment of the engine's command line, for it to take them
-    from there: so no list of processes has them."""
-    ours = {name.lower() for name in _OUR_OWN}
-    return {
-        key: value for key, value in env.items() if key.lower() not in ours and not key.lower().startswith(_PREFIXES)
-    }
-
-
 def exec_argv(
-    engine: Engine, name: str, argv: Sequence[bytes], env: Mapping[bytes, bytes], cwd: bytes, *, terminal: bool
+    engine: Engine, name: str, argv: Sequence[bytes], cwd: bytes, variables: bytes, *, terminal: bool
 ) -> tuple[bytes, ...]:
-    """Run a command in a container, with the values of ``passed_by_name`` in the environment of this command line. The
-    image's own PATH is kept."""
-    words = [b"exec", b"--interactive", *([b"--tty"] if terminal else []), b"--workdir", cwd]
-    named = passed_by_name(env)
-    for key, value in env.items():
-        if key != b"PATH":
-            words += [b"--env", key if key in named else key + b"=" + value]
+    """Run a command in a container. ``variables``: a file with ``variable_lines``: what is in it is in no list of
+    processes, and nothing to the engine's command line, which is confined by nobody."""
+    words = [b"exec", b"--interactive", *([b"--tty"] if terminal else []), b"--workdir", cwd, b"--env-file", variables]
     return (*_front(engine), *words, name.encode(), *argv)
+
+
+def variable_lines(env: Mapping[bytes, bytes]) -> bytes:
+    """As docker-exec(1), podman-exec(1) and Apple's read them: NAME=VALUE, nothing quoted. Raises ValueError, a clause,
+    for what has no place in a line."""
+    for key, value in env.items():
+        if any(byte in key + value for byte in b"\r\n\0") or key.startswith(b"#") or b"=" in key:
+            raise ValueError(f"the variable {key.decode('utf-8', 'replace')} has a line end in it")
+    return b"".join(b"%s=%s\n" % item for item in env.items() if item[0])
 
 
 _OF_THE_LOADER = (b"LD_PRELOAD", b"LD_AUDIT", b"LD_LIBRARY_PATH")

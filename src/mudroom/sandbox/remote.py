@@ -20,9 +20,9 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
-from mudroom.core.container import Container, Engine, exec_argv, passed_by_name, remove_argv, session_argv
+from mudroom.core.container import Container, Engine, exec_argv, remove_argv, session_argv, variable_lines
 from mudroom.core.plan import Plan
-from mudroom.errors import MudroomError, Unsupported
+from mudroom.errors import MudroomError, Unsupported, UsageError
 from mudroom.sandbox import mux
 from mudroom.sandbox.cgroup import Leaf
 from mudroom.sandbox.client import Client, Running
@@ -39,12 +39,20 @@ def _listening() -> tuple[bytes, ...]:
     return (b"python3", b"-I", b"-c", inspect.getsource(mux).encode() + b"\nlisten(%d)\n" % PROXY_PORT)
 
 
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NOFOLLOW, 0o600)
+
+
 class RemoteClient(Client):
     """Has the engine run what is given to it. What is done here is done by ``local``'s launcher."""
 
-    def __init__(self, local: Client, engine: Engine, name: str, environ: Mapping[bytes, bytes]) -> None:
+    def __init__(
+        self, local: Client, engine: Engine, name: str, environ: Mapping[bytes, bytes], variables: bytes
+    ) -> None:
+        """``variables``: a file of ours, for those of the command."""
         super().__init__()
         self._local, self._engine, self._name, self._environ = local, engine, name, environ
+        self._variables = variables
 
     def start(self) -> None:
         raise AssertionError("it came with the container")
@@ -74,9 +82,14 @@ class RemoteClient(Client):
                 "use level 1, or Docker on Linux",
             )
         assert not want_gate and leaf is None
-        words = exec_argv(self._engine, self._name, argv, env, plan.cwd, terminal=bool(terminal))
-        ours = {**self._environ, **passed_by_name(env)}
-        return self._local.run(plan, words, ours, stdio, want_view=want_view, terminal=terminal)
+        try:
+            lines = variable_lines(env)
+        except ValueError as error:
+            raise UsageError(f"{error}, which an engine cannot be told", "pass it in a file") from error
+        with open(os.fsdecode(self._variables), "wb", opener=_private) as stream:
+            stream.write(lines)
+        words = exec_argv(self._engine, self._name, argv, plan.cwd, self._variables, terminal=bool(terminal))
+        return self._local.run(plan, words, self._environ, stdio, want_view=want_view, terminal=terminal)
 
 
 class RemoteBox:
@@ -89,10 +102,11 @@ class RemoteBox:
         first: subprocess.Popen[bytes],
         local: Client,
         environ: Mapping[bytes, bytes],
+        variables: bytes,
     ) -> None:
         self.engine, self.container = engine, container
-        self._first, self._environ = first, environ
-        self.client = RemoteClient(local, engine, container.name, environ)
+        self._first, self._environ, self._variables = first, environ, variables
+        self.client = RemoteClient(local, engine, container.name, environ, variables)
 
     def is_healthy(self) -> bool:
         return self._first.poll() is None
@@ -101,6 +115,8 @@ class RemoteBox:
         """End all that runs in it, and remove it."""
         with suppress(MudroomError):  # the engine may have removed it already, or be gone itself
             ask(remove_argv(self.engine, self.container.name), self._environ)
+        with suppress(FileNotFoundError):
+            os.unlink(self._variables)
         for stream in (self._first.stdin, self._first.stdout, self._first.stderr):
             if stream is not None:
                 stream.close()
@@ -112,16 +128,26 @@ class RemoteBox:
 
 
 def start_remote(
-    engine: Engine, container: Container, local: Client, environ: Mapping[bytes, bytes], gate: int = 0
+    engine: Engine,
+    container: Container,
+    local: Client,
+    state: bytes,
+    environ: Mapping[bytes, bytes],
+    gate: int = 0,
 ) -> RemoteBox:
     """Start a container; ``gate``: the port of this machine's loopback to which connections to its proxy go, 0: there
-    is none. Raises MudroomError if that cannot be done; nothing is left of it then."""
+    is none. ``state``: where variables of commands are, as long as they run. Raises MudroomError if that cannot be
+    done; nothing is left of it then."""
+    place = state + b"/variables"
+    os.makedirs(place, mode=0o700, exist_ok=True)
+    _forget(place)
+    variables = place + b"/" + container.name.encode()
     made = container._replace(entry=_listening() if gate else _WAITING)
     first = subprocess.Popen(
         [*session_argv(engine, made)], env=dict(environ), stdin=subprocess.PIPE, stdout=subprocess.PIPE,
         stderr=subprocess.PIPE, bufsize=0, start_new_session=True,
     )  # fmt: skip
-    box = RemoteBox(engine, made, first, local, environ)
+    box = RemoteBox(engine, made, first, local, environ, variables)
     try:
         _await(first, bool(gate))
     except BaseException:
@@ -132,6 +158,19 @@ def start_remote(
         ends = os.dup(first.stdout.fileno()), os.dup(first.stdin.fileno())
         _thread.start_new_thread(_relay, (*ends, gate))
     return box
+
+
+def _forget(place: bytes) -> None:
+    """What mudrooms that were killed have left: the name of a container has its process's number (``box.name_of``)."""
+    for name in os.listdir(place):
+        owner = name.split(b"-")[-3:][0]
+        try:
+            os.kill(int(owner) if owner.isdigit() else 0, 0)
+        except PermissionError:
+            continue  # somebody else's process by now, or still; the file is in our own directory
+        except ProcessLookupError:
+            with suppress(FileNotFoundError):
+                os.unlink(place + b"/" + name)
 
 
 def _relay(read: int, write: int, port: int) -> None:
