@@ -136,6 +136,7 @@ def test_a_build_that_fails_says_its_last_words(place: Place, engine: EngineHere
         assert done.returncode == 125
         assert done.stderr.count("\n") == 1
         assert "all that it said: " in done.stderr
+        assert engine.ask("ps", "--all", "--quiet", f"--filter=ancestor={base}") == "", "no container is left of it"
         assert "dead end" in (place.state / "images/build.log").read_text()
     finally:
         engine.ask("image", "rm", "--force", base, check=False)

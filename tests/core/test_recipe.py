@@ -93,7 +93,7 @@ def test_import() -> None:
 
 def test_a_containerfile_has_no_network_unless_somebody_says_so() -> None:
     recipe = Recipe("containerfile", file=b"/p/F", context=b"/p")
-    front = (b"build", b"--file", b"/p/F", b"--tag", b"x", b"--label", b"a=b")
+    front = (b"build", b"--force-rm", b"--file", b"/p/F", b"--tag", b"x", b"--label", b"a=b")
     assert tuple(build_words(recipe, "x", {"a": "b"}, pulls=False)) == (*front, b"--network=none", b"/p")
     assert tuple(build_words(recipe, "x", {"a": "b"}, pulls=True)) == (
         *front, b"--network=none", b"--pull=never", b"/p",

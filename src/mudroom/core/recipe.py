@@ -103,7 +103,7 @@ def _quoted(value: str) -> str:
 
 def build_words(recipe: Recipe, name: str, marks: Mapping[str, str], *, pulls: bool) -> Iterator[bytes]:
     """To an engine: build a Containerfile. ``pulls``: this engine can be told not to."""
-    yield from (b"build", b"--file", recipe.file, b"--tag", name.encode())
+    yield from (b"build", b"--force-rm", b"--file", recipe.file, b"--tag", name.encode())  # no container is left of it
     for key, value in marks.items():
         yield from (b"--label", f"{key}={value}".encode())
     if not recipe.network:
