@@ -27,10 +27,11 @@ def contained(base: bytes, scale: Scale) -> Iterator[Finding]:
     if not have("docker"):
         print("docker is not installed: level 2 is not measured", file=sys.stderr)
         return
-    with new_place(base, "contained") as place:
+    with new_place(base, "warm") as place, new_place(base, "cold") as other:
         fill(place.project, 10)
+        fill(other.project, 10)
         try:
-            with _session(place) as warm, _session(place) as cold, _running() as name:
+            with _session(place) as warm, _session(other) as cold, _running() as name:
                 cold._boxes()._pool.rules = Rules(uses=1)
                 contestants = [
                     _lap("warm", warm, "bench"), _lap("cold", cold, "bench-cold"),
