@@ -412,8 +412,7 @@ def test_file_tools_work_while_a_command_runs_and_it_is_paused_by_an_apply(place
 def test_commands_in_the_background(place: Place, engine: EngineHere) -> None:
     session = engine.session(place)
     started = session.start([b"sh", b"-c", b"echo on >on; exec sleep 1000"], fork="f")
-    until(lambda: started.id in session.usages())
-    assert session.usages()[started.id].processes >= 1
+    until(lambda: started.id in session.usages())  # there, in a container that descends from somebody else
     assert script(session, "cat on").stdout == b"on\n"
     session.end("f")
     assert script(session, "cat on").stdout == b"on\n"
