@@ -38,6 +38,11 @@ def test_of_a_list_only_those_whose_owner_is_gone() -> None:
     assert orphans("\n".join(lines).encode(), HERE) == ["dead", "dead2", "made", "rebooted"]
 
 
+def test_a_list_that_is_one_array_over_many_lines_is_read_too() -> None:
+    listed = json.dumps([json.loads(podman(name, GONE, "created")) for name in ("one", "two")], indent=2)
+    assert orphans(listed.encode(), HERE) == ["one", "two"]
+
+
 @pytest.mark.parametrize("listed", [b"", b"\xff\n", b"nonsense\n[]\n{}\n", b'{"ID": 3, "Labels": "mudroom=1"}'])
 def test_what_cannot_be_read_is_left_alone(listed: bytes) -> None:
     assert list(rows(listed)) == []

@@ -31,14 +31,20 @@ OLD = 24 * 3600.0
 
 def rows(listed: bytes) -> Iterator[tuple[str, str, dict[str, str]]]:
     """Name or id, state, labels of the containers in an engine's list; what cannot be read is left out."""
-    for line in listed.decode("utf-8", "replace").splitlines():
-        try:
-            found = json.loads(line)
-        except ValueError:
-            continue
+    for found in _objects(listed.decode("utf-8", "replace")):
         name = found.get("ID") or found.get("Id") if isinstance(found, dict) else None
         if isinstance(name, str) and name:
             yield name, str(found.get("State", "")).lower(), _labels(found.get("Labels"))
+
+
+def _objects(text: str) -> Iterator[object]:
+    """Docker prints an object a line, Podman one array over many lines."""
+    for part in (text,) if text.lstrip().startswith("[") else text.splitlines():
+        try:
+            found = json.loads(part)
+        except ValueError:
+            continue
+        yield from found if isinstance(found, list) else (found,)
 
 
 def _labels(found: object) -> dict[str, str]:
