@@ -16,6 +16,7 @@ import shutil
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from typing import Any
 
 from mudroom.core.container import LABEL, Engine, list_argv, remove_argv
 from mudroom.errors import MudroomError
@@ -32,19 +33,19 @@ OLD = 24 * 3600.0
 def rows(listed: bytes) -> Iterator[tuple[str, str, dict[str, str]]]:
     """Name or id, state, labels of the containers in an engine's list; what cannot be read is left out."""
     for found in _objects(listed.decode("utf-8", "replace")):
-        name = found.get("ID") or found.get("Id") if isinstance(found, dict) else None
+        name = found.get("ID") or found.get("Id")
         if isinstance(name, str) and name:
             yield name, str(found.get("State", "")).lower(), _labels(found.get("Labels"))
 
 
-def _objects(text: str) -> Iterator[object]:
+def _objects(text: str) -> Iterator[dict[str, Any]]:
     """Docker prints an object a line, Podman one array over many lines."""
     for part in (text,) if text.lstrip().startswith("[") else text.splitlines():
         try:
             found = json.loads(part)
         except ValueError:
             continue
-        yield from found if isinstance(found, list) else (found,)
+        yield from (one for one in (found if isinstance(found, list) else [found]) if isinstance(one, dict))
 
 
 def _labels(found: object) -> dict[str, str]:
