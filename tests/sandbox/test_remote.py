@@ -6,6 +6,7 @@ import os
 import socket
 import threading
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -69,7 +70,7 @@ class Remote:
         self.boxes: list[RemoteBox] = []
         place.project.chmod(0o777)
 
-    def start(self, gate: int = 0, **changes: object) -> RemoteBox:
+    def start(self, gate: int = 0, **changes: Any) -> RemoteBox:
         work = os.fsencode(self._place.project)
         shown = [path for path in (b"/usr", b"/bin", b"/lib", b"/lib64", b"/etc") if not os.path.islink(path)]
         mounts = (*(Mount(path, path) for path in shown if os.path.isdir(path)), Mount(work, b"/work", True))
@@ -78,7 +79,7 @@ class Remote:
         box = Container(name, self.image, (), user, mounts, labels=(("mudroom", "1"),), nested=False)
         made = start_remote(
             self.engine, box._replace(**changes), self._client, os.fsencode(self._place.state), self.environ, gate
-        )  # type: ignore[arg-type]
+        )
         self.boxes.append(made)
         return made
 
