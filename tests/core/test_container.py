@@ -45,6 +45,7 @@ _COMMON = [
     "--hostname=mudroom",
     "--sysctl=net.ipv4.ip_unprivileged_port_start=0",
     "--no-healthcheck",
+    "--log-driver=none",
     "--env=LD_PRELOAD=",
     "--env=LD_AUDIT=",
     "--env=LD_LIBRARY_PATH=",

@@ -191,7 +191,7 @@ def _words(engine: Engine, box: Container) -> Iterator[bytes]:
     yield from _labels(box)
     yield from (b"--network=none", b"--cap-drop=ALL", b"--security-opt=no-new-privileges", b"--read-only")
     yield from (b"--ipc=private", b"--hostname=mudroom", b"--sysctl=net.ipv4.ip_unprivileged_port_start=0")
-    yield b"--no-healthcheck"
+    yield from (b"--no-healthcheck", b"--log-driver=none")  # what it prints is nothing to anybody
     for name in _OF_THE_LOADER:
         yield b"--env=" + name + b"="
     if box.seccomp:

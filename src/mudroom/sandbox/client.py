@@ -13,13 +13,14 @@ import marshal
 import os
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mudroom.core.path import show
 from mudroom.core.plan import NAMESPACES, Plan, Step, describe
 from mudroom.errors import CommandNotStarted, MudroomError
 from mudroom.sandbox.connection import Connection, wait_readable, with_report
+from mudroom.sandbox.report import ReportError, read_record, read_report
 from mudroom.sandbox.wire import CMSG_CLOEXEC
 
 if TYPE_CHECKING:
@@ -133,7 +134,7 @@ class Running:
             os.close(answer)
         if not data:
             raise MudroomError("the sandbox launcher died", "run the command again; nothing was applied")
-        record = marshal.loads(data)
+        record = _heard(data, read_report)
         if record[0] == "failed":
             raise MudroomError(f"the command cannot be paused: {record[1]}", "wait for its end, or end it")
 
@@ -192,7 +193,7 @@ class Running:
     def ready(self) -> None:
         """Block until a held sandbox can be asked for commands. Raises StepFailed, or MudroomError if it died."""
         data = os.read(self._report, 65536)
-        record = marshal.loads(data) if data else None
+        record = _heard(data) if data else None
         if record is None:
             raise MudroomError("the sandbox launcher died", "run the command again; nothing was applied")
         if record[0] != "ready":
@@ -207,7 +208,7 @@ class Running:
         """
         try:
             data = os.read(self._report, 65536)  # at most PIPE_BUF were written, at once
-            record = marshal.loads(data) if data else None
+            record = _heard(data) if data else None
             if record is None or (record[0] == "exited" and not record[-1]):
                 self.gone()  # processes are left: they end with init, and the pipe with it
         finally:
@@ -270,6 +271,16 @@ def _received(rights: bytes) -> int:
     descriptor = int.from_bytes(rights[:4], "little")
     os.set_inheritable(descriptor, False)
     return descriptor
+
+
+def _heard(data: bytes, read: Callable[[bytes], tuple[Any, ...]] = read_record) -> tuple[Any, ...]:
+    """A launcher may be next to commands, in a container: what it says is read as a stranger's."""
+    try:
+        return read(data)
+    except ReportError as error:
+        raise MudroomError(
+            f"the sandbox launcher says what no launcher says: {error}", "do not trust what this fork holds: discard it"
+        ) from error
 
 
 def _failure(record: tuple[Any, ...], steps: Sequence[Step], program: bytes) -> MudroomError:
@@ -450,7 +461,7 @@ class Client:
         finally:
             theirs.close()
         try:
-            record = marshal.loads(os.read(report, 65536) or marshal.dumps(("failed", -1, "init", 0, "it died")))
+            record = _heard(os.read(report, 65536) or marshal.dumps(("failed", -1, "init", 0, "it died")))
         finally:
             os.close(report)
         if record[0] != "prepared":

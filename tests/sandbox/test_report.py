@@ -1,0 +1,105 @@
+"""What a launcher says is read as marshal would read it, and nothing else is."""
+
+from __future__ import annotations
+
+import marshal
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mudroom.sandbox.report import ReportError, read_record, read_report
+
+WORDS = st.text(max_size=300)
+VALUES = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**70), 2**70)
+    | st.floats(allow_nan=False)
+    | WORDS
+    | st.binary(max_size=300),
+    lambda inner: st.lists(inner, max_size=5).map(tuple),
+    max_leaves=20,
+)
+
+
+@given(WORDS, st.lists(VALUES, max_size=6))
+def test_what_marshal_writes_is_read_as_marshal_reads_it(word: str, values: list[Any]) -> None:
+    record = (word, *values)
+    data = marshal.dumps(record)
+    try:
+        found = read_report(data)
+    except ReportError as error:
+        assert str(error) == "too deep"
+        return
+    assert found == record == marshal.loads(data)
+    assert [type(one) for one in found] == [type(one) for one in record]
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        ("exited", 0, 0.25, 1.5, 20480, (b"chmod /x", b"call 12 3"), True),
+        ("failed", 7, "overlay", 22, "Invalid argument"),
+        ("failed", -1, "clone", 1, ""),
+        ("prepared",),
+        ("done",),
+        ("ready",),
+        ("same", "same", b"x" * 70000, b"x" * 70000),
+    ],
+)
+def test_the_records(record: tuple[Any, ...]) -> None:
+    assert read_report(marshal.dumps(record)) == record
+
+
+@pytest.mark.parametrize(
+    "record",
+    [("exited", 0), ("exited", "0", 0.0, 0.0, 0, (), True), ("failed", 1, "op", "1", ""), ("gone",), ("ready", 1)],
+)
+def test_a_record_has_what_belongs_to_its_word(record: tuple[Any, ...]) -> None:
+    with pytest.raises(ReportError, match="no record of a launcher"):
+        read_record(marshal.dumps(record))
+
+
+@given(st.binary(max_size=200))
+def test_no_bytes_do_more_than_be_refused(data: bytes) -> None:
+    try:
+        found = read_report(data)
+    except ReportError:
+        return
+    assert isinstance(found, tuple) and isinstance(found[0], str)
+
+
+@given(st.lists(VALUES, max_size=4), st.integers(0, 400), st.integers(0, 255))
+def test_no_byte_that_is_changed_does(values: list[Any], place: int, byte: int) -> None:
+    data = bytearray(marshal.dumps(("exited", *values)))
+    data[place % len(data)] = byte
+    try:
+        read_report(bytes(data))
+    except ReportError:
+        pass
+    else:
+        assert read_report(bytes(data))[0] is not None
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        marshal.dumps("exited"),
+        marshal.dumps((1,)),
+        marshal.dumps(("x",)) + b"N",
+        marshal.dumps(("x", compile("1", "f", "eval"))),
+        marshal.dumps(("x", {"a": 1})),
+        bytes([0xA8]) + b"\x02\0\0\0>\x01\0\0\0r\0\0\0\0N",  # a tuple that holds itself: marshal crashes
+        b"\xa9\x01r\x00\x00\x00\x00",
+        b"(\xff\xff\xff\x7f",
+        b"(\xff\xff\xff\xff",
+        b")\x01l\xff\x00\x00\x00",
+        b")\x01" * 100,
+    ],
+)
+def test_what_is_no_report(data: bytes) -> None:
+    with pytest.raises(ReportError):
+        read_report(data)
