@@ -131,7 +131,14 @@ for family, kind in ((17, 3), (2, 3), (16, 3), (40, 1), (38, 5)):
 def nothing_of_the_host(place: Place, engine: EngineHere, name: str) -> None:
     secret = place.home / ".ssh/id_ed25519"
     vault = os.path.dirname(next((place.state / "vaults").glob("*/journal.db")))
-    for path in (secret, place.root / "beside", f"{vault}/journal.db", f"{vault}/forks", "/root/.ssh", "/home/*/.ssh"):
+    for path in (
+        secret,
+        place.root / "beside",
+        f"{vault}/journal.db",
+        f"{vault}/forks/*/state",
+        "/root/.ssh",
+        "/home/*/.ssh",
+    ):
         assert "No such file" in loose(engine, name, f"ls -d {path}"), path
     assert (
         loose(engine, name, "find / -xdev -name docker.sock -o -xdev -name podman.sock -o -xdev -name s -type s") == ""
