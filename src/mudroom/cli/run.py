@@ -202,10 +202,12 @@ def standard(context: Context) -> Stdio:
 
 @contextmanager
 def foreground(session: Session) -> Iterator[None]:
-    """While the command runs Ctrl-C is its business: it is asked to end, and what it did is shown."""
+    """While the command runs Ctrl-C is its business: it is asked to end, and what it did is shown. Before it runs (a
+    container may take its time) there is nobody but us."""
 
     def on_interrupt(_number: int, _frame: object) -> None:
-        session.interrupt()
+        if not session.interrupt() and not session.has_run:
+            raise KeyboardInterrupt
 
     previous = signal.signal(signal.SIGINT, on_interrupt)
     try:

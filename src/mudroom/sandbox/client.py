@@ -31,6 +31,8 @@ _ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__
 # Imported and not run as a script, so that its byte code is cached: compiling it would double its start.
 _START = f"import sys; sys.path.insert(0, {_ROOT!r}); from mudroom.sandbox.launcher import main; main()"
 
+TERMINAL_SIGNALS = (2, 3, 20)
+"""INT, QUIT and TSTP: what a terminal sends to a whole group."""
 ENOENT, E2BIG, ENOTDIR, ELOOP = 2, 7, 20, 40
 _MOST_LISTENERS = 253
 """SCM_MAX_FD of unix(7)."""
@@ -335,6 +337,7 @@ class Client:
                 {"PATH": os.defpath, "LC_ALL": "C"},
                 file_actions=self._actions,
                 setsid=self._apart,
+                setsigmask=TERMINAL_SIGNALS,  # what comes before it can ignore them waits, and is nothing then
             )
         finally:
             theirs.close()

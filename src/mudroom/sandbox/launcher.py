@@ -205,6 +205,7 @@ def serve(control: _socket.socket, ahead: Ahead | None = None) -> None:
     prctl(PR_SET_CHILD_SUBREAPER, 1)
     for number in (*TERMINAL_SIGNALS, _signal.SIGHUP, _signal.SIGPIPE):
         _signal.signal(number, _signal.SIG_IGN)
+    _signal.pthread_sigmask(_signal.SIG_UNBLOCK, TERMINAL_SIGNALS)  # our host had them blocked while we came up
     Loop(control, ahead).run()
 
 

@@ -1,0 +1,57 @@
+"""Ctrl-C before there is a command: while a container starts, while the launcher comes up."""
+
+from __future__ import annotations
+
+import os
+import signal
+from typing import cast
+
+import pytest
+
+from conftest import Place
+from mudroom.cli.run import foreground
+from mudroom.core.plan import Plan
+from mudroom.sandbox.client import Client
+from mudroom.session import Session
+
+
+class Waiting:
+    """A session, as far as ``foreground`` looks at it."""
+
+    def __init__(self, *, running: bool, has_run: bool) -> None:
+        self.running, self.has_run, self.told = running, has_run, 0
+
+    def interrupt(self) -> bool:
+        self.told += 1
+        return self.running
+
+
+@pytest.mark.parametrize(("running", "has_run"), [(True, True), (False, True)])
+def test_a_command_that_runs_or_has_run_hears_of_it(running: bool, has_run: bool) -> None:
+    session = Waiting(running=running, has_run=has_run)
+    with foreground(cast(Session, session)):
+        signal.raise_signal(signal.SIGINT)
+    assert session.told == 1
+
+
+def test_before_that_it_ends_mudroom() -> None:
+    session = Waiting(running=False, has_run=False)
+    with pytest.raises(KeyboardInterrupt), foreground(cast(Session, session)):
+        signal.raise_signal(signal.SIGINT)
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGQUIT])
+def test_a_launcher_that_is_coming_up_hears_nothing(
+    number: int, place: Place, capfd: pytest.CaptureFixture[str]
+) -> None:
+    for _ in range(10):
+        client = Client()
+        client.start()
+        os.kill(client._pid, number)
+        script = "trap 'exit 7' INT; kill -INT $$; exit 8"  # a command is asked to end all the same
+        plan = Plan(0, (b"", b"", False), (("cwd", b"/"),))
+        running = client.run(plan, [b"/bin/sh", b"-c", script.encode()], {b"PATH": b"/usr/bin:/bin"}, (0, 1, 2))
+        assert running.wait().status == 7 << 8
+        client.close()
+    assert capfd.readouterr().err == ""
