@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import resource
+import stat
 from _blake2 import blake2b
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, NamedTuple
@@ -63,6 +64,13 @@ USUAL_PORTS = (22, 80, 443, 853, 873, 989, 990, 993, 995)
 """Where the kernel cannot redirect all to the gate: below 1024, so that no server of the project's own wants one."""
 _RESOLV_CONF = b"/etc/resolv.conf"
 _NAMESERVER = b"nameserver 127.0.0.1\n"
+
+
+def is_socket(path: bytes) -> bool:
+    try:
+        return stat.S_ISSOCK(os.stat(path).st_mode)
+    except OSError:
+        return False
 
 
 class Resolver(NamedTuple):
@@ -417,6 +425,11 @@ class Confinement:
                 raise UsageError(
                     f"{show(path)} cannot be shown to commands: mudroom's own state lies in it",
                     "name what is needed of it, or set MUDROOM_STATE to another directory",
+                )
+            if is_socket(path):  # read-only does not keep anybody from connecting: unix(7)
+                raise UsageError(
+                    f"{show(path)} is a socket, and whoever can connect to it can do what its server can",
+                    "what is shown is to be read; a card names the sockets that an agent needs",
                 )
         shown = self._shown_credentials(settings)
         masks = self._masks(host, settings)

@@ -6,6 +6,7 @@ import json
 import os
 import pty
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -364,3 +365,13 @@ def test_explain_prints_the_plan_and_runs_nothing(cli: Cli) -> None:
     assert "namespaces: user, mount, pid" in done.stdout
     assert f"staged view at {cli.place.project}" in done.stdout
     assert os.listdir(cli.place.project) == []
+
+
+def test_a_socket_is_not_shown(cli: Cli) -> None:
+    """Read-only is no protection against connecting."""
+    path = cli.place.root / "s"
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(str(path))
+        done = cli("run", "--no", "--read", str(path), "--", "true")
+    assert done.returncode == 125
+    assert "is a socket, and whoever can connect to it" in done.stderr and done.stderr.count("\n") == 1
