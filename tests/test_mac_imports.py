@@ -13,7 +13,7 @@ sys.path.insert(0, str(Path(__file__).parent / "sandbox"))
 from macbox import fake_sandbox_exec
 
 PRETEND = """
-import os, select, signal, sys, time, _socket, ctypes, importlib, pkgutil
+import errno, fcntl, os, select, signal, sys, time, _socket, ctypes, importlib, pkgutil
 GET, SET, REMOVE, LIST = os.getxattr, os.setxattr, os.removexattr, os.listxattr
 for module, names in {
     os: "O_PATH O_TMPFILE pidfd_open memfd_create MFD_CLOEXEC pipe2 getxattr setxattr listxattr removexattr "
@@ -51,8 +51,22 @@ def renameatx_np(old, name, new, other, flags):
     if real.renameat2(old, name, new, other, {4: 1, 2: 2}[flags]) < 0:
         raise OSError(ctypes.get_errno(), "renameat2")
     return 0
+errno.ENOTSUP, errno.EOPNOTSUPP = 45, 102
 def not_supported(*_words):
-    raise OSError(95, "ENOTSUP")
+    raise OSError(errno.ENOTSUP, "ENOTSUP")
+real_seek, real_ioctl, os.SEEK_HOLE, os.SEEK_DATA = os.lseek, fcntl.ioctl, 3, 4
+def lseek(fd, position, how):
+    "Where SEEK_DATA begins in data it is the next data that macOS gives, or ENXIO (gnulib, lib/lseek.c)."
+    if how not in (os.SEEK_DATA, os.SEEK_HOLE):
+        return real_seek(fd, position, how)
+    hole = real_seek(fd, position, 4)
+    return hole if how == os.SEEK_HOLE else real_seek(fd, hole if hole > position else position, 3)
+os.lseek = lseek
+def ioctl(fd, request, *more):
+    if request == 0x40049409:
+        raise OSError(25, "ENOTTY")
+    return real_ioctl(fd, request, *more)
+fcntl.ioctl = ioctl
 LIBSYSTEM = {
     "fgetxattr": lambda fd, name, buffer, size, _position, _options: give(GET(fd, name), buffer, size),
     "fsetxattr": lambda fd, name, value, _size, _position, _options: SET(fd, name, value) or 0,
@@ -129,6 +143,29 @@ assert umask() == 0o027 and umask() == 0o027
 print("done")
 """
     assert on_a_mac(program) == "done\n"
+
+
+def test_a_copy_is_whole_where_holes_are_told_otherwise() -> None:
+    """Every file that is staged in plain writes: data, holes, nothing; one that is shorter than it was is an error."""
+    program = """
+import tempfile
+from mudroom.stage.copy import copy_content
+for write in (lambda file: file.write(b"content"), lambda file: file.truncate(1 << 20), lambda file: None,
+              lambda file: (file.write(b"a" * 70000), file.seek(1 << 21), file.write(b"b" * 70000))):
+    with tempfile.TemporaryFile() as one, tempfile.TemporaryFile() as other:
+        write(one)
+        one.flush()
+        size = os.fstat(one.fileno()).st_size
+        assert copy_content(one.fileno(), other.fileno(), size)
+        one.seek(0)
+        assert other.read() == one.read(), size
+        try:
+            copy_content(one.fileno(), other.fileno(), size + 1)
+        except OSError as error:
+            print(error.errno == errno.EIO, end=" ")
+print("done")
+"""
+    assert on_a_mac(program) == "True True True True done\n"
 
 
 WHOLE = """

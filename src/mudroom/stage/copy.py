@@ -19,6 +19,11 @@ from mudroom.stage.beneath import directory, open_beneath, open_file
 from mudroom.stage.source import Source
 
 FICLONE = 0x40049409  # ioctl_ficlone(2)
+_NOT_HERE = (errno.EOPNOTSUPP, errno.ENOTSUP, errno.EXDEV, errno.EINVAL, errno.EPERM, errno.ENOSYS)
+"""What is said by a file system that cannot copy by itself. EOPNOTSUPP and ENOTSUP are one number on Linux, and two on
+macOS, whose file systems say the latter (clonefile(2), renameatx_np(2))."""
+_NOWHERE = 1 << 63
+_NO_HOLES = (errno.EINVAL, errno.ENOTTY, errno.ENOTSUP)
 
 
 def clone(
@@ -153,7 +158,8 @@ if sys.platform == "darwin":
 def copy_content(read: int, write: int, size: int, *, only_reflink: bool = False) -> bool:
     """reflink, else copy_file_range by extents (holes stay holes), else read and write.
 
-    ``only_reflink``: returns False instead of copying byte by byte.
+    ``only_reflink``: returns False instead of copying byte by byte. Where holes are not looked for (not Linux, file
+    systems that do not tell them), a source that has got shorter raises OSError instead of being filled with zeros.
     """
     if _reflink(read, write, size):
         return True
@@ -161,17 +167,39 @@ def copy_content(read: int, write: int, size: int, *, only_reflink: bool = False
         return False
     position = 0
     while position < size:
-        try:
-            position = os.lseek(read, position, os.SEEK_DATA)
-            end = os.lseek(read, position, os.SEEK_HOLE)
-        except OSError as error:
-            if error.errno != errno.ENXIO:
-                raise
+        extent = _next_data(read, position)
+        if extent is None:
+            _copy_whole(read, write, position, size)
+            break
+        if extent[0] >= size:
             break  # nothing but a hole is left
-        _copy_range(read, write, position, end)
-        position = end
+        _copy_range(read, write, *extent)
+        position = extent[1]
     os.ftruncate(write, size)
     return True
+
+
+def _next_data(read: int, position: int) -> tuple[int, int] | None:
+    """From where to where there is data, at ``position`` or after it, ``_NOWHERE`` if there is none. None if that
+    cannot be told. lseek(2) of Linux; on macOS SEEK_DATA in the middle of data gives the *next* data, or ENXIO
+    (gnulib, lib/lseek.c): whoever believes it copies nothing of a file without holes."""
+    if sys.platform != "linux":
+        return None
+    try:
+        start = os.lseek(read, position, os.SEEK_DATA)
+        return start, os.lseek(read, start, os.SEEK_HOLE)
+    except OSError as error:
+        if error.errno == errno.ENXIO:
+            return _NOWHERE, _NOWHERE
+        if error.errno in _NO_HOLES:
+            return None
+        raise
+
+
+def _copy_whole(read: int, write: int, position: int, size: int) -> None:
+    reached = _copy_range(read, write, position, size)
+    if reached < size:
+        raise OSError(errno.EIO, f"a file got shorter while it was copied: {reached} of {size} bytes")
 
 
 def _reflink(read: int, write: int, size: int) -> bool:
@@ -185,22 +213,24 @@ def _reflink(read: int, write: int, size: int) -> bool:
         fcntl.ioctl(write, FICLONE, read)
         return True
     except OSError as error:
-        if error.errno not in (errno.EOPNOTSUPP, errno.EXDEV, errno.EINVAL, errno.ENOTTY, errno.EPERM, errno.ENOSYS):
+        if error.errno not in (*_NOT_HERE, errno.ENOTTY):
             raise
         return False
 
 
-def _copy_range(read: int, write: int, start: int, end: int) -> None:
+def _copy_range(read: int, write: int, start: int, end: int) -> int:
+    """Returns up to where there was something to copy."""
     while start < end:
         try:
             done = _in_kernel(read, write, start, end)
         except OSError as error:
-            if error.errno not in (errno.EXDEV, errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP, errno.EPERM):
+            if error.errno not in _NOT_HERE:
                 raise
             done = os.pwrite(write, os.pread(read, min(end - start, 1 << 20), start), start)
         if not done:
-            return  # the file got shorter meanwhile
+            break  # the file got shorter meanwhile
         start += done
+    return start
 
 
 def _in_kernel(read: int, write: int, start: int, end: int) -> int:
