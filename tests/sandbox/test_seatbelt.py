@@ -44,6 +44,7 @@ ALL, LEVEL_1, LEVEL_0 = (
     frozenset(name for name in SPECS if "0" in name),
 )
 NOBODY: frozenset[str] = frozenset()
+OPEN_0 = frozenset({"level 0", "level 0, named stores"})
 ONLY_OPEN = frozenset({"level 1, open", "level 0", "level 0, named stores"})
 HOME = b"/Users/ann"
 
@@ -94,7 +95,9 @@ CASES: list[tuple[str, str, dict[str, Any], frozenset[str]]] = [
     # the staged project and mudroom's own
     ("the project is not written", "file-write-data", {"path": SPEC.project + b"/a"}, NOBODY),
     ("nor removed", "file-write-unlink", {"path": SPEC.project}, NOBODY),
-    ("nor read, at level 1", "file-read-data", {"path": SPEC.project + b"/a"}, LEVEL_0),
+    ("nor read", "file-read-data", {"path": SPEC.project + b"/a"}, NOBODY),
+    ("nor its secrets", "file-read-data", {"path": SPEC.project + b"/.env"}, NOBODY),
+    ("nor run", "process-exec", {"path": SPEC.project + b"/a"}, NOBODY),
     ("policy is read", "file-read-data", {"path": SPEC.project + b"/.mudroom/policy.yaml"}, ALL),
     ("and not written", "file-write-data", {"path": SPEC.project + b"/.mudroom/policy.yaml"}, NOBODY),
     ("nor in the copy", "file-write-create", {"path": WORK + b"/.mudroom/policy.yaml"}, NOBODY),
@@ -145,7 +148,7 @@ CASES: list[tuple[str, str, dict[str, Any], frozenset[str]]] = [
     ("the clipboard", "mach-lookup", {"name": "com.apple.pasteboard.1"}, frozenset({"level 0, named stores"})),
     ("settings of programs", "user-preference-write", {}, NOBODY),
     ("written by cfprefsd", "mach-lookup", {"name": "com.apple.cfprefsd.agent"}, NOBODY),
-    ("names of all changed files", "mach-lookup", {"name": "com.apple.FSEvents"}, LEVEL_0),
+    ("names of all changed files", "mach-lookup", {"name": "com.apple.FSEvents"}, OPEN_0),
     ("mounts", "file-mount", {"path": WORK + b"/m"}, NOBODY),
     ("notifications", "distributed-notification-post", {}, NOBODY),
     ("shared memory of others", "ipc-posix-shm-read-data", {"name": "/secrets"}, NOBODY),
@@ -156,7 +159,7 @@ CASES: list[tuple[str, str, dict[str, Any], frozenset[str]]] = [
     ("a named socket", "network-outbound", unix(b"/private/tmp/agent.sock"), frozenset({"level 0, named stores"})),
     ("unix sockets elsewhere", "network-bind", unix(b"/private/tmp/server.sock"), NOBODY),
     ("names are looked up", "network-outbound", unix(b"/private/var/run/mDNSResponder"), ONLY_OPEN),
-    ("by dnssd", "mach-lookup", {"name": "com.apple.dnssd.service"}, ONLY_OPEN | LEVEL_0),
+    ("by dnssd", "mach-lookup", {"name": "com.apple.dnssd.service"}, ONLY_OPEN),
     ("the gate", "network-outbound", tcp("127.0.0.1", 3128), ONLY_OPEN | {"level 1, gate"}),
     ("the gate, IPv6", "network-outbound", tcp("::1", 3128), ONLY_OPEN | {"level 1, gate"}),
     ("its port elsewhere", "network-outbound", tcp("192.0.2.1", 3128), ONLY_OPEN),
@@ -169,9 +172,14 @@ CASES: list[tuple[str, str, dict[str, Any], frozenset[str]]] = [
     ("being reached", "network-inbound", tcp("127.0.0.1", 8000), ONLY_OPEN),
     ("sockets of the kernel", "system-socket", {"domain": "AF_SYSTEM"}, NOBODY),
     ("TCP sockets", "system-socket", {"domain": "AF_INET"}, ONLY_OPEN | {"level 1, gate"}),
-    ("trustd", "mach-lookup", {"name": "com.apple.trustd.agent"}, ONLY_OPEN | LEVEL_0),
+    ("trustd", "mach-lookup", {"name": "com.apple.trustd.agent"}, ONLY_OPEN),
+    ("trustd of the machine", "mach-lookup", {"name": "com.apple.trustd"}, ONLY_OPEN),
+    ("what fetches for others", "mach-lookup", {"name": "com.apple.nsurlsessiond"}, OPEN_0),
+    ("what installs helpers", "mach-lookup", {"name": "com.apple.xpc.smd"}, OPEN_0),
+    ("LaunchServices", "mach-lookup", {"name": "com.apple.coreservices.launchservicesd"},
+     frozenset({"level 0, named stores"})),
     ("settings of proxies", "mach-lookup", {"name": "com.apple.SystemConfiguration.configd"},
-     LEVEL_0 | {"level 1, gate", "level 1, open"}),
+     OPEN_0 | {"level 1, gate", "level 1, open"}),
     ("interfaces", "sysctl-read", {"name": "net.routetable.0.0.3.0"}, ONLY_OPEN),
 ]  # fmt: skip
 
@@ -289,6 +297,45 @@ def test_all_that_is_writable_keeps_its_place() -> None:
             assert profile.allows("file-write-create", path=path + b"/x"), path
             assert not profile.allows("file-write-create", path=path), path
             assert not profile.allows("file-write-unlink", path=path), path
+
+
+def test_no_directory_above_something_hidden_is_moved() -> None:
+    cargo = Bind(HOME + b"/.cargo", HOME + b"/.cargo", writable=True)
+    masked = SPEC._replace(binds=(cargo,), masks=(HOME + b"/.cargo/a/b/credentials.toml",))
+    around = Around(live=(cargo,), hidden=(HOME + b"/.cargo/a/b/keys",), covered=(HOME + b"/.cargo/a/b/token",))
+    above = (b"", b"/a", b"/a/b")
+    for spec, names in (
+        (masked, (*above, b"/a/b/credentials.toml")),
+        (BARE._replace(around=around), (*above, b"/a/b/keys", b"/a/b/token")),
+    ):
+        profile = parse(compile_profile(spec))
+        for name in names:
+            assert not profile.allows("file-write-unlink", path=HOME + b"/.cargo" + name), name
+            assert not profile.allows("file-write-create", path=HOME + b"/.cargo" + name), name
+        for name in (b"/other", b"/a/other", b"/a/b/other"):
+            assert profile.allows("file-write-unlink", path=HOME + b"/.cargo" + name), name
+
+
+def test_what_is_hidden_in_something_shown_is_hidden() -> None:
+    """And what is shown in that is shown: the inner one decides, as it does with mounts."""
+    config, inner = (Bind(HOME + name, HOME + name, writable=True) for name in (b"/.config", b"/.config/gh/x"))
+    around = Around(live=(config, inner), hidden=(HOME + b"/.config/gh",))
+    profile = parse(compile_profile(BARE._replace(around=around)))
+    for operation in ("file-read-data", "file-write-data", "file-write-unlink"):
+        assert profile.allows(operation, path=HOME + b"/.config/a")
+        assert not profile.allows(operation, path=HOME + b"/.config/gh/token")
+        assert profile.allows(operation, path=HOME + b"/.config/gh/x/a")
+
+
+def test_what_is_shown_in_the_project_is_still_read() -> None:
+    inside = Bind(BARE.project + b"/.claude", BARE.project + b"/.claude", writable=True)
+    state = BARE.project + b"/state/work"
+    spec = BARE._replace(view=Copy(state), around=Around(live=(inside,), shown=(Bind(HOME, HOME),)))
+    profile = parse(compile_profile(spec))
+    for path in (inside.source + b"/token", state + b"/a", HOME + b"/b"):
+        assert profile.allows("file-read-data", path=path), path
+    assert profile.allows("file-read-metadata", path=BARE.project)
+    assert not profile.allows("file-read-data", path=BARE.project + b"/.env")
 
 
 def test_nothing_is_guessed_without_a_port() -> None:

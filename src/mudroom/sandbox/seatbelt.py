@@ -13,7 +13,8 @@ profile about each thing that it does. Rules of this file:
 4. A path is a ``literal`` or a ``subpath``, never part of a regular expression, so that nothing in a name is special.
    Names are bytes; the reader of the language (TinyScheme) takes all as they are between quotes but ``"`` and ``\\``.
 5. ``(subpath X)`` is also X itself: whoever may write there could put a symbolic link in its place, and mudroom would
-   read through it. What is writable can therefore not be removed or made itself (``_kept``).
+   through it. What is writable can therefore not be removed, moved or made itself; nor can a directory above
+   something hidden (``_above``).
 6. No hard links (``file-link``): whether the old or the new name is judged is told differently by those who tried; if
    it is the new one, a link would make a read-only file writable. Git, cargo, pnpm and uv copy instead.
 7. No clones (``file-clone``) either, as another name for what is masked. Programs that clone copy instead.
@@ -34,12 +35,14 @@ from mudroom.core.plan import Plan, Step
 from mudroom.core.spec import Copy, SandboxSpec
 from mudroom.sandbox.service import GUARDED, MACH, SYSCTL, SYSCTL_OF_NETWORK, SYSCTL_PREFIXES, services
 
+Action = Literal["allow", "deny"]
+_ACTIONS: tuple[Action, ...] = ("deny", "allow")
 Filter = bytes
 """As it stands in the profile."""
 
 
 class Rule(NamedTuple):
-    action: Literal["allow", "deny"]
+    action: Action
     operations: str
     filters: tuple[Filter, ...] = ()
     """Any of them; none: always."""
@@ -179,29 +182,55 @@ def _level_1(spec: SandboxSpec) -> Iterator[Rule]:
 def _level_0(spec: SandboxSpec) -> Iterator[Rule]:
     around = spec.around
     assert around is not None
-    spared = {row.name for row in services(GUARDED, "none", spec.stores)}
-    guarded = [row for row in GUARDED if row.name not in spared]
     own = writable(spec)
-    yield Rule("allow", "mach-lookup", why="services of the host, but for those that act for it")
-    yield Rule("deny", "mach-lookup", _names(guarded))
+    yield from _services_0(spec)
     if "display" in spec.stores:
         yield Rule("allow", "lsopen", why="the user's browser opens a page")
     yield Rule("allow", "iokit-open iokit-get-properties user-preference-read")
     yield Rule("allow", "file-read* process-exec*", why="the host's own files")
-    hidden = (*around.hidden, *around.covered)
-    if hidden:
-        yield Rule("deny", "file-read* process-exec*", tuple(map(subpath, hidden)), "credentials, mudroom's state")
-    shown = (*own, *(bind.source for bind in (*around.shown, *around.live)))
-    yield Rule("allow", "file-read* process-exec*", tuple(map(subpath, dict.fromkeys(shown))), "and in those")
+    shown = (*own, *(bind.source for bind in (*around.shown, *around.live)), spec.project + b"/.mudroom")
+    # the project as well: its secrets are empty in the copy only
+    hidden = (*around.hidden, *around.covered, spec.project)
+    yield from _nested(
+        "file-read* process-exec*",
+        shown,
+        hidden,
+        "credentials, mudroom's state, the real project; and what is shown in those",
+    )
     yield Rule("allow", "file-read-metadata", ancestors(shown))
-    yield Rule("allow", "file-write*", tuple(map(subpath, own)), "the copy; its own /tmp; what was named")
+    below = [path for path in hidden if any(real(path) != real(one) and _is_at(real(path), real(one)) for one in own)]
+    yield from _nested("file-write*", own, below, "the copy; its own /tmp; what was named")
+
+
+def _nested(operations: str, shown: Iterable[bytes], hidden: Iterable[bytes], why: str) -> Iterator[Rule]:
+    """What lies in another decides, as with mounts: so the outer ones come first. Shown, if one path is both."""
+    marks: dict[bytes, Action] = dict.fromkeys(map(real, hidden), "deny")
+    marks.update(dict.fromkeys(map(real, shown), "allow"))
+    depths = {path: sum(_is_at(path, one) for one in marks) for path in marks}
+    for depth in sorted(set(depths.values())):
+        for action in _ACTIONS:
+            filters = tuple(subpath(path) for path in marks if depths[path] == depth and marks[path] == action)
+            if filters:
+                yield Rule(action, operations, filters, why)
+
+
+def _services_0(spec: SandboxSpec) -> Iterator[Rule]:
+    """Without the host's network those that were argued for only, as at level 1: too many others fetch what they are
+    asked for (dnssd, trustd, nsurlsessiond), so a list of those that may not be asked would not close the network."""
+    if spec.network != "open":
+        named = dict.fromkeys(services((*MACH, *GUARDED), spec.network, spec.stores))
+        yield Rule("allow", "mach-lookup", _names(named), "services: service.py")
+        return
+    spared = {row.name for row in services(GUARDED, "none", spec.stores)}
+    yield Rule("allow", "mach-lookup", why="services of the host, but for those that act for it")
+    yield Rule("deny", "mach-lookup", _names(row for row in GUARDED if row.name not in spared))
 
 
 def _last(spec: SandboxSpec) -> Iterator[Rule]:
     """What holds whatever was allowed before."""
     yield Rule("deny", "file-read-data file-write*", (_OTHER_TERMINALS,), "what is typed in the user's terminals")
     yield Rule("deny", "file-write-setugid", why="no set-user-id programs are made")
-    kept = tuple(map(literal, writable(spec)))
+    kept = tuple(map(literal, dict.fromkeys((*writable(spec), *_above(spec)))))
     yield Rule("deny", "file-write-create file-write-unlink", kept, "nothing takes the place of these")
     assert isinstance(spec.view, Copy)
     policy = (spec.view.work + b"/.mudroom", spec.project + b"/.mudroom")
@@ -210,6 +239,19 @@ def _last(spec: SandboxSpec) -> Iterator[Rule]:
         operations = "file-read* file-write* process-exec*"
         yield Rule("deny", operations, tuple(map(subpath, spec.masks)), "secrets among toolchains")
     yield from _network(spec)
+
+
+def _above(spec: SandboxSpec) -> Iterator[bytes]:
+    """What is hidden below something writable, and the directories in between. The rules are about paths: under another
+    name of its directory a secret would not be hidden."""
+    around = spec.around
+    places = (*spec.masks, *((*around.hidden, *around.covered) if around is not None else ()))
+    for place in map(real, places):
+        for root in map(real, writable(spec)):
+            path = place
+            while path != root and _is_at(path, root):
+                yield path
+                path = path.rpartition(b"/")[0]
 
 
 def _network(spec: SandboxSpec) -> Iterator[Rule]:

@@ -57,7 +57,8 @@ GUARDED = (
     Service("com.apple.cfprefsd.daemon", "", "writes settings of other programs"),
     Service("com.apple.cfprefsd.agent", "", "writes settings of other programs"),
 )
-"""At level 0, where all other services may be asked: those that still may not, unless the store is open."""
+"""At level 0 with the host's network, where all other services may be asked: those that still may not, unless the
+store is open. With any other network the list is the one above, and what of this one belongs to an open store."""
 
 SYSCTL = (
     "kern.argmax", "kern.boottime", "kern.clockrate", "kern.hostname", "kern.maxfilesperproc", "kern.maxproc",
@@ -65,7 +66,9 @@ SYSCTL = (
     "kern.secure_kernel", "kern.tcsm_available", "kern.usrstack64", "kern.version", "machdep.ptrauth_enabled",
     "security.mac.lockdown_mode_state", "sysctl.proc_cputype", "sysctl.proc_translated", "vm.loadavg",
 )  # fmt: skip
-"""What the machine is. Not ``kern.procargs2``: words and variables of other processes, where tokens are."""
+"""What the machine is. Not ``kern.procargs2``: words and variables of other processes, where tokens are.
+By ``kern.proc.pid`` the name, parent, user and times of any process can be asked, by its number: runtimes ask it of
+themselves, and a rule cannot say whose number it is."""
 SYSCTL_PREFIXES = ("hw.", "machdep.cpu.", "kern.proc.pid.", "kern.proc.pgrp.")
 SYSCTL_OF_NETWORK = "net.routetable."
 """Interfaces and their addresses: getifaddrs(3)."""
