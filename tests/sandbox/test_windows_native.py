@@ -44,15 +44,45 @@ def reparse_point(_file: Any, _kind: Any, found: Any, _size: int) -> int:
     return 1
 
 
-@pytest.mark.parametrize("change", ["grant", "deny", "revoke", "label"])
+@pytest.mark.parametrize("change", ["grant", "deny", "revoke", "protect", "unprotect", "label"])
 def test_nothing_is_given_to_a_junction(change: str) -> None:
     log: list[str] = []
     native = Native(library(log, GetFileInformationByHandleEx=reparse_point))
-    arguments = {"revoke": ("p", "S-1-1-0"), "label": ("p", 0x1000)}.get(change, ("p", "S-1-1-0", 1))
+    arguments = {
+        "revoke": ("p", "S-1-1-0"),
+        "unprotect": ("p", "S-1-1-0"),
+        "protect": ("p", (), "S-1-1-0", 1),
+        "label": ("p", 0x1000),
+    }.get(change, ("p", "S-1-1-0", 1))
     with pytest.raises(CallFailed) as raised:
         getattr(native, change)(*arguments)
     assert raised.value.code == w.ERROR_CANT_RESOLVE_FILENAME
     assert "CloseHandle" in log and "SetSecurityInfo" not in log
+
+
+def test_a_list_of_rights_that_inherits_nothing_is_made_anew() -> None:
+    """Nothing of the old list is in it: what is denied to an AppContainer's SID is not denied."""
+    entries: list[tuple[list[int], object]] = []
+    kinds: list[int] = []
+
+    def set_entries(count: int, rows: Any, old: Any, _new: Any) -> int:
+        entries.append(([row.grfAccessPermissions for row in rows[:count]], getattr(old, "value", old)))
+        assert all(row.grfAccessMode == w.ENUM["GRANT_ACCESS"] for row in rows[:count])
+        return 0
+
+    def set_security(_file: int, _type: int, kind: int, *_lists: Any) -> int:
+        kinds.append(kind)
+        return 0
+
+    answers: dict[str, Any] = {"SetEntriesInAclW": set_entries, "SetSecurityInfo": set_security, "GetSecurityInfo": 0}
+    log: list[str] = []
+    answers |= {"GetFileInformationByHandleEx": lambda *_values: 1, "LocalFree": 0}
+    native = Native(library(log, 5, **answers))
+    native.library.sid = lambda text: ctypes.create_string_buffer(8)  # type: ignore[method-assign]
+    native.protect("p", ("S-1-5-18", "S-1-5-21-1"), "S-1-15-2-1", 0x1200A9)
+    assert [rights for rights, _old in entries] == [[0x1F01FF] * 2, [0x1200A9]]
+    assert entries[0][1] is None and "GetSecurityInfo" not in log
+    assert kinds == [0x80000004]
 
 
 @pytest.mark.parametrize(

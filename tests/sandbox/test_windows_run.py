@@ -42,15 +42,13 @@ def test_the_calls_in_their_order() -> None:
         "label C:\\v\\s 0x1000",
         f"grant C:\\tool {PACKAGE} 0x1200a9",
         f"grant C:\\cache {PACKAGE} 0x1301bf",
-        f"deny C:\\v\\work\\.mudroom {PACKAGE} 0x10116",
-        f"deny C:\\v\\work\\.env {PACKAGE} 0x1f01ff",
-        f"deny D:\\key {PACKAGE} 0x1f01ff",
         "own_token",
         "user own token",
         "logon own token",
         "privileges own token",
         "restrict own token 0x1 [(20, 0), (19, 0)]",
         "close own token",
+        f"protect C:\\v\\work\\.mudroom S-1-5-21-1-1-1-1000 S-1-5-18 S-1-5-32-544 {PACKAGE} 0x1200a9",
         f"set_default_dacl token S-1-5-21-1-1-1-1000 S-1-5-5-0-7 {PACKAGE}",
         "set_integrity token 0x1000",
         "create_job",
@@ -76,10 +74,8 @@ def test_the_calls_in_their_order() -> None:
         "close process",
         "close port",
         "close job",
+        f"unprotect C:\\v\\work\\.mudroom {PACKAGE}",
         "close token",
-        f"revoke D:\\key {PACKAGE}",
-        f"revoke C:\\v\\work\\.env {PACKAGE}",
-        f"revoke C:\\v\\work\\.mudroom {PACKAGE}",
         f"revoke C:\\cache {PACKAGE}",
         f"revoke C:\\tool {PACKAGE}",
         f"revoke C:\\v\\s {PACKAGE}",
@@ -169,13 +165,15 @@ def test_a_program_that_cannot_be_started_is_no_missing_protection(code: int, ex
     assert raised.value.exit_code == exit_code and fake.left == []
 
 
-def test_what_is_not_there_is_not_hidden() -> None:
-    found = PLANS["contained"]
+@pytest.mark.parametrize(("name", "op"), [("contained", "protect"), ("bare", "deny")])
+def test_what_is_not_there_is_not_hidden(name: str, op: str) -> None:
+    found = PLANS[name]
+    assert op in [step[0] for step in found.steps]
     fake = Fake()
-    steps = tuple(("deny", "gone", *step[2:]) if step[0] == "deny" else step for step in found.steps)
+    steps = tuple((op, "gone", *step[2:]) if step[0] == op else step for step in found.steps)
     running = start(fake, found._replace(steps=steps), STDIO)
     running.close()
-    assert "revoke gone" not in " ".join(fake.log) and fake.left == []
+    assert "gone" not in " ".join(fake.log) and fake.left == []
 
 
 def test_what_the_process_is_made_of() -> None:

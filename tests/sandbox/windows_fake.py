@@ -73,6 +73,16 @@ class Fake:
         self._call("revoke", path, sid)
         self.entries.discard((path, sid))
 
+    def protect(self, path: str, owners: Sequence[str], sid: str, rights: int) -> None:
+        if path == "gone":
+            raise CallFailed("CreateFileW", 2)
+        self.entries.add((path, sid))
+        self._call("protect", path, *owners, sid, hex(rights))
+
+    def unprotect(self, path: str, sid: str) -> None:
+        self._call("unprotect", path, sid)
+        self.entries.discard((path, sid))
+
     def label(self, path: str, integrity: int) -> None:
         self._call("label", path, hex(integrity))
 

@@ -53,6 +53,9 @@ _DESCRIPTIONS: dict[str, Callable[..., str]] = {
     "directory": lambda path: f"directory {path}",
     "grant": lambda path, who, rights: f"let {who} {_RIGHTS.get(rights, hex(rights))}: {path}",
     "deny": lambda path, who, rights: f"deny {who} {_RIGHTS.get(rights, hex(rights))}: {path}",
+    "protect": lambda path, user, who, rights: (
+        f"nobody but {user}, the system and administrators; let {who} {_RIGHTS.get(rights, hex(rights))}: {path}"
+    ),
     "label": lambda path, integrity: f"integrity label {_INTEGRITY[integrity]}: {path}",
     "token": lambda _flags, restricting: (
         "the user's token without its privileges"

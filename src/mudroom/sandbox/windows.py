@@ -24,7 +24,7 @@ from typing import NamedTuple
 from mudroom.core.limit import NAMES, Limits, of_command, of_total, show_limit
 from mudroom.core.spec import Bind, Copy, SandboxSpec
 from mudroom.core.windowscommand import environment_block, is_batch, join, quote, quote_batch
-from mudroom.core.windowsplan import CAPABILITIES, CHANGE, EVERYONE, EVERYTHING, READ, Step, WindowsPlan
+from mudroom.core.windowsplan import CAPABILITIES, CHANGE, EVERYONE, READ, Step, WindowsPlan
 from mudroom.errors import Unsupported, UsageError
 from mudroom.sandbox import windows_types as w
 
@@ -43,7 +43,6 @@ MITIGATIONS = (
 )
 """No injected input methods and hooks, no code from a server, the system's libraries before those beside a program. Not
 those against code that is made at run time or is not signed: compilers and interpreters are what runs here."""
-DENY_RIGHTS = EVERYTHING
 _HOME = ("AppData", "AppData\\Local", "AppData\\Roaming", "Temp")
 _SYSTEM = frozenset((
     "SYSTEMROOT", "SYSTEMDRIVE", "WINDIR", "COMSPEC", "PATH", "PATHEXT", "OS", "NUMBER_OF_PROCESSORS",
@@ -101,6 +100,8 @@ def compile_plan(spec: SandboxSpec, limits: Limits, command: Command, machine: M
     steps.append(
         ("token", w.DISABLE_MAX_PRIVILEGE | (0 if contained else w.LUA_TOKEN | w.WRITE_RESTRICTED), restricting)
     )
+    if contained and _has_policy(spec):  # it names the user, whom the token tells
+        steps.append(("protect", join(text(spec.view.work), ".mudroom"), "@user", who, READ))
     # pipes that a command makes for its children have no other rights than these; without, nothing can be captured
     steps.append(("default_dacl", ("@user", "@logon", who)))
     if contained:
@@ -142,6 +143,17 @@ def _check(spec: SandboxSpec, machine: Machine, contained: bool) -> None:
             "a write-restricted one, which reads all that the user can",
             "use level 1",
         )
+    _check_masks(spec)
+
+
+def _check_masks(spec: SandboxSpec) -> None:
+    """A denial for the SID of an AppContainer is said to be without effect; and what lies in a directory that was given
+    to the container can only be taken from it by changing the rights of the user's own files, which nobody has tried.
+    (The project's own secrets are empty in the copy.)"""
+    if spec.masks:
+        found = "an AppContainer, which denials are said not to hold"
+        hint = f"do not share the directory of {text(spec.masks[0])}"
+        raise Unsupported("hiding files outside of the project", "a denial that holds the sandbox", found, hint)
 
 
 def _desktop(limits: Limits, contained: bool) -> str:
@@ -160,8 +172,8 @@ def capabilities(spec: SandboxSpec) -> tuple[str, ...]:
 
 
 def _access(spec: SandboxSpec, view: Copy, who: str, contained: bool) -> Iterator[Step]:
-    """What is granted and denied, in the order in which it counts: the copy, the scratch, what is bound, what is hidden
-    in it. Every path is the copy's, not the project's."""
+    """What is granted and denied, in the order in which it counts: the copy, the scratch, what is bound. Every path is
+    the copy's, not the project's."""
     for path in (text(view.work), text(spec.scratch)):
         yield ("grant", path, who, CHANGE)
         if contained:
@@ -171,12 +183,12 @@ def _access(spec: SandboxSpec, view: Copy, who: str, contained: bool) -> Iterato
             yield ("grant", text(bind.source), who, CHANGE)
         elif contained:
             yield ("grant", text(bind.source), who, READ)
-    own = [bind for bind in spec.binds if bind.path == spec.project + b"\\.mudroom"]
-    for _bind in own:
+    if not contained and _has_policy(spec):
         yield ("deny", join(text(view.work), ".mudroom"), who, CHANGE & ~READ)
-    if contained:
-        for mask in spec.masks:
-            yield ("deny", _in_copy(text(mask), spec, view), who, DENY_RIGHTS)
+
+
+def _has_policy(spec: SandboxSpec) -> bool:
+    return any(bind.path == spec.project + b"\\.mudroom" for bind in spec.binds)
 
 
 def _binds(spec: SandboxSpec) -> tuple[Bind, ...]:

@@ -57,7 +57,29 @@ class Native:
         """All that names this SID; every other entry stays as it is by then."""
         self._entry(path, sid, 0, "REVOKE_ACCESS")
 
-    def _entry(self, path: str, sid: str, rights: int, mode: str) -> None:
+    def protect(self, path: str, owners: Sequence[str], sid: str, rights: int) -> None:
+        """Nobody but ``owners``, to whom it is open, and ``sid`` with these rights; nothing is inherited from above. A
+        list made anew: an entry that denies does not hold an AppContainer's own SID, so there must be none that
+        allows, for all packages neither."""
+        first, whole = c_void_p(), c_void_p()
+        file = self._open_itself(path, w.READ_CONTROL | w.WRITE_DAC)
+        try:
+            rows, _kept = self._entries(owners, w.FILE_ALL_ACCESS, "GRANT_ACCESS")
+            self.library.SetEntriesInAclW(len(owners), rows, None, byref(first))
+            row, _kept_too = self._entries([sid], rights, "GRANT_ACCESS")
+            self.library.SetEntriesInAclW(1, row, first, byref(whole))
+            kind = w.DACL_SECURITY_INFORMATION | w.PROTECTED_DACL_SECURITY_INFORMATION
+            self.library.SetSecurityInfo(file, w.ENUM["SE_FILE_OBJECT"], kind, None, None, whole, None)
+        finally:
+            self.library.LocalFree(whole)
+            self.library.LocalFree(first)
+            self.close(file)
+
+    def unprotect(self, path: str, sid: str) -> None:
+        """It inherits again, beside what its owners were given, which is no more than they have above."""
+        self._entry(path, sid, 0, "REVOKE_ACCESS", w.UNPROTECTED_DACL_SECURITY_INFORMATION)
+
+    def _entry(self, path: str, sid: str, rights: int, mode: str, protection: int = 0) -> None:
         old, new, descriptor = c_void_p(), c_void_p(), c_void_p()
         files, dacl = w.ENUM["SE_FILE_OBJECT"], w.DACL_SECURITY_INFORMATION
         file = self._open_itself(path, w.READ_CONTROL | w.WRITE_DAC)
@@ -65,7 +87,7 @@ class Native:
             self.library.GetSecurityInfo(file, files, dacl, None, None, byref(old), None, byref(descriptor))
             rows, _kept = self._entries([sid], rights, mode)
             self.library.SetEntriesInAclW(1, rows, old, byref(new))
-            self.library.SetSecurityInfo(file, files, dacl, None, None, new, None)
+            self.library.SetSecurityInfo(file, files, dacl | protection, None, None, new, None)
         finally:
             self.library.LocalFree(new)
             self.library.LocalFree(descriptor)

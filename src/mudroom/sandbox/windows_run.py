@@ -149,6 +149,10 @@ def _explain(step: tuple[Any, ...], failed: CallFailed, left: str) -> NoReturn:
     raise Unsupported(describe(step), failed.function, f"error {failed.code}", hint) from failed
 
 
+_ADMINISTRATION = ("S-1-5-18", "S-1-5-32-544")
+"""SYSTEM and Administrators: "Well-known SIDs"."""
+
+
 class _Performing:
     """State while a plan is performed; one method for each op of ``core/windowsplan.py``."""
 
@@ -198,6 +202,16 @@ class _Performing:
             if failed.code not in _NOT_FOUND:
                 raise
             self._running._undo.pop()  # nothing is there to be hidden, nor to be shown again
+
+    def protect(self, path: str, user: str, who: str, rights: int) -> None:
+        sid, owners = self._name(who), (self._name(user), *_ADMINISTRATION)
+        self._push(f"rights of {who} in {path}", lambda: self._calls.unprotect(path, sid))
+        try:
+            self._calls.protect(path, owners, sid, rights)
+        except CallFailed as failed:
+            if failed.code not in _NOT_FOUND:
+                raise
+            self._running._undo.pop()
 
     def _access(self, path: str, who: str, how: Callable[[str], None]) -> None:
         sid = self._name(who)
