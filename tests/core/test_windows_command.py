@@ -83,8 +83,9 @@ SHELL = "C:\\Windows\\System32\\cmd.exe"
 
 
 def test_a_batch_file_is_run_by_a_shell_that_is_named() -> None:
-    line = quote_batch(SHELL, ["C:\\n\\npm.cmd", "install", "a b", "x&calc", "^y", "!z!", "d\\"])
-    assert line == (f'"{SHELL}" /e:on /v:off /d /s /c ""C:\\n\\npm.cmd" install "a b" "x&calc" "^y" "!z!" d\\"')
+    line = quote_batch(SHELL, ["C:\\n\\npm.cmd", "install", "a b", "x&calc", "^y", "!z!", "a=b", "a,b", "a;b", "d\\"])
+    words = 'install "a b" "x&calc" "^y" "!z!" "a=b" "a,b" "a;b" d\\'
+    assert line == f'"{SHELL}" /e:on /v:off /d /s /c ""C:\\n\\npm.cmd" {words}"'
 
 
 @pytest.mark.parametrize("word", ['"', "%PATH%", "a\nb", "\r", '"&calc&"', "100%", "\0", "x" * 9000])

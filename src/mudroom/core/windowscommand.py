@@ -22,7 +22,8 @@ LONGEST_BATCH = 8_191
 """Of cmd.exe."""
 
 _PLAIN = re.compile(r"[^\s\"\x00]+\Z")
-_PLAIN_FOR_CMD = re.compile(r"[0-9A-Za-z_./:\\@+=~-]+\Z")
+_PLAIN_FOR_CMD = re.compile(r"[0-9A-Za-z_./:\\@+~-]+\Z")
+"""Not ``=``, nor a comma or semicolon: between the arguments of a batch file they part words, as blanks do."""
 _NEVER_FOR_CMD = re.compile(r'["%\r\n\x00]')
 _BATCH = (".bat", ".cmd")
 
