@@ -43,11 +43,13 @@ class Asked(NamedTuple):
 
 
 Runner = Callable[[Asked], Tried]
+_SECRET = b"secret"
 _NO_CONTAINER = "Windows 10 or later, its firewall's services (BFE, mpssvc) running"
 
 
 def diagnose(run: Runner, outside: str) -> list[Row]:
-    """``outside``: a file of the user's, in a directory that is not given to any command. It holds ``secret``."""
+    """``outside``: a file of the user's, in a directory that is not given to any command. It holds ``_SECRET``,
+    and is looked at after each probe."""
     return [
         _sandbox(run),
         _files(run, outside),
@@ -70,11 +72,26 @@ def _sandbox(run: Runner) -> Row:
 def _files(run: Runner, outside: str) -> Row:
     name = "nothing of the host in sight"
     found = run(Asked(f'echo in& type "{outside}"& echo x>> "{outside}"'))
+    if _changed(outside):
+        return Row(name, "missing", "a file of the user's was written")
     if not found.out.startswith(b"in"):
         return _not_probed(name, found)
-    if b"secret" in found.out:
+    if _SECRET in found.out:
         return Row(name, "missing", "a file of the user's can be read")
     return Row(name, "strict", "only what names the sandbox, or all packages, can be opened")
+
+
+def _changed(outside: str) -> bool:
+    """Whether the file is another than it was before a probe; then it is put right for the next one."""
+    try:
+        with open(outside, "rb") as stream:
+            if stream.read() == _SECRET:
+                return False
+    except FileNotFoundError:
+        pass
+    with open(outside, "wb") as stream:
+        stream.write(_SECRET)
+    return True
 
 
 def _job(run: Runner) -> Row:
@@ -111,6 +128,8 @@ def _terminal(run: Runner) -> Row:
 def _bare(run: Runner, outside: str) -> Row:
     name = "level 0: writing only in the fork"
     found = run(Asked(f'echo in& echo x>> "{outside}"', level=0, network="open"))
+    if _changed(outside):
+        return Row(name, "missing", "a file of the user's was written")
     if not found.out.startswith(b"in"):
         return Row(name, "missing", found.error or "the probe did not run as it should have")
     return Row(name, "degraded", "a write-restricted token; what Everyone may write can be written")
@@ -147,7 +166,7 @@ def examine(directory: bytes, variables: Mapping[str, str]) -> list[Row]:
     )
     outside = os.path.join(directory, b"outside.txt")
     with open(outside, "wb") as stream:
-        stream.write(b"secret")
+        stream.write(_SECRET)
     variables = system_variables(variables)
     numbers = iter(range(1000))
 
