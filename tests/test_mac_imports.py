@@ -168,6 +168,23 @@ print("done")
     assert on_a_mac(program) == "True True True True done\n"
 
 
+def test_a_file_system_without_swaps_or_hard_links(tmp_path: Path) -> None:
+    """It says ENOTSUP, which on macOS is not EOPNOTSUPP."""
+    for name in ("one", "other"):
+        (tmp_path / name).write_text(name)
+    program = f"""
+LIBSYSTEM["renameatx_np"] = not_supported
+from mudroom.vault.rename import exchange, move
+os.link = lambda *_words, **_named: not_supported()
+place = os.open({str(tmp_path)!r}, os.O_RDONLY)
+exchange((place, b"one"), (place, b"other"))
+move((place, b"one"), (place, b"third"))
+print("done")
+"""
+    assert on_a_mac(program) == "done\n"
+    assert {one.name: one.read_text() for one in tmp_path.iterdir()} == {"third": "other", "other": "one"}
+
+
 WHOLE = """
 import pathlib, tempfile
 from mudroom.core.settings import Settings

@@ -15,8 +15,9 @@ At = tuple[int, bytes]
 
 SWAP = b".swap"
 _NOREPLACE, _EXCHANGE = 1, 2
-_UNSUPPORTED = (errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP)
-_NO_LINKS = (errno.EPERM, errno.EACCES, errno.ENOSYS, errno.EOPNOTSUPP, errno.EMLINK)
+_UNSUPPORTED = (errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOTSUP)
+_NO_LINKS = (errno.EPERM, errno.EACCES, errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOTSUP, errno.EMLINK)
+"""ENOTSUP is another number than EOPNOTSUPP on macOS, and the one that renameatx_np(2) and linkat(2) give there."""
 
 _FLAGS_OF_DARWIN = {_NOREPLACE: 4, _EXCHANGE: 2}
 """RENAME_EXCL and RENAME_SWAP of sys/stdio.h."""
