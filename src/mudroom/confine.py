@@ -53,8 +53,13 @@ _SHARED = (b"/tmp", b"/var/tmp", b"/dev/shm", b"/dev/mqueue", b"/run", b"/var/ru
 """Where commands find what others have written, or what leads there."""
 
 
-def _permitted(rlimit: tuple[int, int, int]) -> tuple[int, int, int]:
-    """What this process may set: where its own hard limit is lower, that holds already, and cannot be raised."""
+def _permitted(rlimit: tuple[int, int, int], platform: Platform = LINUX) -> tuple[int, int, int]:
+    """What this process may set: where its own hard limit is lower, that holds already, and cannot be raised.
+
+    The numbers are Linux's: macOS has others for some (its 7 is RLIMIT_NPROC), so there the warden does this, by name.
+    """
+    if platform.name == "darwin":
+        return rlimit
     number, soft, hard = rlimit
     ours = resource.getrlimit(number)[1]
     return rlimit if ours == resource.RLIM_INFINITY else (number, min(soft, ours), min(hard, ours))
@@ -239,7 +244,7 @@ class Confinement:
             gid_map=host.gid_map,
             deny_setgroups=host.deny_setgroups,
             umask=self._umask,
-            rlimits=tuple(_permitted(one) for one in (*rlimits(settings.limits), *stand_ins)),
+            rlimits=tuple(_permitted(one, self.platform) for one in (*rlimits(settings.limits), *stand_ins)),
             stores=(*grant.credentials, *(("display",) if grant.abstract else ())),
         )
         try:

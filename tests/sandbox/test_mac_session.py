@@ -5,6 +5,7 @@ has run on a Mac."""
 from __future__ import annotations
 
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -19,6 +20,7 @@ from macbox import SPEC, fake_sandbox_exec
 from sbpl import parse
 
 from conftest import Place, full_listing
+from mudroom.confine import _permitted
 from mudroom.core.card import AgentCard, Requirements
 from mudroom.core.hosts import HostRule
 from mudroom.core.limit import Limits
@@ -57,6 +59,16 @@ def until(condition: Callable[[], object]) -> None:
     """A test has its own limit of time."""
     while not condition():
         pass
+
+
+def test_limits_of_a_mac_are_not_looked_up_by_the_numbers_of_linux(monkeypatch: pytest.MonkeyPatch) -> None:
+    """7 is the number of open files on Linux, of processes on macOS: the warden does it, by name."""
+
+    def asked(number: int) -> tuple[int, int]:
+        raise AssertionError(number)
+
+    monkeypatch.setattr(resource, "getrlimit", asked)
+    assert _permitted((7, 64, 64), DARWIN) == (7, 64, 64)
 
 
 def alive(mark: str) -> list[int]:
