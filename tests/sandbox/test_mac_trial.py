@@ -51,22 +51,32 @@ def test_a_sandbox_that_does_its_work(tmp_path: Path) -> None:
     (tmp_path / "work").mkdir()
 
     def refuses(script: str) -> int:
-        """What is written in the copy is; the rest fails."""
-        for name in ("inside", "copy"):
-            if f"work/{name}" in script:
-                (tmp_path / "work" / name).touch()
-        return 256
+        """What concerns the copy and itself is done; the rest is refused."""
+        work = tmp_path / "work"
+        if "work/inside" in script:
+            (work / "inside").touch()
+        elif "work/copy" in script:
+            (work / "copy").write_bytes((work / "own").read_bytes() if "work/own" in script else b"")
+        elif script.endswith(" -ISc pass"):
+            return 0
+        return 3 << 8
 
     found = [_writing(refuses, place), _reading(refuses, place), *_connecting(refuses, place), _signalling(refuses)]
     assert [(one.protection, one.state) for one in found] == [(name, "strict") for name in PROBED]
 
 
-def test_a_probe_that_did_not_run_proves_nothing(tmp_path: Path) -> None:
+@pytest.mark.parametrize("status", [0, 256, 71 << 8, 126 << 8, 9])
+def test_a_probe_that_did_not_run_proves_nothing(tmp_path: Path, status: int) -> None:
     place = bytes(tmp_path)
     (tmp_path / "work").mkdir()
-    found = [_writing(lambda _script: 0, place), _reading(lambda _script: 0, place)]
-    found += _connecting(lambda _script: 0, place)
-    assert [one.state for one in found] == ["not probed"] * 4
+
+    def run(script: str) -> int:
+        if "> " in script:
+            (tmp_path / "work" / "copy").touch()  # as a shell does whose program is then not found
+        return status
+
+    found = [_writing(run, place), _reading(run, place), *_connecting(run, place), _signalling(run)]
+    assert [one.state for one in found] == ["not probed"] * 5
 
 
 def test_what_is_so_on_every_mac_is_said() -> None:

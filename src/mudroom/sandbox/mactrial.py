@@ -1,6 +1,8 @@
 """Seatbelt, tried: a command that does what it must not, and a look at what came of it. For ``mudroom doctor``.
 
 Nothing is believed that the command says: whether a file is there, whether somebody has connected, is seen from here.
+And a probe that could not do anything proves nothing: each shows first that it runs, and tells of a refusal by a status
+that nothing else has. Else: "not probed".
 """
 
 from __future__ import annotations
@@ -30,7 +32,18 @@ class Trial(NamedTuple):
 Run = Callable[[str], int]
 """Performs a shell script under Seatbelt, and gives its wait status. Raises MudroomError if there is no sandbox."""
 _PERMIT = "see the first of these"
-_CONNECT = "import socket, sys; s = socket.socket({family}); s.settimeout(2); s.connect({address!r}); s.send(b'x')"
+_REFUSED, _DONE = 3, 5
+"""Statuses of a probe: the kernel did not permit it (EPERM, EACCES), and it was done."""
+_CONNECT = """
+import socket, sys
+try:
+    s = socket.socket({family})
+    s.settimeout(2)
+    s.connect({address!r})
+    s.send(b"x")
+except PermissionError:
+    sys.exit({refused})
+"""
 _OUTSIDE = "run mudroom outside of any other sandbox: one cannot be put into another (an agent's own, an App's)"
 
 
@@ -95,16 +108,20 @@ def _writing(run: Run, place: bytes) -> Trial:
 def _reading(run: Run, place: bytes) -> Trial:
     """The content has to come out in the copy, where it is looked for."""
     name, secret, copy = "nothing is read but what is shown", place + b"/secret", place + b"/work/copy"
-    with open(secret, "wb") as stream:
-        stream.write(b"secret\n")
-    run(f"cat {_quoted(secret)} > {_quoted(copy)}")
-    try:
-        with open(copy, "rb") as stream:
-            got = stream.read()
-    except FileNotFoundError:
-        return Trial(name, "not probed", "nothing could be written in the copy")
-    if got:
-        return Trial(name, "missing", "a file of the host was read", _PERMIT)
+    for path in (secret, place + b"/work/own"):
+        with open(path, "wb") as stream:
+            stream.write(path)
+        run(f"cat {_quoted(path)} > {_quoted(copy)}")
+        try:
+            with open(copy, "rb") as stream:
+                got = stream.read()
+            os.unlink(copy)
+        except FileNotFoundError:
+            return Trial(name, "not probed", "nothing could be written in the copy")
+        if path == secret and got:
+            return Trial(name, "missing", "a file of the host was read", _PERMIT)
+    if got != path:
+        return Trial(name, "not probed", "nothing could be read in the copy either")
     return Trial(name, "strict", "files of the host cannot be read, nor looked at")
 
 
@@ -128,12 +145,15 @@ def _tried(name: str, run: Run, listener: socket.socket, family: str, address: o
     """Whether somebody has come to ``listener``."""
     listener.listen()
     listener.settimeout(0)
-    program = _CONNECT.format(family=family, address=address)
-    status = run(f'exec {_quoted(os.fsencode(sys.executable))} -ISc "{program}"')
+    python = f"exec {_quoted(os.fsencode(sys.executable))} -ISc "
+    program = _CONNECT.format(family=family, address=address, refused=_REFUSED)
+    if run(python + "pass") != 0:
+        return Trial(name, "not probed", "Python, which is to try it, does not run inside")
+    status = run(python + _quoted(os.fsencode(program)))
     try:
         listener.accept()[0].close()
     except BlockingIOError:
-        if not status:
+        if status != _REFUSED << 8:
             return Trial(name, "not probed", "the probe did not run as it should have")
         return Trial(name, "strict", "connect(2) is refused; with the gate, its port is the only one")
     return Trial(name, "missing", "a server of the host was reached", _PERMIT)
@@ -141,8 +161,11 @@ def _tried(name: str, run: Run, listener: socket.socket, family: str, address: o
 
 def _signalling(run: Run) -> Trial:
     name = "other processes cannot be signalled"
-    if run(f"kill -0 {os.getpid()}") == 0:
+    status = run(f"kill -0 $$ || exit 1; kill -0 {os.getpid()} && exit {_DONE}; exit {_REFUSED}")
+    if status == _DONE << 8:
         return Trial(name, "missing", "a process of the host could be", _PERMIT)
+    if status != _REFUSED << 8:
+        return Trial(name, "not probed", "its own shell could not be signalled either")
     return Trial(name, "strict", "signals go to processes of the same sandbox only")
 
 
