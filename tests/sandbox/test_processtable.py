@@ -79,6 +79,29 @@ def test_one_that_has_left_its_session_and_lost_its_parent(family: Callable[[Tab
     assert family(after, {}) == {10, 12}
 
 
+def test_the_mark_of_apples_own_programs_cannot_be_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """macOS leaves out the variables of what lies in /bin and /usr/bin: such a process is found if it was seen while it
+    was still of the command's descent, session or group, and not by what it was started with."""
+    programs = {10: "/bin/sh", 11: "/bin/sh", 12: "/bin/sh", 13: "/opt/node"}
+    monkeypatch.setattr(warden, "carries", lambda pid, _mark: not programs.get(pid, "/bin/").startswith("/bin/"))
+    monkeypatch.setattr(os, "getsid", lambda pid: pid)
+    before: Table = [
+        (10, 9, 10, False, 1),
+        (11, 10, 11, False, 2),
+        (12, 11, 12, False, 2),
+        (13, 11, 13, False, 2),
+        OTHER,
+    ]
+    after: Table = [(10, 9, 10, False, 1), (12, 1, 12, False, 2), (13, 1, 13, False, 2), OTHER]
+    for looks, found in (([after], {10, 13}), ([before, after], {10, 12, 13})):
+        one = Family(COMMAND, WARDEN, b"M=1")
+        one._spared = {WARDEN, 1}
+        for table in looks:
+            monkeypatch.setattr(warden, "rows", lambda table=table: iter(table))
+            members = {pid for pid, _stopped in one.members(by_mark=True)}
+        assert members == found
+
+
 def test_a_number_that_is_given_again_is_somebody_else(family: Callable[[Table, dict[int, int]], set[int]]) -> None:
     assert family([(10, 9, 10, False, 1), (11, 10, 11, False, 2)], {}) == {10, 11}
     assert family([(10, 9, 10, False, 1), (11, 1, 50, False, 9), OTHER], {}) == {10}

@@ -164,7 +164,8 @@ PROTECTIONS: tuple[Protection, ...] = (
             "nested": "as at level 1; the container ends with mudroom (--rm), orphans are found at the next start",
             "plain": "a subreaper; the container ends with mudroom (--rm), orphans are found at the next start",
             "remote": "the container is removed after each command",
-            "seatbelt": "a warden, by descent, session, group and a mark; who hides from all on purpose outlives",
+            "seatbelt": "a warden, by descent, session, group and a mark (Apple's own programs: not the mark); "
+            "who is found by none of them outlives",
             "seatbelt bare": "a warden, likewise",
             "appcontainer": "a job object: kill on close, no breakaway",
             "restricted": "a job object: kill on close, no breakaway",

@@ -174,7 +174,8 @@ _ALWAYS = (
     Trial(
         "processes end with the command",
         "degraded",
-        "found by descent, session and a mark in their environment; one that hides outlives it, in the sandbox",
+        "found by descent, session and a mark, which Apple's own programs do not show; a daemon of those outlives it, "
+        "in the sandbox",
         _CONTAINER,
     ),
     Trial("a loopback of its own", "missing", "127.0.0.1 is the host's: nothing there can be reached but the gate"),

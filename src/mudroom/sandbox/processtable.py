@@ -32,7 +32,12 @@ def rows() -> Iterator[Row]:
 
 
 def carries(pid: int, variable: bytes) -> bool:
-    """Whether a process was started with ``NAME=VALUE`` in its environment. It can have changed that since."""
+    """Whether a process was started with ``NAME=VALUE`` in its environment. It can have changed that since.
+
+    macOS leaves the environment out of KERN_PROCARGS2 for programs that it restricts (CS_RESTRICT: xnu,
+    bsd/kern/kern_sysctl.c, sysctl_procargsx), as Apple's own are: /bin/sh, /usr/bin/perl. Of those this is
+    always False.
+    """
     try:
         return variable in (_darwin_words(pid) if sys.platform == "darwin" else _linux_words(pid))
     except OSError:
