@@ -321,6 +321,16 @@ def test_rights_come_and_go(tmp_path: Path) -> None:
     sid = "S-1-5-21-9-9-9-9"
     NATIVE.grant(str(tmp_path), sid, 0x1200A9)
     NATIVE.revoke(str(tmp_path), sid)
+    (tmp_path / "policy").write_text("a")
+    NATIVE.grant(str(tmp_path), sid, 0x1301BF)
+    token = NATIVE.own_token()
+    NATIVE.protect(str(tmp_path / "policy"), (NATIVE.user(token), "S-1-5-18", "S-1-5-32-544"), sid, 0x1200A9)
+    NATIVE.close(token)
+    (tmp_path / "policy").write_text("still ours")
+    NATIVE.unprotect(str(tmp_path / "policy"), sid)
+    with pytest.raises(CallFailed) as raised:
+        NATIVE.protect(str(tmp_path / "nothing"), (), sid, 1)
+    assert raised.value.code in (2, 3)
     with pytest.raises(CallFailed) as raised:
         NATIVE.grant(str(tmp_path / "nothing"), sid, 1)
     assert raised.value.code in (2, 3)
