@@ -4,15 +4,23 @@ from __future__ import annotations
 
 import json
 import os
+from argparse import Namespace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
-from mudroom.core.container import Engine
+from mudroom.cli import doctor
+from mudroom.core.container import Engine, EngineKind
+from mudroom.core.settings import Settings
+from mudroom.doctor import Finding
 from mudroom.enginedoctor import ENGINE, GATE, INSIDE, LIMITS, WALLS, examine_engines, inside, limits, walls
+from mudroom.errors import UsageError
 from mudroom.sandbox.trial import Trial
 
 WELL = Trial(1000, True, "boot", 0, True, True, ("lo",))
+WELL_ROW = Finding("a sandbox", "strict", "yes")
 DOCKER = Engine("docker", b"/usr/bin/docker", version="28")
 INFO = {"ServerVersion": "28", "OSType": "linux", "KernelVersion": os.uname().release, "MemoryLimit": True}
 
@@ -68,10 +76,10 @@ def _no_gate() -> tuple[str, str, str]:
     raise AssertionError("there is no container to ask")
 
 
-def _rows(root: Path, environ: dict[bytes, bytes]) -> dict[str, tuple[str, str, str]]:
+def _rows(root: Path, environ: dict[bytes, bytes], wanted: EngineKind | None = None) -> dict[str, tuple[str, str, str]]:
     state = root / "state"
     state.mkdir()
-    found = examine_engines(os.fsencode(state), environ, _no_gate)  # type: ignore[arg-type]
+    found = examine_engines(os.fsencode(state), environ, _no_gate, wanted)  # type: ignore[arg-type]
     assert [row.protection for row in found] == [ENGINE, WALLS, INSIDE, GATE, LIMITS]
     return {row.protection: row[1:] for row in found}
 
@@ -112,3 +120,45 @@ def test_an_engine_that_starts_nothing(tmp_path: Path) -> None:
     assert rows[ENGINE][0] == "missing"
     assert rows[ENGINE][1] == "level 2 needs Docker 28 to start a container; found: docker: no"
     assert rows[GATE] == ("not probed", "no container could be started", "an engine first")
+
+
+def test_only_the_engine_of_the_policy_counts(tmp_path: Path) -> None:
+    mark = tmp_path / "asked"
+    environ = _environ(tmp_path, docker="exit 1", podman=f": >{mark}; exit 1")
+    state, found, fix = _rows(tmp_path, environ, "docker")[ENGINE]
+    assert state == "missing"
+    assert found == "no daemon of docker listens at /nobody/is/here; container.engine is docker"
+    assert fix == "start it: sudo systemctl start docker; or container.engine: auto"
+    assert not mark.exists()
+
+
+def test_an_engine_of_the_policy_that_is_not_installed(tmp_path: Path) -> None:
+    _state, found, fix = _rows(tmp_path, _environ(tmp_path, docker="exit 1"), "podman")[ENGINE]
+    assert found == "no podman on PATH; container.engine is podman"
+    assert fix.endswith("apt install podman uidmap; or container.engine: auto")
+
+
+def test_the_doctor_heeds_the_policy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And does without one that cannot be read."""
+    said: list[str] = []
+    terminal = SimpleNamespace(out=said.append, note=said.append, style=lambda text, *_: text)
+    context: Any = SimpleNamespace(environ={}, as_json=False, terminal=terminal)
+    asked: list[str] = []
+    monkeypatch.setattr(doctor, "places", lambda _: SimpleNamespace(state=os.fsencode(tmp_path), home=b"/"))
+    monkeypatch.setattr(doctor, "project_of", lambda _: b"/p")
+
+    def examine(*_: object, engine: str, **_more: object) -> list[Finding]:
+        asked.append(engine)
+        return [WELL_ROW]
+
+    monkeypatch.setattr(doctor, "examine", examine)
+    monkeypatch.setattr(doctor, "settings_of", lambda *_: Settings(engine="podman"))
+    assert doctor.execute(Namespace(table=False), context) == 0
+
+    def broken(*_: object) -> Settings:
+        raise UsageError("line 1: no")
+
+    monkeypatch.setattr(doctor, "settings_of", broken)
+    assert doctor.execute(Namespace(table=False), context) == 0
+    assert asked == ["podman", "auto"]
+    assert "the policy is not heeded here: line 1: no" in said

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import Literal, NamedTuple
 
-from mudroom.core.settings import Settings
+from mudroom.core.settings import EngineChoice, Settings
 from mudroom.core.why import Why
 from mudroom.errors import MudroomError, UsageError
 from mudroom.sandbox.client import Client
@@ -56,8 +56,11 @@ class Tried(NamedTuple):
 Runner = Callable[[Settings, str], Tried]
 
 
-def examine(directory: bytes, *, home: bytes, environ: Mapping[bytes, bytes]) -> list[Finding]:
-    """Try everything in ``directory``, an empty one on the file system where mudroom keeps its state."""
+def examine(
+    directory: bytes, *, home: bytes, environ: Mapping[bytes, bytes], engine: EngineChoice = "auto"
+) -> list[Finding]:
+    """Try everything in ``directory``, an empty one on the file system where mudroom keeps its state. ``engine``: which
+    one the policy has commands use."""
     if sys.platform == "darwin":
         return examine_mac(DarwinClient(), directory, home=home, environ=environ)
     numbers = iter(range(1000))
@@ -75,15 +78,15 @@ def examine(directory: bytes, *, home: bytes, environ: Mapping[bytes, bytes]) ->
 
     found = diagnose(run, landlock_abi(), _crashes(_core_pattern(), resource.getrlimit(resource.RLIMIT_CORE)[1]))
     counts_processes = found[0].state == "strict" and os.geteuid() != 0
-    return [*found, *_limits(directory, environ, counts_processes), *_containers(directory, environ, run)]
+    return [*found, *_limits(directory, environ, counts_processes), *_containers(directory, environ, run, engine)]
 
 
-def _containers(directory: bytes, environ: Mapping[bytes, bytes], run: Runner) -> list[Finding]:
+def _containers(directory: bytes, environ: Mapping[bytes, bytes], run: Runner, engine: EngineChoice) -> list[Finding]:
     from mudroom.enginedoctor import examine_engines
 
     def contained(settings: Settings, script: str) -> Tried:
         try:
-            return run(settings._replace(level=2), script)
+            return run(settings._replace(level=2, engine=engine), script)
         except MudroomError as error:
             return Tried(error=error.message)
 
@@ -91,7 +94,8 @@ def _containers(directory: bytes, environ: Mapping[bytes, bytes], run: Runner) -
         _name, state, found, fix = _gate(contained)
         return state, found, fix
 
-    return [Finding(*row) for row in examine_engines(directory + b"/state", environ, gate)]
+    wanted = None if engine == "auto" else engine
+    return [Finding(*row) for row in examine_engines(directory + b"/state", environ, gate, wanted)]
 
 
 def examine_mac(client: Client, directory: bytes, *, home: bytes, environ: Mapping[bytes, bytes]) -> list[Finding]:

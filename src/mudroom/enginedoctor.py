@@ -8,10 +8,10 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Literal, NamedTuple
 
 from mudroom.contained import provide_profile
-from mudroom.core.container import KINDS, Engine
+from mudroom.core.container import KINDS, Engine, EngineKind
 from mudroom.core.limit import NAMES
 from mudroom.errors import MudroomError
-from mudroom.sandbox.engine import INSTALL, Found, survey
+from mudroom.sandbox.engine import ANY, INSTALL, Found, survey
 from mudroom.sandbox.image import provide_host_image
 from mudroom.sandbox.trial import Trial, attempt, keep
 
@@ -37,20 +37,39 @@ Gate = Callable[[], tuple[State, str, str]]
 """Runs a command at level 2 and says what it sees of the gate."""
 
 
-def examine_engines(directory: bytes, environ: Mapping[bytes, bytes], gate: Gate) -> list[Row]:
-    """``directory``: mudroom's state for as long as this runs."""
-    with ThreadPoolExecutor(len(KINDS)) as pool:  # one that hangs makes nobody wait for the next one that does
-        looked = list(pool.map(lambda kind: next(survey(environ, (kind,))), KINDS))
-    founds = [found for found in looked if found.is_installed]
+def examine_engines(
+    directory: bytes, environ: Mapping[bytes, bytes], gate: Gate, wanted: EngineKind | None = None
+) -> list[Row]:
+    """``directory``: mudroom's state for as long as this runs. ``wanted``: the engine of the policy, the only one that
+    commands would get; None: the first that can be used."""
+    kinds = KINDS if wanted is None else (wanted,)
+    with ThreadPoolExecutor(len(kinds)) as pool:  # one that hangs makes nobody wait for the next one that does
+        looked = list(pool.map(lambda kind: next(survey(environ, (kind,))), kinds))
+    founds = [found for found in looked if found.is_installed or wanted is not None]
     here = [found.engine for found in founds if found.engine is not None and not found.engine.remote]
     if not here:
-        return [_none(founds), *_not_probed("no container can be started")]
+        return [_by_the_policy(_none(founds), wanted), *_not_probed("no container can be started")]
     engine = here[0]
     try:
         tried, trial = _try(engine, directory, environ)
     except MudroomError as error:
-        return [Row(ENGINE, "missing", error.message, error.hint), *_not_probed("no container could be started")]
-    return [_engine(tried, founds), walls(trial), inside(tried), Row(GATE, *gate()), limits(tried)]
+        none = Row(ENGINE, "missing", error.message, error.hint)
+        return [_by_the_policy(none, wanted), *_not_probed("no container could be started")]
+    return [
+        _by_the_policy(_engine(tried, founds), wanted),
+        walls(trial),
+        inside(tried),
+        Row(GATE, *gate()),
+        limits(tried),
+    ]
+
+
+def _by_the_policy(row: Row, wanted: EngineKind | None) -> Row:
+    """With the setting that keeps every other engine out of it."""
+    if wanted is None:
+        return row
+    fix = f"{row.fix}; or {ANY}" if row.fix else ""
+    return row._replace(found=f"{row.found}; container.engine is {wanted}", fix=fix)
 
 
 def _try(engine: Engine, directory: bytes, environ: Mapping[bytes, bytes]) -> tuple[Engine, Trial]:
@@ -67,7 +86,7 @@ def _none(founds: list[Found]) -> Row:
         found = f"{far.title}, in a virtual machine: commands in a copy, a container for each"
         return Row(ENGINE, "degraded", found, "an engine of this machine itself")
     problems = "; ".join(found.problem for found in founds) or "none is installed"
-    return Row(ENGINE, "missing", problems, "; or ".join(found.hint for found in founds) or INSTALL)
+    return Row(ENGINE, "missing", problems, "; or ".join(found.hint for found in founds if found.hint) or INSTALL)
 
 
 def _not_probed(why: str) -> list[Row]:

@@ -8,8 +8,11 @@ import os
 import tempfile
 
 from mudroom.cli.main import Context
+from mudroom.cli.open import project_of, settings_of
 from mudroom.config import places
+from mudroom.core.settings import EngineChoice
 from mudroom.doctor import examine
+from mudroom.errors import UsageError
 
 EXAMPLES = """\
 examples:
@@ -34,7 +37,7 @@ def execute(args: argparse.Namespace, context: Context) -> int:
     place = places(context.environ)
     os.makedirs(place.state, mode=0o700, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=place.state, prefix=b"doctor-") as directory:
-        findings = examine(directory, home=place.home, environ=context.environ)
+        findings = examine(directory, home=place.home, environ=context.environ, engine=_engine(context))
     if context.as_json:
         rows = [finding._asdict() for finding in findings]
         context.terminal.out(json.dumps({"schema": "mudroom.doctor/1", "protections": rows}))
@@ -46,6 +49,15 @@ def execute(args: argparse.Namespace, context: Context) -> int:
             if finding.fix:
                 context.terminal.out(f"{'':<{width}}            fix: {finding.fix}")
     return 1 if any(f.protection == "a sandbox" and f.state == "missing" for f in findings) else 0
+
+
+def _engine(context: Context) -> EngineChoice:
+    """That of the policy; a policy that cannot be read keeps nobody from finding out what else is wrong."""
+    try:
+        return settings_of(context, project_of(context)).engine
+    except UsageError as error:
+        context.terminal.note(f"the policy is not heeded here: {error}")
+        return "auto"
 
 
 def _table(context: Context) -> int:

@@ -166,6 +166,8 @@ def choose(environ: Mapping[bytes, bytes], wanted: EngineKind | None = None, *, 
 
 
 INSTALL = "install Podman, which needs no daemon and no root: apt install podman uidmap"
+ANY = "container.engine: auto"
+"""What lets the others be used, where the policy names one."""
 
 
 def survey(
