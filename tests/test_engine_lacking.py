@@ -61,6 +61,19 @@ def test_a_command(alone: Alone) -> None:
     assert "run-" not in alone.mudroom("ls").stdout, "no fork is left"
 
 
+def test_a_command_where_the_policy_names_an_engine(alone: Alone) -> None:
+    """The other ones are not what it needs, and not what is in the way."""
+    config = alone.place.home / ".config/mudroom"
+    config.mkdir(parents=True)
+    (config / "policy.yaml").write_text("container:\n  engine: docker\n")
+    done = alone.mudroom("run", "--level", "2", "--", "true")
+    assert done.returncode == 125
+    assert done.stderr == (
+        "mudroom: level 2 of this command needs the engine of the policy, Docker; found: no docker on PATH "
+        "(install Docker; or container.engine: auto)\n"
+    )
+
+
 def test_an_agent(alone: Alone) -> None:
     card = alone.place.root / "card.json"
     card.write_text(json.dumps(CARD))

@@ -11,7 +11,7 @@ from mudroom.contained import provide_profile
 from mudroom.core.container import KINDS, Engine, EngineKind
 from mudroom.core.limit import NAMES
 from mudroom.errors import MudroomError
-from mudroom.sandbox.engine import ANY, INSTALL, Found, survey
+from mudroom.sandbox.engine import ANY, Found, install, survey
 from mudroom.sandbox.image import provide_host_image
 from mudroom.sandbox.trial import Trial, attempt, keep
 
@@ -48,7 +48,7 @@ def examine_engines(
     founds = [found for found in looked if found.is_installed or wanted is not None]
     here = [found.engine for found in founds if found.engine is not None and not found.engine.remote]
     if not here:
-        return [_by_the_policy(_none(founds), wanted), *_not_probed("no container can be started")]
+        return [_by_the_policy(_none(founds, wanted), wanted), *_not_probed("no container can be started")]
     engine = here[0]
     try:
         tried, trial = _try(engine, directory, environ)
@@ -80,13 +80,15 @@ def _try(engine: Engine, directory: bytes, environ: Mapping[bytes, bytes]) -> tu
     return tried, trial
 
 
-def _none(founds: list[Found]) -> Row:
+def _none(founds: list[Found], wanted: EngineKind | None) -> Row:
     far = next((found.engine for found in founds if found.engine is not None), None)
     if far is not None:
         found = f"{far.title}, in a virtual machine: commands in a copy, a container for each"
         return Row(ENGINE, "degraded", found, "an engine of this machine itself")
     problems = "; ".join(found.problem for found in founds) or "none is installed"
-    return Row(ENGINE, "missing", problems, "; or ".join(found.hint for found in founds if found.hint) or INSTALL)
+    return Row(
+        ENGINE, "missing", problems, "; or ".join(found.hint for found in founds if found.hint) or install(wanted)
+    )
 
 
 def _not_probed(why: str) -> list[Row]:

@@ -120,11 +120,9 @@ def granted(
     if decision.level is None:
         who = f"the agent {card.agent}" if card is not None else "this command"
         if decision.rule == "machine":
-            raise Unsupported(
-                f"level {decision.asked} of {who}",
-                "a container engine: Docker, Podman or Apple container",
-                decision.reason,
-            )
+            from mudroom.sandbox.engine import needed
+
+            raise Unsupported(f"level {decision.asked} of {who}", needed(engine_of(settings)), decision.reason)
         raise Refused(f"{who} is refused: {decision.reason}", f"{decision.rule} in the policy decides")
     notes = [BARE] if decision.level == 0 else []
     if decision.is_raised:

@@ -157,15 +157,25 @@ def choose(environ: Mapping[bytes, bytes], wanted: EngineKind | None = None, *, 
         hints += [found.hint] if found.hint else []
     if remote and far:
         return far[0]
-    needs = (
-        "a container engine: Docker, Podman or Apple container"
-        if wanted is None
-        else f"the engine of the policy, {NAMES[wanted]}"
-    )
-    raise Unsupported("level 2", needs, "; ".join(reasons), hints[0] if hints else INSTALL)
+    hint = hints[0] if hints else install(wanted)
+    raise Unsupported("level 2", needed(wanted), "; ".join(reasons), f"{hint}; or {ANY}" if wanted else hint)
+
+
+def needed(wanted: EngineKind | None) -> str:
+    """What level 2 needs of the machine, for a message: where the policy names an engine, no other one will do."""
+    if wanted is None:
+        return "a container engine: Docker, Podman or Apple container"
+    return f"the engine of the policy, {NAMES[wanted]}"
 
 
 INSTALL = "install Podman, which needs no daemon and no root: apt install podman uidmap"
+
+
+def install(wanted: EngineKind | None) -> str:
+    """What to do where none is there that would be used."""
+    return INSTALL if wanted in (None, "podman") else f"install {NAMES[wanted]}"
+
+
 ANY = "container.engine: auto"
 """What lets the others be used, where the policy names one."""
 
