@@ -66,7 +66,7 @@ def entry(directory: bytes, script: str) -> tuple[bytes, ...]:
 
 def key() -> str:
     """Changes whenever the interpreter or one of the launcher's files does."""
-    words = [sys.version]
+    words = [sys.version, _PRELOAD.decode()]
     for path in (os.path.realpath(sys.executable), *(f"{_PACKAGE}/sandbox/{name}.py" for name in FAMILY)):
         found = os.stat(path)
         words.append(f"{path} {found.st_size} {found.st_mtime_ns}")
@@ -89,11 +89,28 @@ def _make(path: str) -> None:
         for one in objects:
             if not one.startswith(root + "/") and one != os.path.realpath(sys.executable):
                 _copy(one, f"{made}/lib/{os.path.basename(one)}")
+                if _LOADER.search(one):
+                    _keep_to_ours(f"{made}/lib/{os.path.basename(one)}")
         os.rename(made, path)
     except OSError as error:
         shutil.rmtree(made, ignore_errors=True)
         if not os.path.isdir(path):  # else somebody else has just made it
             raise MudroomError(f"the runtime for containers cannot be made: {error}", "see MUDROOM_STATE") from error
+
+
+_PRELOAD = b"/.mudroom/.preload"
+"""Where our copy of glibc's loader looks for /etc/ld.so.preload, which would be the image's; there is nothing."""
+
+
+def _keep_to_ours(loader: str) -> None:
+    """An image's file that names what is to be loaded into every program counts whatever the loader is told: ld.so(8).
+    The name is a constant of the program, and ours is as long."""
+    with open(loader, "rb") as stream:
+        program = stream.read()
+    changed = program.replace(b"/etc/ld.so.preload\0", _PRELOAD + b"\0")
+    if changed != program:
+        with open(loader, "wb") as stream:
+            stream.write(changed)
 
 
 def _loaded() -> tuple[list[str], list[str]]:

@@ -18,6 +18,8 @@ from typing import Any, NamedTuple
 from mudroom.core.container import LABEL, Container, Engine, Mount, remove_argv, run_argv, user_of, variants
 from mudroom.errors import MudroomError, Unsupported
 from mudroom.sandbox.engine import DECISIVE, LOOK, Unusable, ask
+from mudroom.sandbox.orphans import OWNER
+from mudroom.sandbox.owner import this_process
 from mudroom.sandbox.runtime import PLACE, entry, provide
 from mudroom.sandbox.runtime import key as runtime_key
 
@@ -146,7 +148,7 @@ def _try(engine: Engine, image: str, environ: Mapping[bytes, bytes], state: byte
         entry(runtime, _SCRIPT),
         user_of(os.geteuid(), os.getegid()),
         (Mount(runtime, PLACE),),
-        labels=((LABEL, "trial"),),
+        labels=((LABEL, "trial"), (OWNER, str(this_process()))),
         seccomp=profile if engine.nested else b"",
         nested=engine.nested,
     )
