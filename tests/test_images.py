@@ -10,7 +10,7 @@ import tarfile
 from collections.abc import Callable, Iterator
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
@@ -207,6 +207,51 @@ def test_no_capability_no_privilege_no_other_process(place: Place, engine: Engin
     assert len([line for line in said if line.startswith("/proc/")]) <= 4
 
 
+def test_nothing_of_the_image_is_loaded_into_the_launcher(place: Place, engine: EngineHere, make: Make) -> None:
+    """Its file of what to load into every program, its variables, its locales."""
+    entries = (directory("etc"), file("etc/ld.so.preload", b"/evil.so\n"))
+    image = make(*entries, config={"Env": ["PATH=/bin", "LOCPATH=/evil", "GCONV_PATH=/evil", "LC_ALL=evil"]})
+    session = engine.session(place, Settings(image=image))
+    said = session.run([b"/bin/sh", b"-c", b"wc -c < /etc/ld.so.preload; echo $LOCPATH $LC_ALL"])
+    assert lines(said) == ["0", "/evil evil"], "commands have the image's variables"
+    (container,) = engine.containers(place.root)
+    found = set(engine.inspect(container)["Config"]["Env"])
+    assert {"PATH=", "LOCPATH=", "GCONV_PATH=", "LC_ALL=C"} <= found
+    assert not [one for one in found if "evil" in one]
+
+
+def test_volumes_of_an_image_are_in_memory(place: Place, engine: EngineHere, make: Make) -> None:
+    image = make(
+        directory("data", 0o777), file("data/own", b"x"), config={"Volumes": {"/data": {}, "/run": {}, "/etc": {}}}
+    )
+    session = engine.session(place, Settings(image=image))
+    session.run([b"/bin/ls", b"/data"])
+    (container,) = engine.containers(place.root)
+    assert [one for one in engine.inspect(container)["Mounts"] if one["Type"] == "volume"] == []
+    session.confinement.mode_contained = "plain"
+    result = session.run([b"/bin/sh", b"-c", b"id -u; echo 1 > /data/x; cat /data/x"])
+    assert lines(result) == [str(UID), "1"]
+
+
+@pytest.mark.parametrize("credential", [b"credentials.toml", b"sub/token"])
+@pytest.mark.parametrize("mode", ["overlay", "plain"])
+def test_credentials_in_what_is_shown_stay_hidden(
+    place: Place, engine: EngineHere, make: Make, credential: bytes, mode: Literal["overlay", "plain"]
+) -> None:
+    shown = place.home / ".deno"
+    (shown / "sub").mkdir(parents=True)
+    (shown / "config.toml").write_bytes(b"shown")
+    secret = shown / os.fsdecode(credential)
+    secret.write_bytes(b"TOKEN")
+    secret.chmod(0o644)
+    session = engine.session(place, Settings(image=make(), read=(os.fsencode(shown),)))
+    if mode == "plain":
+        session.confinement.mode_contained = mode
+    result = session.run([b"/bin/sh", b"-c", b"cat ~/.deno/config.toml ~/.deno/" + credential])
+    assert result.stdout == b"shown"
+    assert session.run([b"/bin/cat", os.fsencode(secret)]).stdout == b""
+
+
 # --- images that cannot be used ---
 
 
@@ -231,6 +276,26 @@ def test_a_root_that_only_root_may_enter(place: Place, engine: EngineHere, make:
 def test_an_image_for_another_machine(place: Place, engine: EngineHere, make: Make) -> None:
     error = refused(engine, place, make(busybox=False, architecture="s390x"), Unsupported)
     assert f"it is made for s390x, this machine is {MACHINE}" in error.message
+
+
+@pytest.mark.parametrize("where", ["project/sub", "state", "home", "/.mudroom/lib", "/"])
+def test_a_volume_that_would_hide_what_commands_have(place: Place, engine: EngineHere, make: Make, where: str) -> None:
+    path = str(place.root / where)
+    error = refused(engine, place, make(config={"Volumes": {path: {}}}), Unsupported)
+    assert f"it has a volume at {path}, and /" in error.message
+
+
+def test_an_image_whose_programs_are_only_listed(place: Place, engine: EngineHere, make: Make) -> None:
+    error = refused(engine, place, make(config={"Env": ["LD_TRACE_LOADED_OBJECTS=1"]}), Unsupported)
+    assert "it sets LD_TRACE_LOADED_OBJECTS" in error.message
+
+
+@pytest.mark.parametrize("name", [".mudroom", "etc/ld.so.preload", ".mudroom-door"])
+def test_a_link_in_a_place_of_ours(place: Place, engine: EngineHere, make: Make, name: str) -> None:
+    if engine.kind == "podman":
+        pytest.skip("it copies what a link leads to, so it is not seen")
+    error = refused(engine, place, make(directory("x"), link(name, "/proc/self/cwd/x")), Unsupported)
+    assert f"found: /{name} is a symbolic link" in error.message
 
 
 def test_an_image_that_is_not_there_is_not_pulled(place: Place, engine: EngineHere) -> None:

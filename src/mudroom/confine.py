@@ -208,7 +208,7 @@ class Confinement:
         ``stand_ins``: rlimits in the place of limits that no control group holds. ``gate``: the port of the host's
         loopback where it listens, where that cannot be in a network namespace of the command's. ``trust``: roots of
         TLS in the place of the system's."""
-        host, scratch = self._host_at(grant), self._vault.scratch
+        host, scratch = self._host_at(grant, settings), self._vault.scratch
         confined, bare = mode in ELSEWHERE, grant.level == 0
         home, tmp = self._private_home(grant), b"/tmp"
         if confined:
@@ -271,7 +271,7 @@ class Confinement:
         caches += [os.path.realpath(place) for place in caches]
         if any(is_below(path, place) for place in (*caches, *(bind.path for bind in grant.live))):
             return True
-        host = self._host_at(grant)
+        host = self._host_at(grant, settings)
         shown = [bind.path for bind in (*host.system, *host.home)] + list(settings.read)
         shown += [self._home + name[1:] for name in settings.credentials]
         if any(is_below(path, place) for place in shown):
@@ -367,14 +367,28 @@ class Confinement:
         """The same plan, if it is for an image, with what a container of it needs besides."""
         if not grant.image:
             return plan
-        provided = self._provided(grant.image)
-        return plan._replace(image=provided.image.identity, mounts=(*provided.mounts, *plan.mounts))
+        from mudroom.core.image import volumes_in_memory
 
-    def _host_at(self, grant: Grant) -> Host:
-        """As a command with this grant has it: with an image, nothing of the host but who its user is."""
+        provided = self._provided(grant.image)
+        image, mounts = provided.image, (*provided.mounts, *plan.mounts)
+        kept = (self._vault.project, self._home, self._vault.path)
+        try:
+            volumes = volumes_in_memory(image, kept, [place for _source, place, _writable in mounts])
+        except ValueError as error:
+            needs, hint = "volumes that leave commands what is theirs", "an image without that volume"
+            raise Unsupported(f"the image {image.name}", needs, f"it {error}", hint) from error
+        emptied = tuple(dict.fromkeys(name for name, _value in image.environment))
+        return plan._replace(image=image.identity, mounts=mounts, memory=(*plan.memory, *volumes), emptied=emptied)
+
+    def _host_at(self, grant: Grant, settings: Settings) -> Host:
+        """As a command with this grant has it: with an image, nothing of the host but who its user is, and credentials
+        stay hidden in what is shown besides."""
         host = self.host
         if grant.image:
-            host = host._replace(links=(), system=(), home=settings_of(host, self._home), masks=())
+            home = settings_of(host, self._home)
+            shown = (*settings.read, *(bind.path for bind in home))
+            masks = tuple(mask for mask in host.masks if any(is_below(mask, path) for path in shown))
+            host = host._replace(links=(), system=(), home=home, masks=masks)
         if grant.level < 2 or os.geteuid():
             return host
         uid, gid = NOBODY
@@ -444,7 +458,7 @@ class Confinement:
             for place, name in _CACHES:
                 cache, path = self._cache(grant) + b"/" + name, home + b"/" + place
                 path = path if grant.level else os.path.realpath(path)
-                if any(is_below(path, bind.path) for bind in host.home):
+                if any(is_below(path, shown) for shown in (*(bind.path for bind in host.home), *settings.read)):
                     continue
                 if (grant.level, grant.image) not in self._prepared:
                     os.makedirs(cache, mode=0o700, exist_ok=True)

@@ -49,6 +49,7 @@ _COMMON = [
     "--env=LD_PRELOAD=",
     "--env=LD_AUDIT=",
     "--env=LD_LIBRARY_PATH=",
+    "--env=LC_ALL=C",
 ]
 _SECCOMP = "--security-opt=seccomp=/state/a b.json"
 _LIMITS = ["--memory=314572800", "--memory-swap=314572800", "--pids-limit=64", "--cpus=1.500"]
@@ -112,20 +113,20 @@ CASES: dict[str, tuple[Engine, Container, list[str]]] = {
     ),
     "podman nested": (
         PODMAN, BOX,
-        [*_COMMON, _SECCOMP, "--security-opt=unmask=ALL", "--user=1000:100", *_REST],
+        [*_COMMON, "--image-volume=ignore", _SECCOMP, "--security-opt=unmask=ALL", "--user=1000:100", *_REST],
     ),
     "podman rootless, a runtime, limits of files": (
         PODMAN._replace(rootless=True, options=("--runtime", "runc"), open_files=20000), BOX,
         [
-            *_COMMON, _SECCOMP, "--security-opt=unmask=ALL", "--user=1000:100", "--userns=keep-id",
-            "--ulimit=nofile=1024:20000", *_REST,
+            *_COMMON, "--image-volume=ignore", _SECCOMP, "--security-opt=unmask=ALL", "--user=1000:100",
+            "--userns=keep-id", "--ulimit=nofile=1024:20000", *_REST,
         ],
     ),
     "podman rootful": (
         PODMAN._replace(open_files=512, user_processes=4096), LIMITED._replace(nested=False),
         [
-            *_COMMON, _SECCOMP, "--user=1000:100", "--ulimit=nofile=512:512", "--ulimit=nproc=4096:4096", *_LIMITS,
-            *_REST,
+            *_COMMON, "--image-volume=ignore", _SECCOMP, "--user=1000:100", "--ulimit=nofile=512:512",
+            "--ulimit=nproc=4096:4096", *_LIMITS, *_REST,
         ],
     ),
     "container nested": (
@@ -273,3 +274,12 @@ def test_the_other_command_lines() -> None:
     assert remove_argv(APPLE, "x")[1:] == (b"rm", b"--force", b"x")
     assert b"--filter=label=mudroom" in list_argv(DOCKER)
     assert list_argv(APPLE)[1:] == (b"list", b"--all", b"--format=json")
+
+
+def test_nothing_that_an_image_sets_comes_to_our_first_process() -> None:
+    box = BOX._replace(emptied=(b"LOCPATH", b"LC_ALL", b"LD_PRELOAD"))
+    ours = [word for word in run_argv(DOCKER, box) if word.startswith(b"--env=")]
+    names = [b"LD_PRELOAD=", b"LD_AUDIT=", b"LD_LIBRARY_PATH=", b"LC_ALL=C", b"LOCPATH="]
+    assert ours == [b"--env=" + name for name in names]
+    theirs = [word for word in run_argv(DOCKER._replace(remote=True), box) if word.startswith(b"--env=")]
+    assert theirs == [b"--env=" + name for name in names[:3]], "commands inherit these there, and no process is ours"

@@ -19,6 +19,7 @@ from mudroom.core.image import (
     parse_inspected,
     passwd,
     shown_labels,
+    volumes_in_memory,
 )
 
 DIGEST = "sha256:" + "0a" * 32
@@ -73,9 +74,40 @@ def test_what_an_engine_says() -> None:
     assert parse_inspected("x", said(Architecture="arm64"), "aarch64").identity == DIGEST
 
 
+def test_volumes() -> None:
+    volumes: dict[str, Any] = {"/b/../data/": {}, "//x": {}, "rel": {}, "/etc": {}, "/srv": {}, "/etc/passwd": {}}
+    image = parse_inspected("x", said(Config={"Volumes": volumes}), "x86_64")
+    assert image.volumes == (b"/data", b"/etc", b"/etc/passwd", b"/rel", b"/srv", b"/x")
+    mounted = (b"/etc/passwd", b"/srv/shown")
+    assert volumes_in_memory(image, (b"/work/p",), mounted) == (b"/data", b"/etc", b"/rel", b"/srv", b"/x")
+
+
+@pytest.mark.parametrize(
+    ("volume", "at"),
+    [
+        ("/", "/dev"), ("/work/p/sub", "/work/p"), ("/work", "/work/p"), ("/work/p", "/work/p"),
+        ("/.mudroom/lib", "/.mudroom"), ("/.mudroom-door", "/.mudroom-door"), ("/x/../proc", "/proc"),
+        ("/dev/shm", "/dev"), ("/srv/data/sub", "/srv/data"),
+    ],
+)  # fmt: skip
+def test_a_volume_that_cannot_be_had(volume: str, at: str) -> None:
+    image = parse_inspected("x", said(Config={"Volumes": {volume: {}}}), "x86_64")
+    with pytest.raises(ValueError, match=f"^has a volume at /[^ ]*, and {at} is not its own$"):
+        volumes_in_memory(image, (b"/work/p",), (b"/srv/data",))
+
+
+def test_a_volume_that_no_engine_can_be_told() -> None:
+    with pytest.raises(ValueError, match="engines cannot be told"):
+        volumes_in_memory(Image("x", DIGEST, volumes=(b"/a:b",)), (), ())
+
+
 @pytest.mark.parametrize(
     ("found", "why"),
     [
+        (
+            said(Config={"Env": ["LD_TRACE_LOADED_OBJECTS="]}),
+            "sets LD_TRACE_LOADED_OBJECTS, with which no program of it runs",
+        ),
         (said(Architecture="arm64"), "is made for arm64, this machine is amd64"),
         (said(Architecture=""), "is made for , this machine is amd64"),
         (said(Os="windows"), "is made for windows, not for Linux"),

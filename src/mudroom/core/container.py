@@ -78,6 +78,8 @@ class Container(NamedTuple):
     """A parent before what lies in it."""
     private: tuple[bytes, ...] = (b"/tmp", b"/run", b"/var/tmp")
     """Empty directories in memory."""
+    emptied: tuple[bytes, ...] = ()
+    """Variables that the image sets, and that are empty to the first process, which is ours."""
     labels: tuple[tuple[str, str], ...] = ()
     seccomp: bytes = b""
     """File with the system call filter of all that runs in it; empty: the engine's own."""
@@ -183,6 +185,18 @@ def variable_lines(env: Mapping[bytes, bytes]) -> bytes:
 
 _OF_THE_LOADER = (b"LD_PRELOAD", b"LD_AUDIT", b"LD_LIBRARY_PATH")
 """What an image says in these would be loaded into the first process, which is ours: ld.so(8)."""
+_LOCALE = b"LC_ALL"
+"""In C nothing of the image is loaded: in any other locale the C library takes the names of character sets from the
+image's files, and converters for them, which are programs, from its directories (setlocale(3), iconv(3)). An empty one
+is as good as none: then Python chooses C.UTF-8, which is such a file."""
+
+
+def _variables(engine: Engine, box: Container) -> Iterator[bytes]:
+    """Nothing of the image's own comes to the first process, where that is ours: commands get theirs from the plan."""
+    yield from (name + b"=" for name in _OF_THE_LOADER)
+    if not engine.remote:
+        yield _LOCALE + b"=C"
+        yield from (name + b"=" for name in box.emptied if name not in (*_OF_THE_LOADER, _LOCALE))
 
 
 def _words(engine: Engine, box: Container) -> Iterator[bytes]:
@@ -192,8 +206,9 @@ def _words(engine: Engine, box: Container) -> Iterator[bytes]:
     yield from (b"--network=none", b"--cap-drop=ALL", b"--security-opt=no-new-privileges", b"--read-only")
     yield from (b"--ipc=private", b"--hostname=mudroom", b"--sysctl=net.ipv4.ip_unprivileged_port_start=0")
     yield from (b"--no-healthcheck", b"--log-driver=none")  # what it prints is nothing to anybody
-    for name in _OF_THE_LOADER:
-        yield b"--env=" + name + b"="
+    yield from (b"--env=" + setting for setting in _variables(engine, box))
+    if engine.kind == "podman":
+        yield b"--image-volume=ignore"
     if box.seccomp:
         yield b"--security-opt=seccomp=" + box.seccomp
     if box.nested:

@@ -10,8 +10,10 @@ and ``podman image inspect``, passwd(5), group(5).
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
+
+from mudroom.core.path import is_below, show
 
 HOST = "host"
 """Not an image: the host's own system directories and toolchains, shown read-only."""
@@ -37,6 +39,8 @@ class Image(NamedTuple):
     identity: str
     """Content that has this one is this image: ``sha256:…``."""
     environment: tuple[tuple[bytes, bytes], ...] = ()
+    volumes: tuple[bytes, ...] = ()
+    """Places at which an engine would mount something by itself."""
 
 
 class User(NamedTuple):
@@ -79,8 +83,45 @@ def parse_inspected(name: str, said: Any, machine: str) -> Image:
     settings = found.get("Config") or {}
     pairs = [one.partition("=") for one in settings.get("Env") or ()]
     environment = tuple((key.encode(), value.encode()) for key, equals, value in pairs if key and equals)
+    unusable = next((key for key, _value in environment if key in _TRACING), None)
+    if unusable is not None:
+        raise ValueError(f"sets {unusable.decode()}, with which no program of it runs")
     identity = found["Id"] if found["Id"].startswith("sha256:") else "sha256:" + found["Id"]
-    return Image(name, identity, environment)
+    return Image(name, identity, environment, tuple(sorted({_place(one) for one in settings.get("Volumes") or ()})))
+
+
+_TRACING = (b"LD_TRACE_LOADED_OBJECTS",)
+"""By it the loader lists what it would load, instead of running it, though it be empty: ld.so(8)."""
+
+
+def _place(volume: str) -> bytes:
+    """As engines understand it: an absolute path without detours."""
+    parts: list[str] = []
+    for part in volume.split("/"):
+        if part == "..":
+            del parts[-1:]
+        elif part not in ("", "."):
+            parts.append(part)
+    return "/".join(["", *parts]).encode() or b"/"
+
+
+OWN_PLACES = (b"/dev", b"/proc", b"/sys", b"/.mudroom", b"/.mudroom-door")
+"""What no volume may cover in a container of ours."""
+
+
+def volumes_in_memory(image: Image, kept: Iterable[bytes], mounted: Iterable[bytes]) -> tuple[bytes, ...]:
+    """The image's volumes as empty directories in memory, but for those in whose place something else is mounted.
+    ``kept``: what none of them may be at, in or above. ``mounted``: what none of them may be in. Raises ValueError, a
+    clause about the image, for one that cannot be had."""
+    kept, mounted = (*OWN_PLACES, *kept), tuple(mounted)
+    for volume in image.volumes:
+        if b":" in volume:
+            raise ValueError(f"has a volume at {show(volume)}: engines cannot be told that name")
+        covers = [place for place in kept if is_below(volume, place) or is_below(place, volume) or volume == b"/"]
+        covers += [place for place in mounted if volume != place and is_below(volume, place)]
+        if covers:
+            raise ValueError(f"has a volume at {show(volume)}, and {show(covers[0])} is not its own")
+    return tuple(volume for volume in image.volumes if volume not in mounted)
 
 
 def passwd(content: bytes, user: User) -> bytes:

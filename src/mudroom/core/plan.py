@@ -51,6 +51,8 @@ class Plan(NamedTuple):
     """The port of this machine's loopback to which such a container's connections to its proxy go; 0: nowhere."""
     image: str = ""
     """The identity of the image that it is made from; empty: of the one that is the host's own toolchain."""
+    emptied: tuple[bytes, ...] = ()
+    """Variables of that image, which the container's first process gets empty."""
 
 
 def _attributes(bits: int) -> str:
