@@ -17,6 +17,7 @@ from conftest import Place, full_listing
 from engines import EngineHere
 from mudroom.core.limit import Limits
 from mudroom.core.settings import Settings
+from mudroom.errors import MudroomError
 
 PYTHON = "/usr/bin/python3"
 
@@ -180,6 +181,41 @@ def test_who_is_loose_is_still_in_a_container(place: Place, engine: EngineHere) 
     name = container_of(place, engine)
     for proves in (no_privileges, no_network, nothing_of_the_host, nothing_changes):
         proves(place, engine, name)
+
+
+def test_no_name_that_a_plan_shows_can_be_replaced(place: Place, engine: EngineHere) -> None:
+    """Caches and layers are in it one by one: a link in the place of one would be shown to the next command."""
+    target = place.root / "target"
+    target.mkdir()
+    name = container_of(place, engine)
+    vault = os.path.dirname(next((place.state / "vaults").glob("*/journal.db")))
+    replace = f"cd {vault}; for d in cache/* layers/*; do mv $d $d.old; rmdir $d; ln -sfnT {target} $d; done"
+    loose(engine, name, f"{replace}; ln -sT {target} cache/planted; ln -sT {target} layers/planted")
+    assert [path for path in Path(vault).rglob("*") if path.is_symlink()] == []
+    assert not list(Path(vault, "cache").rglob("*.old"))
+    session = place.session()
+    assert session.run([b"sh", b"-c", b"echo mine > ~/.npm/mine"], fork="f").exit_code == 0
+    assert os.listdir(target) == []
+
+
+def test_a_link_that_is_planted_in_a_layer_is_not_followed(place: Place, engine: EngineHere) -> None:
+    target = place.root / "target"
+    target.mkdir()
+    place.write("g", "one")
+    name = container_of(place, engine)
+    vault = os.path.dirname(next((place.state / "vaults").glob("*/journal.db")))
+    plant = f"mv $d/tree $d/other; for n in tree originals record record.new; do ln -s {target} $d/$n; done"
+    loose(engine, name, f"for d in {vault}/layers/*; do {plant}; done")
+    planted = [path for path in Path(vault).rglob("*") if path.is_symlink()]
+    if not os.geteuid():  # its containers have a copy, and no layer
+        assert planted == []
+        return
+    assert len(planted) == 4
+    for session in (place.session(), engine.session(place)):
+        with pytest.raises(MudroomError, match="no directory of mudroom's") as caught:
+            session.run([b"sh", b"-c", b"echo mine > mine; echo two > g"], fork="f")
+        assert "\n" not in str(caught.value)
+    assert os.listdir(target) == []
 
 
 # --- one fork and another ---

@@ -17,7 +17,7 @@ from mudroom.core.path import is_below, show
 from mudroom.core.plan import Plan
 from mudroom.core.settings import Settings
 from mudroom.core.spec import Bind, Copy, Network, Overlay, SandboxSpec
-from mudroom.errors import Unsupported, UsageError
+from mudroom.errors import MudroomError, Unsupported, UsageError
 from mudroom.granting import PLAIN, Grant, graphics, in_the_way
 from mudroom.sandbox.client import StepFailed
 from mudroom.sandbox.host import Host, settings_of, survey, umask, user_name, without
@@ -460,6 +460,9 @@ class Confinement:
                 path = path if grant.level else os.path.realpath(path)
                 if any(is_below(path, shown) for shown in (*(bind.path for bind in host.home), *settings.read)):
                     continue
+                if os.path.islink(cache):
+                    why = "who was loose in a container has replaced it"
+                    raise MudroomError(f"the cache {show(cache)} is a symbolic link: {why}", "remove the link")
                 if (grant.level, grant.image) not in self._prepared:
                     os.makedirs(cache, mode=0o700, exist_ok=True)
                     if grant.level == 2 and not os.geteuid():

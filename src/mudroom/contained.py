@@ -38,9 +38,11 @@ if TYPE_CHECKING:
     from mudroom.sandbox.client import Client
     from mudroom.sandbox.remote import RemoteBox
 
-_WIDE = {b"layers": True, b"cache": True, b"bases": False, b"masks": False, b"scratch": False}
-"""What a container sees of the vault as a whole, if a plan names anything in it, and whether it may write there: a
-container outlives the layer that a plan names. Nothing else of the vault is in it but what a plan names itself."""
+_WHOLE = (b"layers", b"bases", b"masks")
+"""What a container sees of the vault by its own directory there, ``layers/<id>``, where a plan names what is in it: an
+overlay wants its upper and its work directory on one mount, and no engine is to follow what may have become of a name
+that somebody in a container could write to. Never what is above: in a directory that is writable as a whole, one that
+the next plan shows could be replaced by a link to anything."""
 _RDONLY = 1
 _NETWORK = "let the gate open what is needed (mudroom net allow), or use level 1"
 
@@ -167,9 +169,9 @@ class Containers:
         """Every path of the host that the plan names, and whether it is written to."""
         vault = self._vault.path + b"/"
         for path, writable in places(plan):
-            name = path[len(vault) :].split(b"/")[0] if path.startswith(vault) else b""
-            if name in _WIDE and os.geteuid():  # what is root's own is closed to its containers' user
-                yield vault + name, _WIDE[name]
+            names = path[len(vault) :].split(b"/") if path.startswith(vault) else [b""]
+            if names[0] in _WHOLE and len(names) > 1 and os.geteuid():  # root's own are closed to its containers' user
+                yield vault + names[0] + b"/" + names[1], writable
             elif not is_below(path, b"/dev") and not is_below(path, b"/proc"):
                 yield path, writable
 

@@ -49,8 +49,9 @@ def is_mounted(place: bytes) -> bool:
 
 def mount_overlay(layers: Sequence[bytes], base: bytes, upper: bytes | None, work: bytes, place: bytes) -> None:
     """``layers`` topmost first; without an ``upper`` read-only. Raises Unsupported with what the kernel said."""
-    held = [os.open(path, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC) for path in (*layers, base)]
-    rest = [] if upper is None else [os.open(path, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC) for path in (upper, work)]
+    flags = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+    held = [os.open(path, flags) for path in (*layers, base)]
+    rest = [] if upper is None else [os.open(path, flags) for path in (upper, work)]
     try:  # by descriptor: no character of a path needs escaping
         options = b"userxattr,lowerdir=" + b":".join(b"/proc/self/fd/%d" % descriptor for descriptor in held)
         if rest:
@@ -70,6 +71,8 @@ def mount_fuse(layers: Sequence[bytes], base: bytes, upper: bytes | None, work: 
     program = _found(_FUSE)
     if not program or not _found(_FUSERMOUNT):
         raise Unsupported("a mount without root", "fuse-overlayfs and fusermount3", "not installed", "install them")
+    for path in layers if upper is None else (*layers, upper):
+        os.close(open_root(path))  # no link, that is
     options = b"lowerdir=" + b":".join(_escaped(path) for path in (*layers, base))
     if upper is not None:
         options += b",upperdir=" + _escaped(upper) + b",workdir=" + _escaped(work)

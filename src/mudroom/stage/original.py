@@ -15,10 +15,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import NamedTuple
 
 from mudroom.core.entry import Entry
 from mudroom.errors import MudroomError
+from mudroom.stage import own
 from mudroom.stage.beneath import nameless
 from mudroom.stage.copy import copy_content
 
@@ -58,8 +60,8 @@ class Originals:
 
     def _load(self, index: bytes, layer: bytes) -> None:
         try:
-            with open(index, "rb") as stream:
-                data = stream.read()
+            os.close(own.open_directory(os.path.dirname(index)))
+            data = own.read(index)
         except FileNotFoundError:
             return
         for path, original in read_rows(data, index):
@@ -94,9 +96,9 @@ class Originals:
         if entry.size <= SMALL:
             self.keep(path, entry, os.pread(source, entry.size, 0))
             return
-        os.makedirs(self._top, mode=0o700, exist_ok=True)
-        name = f"{len(os.listdir(self._top))}"
-        kept = _keep_large(self._top + b"/" + name.encode(), source, entry.size)
+        with self._directory() as at:
+            name = f"{len(os.listdir(at))}"
+            kept = _keep_large(at, name.encode(), source, entry.size)
         self._add(path, Original(entry, name if kept else "", 0, entry.size if kept else 0))
 
     def _add(self, path: bytes, original: Original) -> None:
@@ -106,16 +108,15 @@ class Originals:
     def _end(self) -> int:
         if self._packed < 0:
             try:
-                self._packed = os.stat(self._top + b"/pack").st_size
+                self._packed = os.stat(self._top + b"/pack", follow_symlinks=False).st_size
             except FileNotFoundError:
                 self._packed = 0
         return self._packed
 
     def _write_pack(self) -> None:
-        os.makedirs(self._top, mode=0o700, exist_ok=True)
         data = b"".join(self._pack)
-        with open(self._top + b"/pack", "ab") as stream:
-            stream.write(data)
+        with self._directory() as at:
+            _append(at, b"pack", data)
         self._packed = self._end() + len(data)
         self._pack.clear()
         self._pending = 0
@@ -126,9 +127,18 @@ class Originals:
             return
         if self._pack:
             self._write_pack()
-        os.makedirs(self._top, mode=0o700, exist_ok=True)
-        append_rows(self._top + b"/index", self._new)
+        with self._directory() as at:
+            append_rows(at, b"index", self._new)
         self._new.clear()
+
+    @contextmanager
+    def _directory(self) -> Iterator[int]:
+        """Where new ones go: no link, whoever else may write beside it."""
+        descriptor = own.make_directory(self._top)
+        try:
+            yield descriptor
+        finally:
+            os.close(descriptor)
 
     def content(self, path: bytes) -> int | None:
         """A descriptor that reads the original content from its beginning to its end; None if it was not kept."""
@@ -136,8 +146,11 @@ class Originals:
         if original is None or not original.place:
             return None
         self.save()
-        place = original.layer + b"/originals/" + os.fsencode(original.place)
-        source = os.open(place, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+        at = own.open_directory(original.layer + b"/originals")
+        try:
+            source = own.open_regular(os.fsencode(original.place), at=at)
+        finally:
+            os.close(at)
         if original.place != "pack":
             return source
         try:
@@ -149,11 +162,11 @@ class Originals:
         return copy
 
 
-def _keep_large(path: bytes, source: int, size: int) -> bool:
-    target = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+def _keep_large(at: int, name: bytes, source: int, size: int) -> bool:
+    target = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=at)
     try:
         if size > LARGE and not copy_content(source, target, size, only_reflink=True):
-            os.unlink(path)
+            os.unlink(name, dir_fd=at)
             return False
         if size <= LARGE:
             copy_content(source, target, size)
@@ -162,12 +175,17 @@ def _keep_large(path: bytes, source: int, size: int) -> bool:
         os.close(target)
 
 
-def append_rows(path: bytes, rows: Sequence[_Row]) -> None:
+def _append(at: int, name: bytes, data: bytes) -> None:
+    with os.fdopen(own.open_regular(name, os.O_WRONLY | os.O_APPEND | os.O_CREAT, at=at), "ab") as stream:
+        stream.write(data)
+
+
+def append_rows(at: int, name: bytes, rows: Sequence[_Row]) -> None:
+    """``at``: an open directory."""
     import msgspec
 
-    data = msgspec.msgpack.encode([(name, original[:4]) for name, original in rows])
-    with open(path, "ab") as stream:
-        stream.write(len(data).to_bytes(8, "little") + data)
+    data = msgspec.msgpack.encode([(path, original[:4]) for path, original in rows])
+    _append(at, name, len(data).to_bytes(8, "little") + data)
 
 
 def read_rows(data: bytes, path: bytes) -> list[_Row]:
@@ -184,6 +202,8 @@ def read_rows(data: bytes, path: bytes) -> list[_Row]:
             if len(batch) < length:
                 break
             found = msgspec.msgpack.decode(batch, type=list[tuple[bytes, Original]])
+            if any(original.place not in ("", "pack") and not original.place.isdecimal() for _path, original in found):
+                raise MudroomError(f"{os.fsdecode(path)} is damaged: it names what is no original")
             rows += found
             position += 8 + length
     except (msgspec.DecodeError, msgspec.ValidationError) as error:

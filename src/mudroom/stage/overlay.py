@@ -8,8 +8,9 @@ from collections.abc import Callable, Iterator, Sequence
 
 from mudroom.core.entry import Entry
 from mudroom.core.spec import Overlay
+from mudroom.stage import own
 from mudroom.stage.beneath import directory, look, open_root
-from mudroom.stage.layer import Listing, listing, loosened, remove_tree
+from mudroom.stage.layer import Listing, listing, loosened, remove_at
 from mudroom.stage.source import Source
 from mudroom.stage.view import Difference
 
@@ -37,21 +38,31 @@ class OverlayView:
         Every mount has a work directory of its own. A ``volatile`` overlay leaves a marker in it by which it refuses
         to be mounted again, in case the system has crashed; our forks have fingerprints for that.
         """
+        made = not os.path.lexists(self._upper)
+        upper = own.make_directory(self._upper)
         try:
-            os.mkdir(self._upper, 0o700)
-            os.chmod(self._upper, stat.S_IMODE(os.stat(self._layers[0] if self._layers else self._base).st_mode))
-        except FileExistsError:
-            pass
-        os.makedirs(self._works, exist_ok=True)
-        used = [int(name) for name in os.listdir(self._works) if name.isdigit()]
-        self._current = b"%d" % (max(used, default=0) + 1)
-        os.mkdir(self._works + b"/" + self._current, 0o700)
+            if made:
+                below = self._layers[0] if self._layers else self._base
+                os.chmod(upper, stat.S_IMODE(os.stat(below, follow_symlinks=False).st_mode))
+        finally:
+            os.close(upper)
+        works = own.make_directory(self._works)
+        try:
+            used = [int(name) for name in os.listdir(works) if name.isdigit()]
+            self._current = b"%d" % (max(used, default=0) + 1)
+            os.mkdir(self._current, 0o700, dir_fd=works)
+        finally:
+            os.close(works)
 
     def tidy(self) -> None:
         """Remove the work directories of earlier mounts. They hold nothing, but it takes a while."""
-        for name in os.listdir(self._works):
-            if name != self._current:
-                remove_tree(self._works + b"/" + name)
+        works = own.open_directory(self._works)
+        try:
+            for name in map(os.fsencode, os.listdir(works)):
+                if name != self._current:
+                    remove_at(works, name)
+        finally:
+            os.close(works)
 
     def mount(self) -> Overlay:
         return Overlay((*self._layers, self._base), self._upper, self._works + b"/" + self._current)

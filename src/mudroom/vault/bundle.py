@@ -27,6 +27,7 @@ import msgspec
 from mudroom.core.entry import Entry, same_stamp
 from mudroom.core.stack import LIVE, ForkState, to_text
 from mudroom.errors import MudroomError, UsageError
+from mudroom.stage import own
 from mudroom.stage.landed import LANDED, load_landed
 from mudroom.stage.original import Original, Originals, read_rows
 from mudroom.stage.source import OpenSource
@@ -115,6 +116,8 @@ def _pack(packer: Packer, vault: Vault, fork: Fork, label: Label) -> None:
 def _pack_layer(packer: Packer, name: bytes, place: bytes, *, sealed: bool) -> None:
     packer.file(name + b"/record", place + b"/record")
     originals = place + b"/originals"
+    if os.path.lexists(originals):
+        os.close(own.open_directory(originals))
     for part in sorted(os.listdir(originals)) if os.path.isdir(originals) else ():
         if part in (b"index", b"pack") or part.isdigit():
             packer.file(name + b"/originals/" + part, originals + b"/" + part)
@@ -154,8 +157,8 @@ def rows_of(layer: bytes) -> Iterator[tuple[bytes, Original]]:
     """Its originals as they are written down. Raises MudroomError if the index is damaged."""
     index = layer + b"/originals/index"
     try:
-        with open(index, "rb") as stream:
-            yield from read_rows(stream.read(), index)
+        os.close(own.open_directory(layer + b"/originals"))
+        yield from read_rows(own.read(index), index)
     except FileNotFoundError:
         return
 

@@ -14,6 +14,7 @@ from typing import NamedTuple, TypeVar
 from mudroom.core.path import show
 from mudroom.core.stack import LIVE, ForkState
 from mudroom.errors import MudroomError
+from mudroom.stage import own
 from mudroom.stage.landed import LANDED, load_landed
 from mudroom.stage.original import read_rows
 from mudroom.stage.snapshot import SnapshotSource
@@ -107,8 +108,8 @@ def _read_layer(vault: Vault, state: ForkState, name: str) -> None:
 
 def _read_originals(place: bytes) -> None:
     try:
-        with open(place + b"/index", "rb") as stream:
-            rows = read_rows(stream.read(), place + b"/index")
+        os.close(own.open_directory(place))
+        rows = read_rows(own.read(place + b"/index"), place + b"/index")
     except FileNotFoundError:
         return
     sizes: dict[str, int] = {}
@@ -116,7 +117,7 @@ def _read_originals(place: bytes) -> None:
         if not original.place:
             continue
         if original.place not in sizes:
-            sizes[original.place] = os.stat(place + b"/" + os.fsencode(original.place)).st_size
+            sizes[original.place] = os.stat(place + b"/" + os.fsencode(original.place), follow_symlinks=False).st_size
         if original.offset + original.length > sizes[original.place]:
             raise MudroomError(f"the original of {show(path)} in {show(place)} is cut off")
 

@@ -233,7 +233,7 @@ class Fork:
 
 
 def load_record(path: bytes) -> ForkRecord | None:
-    if not os.path.exists(path):
+    if not os.path.lexists(path):
         return None
     from mudroom.vault.record import ForkRecord, load
 

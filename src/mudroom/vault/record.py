@@ -7,6 +7,7 @@ comes first in each; a file of a newer format is refused, naming the version tha
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from typing import NamedTuple, TypeVar
 
 import msgspec
@@ -16,6 +17,7 @@ from mudroom.core.entry import Entry
 from mudroom.core.landing import Op
 from mudroom.core.merge import Part
 from mudroom.errors import MudroomError
+from mudroom.stage import own
 
 FORMAT = 2
 
@@ -64,7 +66,9 @@ _Record = TypeVar("_Record", ForkRecord, ApplyRecord)
 def save(path: bytes, record: ForkRecord | ApplyRecord, *, durable: bool) -> None:
     """Write a record so that a reader finds the old one or the new one, never half of it."""
     beside = path + b".new"
-    with open(beside, "wb") as stream:
+    with suppress(FileNotFoundError):
+        os.unlink(beside)  # of a crash, or of who is in a container: it is not written through
+    with os.fdopen(own.open_regular(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL), "wb") as stream:
         stream.write(msgspec.msgpack.encode(record))
         if durable:
             stream.flush()
@@ -76,8 +80,7 @@ def save(path: bytes, record: ForkRecord | ApplyRecord, *, durable: bool) -> Non
 
 def load(path: bytes, kind: type[_Record]) -> _Record:
     """Read a record. Raises FileNotFoundError; MudroomError if it is damaged or of a newer format."""
-    with open(path, "rb") as stream:
-        data = stream.read()
+    data = own.read(path)
     try:
         found = msgspec.msgpack.decode(data, type=kind)
     except (msgspec.DecodeError, msgspec.ValidationError) as error:

@@ -10,6 +10,7 @@ import os
 from mudroom.core import stack
 from mudroom.core.stack import Checkpoint
 from mudroom.errors import MudroomError, UsageError
+from mudroom.stage import own
 from mudroom.vault.fork import Fork, fork_directory, is_plain
 from mudroom.vault.store import Vault
 
@@ -19,10 +20,14 @@ def upper_is_empty(fork: Fork) -> bool:
     if fork.has_copy:
         return False  # seal_copy finds out
     try:
-        with os.scandir(fork.upper) as scan:
-            return next(scan, None) is None
+        upper = own.open_directory(fork.upper)
     except FileNotFoundError:
         return True
+    try:
+        with os.scandir(upper) as scan:
+            return next(scan, None) is None
+    finally:
+        os.close(upper)
 
 
 def seal_upper(vault: Vault, fork: Fork) -> None:
@@ -109,7 +114,8 @@ def restore_record(vault: Vault, fork: Fork) -> None:
     layers = fork.state.layers
     kept = vault.layer(layers[-1]) + b"/record" if layers else b""
     beside = fork.path + b"/record.link"  # not record.new: that is written to, which would go into the layer's own
-    if kept and os.path.exists(kept):
+    if kept and os.path.lexists(kept):
+        os.close(own.open_regular(kept))  # no link, that is
         if os.path.exists(beside):  # a crash left it
             os.unlink(beside)
         os.link(kept, beside)

@@ -126,10 +126,13 @@ class Vault:
         from mudroom.core import stack
 
         state = fork.state
+        beside = self.layer(state.upper) + b"/record"
+        if os.path.lexists(beside):
+            from mudroom.stage.layer import remove_tree
+
+            remove_tree(beside)  # a crash has left it, or who is in a container has put it there
         if fork.record is not None:
-            beside = self.layer(state.upper) + b"/record"
-            if not os.path.exists(beside):
-                os.link(fork.record_path, beside)  # a record is replaced, never written to, so both may have it
+            os.link(fork.record_path, beside)  # a record is replaced, never written to, so both may have it
         fork.save(stack.seal(state, self.new_layer()))
 
     def _place(self, name: str) -> Fork:
