@@ -19,7 +19,8 @@ from engines import PATIENCE, SOURCE, EngineHere
 from mudroom.core.limit import Limits, Reached
 from mudroom.core.result import Result
 from mudroom.core.settings import Settings
-from mudroom.errors import ContainerEnded, Unsupported
+from mudroom.errors import ContainerEnded, MudroomError, Unsupported
+from mudroom.sandbox import box
 from mudroom.sandbox.owner import this_process
 from mudroom.sandbox.pool import Rules
 from mudroom.session import Session, Stdio
@@ -353,6 +354,20 @@ def test_the_hosts_network_is_refused(place: Place, engine: EngineHere) -> None:
 
 
 # --- as at level 1 ---
+
+
+def test_one_that_ends_at_once_is_not_waited_for(
+    place: Place, engine: EngineHere, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = engine.session(place)
+    session.run([b"true"], fork="f")
+    session.close()
+    monkeypatch.setattr(box, "_START", "raise SystemExit(3)")
+    session, began = engine.session(place), time.monotonic()
+    with pytest.raises(MudroomError, match=r"ended before its launcher came up: .*exit code 3") as caught:
+        session.run([b"true"])
+    assert time.monotonic() - began < box.ARRIVAL / 2
+    assert "\n" not in str(caught.value)
 
 
 def test_a_timeout_ends_everything_that_was_started(place: Place, engine: EngineHere) -> None:

@@ -17,6 +17,7 @@ from engines import EngineHere
 from mudroom.core.settings import Settings
 from mudroom.errors import Unsupported, UsageError
 from mudroom.sandbox.engine import current
+from mudroom.sandbox.owner import this_process
 from mudroom.session import Session
 
 BUSYBOX = Path("/bin/busybox")
@@ -55,6 +56,15 @@ def session(far: EngineHere, place: Place) -> Session:
     made = far.session(place, Settings(network="none", image=IMAGE))
     made.new_fork("f")
     return made
+
+
+def test_what_a_crash_has_left_is_looked_for(session: Session, far: EngineHere) -> None:
+    owner = str(this_process()._replace(started=1))
+    labels = ("--label=mudroom=0.1.0", f"--label=mudroom.owner={owner}")
+    left = far.ask("create", "--network=none", *labels, IMAGE, "sh").strip()
+    session.run([b"true"], fork="f")
+    session.close()
+    assert left not in far.ask("ps", "--all", "--quiet", "--no-trunc").split()
 
 
 def test_a_command_in_a_copy_at_the_projects_own_path(session: Session, place: Place, far: EngineHere) -> None:

@@ -22,6 +22,7 @@ from mudroom.granting import PLAIN, Grant, graphics, in_the_way
 from mudroom.sandbox.client import StepFailed
 from mudroom.sandbox.host import Host, settings_of, survey, umask, user_name, without
 from mudroom.sandbox.linux import PROXY_PORT
+from mudroom.sandbox.owner import beside
 from mudroom.sandbox.platform import LINUX, Platform
 from mudroom.stage.layer import private_directories
 from mudroom.stage.preflight import MountTable, filesystem, submounts
@@ -401,7 +402,7 @@ class Confinement:
             place = self._vault.path + b"/contained/" + blake2b(content, digest_size=12).hexdigest().encode()
             if not os.path.exists(place):
                 os.makedirs(os.path.dirname(place), mode=0o700, exist_ok=True)
-                new = place + b".%d" % os.getpid()
+                new = beside(place)
                 with open(new, "wb") as stream:
                     stream.write(content)
                 os.chmod(new, 0o644)

@@ -28,7 +28,7 @@ from mudroom.sandbox.engine import current
 from mudroom.sandbox.image import provide_host_image
 from mudroom.sandbox.imagefile import Provided, provide
 from mudroom.sandbox.orphans import OLD, OWNER, sweep_containers, sweep_directory
-from mudroom.sandbox.owner import this_process
+from mudroom.sandbox.owner import beside, this_process
 from mudroom.sandbox.pool import Pool
 from mudroom.sandbox.profile import profile
 from mudroom.sandbox.trial import ready
@@ -119,6 +119,7 @@ class Containers:
 
         made = self._named(self.container(plan, settings))
         box = start_remote(self.engine, made, local, self._state, self._environ, plan.gate)
+        self._sweep(self._state)
         try:
             yield box
         finally:
@@ -233,7 +234,7 @@ def provide_profile(state: bytes, *, nested: bool) -> bytes:
                 return path
     except FileNotFoundError:
         pass
-    new = path + b".%d" % os.getpid()
+    new = beside(path)
     with open(new, "wb") as made:
         made.write(content)
     os.replace(new, path)

@@ -6,14 +6,18 @@ import json
 import os
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 import pytest
 
+from mudroom.contained import provide_profile
 from mudroom.core.container import Engine
 from mudroom.errors import MudroomError
-from mudroom.sandbox.orphans import hold, make_held, orphans, rows, sweep_containers, sweep_directory
-from mudroom.sandbox.owner import this_process
+from mudroom.sandbox import box
+from mudroom.sandbox.orphans import hold, hold_below, make_held, orphans, rows, sweep_containers, sweep_directory
+from mudroom.sandbox.owner import beside, this_process
 
 HERE = this_process()
 GONE = HERE._replace(started=1)
@@ -32,10 +36,13 @@ def test_of_a_list_only_those_whose_owner_is_gone() -> None:
     lines = [
         docker("live", HERE), docker("dead", GONE), podman("dead2", GONE, "exited"), docker("made", GONE, "created"),
         docker("foreign", GONE._replace(namespaces="0-0")), docker("elsewhere", GONE._replace(boot="x")),
-        docker("rebooted", GONE._replace(boot="x"), "exited"), docker("theirs", GONE, label="other=1"),
+        docker("rebooted", GONE._replace(boot="x"), "exited"), docker("never", GONE._replace(boot="x"), "created"),
+        docker("theirs", GONE, label="other=1"),
         json.dumps({"ID": "unowned", "State": "exited", "Labels": "mudroom=1"}),
     ]  # fmt: skip
-    assert orphans("\n".join(lines).encode(), HERE) == ["dead", "dead2", "made", "rebooted"]
+    assert orphans("\n".join(lines).encode(), HERE) == ["dead", "dead2", "made", "rebooted", "never"]
+    far = orphans("\n".join(lines).encode(), HERE, remote=True)
+    assert far == ["dead", "dead2", "made", "rebooted"], "what another machine has made it may be about to start"
 
 
 def test_a_list_that_is_one_array_over_many_lines_is_read_too() -> None:
@@ -74,6 +81,67 @@ def test_a_directory_is_swept_when_nobody_holds_it(tmp_path: Path) -> None:
     assert sweep_directory(parent) == 1
     assert sorted(os.listdir(tmp_path)) == ["file", "link"]
     assert sweep_directory(parent + b"/nothing") == 0
+
+
+def test_what_is_held_below_is_not_taken_away_meanwhile(tmp_path: Path) -> None:
+    """And what is gone is said to be: who needs it makes it again."""
+    place = os.fsencode(tmp_path / "runtime")
+    os.mkdir(place)
+    held = hold_below(place)
+    assert sweep_directory(os.fsencode(tmp_path)) == 0
+    os.close(held)
+    assert sweep_directory(os.fsencode(tmp_path)) == 1
+    with pytest.raises(FileNotFoundError):
+        hold_below(place)
+
+
+def test_a_door_is_held_until_it_is_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    place, swept = os.fsencode(tmp_path / "door"), []
+    rmdir = os.rmdir
+
+    def looked_at(path: bytes) -> None:
+        swept.append(sweep_directory(os.fsencode(tmp_path)))
+        rmdir(path)
+
+    descriptor = make_held(place, 0o755)
+    monkeypatch.setattr(os, "rmdir", looked_at)
+    box._remove(place, descriptor)
+    monkeypatch.undo()
+    assert swept == [0]
+    assert not os.path.exists(place)
+    descriptor = make_held(place, 0o755)
+    os.rmdir(place)
+    box._remove(place, descriptor)  # somebody else was faster
+
+
+def test_a_runtime_that_is_swept_meanwhile_is_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[bytes] = []
+
+    def provide(directory: bytes) -> bytes:
+        made.append(directory + b"/runtime")
+        if len(made) > 1:
+            os.mkdir(made[-1])
+        return made[-1]
+
+    monkeypatch.setattr(box, "provide", provide)
+    path, held = box._held_runtime(os.fsencode(tmp_path))
+    assert (len(made), path) == (2, made[0])
+    assert sweep_directory(os.fsencode(tmp_path)) == 0
+    os.close(held)
+
+
+def test_names_beside_are_of_one_thread() -> None:
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(lambda _: beside(b"x"), range(200)))
+    assert len(set(found)) == 200
+
+
+def test_the_filter_is_written_by_many_threads_at_once(tmp_path: Path) -> None:
+    with ThreadPoolExecutor(8) as pool:
+        for number in range(10):
+            state = os.fsencode(tmp_path) + b"/%d" % number
+            places = set(pool.map(partial(provide_profile, nested=True), [state] * 8))
+            assert os.listdir(state + b"/runtime") == [os.path.basename(place) for place in places]
 
 
 def test_who_is_killed_holds_nothing(tmp_path: Path) -> None:

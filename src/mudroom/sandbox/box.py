@@ -13,7 +13,7 @@ import os
 import select
 import struct
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 
 from mudroom.core.container import Container, Engine, Mount, remove_argv, run_argv
@@ -22,7 +22,7 @@ from mudroom.sandbox.client import KILLED, Client, Exit
 from mudroom.sandbox.connection import Connection
 from mudroom.sandbox.engine import ask
 from mudroom.sandbox.gauge import Gauge, find
-from mudroom.sandbox.orphans import hold, make_held
+from mudroom.sandbox.orphans import hold_below, make_held
 from mudroom.sandbox.runtime import PLACE, entry, provide
 
 DOOR = b"/.mudroom-door"
@@ -37,6 +37,8 @@ ARRIVAL = 30.0
 """Seconds that a container has to come up, once its engine says that it has started it."""
 
 
+SLICE = 2.0
+"""Of these, after which its engine is asked whether it has ended."""
 TEMPLATES = 1
 """Of one launcher: they count to the limits of its container."""
 PARTING = 5.0
@@ -128,8 +130,7 @@ class Box:
 def start(engine: Engine, container: Container, state: bytes, environ: Mapping[bytes, bytes]) -> Box:
     """Start a container; ``container`` says everything but its first process. ``state``: where runtimes and doors are.
     Raises MudroomError if that cannot be done; nothing is left of it then."""
-    runtime = provide(state + b"/runtime")
-    held = hold(runtime)
+    runtime, held = _held_runtime(state + b"/runtime")
     try:
         place = state + b"/doors/" + container.name.encode()
         os.makedirs(state + b"/doors", mode=0o700, exist_ok=True)
@@ -152,23 +153,41 @@ def start(engine: Engine, container: Container, state: bytes, environ: Mapping[b
         raise
 
 
+def _held_runtime(directory: bytes) -> tuple[bytes, int]:
+    """Somebody may take an old one away between our finding it and our holding it: it is made again then."""
+    while True:
+        runtime = provide(directory)
+        with suppress(FileNotFoundError):
+            return runtime, hold_below(runtime)
+
+
 def _started(
     engine: Engine, container: Container, listener: _socket.socket, environ: Mapping[bytes, bytes]
 ) -> BoxClient:
+    from mudroom.sandbox.fate import ended
+
     try:
+        began = time.time()
         ask(run_argv(engine, container), environ)
-        return BoxClient(_arrival(listener))
+        return BoxClient(_arrival(listener, lambda: ended(engine, container.name, began, environ)))
     except BaseException:
         with suppress(MudroomError):
             ask(remove_argv(engine, container.name), environ)
         raise
 
 
-def _arrival(listener: _socket.socket) -> _socket.socket:
-    poller = select.poll()
+def _arrival(listener: _socket.socket, ended: Callable[[], str]) -> _socket.socket:
+    """``ended``: one clause if the engine knows of its end."""
+    poller, until = select.poll(), time.monotonic() + ARRIVAL
     poller.register(listener.fileno(), select.POLLIN)
-    if not poller.poll(ARRIVAL * 1000):
-        raise MudroomError(f"the container did not come up in {ARRIVAL:.0f} s", "mudroom doctor looks for the cause")
+    while not poller.poll(SLICE * 1000):
+        why, hint = ended(), "mudroom doctor looks for the cause"
+        if poller.poll(0):
+            break  # it was just slow
+        if why:
+            raise MudroomError(f"the container ended before its launcher came up: {why}", hint)
+        if time.monotonic() > until:
+            raise MudroomError(f"the container did not come up in {ARRIVAL:.0f} s", hint)
     accepted, _address = listener._accept()  # type: ignore[attr-defined]  # of a type whose stub lacks it
     return _socket.socket(fileno=accepted)
 
@@ -176,8 +195,11 @@ def _arrival(listener: _socket.socket) -> _socket.socket:
 def _remove(place: bytes, descriptor: int) -> None:
     with suppress(FileNotFoundError):
         os.unlink(b"s", dir_fd=descriptor)
-    os.close(descriptor)
-    os.rmdir(place)
+    try:
+        with suppress(FileNotFoundError):
+            os.rmdir(place)
+    finally:
+        os.close(descriptor)  # last: nobody else takes away what is held
 
 
 def name_of(vault: bytes, number: int, now: float | None = None) -> str:

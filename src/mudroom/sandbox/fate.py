@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 
 from mudroom.core.container import Engine, events_argv
 from mudroom.errors import MudroomError
@@ -27,6 +28,15 @@ def tell(engine: Engine, name: str, since: float, environ: Mapping[bytes, bytes]
             return f"its engine cannot be asked why ({error.message})"
         if any(action in ("die", "died") for action, _attributes in found) or time.monotonic() > until:
             return clause(found)
+
+
+def ended(engine: Engine, name: str, since: float, environ: Mapping[bytes, bytes]) -> str:
+    """The same clause of a container that may be running: empty if it has not ended, or nothing is known."""
+    with suppress(MudroomError):
+        found = happened(ask(events_argv(engine, name, since, time.time()), environ, PATIENCE))
+        if any(action in ("die", "died") for action, _attributes in found):
+            return clause(found)
+    return ""
 
 
 def happened(listed: bytes) -> list[tuple[str, dict[str, str]]]:

@@ -23,7 +23,7 @@ from mudroom.core.path import show
 from mudroom.errors import MudroomError, Unsupported, UsageError
 from mudroom.sandbox.engine import PATIENCE, ask
 from mudroom.sandbox.orphans import OWNER
-from mudroom.sandbox.owner import this_process
+from mudroom.sandbox.owner import beside, this_process
 
 _HOSTS = b"127.0.0.1 localhost mudroom\n::1 localhost ip6-localhost ip6-loopback\n"
 _NAMESERVER = b"nameserver 127.0.0.1\n"
@@ -173,7 +173,7 @@ def _root_mode(engine: Engine, container: bytes, environ: Mapping[bytes, bytes])
 
 
 def _keep(place: bytes, files: Mapping[bytes, bytes]) -> None:
-    new = place + b".%d" % os.getpid()
+    new = beside(place)
     os.makedirs(new, mode=0o700)
     for name, content in files.items():
         with open(new + b"/" + name, "wb") as stream:

@@ -7,6 +7,10 @@ Rules of this file: the standard library only, and of that what every Python fro
 in the container runs. Neither end waits for one connection while another could go on, and neither holds more than
 twice ``WINDOW`` bytes for a connection whose own end does not take them.
 
+The end that connects does not believe the other one: it stops reading while that does not take its answers. The end
+that accepts always reads, so the two never wait for each other; what it has to say is bounded by its own connections,
+and it accepts none while much is unsaid.
+
 A frame: kind (1 byte), connection (4), length (2), then so many bytes. OPEN, DATA and SHUT (no more data from this
 side) come in order; RESET ends a connection at once; TAKEN says how many bytes of DATA have been passed on.
 """
@@ -65,10 +69,11 @@ class Mux:
 
     def _turn(self) -> bool:
         poller, streams = select.poll(), {}
-        poller.register(self._read, select.POLLIN)
+        heard = self._accept is not None or len(self._outgoing) <= 2 * WINDOW
+        poller.register(self._read, select.POLLIN if heard else 0)  # its end is told in any case
         if self._outgoing:
             poller.register(self._write, select.POLLOUT)
-        if self._accept is not None:
+        if self._accept is not None and len(self._outgoing) < WINDOW:
             poller.register(self._accept, select.POLLIN)
         for number, stream in self._streams.items():
             readable = not stream.read_ended and stream.untaken < WINDOW and len(self._outgoing) < WINDOW
@@ -138,8 +143,8 @@ class Mux:
             return
         stream = self._streams.get(number)
         if stream is None:
-            if kind in (OPEN, DATA):
-                self.say(RESET, number)
+            if kind == OPEN:
+                self.say(RESET, number)  # DATA of one that is over is dropped: its end has been told
         elif kind == DATA and len(stream.pending) + len(payload) <= 2 * WINDOW and not stream.peer_ended:
             stream.pending += payload
             self._pass_on(number, stream)

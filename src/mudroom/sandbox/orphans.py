@@ -26,6 +26,8 @@ from mudroom.sandbox.owner import Owner, is_gone, parse
 OWNER = LABEL + ".owner"
 _ENDED = ("exited", "dead", "stopped")
 """States of containers that have run, as the engines name them."""
+_MADE = ("created", "configured", "initialized")
+"""Of containers that have not run yet."""
 OLD = 24 * 3600.0
 """Seconds for which a runtime is kept that is not this version's: somebody may be going back and forth."""
 
@@ -55,19 +57,21 @@ def _labels(found: object) -> dict[str, str]:
     return dict(part.partition("=")[::2] for part in str(found or "").split(","))
 
 
-def orphans(listed: bytes, here: Owner) -> list[str]:
-    """Of an engine's list those that nobody owns any more."""
-    found = []
+def orphans(listed: bytes, here: Owner, *, remote: bool = False) -> list[str]:
+    """Of an engine's list those that nobody owns any more. ``remote``: owners may be on other machines, which are of
+    another boot, too, and live: what has not run yet may be about to. With an engine of this machine another boot is
+    an earlier one, and what it has only made nobody starts any more."""
+    found, over = [], _ENDED if remote else (*_ENDED, *_MADE)
     for name, state, labels in rows(listed):
         owner = parse(labels.get(OWNER, ""))
-        if LABEL in labels and owner is not None and is_gone(owner, here, ended=state in _ENDED):
+        if LABEL in labels and owner is not None and is_gone(owner, here, ended=state in over):
             found.append(name)
     return found
 
 
 def sweep_containers(engine: Engine, environ: Mapping[bytes, bytes], here: Owner) -> int:
     """Remove them; how many there were. Raises MudroomError if the engine does not answer."""
-    found = orphans(ask(list_argv(engine), environ), here)
+    found = orphans(ask(list_argv(engine), environ), here, remote=engine.remote)
     for name in found:
         with suppress(MudroomError):  # somebody else, or the engine itself, is just removing it
             ask(remove_argv(engine, name), environ)
@@ -103,6 +107,12 @@ def hold(place: bytes) -> int:
     return descriptor
 
 
+def hold_below(place: bytes) -> int:
+    """The same where others take away what nobody holds: not while it is looked for. Raises OSError if it is gone."""
+    with _locked(os.path.dirname(place)):
+        return hold(place)
+
+
 def sweep_directory(parent: bytes, *, keep: bytes = b"", older: float = 0.0) -> int:
     """Remove every directory that nobody holds and that has not been changed for ``older`` seconds; how many."""
     if not os.path.isdir(parent):
@@ -111,19 +121,20 @@ def sweep_directory(parent: bytes, *, keep: bytes = b"", older: float = 0.0) -> 
     with _locked(parent):
         for name in os.listdir(parent):
             place = parent + b"/" + name
-            if name != keep and os.path.isdir(place) and not os.path.islink(place) and _is_free(place, older):
-                shutil.rmtree(place, ignore_errors=True)
-                count += 1
+            if name != keep and os.path.isdir(place) and not os.path.islink(place):
+                count += _sweep(place, older)
     return count
 
 
-def _is_free(place: bytes, older: float) -> bool:
+def _sweep(place: bytes, older: float) -> bool:
+    """Remove a directory if it is free, under its lock: nobody comes to hold what is half gone. Whether it was."""
     with suppress(FileNotFoundError):
         if time.time() - os.stat(place).st_mtime < older:
             return False
         descriptor = os.open(place, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            shutil.rmtree(place, ignore_errors=True)
             return True
         except BlockingIOError:
             return False

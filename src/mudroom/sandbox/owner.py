@@ -7,9 +7,12 @@ random(4), pid_namespaces(7), time_namespaces(7), kill(2).
 
 from __future__ import annotations
 
+import _thread
+import itertools
 import os
 from typing import NamedTuple
 
+_numbers = itertools.count()
 _START = 19
 """Of the words behind the name in /proc/PID/stat: field 22, in clock ticks since the boot."""
 
@@ -41,6 +44,11 @@ def this_process() -> Owner:
     return Owner(pid, started(pid) or 0, boot, f"{_inode('pid')}-{_inode('time')}")
 
 
+def beside(path: bytes) -> bytes:
+    """A name beside ``path`` for what is to be renamed to it: no other process has it, and no other thread."""
+    return path + b".%d.%d.%d" % (os.getpid(), _thread.get_ident(), next(_numbers))
+
+
 def _inode(name: str) -> int:
     try:
         return os.stat(f"/proc/self/ns/{name}").st_ino
@@ -59,8 +67,9 @@ def started(pid: int) -> int | None:
 
 
 def is_gone(owner: Owner, here: Owner, *, ended: bool) -> bool:
-    """Whether nobody is there any more to whom a container belongs. ``ended``: it has run, and does not any more; the
-    launcher of another boot, or of another machine, has seen the end of its owner then, or was ended itself."""
+    """Whether nobody is there any more to whom a container belongs. ``ended``: it does not run any more, or never
+    will; the launcher of another boot, or of another machine, has seen the end of its owner then, or was ended
+    itself."""
     if owner.boot != here.boot:
         return ended
     if owner.namespaces != here.namespaces:

@@ -14,6 +14,7 @@ import subprocess
 import sys
 
 from mudroom.errors import MudroomError
+from mudroom.sandbox.owner import beside
 
 PLACE = b"/.mudroom"
 """Where containers see it."""
@@ -75,7 +76,7 @@ def key() -> str:
 
 def _make(path: str) -> None:
     modules, objects = _loaded()
-    made = f"{path}.{os.getpid()}"
+    made = os.fsdecode(beside(os.fsencode(path)))
     try:
         _copy(os.path.realpath(sys.executable), f"{made}/bin/python3")
         library = f"{made}/lib/python{sys.version_info.major}.{sys.version_info.minor}"
