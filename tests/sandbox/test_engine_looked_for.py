@@ -284,7 +284,9 @@ def test_what_was_found_a_moment_ago_still_counts(fakes: Fakes, monkeypatch: pyt
     fakes.program("docker", "exit 1")
     fakes.prints("podman", PODMAN)
     assert engines.current(fakes.environ).kind == "docker"
-    assert "(start it: sudo systemctl start docker)" in engines.why_none(fakes.environ, "docker")
+    assert "(start it: sudo systemctl start docker; or container.engine: auto)" in engines.why_none(
+        fakes.environ, "docker"
+    )
     monkeypatch.setattr(engines, "_chosen", {})
     assert engines.current(fakes.environ).kind == "podman"
     assert engines.why_none(fakes.environ) == ""
