@@ -29,6 +29,7 @@ from mudroom.core.settings import Settings
 from mudroom.core.spec import Copy
 from mudroom.deciding import Case
 from mudroom.errors import UsageError
+from mudroom.granting import engine_of
 from mudroom.inspecting import Inspecting
 from mudroom.sandbox.capture import SIGTERM
 from mudroom.sandbox.client import Client, StepFailed
@@ -64,6 +65,7 @@ if TYPE_CHECKING:
     from mudroom.core.hosts import HostRule
     from mudroom.core.landing import Landing
     from mudroom.core.policy import CommandPolicy
+    from mudroom.core.surroundings import Surroundings
     from mudroom.core.why import Why
     from mudroom.gateway import Approver
     from mudroom.stage.source import Source
@@ -212,8 +214,47 @@ class Session(Inspecting):
         return bool(self._last or self._tended)
 
     def explain(self, cwd: bytes) -> list[str]:
-        """What would be done to confine a command here, step by step. Nothing is run."""
-        return [*explain(self._example(cwd)), *explain_limits(self.settings.limits)]
+        """What would be done to confine a command here, step by step. Nothing is run. Raises Unsupported for what this
+        machine cannot give, as ``run`` does."""
+        lines: list[str] = self.explained(cwd)["lines"]
+        return lines
+
+    def explained(self, cwd: bytes) -> dict[str, Any]:
+        """The same as JSON has it: the level, the mode, the container if there is one, and the lines."""
+        around = self._surroundings()
+        mode, container, lines = self._example_mode(around), None, list[str]()
+        if around is not None:
+            from mudroom.core.surroundings import as_json, explain_container
+
+            container, lines = as_json(around), list(explain_container(around, mode))
+        lines += [*explain(self._example(cwd)), *explain_limits(self.settings.limits)]
+        return {"level": self.granted().level, "mode": mode, "container": container, "lines": lines}
+
+    def _surroundings(self) -> Surroundings | None:
+        """The container that a command would get, as far as that is known without starting one."""
+        grant = self.granted()
+        if grant.level != 2:
+            return None
+        from mudroom.core.container import user_of
+        from mudroom.core.surroundings import Surroundings
+        from mudroom.sandbox.engine import current
+        from mudroom.sandbox.trial import recall
+
+        environ, state = self.confinement.variables, os.path.dirname(os.path.dirname(self.vault.path))
+        engine = current(environ, engine_of(self.settings))
+        known = engine if engine.remote else recall(engine, environ, state)
+        user, _group = user_of(os.geteuid(), os.getegid())
+        return Surroundings(known or engine, user, grant.image, known is not None)
+
+    def _example_mode(self, around: Surroundings | None) -> Mode:
+        if around is None:
+            first = self.confinement.platform.first
+            return "copy" if self.settings.view == "copy" and first not in ELSEWHERE else first
+        if around.engine.remote:
+            return "remote"
+        if not around.engine.nested:
+            return "plain"
+        return self.confinement.first_mode(self.settings, is_copy=False, level=2)[0]
 
     def why_path(self, path: bytes) -> Why:
         """What a command of this session finds at an absolute path, and why."""
@@ -226,8 +267,7 @@ class Session(Inspecting):
         return why_place(self._example(self.project), path, show(path))
 
     def _example(self, cwd: bytes) -> Plan:
-        first = self.confinement.platform.first
-        mode: Mode = "copy" if self.settings.view == "copy" and first not in ELSEWHERE else first
+        mode = self._example_mode(self._surroundings())
         fork = Fork("example", self.vault.path + b"/forks/example", self.vault.path)
         here = fork.path + b"/upper"
         mount = OverlayView(self.project, (), here, fork.path + b"/work").mount()

@@ -120,13 +120,22 @@ def execute(args: argparse.Namespace, context: Context) -> int:
     ) as session:
         cwd = _working_directory(session)
         if args.explain:
-            context.terminal.out("\n".join(session.explain(cwd)))
+            _explain(session.explained(cwd), context)
             return 0
         try:
             with exclusive(session, context, " ".join(command)):
                 return _staged(session, argv, cwd, args, context)
         finally:
             client.close()
+
+
+def _explain(found: dict[str, Any], context: Context) -> None:
+    if not context.as_json:
+        context.terminal.out("\n".join(found["lines"]))
+        return
+    import json
+
+    context.terminal.out(json.dumps({"schema": "mudroom.explain/1", **found}))
 
 
 def asked_level(args: argparse.Namespace) -> int | None:

@@ -97,6 +97,12 @@ def ready(engine: Engine, image: str, environ: Mapping[bytes, bytes], state: byt
     return found
 
 
+def recall(engine: Engine, environ: Mapping[bytes, bytes], state: bytes) -> Engine | None:
+    """As ``ready`` has found it before; None if it has not been tried. Nothing is started."""
+    known = _read(_path(engine, environ, state))
+    return engine._replace(**known) if known is not None else None
+
+
 def keep(engine: Engine, found: Engine, environ: Mapping[bytes, bytes], state: bytes) -> None:
     """Remember what came of a trial of ``engine``, for ``ready``."""
     path = _path(engine, environ, state)
