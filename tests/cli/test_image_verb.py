@@ -36,8 +36,11 @@ WRONG = [
     (("build", "--network"), "--network is for --from containerfile"),
     (("build", "--suite", "../x"), "'../x' is not the name of a suite"),
     (("build", "--include", "git,-x"), "'-x' is not the name of a package"),
-    (("build", "x"), "image build takes 0 names, 1 were given"),
-    (("rm",), "image rm takes 1 names, 0 were given"),
+    ((), "which action: build, ls, rm? (mudroom image --help)"),
+    (("build", "x"), "image build takes no name, 1 was given"),
+    (("rm",), "image rm takes one name, none was given"),
+    (("rm", "x", "y"), "image rm takes one name, 2 were given"),
+    (("rm", "host"), "host is the host's own toolchain, no image: it cannot be removed"),
     (("rm", "A b"), "'A b' is not the name of an image"),
     (("ls", "--engine", "lxc"), "argument --engine: invalid choice: 'lxc'"),
 ]

@@ -30,11 +30,12 @@ examples:
 Without one, level 2 shows the host's own system directories and toolchains (container.image: host). Any other image
 that the engine has can be named, too: --image debian:bookworm, or container.image in the policy. None is pulled."""
 
-_WORDS = {"build": (0, 0), "ls": (0, 0), "rm": (1, 1)}
+_WORDS = {"build": 0, "ls": 0, "rm": 1}
+"""How many names each takes."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("action", choices=tuple(_WORDS), help="what to do")
+    parser.add_argument("action", nargs="?", choices=tuple(_WORDS), help="what to do")
     parser.add_argument("words", nargs="*", metavar="NAME", help="rm: which")
     parser.add_argument("--engine", choices=("docker", "podman", "container"), help="default: as the policy says")
     made = parser.add_argument_group("build")
@@ -55,10 +56,17 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(args: argparse.Namespace, context: Context) -> int:
-    least, most = _WORDS[args.action]
-    if not least <= len(args.words) <= most:
+    if args.action is None:  # argparse would ask for the name, too, which only rm needs
+        raise UsageError(f"which action: {', '.join(_WORDS)}?", "mudroom image --help")
+    wanted = _WORDS[args.action]
+    if len(args.words) != wanted:
+        takes, given = ("no name", "one name")[wanted], len(args.words) or "none"
+        were = "was" if len(args.words) < 2 else "were"
+        raise UsageError(f"image {args.action} takes {takes}, {given} {were} given", "mudroom image --help")
+    if args.action == "rm" and args.words[0] == HOST:
         raise UsageError(
-            f"image {args.action} takes {least} names, {len(args.words)} were given", "mudroom image --help"
+            f"{HOST} is the host's own toolchain, no image: it cannot be removed",
+            "container.image in the policy, or --image, names another one to use",
         )
     if args.engine is None:
         chosen = settings_of(context, project_of(context)).engine
