@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 import subprocess
 import sys
 import tarfile
@@ -90,3 +91,10 @@ def test_our_loader_does_not_look_into_the_image(tmp_path: Path) -> None:
     ]
     done = subprocess.run([*words, "-I", "-S", "-c", "print(1)"], capture_output=True, text=True, check=False)
     assert (done.stdout, done.stderr) == ("1\n", "")
+
+
+def test_where_the_files_of_images_are_is_closed_to_others(tmp_path: Path) -> None:
+    place = tmp_path / "images/abc"
+    imagefile._keep(bytes(place), {b"passwd": b"x"})
+    assert (place / "passwd").read_bytes() == b"x"
+    assert [stat.S_IMODE(path.stat().st_mode) for path in (place.parent, place)] == [0o700, 0o700]

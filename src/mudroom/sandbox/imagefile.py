@@ -174,7 +174,8 @@ def _root_mode(engine: Engine, container: bytes, environ: Mapping[bytes, bytes])
 
 def _keep(place: bytes, files: Mapping[bytes, bytes]) -> None:
     new = beside(place)
-    os.makedirs(new, mode=0o700)
+    os.makedirs(os.path.dirname(new), mode=0o700, exist_ok=True)  # makedirs gives its mode to the last one only
+    os.mkdir(new, 0o700)
     for name, content in files.items():
         with open(new + b"/" + name, "wb") as stream:
             stream.write(content)
