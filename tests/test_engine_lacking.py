@@ -7,11 +7,13 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from conftest import Place
 from engines import SOURCE
+from mudroom.sandbox import engine
 
 CARD = {"agentId": "worker", "sandboxLevel": 2}
 
@@ -72,6 +74,29 @@ def test_a_command_where_the_policy_names_an_engine(alone: Alone) -> None:
         "mudroom: level 2 of this command needs the engine of the policy, Docker; found: no docker on PATH "
         "(install Docker; or container.engine: auto)\n"
     )
+
+
+def test_a_command_in_a_sandbox_of_ours(alone: Alone) -> None:
+    """What is in the way of each engine there is not what its user could mend."""
+    program = alone.place.project / "look"
+    code = "from mudroom.sandbox.engine import choose; choose({b'PATH': b'/nowhere'})"
+    program.write_text(f"import sys; sys.path.insert(0, {str(SOURCE)!r})\n{code}\n")
+    alone.place.home.mkdir(exist_ok=True)
+    done = alone.mudroom("run", "--no", "--read", str(SOURCE), "--read", sys.prefix, "--", sys.executable, "look")
+    assert (
+        "mudroom.errors.Unsupported: level 2 needs a container engine: Docker, Podman or Apple container; found: a "
+        "command of mudroom's, and no engine is in sight of its sandbox (outside of the sandbox: mudroom run --level 2)"
+    ) in done.stderr
+
+
+@pytest.mark.parametrize("name", ["here", "mudroom"])
+def test_what_is_not_in_a_sandbox_of_ours(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str) -> None:
+    """Nor if the computer has that name."""
+    status = tmp_path / "status"
+    status.write_text("NoNewPrivs:\t0\nSeccomp:\t0\n")
+    monkeypatch.setattr(engine, "_STATUS", str(status))
+    monkeypatch.setattr(os, "uname", lambda: SimpleNamespace(nodename=name))
+    assert not engine.is_sandboxed()
 
 
 def test_an_agent(alone: Alone) -> None:

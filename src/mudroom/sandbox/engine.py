@@ -157,8 +157,29 @@ def choose(environ: Mapping[bytes, bytes], wanted: EngineKind | None = None, *, 
         hints += [found.hint] if found.hint else []
     if remote and far:
         return far[0]
+    if is_sandboxed():
+        inside = "a command of mudroom's, and no engine is in sight of its sandbox"
+        raise Unsupported("level 2", needed(wanted), inside, "outside of the sandbox: mudroom run --level 2")
     hint = hints[0] if hints else install(wanted)
     raise Unsupported("level 2", needed(wanted), "; ".join(reasons), f"{hint}; or {ANY}" if wanted else hint)
+
+
+_STATUS = "/proc/self/status"
+
+
+def is_sandboxed() -> bool:
+    """Whether this process is a command of mudroom's: it has the host name of every sandbox, it can gain nothing, and a
+    filter is on it (proc(5)). Somebody's computer may have that name, but then no filter is on what they start. For
+    messages: nothing is permitted because of it."""
+    if sys.platform != "linux" or os.uname().nodename != SANDBOXED:
+        return False
+    with open(_STATUS, encoding="ascii", errors="replace") as stream:
+        lines = stream.read().splitlines()
+    return "NoNewPrivs:\t1" in lines and "Seccomp:\t2" in lines
+
+
+SANDBOXED = "mudroom"
+"""Of the step ``hostname`` in every plan, and of every container."""
 
 
 def needed(wanted: EngineKind | None) -> str:
