@@ -95,6 +95,8 @@ class Deciding(Starting):
     _policy: Callable[[], CommandPolicy]
     _ask_about: CommandApprover | None
     _remember_command: Remember | None
+    is_asking = False
+    """Whether somebody is being asked about a command, who hears of signals by itself."""
 
     def granted(self) -> Grant:
         """At which level the next command runs, and which credentials are open to it. Raises Refused if the policy
@@ -182,7 +184,11 @@ class Deciding(Starting):
         except Uncovered as error:
             verdict = self._judged(argv, cwd)[0]
             return Case(verdict, None, CommandAnswer(False, by="nobody", reason=str(error)))
-        answer = asked(self._ask_about, question)
+        self.is_asking = True
+        try:
+            answer = asked(self._ask_about, question)
+        finally:
+            self.is_asking = False
         if answer.keep and question.pattern:
             answer = self._keep(question.pattern, answer)
         self._journal_approval(fork.name, question, answer)

@@ -39,7 +39,7 @@ _LISTENERS: dict[str, Kind] = {
 """What the launcher's step calls them, and what the gate does. The others are the namespaces."""
 _QUEUE = 4096
 """Connections that may wait to be accepted (listen(2)): while the queue is full a connect of the command's waits."""
-LAST_FLOWS = 2.0
+LAST_FLOWS = 5.0
 """Seconds that the gate has, after a command, to say what there is still to be said."""
 
 

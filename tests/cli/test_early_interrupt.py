@@ -18,8 +18,8 @@ from mudroom.session import Session
 class Waiting:
     """A session, as far as ``foreground`` looks at it."""
 
-    def __init__(self, *, running: bool, has_run: bool) -> None:
-        self.running, self.has_run, self.told = running, has_run, 0
+    def __init__(self, *, running: bool, has_run: bool, is_asking: bool = False) -> None:
+        self.running, self.has_run, self.is_asking, self.told = running, has_run, is_asking, 0
 
     def interrupt(self) -> bool:
         self.told += 1
@@ -29,6 +29,13 @@ class Waiting:
 @pytest.mark.parametrize(("running", "has_run"), [(True, True), (False, True)])
 def test_a_command_that_runs_or_has_run_hears_of_it(running: bool, has_run: bool) -> None:
     session = Waiting(running=running, has_run=has_run)
+    with foreground(cast(Session, session)):
+        signal.raise_signal(signal.SIGINT)
+    assert session.told == 1
+
+
+def test_who_asks_hears_of_it_by_itself() -> None:
+    session = Waiting(running=False, has_run=False, is_asking=True)
     with foreground(cast(Session, session)):
         signal.raise_signal(signal.SIGINT)
     assert session.told == 1

@@ -118,7 +118,7 @@ def test_an_image_has_its_own_variables_and_of_the_hosts_only_the_terminals() ->
     }
     image = {b"PATH": b"/image", b"JAVA_HOME": b"/j", b"HOME": b"/root", b"USER": b"root", b"TERM": b"dumb"}
     assert inside(image, host) == OURS | {
-        b"PATH": b"/image", b"JAVA_HOME": b"/j", b"USER": b"u", b"LOGNAME": b"u", b"TERM": b"xterm",
+        b"PATH": b"/image", b"JAVA_HOME": b"/j", b"USER": b"u", b"LOGNAME": b"u", b"TERM": b"xterm", b"CI": b"1",
     }  # fmt: skip
 
 

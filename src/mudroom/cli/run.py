@@ -212,10 +212,10 @@ def standard(context: Context) -> Stdio:
 @contextmanager
 def foreground(session: Session) -> Iterator[None]:
     """While the command runs Ctrl-C is its business: it is asked to end, and what it did is shown. Before it runs (a
-    container may take its time) there is nobody but us."""
+    container may take its time) there is nobody but us, or who asks about it and hears of it by itself."""
 
     def on_interrupt(_number: int, _frame: object) -> None:
-        if not session.interrupt() and not session.has_run:
+        if not session.interrupt() and not session.has_run and not session.is_asking:
             raise KeyboardInterrupt
 
     previous = signal.signal(signal.SIGINT, on_interrupt)
