@@ -449,6 +449,8 @@ class Starting(Applying):
         elif level == 2 and not self._boxes().engine.nested and self.confinement.mode_contained not in CONTAINERS:
             following = AFTER_IN_A_CONTAINER["overlay", "clone"]  # it has been tried: see ``sandbox/trial.py``
             self.confinement.mode_contained, said = following.mode, [following.lost]
+            why = "a container that was tried could make no user namespace"
+            self.vault.journal.append("degrade", "", {"to": following.mode, "why": why}, time=self._clock())
         mode, notes = self.confinement.first_mode(self.settings, is_copy=fork.is_copy, level=level)
         return mode, [*said, *notes]
 
