@@ -16,7 +16,9 @@ from mudroom.core.recipe import Recipe, default_name, labels, recipe_error, suit
 from mudroom.errors import MudroomError, UsageError
 from mudroom.sandbox.building import Progress, Workshop, build
 from mudroom.sandbox.engine import ask, choose
+from mudroom.sandbox.image import provide_host_image
 from mudroom.sandbox.imagefile import words
+from mudroom.sandbox.trial import ready
 
 _RELEASE = "/etc/os-release"
 
@@ -68,6 +70,8 @@ def make(
     """
     recipe = complete(recipe)
     found = choose(environ, engine)
+    if recipe.kind == "containerfile" and found.kind == "podman":  # by what its containers can be started here
+        found = ready(found, provide_host_image(found, environ), environ, state)
     there = _described(found, [recipe.name], environ, _nothing)
     if there and "from" not in there[0].about:
         raise UsageError(f"there is an image {recipe.name} that mudroom has not made", "--name gives another name")
