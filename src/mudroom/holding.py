@@ -32,8 +32,6 @@ def nothing() -> None:
 class Holding(Deciding):
     """The part of a session that has such sandboxes; what runs in them is another's (``joining.py``)."""
 
-    _weaker: Callable[[Mode, StepFailed], Mode]
-
     def __init__(self, *arguments: Any, **named: Any) -> None:
         super().__init__(*arguments, **named)
         self._tended: dict[str, Tended] = {}

@@ -407,12 +407,6 @@ class Session(Inspecting):
                 self._merged = None
             return ran, changeset
 
-    def _weaker(self, mode: Mode, failure: StepFailed) -> Mode:
-        following, lost = self.confinement.weaker(mode, failure, self.settings, self._grant.level)
-        self._notes.append(lost)
-        self.vault.journal.append("degrade", "", {"to": following, "why": failure.message}, time=self._clock())
-        return following
-
     def _check(self) -> Check | None:
         settings = self.policy or self.settings
         if not settings.verify or settings.verify_when == "never":

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mudroom.applying import Applying
 from mudroom.confine import Confinement, Rlimits
-from mudroom.core.fallback import AFTER_IN_A_CONTAINER, CONTAINERS, ELSEWHERE, Mode
+from mudroom.core.fallback import CONTAINERS, ELSEWHERE, Mode
 from mudroom.core.limit import Reached, Reading, difference, needed, reached, reached_else, without_groups
 from mudroom.core.path import show
 from mudroom.core.plan import Plan
@@ -443,16 +443,19 @@ class Starting(Applying):
 
     def _first_mode(self, fork: Fork) -> tuple[Mode, list[str]]:
         """Where to begin, and what there is to say about it."""
-        level, said = self._grant.level, list[str]()
+        level = self._grant.level
         if level == 2 and self._boxes().engine.remote:
             self.confinement.mode_contained = "remote"
         elif level == 2 and not self._boxes().engine.nested and self.confinement.mode_contained not in CONTAINERS:
-            following = AFTER_IN_A_CONTAINER["overlay", "clone"]  # it has been tried: see ``sandbox/trial.py``
-            self.confinement.mode_contained, said = following.mode, [following.lost]
-            why = "a container that was tried could make no user namespace"
-            self.vault.journal.append("degrade", "", {"to": following.mode, "why": why}, time=self._clock())
-        mode, notes = self.confinement.first_mode(self.settings, is_copy=fork.is_copy, level=level)
-        return mode, [*said, *notes]
+            # sandbox/trial.py has tried it: as if it had failed here
+            self._weaker("overlay", StepFailed("clone", 1, "a container that was tried could make no user namespace"))
+        return self.confinement.first_mode(self.settings, is_copy=fork.is_copy, level=level)
+
+    def _weaker(self, mode: Mode, failure: StepFailed) -> Mode:
+        following, lost = self.confinement.weaker(mode, failure, self.settings, self._grant.level)
+        self._notes.append(lost)
+        self.vault.journal.append("degrade", "", {"to": following, "why": failure.message}, time=self._clock())
+        return following
 
     def _boxes(self) -> Containers:
         if self._containers is None:
