@@ -285,6 +285,18 @@ def test_a_private_address_that_is_asked_about() -> None:
     assert action("10.0.0.6:22", rule) == "deny"
 
 
+def test_a_private_name_that_is_asked_about() -> None:
+    ask = parse_rule("db.corp:5432", "ask")
+    private = parse_rule("db.corp:5432", "allow", private=True)
+    inside = bytes((10, 0, 0, 5))
+    for rules, opens in (([ask], False), ([ask, private], True), ([private, ask], True)):
+        decision = decide(Request("db.corp", 5432), rules)
+        assert decision.action == "ask"
+        answered = decision._replace(action="allow")
+        assert (vet(answered, [inside], rules=rules, port=5432) is None) is opens
+        assert vet(answered, [bytes((169, 254, 169, 254))], rules=rules, port=5432) is not None
+
+
 @pytest.mark.parametrize(
     "host", ["Example.com", "example.com.", "127.1", "::FFFF:1.2.3.4", "[::1]", "", "a\0.b", "\udcff"]
 )

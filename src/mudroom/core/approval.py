@@ -82,6 +82,23 @@ class HostQuestion(NamedTuple):
         return f"{self.host}:{self.port}"
 
 
+LONGEST_RULE = 300
+"""Characters: a rule that nobody reads to its end is not written by one key."""
+
+
+def can_be_kept(question: CommandQuestion | HostQuestion) -> bool:
+    """Whether "always" is offered: there is a rule, and it can be read whole before it is written."""
+    if isinstance(question, HostQuestion):
+        return True
+    return 0 < len(question.pattern) <= LONGEST_RULE and question.pattern.isprintable()
+
+
+def rule_of(question: CommandQuestion | HostQuestion, allow: bool) -> str:
+    """What an answer of "always" writes, in a line; of a command without a pattern it says nothing."""
+    what = question.pattern if isinstance(question, CommandQuestion) else question.fingerprint
+    return f"{'allow' if allow else 'deny'} {what}"
+
+
 def asked(approver: CommandApprover | None, question: CommandQuestion) -> CommandAnswer:
     """What the approver says. Whatever is wrong with it refuses, and the reason names it; only what is no ``Exception``
     (Ctrl-C) passes through."""

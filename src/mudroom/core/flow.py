@@ -53,12 +53,21 @@ class Question(NamedTuple):
     host: str
     port: int
     way: Way
+    fork: str = ""
+    """In which the command runs that wants it; empty: one that was made for it."""
 
 
 class Answer(NamedTuple):
     allowed: bool
     keep: bool = False
     """Not only for this command: the project remembers it."""
+    why: str = ""
+    """Of a refusal, if there is more to say than that somebody has said no."""
+    lasting: bool = True
+    """False: it is refused, but nobody was asked. The next connection may be luckier."""
+
+
+NOBODY = Answer(False, why="nobody is there to be asked", lasting=False)
 
 
 # --- as an event of the journal ---

@@ -93,8 +93,8 @@ def decide(request: Request, rules: Sequence[HostRule]) -> Decision:
             return Decision(
                 "deny", None, f"{why}; a rule that names the address opens it" if openable(network) else why
             )
-    if asks is not None:
-        return Decision("ask", asks, f"{_named(asks)} wants it asked about")
+    if asks is not None:  # a yes opens what another rule says may be private: where it may be is not asked about
+        return Decision("ask", asks._replace(private=asks.private or private), f"{_named(asks)} wants it asked about")
     if allows is not None:  # what one rule permits, another that allows the same does not take away
         return Decision("allow", allows._replace(private=private), f"{_named(allows)} allows it")
     return Decision("ask", None, _no_rule(host, request, rules))

@@ -21,7 +21,7 @@ How a region that differs at both ends is compared:
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from typing import NamedTuple
 
 # The longest script searched for exactly. The search takes about half its square in steps.
@@ -77,10 +77,10 @@ def count_lines(old: bytes, new: bytes) -> Counts:
     return Counts(added, removed=sum(block.old_end - block.old_start for block in blocks))
 
 
-def diff_lines(old: Sequence[bytes], new: Sequence[bytes]) -> list[Block]:
-    """Returns the changed blocks in order; what lies between them is equal."""
+def diff_lines(old: Sequence[Hashable], new: Sequence[Hashable]) -> list[Block]:
+    """Returns the changed blocks in order; what lies between them is equal. Lines, or words of a line."""
     # Equal lines get equal numbers: from here on, comparing two lines compares two small integers.
-    ids: dict[bytes, int] = {}
+    ids: dict[Hashable, int] = {}
     a = [ids.setdefault(line, len(ids)) for line in old]
     b = [ids.setdefault(line, len(ids)) for line in new]
     blocks = []

@@ -6,6 +6,7 @@ File names are bytes on Linux and need not be text; they become text only to be 
 
 from __future__ import annotations
 
+from collections.abc import Container
 from typing import NewType
 
 RelPath = NewType("RelPath", bytes)
@@ -49,8 +50,23 @@ def is_below(path: bytes, directory: bytes) -> bool:
 
 def ancestors(path: bytes) -> list[bytes]:
     """Every directory above ``path`` in the project, outermost first, ``ROOT`` left out."""
-    parts = path.split(b"/")[:-1]
-    return [b"/".join(parts[: i + 1]) for i in range(len(parts))]
+    found: list[bytes] = []
+    at = path.find(b"/")
+    while at >= 0:  # a hostile path has two thousand of them: nothing is joined together again
+        found.append(path[:at])
+        at = path.find(b"/", at + 1)
+    return found
+
+
+def climb(path: bytes, known: Container[bytes]) -> list[bytes]:
+    """``path`` and the directories above it, outermost first, as far as they are not ``known``; ``ROOT`` counts."""
+    found: list[bytes] = []
+    while path not in known:
+        found.append(path)
+        if not path:
+            break
+        path = parent(path)
+    return found[::-1]
 
 
 def show(path: bytes) -> str:

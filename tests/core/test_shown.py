@@ -1,0 +1,119 @@
+"""A line of a file as text: nothing of it acts, nothing of it is hidden, and every byte of it is accounted for."""
+
+from __future__ import annotations
+
+import unicodedata
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from mudroom.core.shown import WIDEST, shown, utf16
+
+LINES = st.one_of(st.binary(max_size=60), st.text(max_size=40).map(lambda text: text.encode("utf-8", "surrogatepass")))
+
+
+def read_back(line: bytes, widest: int) -> bytes:
+    """All of a line, looked at piece by piece; an escape gives back what it stands for."""
+    found, start = b"", 0
+    while True:
+        text, odd, cut, until = shown(line, start, widest)
+        at = 0
+        for first, last in odd:
+            found += text[at:first].encode() + unescaped(text[first:last])
+            at = last
+        found += text[at:].encode()
+        if not cut:
+            return found
+        assert until > start
+        assert cut == len(line) - until
+        start = until
+
+
+def unescaped(escape: str) -> bytes:
+    if escape in ("\\r", "\\n"):
+        return {"\\r": b"\r", "\\n": b"\n"}[escape]
+    code = int(escape[2:], 16)
+    if escape[1] != "x" or code < 0x80:
+        return chr(code).encode("utf-8", "surrogatepass")
+    return bytes([code])
+
+
+@given(LINES, st.integers(12, 80))
+@example(b"a\xe2\x80\xaeb", 80)
+@example("😀".encode() * 9 + b"\xff", 12)
+def test_every_byte_is_accounted_for(line: bytes, widest: int) -> None:
+    assert read_back(line, widest) == line
+
+
+@given(LINES, st.integers(12, 80))
+def test_no_text_is_wider_than_asked_and_spans_lie_within(line: bytes, widest: int) -> None:
+    text, odd, _cut, _until = shown(line, 0, widest)
+    assert len(text) <= widest
+    at = 0
+    for start, end in odd:
+        assert at <= start < end <= len(text)
+        assert text[start] == "\\"
+        at = end
+
+
+ACTING = {"Cc", "Cf", "Cs", "Co", "Zl", "Zp"}
+SEEN = {
+    *map(chr, range(0x600, 0x606)), *"\u06dd\u070f\u0890\u0891\u08e2\U000110bd\U000110cd",
+    *map(chr, range(0x13430, 0x13440)), *map(chr, range(0x1BCA0, 0x1BCA4)), *map(chr, range(0x1D173, 0x1D17B)),
+}  # fmt: skip
+"""Of those: marks of Arabic, hieroglyphs, shorthand and music, which have a shape or are read as letters are."""
+
+
+@given(LINES)
+@example("".join(map(chr, range(0xD800))).encode())
+@example("".join(map(chr, range(0xE000, 0x20000))).encode())
+@example("".join(map(chr, range(0xE0000, 0x110000))).encode())
+def test_nothing_that_acts_is_in_the_text(line: bytes) -> None:
+    text = shown(line, widest=1 << 21).text
+    text.encode("utf-8")  # no half of anything
+    assert {c for c in text if unicodedata.category(c) in ACTING} <= {"\t", *SEEN}
+
+
+@pytest.mark.parametrize(
+    ("line", "text"),
+    [
+        (b"if (a) {\tb", "if (a) {\tb"),
+        (b"end\r", "end\\r"),
+        (b"\x1b[31mred", "\\x1b[31mred"),
+        (b"\xff\xfe", "\\xff\\xfe"),
+        ("\u202e\u2066x".encode(), "\\u202e\\u2066x"),
+        ("\ufeffimport os".encode(), "\\ufeffimport os"),
+        ("zero\u200bwidth".encode(), "zero\\u200bwidth"),
+        ("\u3164 = 1".encode(), "\\u3164 = 1"),
+        ("tag\U000e0041".encode(), "tag\\U000e0041"),
+        ("a\xa0b".encode(), "a\\u00a0b"),
+        ("naïve 日本語 😀 ☕\ufe0f".encode(), "naïve 日本語 😀 ☕\ufe0f"),
+        ("a\ufe0f".encode(), "a\\ufe0f"),
+        (rb"a literal \x1b", r"a literal \x1b"),
+        (b"", ""),
+    ],
+)
+def test_what_is_shown(line: bytes, text: str) -> None:
+    assert shown(line).text == text
+
+
+def test_what_is_written_like_an_escape_is_told_from_one() -> None:
+    assert shown(rb"\x1b").odd == ()
+    assert shown(b"\x1b").odd == ((0, 4),)
+
+
+def test_five_megabytes_in_one_line_are_cut() -> None:
+    line = b"x" * 5_000_000
+    text, _odd, cut, until = shown(line)
+    assert (len(text), cut, until) == (WIDEST, 5_000_000 - WIDEST, WIDEST)
+    assert shown(line, until).text == text
+
+
+@given(st.text(max_size=30).filter(lambda text: text.isprintable()), st.data())
+def test_spans_as_javascript_counts(text: str, data: st.DataObject) -> None:
+    places = sorted(data.draw(st.lists(st.integers(0, len(text)), min_size=2, max_size=2)))
+    span = (places[0], places[1])
+    ((start, end),) = utf16(text, [span])
+    units = text.encode("utf-16-le")
+    assert units[2 * start : 2 * end].decode("utf-16-le") == text[span[0] : span[1]]
