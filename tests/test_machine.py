@@ -29,6 +29,8 @@ from mudroom.vault import deep
 from mudroom.vault.opened import OpenFork
 from test_property import OPERATION, PROGRAM, perform
 
+pytestmark = pytest.mark.anybody
+
 # Root, without its capabilities, is refused inside what it could write to outside: files stay writable. An overlay
 # splits hard links of what lies below it (Documentation/filesystems/overlayfs.rst, "Non-standard behavior").
 OPERATIONS = st.lists(OPERATION.filter(lambda one: 0o444 not in one and one[0] != "link"), min_size=1, max_size=4)

@@ -285,7 +285,7 @@ def test_the_user_goes_on_while_it_is_verified(place: Place) -> None:
         assert found is not None
         return found(landing, source, merged)
 
-    session._check = lambda: check  # type: ignore[method-assign]
+    session._check = lambda _heard=None: check  # type: ignore[method-assign, assignment]
     landed = session.apply(fork)
     assert len(times) == 2
     assert landed.verified is not None and landed.verified.output == b"23\n"

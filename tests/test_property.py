@@ -9,11 +9,14 @@ import sys
 import tempfile
 from pathlib import Path
 
+import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from conftest import Place, full_listing, listing
 from mudroom.sandbox.client import Client
+
+pytestmark = pytest.mark.anybody
 
 NAMES = st.sampled_from(["a", "b", "c", "d", "d/e", "d/f", "d/e/g", "a-b", "d/e/h", "b/x", "c/y/z"])
 CONTENT = st.sampled_from(["", "x", "one\ntwo\n", "one\n2\n", "z" * 50, "\0binary\xff"])

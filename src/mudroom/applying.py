@@ -6,7 +6,7 @@ All of it writes to the project or decides what will be written; none of it runs
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from mudroom.core.change import Changeset
@@ -18,13 +18,16 @@ from mudroom.vault.opened import OpenFork
 from mudroom.workbench import Workbench
 
 if TYPE_CHECKING:
-    from mudroom.core.change import Change
+    from mudroom.core.change import Change, Remark
     from mudroom.core.merge import Part
+    from mudroom.vault.applied import AppliedOnce
     from mudroom.vault.apply import Applied
     from mudroom.vault.commits import Commits
     from mudroom.vault.conflicted import Conflicted
     from mudroom.vault.land import Check, Landed
     from mudroom.vault.resolution import Take
+
+    OnVerify = Callable[[tuple[bytes, ...]], Callable[[bytes], None]]
 
 
 class Applying(Workbench):
@@ -72,6 +75,8 @@ class Applying(Workbench):
         markers: bool = False,
         backups: bool = False,
         verify_fork: bool = True,
+        exact: bool = False,
+        on_verify: OnVerify | None = None,
     ) -> Landed:
         """Apply a fork to the project, whole or only ``paths``, merged with what has been changed there meanwhile.
         Conflicts are in what it returns, never raised.
@@ -81,17 +86,17 @@ class Applying(Workbench):
         nothing has happened then. ``git``: repositories, too, each as a whole; they are left out else, unless a path
         names one. ``parts``: of these files only this. ``markers``: write conflict markers into texts that cannot be
         merged. ``backups``: leave what is replaced or removed beside it as ``NAME.bak``. ``verify_fork``: False only
-        if the lock has been held since the changes were collected.
+        if the lock has been held since the changes were collected. ``exact``: of the ``paths`` only what is at them,
+        nothing below. ``on_verify``: called with the command that verifies the result when that begins; what it gives
+        is called with all that the command prints, as it is printed.
         """
         from mudroom.vault.land import Wanted, land
 
-        progress = self._progress
-        report = None if progress is None else lambda done, total: progress("applying", done, total)
         with self.at_rest(name) as fork:
             record = None if verify_fork else fork.record
             self._require_reviewed(fork, reviewed)
-            wanted = Wanted(tuple(paths), parts or {}, git=git, markers=markers, backups=backups)
-            now, check = self._clock(), self._check()
+            wanted = Wanted(tuple(paths), parts or {}, git=git, markers=markers, backups=backups, exact=exact)
+            now, check, report = self._clock(), self._check(on_verify), self._report("applying")
             landed = land(self.vault, fork, wanted, time=now, record=record, check=check, progress=report)
         if landed.verified is not None:
             told = {"command": [text(word) for word in landed.verified.command], "exit_code": landed.verified.exit_code}
@@ -120,9 +125,26 @@ class Applying(Workbench):
             record = fork.record
             review.require(fork, record.changeset if record is not None else Changeset(), expected)
 
-    def _check(self) -> Check | None:
+    def _report(self, label: str) -> Callable[[int, int], None] | None:
+        progress = self._progress
+        return None if progress is None else lambda done, total: progress(label, done, total)
+
+    def _check(self, _on_verify: OnVerify | None = None) -> Check | None:
         """What tries the result of an apply before it is written: a workbench runs nothing."""
         return None
+
+    def fingerprint(self, name: str) -> str:
+        """Of what a fork holds now; unlike ``review``, this is no look at it."""
+        from mudroom.vault.review import fingerprint
+
+        return fingerprint(self.changes(name))
+
+    def drift(self, name: str) -> list[Remark]:
+        """What the project has changed itself, since, where the fork has changes. Cheap, and holds no lock: an apply
+        merges it, or finds a conflict (``conflicts``)."""
+        from mudroom.vault.drift import find_drift
+
+        return find_drift(self.vault, self.vault.fork(name))
 
     def conflicts(self, name: str, paths: Sequence[bytes] = ()) -> list[Conflicted]:
         """Where a fork, or what is below ``paths`` in it, conflicts with the project as it is now: all sides of each,
@@ -167,6 +189,12 @@ class Applying(Workbench):
         with self.at_rest(name) as fork:
             return forget(fork, path)
 
+    def applied(self, last: int = 100) -> list[AppliedOnce]:
+        """The newest applies, oldest first, with what is known of each without much ado."""
+        from mudroom.vault.applied import details
+
+        return details(self.vault, [(one["apply"], one["state"]) for one in self.applies()[-last:]])
+
     def redo(self, name: str | None = None) -> Applied:
         """Apply once more what was undone: the one named, or the last. Hold the vault's lock."""
         from mudroom.vault.land import bring_back
@@ -174,7 +202,7 @@ class Applying(Workbench):
 
         if name is not None:
             require_kept(self.vault, name)
-        applied = bring_back(self.vault, name)
+        applied = bring_back(self.vault, name, self._report("applying"))
         self._journal_applied("redo", "", applied)
         return applied
 
@@ -185,6 +213,6 @@ class Applying(Workbench):
 
         if name is not None:
             require_kept(self.vault, name)
-        applied = take_back(self.vault, name)
+        applied = take_back(self.vault, name, self._report("taking back"))
         self._journal_applied("undo", "", applied)
         return applied

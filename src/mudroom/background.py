@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from mudroom.core.path import show
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
     from mudroom.core.result import Result
     from mudroom.joining import Joining
     from mudroom.sandbox.processes import Usage
+    from mudroom.vault.background import Part
 
 LATER = 0.05
 """Seconds between two looks at what another process has written down."""
@@ -66,3 +68,12 @@ class Background:
 
         place = Book(self._session.vault.fork(self.fork)).place(self.id)
         return read_ring(place + b"/stdout"), read_ring(place + b"/stderr")
+
+    def printed(self, marks: Sequence[str] = ("", ""), limit: int = 1 << 16) -> tuple[Part, Part]:
+        """What it has written to stdout and stderr since the ``marks`` of an earlier answer, or the end of it: at most
+        so many bytes of each, however fast it writes."""
+        from mudroom.vault.background import Book, read_part
+
+        place = Book(self._session.vault.fork(self.fork)).place(self.id)
+        out, err = marks
+        return read_part(place + b"/stdout", out, limit), read_part(place + b"/stderr", err, limit)

@@ -5,6 +5,7 @@
     │   └── Refused         the policy does not let it run here                        exit 126
     ├── Unsupported         a protection was asked for that this machine cannot give   exit 125
     ├── ForkMoved           the fork is not what was reviewed; nothing was applied     exit 4
+    │   └── SideMoved       a side of a conflict is not what was looked at             exit 4
     ├── ContainerEnded      a command's container was ended before it              exit 125
     └── CommandNotStarted   the command was not found, or may not be executed          exit 127 or 126
 
@@ -46,13 +47,23 @@ class Unsupported(MudroomError):
 
 
 class ForkMoved(MudroomError):
-    """``path`` is the first that differs from what was reviewed."""
+    """``path`` is the first that differs from what was reviewed. ``what`` was not done."""
 
     exit_code = 4
 
-    def __init__(self, path: bytes, shown: str) -> None:
+    def __init__(self, path: bytes, shown: str, what: str = "applied") -> None:
         super().__init__(
-            f"{shown} in the fork is not what was reviewed; nothing was applied", "look again: mudroom diff"
+            f"{shown} in the fork is not what was reviewed; nothing was {what}", "look again: mudroom diff"
+        )
+        self.path = path
+
+
+class SideMoved(ForkMoved):
+    """``path``: one side of its conflict is another one than whoever decides has looked at."""
+
+    def __init__(self, path: bytes, shown: str) -> None:
+        MudroomError.__init__(
+            self, f"one side of {shown} has changed since you looked; nothing was decided", "look at it again"
         )
         self.path = path
 

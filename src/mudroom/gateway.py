@@ -6,6 +6,8 @@ Rules of this file:
 3. Who is asked is asked once for the same host and port in one command, whatever the answer.
 4. Whoever answers on the user's terminal is waited for, with the command's output held back. Whoever answers elsewhere
    (``Elsewhere``) is not: the command goes on, as its time does, and stands aside for the user's commands as ever.
+5. Where nobody would hear a question, the connection is refused at once, and a later one asked about if somebody has
+   come meanwhile.
 """
 
 from __future__ import annotations
@@ -145,10 +147,17 @@ class Gateway:
             self._gate = None
             SHARED.release(self._upstream)
 
-    def keeper(self, entrance: bytes, hush: Hush = nullcontext, inspection: Inspection | None = None) -> Doorkeeper:
+    def keeper(
+        self,
+        entrance: bytes,
+        hush: Hush = nullcontext,
+        inspection: Inspection | None = None,
+        fork: Callable[[], str] = str,
+    ) -> Doorkeeper:
         """For one command, as a context: to be entered before it starts. ``entrance``: where a socket is put for those
-        who want to reach what listens inside. ``inspection``: what rules that inspect need."""
-        return Doorkeeper(self, hush, Entrance(entrance), inspection)
+        who want to reach what listens inside. ``inspection``: what rules that inspect need. ``fork``: whose command it
+        is, as those who are asked are told."""
+        return Doorkeeper(self, hush, Entrance(entrance), inspection, fork)
 
 
 class Entrance:
@@ -251,8 +260,15 @@ def show_inside(namespaces: Sequence[int], gone: int, inside: int, outside: int,
 class Doorkeeper:
     """Beside one command (``sandbox/capture.py``)."""
 
-    def __init__(self, gateway: Gateway, hush: Hush, entrance: Entrance, inspection: Inspection | None) -> None:
-        self._gateway, self._hush, self._inspection = gateway, hush, inspection
+    def __init__(
+        self,
+        gateway: Gateway,
+        hush: Hush,
+        entrance: Entrance,
+        inspection: Inspection | None,
+        fork: Callable[[], str] = str,
+    ) -> None:
+        self._gateway, self._hush, self._inspection, self._fork = gateway, hush, inspection, fork
         self._running: Running | None = None
         self._listeners: list[tuple[Kind, int]] = []
         self._namespaces: list[int] = []
@@ -360,10 +376,11 @@ class Doorkeeper:
                 self._ask(door, one)
 
     def _ask(self, door: Door, question: Question) -> None:
-        approver = self._gateway.approver
+        approver, question = self._gateway.approver, question._replace(fork=self._fork())
         begin = getattr(approver, "begin", None)
         if begin is not None and self._running is not None and not self._running.ends():
             self._waiting.append((question, begin(question)))
+            self._look_elsewhere(door)  # it may have been answered already, or nobody may be there
             return
         with self._hush():
             answer = self._answer(approver, question)
@@ -378,9 +395,12 @@ class Doorkeeper:
                 self._settle(door, question, answer)
 
     def _settle(self, door: Door, question: Question, answer: Answer) -> None:
+        if not answer.lasting:
+            door.refuse(question.identity, answer.why)
+            return
         rule = HostRule("allow" if answer.allowed else "deny", question.host, (question.port,), source="asked")
-        self._answered.append(rule)
-        door.answer(question.identity, answer.allowed, rule)
+        self._answered.append(rule._replace(source=f"asked, {answer.why}") if answer.why else rule)
+        door.answer(question.identity, answer.allowed, self._answered[-1])
         if answer.keep:
             try:
                 self._gateway.remember(rule)

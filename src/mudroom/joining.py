@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from mudroom.sandbox.processes import Usage
     from mudroom.tending import Tended
     from mudroom.vault.apply import Recovered
+    from mudroom.vault.background import Part
     from mudroom.visits import Visit
 
 MARK = b"MUDROOM_BACKGROUND"
@@ -214,6 +215,28 @@ class Joining(Holding):
                 found.append((fork.name, stream.read(4096).decode("utf-8", "replace").strip(), since))
         return found
 
+    def printed(self, name: str, marks: Sequence[str] = ("", ""), limit: int = 1 << 16) -> tuple[Part, Part]:
+        """What the command in the foreground of a fork has printed since the ``marks`` of an earlier answer, or the end
+        of it, as far as it is captured; of the last one if none runs."""
+        from mudroom.vault.background import read_part
+        from mudroom.vault.printed import PLACE
+
+        place = self.vault.fork(name).path + PLACE
+        out, err = marks
+        return read_part(place + b"/stdout", out, limit), read_part(place + b"/stderr", err, limit)
+
+    def printed_at(self, name: str) -> int | None:
+        """When that was printed last, in nanoseconds since 1970; None: nothing is there."""
+        from mudroom.vault.printed import PLACE
+
+        times = []
+        for stream in (b"/stdout", b"/stderr"):
+            try:
+                times.append(os.stat(self.vault.fork(name).path + PLACE + stream).st_mtime_ns)
+            except FileNotFoundError:
+                continue
+        return max(times, default=None)
+
     def usages(self) -> dict[str, Usage]:
         """What the processes of background commands use just now, by id."""
         from mudroom.sandbox.processes import usages
@@ -377,18 +400,25 @@ class Joining(Holding):
                     return made
         return super().new_fork(name, parent=parent, at=at, snapshot=snapshot, named=named)
 
-    def rollback(self, name: str, point: str | None = None, *, end: bool = False) -> Checkpoint | None:
+    def rollback(
+        self,
+        name: str,
+        point: str | None = None,
+        *,
+        require: Callable[[], None] = lambda: None,
+        end: bool = False,
+    ) -> Checkpoint | None:
         """``end``: what runs in the background of the fork first; it is refused else."""
         if end:
             self.end(name)
-        return super().rollback(name, point)
+        return super().rollback(name, point, require=require)
 
-    def discard(self, name: str, *, end: bool = False) -> None:
+    def discard(self, name: str, reviewed: str | None = None, *, end: bool = False) -> None:
         """``end``: what runs in the background of the fork first; it is refused else."""
         if end:
             self.end(name)
         self._require_free(self.vault.fork(name))
-        super().discard(name)
+        super().discard(name, reviewed)
 
     def _settle(self, fork: Fork) -> None:
         super()._settle(fork)

@@ -14,10 +14,12 @@ from mudroom.errors import MudroomError
 from mudroom.session import Session
 from mudroom.stage.layer import remove_tree
 from mudroom.vault.adopt import LIMIT, Imported, import_fork
+from mudroom.vault.apply import Recovered
 from mudroom.vault.approval import Queue
-from mudroom.vault.approver import HostApprover, QueueApprover
+from mudroom.vault.approver import HostApprover, QueueApprover, failed, host_answer, host_question
 from mudroom.vault.bundle import Exported, export_fork
 from mudroom.vault.check import Problem, check
+from mudroom.vault.glance import Glance, Glances
 from mudroom.vault.prune import Swept, collect_garbage, old_forks
 from mudroom.vault.store import Vault
 from mudroom.vault.ticket import Ticket
@@ -26,6 +28,8 @@ from mudroom.vault.usage import Holding, Usage, holding, usage, vaults, why_unus
 __all__ = [
     "LIMIT",
     "Exported",
+    "Glance",
+    "Glances",
     "Holding",
     "HostApprover",
     "Imported",
@@ -33,11 +37,17 @@ __all__ = [
     "Problem",
     "Queue",
     "QueueApprover",
+    "Recovered",
     "Swept",
     "Ticket",
     "Usage",
     "Vault",
+    "failed",
+    "host_answer",
+    "host_question",
     "kept_by",
+    "vaults_of",
+    "why_unusable",
 ]
 
 
@@ -48,6 +58,11 @@ def holdings(state: bytes) -> list[Holding]:
         with closing(vault):
             found.append(holding(vault))
     return found
+
+
+def vaults_of(state: bytes) -> list[Vault]:
+    """Every vault of a state directory, usable or not (``why_unusable``). Close them."""
+    return vaults(state)
 
 
 def holdings_of(vault: Vault) -> Holding:

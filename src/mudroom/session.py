@@ -51,14 +51,17 @@ __all__ = [
     "Client",
     "Conflicted",
     "Landed",
+    "Part",
     "Session",
     "Stdio",
+    "Used",
     "Verified",
     "find_project",
     "policy_above",
 ]
 
 if TYPE_CHECKING:
+    from mudroom.applying import OnVerify
     from mudroom.core.approval import CommandApprover, Remember
     from mudroom.core.card import AgentCard
     from mudroom.core.flow import Flow
@@ -68,9 +71,11 @@ if TYPE_CHECKING:
     from mudroom.core.surroundings import Surroundings
     from mudroom.core.why import Why
     from mudroom.gateway import Approver
+    from mudroom.sandbox.processes import Usage as Used
     from mudroom.stage.source import Source
     from mudroom.tending import Tended
     from mudroom.vault.apply import Applied
+    from mudroom.vault.background import Part
     from mudroom.vault.conflicted import Conflicted
     from mudroom.vault.land import Check, Landed, Verified
     from mudroom.visits import Visit
@@ -407,7 +412,7 @@ class Session(Inspecting):
                 self._merged = None
             return ran, changeset
 
-    def _check(self) -> Check | None:
+    def _check(self, on_verify: OnVerify | None = None) -> Check | None:
         settings = self.policy or self.settings
         if not settings.verify or settings.verify_when == "never":
             return None
@@ -422,7 +427,9 @@ class Session(Inspecting):
                 with self._as_policy_says():
                     self.look_for_secrets()
                     rehearse(self._desk.tree(fork), landing, staged, merged)
-                    result = self.run(settings.verify, fork=fork, timeout=settings.verify_timeout)
+                    told = on_verify(settings.verify) if on_verify is not None else None
+                    stdio = CAPTURED if told is None else Stdio(on_output=lambda _name, data: told(data))
+                    result = self.run(settings.verify, fork=fork, stdio=stdio, timeout=settings.verify_timeout)
                 output = result.stdout + result.stderr
                 return Verified(settings.verify, result.exit_code, output, result.timed_out)
             finally:

@@ -31,6 +31,7 @@ from mudroom.stage.view import View
 from mudroom.vault.credentials import has_credentials, load_credentials, save_credentials
 from mudroom.vault.fork import Fork
 from mudroom.vault.gather import Progress
+from mudroom.vault.printed import Printed
 from mudroom.vault.store import Vault
 from mudroom.vault.turn import LOOK
 
@@ -187,7 +188,8 @@ class Starting(Applying):
         with (
             gated as keeper,
             self._group(fork) as leaf,
-            Output(*given, self.settings.output_limit, stdio.on_output) as output,
+            Printed(fork.path, stdio.on_output) as heard,
+            Output(*given, self.settings.output_limit, heard) as output,
         ):
             try:
                 plan, env = self.confinement.plan(
@@ -339,7 +341,7 @@ class Starting(Applying):
         outside = mode in ELSEWHERE or mode == "remote" or self._grant.level == 0
         hush = relay.hushed if relay is not None else nullcontext
         inspection = equipment.inspection if equipment is not None else None
-        keeper = self._gateway.keeper(fork.entrance, hush, inspection)
+        keeper = self._gateway.keeper(fork.entrance, hush, inspection, lambda: fork.name if fork.state.named else "")
         return keeper, keeper.listen() if outside else 0
 
     def _flows(self, fork: Fork, keeper: Doorkeeper | None) -> tuple[Flow, ...]:

@@ -16,7 +16,7 @@ from mudroom.core.change import Changeset
 from mudroom.core.path import is_below, show
 from mudroom.core.settings import Settings
 from mudroom.desk import Desk
-from mudroom.errors import MudroomError, UsageError
+from mudroom.errors import ForkMoved, MudroomError, UsageError
 from mudroom.stage.secret import Finder, make_mask
 from mudroom.vault import stacking
 from mudroom.vault.fork import Fork
@@ -35,6 +35,9 @@ if TYPE_CHECKING:
 
 _CLOCK_REALTIME_COARSE = 5
 """The clock that file systems stamp with: linux/time.h, ktime_get_coarse_real_ts64. Python has no name for it."""
+
+PATIENCE = 2.0
+"""Seconds that whoever has the vault alone waits for somebody who looks at a fork: a page that shows its conflicts."""
 
 _JOURNAL_EVERY = 64
 """Commands of a session from one look at the journal's size to the next."""
@@ -74,6 +77,10 @@ class Workbench:
             self._desk.drop(name)
         self.vault.close()
 
+    def tell_progress(self, progress: Progress | None) -> None:
+        """From here on, tell this of what takes long: a label, what is done of it, how much there is."""
+        self._progress = progress
+
     @contextmanager
     def alone(
         self, what: str, waiting: Callable[[str], None] = lambda _who: None, stopping: Callable[[], None] = lambda: None
@@ -104,7 +111,7 @@ class Workbench:
             with fork.lock(what):
                 yield
             return
-        with fork.lock_if_free(what) as free:
+        with fork.lock_if_free(what, PATIENCE) as free:
             if not free:
                 raise UsageError(
                     f"a command is running in the fork {fork.name}, stopped for as long as this one takes",
@@ -169,11 +176,17 @@ class Workbench:
         self.vault.journal.append("checkpoint", name, {"checkpoint": point}, time=self._clock())
         return made
 
-    def rollback(self, name: str, point: str | None = None) -> Checkpoint | None:
+    def rollback(
+        self, name: str, point: str | None = None, *, require: Callable[[], None] = lambda: None
+    ) -> Checkpoint | None:
         """Drop what a fork has changed since a checkpoint; None: the last one, which after a command that got one of
-        its own is what was there before it. Returns the checkpoint by which that can be had back."""
+        its own is what was there before it. Returns the checkpoint by which that can be had back.
+
+        ``require`` is called when nothing can change the fork any more; what it raises ends this, and nothing is done.
+        """
         point = point or self.last_checkpoint(name)
         with self.at_rest(name) as fork:
+            require()
             before = stacking.rollback(self.vault, fork, point, self._clock())
         undo = before.name if before is not None else None
         self.vault.journal.append("rollback", name, {"checkpoint": point, "undo": undo}, time=self._clock())
@@ -367,8 +380,15 @@ class Workbench:
             self._journal_applied("recover", outcome.fork, outcome.applied, outcome=outcome.outcome)
         return found
 
-    def discard(self, name: str) -> None:
+    def discard(self, name: str, reviewed: str | None = None) -> None:
+        """``reviewed``: what somebody has looked at (``fingerprint``). Raises ForkMoved if the fork holds something
+        else."""
         stacking.require_idle(self.vault.fork(name))
+        if reviewed is not None:
+            from mudroom.vault.review import fingerprint
+
+            if fingerprint(self.changes(name)) != reviewed:
+                raise ForkMoved(b"", f"what {name} holds now", "discarded")
         self._forget(name)
         self.vault.discard(self.vault.fork(name))
         self.vault.journal.append("discard", name, {}, time=self._clock())

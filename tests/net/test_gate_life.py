@@ -159,7 +159,7 @@ def test_too_many_questions_are_denied(tmp_path: Path) -> None:
         door = town.door(ask=True)
         clients = [door.connect(connect(f"h{number}.example", 443)) for number in range(4)]
         door.wait(questions=3, flows=1)
-        assert door.flow().reason == "too many connections wait for an answer"
+        assert door.flow().reason == "no rule names it; too many connections wait for an answer"
         for question in door.questions:
             door.door.answer(question.identity, False, None)
         for client in clients:

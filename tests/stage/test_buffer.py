@@ -27,6 +27,8 @@ from mudroom.stage.plain import PlainTree, PlainWriter
 from mudroom.stage.source import OpenSource, read_all
 from mudroom.stage.union import Union
 
+pytestmark = pytest.mark.anybody
+
 
 @pytest.fixture
 def ground(tmp_path: Path) -> Iterator[Ground]:

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from mudroom.core.entry import Entry
 from mudroom.errors import UsageError
 from mudroom.stage.copy import listed
-from mudroom.stage.exclude import _ignored, _without, choose, never_copied
+from mudroom.stage.exclude import _ignored, _rules, _screen, _verdict, _without, choose, never_copied
 from mudroom.stage.source import OpenSource
 
 MB = 1_000_000
@@ -202,6 +202,18 @@ LINES = st.builds(
     st.sampled_from(["", "/"]),
 ).filter(lambda line: not line.endswith("**/") and "**/**" not in line)
 PATHS = ["a", "b/a", "b/ab", "b/x.log", "ab/a/b", "ab/b/x.log", "x.log/a/a", "x.log/ab"]
+
+
+PLACES = st.lists(st.sampled_from(["a", "b", ".x", "ab", "[", "*"]), min_size=1, max_size=4).map("/".join)
+
+
+@given(st.lists(st.text("ab*?[]!/.\\(P<>^$|", min_size=1, max_size=9), min_size=1, max_size=5), PLACES)
+def test_what_a_rule_names_is_not_screened_out(patterns: list[str], name: str) -> None:
+    rules, path = list(_rules(one.encode() for one in patterns)), name.encode()
+    screen = _screen(rules)
+    for kind in ("file", "directory"):
+        if _verdict(rules, path, entry(kind)) is not None:
+            assert screen.search(path) or screen.search(path + b"/")
 
 
 @pytest.mark.slow

@@ -32,7 +32,11 @@ from mudroom.errors import MudroomError
 from mudroom.vault.approval import Queue
 from mudroom.vault.approver import QueueApprover
 
-pytestmark = [pytest.mark.slow, pytest.mark.skipif(bool(why_impossible()), reason=why_impossible())]
+pytestmark = [
+    pytest.mark.anybody,
+    pytest.mark.slow,
+    pytest.mark.skipif(bool(why_impossible()), reason=why_impossible()),
+]
 
 QUESTION = CommandQuestion((b"make",), b"/p", "f", "a", Verdict("require_approval", ("unknown",)), "make", "1234")
 MODES: dict[str, Callable[[int], Decider]] = {

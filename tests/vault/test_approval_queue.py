@@ -16,7 +16,7 @@ import msgspec
 import pytest
 
 from mudroom.core.approval import CommandAnswer, CommandQuestion, HostQuestion, asked
-from mudroom.core.flow import Answer, Question
+from mudroom.core.flow import NOBODY, Answer, Question
 from mudroom.core.queued import Moment, Room, Row
 from mudroom.core.verdict import Verdict
 from mudroom.errors import MudroomError, UsageError
@@ -444,8 +444,8 @@ def test_texts_that_are_no_text_are_asked_about_and_answered(queue: Queue) -> No
     assert asked(approver, strange).reason.startswith("waiting for approval")
     queue.decide(queue.rows()[0].name, allow=True, by="\udcff", reason="because \udcff")
     assert asked(approver, strange) == CommandAnswer(True, by="\\udcff", reason="because \\udcff")
-    host = HostApprover(queue, "f\udcff", "", 0)
-    assert host(Question(7, "x", 443, "tls"), -1) == Answer(False)
+    host = HostApprover(queue, "", 0)
+    assert host(Question(7, "x", 443, "tls", "f\udcff"), -1) == Answer(False, why="and nobody has answered in 0 s")
     assert [row.state for row in queue.rows()] == ["allowed", "expired"]
 
 
@@ -491,23 +491,41 @@ def test_the_gates_questions_wait_in_the_same_queue(queue: Queue) -> None:
         assert row.asked.host == HostQuestion("registry.example", 443, "tls", "f", "claude")
         queue.decide(row.name, allow=True, by="page", keep=True)
 
-    approver = HostApprover(queue, "f", "claude", 60)
+    approver = HostApprover(queue, "claude", 60)
     with forked(answer):
-        assert approver(Question(7, "registry.example", 443, "tls"), -1) == Answer(True, keep=True)
-    assert HostApprover(queue, "f", "claude", 0.01)(Question(8, "registry.example", 443, "tls"), -1) == Answer(False)
+        assert approver(Question(7, "registry.example", 443, "tls", "f"), -1) == Answer(True, keep=True)
+    late = HostApprover(queue, "claude", 0.01)(Question(8, "registry.example", 443, "tls"), -1)
+    assert late == Answer(False, why="and nobody has answered in 0.01 s")
+
+
+def test_where_nobody_would_hear_of_it_nobody_is_waited_for(queue: Queue) -> None:
+    approver, question = HostApprover(queue, "claude", 60, anyway=False), Question(7, "x.example", 443, "tls")
+    begun = approver.begin(question)
+    assert (approver(question, -1), begun.look(), begun.fileno()) == (NOBODY, NOBODY, -1)
+    waiter = queue.listen()
+    assert approver(question, -1) == NOBODY, "who waits for an answer gives none"
+    assert queue.rows() == []
+    page = queue.listen("page")
+    begun = approver.begin(question)
+    (row,) = queue.rows()
+    queue.decide(row.name, allow=False, by="page", reason="use\nthe mirror")
+    assert begun.look() == Answer(False, why=r"and refused by page (use\nthe mirror)")
+    for one in (begun, waiter, page):
+        one.close()
 
 
 def test_a_host_is_refused_when_the_queue_fails(tmp_path: Path) -> None:
     (tmp_path / "approvals").write_text("no directory")
-    approver = HostApprover(Queue(os.fsencode(tmp_path)), "f", "", 60)
-    assert approver(Question(7, "x", 443, "tls"), -1) == Answer(False)
+    approver = HostApprover(Queue(os.fsencode(tmp_path)), "", 60)
+    refused = approver(Question(7, "x", 443, "tls"), -1)
+    assert refused.why.startswith("but the questions in")
     begun = approver.begin(Question(7, "x", 443, "tls"))
-    assert (begun.fileno(), begun.look()) == (-1, Answer(False))
+    assert (begun.fileno(), begun.look(), refused.allowed, refused.lasting) == (-1, refused, False, True)
     begun.close()
 
 
 def test_nobody_has_to_wait_for_an_answer_about_a_host(queue: Queue) -> None:
-    approver = HostApprover(queue, "f", "claude", 60)
+    approver = HostApprover(queue, "claude", 60)
     one, other = (approver.begin(Question(number, f"host{number}.example", 443, "tls")) for number in (1, 2))
     assert (one.look(), other.look()) == (None, None)
     names = [row.name for row in queue.rows()]
@@ -517,15 +535,17 @@ def test_nobody_has_to_wait_for_an_answer_about_a_host(queue: Queue) -> None:
     assert answer == Answer(True, keep=True)
     one.close()
     other.close()
-    late = HostApprover(queue, "f", "claude", 0.0).begin(Question(3, "host3.example", 443, "tls"))
-    assert late.look() == Answer(False)
+    late = HostApprover(queue, "claude", 0.0).begin(Question(3, "host3.example", 443, "tls"))
+    assert late.look() == Answer(False, why="and nobody has answered in 0 s")
     late.close()
     assert [row.state for row in queue.rows()] == ["allowed", "withdrawn", "expired"]
 
 
 def test_a_question_about_a_host_whose_queue_breaks_is_refused(queue: Queue) -> None:
-    begun = HostApprover(queue, "f", "claude", 60).begin(Question(1, "host.example", 443, "tls"))
+    begun = HostApprover(queue, "claude", 60).begin(Question(1, "host.example", 443, "tls"))
     (row,) = queue.rows()
     Path(os.fsdecode(queue._place(row.name)), "decided").write_bytes(b"nothing")
-    assert begun.look() == Answer(False)
+    answer = begun.look()
+    assert answer is not None
+    assert (answer.allowed, "is damaged" in answer.why) == (False, True)
     begun.close()

@@ -22,6 +22,8 @@ from mudroom.sandbox.client import Client
 from mudroom.stage.layer import remove_tree
 from mudroom.vault.land import Landed
 
+pytestmark = pytest.mark.anybody
+
 SCRIPT = (
     "echo more >> edited; rm -r gone removed; mkdir -p new/sub; echo n > new/sub/f; chmod +x mode;"
     "rm kind; mkdir kind; echo k > kind/k; mkdir -m 555 closed; echo s > single; mv moved there"

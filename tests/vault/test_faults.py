@@ -50,7 +50,11 @@ ALL = os.environ.get("MUDROOM_FAULTS") == "all"
 SAMPLE = 3
 """Calls of each kind of run, in the normal run; twice as many where all is on one file system."""
 
-pytestmark = [pytest.mark.slow, pytest.mark.skipif(bool(why_not_watched()), reason=why_not_watched())]
+pytestmark = [
+    pytest.mark.anybody,
+    pytest.mark.slow,
+    pytest.mark.skipif(bool(why_not_watched()), reason=why_not_watched()),
+]
 
 
 def _killed_before(number: int) -> Decider:

@@ -37,7 +37,7 @@ from mudroom.sandbox.client import Client
 
 SECONDS = float(os.environ.get("MUDROOM_WRITER", "4"))
 ALL = os.environ.get("MUDROOM_FAULTS") == "all"
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.anybody, pytest.mark.slow]
 
 
 @pytest.fixture

@@ -200,6 +200,10 @@ class Door:
             self._rules.append(rule)
         self._say(wire.Answer(identity, allowed, rule))
 
+    def refuse(self, identity: int, why: str) -> None:
+        """Those who wait for the answer now get none; who comes after them is asked about anew."""
+        self._say(wire.Answer(identity, False, None, why))
+
     def update(self, rules: Sequence[HostRule]) -> None:
         """Other rules from now on. Connections that are open stay open."""
         self._rules = list(rules)

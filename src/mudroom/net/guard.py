@@ -35,7 +35,8 @@ MAX_UNTOLD = 16_384
 
 class _Pending(NamedTuple):
     identity: int
-    answer: asyncio.Future[bool]
+    answer: asyncio.Future[str]
+    """Empty, or why there is none."""
 
 
 class Guard:
@@ -102,7 +103,7 @@ class Guard:
         while decision.action == "ask":
             refusal = await self._asked(request, way, peer)
             if refusal:
-                return Decision("deny", decision.rule, refusal)
+                return Decision("deny", decision.rule, f"{decision.reason}; {refusal}")
             decision = self.look(request)  # the answer may have been a rule, and rules may have changed meanwhile
         return decision
 
@@ -125,12 +126,12 @@ class Guard:
             self._waiting -= 1
         if not pending.answer.done():
             raise Gone("the client did not wait for the answer")
-        return "" if pending.answer.result() else "nobody answered in time"
+        return pending.answer.result()
 
     def _expire(self, key: tuple[str, int], pending: _Pending) -> None:
         if not pending.answer.done():
             del self._pending[key]
-            pending.answer.set_result(False)
+            pending.answer.set_result("nobody answered in time")
 
     def answer(self, message: wire.Answer) -> None:
         if message.rule is not None:
@@ -139,8 +140,9 @@ class Guard:
         for key, pending in list(self._pending.items()):
             if pending.identity == message.identity:
                 del self._pending[key]
-                self._answers[key] = message.allowed
-                pending.answer.set_result(True)
+                if not message.why:
+                    self._answers[key] = message.allowed
+                pending.answer.set_result(message.why)
         self._settle()
 
     def update(self, rules: list[HostRule]) -> None:
@@ -153,7 +155,7 @@ class Guard:
         for (host, port), pending in list(self._pending.items()):
             if self.look(Request(host, port)).action != "ask":
                 del self._pending[host, port]
-                pending.answer.set_result(True)
+                pending.answer.set_result("")
 
     # --- what the host is told ---
 

@@ -50,6 +50,8 @@ class Answer(msgspec.Struct, tag="answer", array_like=True):
     identity: int
     allowed: bool
     rule: HostRule | None
+    why: str = ""
+    """Not empty: no answer is given, and those who wait for one are refused with this."""
 
 
 class Update(msgspec.Struct, tag="update", array_like=True):

@@ -15,24 +15,42 @@ from mudroom.errors import MudroomError
 
 
 class Connection:
-    """A socket to a launcher or a template. Several threads may send."""
+    """A socket to a launcher or a template. Several threads may send, and so may a signal handler that has interrupted
+    one of them in the middle of it."""
 
     def __init__(self, ours: _socket.socket) -> None:
         self.active: set[int] = set()
         """The ids of the commands that go on."""
         self._socket = ours
-        self._lock = _thread.allocate_lock()
+        self._lock = _thread.RLock()
+        self._sending = False
+        self._late: list[bytes] = []
+        """What a signal handler had to say while its own thread was sending."""
 
     def send(self, message: Mapping[str, Any], descriptors: Sequence[int]) -> None:
+        """Raises MudroomError if the other end is gone. Without descriptors it may return before anything is sent: in
+        a signal handler that has interrupted another ``send``, which sends it, too."""
         data = marshal.dumps(dict(message))
+        with self._lock:
+            if self._sending:
+                assert not descriptors, "who passes them closes them when this returns"
+                self._late.append(data)
+                return
+            self._send(data, descriptors)
+            while self._late:
+                self._send(self._late.pop(0), ())
+
+    def _send(self, data: bytes, descriptors: Sequence[int]) -> None:
         rights = b"".join(fd.to_bytes(4, "little") for fd in descriptors)
         carried = [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, rights)] if rights else []
-        with self._lock:
-            try:
-                self._socket.sendmsg([len(data).to_bytes(4, "little")], carried)
-                self._socket.sendall(data)
-            except OSError as error:
-                raise MudroomError(f"the sandbox launcher is gone: {error.strerror}") from error
+        self._sending = True
+        try:
+            self._socket.sendmsg([len(data).to_bytes(4, "little")], carried)
+            self._socket.sendall(data)
+        except OSError as error:
+            raise MudroomError(f"the sandbox launcher is gone: {error.strerror}") from error
+        finally:
+            self._sending = False
 
     def is_open(self) -> bool:
         """Whether the other end lives: it never sends, so anything to read is its end."""

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from mudroom.core.entry import Entry
-from mudroom.core.path import name, parent, show
+from mudroom.core.path import climb, name, parent, show
 from mudroom.errors import UsageError
 
 Items = dict[bytes, Entry]
@@ -34,6 +34,8 @@ MADE = frozenset(b".next .venv build dist node_modules target venv".split())
 """Directories that a build or an installation makes anew."""
 
 _SHOWN = 3
+_NAMED_GROUP = b"(?P<ps_d>/)"
+"""As it is in the expressions of pathspec: never within a class, which holds no slash."""
 
 
 class Rule(NamedTuple):
@@ -51,6 +53,15 @@ class Rule(NamedTuple):
             return entry.kind == "directory" and any(m.end() == len(slashed) for m in self.regex.finditer(slashed))
         found = self.regex.search(path)
         return found is not None and found.lastindex is None  # the only group stands for the slash after a directory
+
+
+class _Level(NamedTuple):
+    """What one ``.gitignore`` says."""
+
+    start: int
+    """Where in a path that is below its directory begins what the rules are about."""
+    rules: list[Rule]
+    screen: re.Pattern[bytes]
 
 
 def never_copied(exclude: Sequence[bytes]) -> Out:
@@ -79,13 +90,34 @@ def choose(items: Items, read: Read, *, limit: int | None, gitignore: bool = Fal
     if gitignore:
         items, _tops = _without(items, _ignored(items, read))
     notes = []
-    for step in (_ignored, _named(MADE), _named(frozenset((b".git",)))):
-        if limit is None or weight(items) <= limit:
-            break
-        items, tops = _without(items, step(items, read))
+    for left, tops in _steps(items, read, limit):
+        items = left
         if tops:
             notes.append(f"left out of the copy: {_listing(tops)}")
     return items, notes
+
+
+def left_out(
+    items: Items, read: Read, *, exclude: Sequence[bytes], limit: int | None, gitignore: bool
+) -> tuple[Items, dict[bytes, int]]:
+    """The same of a project of which everything is in ``items``, for somebody who wants to know before: what would be
+    copied, and the bytes below each path that would not be."""
+    items, tops = _without(items, never_copied(exclude))
+    if gitignore:
+        items, more = _without(items, _ignored(items, read))
+        tops |= more
+    for left, more in _steps(items, read, limit):
+        items, tops = left, tops | more
+    return items, tops
+
+
+def _steps(items: Items, read: Read, limit: int | None) -> Iterator[tuple[Items, dict[bytes, int]]]:
+    """One after the other until the rest fits: what is left, and what was left out."""
+    for step in (_ignored, _named(MADE), _named(frozenset((b".git",)))):
+        if limit is None or weight(items) <= limit:
+            return
+        items, tops = _without(items, step(items, read))
+        yield items, tops
 
 
 def weight(items: Mapping[bytes, Entry]) -> int:
@@ -118,31 +150,51 @@ def _named(names: frozenset[bytes]) -> Callable[[Items, Read], Out]:
 
 
 def _ignored(items: Items, read: Read) -> Out:
-    """By the ``.gitignore`` files in the project; the deepest that says anything about a path decides. ``.git`` is
-    never ignored. Each file is read when the first path in its directory is asked for."""
-    known: dict[bytes, list[Rule]] = {}
+    return ignored(items.get, read)
 
-    def rules_of(directory: bytes) -> list[Rule]:
-        if directory not in known:
-            path = directory + b"/.gitignore" if directory else b".gitignore"
-            entry = items.get(path)  # git does not follow one that is a symbolic link either
-            data = read(path) if entry is not None and entry.kind == "file" else None
-            known[directory] = list(_rules((data or b"").removeprefix(b"\xef\xbb\xbf").split(b"\n")))
-        return known[directory]
+
+def ignored(look: Callable[[bytes], Entry | None], read: Read) -> Out:
+    """By the ``.gitignore`` files in the project; the deepest that says anything about a path decides. ``.git`` is
+    never ignored. Each file is read when the first path in its directory is asked for. ``look``: what is at a path."""
+    chains: dict[bytes, tuple[_Level, ...]] = {}
+
+    def chain_of(directory: bytes) -> tuple[_Level, ...]:
+        """What counts in a directory, its own first. Directories may be nested deeper than calls may be."""
+        for one in climb(directory, chains):
+            chains[one] = (*own(one), *(chains[parent(one)] if one else ()))
+        return chains[directory]
+
+    def own(directory: bytes) -> Iterator[_Level]:
+        path = directory + b"/.gitignore" if directory else b".gitignore"
+        entry = look(path)  # git does not follow one that is a symbolic link either
+        data = read(path) if entry is not None and entry.kind == "file" else None
+        rules = list(_rules((data or b"").removeprefix(b"\xef\xbb\xbf").split(b"\n")))
+        if rules:
+            yield _Level(len(directory) + 1 if directory else 0, rules, _screen(rules))
 
     def out(path: bytes, entry: Entry) -> bool:
-        if b".git" in path.split(b"/"):
+        if b".git" in path and b".git" in path.split(b"/"):
             return False
-        directory = path
-        while directory:
-            directory = parent(directory)
-            rules = rules_of(directory)
-            said = _verdict(rules, path[len(directory) + 1 :] if directory else path, entry) if rules else None
+        for start, rules, screen in chain_of(parent(path)):
+            below = path[start:]
+            if screen.search(below) is None and screen.search(below + b"/") is None:
+                continue
+            said = _verdict(rules, below, entry)
             if said is not None:
                 return said
         return False
 
     return out
+
+
+def _screen(rules: Sequence[Rule]) -> re.Pattern[bytes]:
+    """Finds something in every path that one of the rules names, with a slash behind it or without, and in few others:
+    most files are named by none."""
+    bare = (rule.regex.pattern.replace(_NAMED_GROUP, b"(?:/)") for rule in rules)  # a name may stand there only once
+    try:
+        return re.compile(b"|".join(b"(?:%s)" % one for one in bare), re.DOTALL)
+    except re.error:
+        return re.compile(b"")  # which names everything: another pathspec, that has other groups
 
 
 def _verdict(rules: Sequence[Rule], path: bytes, entry: Entry) -> bool | None:
@@ -170,12 +222,12 @@ def _rules(lines: Iterable[bytes]) -> Iterator[Rule]:
 def _listing(tops: Mapping[bytes, int]) -> str:
     """The largest by name, the rest as a number."""
     ordered = sorted(tops.items(), key=lambda item: (-item[1], item[0]))
-    shown = [f"{show(path)} ({_megabytes(size)})" for path, size in ordered[:_SHOWN]]
+    shown = [f"{show(path)} ({megabytes(size)})" for path, size in ordered[:_SHOWN]]
     rest = ordered[_SHOWN:]
     if rest:
-        shown.append(f"{len(rest)} more ({_megabytes(sum(size for _path, size in rest))})")
+        shown.append(f"{len(rest)} more ({megabytes(sum(size for _path, size in rest))})")
     return ", ".join(shown[:-1]) + " and " + shown[-1] if len(shown) > 1 else shown[0]
 
 
-def _megabytes(size: int) -> str:
+def megabytes(size: int) -> str:
     return f"{size / 1e6:.0f} MB" if size >= 10**7 else f"{size / 1e6:.1f} MB"

@@ -20,7 +20,7 @@ from mudroom.stage.beneath import open_file, open_root
 from mudroom.stage.copy import clone, listed
 from mudroom.stage.exclude import choose, never_copied, weight
 from mudroom.stage.layer import remove_tree
-from mudroom.stage.source import OpenSource, is_absence, read_all
+from mudroom.stage.source import DirectorySource, OpenSource, is_absence, read_all
 
 DEFAULT_LIMIT = 500 * 1024 * 1024
 """Bytes. More than this is not copied unless the policy raises the limit."""
@@ -37,13 +37,13 @@ def chooser(settings: Settings) -> Choose:
 
     def chosen(source: OpenSource) -> tuple[dict[bytes, Entry], list[str]]:
         items = listed(source, never_copied(settings.copy_exclude))
-        read = functools.partial(_read_if_possible, source)
+        read = functools.partial(read_patterns, source)
         return choose(items, read, limit=settings.copy_limit, gitignore=settings.copy_gitignore)
 
     return chosen
 
 
-def _read_if_possible(source: OpenSource, path: bytes) -> bytes | None:
+def read_patterns(source: DirectorySource, path: bytes) -> bytes | None:
     try:
         return read_all(source, path, _GITIGNORE_LIMIT)
     except OSError as error:

@@ -31,7 +31,7 @@ from mudroom.core.queued import (
 )
 from mudroom.errors import MudroomError, UsageError
 from mudroom.vault import question as disk
-from mudroom.vault.bell import Bell, ring
+from mudroom.vault.bell import Bell, listeners, ring
 from mudroom.vault.question import FORMAT, Attendance
 from mudroom.vault.record import sync_directory
 from mudroom.vault.ticket import Ticket
@@ -182,13 +182,17 @@ class Queue:
         moment = self._clock()
         self._forget(row.name for row in self.rows() if is_old(row, moment, ROOM))
 
-    def listen(self) -> Bell:
-        """Rung at each new question and each answer. To be closed."""
+    def listen(self, who: str = "") -> Bell:
+        """Rung at each new question and each answer. To be closed. ``who``: those who may answer say so, in a word."""
         try:
             os.makedirs(self._path, mode=0o700, exist_ok=True)
         except OSError:
             pass  # nobody can ask anything there either; a bell that cannot be made says so itself
-        return Bell(self._bells)
+        return Bell(self._bells, who)
+
+    def listeners(self) -> frozenset[str]:
+        """Who listens now and may answer; empty: a question would be seen by nobody before its time is over."""
+        return listeners(self._bells)
 
     def moment(self) -> Moment:
         return self._clock()

@@ -10,13 +10,13 @@ import time
 from collections.abc import Callable
 
 from mudroom.core.approval import CommandAnswer, CommandQuestion, HostQuestion
-from mudroom.core.flow import Answer, Question
+from mudroom.core.flow import NOBODY, Answer, Question
+from mudroom.core.path import show
 from mudroom.core.queued import Decision, answer_of
 from mudroom.errors import MudroomError
 from mudroom.vault.approval import Queue
 from mudroom.vault.ticket import Ticket
 
-REFUSED = Answer(False)
 PATIENCE = 300.0
 """Seconds for an answer about a command."""
 OF_A_HOST = 55.0
@@ -58,35 +58,41 @@ class HostApprover:
     """The gate's questions of one session (``gateway.py:Elsewhere``), by the queue. Who has the gate writes the rule of
     an answer that is to be kept. Any failure refuses."""
 
-    def __init__(self, queue: Queue, fork: str, agent: str, patience: float = OF_A_HOST) -> None:
-        self._queue, self._fork, self._agent, self._patience = queue, fork, agent, patience
+    def __init__(self, queue: Queue, agent: str, patience: float = OF_A_HOST, *, anyway: bool = True) -> None:
+        """``anyway``: wait whether somebody listens or not, since somebody may come; else nobody is waited for where
+        nobody would hear of it."""
+        self._queue, self._agent, self._patience, self._anyway = queue, agent, patience, anyway
 
     def __call__(self, question: Question, over: int) -> Answer:
         """Waits for the answer."""
+        if not self._is_heard():
+            return NOBODY
         try:
-            with self._queue.put(self._of(question), self._patience) as ticket:
-                return _host_answer(ticket.wait(self._patience, over))
-        except (MudroomError, OSError):
-            return REFUSED
+            with self._queue.put(host_question(question, self._agent), self._patience) as ticket:
+                return host_answer(ticket.wait(self._patience, over))
+        except (MudroomError, OSError) as error:
+            return failed(error)
 
     def begin(self, question: Question) -> HostWaiting:
         """Does not."""
+        if not self._is_heard():
+            return HostWaiting(None, 0, NOBODY)
         try:
-            return HostWaiting(self._queue.put(self._of(question), self._patience), self._patience)
-        except (MudroomError, OSError):
-            return HostWaiting(None, 0)
+            return HostWaiting(self._queue.put(host_question(question, self._agent), self._patience), self._patience)
+        except (MudroomError, OSError) as error:
+            return HostWaiting(None, 0, failed(error))
 
-    def _of(self, question: Question) -> HostQuestion:
-        return HostQuestion(question.host, question.port, question.way, self._fork, self._agent)
+    def _is_heard(self) -> bool:
+        return self._anyway or bool(self._queue.listeners())
 
 
 class HostWaiting:
     """A question about a host while the command goes on (``gateway.py:Waiting``)."""
 
-    def __init__(self, ticket: Ticket | None, patience: float) -> None:
-        """None: it could not be asked."""
-        self._ticket, self._until = ticket, time.monotonic() + patience
-        self._answer = REFUSED if ticket is None else None
+    def __init__(self, ticket: Ticket | None, patience: float, answer: Answer | None = None) -> None:
+        """``answer``: of a question that could not be asked."""
+        self._ticket, self._patience, self._until = ticket, patience, time.monotonic() + patience
+        self._answer = answer
 
     def fileno(self) -> int:
         return self._ticket.fileno() if self._ticket is not None else -1
@@ -96,10 +102,10 @@ class HostWaiting:
             try:
                 decision = self._ticket.look()
                 if decision is None and time.monotonic() >= self._until:
-                    decision, _ours = self._ticket.end("expired", "nobody has answered in time")
-                self._answer = None if decision is None else _host_answer(decision)
-            except (MudroomError, OSError):
-                self._answer = REFUSED
+                    decision, _ours = self._ticket.end("expired", f"nobody has answered in {self._patience:g} s")
+                self._answer = None if decision is None else host_answer(decision)
+            except (MudroomError, OSError) as error:
+                self._answer = failed(error)
         return self._answer
 
     def close(self) -> None:
@@ -114,5 +120,18 @@ class HostWaiting:
         self._ticket = None
 
 
-def _host_answer(decision: Decision) -> Answer:
-    return Answer(decision.state == "allowed", decision.keep and decision.state in ("allowed", "denied"))
+def host_question(question: Question, agent: str) -> HostQuestion:
+    return HostQuestion(question.host, question.port, question.way, question.fork, agent)
+
+
+def host_answer(decision: Decision) -> Answer:
+    """What the gate is told. A refusal says who refused, and what was said to it."""
+    allowed = decision.state == "allowed"
+    if decision.state not in ("allowed", "denied"):
+        return Answer(False, why=f"and {decision.reason}")
+    reason = f" ({show(decision.reason.encode())})" if decision.reason else ""
+    return Answer(allowed, decision.keep, "" if allowed else f"and refused by {decision.by}{reason}")
+
+
+def failed(error: Exception) -> Answer:
+    return Answer(False, why=f"but {error}")

@@ -6,6 +6,8 @@ was killed before it rang) delays, and nothing more: who waits looks again now a
 
 The FIFO is open for reading and writing in the one who waits, so that it never has an end; nobody has it open after
 that process has died, and whoever rings next finds that (ENXIO, fifo(7)) and removes it.
+
+A bell may say whose it is (``page.1f…``): of somebody who may answer. Those who only wait for an answer are nobody.
 """
 
 from __future__ import annotations
@@ -20,10 +22,11 @@ _NEW = b"."
 class Bell:
     """To be closed. Where no FIFO can be made (a full disk) ``fileno`` is -1: look now and then."""
 
-    def __init__(self, directory: bytes) -> None:
+    def __init__(self, directory: bytes, who: str = "") -> None:
+        """``who``: a word of letters; empty: nobody who answers."""
         self._descriptor = -1
         self._path = b""
-        name = os.urandom(8).hex().encode()
+        name = (f"{who}." if who else "").encode() + os.urandom(8).hex().encode()
         new, path = directory + b"/" + _NEW + name, directory + b"/" + name
         try:
             os.makedirs(directory, mode=0o700, exist_ok=True)
@@ -68,6 +71,27 @@ def ring(directory: bytes) -> None:
     for name in names:
         if not name.startswith(_NEW):
             _ring(directory + b"/" + name)
+
+
+def listeners(directory: bytes) -> frozenset[str]:
+    """Who listens and may answer: the words of all bells there that somebody has open. Nobody is woken."""
+    try:
+        names = os.listdir(directory)
+    except OSError:
+        return frozenset()
+    said = [name for name in names if b"." in name and not name.startswith(_NEW)]
+    heard = [name for name in said if _is_open(directory + b"/" + name)]
+    return frozenset(name.partition(b".")[0].decode("ascii", "replace") for name in heard)
+
+
+def _is_open(path: bytes) -> bool:
+    try:
+        os.close(os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC))
+    except OSError as error:
+        if error.errno == errno.ENXIO:
+            _unlink(path)
+        return False
+    return True
 
 
 def _ring(path: bytes) -> None:

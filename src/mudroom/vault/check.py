@@ -73,13 +73,19 @@ def _fork(vault: Vault, fork: Fork) -> Iterator[Problem]:
     state = read(lambda: fork.state)
     read(lambda: fork.record)
     read(lambda: load_landed(fork.path + LANDED))
-    read(lambda: fork.interrupted)
+    read(lambda: _read_running(fork))
     if state is not None:
         if state.base != LIVE:
             read(functools.partial(_read_snapshot, vault, state))
         for name in sorted(state.references):
             read(functools.partial(_read_layer, vault, state, name))
     yield from problems
+
+
+def _read_running(fork: Fork) -> None:
+    """Raises ValueError if what is there tells no time: whoever looks at the fork takes it for something that began."""
+    if fork.interrupted == 0:
+        raise ValueError("when its command began cannot be read")
 
 
 def _of(subject: str, error: Exception) -> Problem:

@@ -124,14 +124,21 @@ class Comparison:
     def changeset(self) -> Changeset:
         """What leads from the old to the new one."""
         old, new = self._sides
-        found = []
-        for path in sorted({*old.changes, *new.changes}, key=sort_key):
-            change = new.changes.get(path) or old.changes[path]
-            before, after = old.entry(path, change.base), new.entry(path, change.base)
-            one = self._compared(path, before, after)
-            if one is not None:
-                found.append(one)
-        return Changeset(tuple(found))
+        paths = sorted({*old.changes, *new.changes}, key=sort_key)
+        found = (self.change(path) for path in paths)
+        return Changeset(tuple(one for one in found if one is not None))
+
+    def change(self, path: bytes) -> Change | None:
+        """The one of a path; None: both have the same there, or neither has changed it."""
+        old, new = self._sides
+        change = new.changes.get(path) or old.changes.get(path)
+        if change is None:
+            return None
+        return self._compared(path, old.entry(path, change.base), new.entry(path, change.base))
+
+    def open(self, side: int, path: bytes) -> int:
+        """A descriptor of a file of the old (0) or the new one (1). Raises OSError."""
+        return self._sides[side].open(path)
 
     def _compared(self, path: bytes, before: Entry | None, after: Entry | None) -> Change | None:
         if before is None and after is None:

@@ -10,12 +10,12 @@ from collections.abc import Collection
 from typing import NamedTuple
 
 from mudroom.core.diff3 import Merged, merge3
-from mudroom.core.entry import Entry
+from mudroom.core.entry import Entry, same_stamp
 from mudroom.core.judge import Sides
 from mudroom.core.marker import mergeable
 from mudroom.core.merge import Conflict, combine_modes
 from mudroom.core.path import show
-from mudroom.errors import UsageError
+from mudroom.errors import SideMoved, UsageError
 from mudroom.stage.source import Source, read_all
 from mudroom.stage.union import Union
 from mudroom.vault.fork import Fork
@@ -51,6 +51,10 @@ class Conflicted(NamedTuple):
     theirs: Version
     decided: bool
     """Whether a decision about these very versions is kept."""
+    take: str = ""
+    """What that is (``Take``)."""
+    decision: bytes = b""
+    """Of whatever decision there is, even one that does not hold any more: another one has another."""
 
     @property
     def merged(self) -> Merged | None:
@@ -106,6 +110,8 @@ def _conflicted(
         Version(ours_at, ours, read_all(reconciler, ours_at, LIMIT) if _is_file(ours) else None),
         Version(theirs_at, theirs, read_all(staged, theirs_at, LIMIT) if _is_file(theirs) else None),
         decided,
+        known.take if known is not None and decided else "",
+        repr(known).encode() if known is not None else b"",
     )
 
 
@@ -117,7 +123,8 @@ def decide(vault: Vault, fork: Fork, conflict: Conflicted, take: Take, content: 
     """Keep a decision until the next apply. Hold the fork's lock.
 
     ``take``: ours (what the project has), theirs, content (which is given), delete (the path is to be gone). Raises
-    UsageError if a side cannot be taken.
+    UsageError if a side cannot be taken, SideMoved if one is not what was looked at (``conflict``) any more: an editor
+    may have been open for long.
     """
     if take == "theirs" and conflict.ours.entry is not None and conflict.theirs.entry is not None:
         directories = {entry.kind == "directory" for entry in (conflict.ours.entry, conflict.theirs.entry)}
@@ -127,16 +134,24 @@ def decide(vault: Vault, fork: Fork, conflict: Conflicted, take: Take, content: 
                 "move one of them out of the way in the project, then apply again",
             )
     with Union(fork.layered, None) as staged, reconciling(vault, fork, Wanted(), read_record(fork)) as project:
+        _require_unmoved(conflict, project, staged)
         resolution = Resolution(
             take,
             fingerprint(project, conflict.ours.path, conflict.ours.entry),
             fingerprint(staged, conflict.path, conflict.theirs.entry),
             conflict.ours.path if conflict.ours.path != conflict.path else b"",
         )
+        _require_unmoved(conflict, project, staged)  # once more: what came in between would be decided about
     if take == "content":
         assert content is not None
         resolution = resolution._replace(content=keep_content(fork, content), mode=_mode(conflict))
     keep_resolutions(fork, {**load_resolutions(fork), conflict.path: resolution})
+
+
+def _require_unmoved(conflict: Conflicted, project: Reconciler, staged: Source) -> None:
+    ours, theirs = project.look(conflict.ours.path), staged.look(conflict.theirs.path)
+    if not (same_stamp(conflict.ours.entry, ours) and same_stamp(conflict.theirs.entry, theirs)):
+        raise SideMoved(conflict.path, show(conflict.path))
 
 
 def forget(fork: Fork, path: bytes) -> bool:

@@ -18,6 +18,7 @@ forks/<name>/
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
     from mudroom.vault.record import ForkRecord
 
 CREDENTIALS = b"/credentials"
+_LOOK = 0.005
+"""Seconds from one look at a lock to the next: flock(2) has no wait with an end."""
 
 
 class Fork:
@@ -103,12 +106,16 @@ class Fork:
                 self._lock = self._state = None
 
     @contextmanager
-    def lock_if_free(self, holder: str) -> Iterator[bool]:
-        """The same without waiting: gives whether the lock was free."""
+    def lock_if_free(self, holder: str, patience: float = 0.0) -> Iterator[bool]:
+        """The same without waiting: gives whether the lock was free. ``patience``: seconds for which somebody is waited
+        for who only looks at the fork; a command that runs in it is not waited for."""
         lock = Lock(self.path + b"/lock", holder)
-        if not lock.acquire_now():
-            yield False
-            return
+        until = time.monotonic() + patience
+        while not lock.acquire_now():
+            if time.monotonic() >= until or self.interrupted is not None:
+                yield False
+                return
+            time.sleep(_LOOK)
         self._lock = lock
         try:
             yield True
@@ -132,6 +139,8 @@ class Fork:
                 return int(stream.read() or b"0")
         except FileNotFoundError:
             return None
+        except ValueError:
+            return 0  # half written, or by somebody else: something was begun
 
     # --- its places ---
 

@@ -129,7 +129,7 @@ class Journal:
         """The events that are wanted, oldest first, or the ``last`` so many of them; archives are read as far as they
         are needed."""
         if last is not None:
-            yield from reversed([event for event, _wanted in zip(self._backwards(where), range(last), strict=False)])
+            yield from reversed([event for event, _wanted in zip(self.newest(where), range(last), strict=False)])
             return
         yield from self.events_since(self._first(where) - 1, where)
 
@@ -166,11 +166,12 @@ class Journal:
                 return
             number = page[-1].number
 
-    def _backwards(self, where: Selection) -> Iterator[Event]:
-        """Newest first, until there is none, or none that can be wanted: times never go back along the chain."""
+    def newest(self, where: Selection = EVERYTHING, before: int = 1 << 62) -> Iterator[Event]:
+        """Those before that number, newest first, until there is none, or none that can be wanted: times never go back
+        along the chain."""
         condition, values = _condition(where)
         query = f"SELECT * FROM event WHERE number < ? AND {_LIVE} {condition} ORDER BY number DESC LIMIT {_PAGE}"
-        number = 1 << 62
+        number = before
         while True:
             origin, page = self._page(query, (number, *values))
             for event in page:

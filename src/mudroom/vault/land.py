@@ -11,11 +11,12 @@ from contextlib import contextmanager
 from types import MappingProxyType
 from typing import NamedTuple
 
-from mudroom.core.change import Change
+from mudroom.core.change import Change, Remark
+from mudroom.core.choice import at_or_below, exactly
 from mudroom.core.flag import repositories
-from mudroom.core.landing import Landing, plan_landing
+from mudroom.core.landing import Landing, Op, plan_landing
 from mudroom.core.merge import Conflict, Part
-from mudroom.core.path import is_below
+from mudroom.core.path import ancestors, is_below
 from mudroom.errors import MudroomError, UsageError
 from mudroom.stage.collect import MASKED
 from mudroom.stage.source import Source
@@ -32,6 +33,7 @@ from mudroom.vault.resolution import answers
 from mudroom.vault.store import Vault
 
 _TRIES = 3
+LACKING = "is missing from the fork: what was left of its change is gone"
 MARKED = "conflict markers were written into it, as was asked for"
 
 
@@ -90,6 +92,8 @@ class Wanted(NamedTuple):
     """Leave what is replaced or removed beside it as ``NAME.bak``."""
     markers: bool = False
     """Write conflict markers into the files of the project that cannot be merged."""
+    exact: bool = False
+    """Only what is at the paths, nothing below them (``core/choice.py``)."""
 
 
 class Plan(NamedTuple):
@@ -103,15 +107,23 @@ class Plan(NamedTuple):
 def prepare(fork: Fork, wanted: Wanted, reconciler: Reconciler, record: ForkRecord) -> Plan:
     """What would happen, without doing any of it. Raises UsageError for a path that has no change."""
     changes = record.changeset.changes
-    chosen = _chosen(changes, wanted.paths)
+    chosen = _chosen(changes, wanted)
     blocked = {remark.path for remark in record.changeset.remarks}
     masked = {remark.path for remark in record.changeset.remarks if remark.text == MASKED}
     blocked |= {change.path for change in changes} - {change.path for change in chosen}  # it must not come along
     named = {*wanted.paths, *(repositories(chosen) if wanted.git else ())}
     landing = plan_landing(chosen, reconciler.live(), named, blocked, masked)
-    if fork.state.layers:  # a sealed layer is never changed
-        landing = landing._replace(ops=tuple(op._replace(copy=not op.merged) for op in landing.ops))
+    ops = (op._replace(copy=not op.merged) if _stays(fork, op, wanted.parts) else op for op in landing.ops)
+    landing = landing._replace(ops=tuple(ops))
     return Plan(record, tuple(chosen), landing)
+
+
+def _stays(fork: Fork, op: Op, parts: Collection[bytes]) -> bool:
+    """Whether the fork has to keep what is placed: a sealed layer is never changed, and of a file of which only a part
+    was wanted the rest stays."""
+    return bool(fork.state.layers) or any(
+        part in (op.path, op.origin) or (op.whole and is_below(part, op.path)) for part in parts
+    )
 
 
 @contextmanager
@@ -124,7 +136,7 @@ def reconciling(
         reconciler = Reconciler(
             vault.project,
             staged,
-            opened.ground(record),
+            opened.ground(record.changeset),
             since=record.started,
             place=vault.merged,
             partial=wanted.parts,
@@ -254,19 +266,23 @@ def recover_all(vault: Vault) -> list[Recovered]:
             found.append(outcome)
         if applying and place.state() == "done":
             conflicts = outcome.applied.conflicts if outcome is not None else ()
-            _settle_fork(vault, place.load(), {conflict.path for conflict in conflicts})
+            record = place.load()
+            remarks = _settle_fork(vault, record, {conflict.path for conflict in conflicts})
+            if remarks:
+                found.append(Recovered(place.name, record.fork, "finished", Applied(place.name, remarks=remarks)))
     for path in vault.applies()[-1:]:
         ApplyDirectory(path).end()  # killed between leaving the mark and writing the plan: nothing had begun
     return found
 
 
-def _settle_fork(vault: Vault, done: ApplyRecord, kept: Collection[bytes]) -> None:
-    """After a finished apply the fork keeps only what did not land. Repeatable."""
+def _settle_fork(vault: Vault, done: ApplyRecord, kept: Collection[bytes]) -> tuple[Remark, ...]:
+    """After a finished apply the fork keeps only what did not land. Repeatable. Returns what it no longer has of what
+    was to stay: nothing can stay of that, and the other forks of the vault are not to wait for it."""
     try:
         fork = vault.fork(done.fork)
         record = read_record(fork)
     except UsageError:
-        return  # it is gone, or has begun anew, already: the crash came after that
+        return ()  # it is gone, or has begun anew, already: the crash came after that
     landed = {op.origin or op.path for op in done.ops}
     whole = tuple(op.path for op in done.ops if op.whole)
     paths = {
@@ -275,7 +291,23 @@ def _settle_fork(vault: Vault, done: ApplyRecord, kept: Collection[bytes]) -> No
         if change.path in landed or any(is_below(change.path, top) for top in whole)
     }
     paths -= set(kept)
-    keep_the_rest(vault, fork, record, paths, done.differing, {p: part for p, part in done.parts if p in paths})
+    parts = {path: part for path, part in done.parts if path in paths}
+    lacking = _lacking(fork, record, paths & {*parts, *done.differing})
+    parts = {path: part for path, part in parts.items() if path not in lacking}
+    keep_the_rest(vault, fork, record, paths, {*done.differing} - lacking, parts)
+    return tuple(Remark(path, LACKING) for path in sorted(lacking))
+
+
+def _lacking(fork: Fork, record: ForkRecord, paths: Collection[bytes]) -> set[bytes]:
+    """Those of the paths at which the fork should have a file and has nothing."""
+    if not paths:
+        return set()
+    with Union(fork.layered, None) as layers:
+        return {
+            change.path
+            for change in record.changeset.changes
+            if change.path in paths and change.staged is not None and layers.look(change.path) is None
+        }
 
 
 def read_record(fork: Fork) -> ForkRecord:
@@ -286,18 +318,12 @@ def read_record(fork: Fork) -> ForkRecord:
         raise UsageError(f"the fork {fork.name} holds no changes") from None
 
 
-def _chosen(changes: Sequence[Change], paths: Sequence[bytes]) -> list[Change]:
-    if not paths:
+def _chosen(changes: Sequence[Change], wanted: Wanted) -> list[Change]:
+    if not wanted.paths:
         return list(changes)
-    for path in paths:
-        if not any(is_below(change.path, path) for change in changes):
+    known = {change.path for change in changes}
+    known |= {above for path in known for above in ancestors(path)} if not wanted.exact else set()
+    for path in wanted.paths:
+        if path not in known:
             raise UsageError(f"the fork has no change at {os.fsdecode(path)}", "mudroom diff shows what it has")
-    wanted = [change for change in changes if any(is_below(change.path, path) for path in paths)]
-    needed = {change.path for change in wanted}
-    return [change for change in changes if change.path in needed or _holds_wanted(change, needed)]
-
-
-def _holds_wanted(change: Change, needed: Collection[bytes]) -> bool:
-    """A new directory comes along with what is wanted in it."""
-    is_new = change.base is None and change.entry.kind == "directory"
-    return is_new and any(path.startswith(change.path + b"/") for path in needed)
+    return (exactly if wanted.exact else at_or_below)(changes, wanted.paths)

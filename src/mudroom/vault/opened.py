@@ -17,7 +17,6 @@ from mudroom.vault.store import Vault
 
 if TYPE_CHECKING:
     from mudroom.stage.snapshot import SnapshotSource
-    from mudroom.vault.record import ForkRecord
 
     Base = OpenSource | SnapshotSource
 
@@ -76,18 +75,20 @@ class OpenFork:
             return self._keep(Union(layers, self.base)) if layers else self.base
         return self._keep(OneLayer(contents[0]))  # a copy holds everything
 
-    def ground(self, record: ForkRecord | None = None) -> Ground:
-        """``record``: the fork's own, if it has been read already."""
+    def ground(self, changes: Changeset | None = None) -> Ground:
+        """``changes``: what the fork's record says, if it has been read already."""
         fork, state = self._fork, self._state
         layers = [fork.layer(name) for name in (*state.layers, state.upper)]
-        record = record or fork.record
         sealed = fork.sealed_changes if state.layers else Changeset()
+        if changes is None:
+            record = fork.record
+            changes = record.changeset if record is not None else sealed
         return Ground(
             self.base,
             Originals(layers),
             frozen=state.base != LIVE,
             sealed=sealed,
-            before=record.changeset if record is not None else sealed,
+            before=changes,
             landed=load_landed(fork.path + LANDED),
             masked=self._vault.mask.paths,
             fork=fork.path,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 
 from mudroom.core.change import Change
 from mudroom.core.diff3 import merge3
@@ -56,6 +56,7 @@ class Reconciler:
     ) -> None:
         self._project, self._staged, self._ground, self._since = project, staged, ground, since
         self._place, self._partial, self._answer = place, partial or {}, answer
+        self.partial: Collection[bytes] = self._partial.keys()
         self._live = OpenSource(project)
         self._merged = b""
         self._count = 0

@@ -64,18 +64,29 @@ _Record = TypeVar("_Record", ForkRecord, ApplyRecord)
 
 
 def save(path: bytes, record: ForkRecord | ApplyRecord, *, durable: bool) -> None:
-    """Write a record so that a reader finds the old one or the new one, never half of it."""
+    """Write a record so that a reader finds the old one or the new one, never half of it. One that says the same as
+    what is there is not written: whoever watches the file would look again, and find nothing new."""
+    data = msgspec.msgpack.encode(record)
+    if not durable and _holds(path, data):
+        return
     beside = path + b".new"
     with suppress(FileNotFoundError):
         os.unlink(beside)  # of a crash, or of who is in a container: it is not written through
     with os.fdopen(own.open_regular(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL), "wb") as stream:
-        stream.write(msgspec.msgpack.encode(record))
+        stream.write(data)
         if durable:
             stream.flush()
             os.fsync(stream.fileno())
     os.rename(beside, path)
     if durable:
         sync_directory(os.path.dirname(path))
+
+
+def _holds(path: bytes, data: bytes) -> bool:
+    try:
+        return own.read(path) == data
+    except (OSError, MudroomError):
+        return False  # there is none, or what is there is none: that is replaced
 
 
 def load(path: bytes, kind: type[_Record]) -> _Record:

@@ -103,14 +103,18 @@ def keep_content(fork: Fork, content: bytes) -> str:
 
 
 def answers(fork: Fork, staged: Source) -> Callable[[Reconciler, Change, Entry | None], Answer | None] | None:
-    """For a ``Reconciler``: the decisions that hold for the versions there are now."""
+    """For a ``Reconciler``: the decisions that hold for the versions there are now.
+
+    A decision is about all of a file. Of one of which only a part is wanted it would bring more than that, so it is
+    none there: the conflict is one again, and the fork stays whole.
+    """
     known = load_resolutions(fork)
     if not known:
         return None
 
     def answer(reconciler: Reconciler, change: Change, ours: Entry | None) -> Answer | None:
         found = known.get(change.path)
-        if found is None or not _holds(found, reconciler, staged, change, ours):
+        if found is None or change.path in reconciler.partial or not _holds(found, reconciler, staged, change, ours):
             return None
         if found.take in ("ours", "theirs"):
             return Answer("ours" if found.take == "ours" else "theirs")

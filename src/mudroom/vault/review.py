@@ -18,11 +18,11 @@ REVIEWED = b"/reviewed"
 
 
 def fingerprint(changeset: Changeset) -> str:
-    """40 hexadecimal digits: of every changed path, and of what the fork has there (the very file, by inode and
-    times)."""
+    """40 hexadecimal digits: of every changed path, of what it is changed from, and of what the fork has there (the
+    very file, by inode and times). After a part of a change has landed the rest is another one."""
     hasher = blake2b(digest_size=20)
     for change in changeset.changes:
-        hasher.update(repr((change.path, change.verb, change.staged)).encode())
+        hasher.update(repr((change.path, change.verb, change.base, change.staged)).encode())
     return hasher.hexdigest()
 
 

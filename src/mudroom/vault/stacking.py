@@ -85,6 +85,11 @@ def last_checkpoint(fork: Fork) -> Checkpoint:
     )
 
 
+def is_standing_on(fork: Fork, point: Checkpoint) -> bool:
+    """Whether the fork holds what it held at this checkpoint, as far as its layers tell."""
+    return fork.state.layers == point.layers and upper_is_empty(fork)
+
+
 def is_left_by_rollback(point: Checkpoint) -> bool:
     return point.automatic and point.name.startswith("rollback-")
 

@@ -1,0 +1,201 @@
+"""What is shown of a fork's changes to somebody who decides about them, and what they may choose: for front doors that
+draw (``web/``, ``tui/``). Values; nothing is written, and nobody is said to have reviewed anything.
+"""
+
+from __future__ import annotations
+
+import os
+from _blake2 import blake2b
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+from mudroom.core.change import Change, Remark, listed
+from mudroom.core.linediff import is_binary
+from mudroom.core.path import show
+from mudroom.core.picture import HEAD, picture_of
+from mudroom.core.secret import is_secret, matches
+from mudroom.core.tag import TEXT_LIMIT, has_hunks, tags_of
+from mudroom.errors import UsageError
+from mudroom.vault.review import fingerprint
+
+__all__ = ["Difference", "Looked", "Side", "difference", "has_hunks", "is_at_rest", "look", "open_side", "tags_of"]
+
+if TYPE_CHECKING:
+    from mudroom.core.difference import Texts
+    from mudroom.core.entry import Entry
+    from mudroom.session import Conflicted, Session
+    from mudroom.vault.sides import Pair, Two, Which
+
+
+AGAIN = "look again: it has moved on"
+
+
+class Looked(NamedTuple):
+    fork: str
+    fingerprint: str
+    """Of all of it: an apply is held to it (``reviewed``)."""
+    changes: tuple[Change, ...]
+    """All of them."""
+    rows: tuple[Change, ...]
+    """Those that a person counts."""
+    tags: Mapping[bytes, tuple[str, ...]]
+    """Of each row, by its path, what to filter by: its flags (``executes-later``, ``secret``, ``protected``, ``mode``,
+    ``type`` …), and ``binary``, ``large``, ``ignored``."""
+    remarks: tuple[Remark, ...]
+    running: bool
+    """A command is at work in it: what that one changes may be missing here."""
+
+
+def look(session: Session, fork: str) -> Looked:
+    """What a fork holds now. Raises UsageError if there is none of that name."""
+    from mudroom.vault.sides import ignored_paths
+
+    changeset = session.changes(fork)
+    rows = tuple(listed(changeset.changes))
+    ignored = ignored_paths(session.vault, rows)
+    tags = {change.path: tags_of(change, ignored=change.path in ignored) for change in rows}
+    running = not is_at_rest(session, fork)
+    return Looked(fork, fingerprint(changeset), changeset.changes, rows, tags, changeset.remarks, running)
+
+
+def is_at_rest(session: Session, fork: str) -> bool:
+    """Whether no command is at work in it: then nobody waits for its lock for long."""
+    place = session.vault.fork(fork)
+    if place.interrupted is None:
+        return True
+    with place.lock_if_free("looking at what runs") as free:
+        return free
+
+
+class Side(NamedTuple):
+    """One side of a change; of what is not there, ``entry`` is None."""
+
+    entry: Entry | None
+    lines: int = 0
+    """Of a text that was read."""
+    image: str = ""
+    """A media type that a browser shows as an image; empty: none."""
+
+
+LINE_LIMIT = 250_000
+"""Lines of both sides together that are compared: as many as take a second if they were written to take long."""
+Kind = Literal["text", "binary", "image", "link", "directory", "large", "masked", "unknown"]
+
+
+class Difference(NamedTuple):
+    change: Change
+    kind: Kind
+    """What there is to see: ``text``, ``binary``, ``image``, ``link``, ``directory``, ``large`` (a text of more than
+    4 MiB, or ``LINE_LIMIT``), ``masked`` (a secret: never read), ``unknown`` (what it was is not known any more)."""
+    old: Side
+    new: Side
+    texts: Texts | None
+    """Of a text: its blocks and hunks."""
+    version: str
+    """Of both sides, as they were written down: another one whenever one of them is."""
+
+
+@contextmanager
+def opened(session: Session, fork: str, between: tuple[str, str] | None = None) -> Iterator[Pair]:
+    """Both sides of a fork's changes, to read from. ``between``: two states instead, as ``Session.compare`` has them.
+    Raises UsageError."""
+    from mudroom.vault.sides import Compared, Sides
+
+    if between is not None:
+        for name in set(between) - {"base", "now"}:
+            session.changes(name.partition("@")[0])
+        with Compared(session.vault, *between) as compared:
+            yield compared
+        return
+    with Sides(session.vault, fork, session.changes(fork)) as sides:
+        yield sides
+
+
+def found(sides: Pair, path: bytes) -> Two:
+    """The change at a path. Raises UsageError if there is none."""
+    two = sides.find(path)
+    if two is None:
+        raise UsageError(f"the fork has no change at {show(path)}", AGAIN)
+    return two
+
+
+def is_masked(session: Session, two: Two, between: tuple[str, str] | None = None) -> bool:
+    """Whether it is, or was, a secret of the project: nobody reads that for a review. A file of such a name that the
+    fork has made itself is none; of other states that are compared it is not told whose it is."""
+    return (two.old is not None or between is not None) and _is_secret(session, two.source or two.change.path)
+
+
+def is_masked_conflict(session: Session, found: Conflicted) -> bool:
+    """Whether it is a secret wherever one of the sides has it, or had it: a rename makes it none."""
+    paths = {found.path, found.base.path, found.ours.path, found.theirs.path}
+    return any(_is_secret(session, path) for path in paths)
+
+
+def _is_secret(session: Session, path: bytes) -> bool:
+    settings = session.settings
+    if matches(path, settings.secrets_show):
+        return False
+    return is_secret(os.path.basename(path)) or matches(path, settings.secrets_mask)
+
+
+def difference(
+    session: Session, fork: str, path: bytes, context: int = 3, between: tuple[str, str] | None = None
+) -> Difference:
+    """What a fork would change at the path of one of its rows. Raises UsageError if there is nothing (any more), and
+    ForkMoved if the file is another one than that."""
+    from mudroom.core.difference import Texts
+
+    with opened(session, fork, between) as sides:
+        two = found(sides, path)
+
+        def seen(kind: Kind, images: tuple[str, str] = ("", ""), texts: Texts | None = None) -> Difference:
+            lines = texts.lines if texts is not None else (0, 0)
+            old, new = Side(two.old, lines[0], images[0]), Side(two.new, lines[1], images[1])
+            return Difference(two.change, kind, old, new, texts, _version(two))
+
+        kind = "masked" if is_masked(session, two, between) else _kind_of_entries(two)
+        if kind is not None:
+            return seen(kind)
+        heads = _content(sides, two, "old", HEAD), _content(sides, two, "new", HEAD)
+        if heads[0] is None or heads[1] is None:
+            return seen("unknown")
+        images = picture_of(heads[0], path), picture_of(heads[1], path)
+        if is_binary(heads[0]) or is_binary(heads[1]):
+            return seen("image" if any(images) else "binary", images)
+        old, new = _content(sides, two, "old", TEXT_LIMIT + 1), _content(sides, two, "new", TEXT_LIMIT + 1)
+        if old is None or new is None:
+            return seen("unknown")
+        if max(len(old), len(new)) > TEXT_LIMIT or old.count(b"\n") + new.count(b"\n") > LINE_LIMIT:
+            return seen("large", images)
+        return seen("text", images, Texts(old, new, context))
+
+
+def open_side(
+    session: Session, fork: str, path: bytes, which: Which, between: tuple[str, str] | None = None
+) -> int | None:
+    """A descriptor of one side of a row. None: there is no file, it is not known any more, or is not shown to anybody.
+    Raises as ``difference`` does."""
+    with opened(session, fork, between) as sides:
+        two = found(sides, path)
+        return None if is_masked(session, two, between) else sides.open(two, which)
+
+
+def _kind_of_entries(two: Two) -> Kind | None:
+    """None: files, to be looked into."""
+    kinds = {entry.kind for entry in (two.old, two.new) if entry is not None}
+    if "symlink" in kinds:
+        return "link"
+    if "directory" in kinds:
+        return "directory"
+    return None if kinds == {"file"} else "binary"
+
+
+def _content(sides: Pair, two: Two, which: Which, most: int) -> bytes | None:
+    """At most so many bytes; none of what is not there. None: it cannot be told any more."""
+    entry = two.old if which == "old" else two.new
+    return b"" if entry is None else sides.read(two, which, most)
+
+
+def _version(two: Two) -> str:
+    return blake2b(repr((two.change.verb, two.source, two.old, two.new)).encode(), digest_size=16).hexdigest()

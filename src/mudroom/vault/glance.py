@@ -1,0 +1,133 @@
+"""Forks in a list: what there is to say of each in a few words, whatever is wrong with it or with its neighbours.
+
+Nothing is locked for long and nothing is written: a command that was cut off is told as that, and looked at by whoever
+looks closer. What a record comes to is kept as long as the record is the same file: a list is asked for often, and a
+record may hold tens of thousands of changes.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import OrderedDict
+from typing import Literal, NamedTuple
+
+from mudroom.core.change import Summary, summarise
+from mudroom.core.path import show
+from mudroom.core.stack import LIVE
+from mudroom.errors import MudroomError
+from mudroom.vault.fork import Fork, is_plain
+from mudroom.vault.store import Vault
+
+State = Literal["idle", "running", "mounted", "cut off", "damaged"]
+_KEPT = 2_000
+_Stamp = tuple[int, int, int]
+
+
+class Brief(NamedTuple):
+    """A record in short."""
+
+    command: tuple[bytes, ...]
+    exit_code: int
+    level: int | None
+    summary: Summary
+
+
+class Glance(NamedTuple):
+    name: str
+    state: State
+    problem: str = ""
+    """Of a damaged one: what is wrong."""
+    agent: str = ""
+    named: bool = False
+    created: int = 0
+    """Nanoseconds since 1970."""
+    parent: str = ""
+    checkpoints: int = 0
+    credentials: tuple[str, ...] = ()
+    snapshot: bool = False
+    brief: Brief | None = None
+    """None: no command has ended in it yet."""
+
+
+class Glances:
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._known: OrderedDict[bytes, tuple[_Stamp, Brief]] = OrderedDict()
+
+    def all(self, vault: Vault) -> list[Glance]:
+        """Of every fork, oldest first."""
+        try:
+            names = os.listdir(vault.path + b"/forks")
+        except FileNotFoundError:
+            return []
+        forks = (Fork(os.fsdecode(name), vault.path + b"/forks/" + name, vault.path) for name in names)
+        found = [glance for fork in forks if (glance := self.one(fork)) is not None]
+        return sorted(found, key=lambda one: (one.created, one.name))
+
+    def one(self, fork: Fork) -> Glance | None:
+        """None: it is gone."""
+        if not is_plain(fork.name):
+            return Glance(show(os.fsencode(fork.name)), "damaged", "no fork can have that name")
+        try:
+            return self._glance(fork)
+        except (MudroomError, OSError, ValueError) as error:
+            try:
+                created = os.lstat(fork.path).st_ctime_ns
+            except FileNotFoundError:
+                return None
+            return Glance(fork.name, "damaged", _why(error), created=created)
+
+    def _glance(self, fork: Fork) -> Glance:
+        state, brief = fork.state, self._brief(fork.record_path)
+        return Glance(
+            fork.name,
+            _state(fork, brief),
+            "",
+            fork.agent,
+            state.named,
+            state.created or fork.created,
+            state.parent,
+            len(state.checkpoints),
+            fork.credentials,
+            state.base != LIVE,
+            brief,
+        )
+
+    def _brief(self, path: bytes) -> Brief | None:
+        try:
+            info = os.stat(path, follow_symlinks=False)
+        except FileNotFoundError:
+            return None
+        stamp = info.st_mtime_ns, info.st_size, info.st_ino
+        with self._lock:
+            known = self._known.get(path)
+            if known is not None and known[0] == stamp:
+                self._known.move_to_end(path)
+                return known[1]
+        from mudroom.vault.fork import load_record
+
+        record = load_record(path)
+        if record is None:
+            return None
+        brief = Brief(record.command, record.exit_code, record.level, summarise(record.changeset.changes))
+        with self._lock:
+            self._known[path] = stamp, brief
+            while len(self._known) > _KEPT:
+                self._known.popitem(last=False)
+        return brief
+
+
+def _state(fork: Fork, brief: Brief | None) -> State:
+    if fork.interrupted is not None:
+        with fork.lock_if_free("a list of forks") as free:
+            return "cut off" if free else "running"
+    if os.path.lexists(fork.path + b"/mount"):
+        return "mounted"
+    return "cut off" if brief is not None and not brief.command else "idle"
+
+
+def _why(error: Exception) -> str:
+    if isinstance(error, MudroomError):
+        return error.message
+    return error.strerror or str(error) if isinstance(error, OSError) else "something in it cannot be understood"

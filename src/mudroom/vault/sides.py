@@ -1,0 +1,153 @@
+"""Both sides of single changes, to be read: of what a fork would change, or of two states that are compared.
+
+Open it for one look: what it says of changes is what was written down when they were collected, and a file that is
+another one by now is not read in its place (``ForkMoved``).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Literal, NamedTuple
+
+from mudroom.core.change import Change, Changeset
+from mudroom.core.entry import Entry
+from mudroom.core.path import ROOT, climb, parent, show
+from mudroom.errors import ForkMoved
+from mudroom.stage.exclude import ignored
+from mudroom.stage.source import OpenSource, read_all
+from mudroom.vault.compare import Comparison
+from mudroom.vault.opened import OpenFork
+from mudroom.vault.store import Vault
+
+Which = Literal["old", "new"]
+_IGNORE_LIMIT = 1 << 20
+"""Bytes of a ``.gitignore``; a larger one says nothing."""
+
+
+class Two(NamedTuple):
+    """One change with what is on both sides of it."""
+
+    change: Change
+    old: Entry | None
+    new: Entry | None
+    source: bytes = b""
+    """Of what was renamed: where the old one was."""
+
+
+class Pair:
+    """What can be asked of both sides, whatever they are."""
+
+    def find(self, path: bytes) -> Two | None:
+        """None: nothing has changed there. What has only moved away is found by its new path."""
+        del path
+        return None
+
+    def open(self, two: Two, which: Which) -> int | None:
+        """A descriptor of a regular file; None: there is none, or what it was is not known any more. Raises ForkMoved
+        if the fork has another one meanwhile, OSError if it cannot be read."""
+        raise NotImplementedError
+
+    def read(self, two: Two, which: Which, most: int) -> bytes | None:
+        """At most so many bytes of it; None as for ``open``."""
+        descriptor = self.open(two, which)
+        if descriptor is None:
+            return None
+        with os.fdopen(descriptor, "rb") as stream:
+            return stream.read(most)
+
+
+class Sides(Pair):
+    """``with Sides(vault, fork, changeset) as sides: two = sides.find(path); sides.open(two, "old")``"""
+
+    def __init__(self, vault: Vault, fork: str, changeset: Changeset) -> None:
+        self._changes = changeset.changes
+        self._opened = OpenFork(vault, vault.fork(fork))
+        try:
+            self._staged, self._ground = self._opened.staged(), self._opened.ground(changeset)
+        except BaseException:
+            self._opened.close()
+            raise
+
+    def __enter__(self) -> Sides:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self._opened.close()
+
+    def find(self, path: bytes) -> Two | None:
+        change = next((one for one in self._changes if one.path == path and not one.moved_to), None)
+        if change is None:
+            return None
+        if not change.source:
+            return Two(change, change.base, change.staged)
+        gone = next((one for one in self._changes if one.path == change.source), None)
+        return Two(change, gone.base if gone is not None else change.staged, change.staged, change.source)
+
+    def open(self, two: Two, which: Which) -> int | None:
+        entry = two.old if which == "old" else two.new
+        if entry is None or entry.kind != "file":
+            return None
+        if which == "old" and not two.source:
+            return self._ground.open_original(two.change.path, entry)
+        now = self._staged.look(two.change.path)  # of what was renamed both sides are the same: that is how it is found
+        if now is None or two.new is None or _stamp(now) != _stamp(two.new):
+            raise ForkMoved(two.change.path, show(two.change.path))
+        return self._staged.open(two.change.path)
+
+
+class Compared(Pair):
+    """The same of two states, as ``vault/compare.py`` has them."""
+
+    def __init__(self, vault: Vault, old: str, new: str) -> None:
+        self._comparison = Comparison(vault, old, new)
+
+    def __enter__(self) -> Compared:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self._comparison.close()
+
+    def find(self, path: bytes) -> Two | None:
+        change = self._comparison.change(path)
+        return Two(change, change.base, change.staged) if change is not None else None
+
+    def open(self, two: Two, which: Which) -> int | None:
+        entry = two.old if which == "old" else two.new
+        if entry is None or entry.kind != "file":
+            return None
+        try:
+            return self._comparison.open(int(which == "new"), two.change.path)
+        except OSError:
+            return None
+
+
+def _stamp(entry: Entry) -> tuple[object, ...]:
+    return entry.kind, entry.size, entry.mtime
+
+
+def ignored_paths(vault: Vault, changes: Sequence[Change]) -> frozenset[bytes]:
+    """Which of these paths the project's own ``.gitignore`` files name, or a directory above. What a fork has made of
+    those files does not count."""
+    with OpenSource(vault.project) as project:
+
+        def read(path: bytes) -> bytes | None:
+            try:
+                return read_all(project, path, _IGNORE_LIMIT)
+            except OSError:
+                return None
+
+        out = ignored(project.look, read)
+        within: dict[bytes, bool] = {ROOT: False}
+
+        def is_within(directory: bytes) -> bool:
+            for one in climb(directory, within):
+                within[one] = within[parent(one)] or out(one, _DIRECTORY)
+            return within[directory]
+
+        return frozenset(
+            change.path for change in changes if is_within(parent(change.path)) or out(change.path, change.entry)
+        )
+
+
+_DIRECTORY = Entry("directory", 0o755, 0, b"", 0, 0, 1, 0, 0, 0, 0)

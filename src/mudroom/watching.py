@@ -1,0 +1,85 @@
+"""What has happened in a project, and what a rollback would drop: for front doors that draw."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NamedTuple
+
+from mudroom.core.change import Changeset, listed
+from mudroom.errors import ForkMoved
+from mudroom.vault.review import fingerprint
+from mudroom.vault.stacking import find_checkpoint, is_standing_on
+
+if TYPE_CHECKING:
+    from mudroom.core.change import Change
+    from mudroom.core.event import Event
+    from mudroom.core.selection import Selection
+    from mudroom.core.stack import Checkpoint
+    from mudroom.session import Session
+
+PATIENCE = 1.0
+"""Seconds for which a journal is searched before what was found until then is given."""
+
+
+class Dropped(NamedTuple):
+    """What a fork has changed since a checkpoint: a rollback drops it."""
+
+    fingerprint: str
+    changes: tuple[Change, ...]
+    rows: tuple[Change, ...]
+    """Those that a person counts."""
+
+
+def preview(session: Session, fork: str, point: str) -> Dropped:
+    """Raises UsageError if there is no such checkpoint."""
+    find_checkpoint(session.vault.fork(fork), point)
+    return _dropped(_since(session, fork, point))
+
+
+def roll_back(session: Session, fork: str, point: str, seen: str) -> Checkpoint | None:
+    """Drop that, if it is what somebody has seen (``Dropped.fingerprint``): raises ForkMoved otherwise. Returns the
+    checkpoint by which it can be had back."""
+
+    def require() -> None:
+        if _dropped(_since(session, fork, point)).fingerprint != seen:
+            raise ForkMoved(b"", f"what {fork} holds now", "rolled back")
+
+    return session.rollback(fork, point, require=require)
+
+
+def _since(session: Session, fork: str, point: str) -> Changeset:
+    with session.compare(f"{fork}@{point}", fork) as found:
+        return found.changeset
+
+
+def _dropped(changeset: Changeset) -> Dropped:
+    return Dropped(fingerprint(changeset), changeset.changes, tuple(listed(changeset.changes)))
+
+
+def points(session: Session, fork: str) -> list[tuple[Checkpoint, bool]]:
+    """The checkpoints of a fork, oldest first, and whether nothing has changed since."""
+    place = session.vault.fork(fork)
+    return [(point, is_standing_on(place, point)) for point in place.state.checkpoints]
+
+
+class Page(NamedTuple):
+    events: tuple[Event, ...]
+    """Newest first."""
+    following: int | None
+    """What comes after them is before this number; None: nothing does. There may be fewer than were asked for."""
+
+
+def search(
+    session: Session, where: Selection, before: int, count: int, clock: Callable[[], float] = time.monotonic
+) -> Page:
+    """The newest ``count`` events before that number that are wanted: those that are found in a second."""
+    found: list[Event] = []
+    until = clock() + PATIENCE
+    coarse = where._replace(agent=None, verdict=None, grep=None)
+    for looked, event in enumerate(session.vault.journal.newest(coarse, before), 1):
+        if where.matches(event):
+            found.append(event)
+        if len(found) == count or (looked % 64 == 0 and clock() > until):
+            return Page(tuple(found), event.number)
+    return Page(tuple(found), None)

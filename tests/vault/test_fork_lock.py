@@ -1,0 +1,47 @@
+"""A fork's lock, for those who would rather not wait."""
+
+from __future__ import annotations
+
+import pytest
+
+from conftest import Place
+from mudroom.vault.lock import Lock
+
+
+def test_who_only_looks_is_waited_for(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    fork = place.session().vault.new_fork("a")
+    other = Lock(fork.path + b"/lock", "the page")
+    assert other.acquire_now()
+    waits: list[float] = []
+
+    def wait(seconds: float) -> None:
+        waits.append(seconds)
+        other.release()
+
+    monkeypatch.setattr("mudroom.vault.fork.time.sleep", wait)
+    with fork.lock_if_free("mudroom apply", 60) as free:
+        assert free
+    assert len(waits) == 1
+
+
+def test_a_command_is_not_waited_for(place: Place) -> None:
+    fork = place.session().vault.new_fork("a")
+    with Lock(fork.path + b"/lock", "npm install"):
+        fork.begin(1)
+        with fork.lock_if_free("mudroom apply", 3600) as free:
+            assert not free
+
+
+def test_nobody_is_waited_for_without_patience(place: Place) -> None:
+    fork = place.session().vault.new_fork("a")
+    with Lock(fork.path + b"/lock", "the page"), fork.lock_if_free("mudroom apply") as free:
+        assert not free
+
+
+def test_what_tells_of_a_command_may_be_half_written(place: Place) -> None:
+    fork = place.session().vault.new_fork("a")
+    assert fork.interrupted is None
+    for content in (b"", b"12x", b"\xff"):
+        with open(fork.path + b"/running", "wb") as stream:
+            stream.write(content)
+        assert fork.interrupted == 0

@@ -1,0 +1,131 @@
+"""Decisions about conflicts, beside what else can be chosen of a fork."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from conftest import Place, tick
+from mudroom.core.judge import Answer
+from mudroom.core.merge import Part
+from mudroom.errors import ForkMoved, MudroomError, SideMoved
+from mudroom.session import Session
+from mudroom.vault.conflicted import Conflicted
+from mudroom.vault.resolution import Take
+
+TEXT = "".join(f"line {number}\n" for number in range(1, 41))
+OURS = TEXT.replace("line 5\n", "ours\n")
+THEIRS = TEXT.replace("line 5\n", "theirs\n").replace("line 30\n", "more\n")
+PART = {b"f": Part(TEXT.replace("line 5\n", "theirs\n").encode(), 0o644)}
+"""One of its two hunks."""
+FORK = "agent-1"
+
+
+@pytest.fixture
+def session(place: Place) -> Session:
+    """A fork and a project that have both changed ``f``, in the same line."""
+    (place.project / "f").parent.mkdir(exist_ok=True)
+    (place.project / "f").write_text(TEXT)
+    (place.project / "f").chmod(0o644)
+    session = place.session()
+    session.new_fork(FORK)
+    script = b"sed -i 's/^line 5$/theirs/; s/^line 30$/more/' f; echo new > new"
+    assert session.run([b"sh", b"-c", script], fork=FORK).exit_code == 0
+    tick()
+    (place.project / "f").write_text(OURS)
+    return session
+
+
+def conflict(session: Session) -> Conflicted:
+    (found,) = session.conflicts(FORK)
+    return found
+
+
+@pytest.mark.parametrize("take", ["ours", "theirs", "delete"])
+@pytest.mark.parametrize("sealed", [False, True])
+def test_a_decision_brings_no_more_than_the_part_that_is_wanted(
+    place: Place, session: Session, take: Take, sealed: bool
+) -> None:
+    if sealed:
+        session.checkpoint(FORK, "one")
+    session.decide(FORK, conflict(session), take)
+    with session.alone("a test"):
+        landed = session.apply(FORK, [b"f", b"new"], parts=PART, exact=True)
+    assert [one.path for one in landed.conflicts] == [b"f"]
+    assert (place.project / "f").read_text() == OURS
+    assert (place.project / "new").read_text() == "new\n", "the rest lands"
+    assert session.files(FORK).read(b"f").decode() == THEIRS, "the fork stays whole"
+    assert conflict(session).take == take, "and so does the decision"
+    with session.alone("a test"):
+        landed = session.apply(FORK)
+    assert not landed.conflicts and landed.remaining == 0
+    expected = {"ours": OURS, "theirs": THEIRS, "delete": None}[take]
+    assert ((place.project / "f").read_text() if expected is not None else None) == expected
+
+
+def test_what_is_missing_from_one_fork_does_not_hold_up_the_vault(
+    place: Place, session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (place.project / "f").write_text(TEXT)
+
+    def killed(*_all: object, **_more: object) -> int:
+        raise MudroomError("killed")
+
+    with monkeypatch.context() as patch, session.alone("a test"):
+        patch.setattr("mudroom.vault.land.keep_the_rest", killed)
+        with pytest.raises(MudroomError, match="killed"):
+            session.apply(FORK, [b"f"], parts=PART, exact=True)
+    os.unlink(session.vault.fork(FORK).layered[0] + b"/f")
+    with session.alone("a test") as recovered:
+        told = [(one.fork, [remark.path for remark in one.applied.remarks]) for one in recovered]
+        assert told == [(FORK, [b"f"])]
+        landed = session.apply(FORK)
+    assert not landed.conflicts
+    assert (place.project / "new").read_text() == "new\n"
+    assert (place.project / "f").read_bytes() == PART[b"f"].content
+
+
+def test_the_fork_keeps_a_file_of_which_a_part_was_wanted(
+    place: Place, session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever answers: what is left of it has to be somewhere."""
+    monkeypatch.setattr("mudroom.vault.land.answers", lambda _fork, _staged: lambda *_asked: Answer("theirs"))
+    with session.alone("a test"):
+        assert session.apply(FORK, [b"f"], parts=PART, exact=True).applied.written == 1
+    assert (place.project / "f").read_text() == THEIRS
+    assert session.files(FORK).read(b"f").decode() == THEIRS
+
+
+def test_what_was_looked_at_is_another_after_a_part_has_landed(place: Place, session: Session) -> None:
+    (place.project / "f").write_text(TEXT)
+    seen = session.fingerprint(FORK)
+    assert session.fingerprint(FORK) == seen
+    with session.alone("a test"):
+        session.apply(FORK, [b"f"], parts=PART, exact=True, reviewed=seen)
+        assert session.fingerprint(FORK) != seen
+        with pytest.raises(ForkMoved):
+            session.apply(FORK, [b"f"], parts=PART, exact=True, reviewed=seen)
+
+
+@pytest.mark.parametrize("side", ["ours", "theirs"])
+@pytest.mark.parametrize("take", ["ours", "theirs", "content"])
+def test_a_side_that_moved_while_it_was_decided_about(place: Place, session: Session, side: str, take: Take) -> None:
+    looked_at = conflict(session)
+    tick()
+    if side == "ours":
+        (place.project / "f").write_text(OURS.replace("line 20\n", "saved in an editor\n"))
+    else:
+        assert session.run([b"sh", b"-c", b"echo later >> f"], fork=FORK).exit_code == 0
+    with pytest.raises(SideMoved, match="one side of f has changed since you looked; nothing was decided"):
+        session.decide(FORK, looked_at, take, b"merged\n" if take == "content" else None)
+    assert (conflict(session).decided, conflict(session).take) == (False, "")
+    session.decide(FORK, conflict(session), take, b"merged\n" if take == "content" else None)
+    assert conflict(session).decided
+
+
+def test_a_side_that_was_removed_while_it_was_decided_about(place: Place, session: Session) -> None:
+    looked_at = conflict(session)
+    (place.project / "f").unlink()
+    with pytest.raises(SideMoved):
+        session.decide(FORK, looked_at, "theirs")
