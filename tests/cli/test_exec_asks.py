@@ -139,7 +139,7 @@ def test_hosts_wait_in_the_queue_as_well(cli: Approving) -> None:
     command = (sys.executable, "ask.py", f"{NOBODY}:443")
     screen = cli.screen("-m", "mudroom", "exec", "--fork", "f", "--ask", "queue", "--agent", "coder", "--", *command)
     name = cli.waiting(screen)
-    assert f"coder  -  to reach {NOBODY}:443" in cli("approve").stdout
+    assert f"coder  f  to reach {NOBODY}:443" in cli("approve").stdout
     assert cli("approve", name, "--deny", "--always").returncode == 0
     screen.expect("told: HTTP/1.1 403")
     assert screen.exit_code() == 0

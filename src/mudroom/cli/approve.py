@@ -8,12 +8,12 @@ import os
 import select
 from typing import TYPE_CHECKING
 
-from mudroom.cli.approving import KEYS, Ended, Keys, ask, choices, heard, keys_of, terms, text, told
-from mudroom.cli.asking import CHOICES
+from mudroom.cli.approving import KEYS, Ended, Keys, ask, choices, keys_of, terms, told
+from mudroom.cli.asking import CHOICES, heard, text
 from mudroom.cli.main import Context
 from mudroom.cli.open import open_session
 from mudroom.cli.whom import remember_command
-from mudroom.core.approval import CommandAnswer, HostQuestion
+from mudroom.core.approval import CommandAnswer, HostQuestion, rule_of
 from mudroom.core.queued import VALIDITY, Decision, Row, row_to_json
 from mudroom.errors import MudroomError, UsageError
 from mudroom.session import Session
@@ -130,7 +130,7 @@ def _require_rule(row: Row) -> None:
 
 def _decide(row: Row, answer: CommandAnswer, queue: Queue, session: Session, context: Context) -> int:
     if answer.keep and not context.as_json:
-        context.terminal.say(f"rule: {_rule(row, answer)}")
+        context.terminal.say(f"rule: {rule_of(row.asked.question, answer.allow)}")
     decision, ours = queue.decide(row.name, allow=answer.allow, by=answer.by, reason=answer.reason, keep=answer.keep)
     written = _write_rule(row, answer, session, context) if ours and answer.keep else False
     if context.as_json:
@@ -145,18 +145,11 @@ def _decide(row: Row, answer: CommandAnswer, queue: Queue, session: Session, con
     return 0 if ours and written == answer.keep else 1
 
 
-def _rule(row: Row, answer: CommandAnswer) -> str:
-    action = "allow" if answer.allow else "deny"
-    if row.asked.command is not None:
-        return f"{action} {row.asked.command.pattern}"
-    return f"{action} {_what(row).removeprefix('to reach ')}"
-
-
 def _write_rule(row: Row, answer: CommandAnswer, session: Session, context: Context) -> bool:
     """The answer stands, whether the rule can be written or not."""
     try:
         if row.asked.host is not None:
-            _keep_host(session, row.asked.host, answer.allow)
+            keep_host(session, row.asked.host, answer.allow)
         elif row.asked.command is not None:
             remember_command(session, row.asked.command.pattern, answer.allow)
     except MudroomError as error:
@@ -165,7 +158,8 @@ def _write_rule(row: Row, answer: CommandAnswer, session: Session, context: Cont
     return True
 
 
-def _keep_host(session: Session, host: HostQuestion, allow: bool) -> None:
+def keep_host(session: Session, host: HostQuestion, allow: bool) -> None:
+    """Write the rule of an answer about a host, for this machine. Raises MudroomError."""
     import time
 
     from mudroom.core.hosts import HostRule
@@ -194,7 +188,7 @@ class _Watched:
 
 def _follow(queue: Queue, session: Session, context: Context) -> int:
     context.terminal.say("waiting for questions; Ctrl-C to end")
-    bell, seen = queue.listen(), set[str]()
+    bell, seen = queue.listen("follow"), set[str]()
     poller = select.poll()
     if bell.fileno() >= 0:
         poller.register(bell.fileno(), select.POLLIN)

@@ -11,8 +11,8 @@ import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from mudroom.cli.asking import forget_typed, interrupts, ready_of
-from mudroom.core.approval import CommandAnswer, CommandApprover, CommandQuestion
+from mudroom.cli.asking import also, forget_typed, heard, interrupts, ready_of, text
+from mudroom.core.approval import CommandAnswer, CommandApprover, CommandQuestion, can_be_kept
 from mudroom.core.path import show
 from mudroom.core.queued import Asked, Decision, State, answer_of
 from mudroom.errors import MudroomError
@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
 PATIENCE = 300.0
 """Seconds for an answer: nothing is held up but the agent."""
-LONGEST_RULE = 300
-"""Characters: a rule that nobody reads to its end is not written by one key."""
 _LOOK = 2.0
 """Seconds after which it is seen that somebody has answered elsewhere, without being woken."""
 
@@ -95,17 +93,19 @@ def first_of(terminal: Terminal, queue: Queue, patience: float = PATIENCE) -> Co
             terminal.note(f"asked on this terminal only: {error}")
             return by_terminal(terminal, patience)(question)
         with ticket:
-            return _both(terminal, question, patience, ticket)
+            return _both(terminal, queue, question, patience, ticket)
 
     return approve
 
 
-def _both(terminal: Terminal, question: CommandQuestion, patience: float, ticket: Ticket) -> CommandAnswer:
+def _both(
+    terminal: Terminal, queue: Queue, question: CommandQuestion, patience: float, ticket: Ticket
+) -> CommandAnswer:
     decision = ticket.look()
     if decision is not None:  # it was given when nobody waited
         return _heard(terminal, decision)
     try:
-        pressed = ask(terminal, told(question, ticket.asked), choices(question), keys_of(question), patience, ticket)
+        pressed = ask(terminal, _told(question, ticket, queue), choices(question), keys_of(question), patience, ticket)
     except KeyboardInterrupt:
         ticket.end("withdrawn", "interrupted")
         raise
@@ -129,6 +129,11 @@ def _heard(terminal: Terminal, decision: Decision) -> CommandAnswer:
 
 
 # --- what is shown ---
+
+
+def _told(question: CommandQuestion, ticket: Ticket, queue: Queue) -> list[str]:
+    elsewhere = also(queue)
+    return [*told(question, ticket.asked), *([f"  also asked {elsewhere}"] if elsewhere else [])]
 
 
 def told(question: CommandQuestion, asked: Asked | None = None) -> list[str]:
@@ -160,16 +165,6 @@ def terms(question: CommandQuestion) -> str:
     return ", ".join(map(text, question.terms))
 
 
-def heard(decision: Decision) -> str:
-    why = f": {text(decision.reason)}" if decision.reason else ""
-    return f"{decision.state} by {text(decision.by)}{why}"
-
-
-def can_be_kept(question: CommandQuestion) -> bool:
-    """Whether "always" is offered: there is a rule, and it can be read whole before it is written."""
-    return 0 < len(question.pattern) <= LONGEST_RULE and question.pattern.isprintable()
-
-
 def choices(question: CommandQuestion) -> str:
     if not can_be_kept(question):
         return "[o]nce  [n]o"
@@ -178,10 +173,6 @@ def choices(question: CommandQuestion) -> str:
 
 def keys_of(question: CommandQuestion) -> Keys:
     return {key: answer for key, answer in KEYS.items() if can_be_kept(question) or not answer.keep}
-
-
-def text(one: str) -> str:
-    return show(one.encode("utf-8", "surrogatepass"))
 
 
 # --- asking ---

@@ -19,12 +19,12 @@ from mudroom.cli.run import (
     standard,
     warn,
 )
-from mudroom.cli.whom import ASKS, Ask
+from mudroom.cli.whom import ASKS, Ask, ask_about_hosts_by
 from mudroom.config import load_card
 from mudroom.core.path import is_below, show
 from mudroom.core.result import Result
 from mudroom.errors import UsageError
-from mudroom.session import Client, Session
+from mudroom.session import Background, Client, Session
 
 if TYPE_CHECKING:
     from mudroom.core.card import AgentCard
@@ -79,10 +79,15 @@ def execute(args: argparse.Namespace, context: Context) -> int:
     argv = _command(args)
     keeper = Keeper(
         lambda client: _opened(args, context, client, agent, args.ask),
-        lambda session: session.start(argv, fork=args.fork, cwd=_directory(session)),
+        lambda session: _background(session, argv, args, context),
         lambda result: _told(result, argv, context),
     )
     return start(keeper, context)
+
+
+def _background(session: Session, argv: list[bytes], args: argparse.Namespace, context: Context) -> Background:
+    ask_about_hosts_by(args.ask, context, session, stays=False)
+    return session.start(argv, fork=args.fork, cwd=_directory(session))
 
 
 def _command(args: argparse.Namespace) -> list[bytes]:

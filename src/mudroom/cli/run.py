@@ -61,6 +61,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
     answer.add_argument("--no", "-n", action="store_true", help="throw the changes away after showing them")
     answer.add_argument("--keep", "-k", action="store_true", help="keep the changes in a fork, to decide later")
     parser.add_argument("--git", action="store_true", help="apply what changed in .git, too; it is left out else")
+    parser.add_argument(
+        "--ask",
+        choices=("terminal", "queue", "never"),
+        help="who is asked about a host that no rule names. terminal: whoever sits there, or answers in the queue "
+        "before (default, if there is a terminal); queue: wait for the page or mudroom approve (default without a "
+        "terminal, as long as one of them is open); never: it is refused",
+    )
     configure_confinement(parser)
     parser.add_argument(
         "--explain", action="store_true", help="print what would be done to confine the command; run nothing"
@@ -116,7 +123,11 @@ def execute(args: argparse.Namespace, context: Context) -> int:
         client.start()  # it starts while we read settings and look at the project
     argv = [os.fsencode(word) for word in command]
     with open_session(
-        context, client=client, adjust=lambda settings: own_level(adjusted(args, settings)), level=asked_level(args)
+        context,
+        client=client,
+        adjust=lambda settings: own_level(adjusted(args, settings)),
+        level=asked_level(args),
+        ask=args.ask,
     ) as session:
         cwd = _working_directory(session)
         if args.explain:
@@ -257,7 +268,8 @@ def refused(denials: Sequence[Denial]) -> list[str]:
     lines = []
     for one in hosts[:MOST_REFUSED]:
         host = show(one.target).removesuffix(":443").removesuffix(":80")
-        hint = f" (mudroom net allow {host})" if one.reason.startswith("no rule") else _private_hint(host, one.reason)
+        unsaid = one.reason.startswith(("no rule", "asked, and nobody"))
+        hint = f" (mudroom net allow {host})" if unsaid else _private_hint(host, one.reason)
         times = f", {one.times} times" if one.times > 1 else ""
         lines.append(f"refused{times}: {show(one.target)}: {one.reason}{hint}")
     if len(hosts) > MOST_REFUSED:

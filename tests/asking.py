@@ -1,0 +1,75 @@
+"""The API as a program asks it, without HTTP: a method and a path, checked and answered by the table of endpoints."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from typing import Any
+
+import msgspec
+import pytest
+
+pytest.importorskip("starlette", reason="the extra web")
+
+from conftest import Place
+from mudroom.cli.main import Context
+from mudroom.cli.serving import means_of
+from mudroom.cli.terminal import Terminal
+from mudroom.web import api
+from mudroom.web.endpoint import Call, Raw, Refusal, decoded, id_of, queried, refusal_of
+from mudroom.web.house import House
+
+
+class Asked:
+    """The house of one test. What is given goes through JSON, there and back."""
+
+    def __init__(self, place: Place, *, roots: tuple[bytes, ...] | None = None) -> None:
+        self.place = place
+        environ = {
+            b"PATH": os.environb[b"PATH"],
+            b"HOME": os.fsencode(place.home),
+            b"MUDROOM_STATE": os.fsencode(place.state),
+            b"MUDROOM_TRUST_POLICY": b"1",
+            b"PYTHONPATH": os.pathsep.join(sys.path).encode(),
+            b"LC_ALL": b"C.UTF-8",
+        }
+        context = Context(environ, Terminal(environ), True, None)
+        self.house = House(means_of(context, [os.fsencode(place.root)] if roots is None else roots))
+
+    def __call__(self, method: str, path: str, body: Any = None, **query: Any) -> Any:
+        """The answer, as JSON has it. Raises Refusal."""
+        for one in api.ENDPOINTS:
+            found = re.fullmatch(re.sub(r"{(\w+)}", r"(?P<\1>[^/]+)", one.path), path)
+            if one.method == method and found is not None:
+                words = {name: str(value) for name, value in query.items()}
+                given = decoded(one.takes, msgspec.json.encode(body)) if one.takes is not None else None
+                try:
+                    answer = one.handle(Call(self.house, found.groupdict(), queried(one.query, words), given))
+                except Exception as error:
+                    raise refusal_of(error) from error
+                return answer if isinstance(answer, Raw) else msgspec.json.decode(msgspec.json.encode(answer))
+        raise AssertionError(f"there is no {method} {path}")
+
+    def get(self, path: str, **query: Any) -> Any:
+        return self("GET", path, **query)
+
+    def post(self, path: str, body: Any = None) -> Any:
+        return self("POST", path, {} if body is None else body)
+
+    def refused(self, method: str, path: str, body: Any = None, **query: Any) -> tuple[int, str, str]:
+        """Status, code and text of the problem that this is."""
+        with pytest.raises(Refusal) as caught:
+            self(method, path, body, **query)
+        return caught.value.status, caught.value.problem.code, caught.value.problem.error
+
+    @property
+    def at(self) -> str:
+        """The path of the endpoints of the test's own project."""
+        session = self.place.session()
+        return "/projects/" + os.path.basename(session.vault.path).decode()
+
+
+def folder(path: os.PathLike[str] | bytes) -> str:
+    """The id of a folder."""
+    return id_of(os.fsencode(path))
