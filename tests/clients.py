@@ -89,9 +89,9 @@ class Site:
         (place / "tiny").write_text(json.dumps(document))
 
     @contextmanager
-    def served(self) -> Iterator[int]:
+    def served(self, address: str = "127.0.0.1") -> Iterator[int]:
         handler = functools.partial(_Quiet, directory=str(self.directory))
-        with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        with http.server.ThreadingHTTPServer((address, 0), handler) as server:
             thread = threading.Thread(target=server.serve_forever)
             thread.start()
             try:

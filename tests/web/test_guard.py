@@ -3,26 +3,58 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import MutableMapping
 from typing import Any
 
 import pytest
 
-from mudroom.web.guard import Guard, own_hosts
+pytest.importorskip("starlette", reason="the extra web")
+
+from mudroom.web.guard import Guard, hosts_of, own_hosts
+from mudroom.web.login import COOKIE_LIFE, Login
 
 TOKEN = "secret-token"
 PORT = 8765
 OWN = ("host", f"127.0.0.1:{PORT}")
 BEARER = ("authorization", f"Bearer {TOKEN}")
+KEY = b"k" * 32
+PUBLIC, DOORS = {"/public", "/door"}, {"/door"}
 
 
-async def inner(_scope: Any, _receive: Any, send: Any) -> None:
+def make_login(port: int = PORT, key: bytes | None = KEY, now: float = 1e9) -> Login:
+    return Login(port, TOKEN, lambda: key, clock=lambda: now)
+
+
+def cookie_of(login: Login) -> str:
+    value = login._new_cookie()
+    assert value is not None
+    return f"{login.cookie}={value}"
+
+
+COOKIE = ("cookie", cookie_of(make_login()))
+
+
+def key_of(*headers: tuple[str, str]) -> tuple[str, str]:
+    return ("x-mudroom-csrf", make_login().csrf([(name.encode(), value.encode("latin-1")) for name, value in headers]))
+
+
+async def inner(scope: Any, _receive: Any, send: Any) -> None:
     await send({"type": "http.response.start", "status": 200, "headers": [(b"referrer-policy", b"own")]})
-    await send({"type": "http.response.body", "body": b"in"})
+    await send({"type": "http.response.body", "body": b"in " + scope["path"].encode()})
 
 
-def ask(path: str, *headers: tuple[str, str]) -> tuple[int, dict[bytes, bytes], bytes]:
-    guard = Guard(inner, PORT, TOKEN, {"/public"}.__contains__)
+def ask(
+    path: str,
+    *headers: tuple[str, str],
+    method: str = "GET",
+    prefix: str = "",
+    names: tuple[str, ...] = (),
+    app: Any = inner,
+    login: Login | None = None,
+    query: str = "",
+) -> tuple[int, dict[bytes, bytes], bytes]:
+    guard = Guard(app, hosts_of(PORT, names), login or make_login(), PUBLIC, DOORS, prefix)
     sent: list[MutableMapping[str, Any]] = []
 
     async def send(message: MutableMapping[str, Any]) -> None:
@@ -32,7 +64,8 @@ def ask(path: str, *headers: tuple[str, str]) -> tuple[int, dict[bytes, bytes], 
         return {}
 
     raw = [(name.encode(), value.encode("latin-1")) for name, value in headers]
-    asyncio.run(guard({"type": "http", "path": path, "headers": raw}, receive, send))
+    scope = {"type": "http", "method": method, "path": path, "query_string": query.encode(), "headers": raw}
+    asyncio.run(guard(scope, receive, send))
     return sent[0]["status"], dict(sent[0]["headers"]), sent[1]["body"]
 
 
@@ -89,38 +122,172 @@ def test_another_site_is_not_answered(name: str, value: str, status: int) -> Non
     [
         (BEARER, 200),
         (("authorization", f"bearer {TOKEN}"), 200),
-        (("cookie", f"x=y; mudroom-{PORT}={TOKEN}"), 200),
+        (COOKIE, 200),
+        (("cookie", f"x=y; {COOKIE[1]}; a"), 200),
+        (("cookie", f"mudroom-{PORT}=of another port's server; {COOKIE[1]}"), 200),
         (("authorization", TOKEN), 401),
         (("authorization", "Bearer "), 401),
         (("authorization", f"Bearer {TOKEN}x"), 401),
         (("authorization", f"Basic {TOKEN}"), 401),
         (("authorization", "Bearer \xe9"), 401),
-        (("cookie", f"mudroom-1={TOKEN}"), 401),
+        (("authorization", f"Bearer {TOKEN[:-1]}"), 401),
+        (("cookie", f"mudroom-{PORT}={TOKEN}"), 401),
+        (("cookie", COOKIE[1].replace(str(PORT), "1", 1)), 401),
         (("cookie", f"mudroom-{PORT}"), 401),
+        (("cookie", f"mudroom-{PORT}="), 401),
+        (("cookie", f"mudroom-{PORT}=..\xe9"), 401),
+        (("cookie", f"mudroom-{PORT}=\xe9.\xff.\x80"), 401),
+        (("cookie", COOKIE[1] + "0"), 401),
+        (("cookie", COOKIE[1].replace(".", ".0", 1)), 401),
+        (("cookie", cookie_of(make_login(port=1)).replace("-1=", f"-{PORT}=")), 401),
+        (("cookie", cookie_of(make_login(key=b"x" * 32))), 401),
+        (("cookie", cookie_of(make_login(now=1e9 - COOKIE_LIFE))), 401),
         (("x-token", TOKEN), 401),
     ],
 )
 def test_the_token(header: tuple[str, str], status: int) -> None:
-    found, headers, _body = ask("/", OWN, header)
+    found, headers, _body = ask("/", OWN, header, key_of(header))
     assert found == status
     assert (b"www-authenticate" in headers) == (status == 401)
 
 
+def test_a_wrong_token_is_not_made_good_by_a_cookie_nor_by_a_second_one() -> None:
+    wrong = ("authorization", "Bearer wrong")
+    assert ask("/", OWN, COOKIE, wrong)[0] == 401
+    assert ask("/", OWN, BEARER, wrong)[0] == ask("/", OWN, BEARER, BEARER)[0] == 401
+    assert ask("/", OWN, COOKIE, key_of(COOKIE), ("authorization", "Basic eA=="))[0] == 200  # of a proxy before us
+
+
+def test_without_a_key_no_cookie_counts() -> None:
+    nobody = make_login(key=None)
+    assert ask("/", OWN, COOKIE, login=nobody)[0] == 401
+    assert ask("/", OWN, BEARER, login=nobody)[0] == 200
+    assert nobody._new_cookie() is None
+
+
+@pytest.mark.parametrize("method", ["GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "TRACE", "CONNECT", "get", "Q"])
+def test_a_cookie_alone_is_worth_nothing(method: str) -> None:
+    good = key_of(COOKIE)
+    assert ask("/", OWN, COOKIE, good, method=method)[0] == ask("/", OWN, BEARER, method=method)[0] == 200
+    other = key_of(("cookie", cookie_of(make_login())))
+    for bad in ([], [("x-mudroom-csrf", "")], [("x-mudroom-csrf", "\xe9")], [other], [good, good]):
+        assert ask("/", OWN, COOKIE, *bad, method=method)[0] == 401
+    assert ask("/", OWN, good, method=method)[0] == 401
+
+
+async def told_query(scope: Any, _receive: Any, send: Any) -> None:
+    await send({"type": "http.response.start", "status": 200, "headers": []})
+    await send({"type": "http.response.body", "body": scope["query_string"]})
+
+
+def test_a_get_may_bring_the_key_in_its_query_and_nobody_behind_sees_it() -> None:
+    key = key_of(COOKIE)[1]
+    for query, left in (("k={}", b""), ("a=%20b&k={}&c", b"a=%20b&c"), ("a=1&&k={}&kk=2", b"a=1&&kk=2")):
+        status, _headers, body = ask("/", OWN, COOKIE, query=query.format(key), app=told_query)
+        assert (status, body) == (200, left)
+    assert ask("/", OWN, BEARER, query="a=b&kk=k", app=told_query)[2] == b"a=b&kk=k"
+    for bad in ("", "k=", "k", "k=x", "k={0}&k={0}", "k={0}x", "K={0}", "%6b={0}", "a=k={0}"):
+        assert ask("/", OWN, COOKIE, query=bad.format(key))[0] == 401, bad
+    assert ask("/", OWN, COOKIE, key_of(COOKIE), query=f"k={key}")[0] == 401
+    for method in ("POST", "HEAD", "DELETE"):
+        assert ask("/", OWN, COOKIE, query=f"k={key}", method=method)[0] == 401
+
+
+@pytest.mark.parametrize("path", ["/", "/public", "/sw.js", "/any/where", "/api/v1/me", "/x/y.js"])
+def test_a_service_worker_that_somebody_has_left_is_given_one_that_ends_it(path: str) -> None:
+    script = ("service-worker", "script")
+    for more in ([], [("sec-fetch-site", "same-origin")], [COOKIE], [("authorization", "Bearer x")]):
+        status, headers, body = ask(path, OWN, script, *more, prefix="/x")
+        assert (status, headers[b"content-type"]) == (200, b"text/javascript; charset=utf-8")
+        assert (headers[b"cache-control"], int(headers[b"content-length"])) == (b"no-store", len(body))
+        assert headers[b"service-worker-allowed"] == b"/"
+        assert b"registration.unregister()" in body
+    assert ask(path, ("host", "evil.example"), script)[0] == 421
+    assert b"unregister" not in ask(path, OWN, script, method="POST")[2]
+
+
+def test_what_the_page_knows_does_not_hang_on_other_cookies() -> None:
+    good = key_of(COOKIE)
+    assert ask("/", OWN, ("cookie", "a=b; " + COOKIE[1]), good, method="POST")[0] == 200
+    assert ask("/", OWN, ("cookie", "a=b"), COOKIE, good, method="POST")[0] == 200
+
+
+def test_other_sites_may_link_to_a_door_and_do_nothing_else() -> None:
+    site, mode, dest = ("sec-fetch-site", "cross-site"), ("sec-fetch-mode", "navigate"), ("sec-fetch-dest", "document")
+    assert ask("/door", OWN, site, mode, dest)[0] == 200
+    for path, *headers in (
+        ("/public", site, mode, dest),
+        ("/x", site, mode, dest, BEARER),
+        ("/door", site, mode),
+        ("/door", site, mode, ("sec-fetch-dest", "iframe")),
+        ("/door", site, ("sec-fetch-mode", "cors"), dest),
+        ("/door", site, mode, dest, ("origin", "null")),
+    ):
+        assert ask(str(path), OWN, *headers)[0] == 403
+    assert ask("/door", OWN, site, mode, dest, method="POST")[0] == 403
+
+
 def test_what_is_public_is_public_by_its_very_path() -> None:
-    for path in ("/public/", "/public/../x", "//public", "/Public", "/publicx"):
+    for path in ("/public/", "/public/../x", "//public", "/Public", "/publicx", "/public\n", "/public\0", "/./public"):
         assert ask(path, OWN)[0] == 401
+    for path in ("http://127.0.0.1:8765/public", "*", "public"):
+        assert ask(path, OWN)[0] == ask(path, OWN, BEARER)[0] == 400
+
+
+def test_a_prefix_is_taken_off_whether_or_not_a_proxy_has_done_so() -> None:
+    for path in ("/a/b/public", "/public"):
+        assert ask(path, OWN, prefix="/a/b")[::2] == (200, b"in /public")
+    status, headers, _body = ask("/a/b", OWN, prefix="/a/b")
+    assert (status, headers[b"location"]) == (308, b"/a/b/")
+    for path in ("/a/bpublic", "/a/public", "/x/a/b/public", "/a/b/a/b/public", "/A/B/public"):
+        assert ask(path, OWN, prefix="/a/b")[0] == 401
+
+
+def test_names_of_a_proxy() -> None:
+    names = ("Box.example", "other.example:8443")
+    for host in ("box.example", "BOX.example:443", "box.example:80", f"box.example:{PORT}", "other.example:8443"):
+        for scheme in ("http", "https"):
+            origin = ("origin", f"{scheme}://{host.lower()}")
+            assert ask("/public", ("host", host), origin, names=names)[0] == 200
+            assert ask("/public", OWN, origin, names=names)[0] == 200  # the proxy writes Host anew
+    for host in ("other.example", "box.example:8443", "x.box.example", "box.example.evil.example"):
+        assert ask("/public", ("host", host), names=names)[0] == 421
+        assert ask("/public", OWN, ("origin", f"https://{host}"), names=names)[0] == 403
 
 
 def test_headers_of_ours_are_with_every_answer() -> None:
-    for request in (("/public", OWN), ("/", OWN)):
+    for request in (("/public", OWN), ("/", OWN), ("/public", ("host", "evil.example")), ("/api/v1/x", OWN)):
         _status, headers, _body = ask(*request)
         assert headers[b"x-content-type-options"] == b"nosniff"
+        assert headers[b"cache-control"] == b"no-store"
         assert b"frame-ancestors 'none'" in headers[b"content-security-policy"]
     assert ask("/public", OWN)[1][b"referrer-policy"] == b"own"
 
 
+def test_the_api_says_no_in_its_own_words() -> None:
+    for headers, status, code in (
+        ([OWN], 401, "unauthorized"),
+        ([OWN, COOKIE], 401, "unauthorized"),
+        ([OWN, ("origin", "null")], 403, "forbidden"),
+        ([("host", "evil.example")], 421, "forbidden"),
+    ):
+        found, sent, body = ask("/api/v1/x", *headers, method="POST")
+        assert (found, json.loads(body)["code"], sent[b"content-type"]) == (status, code, b"application/json")
+    assert ask("/x", OWN)[1][b"content-type"].startswith(b"text/plain")
+
+
+def test_what_fails_is_told_here_and_not_there(capsys: pytest.CaptureFixture[str]) -> None:
+    async def failing(_scope: Any, _receive: Any, _send: Any) -> None:
+        raise ValueError("secret\nof ours")
+
+    status, _headers, body = ask("/x\x1b[2J", OWN, BEARER, app=failing)
+    assert (status, b"secret" in body) == (500, False)
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("mudroom: GET /x") and "ValueError" in line and "\x1b" not in line
+
+
 def test_nothing_but_http_is_served() -> None:
-    guard = Guard(inner, PORT, TOKEN, lambda _path: True)
+    guard = Guard(inner, hosts_of(PORT), make_login(), PUBLIC)
     sent: list[Any] = []
 
     async def send(message: Any) -> None:

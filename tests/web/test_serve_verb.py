@@ -114,7 +114,7 @@ def test_several_agents_have_a_place_each(place: Place) -> None:
         assert served.card("/agents/b" + OLD)["name"] == "B"
         assert served.get(WELL_KNOWN)[0] == 401
         assert served.get(WELL_KNOWN, **served.bearer)[0] == 404
-        status, text = served.get("/", **served.bearer)
+        status, text = served.get("/api/v1/agents", **served.bearer)
         assert (status, [row["agent"] for row in json.loads(text)["agents"]]) == (200, ["a", "b"])
 
 
@@ -137,7 +137,7 @@ def test_the_card_says_what_the_policy_says_now(place: Place) -> None:
 def test_only_cards_are_for_everybody(place: Place) -> None:
     with serving(place, "--card", write_card(place, "a")) as served:
         task = '{"jsonrpc": "2.0", "id": 1, "method": "SendMessage"}'
-        assert served.get("/")[0] == served.get("/nothing")[0] == 401
+        assert served.get("/api/v1/agents")[0] == served.get("/nothing")[0] == 401
         assert served.get("/agents/a/a2a", "POST", task)[0] == 401
         status, text = served.get("/agents/a/a2a", "POST", task, **served.bearer)
         assert (status, json.loads(text)["error"]["code"]) == (200, -32004)
@@ -152,11 +152,13 @@ def test_only_cards_are_for_everybody(place: Place) -> None:
 
 def test_only_on_loopback(place: Place) -> None:
     with serving(place) as served:
-        mine = f"0100007F:{served.port:04X}"
-        rows = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
-        listening = {row[1] for row in rows if row[3] == "0A" and row[1].endswith(f":{served.port:04X}")}
-        assert listening == {mine}
-        assert served.get("/", **served.bearer)[0] == 200
+        tables = [path for path in (Path("/proc/net/tcp"), Path("/proc/net/tcp6")) if path.exists()]
+        rows = [line.split() for path in tables for line in path.read_text().splitlines()[1:]]
+        listening = {
+            row[1].partition(":")[0] for row in rows if row[3] == "0A" and row[1].endswith(f":{served.port:04X}")
+        }
+        assert listening - {"00000000000000000000000001000000"} == {"0100007F"}
+        assert served.get("/")[0] == 200
 
 
 def test_a_connection_that_says_nothing_does_not_keep_it_from_ending(place: Place) -> None:
@@ -185,6 +187,7 @@ def test_bad_words(place: Place) -> None:
         port = str(taken.getsockname()[1])
         assert f"port {port}: Address already in use" in refused("serve", "--port", port, "--card", card)
     assert "70000 is not a port" in refused("serve", "--port", "70000")
+    assert "is no directory" in refused("serve", "--root", card)
     assert "two cards are of the same agent" in refused("serve", "--card", card, "--card", card)
     assert "No such file" in refused("serve", "--card", "none.json")
     without = "import sys; sys.modules['uvicorn'] = None; sys.argv[0] = 'mudroom'; from mudroom.cli import main; main()"

@@ -1,76 +1,186 @@
-"""What is served: the cards of agents, and their interfaces, which take no tasks yet."""
+"""What is served: the page, its API, and the cards of agents."""
 
 from __future__ import annotations
 
+import asyncio
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from starlette.applications import Starlette
-from starlette.responses import JSONResponse, Response
-from starlette.routing import Route
+import msgspec
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.routing import Match, Route
 
-from mudroom.core.a2a import WELL_KNOWN, WELL_KNOWN_OLD, paths_of, unsupported
-from mudroom.errors import MudroomError
-from mudroom.web.guard import Guard
+from mudroom.web import api, asset, openapi
+from mudroom.web.card import card_routes
+from mudroom.web.endpoint import BODY_LIMIT, Call, Endpoint, Raw, Refusal, decoded, fault, queried, refusal_of
+from mudroom.web.guard import Guard, hosts_of, log_fault
 
 if TYPE_CHECKING:
-    from starlette.requests import Request
+    from mudroom.web.card import Cards
+    from mudroom.web.guard import Receive, Scope, Send
+    from mudroom.web.house import House
+    from mudroom.web.login import Login
 
-Cards = Callable[[str], dict[str, Any]]
-"""An agent's card, given the address of its interface; made anew for each request, since the policy may change."""
-BODY_LIMIT = 1 << 20
-"""Bytes of a request."""
+Serving = Callable[[Request], Any]
 
-
-def build(agents: Mapping[str, tuple[Cards, Cards]], base: str, port: int, token: str) -> Guard:
-    """``agents``: by id, what makes the card, and the card in the older form. ``base``: ``http://127.0.0.1:PORT``."""
-    routes, public = [], set()
-    paths = paths_of(list(agents))
-    for agent, path in paths.items():
-        for prefix in (path, "") if len(agents) == 1 else (path,):
-            for name, cards in zip((WELL_KNOWN, WELL_KNOWN_OLD), agents[agent], strict=True):
-                routes.append(Route(_plain(prefix) + name, _card(cards, f"{base}{path}/a2a"), methods=["GET"]))
-                public.add(_plain(prefix) + name)
-        routes.append(Route(_plain(path) + "/a2a", _no_tasks, methods=["POST"]))
-    listed = [{"agent": agent, "card": base + path + WELL_KNOWN} for agent, path in paths.items()]
-    routes.append(Route("/", _index(listed), methods=["GET"]))
-    return Guard(Starlette(routes=routes), port, token, public.__contains__)
+STREAMS = 64
+"""Pages that are told of what happens, at a time."""
+BODY_SECONDS = 30
+"""In which the body of a request has to be here."""
+DOORS = ("/", "/login")
+"""What other sites may link to."""
 
 
-def _plain(path: str) -> str:
-    """As a request's path is when its percent-encoding is undone."""
-    from urllib.parse import unquote
+def build(
+    house: House,
+    agents: Mapping[str, tuple[Cards, Cards]],
+    base: str,
+    port: int,
+    login: Login,
+    names: Iterable[str] = (),
+    prefix: str = "",
+) -> Guard:
+    """``base``: ``http://127.0.0.1:PORT``, and the prefix. ``agents``: of those whose cards are served, what makes
+    them. ``names`` and ``prefix``: of a proxy before us, as ``Guard`` has them."""
+    cards, public = card_routes(agents, base)
+    described = openapi.document(api.BASE, api.ENDPOINTS)
+    routes = [
+        *(_only(one.method, api.BASE + one.path, _serving(one, house)) for one in api.ENDPOINTS),
+        _only("GET", api.BASE + "/events", _events(house, login)),
+        _only("GET", api.BASE + "/openapi.json", lambda _request: JSONResponse(described)),
+        _only("GET", "/login", login.enter),
+        _only("GET", "/whose", lambda request: Response(login.proof(request.query_params.get("nonce", "")))),
+        _only("POST", "/link", _link(login)),
+        *cards,
+        *(Route(path, asset.serve, methods=["GET"]) for path in asset.PUBLIC),
+    ]
+    return Guard(
+        Rooms(routes), hosts_of(port, names), login, public | {"/login", "/whose"} | asset.PUBLIC, DOORS, prefix
+    )
 
-    return unquote(path)
+
+def _only(method: str, path: str, serve: Serving) -> Route:
+    """Without the HEAD that comes with every GET: it would use up an address, or hold a stream."""
+    route = Route(path, serve, methods=[method])
+    route.methods = {method}
+    return route
 
 
-def _card(cards: Cards, url: str) -> Callable[[Request], Response]:
-    def answer(_request: Request) -> Response:
+class Rooms:
+    """The routes, and what is answered where there is none. Nobody is sent elsewhere."""
+
+    def __init__(self, routes: list[Route]) -> None:
+        self._routes = routes
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        allowed: set[str] = set()
+        for route in self._routes:
+            match, child = route.matches(scope)
+            if match is Match.FULL:
+                scope.update(child)
+                await route.handle(scope, receive, send)
+                return
+            if match is Match.PARTIAL:
+                allowed |= route.methods or set()
+        await _missing(scope["path"], sorted(allowed))(scope, receive, send)
+
+
+def _missing(path: str, allowed: list[str]) -> Response:
+    if allowed:
+        refusal = Refusal(405, "bad-request", "that cannot be done with it", f"what can: {', '.join(allowed)}")
+    else:
+        refusal = Refusal(404, "not-found", "there is nothing of that name")
+    answer = problem(refusal) if path.startswith("/api/") else _plain(refusal)
+    if allowed:
+        answer.headers["allow"] = ", ".join(allowed)
+    return answer
+
+
+def _serving(one: Endpoint, house: House) -> Serving:
+    async def serve(request: Request) -> Response:
         try:
-            return JSONResponse(cards(url), headers={"cache-control": "no-cache"})
-        except MudroomError as error:  # the policy cannot be read: nobody knows what the agent would get
-            return JSONResponse({"error": error.message}, 503)
+            body = decoded(one.takes, await _body(request)) if one.takes is not None else None
+            query = queried(one.query, dict(request.query_params))
+            call = Call(house, request.path_params, query, body)
+            found = await run_in_threadpool(one.handle, call)
+            if isinstance(found, Raw):
+                return Response(found.data, one.status, dict(found.headers), found.media_type)
+            return Response(msgspec.json.encode(found), one.status, _FRESH, "application/json")
+        except ClientDisconnect:
+            return Response(b"", 400)  # nobody hears it
+        except Exception as error:  # noqa: BLE001 - whatever it is, who asked is told that there is no answer
+            return problem(_refusal(request, error))
 
-    return answer
+    return serve
 
 
-def _index(agents: list[dict[str, str]]) -> Callable[[Request], Response]:
-    def answer(_request: Request) -> Response:
-        return JSONResponse({"schema": "mudroom.served/1", "agents": agents})
-
-    return answer
-
-
-async def _no_tasks(request: Request) -> Response:
-    body = b""
-    async for chunk in request.stream():
-        body += chunk
-        if len(body) > BODY_LIMIT:
-            return Response("too large\n", 413)
+def _refusal(request: Request, error: Exception) -> Refusal:
     try:
-        asked = json.loads(body)
-    except (ValueError, RecursionError):
-        error = {"code": -32700, "message": "Parse error"}
-        return JSONResponse({"jsonrpc": "2.0", "id": None, "error": error})
-    return JSONResponse(unsupported(asked))
+        return refusal_of(error)
+    except Exception as unexpected:  # noqa: BLE001 - a fault of ours: said on stderr, where no page sees it
+        log_fault(request.method, request.scope["path"], unexpected)
+        return fault()
+
+
+_FRESH = {"cache-control": "no-store"}
+
+
+def problem(refusal: Refusal) -> Response:
+    return Response(msgspec.json.encode(refusal.problem), refusal.status, _FRESH, "application/json")
+
+
+def _plain(refusal: Refusal) -> Response:
+    return Response(f"{refusal.problem.error}\n", refusal.status, _FRESH, "text/plain; charset=utf-8")
+
+
+async def _body(request: Request) -> bytes:
+    kind = request.headers.get("content-type", "application/json").partition(";")[0].strip().lower()
+    if kind != "application/json":  # what a form of another site can send is not even read
+        raise Refusal(415, "bad-request", "a request is application/json")
+    body = bytearray()
+    try:
+        async with asyncio.timeout(BODY_SECONDS):
+            async for chunk in request.stream():
+                body += chunk
+                if len(body) > BODY_LIMIT:
+                    raise Refusal(413, "bad-request", f"a request has at most {BODY_LIMIT:,} bytes")
+    except TimeoutError:
+        raise Refusal(408, "bad-request", f"the request has not come within {BODY_SECONDS} seconds") from None
+    return bytes(body)
+
+
+def _link(login: Login) -> Serving:
+    def serve(request: Request) -> Response:
+        """A new address, for programs that know the token; a page that is logged in needs none."""
+        if not login.bearer(request.scope["headers"]):
+            return Response("the token is missing\n", 403, media_type="text/plain")
+        return JSONResponse({"code": login.new_code()}, headers=_FRESH)
+
+    return serve
+
+
+def _events(house: House, login: Login) -> Serving:
+    """Server-sent events: https://html.spec.whatwg.org/multipage/server-sent-events.html"""
+
+    async def lines(request: Request) -> AsyncIterator[bytes]:
+        yield b"retry: 1000\n\n"
+        async for message in house.hub.listen():
+            if not login.knows(request.scope["headers"]):
+                return  # logged out meanwhile
+            if message is None:
+                yield b": nothing new\n\n"
+                continue
+            kind, data = message
+            yield f"event: {kind}\ndata: {json.dumps(data)}\n\n".encode()
+
+    async def serve(request: Request) -> Response:
+        if house.hub.listeners >= STREAMS:
+            return problem(Refusal(503, "busy", f"{STREAMS} pages listen already", "close some"))
+        return StreamingResponse(
+            lines(request), headers={**_FRESH, "x-accel-buffering": "no"}, media_type="text/event-stream"
+        )
+
+    return serve

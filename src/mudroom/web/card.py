@@ -1,0 +1,74 @@
+"""The cards of agents, for other agents, and their interfaces, which take no tasks yet."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from mudroom.core.a2a import WELL_KNOWN, WELL_KNOWN_OLD, paths_of, unsupported
+from mudroom.errors import MudroomError
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+
+Cards = Callable[[str], dict[str, Any]]
+"""An agent's card, given the address of its interface; made anew for each request, since the policy may change."""
+BODY_LIMIT = 1 << 20
+"""Bytes of a request."""
+
+
+def card_routes(agents: Mapping[str, tuple[Cards, Cards]], base: str) -> tuple[list[Route], set[str]]:
+    """``agents``: by id, what makes the card, and the card in the older form. The routes, and what is public."""
+    routes, public = [], set()
+    paths = paths_of(list(agents))
+    for agent, path in paths.items():
+        for prefix in (path, "") if len(agents) == 1 else (path,):
+            for name, cards in zip((WELL_KNOWN, WELL_KNOWN_OLD), agents[agent], strict=True):
+                routes.append(Route(_plain(prefix) + name, _card(cards, f"{base}{path}/a2a"), methods=["GET"]))
+                public.add(_plain(prefix) + name)
+        routes.append(Route(_plain(path) + "/a2a", _no_tasks, methods=["POST"]))
+    listed = [{"agent": agent, "card": base + path + WELL_KNOWN} for agent, path in paths.items()]
+    routes.append(Route("/api/v1/agents", _index(listed), methods=["GET"]))
+    return routes, public
+
+
+def _plain(path: str) -> str:
+    """As a request's path is when its percent-encoding is undone."""
+    from urllib.parse import unquote
+
+    return unquote(path)
+
+
+def _card(cards: Cards, url: str) -> Callable[[Request], Response]:
+    def answer(_request: Request) -> Response:
+        try:
+            return JSONResponse(cards(url), headers={"cache-control": "no-cache"})
+        except MudroomError as error:  # the policy cannot be read: nobody knows what the agent would get
+            return JSONResponse({"error": error.message}, 503)
+
+    return answer
+
+
+def _index(agents: list[dict[str, str]]) -> Callable[[Request], Response]:
+    def answer(_request: Request) -> Response:
+        return JSONResponse({"schema": "mudroom.served/1", "agents": agents})
+
+    return answer
+
+
+async def _no_tasks(request: Request) -> Response:
+    body = b""
+    async for chunk in request.stream():
+        body += chunk
+        if len(body) > BODY_LIMIT:
+            return Response("too large\n", 413)
+    try:
+        asked = json.loads(body)
+    except (ValueError, RecursionError):
+        error = {"code": -32700, "message": "Parse error"}
+        return JSONResponse({"jsonrpc": "2.0", "id": None, "error": error})
+    return JSONResponse(unsupported(asked))

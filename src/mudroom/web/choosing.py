@@ -1,0 +1,96 @@
+"""What somebody has ticked in a review, as what an apply takes: paths, and of some files only a part."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from mudroom.core.flag import git_directory
+from mudroom.core.hunk import select
+from mudroom.core.linediff import diff_lines, split_lines
+from mudroom.core.merge import Part
+from mudroom.core.path import show
+from mudroom.web.endpoint import Refusal, path_of
+
+if TYPE_CHECKING:
+    from mudroom.core.change import Change
+    from mudroom.session import Session
+    from mudroom.web.shape import Pick
+
+
+class Chosen(NamedTuple):
+    paths: tuple[bytes, ...]
+    parts: dict[bytes, Part]
+    """Of the paths, those of which not all was chosen."""
+
+
+def chosen(
+    session: Session, fork: str, changes: Sequence[Change], picks: Sequence[Pick], *, git: bool = False
+) -> Chosen:
+    """``changes``: all of the fork's. ``git``: of a repository of which anything is chosen, all is, but for hooks and
+    settings that are not: a part of a commit is a broken repository. Raises Refusal for what is not among the changes,
+    is named twice, or cannot be divided as it is asked for; if a part is chosen of a file whose conflict is decided;
+    and if nothing is left of what was chosen."""
+    known = {change.path: change for change in changes}
+    wanted: dict[bytes, Pick] = {}
+    for pick in picks:
+        path = path_of(pick.id)
+        if path not in known:
+            raise Refusal(400, "bad-request", f"the fork has no change at {show(path)}", "look at it again")
+        if wanted.setdefault(path, pick) is not pick:
+            raise Refusal(400, "bad-request", f"{show(path)} is chosen twice")
+    divided = {path for path, pick in wanted.items() if pick.blocks is not None or not pick.mode}
+    parts: dict[bytes, Part] = {}
+    for change, base, staged in session.texts(fork, sorted(divided)) if divided else ():
+        if change.path not in divided:
+            continue  # it lies below one of them
+        divided.remove(change.path)
+        some, part = _part(change, base, staged, wanted[change.path])
+        if not some:
+            del wanted[change.path]
+        elif part is not None:
+            parts[change.path] = part
+    if divided:
+        raise Refusal(400, "bad-request", f"{show(min(divided))} can only be chosen as a whole")
+    if not wanted:
+        raise Refusal(400, "bad-request", "nothing was chosen")
+    _require_undecided(session, fork, parts)
+    return Chosen((*wanted, *(_repositories(changes, wanted) if git else ())), parts)
+
+
+def _require_undecided(session: Session, fork: str, parts: Collection[bytes]) -> None:
+    """A decision is about all of a file: with a part of it, it would be a conflict again."""
+    decided = [one.path for one in session.conflicts(fork, sorted(parts)) if one.decided] if parts else []
+    if decided:
+        raise Refusal(
+            409, "decided", f"the conflict of {show(decided[0])} is decided as a whole", "choose all of it, or undecide"
+        )
+
+
+def _repositories(changes: Sequence[Change], wanted: Collection[bytes]) -> list[bytes]:
+    units = {git_directory(path) for path in wanted} - {None}
+    return [
+        change.path
+        for change in changes
+        if change.path not in wanted and git_directory(change.path) in units and "protected" not in change.flags
+    ]
+
+
+def _part(change: Change, base: bytes | None, staged: bytes | None, pick: Pick) -> tuple[bool, Part | None]:
+    """Whether any of it is wanted, and which part if not all."""
+    before, after = change.base, change.staged
+    has_mode = before is not None and after is not None and before.mode != after.mode
+    if base is None or staged is None or after is None:
+        if pick.blocks is None and not has_mode:
+            return True, None
+        raise Refusal(400, "bad-request", f"{show(change.path)} can only be chosen as a whole")
+    count = len(diff_lines(split_lines(base), split_lines(staged)))
+    blocks = set(range(count)) if pick.blocks is None else set(pick.blocks)
+    if not blocks <= set(range(count)):
+        raise Refusal(400, "bad-request", f"{show(change.path)} has no such block: it has {count}, from 0")
+    mode = after.mode if pick.mode or before is None else before.mode
+    if len(blocks) == count and mode == after.mode:
+        return True, None
+    if not blocks and not (has_mode and pick.mode):
+        return False, None
+    return True, Part(select(base, staged, blocks), mode)

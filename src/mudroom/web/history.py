@@ -1,0 +1,218 @@
+"""What has happened: checkpoints and the way back to them, the journal, and what went to the network."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec import Struct
+
+from mudroom.core.event import Event, data_of, wall
+from mudroom.core.flow import flow_from_json
+from mudroom.core.selection import Selection
+from mudroom.core.telling import gravity, shown, told, words
+from mudroom.watching import points, preview, roll_back, search
+from mudroom.web import shape
+from mudroom.web.endpoint import Call, Endpoint, Refusal
+from mudroom.web.house import require_fork
+from mudroom.web.job import Told
+from mudroom.web.project import summary_of
+from mudroom.web.review import row_of
+
+_MS = 10**6
+"""Nanoseconds."""
+_ROWS = 2000
+"""Of a preview that are sent; ``total`` says how many there are."""
+_MOST = 500
+"""Events at once."""
+_DATA = 64 << 10
+"""Characters of an event's data that are sent."""
+
+
+# --- checkpoints ---
+
+
+def timeline(call: Call) -> shape.Timeline:
+    with call.house.session(call.path["project"]) as session:
+        name = require_fork(session, call.path["fork"])
+        rows = [
+            shape.Checkpoint(point.name, point.time // _MS, point.automatic, current)
+            for point, current in points(session, name)
+        ]
+        return shape.Timeline(name, session.vault.fork(name).created // _MS, rows)
+
+
+def checkpoint(call: Call) -> shape.Checkpoint:
+    asked: shape.CheckpointRequest = call.body
+    with call.house.session(call.path["project"]) as session:
+        name = require_fork(session, call.path["fork"])
+        _require_idle(session, name)
+        made = session.checkpoint(name, asked.name)
+        return shape.Checkpoint(made.name, made.time // _MS, made.automatic, True)
+
+
+class PreviewQuery(Struct):
+    checkpoint: str
+
+
+def previewed(call: Call) -> shape.Preview:
+    query: PreviewQuery = call.query
+    with call.house.session(call.path["project"]) as session:
+        name = require_fork(session, call.path["fork"])
+        _require_point(session, name, query.checkpoint)
+        found = preview(session, name, query.checkpoint)
+    rows = [row_of(change) for change in found.rows[:_ROWS]]
+    summary = summary_of(found.changes)
+    return shape.Preview(query.checkpoint, found.fingerprint, summary, rows, len(found.rows))
+
+
+def rollback(call: Call) -> shape.RolledBack:
+    asked: shape.RollbackRequest = call.body
+    with call.house.session(call.path["project"]) as session:
+        name = require_fork(session, call.path["fork"])
+        _require_point(session, name, asked.checkpoint)
+        _require_idle(session, name)
+        before = roll_back(session, name, asked.checkpoint, asked.fingerprint)
+    return shape.RolledBack(asked.checkpoint, before.name if before is not None else "")
+
+
+def _require_point(session: Any, fork: str, name: str) -> None:
+    if session.vault.fork(fork).state.checkpoint(name) is None:
+        raise Refusal(404, "not-found", f"{fork} has no checkpoint {shown(name)}", "it may have been dropped meanwhile")
+
+
+def _require_idle(session: Any, fork: str) -> None:
+    """What runs in the foreground of another process holds the fork for as long as it takes: nobody waits for that."""
+    busy = next((what for name, what, _since in session.foreground() if name == fork), None)
+    if busy is not None:
+        raise Refusal(409, "busy", f"{shown(busy)} runs in {fork}", "try again when it has ended")
+
+
+# --- the journal ---
+
+
+class EventsQuery(Struct):
+    kind: str = ""
+    """Several with commas."""
+    fork: str = ""
+    agent: str = ""
+    verdict: str = ""
+    grep: str = ""
+    since: int | None = None
+    """Milliseconds since 1970."""
+    before: int | None = None
+    """The number of an event: only older ones."""
+    count: int = 100
+
+
+def events(call: Call) -> shape.Events:
+    query: EventsQuery = call.query
+    since = None if query.since is None else _bounded(query.since, -(1 << 43), 1 << 43) * _MS
+    kinds = tuple(kind.strip() for kind in query.kind.split(",") if kind.strip())
+    forks = (query.fork,) if query.fork else ()
+    where = Selection(kinds, forks, query.agent or None, since, None, query.verdict or None, query.grep or None)
+    with call.house.session(call.path["project"]) as session:
+        head = session.vault.journal.head().number
+        page = search(session, where, _before(query.before), _bounded(query.count, 1, _MOST))
+    return shape.Events([_event(one) for one in page.events], head, page.following)
+
+
+def _before(number: int | None) -> int:
+    return 1 << 62 if number is None else _bounded(number, 0, 1 << 62)
+
+
+def _bounded(number: int, least: int, most: int) -> int:
+    return max(least, min(number, most))
+
+
+def _event(event: Event) -> shape.Event:
+    data = data_of(event)
+    if len(event.data) > _DATA:
+        data = {"…": f"{len(event.data):,} characters: mudroom log --json has them"}
+    line = "  ".join(words(event))
+    plain: dict[str, Any] = _plain(data)
+    return shape.Event(
+        event.number, wall(event) // _MS, shown(event.kind), shown(event.fork), line, gravity(event), plain
+    )
+
+
+def _plain(value: Any) -> Any:
+    """As JSON has it for everybody: somebody may have edited the journal."""
+    if isinstance(value, str):
+        return value.encode("utf-8", "backslashreplace").decode()
+    if isinstance(value, dict):
+        return {_plain(str(key)): _plain(one) for key, one in value.items()}
+    if isinstance(value, list):
+        return [_plain(one) for one in value]
+    if isinstance(value, int) and not isinstance(value, bool) and abs(value) >= 1 << 53:
+        return str(value)  # a page's numbers end there: ECMA-262, Number.MAX_SAFE_INTEGER
+    return value
+
+
+def verify(call: Call) -> shape.Job:
+    name = call.path["project"]
+    house = call.house
+    with house.session(name):
+        pass  # whether there is one is said at once
+
+    def work(tell: Told) -> dict[str, Any]:
+        with house.session(name) as session:
+            found = session.vault.journal.examine(lambda done, total: tell.phase("checking the journal", done, total))
+        problems = [one.text for one in ((found.broken,) if found.broken is not None else ()) + found.gaps]
+        return {
+            "intact": not problems,
+            "events": found.head.number,
+            "head": f"{found.head.number}:{found.head.digest}",
+            "problems": problems,
+        }
+
+    return house.jobs.start(name, "", "verify-journal", work)
+
+
+# --- the network ---
+
+
+class FlowsQuery(Struct):
+    fork: str = ""
+    denied: bool = False
+    before: int | None = None
+    count: int = 100
+
+
+def flows(call: Call) -> shape.Flows:
+    query: FlowsQuery = call.query
+    where = Selection(("flow",), (query.fork,) if query.fork else (), verdict="deny" if query.denied else None)
+    with call.house.session(call.path["project"]) as session:
+        page = search(session, where, _before(query.before), _bounded(query.count, 1, _MOST))
+    return shape.Flows([_flow(one) for one in page.events], page.following)
+
+
+def _flow(event: Event) -> shape.Flow:
+    time, fork = wall(event) // _MS, shown(event.fork)
+    try:
+        flow = flow_from_json({key: value for key, value in data_of(event).items() if key != "clock"})
+    except ValueError as error:  # of a newer mudroom, or somebody has edited it
+        return shape.Flow(event.number, time, fork, "?", 0, "?", "", shown(error), 0, 0, shown(error))
+    port, sent, received = (_bounded(one, 0, 1 << 53) for one in (flow.port, flow.sent, flow.received))
+    rule, reason = shown(flow.rule), shown(flow.reason)
+    host, verdict = shown(flow.host), flow.verdict
+    return shape.Flow(event.number, time, fork, host, port, verdict, rule, reason, sent, received, told(flow))
+
+
+_FORK = "/projects/{project}/forks/{fork}"
+_AT = "/projects/{project}"
+ENDPOINTS = (
+    Endpoint("GET", _FORK + "/checkpoints", "The checkpoints of a fork, oldest first", timeline, shape.Timeline),
+    Endpoint(
+        "POST", _FORK + "/checkpoints", "Freeze what a fork holds under a name", checkpoint, shape.Checkpoint,
+        shape.CheckpointRequest, status=201,
+    ),
+    Endpoint(
+        "GET", _FORK + "/rollback", "What a rollback would drop", previewed, shape.Preview, query=PreviewQuery
+    ),
+    Endpoint(
+        "POST", _FORK + "/rollback", "Drop what was previewed", rollback, shape.RolledBack, shape.RollbackRequest
+    ),
+    Endpoint("GET", _AT + "/events", "The journal, newest first", events, shape.Events, query=EventsQuery),
+    Endpoint("POST", _AT + "/journal/verify", "Whether the journal is as it was written", verify, shape.Job),
+    Endpoint("GET", _AT + "/flows", "What went to the network, and what not", flows, shape.Flows, query=FlowsQuery),
+)  # fmt: skip

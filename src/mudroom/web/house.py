@@ -1,0 +1,165 @@
+"""What all requests share: the vaults of the state directory, sessions on them, jobs and listeners.
+
+A session is opened for a request and closed with it: nothing of a fork is kept between two, so a page never shows
+what was, and a fork that is gone is gone.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from typing import Any
+
+from mudroom.core.path import show
+from mudroom.errors import MudroomError, UsageError
+from mudroom.keeper import Glances, Vault, vaults_of, why_unusable
+from mudroom.session import Session
+from mudroom.web.endpoint import Refusal
+from mudroom.web.hub import Bell, Hub, Look
+from mudroom.web.job import Jobs
+from mudroom.web.means import Means
+
+PATIENCE = 2.0
+"""Seconds that somebody else may look at a fork."""
+
+
+class House:
+    def __init__(self, means: Means) -> None:
+        self.means = means
+        self.hub = Hub(self.look)
+        self.jobs = Jobs(self.hub)
+        self.glances = Glances()
+
+    def vaults(self) -> list[Vault]:
+        """Every vault there is, usable or not. Close them."""
+        return vaults_of(self.means.state)
+
+    def vault(self, project: str) -> Vault:
+        """To be closed. Raises Refusal if there is none, or it cannot be used."""
+        name = project.encode()
+        found = next((one for one in self.vaults() if os.path.basename(one.path) == name), None)
+        if found is None:
+            raise Refusal(404, "not-found", "there is no such project here", "it may have been removed meanwhile")
+        problem = why_unusable(found)
+        if problem:
+            raise Refusal(409, "failed", f"the vault {show(found.path)} {problem}")
+        return found
+
+    @contextmanager
+    def session(self, project: str) -> Iterator[Session]:
+        """As the command line opens one. Raises Refusal."""
+        with self.noted(project) as (session, _notes):
+            yield session
+
+    @contextmanager
+    def noted(self, project: str) -> Iterator[tuple[Session, tuple[str, ...]]]:
+        with closing(self.vault(project)) as vault:
+            place = vault.project
+        if not os.path.isdir(place):
+            raise Refusal(409, "failed", f"{show(place)} is gone", "if it was moved, move it back")
+        session, notes = self.means.open(place)
+        with session:
+            yield session, notes
+
+    @contextmanager
+    def alone(self, session: Session, what: str) -> Iterator[list[Any]]:
+        """Have the vault alone, as for an apply. Nobody is waited for: raises Refusal if somebody else has it. Gives
+        what a crash had left unfinished, and was dealt with first."""
+
+        def waiting(other: str) -> None:
+            raise Refusal(409, "busy", f"{other} is at work in this project", "try again when it has ended")
+
+        with session.alone(f"{what} (the page, process {os.getpid()})", waiting) as recovered:
+            yield recovered
+
+    def look(self) -> Look:
+        """For the hub. In another user's vault nothing is made, so its questions are not heard of."""
+        stamps: dict[str, Any] = {}
+        bells: dict[str, Callable[[], Bell]] = {}
+        for vault in self.vaults():
+            name = os.path.basename(vault.path).decode()
+            stamps[f"{name}/forks"] = _forks_stamp(vault.path)
+            stamps[f"{name}/applies"] = _stamp(vault.path + b"/applies")
+            stamps[f"{name}/questions"] = _questions_stamp(vault.path)
+            stamps[f"{name}/journal"] = _stamp(vault.path + b"/journal.head")
+            stamps[f"{name}/commands"], stamps[f"{name}/output"] = _background_stamps(vault.path)
+            if not why_unusable(vault) and os.stat(vault.path).st_uid == os.geteuid():
+                bells[name] = functools.partial(vault.approvals.listen, "page")
+        return Look(stamps, bells)
+
+
+def require_fork(session: Session, name: str) -> str:
+    """Raises Refusal (404) if there is none of that name."""
+    try:
+        return session.vault.fork(name).name
+    except UsageError as error:
+        raise Refusal(404, "not-found", error.message, error.hint) from None
+    except MudroomError as error:
+        raise Refusal(409, "failed", error.message, error.hint) from None
+
+
+def require_at_rest(session: Session, name: str) -> str:
+    """The same, and Refusal (409) if a command is at work in it: looking closer would wait for its end. Whoever else
+    looks at it has done so in a moment; a page asks for several things at once."""
+    fork = session.vault.fork(require_fork(session, name))
+    with fork.lock_if_free("the page", PATIENCE) as free:
+        if not free:
+            raise Refusal(409, "busy", f"a command is running in {name}", "look again when it has ended")
+    return name
+
+
+def _stamp(path: bytes) -> tuple[int, int, int] | None:
+    try:
+        info = os.stat(path, follow_symlinks=False)
+    except OSError:
+        return None
+    return info.st_mtime_ns, info.st_size, info.st_ino
+
+
+def _names(path: bytes) -> list[bytes]:
+    try:
+        return sorted(os.listdir(path))
+    except OSError:
+        return []
+
+
+def _forks_stamp(vault: bytes) -> tuple[object, ...]:
+    return tuple(
+        (
+            name,
+            *(
+                _stamp(vault + b"/forks/" + name + part)
+                for part in (b"", b"/record", b"/state", b"/running", b"/resolutions")
+            ),
+        )
+        for name in _names(vault + b"/forks")
+    )
+
+
+def _background_stamps(vault: bytes) -> tuple[tuple[object, ...], tuple[object, ...]]:
+    """Of background commands, and of what they print. Only forks that have any are looked into, and only those in which
+    something runs more closely."""
+    commands: list[object] = []
+    output: list[object] = []
+    for name in _names(vault + b"/forks"):
+        place = vault + b"/forks/" + name + b"/background"
+        if _stamp(vault + b"/forks/" + name + b"/running") is not None:
+            printed = vault + b"/forks/" + name + b"/printed"
+            output += [_stamp(printed + stream) for stream in (b"/stdout", b"/stderr")]
+        own = _stamp(place)
+        if own is None:
+            continue
+        commands.append((name, own))
+        if _stamp(place + b"/sandbox") is None:
+            continue  # nobody runs there, so nobody prints
+        for one in _names(place):
+            if one.isalnum():
+                commands.append(_stamp(place + b"/" + one + b"/command"))
+                output += [_stamp(place + b"/" + one + stream) for stream in (b"/stdout", b"/stderr")]
+    return tuple(commands), tuple(output)
+
+
+def _questions_stamp(vault: bytes) -> tuple[object, ...]:
+    return tuple((name, _stamp(vault + b"/approvals/" + name)) for name in _names(vault + b"/approvals"))

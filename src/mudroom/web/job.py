@@ -1,0 +1,121 @@
+"""What takes a while: done in a thread, seen by its number, told to whoever listens."""
+
+from __future__ import annotations
+
+import codecs
+import itertools
+import os
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from msgspec import structs, to_builtins
+
+from mudroom.web.endpoint import Refusal, refusal_of
+from mudroom.web.hub import Hub
+from mudroom.web.shape import Job, Landed, Problem
+
+_KEPT = 100
+"""Jobs that are known after their end."""
+_OUTPUT = 64 << 10
+"""Characters of output that are kept."""
+
+
+class Told(Protocol):
+    """What a job's work is given, to say how far it is."""
+
+    def phase(self, text: str, done: int, total: int) -> None: ...
+    def output(self, data: bytes) -> None: ...
+
+
+Work = Callable[[Told], Landed | dict[str, Any]]
+
+
+class Jobs:
+    def __init__(self, hub: Hub) -> None:
+        self._hub, self._lock = hub, threading.Lock()
+        self._boot, self._numbers = os.urandom(4).hex(), itertools.count(1)  # no other server's job has such an id
+        self._jobs: OrderedDict[str, Job] = OrderedDict()
+        self._threads: set[threading.Thread] = set()
+
+    def start(self, project: str, fork: str, what: Any, work: Work) -> Job:
+        with self._lock:
+            job = Job(f"{self._boot}-{next(self._numbers)}", project, fork, what, "running")
+            self._jobs[job.id] = job
+            for old in [one for one in self._jobs.values() if one.state != "running"][:-_KEPT]:
+                del self._jobs[old.id]
+            thread = threading.Thread(target=self._run, args=(job.id, work), daemon=True)
+            self._threads = {one for one in self._threads if one.is_alive()} | {thread}
+            thread.start()
+        return job
+
+    def of(self, project: str) -> list[Job]:
+        """Those that run, and the last that have ended; oldest first."""
+        with self._lock:
+            return [job for job in self._jobs.values() if job.project == project]
+
+    def busy(self) -> list[Job]:
+        """Those that run now."""
+        with self._lock:
+            return [job for job in self._jobs.values() if job.state == "running"]
+
+    def rest(self, seconds: float) -> bool:
+        """Wait until none runs, for so long at most: whether none does."""
+        until = time.monotonic() + seconds
+        with self._lock:
+            threads = list(self._threads)
+        for thread in threads:
+            thread.join(max(0.0, until - time.monotonic()))
+        return not any(thread.is_alive() for thread in threads)
+
+    def get(self, identity: str) -> Job:
+        with self._lock:
+            found = self._jobs.get(identity)
+        if found is None:
+            raise Refusal(404, "not-found", "there is no such job", "the server was started anew, or it was long ago")
+        return found
+
+    def update(self, identity: str, **changes: Any) -> None:
+        with self._lock:
+            job = self._jobs[identity] = structs.replace(self._jobs[identity], **changes)
+        told: dict[str, Any] = to_builtins(job)
+        self._hub.tell("job", told)
+
+    def append(self, identity: str, text: str) -> None:
+        with self._lock:
+            job = self._jobs[identity]
+            self._jobs[identity] = structs.replace(job, output=(job.output + text)[-_OUTPUT:])
+        self._hub.tell("output", {"job": identity, "text": text})
+
+    def _run(self, identity: str, work: Work) -> None:
+        try:
+            found = work(_Telling(self, identity))
+        except Exception as error:  # noqa: BLE001 - whatever it is, who waits for the job has to hear of it
+            self.update(identity, state="failed", problem=problem_of(error))
+            return
+        ended = {"landed": found} if isinstance(found, Landed) else {"result": found}
+        self.update(identity, state="done", phase="", **ended)
+
+
+class _Telling:
+    def __init__(self, jobs: Jobs, identity: str) -> None:
+        self._jobs, self._identity = jobs, identity
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")  # a character may come in two pieces
+
+    def phase(self, text: str, done: int, total: int) -> None:
+        self._jobs.update(self._identity, phase=text, done=done, total=total)
+
+    def output(self, data: bytes) -> None:
+        text = self._decoder.decode(data)
+        if text:
+            self._jobs.append(self._identity, text)
+
+
+def problem_of(error: Exception) -> Problem:
+    """Of whatever the work has raised."""
+    try:
+        return refusal_of(error).problem
+    except Exception as fault:  # noqa: BLE001 - a fault of ours: said as such
+        return Problem(f"mudroom failed: {type(fault).__name__}: {fault}", "failed", "this is a fault of mudroom's")

@@ -1,0 +1,249 @@
+"""Bringing a fork into the project, and taking it back: jobs.
+
+What can be known at once is answered at once: a fork that is gone, a choice that cannot be, something else in the fork
+than what was looked at. The job finds out the rest, holding the vault; nobody is waited for.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Literal
+
+from mudroom.core.path import show
+from mudroom.core.quote import show_words
+from mudroom.web import shape
+from mudroom.web.choosing import Chosen, chosen
+from mudroom.web.endpoint import Call, Endpoint, Refusal, id_of
+from mudroom.web.house import House, require_at_rest, require_fork
+from mudroom.web.job import problem_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from mudroom.core.change import Remark
+    from mudroom.core.merge import Conflict
+    from mudroom.keeper import Recovered
+    from mudroom.session import Applied, Landed, Session, Verified
+    from mudroom.web.job import Told
+
+_OFTEN = 0.1
+"""Seconds between two words about how far something is."""
+
+
+def apply(call: Call) -> shape.Job:
+    asked: shape.ApplyRequest = call.body
+    project, house = call.path["project"], call.house
+    with house.session(project) as session:
+        fork = require_at_rest(session, call.path["fork"])
+        if session.fingerprint(fork) != asked.reviewed:
+            raise Refusal(409, "moved", "the fork is not what was looked at any more; nothing was applied", _AGAIN)
+        changes = session.changes(fork).changes
+        if not changes:
+            raise Refusal(400, "bad-request", f"{fork} holds no changes")
+        what = None if asked.files is None else chosen(session, fork, changes, asked.files, git=asked.git)
+    return house.jobs.start(project, fork, "apply", lambda told: _apply(house, project, fork, what, asked, told))
+
+
+_AGAIN = "look at it again"
+_NOTHING = "; nothing was applied"
+
+
+def _apply(
+    house: House, project: str, fork: str, what: Chosen | None, asked: shape.ApplyRequest, told: Told
+) -> shape.Landed:
+    def verifying(command: tuple[bytes, ...]) -> Callable[[bytes], None]:
+        told.phase(f"verifying: {show_words(command)}", 0, 0)
+        return told.output
+
+    with house.session(project) as session:
+        session.tell_progress(_now_and_then(told))
+        with house.alone(session, f"apply {fork}") as recovered, _after(recovered, "applied"):
+            require_fork(session, fork)
+            landed = session.apply(
+                fork,
+                what.paths if what is not None else (),
+                parts=what.parts if what is not None else None,
+                exact=what is not None,
+                reviewed=asked.reviewed,
+                git=asked.git,
+                backups=asked.backups,
+                markers=asked.markers,
+                on_verify=verifying,
+            )
+    found = landed_of(landed)
+    found.remarks[:0] = recovered_of(recovered)
+    return found
+
+
+@contextmanager
+def _after(recovered: Sequence[Recovered], done: str) -> Iterator[None]:
+    """What goes wrong is told with what was dealt with before: that has happened. Raises Refusal (``recovered``)."""
+    try:
+        yield
+    except Exception as error:
+        if not recovered:
+            raise
+        first = "; ".join(f"{one.path} {one.text}" for one in recovered_of(recovered))
+        why = problem_of(error)
+        raise Refusal(
+            409, "recovered", f"{first}. Nothing more was {done}: {why.error.removesuffix(_NOTHING)}", why.hint
+        ) from error
+
+
+def undo(call: Call) -> shape.Job:
+    return _turn(call, "undo")
+
+
+def redo(call: Call) -> shape.Job:
+    return _turn(call, "redo")
+
+
+_TURNS: dict[str, tuple[str, str]] = {"undo": ("applied", "undone"), "redo": ("undone", "redone")}
+"""What an apply has to be, and what it has become."""
+_REACHED = {"undo": ("deferred", "undone"), "redo": ("finished",)}
+"""Outcomes of dealing with an apply that was cut off by which it has become that."""
+
+
+def _turn(call: Call, what: Literal["undo", "redo"]) -> shape.Job:
+    asked: shape.UndoRequest = call.body
+    project, house = call.path["project"], call.house
+    with house.session(project) as session:
+        _require_turnable(session, what, asked.apply)
+
+    def work(told: Told) -> shape.Landed:
+        with house.session(project) as session:
+            session.tell_progress(_now_and_then(told))
+            with house.alone(session, what) as recovered, _after(recovered, _TURNS[what][1]):
+                is_there = (
+                    one.applied for one in recovered if one.name == asked.apply and one.outcome in _REACHED[what]
+                )
+                applied = next(is_there, None) or (session.undo if what == "undo" else session.redo)(
+                    asked.apply or None
+                )
+        found = turned(applied, "undone" if what == "undo" else "redone")
+        found.remarks[:0] = recovered_of(recovered)
+        return found
+
+    return house.jobs.start(project, "", what, work)
+
+
+def _require_turnable(session: Session, what: str, name: str) -> None:
+    """Raises Refusal. What was cut off is dealt with by the job, before anything else."""
+    states = {one["apply"]: one["state"] for one in session.applies()}
+    needed = _TURNS[what][0]
+    if not name and not {needed, "interrupted"} & set(states.values()):
+        raise Refusal(400, "bad-request", f"there is nothing to {what} in this project")
+    if name and name not in states:
+        raise Refusal(404, "not-found", "there is no such apply here", "it may be older than what is kept")
+    cut_off = ("interrupted", "deferred") if what == "undo" else ("interrupted",)
+    if name and states[name] not in (needed, *cut_off):
+        raise Refusal(409, "decided", f"{name} is {states[name]} already")
+
+
+def jobs(call: Call) -> list[shape.Job]:
+    return call.house.jobs.of(call.path["project"])
+
+
+def job(call: Call) -> shape.Job:
+    return call.house.jobs.get(call.path["job"])
+
+
+# --- in the words of the API ---
+
+
+def landed_of(landed: Landed) -> shape.Landed:
+    applied, verified = landed.applied, landed.verified
+    failed = verified is not None and not verified.passed
+    return shape.Landed(
+        "unverified" if failed else "conflicts" if applied.conflicts else "applied",
+        applied.written,
+        applied.removed,
+        conflict_rows(applied.conflicts),
+        [show(path) for path in landed.merged],
+        [show(path) for path in landed.withheld],
+        remarks_of(applied.remarks),
+        applied.name,
+        landed.remaining,
+        _verified(verified) if verified is not None else "",
+    )
+
+
+def turned(applied: Applied, state: Literal["undone", "redone"]) -> shape.Landed:
+    return shape.Landed(
+        "conflicts" if applied.conflicts else state,
+        applied.written,
+        applied.removed,
+        conflict_rows(applied.conflicts),
+        [],
+        [],
+        remarks_of(applied.remarks),
+        applied.name,
+        0,
+    )
+
+
+def conflict_rows(conflicts: Iterable[Conflict]) -> list[shape.ConflictRow]:
+    return [shape.ConflictRow(id_of(one.path), show(one.path), one.reason) for one in conflicts]
+
+
+def remarks_of(remarks: Iterable[Remark]) -> list[shape.Remark]:
+    return [shape.Remark(id_of(one.path), show(one.path), one.text) for one in remarks]
+
+
+_RECOVERED = {
+    "deferred": "was cut off before it touched the project; the fork is whole",
+    "finished": "was cut off in the middle; it is finished now",
+    "undone": "was being undone when it was cut off; that is finished now",
+}
+
+
+def recovered_of(found: Iterable[Recovered]) -> list[shape.Remark]:
+    """What was dealt with before anything else, in words."""
+    return [shape.Remark("", f"apply {one.name} of {one.fork}", _RECOVERED[one.outcome]) for one in found]
+
+
+def _verified(verified: Verified) -> str:
+    how = "took too long" if verified.timed_out else f"exited with {verified.exit_code}"
+    return f"{show_words(verified.command)} " + ("succeeded" if verified.passed else how)
+
+
+def _now_and_then(told: Told) -> Callable[[str, int, int], None]:
+    """What is called for every file tells whoever looks a few times a second, and always at the end."""
+    last, before = "", 0.0
+
+    def progress(label: str, done: int, total: int) -> None:
+        nonlocal last, before
+        now = time.monotonic()
+        if label == last and done < total and now - before < _OFTEN:
+            return
+        last, before = label, now
+        told.phase(label, done, total)
+
+    return progress
+
+
+ENDPOINTS = (
+    Endpoint(
+        "POST",
+        "/projects/{project}/forks/{fork}/apply",
+        "Bring what was chosen of a fork into the project",
+        apply,
+        shape.Job,
+        shape.ApplyRequest,
+        status=202,
+    ),
+    Endpoint("POST", "/projects/{project}/undo", "Take an apply back", undo, shape.Job, shape.UndoRequest, status=202),
+    Endpoint(
+        "POST",
+        "/projects/{project}/redo",
+        "Apply again what was undone",
+        redo,
+        shape.Job,
+        shape.UndoRequest,
+        status=202,
+    ),
+    Endpoint("GET", "/projects/{project}/jobs", "What takes a while here, or has lately", jobs, list[shape.Job]),
+    Endpoint("GET", "/jobs/{job}", "How far something is that takes a while", job, shape.Job),
+)

@@ -1,0 +1,196 @@
+"""One file that a fork would change: both its sides as text that was compared, as lines, and as it is.
+
+Everything here is hostile: names, contents, targets of links. Names are shown as ``core/path.py`` shows them, and asked
+for by the bytes that they are; lines as ``core/shown.py`` does; what is sent as it is (``blob``) is either a picture by
+its first bytes, in a sandbox, or something to be saved.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated, Literal
+from urllib.parse import quote
+
+from msgspec import Meta, Struct
+
+from mudroom.core.excerpt import excerpt
+from mudroom.core.language import language_of
+from mudroom.core.path import name as last
+from mudroom.core.path import show
+from mudroom.core.picture import HEAD, picture_of
+from mudroom.core.shown import utf16
+from mudroom.errors import ForkMoved, UsageError
+from mudroom.reviewing import difference, has_hunks, open_side, tags_of
+from mudroom.web import shape
+from mudroom.web.endpoint import Call, Endpoint, Raw, Refusal, path_of
+from mudroom.web.house import require_fork
+from mudroom.web.review import AGAIN, Index, mode_of
+
+if TYPE_CHECKING:
+    from mudroom.core import difference as core
+    from mudroom.reviewing import Side
+    from mudroom.session import Session
+
+BLOB_LIMIT = 20 << 20
+"""Bytes of a file that is sent as it is."""
+TEXT_LIMIT = 256 << 20
+"""Bytes of a file that are looked at for some of its lines: one with holes can be far larger than the disk, and nobody
+need be waiting any more."""
+_CHUNK = 1 << 20
+
+
+class DiffQuery(Struct):
+    file: str
+    context: Annotated[int, Meta(ge=0, le=1 << 30)] = 3
+    first: Index = 0
+    lines: Annotated[int, Meta(ge=1, le=5_000)] = 2_000
+    version: str = ""
+    old: str = ""
+    new: str = ""
+
+
+class TextQuery(Struct):
+    file: str
+    side: Literal["old", "new"]
+    first: Annotated[int, Meta(ge=1, le=1 << 40)] = 1
+    count: Annotated[int, Meta(ge=0, le=5_000)] = 200
+    column: Index = 0
+    old: str = ""
+    new: str = ""
+
+
+class BlobQuery(Struct):
+    file: str
+    side: Literal["old", "new"]
+    old: str = ""
+    new: str = ""
+
+
+def diff(call: Call) -> shape.Difference:
+    query: DiffQuery = call.query
+    path = path_of(query.file)
+    with _asked(call) as (session, name, between), _sought():
+        seen = difference(session, name, path, query.context, between)
+    if query.version and query.version != seen.version:
+        raise Refusal(409, "moved", "the file has changed since the page before this one", AGAIN)
+    hunks, following = seen.texts.page(query.first, query.lines) if seen.texts is not None else ((), None)
+    return shape.Difference(
+        query.file,
+        show(path),
+        seen.kind,
+        _side(seen.old),
+        _side(seen.new),
+        language_of(path),
+        len(seen.texts.blocks) if seen.texts is not None else 0,
+        [_hunk(hunk) for hunk in hunks],
+        query.first,
+        following,
+        len(seen.texts) if seen.texts is not None else 0,
+        list(tags_of(seen.change)),
+        seen.version,
+        seen.texts is not None and between is None and has_hunks(seen.change),
+    )
+
+
+def _side(side: Side) -> shape.Side:
+    entry = side.entry
+    if entry is None:
+        return shape.Side(False)
+    return shape.Side(True, entry.kind, entry.size, mode_of(entry), show(entry.target), side.lines, side.image)
+
+
+def _hunk(hunk: core.Hunk) -> shape.Hunk:
+    lines = [_line(line) for line in hunk.lines]
+    numbers = hunk.old_start, hunk.old_lines, hunk.new_start, hunk.new_lines
+    return shape.Hunk(list(hunk.blocks), *numbers, lines, hunk.section, hunk.continued)
+
+
+def _line(line: core.Line) -> shape.Line:
+    kind, old, new, text, block, words, odd, cut, until, ends = line
+    return shape.Line(kind, old, new, text, block, utf16(text, words), utf16(text, odd), cut, ends, until)
+
+
+def text(call: Call) -> shape.Text:
+    query: TextQuery = call.query
+    with _read(call) as descriptor:
+        chunks = iter(lambda: os.read(descriptor, _CHUNK), b"")
+        seen = excerpt(chunks, query.side, query.first, query.count, query.column, TEXT_LIMIT)
+    return shape.Text(query.first, seen.total, [_line(line) for line in seen.lines], seen.whole)
+
+
+def blob(call: Call) -> Raw:
+    query: BlobQuery = call.query
+    path = path_of(query.file)
+    with _read(call) as descriptor, os.fdopen(descriptor, "rb", closefd=False) as stream:
+        data = stream.read(BLOB_LIMIT + 1)
+    if len(data) > BLOB_LIMIT:
+        raise Refusal(413, "failed", f"{show(path)} has more than {BLOB_LIMIT >> 20} MiB: too many to be shown")
+    media_type = picture_of(data[:HEAD], path) or "application/octet-stream"
+    return Raw(data, media_type, _headers(path, is_picture=media_type.startswith("image/")))
+
+
+def _headers(path: bytes, *, is_picture: bool) -> dict[str, str]:
+    """Whatever it is, it is not run, and no other site gets it. https://www.w3.org/TR/CSP3/#directive-sandbox;
+    https://fetch.spec.whatwg.org/#cross-origin-resource-policy-header; the file name as in RFC 6266, 4.3."""
+    how = "inline" if is_picture else "attachment"
+    return {
+        "content-security-policy": "default-src 'none'; style-src 'unsafe-inline'; sandbox",
+        "content-disposition": f"{how}; filename*=UTF-8''{quote(show(last(path)), safe='')}",
+        "cross-origin-resource-policy": "same-origin",
+        "x-content-type-options": "nosniff",
+        "cache-control": "no-store",
+    }
+
+
+# --- how it is asked for ---
+
+
+@contextmanager
+def _asked(call: Call) -> Iterator[tuple[Session, str, tuple[str, str] | None]]:
+    """The session, the fork, and the two states if others than the fork and what it was made from are compared."""
+    old, new = call.query.old, call.query.new
+    with call.house.session(call.path["project"]) as session:
+        name = require_fork(session, call.path["fork"])
+        for one in (old, new):
+            if one and one not in ("base", "now", name) and not one.startswith(name + "@"):
+                raise Refusal(400, "bad-request", f"that is no state of {name}: base, now, {name} or {name}@CHECKPOINT")
+        between = (old or "base", new or name)
+        yield session, name, None if between == ("base", name) else between
+
+
+@contextmanager
+def _sought() -> Iterator[None]:
+    """What is not there (any more), in the words of HTTP."""
+    try:
+        yield
+    except ForkMoved as moved:
+        said = f"{show(moved.path)} is being changed in the fork"
+        raise Refusal(409, "moved", said, AGAIN) from None
+    except UsageError as error:
+        raise Refusal(404, "not-found", error.message, error.hint) from None
+
+
+@contextmanager
+def _read(call: Call) -> Iterator[int]:
+    """A descriptor of the side that is asked for."""
+    path = path_of(call.query.file)
+    with _asked(call) as (session, name, between), _sought():
+        descriptor = open_side(session, name, path, call.query.side, between)
+        if descriptor is None:
+            raise Refusal(404, "not-found", f"there is nothing to show of {show(path)} on that side")
+        try:
+            yield descriptor
+        finally:
+            os.close(descriptor)
+
+
+_AT = "/projects/{project}/forks/{fork}"
+ENDPOINTS = (
+    Endpoint(
+        "GET", _AT + "/diff", "What it would change in one file, by hunks", diff, shape.Difference, query=DiffQuery
+    ),
+    Endpoint("GET", _AT + "/text", "Lines of one side of a file", text, shape.Text, query=TextQuery),
+    Endpoint("GET", _AT + "/blob", "One side of a file as it is, for pictures", blob, None, query=BlobQuery),
+)

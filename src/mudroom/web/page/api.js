@@ -1,0 +1,194 @@
+// The API, as the page uses it: /api/v1, JSON, and server-sent events.
+
+const BASE = "api/v1";
+const HEADER = "x-mudroom-csrf";
+
+/** What the server said no to, in its words. */
+export class Refused extends Error {
+  /** @param {number} status @param {{error: string, code: string, hint?: string}} problem */
+  constructor(status, problem) {
+    super(problem.error);
+    this.status = status;
+    this.code = problem.code;
+    this.hint = problem.hint ?? "";
+  }
+}
+
+const place = () => "mudroom-key " + new URL("./", location.href).pathname; // others of this origin have other paths
+let kept = ""; // where nothing can be stored
+
+/**
+ * What a request of this page has to bring: its cookie is sent to every port of this host. This is what a login has told,
+ * and only pages of this origin, which has its port, can read it.
+ */
+function key() {
+  try {
+    return localStorage.getItem(place()) ?? kept;
+  } catch {
+    return kept;
+  }
+}
+
+/** @param {string} found */
+function keep(found) {
+  kept = found;
+  try {
+    localStorage.setItem(place(), found);
+  } catch {
+    // the browser stores nothing for this page: it is asked to log in when it is loaded again
+  }
+}
+
+/** Which key there is: nothing is asked before. */
+let settled = Promise.resolve();
+
+/** Before anything else of the page. */
+export function arrive() {
+  settled = settle();
+  // A service worker that is registered here is somebody else's, who once had this port: ours has none.
+  navigator.serviceWorker?.getRegistrations().then((all) => all.forEach((one) => void one.unregister()), () => {});
+}
+
+/** The key that a login has put into the address is taken out of it; and it is kept if it is one: anybody may link here. */
+async function settle() {
+  const found = /^#k=(\w+)$/.exec(location.hash)?.[1];
+  if (!found) return;
+  history.replaceState(null, "", location.pathname + location.search);
+  const answer = await fetch(BASE + "/me", { headers: { [HEADER]: found }, credentials: "same-origin" }).catch(() => null);
+  if (answer?.ok || !key()) keep(found);
+}
+
+/** The address of what is asked for without headers. @param {string} path below /api/v1 */
+export const keyed = (path) => BASE + path + (path.includes("?") ? "&" : "?") + "k=" + encodeURIComponent(key());
+
+/**
+ * @param {string} method @param {string} path below /api/v1
+ * @param {any} [body] @param {AbortSignal} [signal]
+ * @returns {Promise<any>}
+ */
+export async function ask(method, path, body, signal) {
+  await settled;
+  /** @type {Record<string, string>} */
+  const headers = { accept: "application/json", [HEADER]: key() };
+  if (body !== undefined) headers["content-type"] = "application/json";
+  let answer;
+  try {
+    answer = await fetch(BASE + path, {
+      method, headers, signal, credentials: "same-origin",
+      body: body === undefined ? undefined : JSON.stringify(body),
+    });
+  } catch (error) {
+    if (error instanceof DOMException && error.name === "AbortError") throw error;
+    throw new Refused(0, { error: "mudroom serve does not answer", code: "gone", hint: "it may have been ended" });
+  }
+  const text = await answer.text();
+  let found;
+  try {
+    found = JSON.parse(text);
+  } catch {
+    found = { error: text.trim() || answer.statusText, code: answer.status === 401 ? "unauthorized" : "failed" };
+  }
+  if (!answer.ok) {
+    if (answer.status === 401) tell("over", {});
+    throw new Refused(answer.status, found);
+  }
+  return found;
+}
+
+/** @param {string} path @param {AbortSignal} [signal] */
+export const get = (path, signal) => ask("GET", path, undefined, signal);
+/** @param {string} path @param {any} [body] */
+export const post = (path, body = {}) => ask("POST", path, body);
+/** @param {string} path */
+export const remove = (path) => ask("DELETE", path);
+
+/** Who serves this. */
+export const begin = () => get("/me");
+
+/** @param {Record<string, unknown>} pairs */
+export function query(pairs) {
+  const found = new URLSearchParams();
+  for (const [key, value] of Object.entries(pairs)) {
+    if (value !== undefined && value !== null && value !== "") found.set(key, String(value));
+  }
+  const text = found.toString();
+  return text && "?" + text;
+}
+
+/** @param {string} project */
+export const at = (project) => "/projects/" + encodeURIComponent(project);
+/** @param {string} project @param {string} fork */
+export const atFork = (project, fork) => `${at(project)}/forks/${encodeURIComponent(fork)}`;
+
+/** @type {Set<(kind: string, data: any) => void>} */
+const listeners = new Set();
+/** @type {EventSource | null} */
+let source = null;
+let connecting = false;
+export const KINDS = ["hello", "missed", "changed", "job", "output"];
+const AGAIN = 2000; // milliseconds until a connection that was refused is tried anew
+
+/**
+ * Be told what happens. Everything may have changed after "hello" (the connection is new) and "missed". "lost": nothing
+ * is told until the next "hello". "over": this browser may not ask any more.
+ * @param {(kind: string, data: any) => void} listener
+ * @returns {() => void} stop
+ */
+export function listen(listener) {
+  listeners.add(listener);
+  if (!connecting) {
+    connecting = true;
+    settled.then(connect);
+  }
+  return () => void listeners.delete(listener);
+}
+
+function connect() {
+  const mine = (source = new EventSource(keyed("/events")));
+  for (const kind of KINDS) {
+    mine.addEventListener(kind, (event) => tell(kind, JSON.parse(/** @type {MessageEvent} */ (event).data)));
+  }
+  mine.addEventListener("error", () => {
+    tell("lost", {});
+    // What is broken off is tried again by the browser; what is refused is not (HTML, 9.2.3): is it over, or a pause?
+    if (mine.readyState === EventSource.CLOSED) get("/me").then(again, (error) => error.status === 401 || again());
+  });
+}
+
+function again() {
+  setTimeout(connect, AGAIN);
+}
+
+/** @param {string} kind @param {any} data */
+function tell(kind, data) {
+  for (const listener of [...listeners]) listener(kind, data);
+}
+
+/**
+ * Wait for a job, from its first state to its last.
+ * @param {any} job @param {(job: any) => void} [step]
+ * @returns {Promise<any>}
+ */
+export function finished(job, step = () => {}) {
+  return new Promise((resolve) => {
+    let output = job.output ?? "";
+    let over = false; // an answer may be older than an event that has come before it
+    const settle = (/** @type {any} */ now) => {
+      if (over) return;
+      if (now.state === "running") return step({ ...now, output });
+      over = true;
+      stop();
+      resolve(now);
+    };
+    const stop = listen((kind, data) => {
+      if (kind === "output" && data.job === job.id) step({ ...job, output: (output += data.text) });
+      else if (kind === "job" && data.id === job.id) settle((job = data));
+      else if (kind === "hello" || kind === "missed") look();
+    });
+    const look = () => get(`/jobs/${job.id}`).then((now) => settle((job = now)), (error) => {
+      stop();
+      resolve({ ...job, state: "failed", problem: { error: error.message, hint: error.hint, code: error.code } });
+    });
+    look();
+  });
+}

@@ -1,0 +1,53 @@
+// What was brought into a project, and taking it back.
+import { at, finished, post } from "./api.js";
+import { html, useState } from "./html.js";
+import { counted } from "./home.js";
+import { complain, toast } from "./toast.js";
+
+/** @type {Record<string, string>} */
+const STATES = { applied: "applied", undone: "undone", deferred: "not finished", interrupted: "interrupted" };
+/** How what was done about one has ended. @type {Record<string, string>} */
+const ENDED = { undo: "undone", redo: "applied again" };
+/** What can be done about an apply in each state, and what that is called. @type {Record<string, ["undo" | "redo", string][]>} */
+const OFFERED = {
+  applied: [["undo", "Undo"]], undone: [["redo", "Redo"]], deferred: [["undo", "Take back"]],
+  interrupted: [["redo", "Apply the rest"], ["undo", "Take back"]],
+};
+
+/**
+ * Undo or redo an apply, and tell how it went.
+ * @param {string} project @param {"undo" | "redo"} act @param {string} apply @returns {Promise<any>} what landed; null: it did not
+ */
+export async function act(project, act, apply) {
+  try {
+    const job = await finished(await post(`${at(project)}/${act}`, { apply }));
+    if (job.problem) throw Object.assign(new Error(job.problem.error), job.problem);
+    const left = job.landed?.conflicts.length ?? 0;
+    toast(`${apply || "The last apply"} was ${ENDED[act]}${left ? `, but for ${counted(left, "file")} that changed since` : ""}`, { bad: left > 0 });
+    return job.landed;
+  } catch (error) {
+    complain(error);
+    return null;
+  }
+}
+
+/** @param {{project: string, applies: any[], changed: () => void}} props */
+export function Applies({ project, applies, changed }) {
+  const [busy, setBusy] = useState("");
+  const run = async (/** @type {"undo" | "redo"} */ what, /** @type {string} */ apply) => {
+    setBusy(apply);
+    await act(project, what, apply);
+    setBusy("");
+    changed();
+  };
+  if (!applies.length) return html`<p class="dim">Nothing has been applied yet.</p>`;
+  return html`<div class="panel scroll" tabindex="0" role="group" aria-label="Applies"><table class="rows"><thead><tr><th>When</th><th>Fork</th><th>State</th><th class="number">Written</th><th class="number">Removed</th><th><span class="hidden">Take back</span></th></tr></thead>
+    <tbody>${applies.map((one) => {
+      const whole = one.state === "applied" || one.state === "undone";
+      return html`<tr key=${one.id}><td>${one.time ? html`<time datetime=${new Date(one.time).toISOString()}>${new Date(one.time).toLocaleString()}</time>` : one.id}</td>
+        <td><span class="name">${one.fork}</span></td><td><span class=${"tag" + (whole ? "" : " bad")}>${STATES[one.state] ?? one.state}</span></td>
+        <td class="number">${one.written}</td><td class="number">${one.removed}</td>
+        <td class="number">${busy === one.id ? "…" : (OFFERED[one.state] ?? []).map(([what, label]) => html`
+          <button type="button" key=${what} disabled=${busy !== ""} onClick=${() => run(what, one.id)}>${label}<span class="hidden"> ${one.id}</span></button> `)}</td></tr>`;
+    })}</tbody></table></div>`;
+}

@@ -1,0 +1,127 @@
+// Bringing what was chosen into the project: the bar below the files, how it goes, and what came of it.
+import { act } from "./applies.js";
+import { atFork, finished, post } from "./api.js";
+import { confirmed } from "./dialog.js";
+import { discard } from "./fork.js";
+import { counted } from "./home.js";
+import { html, useEffect, useRef, useState } from "./html.js";
+import { counted as countOf, request } from "./picked.js";
+import { toFork, toProject } from "./route.js";
+
+const NAMED = 8; // files that are named before an apply
+
+/** @param {string[]} names */
+function some(names) {
+  const more = names.length > NAMED ? ` and ${names.length - NAMED} more` : "";
+  return html`<span class="name">${names.slice(0, NAMED).join(", ")}</span>${more}`;
+}
+
+/** What somebody should know before it is applied. @param {any[]} rows @param {import("./picked.js").Picked} picked @param {any} standing */
+function warnings(rows, picked, standing) {
+  const chosen = rows.filter((row) => picked.has(row.id));
+  const flagged = (/** @type {string} */ flag) => chosen.filter((row) => row.flags.includes(flag)).map((row) => row.path);
+  const left = rows.filter((row) => row.flags.includes("protected") && !picked.has(row.id)).map((row) => row.path);
+  return [
+    ["Runs by itself later", flagged("executes-later"), "bad"],
+    ["Changes what later commands do on this machine", flagged("protected"), "bad"],
+    ["Secrets", flagged("secret"), "warn"],
+    ["Conflicts with the project, and stays in the fork until it is decided", flagged("conflict"), "warn"],
+    ["Left out unless you choose it by name", left, ""],
+    ["Changed in the project meanwhile: merged", (standing?.drifted ?? []).map((/** @type {any} */ one) => one.path), ""],
+  ].filter(([, names]) => names.length);
+}
+
+/**
+ * @param {{project: string, fork: any, name: string, changes: any, picked: import("./picked.js").Picked, standing: any,
+ *   reload: (anew: boolean) => void, started: (working: boolean) => void, keys: {apply: () => void}}} props
+ */
+export function Bar({ project, fork, name, changes, picked, standing, reload, started, keys }) {
+  const [job, setJob] = useState(/** @type {any} */ (null));
+  const [how, setHow] = useState({ backups: false, git: false, markers: false });
+  const total = changes.total;
+  const count = countOf(changes.rows, picked);
+  const apply = async () => {
+    if (!count || job?.state === "running") return;
+    const found = warnings(changes.rows, picked, standing);
+    if (found.length) {
+      const text = html`<dl class="warnings">${found.map(([label, names, mark]) => html`<div key=${label}><dt><span class=${"tag " + mark}>${label}</span></dt><dd>${some(names)}</dd></div>`)}</dl>`;
+      if (!(await confirmed({ title: count === total ? `Apply all ${total}?` : `Apply ${count} of ${total}?`, text, action: "Apply" }))) return;
+    }
+    started(true);
+    setJob({ state: "running", phase: "begins" });
+    try {
+      const first = await post(atFork(project, name) + "/apply", { reviewed: changes.fingerprint, files: request(changes.rows, picked, total), ...how });
+      setJob(await finished(first, setJob));
+    } catch (/** @type {any} */ error) {
+      setJob({ state: "failed", problem: { error: error.message, hint: error.hint, code: error.code } });
+    }
+  };
+  keys.apply = apply;
+  const close = () => {
+    const landed = job.landed && job.landed.state !== "unverified";
+    setJob(null);
+    started(false);
+    reload(Boolean(landed));
+  };
+  if (job) return html`<${Course} job=${job} project=${project} name=${name} close=${close} />`;
+  const all = count === total;
+  return html`<div class="bar">
+    <button type="button" class="primary" disabled=${!count} onClick=${apply}>${all ? `Apply all ${total.toLocaleString("en")}` : `Apply ${count.toLocaleString("en")} of ${total.toLocaleString("en")}`}</button>
+    ${!count && html`<span class="dim">Nothing is chosen.</span>`}
+    <details class="how"><summary>How</summary><div class="panel">
+      ${/** @type {[keyof typeof how, string][]} */ ([["backups", "Leave what is replaced beside it, as NAME.bak"], ["git", "The repository, too, as a whole"], ["markers", "Write conflict markers into files that conflict"]]).map(([key, label]) => html`
+        <label class="check" key=${key}><input type="checkbox" checked=${how[key]} onChange=${() => setHow({ ...how, [key]: !how[key] })} /><span>${label}</span></label>`)}</div></details>
+    <span class="grow"></span>
+    ${fork && html`<button type="button" class="danger" onClick=${async () => (await discard(project, fork, changes.fingerprint)) && (location.hash = toProject(project))}>Discard</button>`}
+  </div>`;
+}
+
+/** An apply, from its beginning to what came of it. @param {{job: any, project: string, name: string, close: () => void}} props */
+function Course({ job, project, name, close }) {
+  const element = useRef(/** @type {HTMLElement | null} */ (null));
+  const ended = job.state !== "running";
+  useEffect(() => void (ended && element.current?.focus()), [ended]);
+  return html`<section class="course" ref=${element} tabindex="-1" aria-label="Applying" aria-busy=${String(!ended)}>
+    <div role="status">${ended ? html`<${Outcome} job=${job} project=${project} name=${name} close=${close} />` : html`<p>Applying: ${job.phase || "…"}${job.total > 0 && html` <span class="count">${job.done.toLocaleString("en")} of ${job.total.toLocaleString("en")}</span>`}</p>`}</div>
+    ${!ended && html`<progress aria-label="Progress" value=${job.total ? job.done : undefined} max=${job.total || undefined}></progress>`}
+    ${job.output && html`<${Output} text=${job.output} open=${!ended || job.landed?.state === "unverified"} />`}
+  </section>`;
+}
+
+/** @param {{text: string, open: boolean}} props */
+function Output({ text, open }) {
+  const element = useRef(/** @type {HTMLElement | null} */ (null));
+  useEffect(() => {
+    if (element.current) element.current.scrollTop = element.current.scrollHeight;
+  }, [text]);
+  return html`<details open=${open}><summary>What the verify command says</summary>
+    <pre ref=${element} tabindex="0" role="log" aria-label="Output of the verify command">${text}</pre></details>`;
+}
+
+/** @type {Record<string, string>} */
+const SAID = { moved: "The fork has changed since you looked.", "not-found": "The fork is gone." };
+
+/** @param {{job: any, project: string, name: string, close: () => void}} props */
+function Outcome({ job, project, name, close }) {
+  const [undone, setUndone] = useState(false);
+  if (job.problem) {
+    return html`<div class="banner bad">${job.problem.code !== "recovered" && html`<strong>Nothing was applied.</strong>`} <span class="name">${SAID[job.problem.code] ?? [job.problem.error, job.problem.hint].filter(Boolean).join(": ")}</span>
+      <span class="grow"></span>${job.problem.code === "busy" && html`<a class="button" href=${toFork(project, name, "watch")}>Watch</a>`}<button type="button" onClick=${close}>${job.problem.code === "moved" ? "Reload" : "Close"}</button></div>`;
+  }
+  const { state, written, removed, conflicts, merged, withheld, remarks, undo, remaining } = job.landed;
+  if (state === "unverified") {
+    return html`<div class="banner bad"><strong>Nothing was applied: the verify command failed.</strong> The project is as it was.
+      <span class="grow"></span><button type="button" onClick=${close}>Close</button></div>`;
+  }
+  const takeBack = async () => (await act(project, "undo", undo)) && setUndone(true);
+  return html`<div class=${"banner " + (conflicts.length ? "warn" : "good")}>
+    <strong>${undone ? "Applied, and taken back." : `Applied: ${written.toLocaleString("en")} written${removed ? `, ${removed.toLocaleString("en")} removed` : ""}.`}</strong>
+    ${merged.length > 0 && html`<span>Merged with what the project had changed: ${some(merged)}.</span>`}
+    ${conflicts.length > 0 && html`<span>${counted(conflicts.length, "conflict")} left: ${some(conflicts.map((/** @type {any} */ one) => one.path))}. <a href=${toFork(project, name, "conflicts")}>Decide</a></span>`}
+    ${withheld.length > 0 && html`<span>Left out, for nobody named it: ${some(withheld)}.</span>`}
+    ${remarks.map((/** @type {any} */ one) => html`<span class="name">${one.path} ${one.text}</span>`)}
+    <span class="grow"></span>
+    ${undo && !undone && html`<button type="button" onClick=${takeBack}>Undo</button>`}
+    ${remaining > 0 || conflicts.length > 0 || undone ? html`<button type="button" onClick=${close}>Go on</button>` : html`<a class="button" href=${toProject(project)}>To the project</a>`}
+  </div>`;
+}

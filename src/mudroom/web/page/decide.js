@@ -1,0 +1,241 @@
+// What waits for somebody to allow it: beside whatever is open, never in its way, and never with the keyboard.
+// 1. What lies under the pointer when a question comes may be clicked that very moment: a card takes no answer before it
+//    has been there for a while, and none goes while the pointer or the keyboard is in the panel.
+// 2. A rule is written only as it is shown; the server refuses another.
+import { at, post } from "./api.js";
+import { html, useEffect, useRef, useState } from "./html.js";
+import { useKeys } from "./keys.js";
+import { ageOf, beep, endOf, headOf, keyOf, look, mayNotify, useQuestions, want, wants } from "./questions.js";
+
+const EARLY = 600; // milliseconds in which nobody can have read it
+const LINGER = 6000; // milliseconds that a card says how it has ended
+
+/** @typedef {import("./questions.js").Question} Question */
+
+/** Whether the panel is wanted though nothing waits, or not though something does: until the next question. */
+let opened = /** @type {boolean | null} */ (null);
+/** @type {Set<(opened: boolean | null) => void>} */
+const openers = new Set();
+
+/** @param {boolean | null} now */
+function open(now) {
+  opened = now;
+  for (const tell of [...openers]) tell(now);
+}
+
+function useOpened() {
+  const [now, setNow] = useState(opened);
+  useEffect(() => {
+    openers.add(setNow);
+    return () => void openers.delete(setNow);
+  }, []);
+  return now;
+}
+
+/** For the bar at the top: how many wait, and the panel if it is pressed. */
+export function QuestionsButton() {
+  const { waiting } = useQuestions();
+  const shown = useOpened() ?? waiting.length > 0;
+  return html`<button type="button" class=${"asked" + (waiting.length ? " some" : " quiet")} aria-expanded=${String(shown)} aria-controls="decide"
+    onClick=${() => open(!shown)}>Questions${waiting.length > 0 && html` <span class="number">${waiting.length}</span>`}</button>`;
+}
+
+export function Questions() {
+  const known = useQuestions();
+  const choice = useOpened();
+  const panel = useRef(/** @type {any} */ (null));
+  const [shown, heard] = useShown(known, panel);
+  const now = useNow(shown.length > 0);
+  useKeys("page", { questions: goThere });
+  useKeys("decide", { "allow-once": () => answered("once"), deny: () => answered("no") });
+  const visible = choice ?? shown.length > 0;
+  const waiting = known.waiting.length;
+  return html`<div class="hidden" aria-live="assertive">${heard}</div>
+    <aside id="decide" class="decide" aria-labelledby="decide-head" hidden=${!visible} ref=${panel} onKeyDown=${pressed}>
+      <header class="spread"><h2 id="decide-head">${waiting === 0 ? "Nothing waits" : waiting === 1 ? "1 question waits" : `${waiting} questions wait`}</h2>
+        <button type="button" class="quiet" onClick=${() => open(false)}>${waiting ? "Later" : "Close"}</button></header>
+      ${known.problem && html`<p class="banner bad" role="status">${known.problem}</p>`}
+      ${known.remarks.map((one) => html`<p class="banner warn" key=${one}>${one}</p>`)}
+      <ul class="asks">${shown.map((one) => html`<${Card} key=${keyOf(one)} one=${one} now=${now} />`)}</ul>
+      <${Recent} recent=${known.recent.filter((one) => !shown.some((other) => keyOf(other) === keyOf(one)))} />
+      <${Telling} />
+    </aside>`;
+}
+
+/**
+ * Those that wait, and for a while those that waited: each stays where it is. And what is to be said of a new one.
+ * @param {import("./questions.js").Known} known @param {{current: any}} panel
+ * @returns {[Question[], string]}
+ */
+function useShown(known, panel) {
+  const [heard, setHeard] = useState("");
+  const [, redraw] = useState(0);
+  const kept = useRef({ known: /** @type {import("./questions.js").Known | null} */ (null), left: /** @type {Question[]} */ ([]), heard: "", news: false });
+  const state = kept.current;
+  if (state.known !== known) {
+    // while it is drawn, not after it: a card that ends is the same card, with what it has to say
+    const was = state.known?.waiting ?? [];
+    const news = known.waiting.filter((one) => !was.some((other) => keyOf(other) === keyOf(one)));
+    const ended = was.filter((one) => !known.waiting.some((other) => keyOf(other) === keyOf(one)))
+      .map((one) => known.recent.find((other) => keyOf(other) === keyOf(one)) ?? { ...one, state: "gone" });
+    const said = [...ended.map((one) => `${one.what.slice(0, 200)}: ${endOf(one)}`), ...news.map((one) => `${headOf(one)}: ${one.what.slice(0, 200)}`)];
+    kept.current = { known, left: [...state.left, ...ended], heard: said.join(". ") || state.heard, news: news.length > 0 };
+  }
+  useEffect(() => {
+    setHeard(kept.current.heard);
+    if (kept.current.news) open(null);
+    const last = kept.current.left;
+    if (!last.length) return;
+    let timer = 0;
+    const leave = () => {
+      if (panel.current?.matches(":hover, :focus-within")) return void (timer = window.setTimeout(leave, LINGER / 3));
+      kept.current = { ...kept.current, left: kept.current.left.filter((one) => !last.includes(one)) };
+      redraw((count) => count + 1);
+    };
+    timer = window.setTimeout(leave, LINGER);
+    return () => clearTimeout(timer);
+  }, [known]);
+  const all = [...kept.current.left, ...known.waiting];
+  return [all.sort((one, other) => one.asked - other.asked || (one.id < other.id ? -1 : 1)), heard];
+}
+
+/** The time, a second at a time. @param {boolean} runs */
+function useNow(runs) {
+  const [now, setNow] = useState(Date.now());
+  useEffect(() => {
+    if (!runs) return;
+    setNow(Date.now());
+    const timer = setInterval(() => setNow(Date.now()), 1000);
+    return () => clearInterval(timer);
+  }, [runs]);
+  return now;
+}
+
+/** What is pressed here is for nobody else: the list of files has other ideas of an "a". @param {KeyboardEvent} event */
+function pressed(event) {
+  if (event.key === "Escape") open(false);
+  if (!"?Qyn".includes(event.key)) event.stopPropagation();
+}
+
+/** Answer the card that has the keyboard. @param {"once" | "no"} name */
+function answered(name) {
+  const button = document.activeElement?.closest("li.ask")?.querySelector(`button[data-answer="${name}"]`);
+  if (!(button instanceof HTMLButtonElement)) return false;
+  button.click();
+}
+
+/** Where the keyboard was before it came here. @type {Element | null} */
+let from = null;
+
+/** To the first card, or to the panel, and back again. */
+function goThere() {
+  const panel = document.getElementById("decide");
+  if (panel?.contains(document.activeElement)) return void (from instanceof HTMLElement && from.isConnected ? from : document.querySelector("main"))?.focus();
+  from = document.activeElement;
+  open(true);
+  requestAnimationFrame(() => {
+    const first = panel?.querySelector("button[data-answer]:not(:disabled)") ?? panel?.querySelector("button");
+    if (first instanceof HTMLElement) first.focus();
+  });
+}
+
+/** @param {{one: Question, now: number}} props */
+function Card({ one, now }) {
+  const [busy, setBusy] = useState(false);
+  const [early, setEarly] = useState(true);
+  const [problem, setProblem] = useState("");
+  const [reason, setReason] = useState("");
+  const waits = one.state === "waiting";
+  useEffect(() => {
+    const timer = setTimeout(() => setEarly(false), EARLY);
+    return () => clearTimeout(timer);
+  }, []);
+  const answer = async (/** @type {boolean} */ allow, /** @type {boolean} */ keep) => {
+    if (busy || early) return;
+    setBusy(true);
+    setProblem("");
+    try {
+      const rule = keep ? (allow ? one.allow_rule : one.deny_rule) : "";
+      const done = await post(`${at(one.project)}/questions/${encodeURIComponent(one.id)}`, { allow, keep, rule, reason });
+      setProblem(done.problem);
+    } catch (error) {
+      const refused = /** @type {any} */ (error);
+      if (refused.code !== "decided") setProblem([refused.message, refused.hint].filter(Boolean).join(": "));
+    }
+    setBusy(false);
+    look();
+  };
+  return html`<li class=${"card ask " + one.state} aria-label=${`${headOf(one)} ${one.what.slice(0, 120)}`}>
+    <${What} one=${one} now=${now} />
+    ${problem && html`<p class="banner bad" role="alert">${problem}</p>`}
+    ${waits ? html`<${Answers} one=${one} off=${busy || early} answer=${answer} reason=${reason} setReason=${setReason} />`
+      : html`<p class=${"banner " + (one.state === "allowed" ? "good" : "warn")}>${one.state === "gone" ? "It is not there any more" : endOf(one)}</p>`}
+  </li>`;
+}
+
+/** @param {{one: Question, now: number}} props */
+function What({ one, now }) {
+  const left = one.until > now ? `, and waits ${ageOf(one.until - now)} more` : "";
+  const named = one.project_path.replace(/.*\/(?=.)/, "");
+  return html`<p class="dim small spread"><span class="name" title=${one.project_path}>${named}${one.fork ? ` › ${one.fork}` : ""}</span>
+      <span>asked ${ageOf(now - one.asked)} ago${one.waiting ? left : ""}</span></p>
+    <h3 class="name">${headOf(one)}</h3>
+    <pre class="what" tabindex="0" aria-label=${one.kind === "host" ? "Host and port" : "The command"}>${one.what}</pre>
+    <p class="name">${one.why}</p>
+    ${one.cwd && html`<p class="small">in <code class="name">${one.cwd}</code></p>`}
+    ${one.terms.length > 0 && html`<p class="small name">${one.terms.join(", ")}</p>`}
+    ${one.files.length > 0 && html`<${Files} files=${one.files} />`}
+    ${one.note && html`<p class="banner warn"><span class="name">Asked anew: ${one.note}</span></p>`}
+    ${one.state === "waiting" && !one.waiting && html`<p class="banner">Nobody waits for it any more. An answer holds once, if the same is asked within an hour.</p>`}`;
+}
+
+/** @param {{files: string[]}} props */
+function Files({ files }) {
+  const list = html`<ul>${files.map((file) => html`<li key=${file}><code class="name">${file}</code></li>`)}</ul>`;
+  if (files.length <= 3) return html`<div class="small">for these files as they are now:${list}</div>`;
+  return html`<details class="small"><summary>for ${files.length} files as they are now</summary>${list}</details>`;
+}
+
+/** @param {{one: Question, off: boolean, answer: (allow: boolean, keep: boolean) => void, reason: string, setReason: (reason: string) => void}} props */
+function Answers({ one, off, answer, reason, setReason }) {
+  const id = `rule-${one.project}-${one.id}`;
+  const always = one.can_keep && html`<div class="rules">
+    <button type="button" disabled=${off} aria-describedby=${id + "-allow"} onClick=${() => answer(true, true)}>Always allow</button>
+    <span class="small" id=${id + "-allow"}>writes <code class="name">${one.allow_rule}</code></span>
+    <button type="button" class="danger" disabled=${off} aria-describedby=${id + "-deny"} onClick=${() => answer(false, true)}>Always deny</button>
+    <span class="small" id=${id + "-deny"}>writes <code class="name">${one.deny_rule}</code></span>
+  </div>`;
+  return html`<div class="row"><button type="button" class="primary" data-answer="once" disabled=${off} onClick=${() => answer(true, false)}>Allow once</button>
+      <button type="button" class="danger" data-answer="no" disabled=${off} onClick=${() => answer(false, false)}>Deny</button>
+      <input class="grow" type="text" maxlength="2000" placeholder="Reason, if there is one" aria-label="Reason, told to whoever asks" value=${reason}
+        onInput=${(/** @type {any} */ event) => setReason(event.currentTarget.value)} /></div>
+    ${always}`;
+}
+
+/** @param {{recent: Question[]}} props */
+function Recent({ recent }) {
+  if (!recent.length) return null;
+  return html`<details class="recent"><summary>Answered lately (${recent.length})</summary><ul>${recent.map((one) => html`
+    <li key=${keyOf(one)}><code class="name">${one.what.slice(0, 300)}</code> <span class="small dim">${endOf(one)}, ${ageOf(Date.now() - one.ended)} ago</span></li>`)}</ul></details>`;
+}
+
+/** How somebody hears of it who looks elsewhere. */
+function Telling() {
+  const [sound, setSound] = useState(wants("sound"));
+  const [desktop, setDesktop] = useState(wants("desktop"));
+  const [refused, setRefused] = useState(false);
+  const toggleSound = () => {
+    want("sound", !sound);
+    setSound(!sound);
+    if (!sound) beep();
+  };
+  const toggleDesktop = async () => {
+    const on = !desktop && (await mayNotify());
+    setRefused(!desktop && !on);
+    want("desktop", on);
+    setDesktop(on);
+  };
+  return html`<footer class="row small dim"><label class="check"><input type="checkbox" checked=${sound} onChange=${toggleSound} /><span>Sound</span></label>
+    <label class="check"><input type="checkbox" checked=${desktop} onChange=${toggleDesktop} /><span>Desktop notifications</span></label>
+    ${refused && html`<span class="problem" role="status">the browser does not allow them</span>`}</footer>`;
+}

@@ -1,0 +1,59 @@
+// Dialogs, which have the keyboard to themselves while they are open, and give it back where it was.
+import { html, useEffect, useRef } from "./html.js";
+import { makeStore } from "./store.js";
+
+/**
+ * @param {{title: string, onClose: () => void, wide?: boolean, children?: any}} props
+ * Shown as long as it is rendered. `onClose`: Escape was pressed. What has the attribute `autofocus` has the keyboard.
+ */
+export function Dialog({ title, onClose, wide = false, children }) {
+  const element = useRef(/** @type {HTMLDialogElement | null} */ (null));
+  useEffect(() => {
+    const dialog = /** @type {HTMLDialogElement} */ (element.current);
+    const before = document.activeElement;
+    dialog.showModal();
+    const first = dialog.querySelector("[autofocus]");
+    if (first instanceof HTMLElement) first.focus({ preventScroll: true });
+    dialog.scrollTop = 0; // what has the keyboard may be its last button
+    return () => {
+      dialog.close();
+      if (before instanceof HTMLElement && before.isConnected) before.focus();
+      else document.querySelector("main")?.focus();
+    };
+  }, []);
+  const cancel = (/** @type {Event} */ event) => {
+    event.preventDefault();
+    onClose();
+  };
+  return html`<dialog ref=${element} class=${wide ? "wide" : ""} aria-label=${title} onCancel=${cancel}>
+    <div class="sheet"><h2>${title}</h2>${children}</div></dialog>`;
+}
+
+/** @typedef {{title: string, text: any, action: string, danger?: boolean, done: (yes: boolean) => void}} Asked */
+const asked = makeStore(/** @type {Asked | null} */ (null));
+
+/**
+ * Ask before something that cannot be taken back.
+ * @param {{title: string, text: any, action: string, danger?: boolean}} what
+ * @returns {Promise<boolean>}
+ */
+export function confirmed(what) {
+  return new Promise((done) => {
+    asked.get()?.done(false);
+    asked.set({ ...what, done });
+  });
+}
+
+export function Confirmation() {
+  const now = asked.use();
+  if (!now) return null;
+  const end = (/** @type {boolean} */ yes) => {
+    asked.set(null);
+    now.done(yes);
+  };
+  return html`<${Dialog} key=${now.title} title=${now.title} onClose=${() => end(false)}>
+    <div class="stack">${now.text}</div>
+    <div class="actions"><button type="button" autofocus onClick=${() => end(false)}>Cancel</button>
+      <button type="button" class=${"primary" + (now.danger ? " danger" : "")} onClick=${() => end(true)}>${now.action}</button></div>
+  </${Dialog}>`;
+}

@@ -1,0 +1,138 @@
+// One file: what is different in it.
+import { atFork, get } from "./api.js";
+import { choose, extent } from "./choice.js";
+import { drawn } from "./code.js";
+import { useColours } from "./colour.js";
+import { blocksOf } from "./difftable.js";
+import { html, useCallback, useMemo, useRef, useState } from "./html.js";
+import { Fold, Hunk } from "./hunk.js";
+import { useKeys } from "./keys.js";
+import { useLayout, useNarrow } from "./layout.js";
+import { useLoaded } from "./load.js";
+import { useNear } from "./near.js";
+import { Plain } from "./plain.js";
+import { gaps, returns } from "./rows.js";
+import { Both, Images, Links, remarks } from "./sides.js";
+import { difference } from "./source.js";
+
+/**
+ * @param {{project: string, fork: string, file: string, old?: string, new?: string, chosen?: Set<number> | null,
+ *   onChoose?: (blocks: Set<number> | null) => void}} props
+ * `old`, `new`: other states than what the fork was made from and what it is ("base", "now", FORK, FORK@CHECKPOINT).
+ * `chosen`: the changed blocks that are wanted; null or none: all. `onChoose` is told what is wanted now (null: all);
+ * without it nothing can be chosen.
+ */
+export function Diff({ project, fork, file, old, new: now, chosen = null, onChoose }) {
+  const place = useMemo(() => ({ project, fork, file, old, new: now }), [project, fork, file, old, now]);
+  const { data, error, reload } = useLoaded(difference(place), (what, where) => what === "forks" && where === project);
+  const steady = useSteady(data);
+  if (error && !data) return html`<p class="problem" role="alert">${error.message}${error.hint && html`<br />${error.hint}`}</p>`;
+  if (!data) return html`<p aria-busy="true" class="dim">…</p>`;
+  return html`${error && html`<p class="problem" role="alert">${error.message}</p>`}<${Shown} key=${file + " " + steady.stamp} place=${place} data=${steady.data} chosen=${chosen}
+    onChoose=${data.divisible ? onChoose : undefined} reload=${reload} />`;
+}
+
+/** The same value as long as it says the same; `stamp`: how often it did not. @param {any} data */
+function useSteady(data) {
+  const kept = useRef(/** @type {{data: any, text: string, stamp: number}} */ ({ data: undefined, text: "", stamp: 0 }));
+  const text = useMemo(() => JSON.stringify(data) ?? "", [data]);
+  if (kept.current.text !== text) kept.current = { data, text, stamp: kept.current.stamp + 1 };
+  return kept.current;
+}
+
+/**
+ * @param {{place: import("./source.js").Place, data: any, chosen: Set<number> | null,
+ *   onChoose?: (blocks: Set<number> | null) => void, reload: () => void}} props
+ */
+function Shown({ place, data, chosen, onChoose, reload }) {
+  const [pages, setPages] = useState([data]);
+  const hunks = useMemo(() => pages.flatMap((page) => page.hunks), [pages]);
+  const following = pages[pages.length - 1].following ?? null;
+  const { split, setSplit } = useLayout();
+  const [root, narrow] = useNarrow();
+  const colours = useColours(place, data);
+  const marked = useMemo(() => returns(hunks), [hunks]);
+  const manner = useMemo(() => ({ place, split: split && !narrow, returns: marked === "some", colours }),
+    [place, split, narrow, marked, colours]);
+  const latest = useRef({ chosen, onChoose });
+  latest.current = { chosen, onChoose };
+  const pick = useCallback((/** @type {readonly number[]} */ blocks, /** @type {boolean} */ wanted) =>
+    latest.current.onChoose?.(choose(latest.current.chosen, blocks, wanted, data.blocks)), [data]);
+  useHunkKeys(root, hunks, chosen, onChoose && pick, () => setSplit(!split));
+  const text = hunks.length > 0;
+  return html`<div class="diff" ref=${root}>
+    <div class="diff-bar">
+      <div class="said">${remarks(data).map((one) => html`<p key=${one}>${one}</p>`)}
+        ${marked === "all" && html`<p class="dim">Lines end with CR LF.</p>`}</div>
+      ${text && html`<div class="segments" role="group" aria-label="How the difference is shown">
+        <button type="button" aria-pressed=${split ? "false" : "true"} onClick=${() => setSplit(false)}>Unified</button>
+        <button type="button" aria-pressed=${split ? "true" : "false"} disabled=${narrow} title=${narrow ? "there is no room for it" : undefined}
+          onClick=${() => setSplit(true)}>Side by side</button>
+      </div>`}
+    </div>
+    ${(data.old.image || data.new.image) && html`<${Images} place=${place} data=${data} />`}
+    ${(data.old.target || data.new.target) && html`<${Links} data=${data} />`}
+    ${["binary", "large", "masked", "unknown"].includes(data.kind) && html`<${Both} data=${data} />`}
+    ${["large", "unknown"].includes(data.kind) && html`<${Plain} manner=${manner} data=${data} />`}
+    <${Hunks} place=${place} data=${data} hunks=${hunks} following=${following} manner=${manner} chosen=${chosen} onPick=${onChoose && pick} />
+    ${following !== null && html`<${More} key=${following} place=${place} first=${following} total=${data.total} version=${data.version} reload=${reload} onPage=${(/** @type {any} */ page) => setPages([...pages, page])} />`}
+  </div>`;
+}
+
+/** @param {any} props */
+function Hunks({ data, hunks, following, manner, chosen, onPick }) {
+  const folded = useMemo(() => gaps(hunks, following === null ? data.new.lines : null), [hunks, following, data]);
+  const fold = (/** @type {number} */ at) => folded.has(at) &&
+    html`<${Fold} key=${"fold" + at} gap=${folded.get(at)} last=${at === hunks.length} manner=${manner} />`;
+  return html`${hunks.map((/** @type {any} */ hunk, /** @type {number} */ at) => [fold(at),
+    html`<${Hunk} key=${"hunk" + at} hunk=${hunk} at=${at} total=${Math.max(data.total, hunks.length)} manner=${manner} chosen=${chosen} onPick=${onPick} />`])}
+    ${fold(hunks.length)}`;
+}
+
+/** @param {{place: import("./source.js").Place, first: number, total: number, version: string, reload: () => void,
+ *   onPage: (page: any) => void}} props */
+function More({ place, first, total, version, reload, onPage }) {
+  const [problem, setProblem] = useState("");
+  const asking = useRef(-1);
+  const ask = () => {
+    if (asking.current === first) return;
+    asking.current = first;
+    setProblem("");
+    get(difference(place, first, version)).then(onPage, (error) => {
+      if (error.code === "moved") return reload();
+      asking.current = -1;
+      setProblem(error.message);
+    });
+  };
+  const near = useNear(ask, true);
+  return html`<p class="fold" ref=${near}><button type="button" class="small" onClick=${ask}>More of this file</button>
+    <span>${first} of ${total} hunks shown</span>${problem && html`<span class="problem" role="alert">${problem}</span>`}</p>`;
+}
+
+/**
+ * What keys do here.
+ * @param {{current: any}} root @param {import("./rows.js").Hunk[]} hunks @param {Set<number> | null} chosen
+ * @param {((blocks: readonly number[], wanted: boolean) => void) | undefined} pick @param {() => void} layout
+ */
+function useHunkKeys(root, hunks, chosen, pick, layout) {
+  const sections = () => /** @type {HTMLElement[]} */ ([...root.current.querySelectorAll("section[data-hunk]")]);
+  const at = () => sections().findIndex((one) => one.contains(document.activeElement));
+  useKeys("diff", {
+    "next-hunk": () => show(sections()[Math.min(at() + 1, sections().length - 1)]),
+    "previous-hunk": () => show(sections()[Math.max(at() - 1, 0)]),
+    "choose-hunk": () => {
+      const hunk = hunks[at()];
+      if (!hunk || !pick) return false;
+      const blocks = blocksOf(hunk.lines);
+      pick(blocks, extent(chosen, blocks) !== "all");
+    },
+    layout,
+  });
+}
+
+/** Give it the keyboard, and have its beginning seen. @param {HTMLElement | undefined} target */
+export function show(target) {
+  if (!target) return false;
+  target.focus({ preventScroll: true });
+  target.scrollIntoView({ block: target.offsetHeight < innerHeight / 2 ? "nearest" : "start" });
+}

@@ -1,0 +1,66 @@
+// A fork as a card, and throwing it away.
+import { atFork, query, remove } from "./api.js";
+import { confirmed } from "./dialog.js";
+import { html, useState } from "./html.js";
+import { counted, Level } from "./home.js";
+import { toFork } from "./route.js";
+import { complain, toast } from "./toast.js";
+
+/** What a state is called, and how it is marked. @type {Record<string, [string, string]>} */
+const STATES = {
+  idle: ["idle", ""], running: ["running", "warn"], mounted: ["mounted", "warn"],
+  "cut off": ["cut off: its last command was interrupted", "bad"], damaged: ["damaged", "bad"],
+};
+
+/** @param {any} summary */
+export const filesOf = (summary) => summary.added + summary.modified + summary.deleted + summary.renamed;
+
+/** @param {{summary: any}} props */
+export function Counts({ summary }) {
+  return html`<span class="row counts"><span class="count">${counted(filesOf(summary), "changed file")}</span>
+    <span class="plus">+${summary.lines_added.toLocaleString("en")}</span><span class="minus">−${summary.lines_removed.toLocaleString("en")}</span></span>`;
+}
+
+/**
+ * Ask, and throw a fork away.
+ * @param {string} project @param {any} fork @param {string} [reviewed] the fingerprint of what was looked at: nothing else is thrown away
+ * @returns {Promise<boolean>} whether it is gone
+ */
+export async function discard(project, fork, reviewed = "") {
+  const text = html`<p><span class="name">${fork.name}</span>: ${counted(filesOf(fork.summary), "changed file")} that ${fork.state === "running" ? "are in no project, and what runs in it is ended." : "are in no project."}</p>
+    <p>This cannot be undone.</p>`;
+  if (!(await confirmed({ title: "Discard this fork?", text, action: "Discard", danger: true }))) return false;
+  try {
+    await remove(atFork(project, fork.name) + query(fork.state === "running" ? { end: true } : { reviewed }));
+  } catch (error) {
+    complain(error);
+    return false;
+  }
+  toast(`${fork.name} was discarded`);
+  return true;
+}
+
+/** @param {{project: string, fork: any, changed: () => void}} props */
+export function ForkCard({ project, fork, changed }) {
+  const [busy, setBusy] = useState(false);
+  const [state, mark] = STATES[fork.state] ?? [fork.state, ""];
+  const away = async () => {
+    setBusy(true);
+    if (await discard(project, fork)) changed();
+    else setBusy(false);
+  };
+  return html`<li class="card fork"><div class="spread"><h3><a class="name" href=${toFork(project, fork.name)}>${fork.name}</a></h3><${Level} badge=${fork.badge} /></div>
+    ${fork.command && html`<p><code class="name clip" title=${fork.command}>${fork.command}</code></p>`}
+    <p class="row"><span class=${"tag " + mark}>${state}</span>
+      ${fork.exit_code !== null && fork.exit_code !== 0 && html`<span class="tag bad">exit ${fork.exit_code}</span>`}
+      ${fork.agent && html`<span class="tag name">${fork.agent}</span>`}
+      ${fork.parent && html`<span class="tag name">from ${fork.parent}</span>`}
+      ${fork.snapshot && html`<span class="tag">on a snapshot</span>`}
+      ${fork.checkpoints > 0 && html`<span class="tag">${counted(fork.checkpoints, "checkpoint")}</span>`}
+      ${fork.credentials.length > 0 && html`<span class="tag bad name">credentials: ${fork.credentials.join(", ")}</span>`}
+      <time class="dim small" datetime=${new Date(fork.created).toISOString()}>${new Date(fork.created).toLocaleString()}</time></p>
+    <div class="spread"><${Counts} summary=${fork.summary} /><span class="row">
+      <a class="button" href=${toFork(project, fork.name, "watch")}>Watch<span class="hidden"> ${fork.name}</span></a>
+      <button type="button" class="danger" disabled=${busy} onClick=${away}>Discard<span class="hidden"> ${fork.name}</span></button>
+      <a class="button primary" href=${toFork(project, fork.name)}>Review<span class="hidden"> ${fork.name}</span></a></span></div></li>`;
+}

@@ -1,0 +1,47 @@
+// What a view shows, asked for again whenever it may have changed. Never the answer to another question.
+import { get, listen } from "./api.js";
+import { useEffect, useRef, useState } from "./html.js";
+
+const PAUSE = 150; // milliseconds: many changes in a row are one
+
+/**
+ * The answer to GET path: `data`, or `error`; neither while it is on its way for the first time. The last answer stays
+ * until there is a newer one, and `error` stands beside it.
+ * @param {string | null} path null: nothing is asked
+ * @param {(what: string, project: string) => boolean} [matters] which changes it may be about: of all that "changed" tells
+ * @returns {{data: any, error: any, reload: () => void}}
+ */
+export function useLoaded(path, matters = () => false) {
+  const [found, setFound] = useState(/** @type {{path: string | null, data?: any, error?: any}} */ ({ path: null }));
+  const reload = useRef(() => {});
+  const filter = useRef(matters);
+  filter.current = matters;
+  useEffect(() => {
+    if (path === null) return;
+    let timer = 0;
+    let number = 0;
+    const aborter = new AbortController();
+    const load = () => {
+      const mine = ++number;
+      get(path, aborter.signal).then(
+        (data) => mine === number && setFound({ path, data }),
+        (error) => mine === number && !aborter.signal.aborted &&
+          setFound((before) => ({ path, data: before.path === path ? before.data : undefined, error })),
+      );
+    };
+    reload.current = load;
+    load();
+    const stop = listen((kind, data) => {
+      if (kind === "changed" ? !filter.current(data.what, data.project) : kind !== "hello" && kind !== "missed") return;
+      clearTimeout(timer);
+      timer = window.setTimeout(load, PAUSE);
+    });
+    return () => {
+      clearTimeout(timer);
+      number = -1;
+      aborter.abort();
+      stop();
+    };
+  }, [path]);
+  return { data: found.path === path ? found.data : undefined, error: found.path === path ? found.error : undefined, reload: () => reload.current() };
+}

@@ -1,0 +1,175 @@
+// A three-way merge as it is decided: regions, what was chosen for each conflicting one, and what comes out. Pure.
+//
+// 1. What was chosen is kept by what a region says, not by its number: it stays when another part of the file has moved.
+// 2. What is written by hand begins with a side's text as it is, never with what is shown of it.
+
+import { NEW, ODD, OLD, returned, TEXT, UNTIL } from "./rows.js";
+
+/** @typedef {import("./rows.js").Line} Line */
+/** @typedef {"ours" | "theirs" | "both" | "base"} Take */
+/** @typedef {{take: Take, text: string | null}} Decision `text`: what was written instead; null: as it is */
+/** @typedef {"same" | "ours" | "theirs" | "both" | "conflict"} Kind */
+/** @typedef {{kind: Kind, base: Line[], ours: Line[], theirs: Line[], number?: number, hidden?: number,
+ *   more?: [number, number, number], texts?: [string, string, string] | null}} Region as the API has it */
+/** @typedef {Map<string, Decision>} Decisions by the keys of places */
+
+/**
+ * A region with all of its sides, and their own numbers.
+ * @typedef {{kind: Kind, number: number, key: string, base: Line[], ours: Line[], theirs: Line[], hidden: number, fold: number,
+ *   more: {base: number, ours: number, theirs: number}, texts: {base: string, ours: string, theirs: string} | null}} Placed
+ * `key`: what tells a conflict from others. `hidden` lines are not here, before the one with the index `fold`; `more` are
+ * not here at the end.
+ */
+
+/** @type {readonly Take[]} */
+export const TAKES = ["ours", "theirs", "both", "base"];
+const SIDES = /** @type {const} */ (["base", "ours", "theirs"]);
+/** Of what region which side is sent for a side. @type {Record<Kind, {base: "base" | "ours", ours: "base" | "ours", theirs: "base" | "ours" | "theirs"}>} */
+const SENT = {
+  same: { base: "ours", ours: "ours", theirs: "ours" },
+  ours: { base: "base", ours: "ours", theirs: "base" },
+  theirs: { base: "base", ours: "base", theirs: "theirs" },
+  both: { base: "base", ours: "ours", theirs: "ours" },
+  conflict: { base: "base", ours: "ours", theirs: "theirs" },
+};
+
+/** @param {readonly Region[]} regions @returns {Placed[]} */
+export function placed(regions) {
+  const at = { base: 1, ours: 1, theirs: 1 };
+  /** @type {Map<string, number>} */
+  const seen = new Map();
+  return regions.map((region) => {
+    const [base, ours, theirs] = region.more ?? [0, 0, 0];
+    const sent = { base, ours, theirs };
+    const hidden = region.hidden ?? 0;
+    const fold = hidden ? jump(region.ours, at.ours) : 0;
+    const sides = /** @type {{base: Line[], ours: Line[], theirs: Line[]}} */ ({});
+    const more = { base: 0, ours: 0, theirs: 0 };
+    for (const side of SIDES) {
+      const from = SENT[region.kind][side];
+      sides[side] = numbered(region[from], at[side], hidden, fold);
+      more[side] = sent[from];
+      at[side] += region[from].length + hidden + more[side];
+    }
+    const [one, two, three] = region.texts ?? ["", "", ""];
+    const texts = region.texts ? { base: one, ours: two, theirs: three } : null;
+    return { kind: region.kind, number: region.number ?? 0, key: keyOf(region, seen), ...sides, hidden, fold, more, texts };
+  });
+}
+
+/** @param {Region} region @param {Map<string, number>} seen */
+function keyOf(region, seen) {
+  if (region.kind !== "conflict") return "";
+  const said = JSON.stringify(region.texts ?? [region.base, region.ours, region.theirs].map((lines) => lines.map((line) => [line[TEXT], line[UNTIL] ?? 0])));
+  const count = seen.get(said) ?? 0;
+  seen.set(said, count + 1);
+  return `${count} ${said}`;
+}
+
+/**
+ * Where lines are left out: before that index.
+ * @param {readonly Line[]} lines @param {number} first the number that the first line has if nothing is left out before it
+ */
+function jump(lines, first) {
+  const found = lines.findIndex((line, at) => line[NEW] !== first + at);
+  return found < 0 ? lines.length : found;
+}
+
+/** @param {readonly Line[]} lines @param {number} first @param {number} hidden @param {number} fold @returns {Line[]} */
+const numbered = (lines, first, hidden, fold) => lines.map((line, at) =>
+  /** @type {Line} */ ([line[0], 0, first + at + (at >= fold ? hidden : 0), ...line.slice(3)]));
+
+/** The conflicting places, in order. @param {readonly Placed[]} regions */
+export const places = (regions) => regions.filter((region) => region.kind === "conflict");
+
+/** @param {Placed} region @param {Take} take @returns {Line[]} */
+export const linesOf = ({ base, ours, theirs }, take) => ({ ours, theirs, base, both: [...ours, ...theirs] })[take];
+
+/**
+ * A side as somebody edits it; null: it cannot be edited.
+ * @param {Placed} region @param {Take} take
+ */
+export function written({ texts }, take) {
+  if (texts === null) return null;
+  const whole = (/** @type {string} */ text) => (text && !text.endsWith("\n") ? text + "\n" : text);
+  const text = { ...texts, both: whole(texts.ours) + whole(texts.theirs) }[take].replaceAll("\r\n", "\n");
+  return text.includes("\r") ? null : text; // a browser makes a line's end of it
+}
+
+/** Whether there is something in the lines that is not seen when they are edited. @param {readonly Line[]} lines */
+export const unseen = (lines) => lines.some((line) => (line[ODD] ?? []).length > (returned(line) ? 1 : 0));
+
+/**
+ * What was edited, as lines; what follows the last newline is one, too.
+ * @param {string} text
+ */
+export function split(text) {
+  const lines = text.split("\n");
+  if (lines[lines.length - 1] === "") lines.pop();
+  return lines;
+}
+
+/**
+ * For one place: a side, or lines.
+ * @param {Placed} region @param {Decision} decision
+ * @returns {Take | string[]}
+ */
+export const answer = (region, { take, text }) => (text === null || text === written(region, take) ? take : split(text));
+
+/**
+ * For all conflicting places; null: one is not decided.
+ * @param {readonly Placed[]} regions @param {Decisions} decisions
+ * @returns {(Take | string[])[] | null}
+ */
+export function answers(regions, decisions) {
+  /** @type {(Take | string[])[]} */
+  const found = [];
+  for (const region of places(regions)) {
+    const decision = decisions.get(region.key);
+    if (!decision) return null;
+    found.push(answer(region, decision));
+  }
+  return found;
+}
+
+/** @typedef {{from: Kind | Take | "written", place: number, lines: Line[] | null, hidden: number, fold: number, more: number}} Piece
+ *   of the result; `lines` is null where nothing is decided */
+
+/**
+ * What comes out.
+ * @param {readonly Placed[]} regions @param {Decisions} decisions
+ * @returns {Piece[]}
+ */
+export function outcome(regions, decisions) {
+  let at = 1;
+  return regions.map((region) => {
+    const piece = pieceOf(region, decisions);
+    if (piece.lines) {
+      piece.lines = numbered(piece.lines, at, piece.hidden, piece.fold);
+      at += piece.lines.length + piece.hidden + piece.more;
+    }
+    return piece;
+  });
+}
+
+/** @param {Placed} region @param {Decisions} decisions @returns {Piece} */
+function pieceOf(region, decisions) {
+  const { kind, number: place, more, hidden, fold } = region;
+  if (kind !== "conflict") {
+    const side = kind === "theirs" ? "theirs" : "ours";
+    return { from: kind, place, lines: region[side], hidden, fold, more: more[side] };
+  }
+  const decision = decisions.get(region.key);
+  if (!decision) return { from: kind, place, lines: null, hidden: 0, fold: 0, more: 0 };
+  const said = answer(region, decision);
+  if (Array.isArray(said)) {
+    const lines = said.map((text) => /** @type {Line} */ ([" ", 0, 0, text]));
+    return { from: "written", place, lines, hidden: 0, fold: 0, more: 0 };
+  }
+  const lines = linesOf(region, said);
+  if (said === "both") return { from: said, place, lines, hidden: more.ours, fold: region.ours.length, more: more.theirs };
+  return { from: said, place, lines, hidden: 0, fold: 0, more: more[said] };
+}
+
+/** The number of a line on its side. @param {Line} line */
+export const numberOf = (line) => line[NEW] || line[OLD];

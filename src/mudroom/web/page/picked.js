@@ -1,0 +1,111 @@
+// Which files of a fork are wanted, and which changed blocks of them. Pure.
+//
+// 1. A file that is not in the map is not wanted; null: all of it, else the blocks that are, and whether its mode is.
+// 2. At first everything is wanted but what is never applied without being named (protected).
+// 3. Who chooses blocks has not chosen a change of permissions: that has a tick of its own, or comes with all of the file.
+
+/** @typedef {{blocks: Set<number> | null, mode: boolean}} Part `blocks`: null: all of them */
+/** @typedef {ReadonlyMap<string, Part | null>} Picked */
+/** @typedef {{id: string, flags: string[], stamp: string, mode?: [string, string] | null}} Row */
+
+/** @param {Row} row */
+const withheld = (row) => row.flags.includes("protected");
+
+/** @param {Row[]} rows @returns {Picked} */
+export const initial = (rows) => new Map(rows.filter((row) => !withheld(row)).map((row) => [row.id, null]));
+
+/**
+ * What was chosen of other rows, for these: the same where a file was there before. One that is new is wanted only
+ * where all was: who had chosen some did not choose it. Of one that is another now no hunks are chosen: their numbers mean something else.
+ * Of `total` rows not all may be here yet: what is not among them is not gone, and its choice is kept until all are.
+ * @param {Picked} picked @param {Row[]} before @param {Row[]} rows @param {number} [total] @returns {Picked}
+ */
+export function carried(picked, before, rows, total = rows.length) {
+  const all = extentOf(picked, before.filter((row) => !withheld(row)).map((row) => row.id)) === "all";
+  const known = new Map(before.map((row) => [row.id, row.stamp]));
+  const next = new Map(picked);
+  const there = new Set(rows.map((row) => row.id));
+  if (rows.length >= total) for (const id of next.keys()) if (!there.has(id)) next.delete(id);
+  for (const row of rows) {
+    if (all && !known.has(row.id) && !withheld(row)) next.set(row.id, null);
+    else if (next.get(row.id) && known.get(row.id) !== row.stamp) next.delete(row.id);
+  }
+  return next;
+}
+
+/**
+ * Rows that a choice has been made among: these, and as long as not all `total` of them are here, those before.
+ * @param {Row[]} before @param {Row[]} rows @param {number} total @returns {Row[]}
+ */
+export function among(before, rows, total) {
+  if (rows.length >= total) return rows;
+  const there = new Set(rows.map((row) => row.id));
+  return [...rows, ...before.filter((row) => !there.has(row.id))];
+}
+
+/** How many of these rows are wanted. @param {Row[]} rows @param {Picked} picked */
+export const counted = (rows, picked) => rows.reduce((sum, row) => sum + (picked.has(row.id) ? 1 : 0), 0);
+
+/** @param {Picked} picked @param {readonly string[]} ids @param {boolean} wanted @returns {Picked} */
+export function want(picked, ids, wanted) {
+  const next = new Map(picked);
+  for (const id of ids) {
+    if (wanted) next.set(id, null);
+    else next.delete(id);
+  }
+  return next;
+}
+
+/** @param {Picked} picked @param {Row} row @param {Set<number> | null} blocks none of them, nor the mode: not the file @returns {Picked} */
+export const wantBlocks = (picked, row, blocks) => wantPart(picked, row, { blocks, mode: picked.get(row.id)?.mode ?? false });
+
+/** @param {Picked} picked @param {Row} row @param {boolean} mode whether its permissions are to change, too @returns {Picked} */
+export const wantMode = (picked, row, mode) => wantPart(picked, row, { blocks: blocksOf(picked, row.id), mode });
+
+/** @param {Picked} picked @param {string} id @returns {Set<number> | null} those that are wanted; null: all */
+export const blocksOf = (picked, id) => (picked.has(id) ? picked.get(id)?.blocks ?? null : NONE);
+
+/** Whether its permissions are to change. @param {Picked} picked @param {string} id */
+export const modeOf = (picked, id) => picked.has(id) && (picked.get(id)?.mode ?? true);
+
+/** @type {Set<number>} */
+const NONE = new Set();
+
+/** @param {Picked} picked @param {Row} row @param {Part} part @returns {Picked} */
+function wantPart(picked, row, { blocks, mode }) {
+  const next = new Map(picked);
+  const withMode = Boolean(row.mode) && mode;
+  if (blocks === null && (withMode || !row.mode)) next.set(row.id, null);
+  else if (blocks === null || blocks.size || withMode) next.set(row.id, { blocks, mode: withMode });
+  else next.delete(row.id);
+  return next;
+}
+
+/** @param {Picked} picked @param {readonly string[]} ids @returns {"all" | "some" | "none"} */
+export function extentOf(picked, ids) {
+  let all = true;
+  let none = true;
+  for (const id of ids) {
+    const part = picked.get(id);
+    if (part === undefined) all = false;
+    else if (part === null) none = false;
+    else return "some";
+    if (!all && !none) return "some";
+  }
+  return none ? "none" : all ? "all" : "some";
+}
+
+/**
+ * What the server is asked to apply; null: everything, which is said only if all `total` rows are here: nobody is to get
+ * more than the number that was shown.
+ * @param {Row[]} rows @param {Picked} picked @param {number} [total]
+ * @returns {{id: string, blocks: number[] | null, mode: boolean}[] | null}
+ */
+export function request(rows, picked, total = rows.length) {
+  const plain = rows.length === total && rows.every((row) => (withheld(row) ? !picked.has(row.id) : picked.get(row.id) === null));
+  if (plain) return null;
+  return rows.filter((row) => picked.has(row.id)).map((row) => {
+    const blocks = blocksOf(picked, row.id);
+    return { id: row.id, blocks: blocks && [...blocks].sort((a, b) => a - b), mode: !row.mode || modeOf(picked, row.id) };
+  });
+}

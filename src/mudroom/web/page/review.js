@@ -1,0 +1,289 @@
+// What a fork would change: the files on the left, one of them on the right, and below what is done about it.
+import { Bar } from "./bar.js";
+import { atFork, get, query } from "./api.js";
+import { Diff } from "./diff.js";
+import { tellConflicts } from "./frame.js";
+import { counted, Failed, Level, Waiting } from "./home.js";
+import { html, useCallback, useEffect, useMemo, useRef, useState } from "./html.js";
+import { useKeys } from "./keys.js";
+import { Lines } from "./list.js";
+import { useLoaded } from "./load.js";
+import { among, blocksOf, carried, counted as countOf, extentOf, initial, modeOf, want, wantBlocks, wantMode } from "./picked.js";
+import { toFork, toProject } from "./route.js";
+import { kept, ofTab } from "./store.js";
+import { flat, grow, lines, offered, sifted } from "./tree.js";
+
+const NARROW = "(max-width: 46rem)"; // as in review.css
+const OFTEN = 5000; // milliseconds between two looks at the project, while somebody looks at the page
+/** @type {Record<string, [string, string]>} */
+const VERBS = { added: ["A", "added"], modified: ["M", "modified"], deleted: ["D", "deleted"], renamed: ["R", "renamed"] };
+/** @type {Record<string, [string, string]>} */
+const TAGS = {
+  "executes-later": ["runs later", "bad"], protected: ["protected", "bad"], secret: ["secret", "warn"], conflict: ["conflict", "bad"],
+  ignored: ["ignored", ""], binary: ["binary", ""], large: ["large", ""], mode: ["mode", ""], type: ["type", "warn"], xattr: ["attributes", ""],
+};
+
+/** @param {{project: string, fork: string, file?: string, place: any}} props */
+export function Review({ project, fork, file, place }) {
+  const path = atFork(project, fork);
+  const { data: fresh, error, reload } = useLoaded(path + "/changes", (what, which) => which === project && what === "forks");
+  const [held, setHeld] = useState(/** @type {any} */ (null));
+  const [working, setWorking] = useState(false);
+  const [turn, setTurn] = useState(0);
+  const take = useRef(true);
+  useEffect(() => {
+    if (!fresh || (!take.current && held)) return;
+    take.current = false;
+    setHeld(fresh);
+  }, [fresh]);
+  useRest(path, held, setHeld);
+  if (error && !held) return html`<${Failed} error=${error} again=${reload} />`;
+  if (!held) return html`<${Waiting} label="Loading what has changed" />`;
+  /** @param {boolean} [anew] what was chosen has been applied: nothing of the choice is left */
+  const again = (anew = false) => {
+    if (anew) setTurn(turn + 1);
+    take.current = true;
+    if (fresh && fresh.fingerprint !== held.fingerprint) {
+      take.current = false;
+      setHeld(fresh);
+    } else {
+      if (anew) setHeld(null); // what is shown is not what there is to choose from
+      reload();
+    }
+  };
+  const moved = !working && fresh && fresh.fingerprint !== held.fingerprint ? fresh : null;
+  const row = place?.forks.find((/** @type {any} */ one) => one.name === fork);
+  return html`<${Files} key=${turn} project=${project} fork=${fork} file=${file} row=${row} changes=${held} moved=${moved} again=${again} setWorking=${setWorking} />`;
+}
+
+/** Rows that did not fit into one answer. @param {string} path @param {any} held @param {(next: any) => void} setHeld */
+function useRest(path, held, setHeld) {
+  const next = held && held.rows.length < held.total ? held.rows.length : 0;
+  useEffect(() => {
+    if (!next) return;
+    const aborter = new AbortController();
+    get(path + "/changes" + query({ first: next }), aborter.signal).then((more) => {
+      if (more.fingerprint === held.fingerprint && more.rows.length) setHeld({ ...held, rows: [...held.rows, ...more.rows] });
+    }, () => {}); // what is missing is said; whoever applies is held to the fingerprint
+    return () => aborter.abort();
+  }, [path, next, held?.fingerprint]);
+}
+
+/** How the fork stands to the project now. @param {string} path @param {any} changes */
+function useStanding(path, changes) {
+  const { data, reload } = useLoaded(path + "/standing" + query({ reviewed: changes.fingerprint }), (what) => what === "applies");
+  useEffect(() => {
+    const look = () => void (document.visibilityState === "visible" && reload());
+    const timer = setInterval(look, OFTEN);
+    addEventListener("focus", look);
+    return () => (clearInterval(timer), removeEventListener("focus", look));
+  }, [path]);
+  const first = { drift: changes.drift, drifted: changes.drifted, conflicts: changes.conflicts };
+  return data ? { ...data, conflicts: data.conflicts ?? (data.drift ? changes.conflicts : 0) } : first;
+}
+
+/** Which files somebody has looked at, as long as they are what they were. @param {string} name @param {any[]} rows */
+function useLooked(name, rows) {
+  const key = "looked." + name;
+  const [marks, setMarks] = useState(() => new Set((ofTab.get(key) ?? "").split(" ").filter(Boolean)));
+  const of = (/** @type {any} */ row) => row.id + ":" + row.stamp;
+  const looked = useMemo(() => new Set(rows.filter((row) => marks.has(of(row))).map((row) => row.id)), [rows, marks]);
+  const mark = (/** @type {any} */ row, /** @type {boolean} */ is) => setMarks((before) => {
+    const next = new Set(before);
+    if (is) next.add(of(row));
+    else next.delete(of(row));
+    ofTab.set(key, [...next].join(" "));
+    return next;
+  });
+  return { looked, mark };
+}
+
+/** @param {any} props */
+function Files({ project, fork, file, row, changes, moved, again, setWorking }) {
+  const path = atFork(project, fork);
+  const rows = changes.rows;
+  const [picked, setPicked] = useState(() => initial(rows));
+  const before = useRef(rows);
+  useEffect(() => {
+    const was = before.current;
+    if (was === rows) return;
+    before.current = among(was, rows, changes.total);
+    setPicked((now) => carried(now, was, rows, changes.total));
+  }, [rows]);
+  const standing = useStanding(path, changes);
+  useEffect(() => void (typeof standing.conflicts === "number" && tellConflicts(project, fork, standing.conflicts)), [standing.conflicts]);
+  const { looked, mark } = useLooked(`${project}.${fork}`, rows);
+
+  const [text, setText] = useState("");
+  const [filters, setFilters] = useState(/** @type {ReadonlySet<string>} */ (new Set()));
+  const [isTree, setTree] = useState(kept.get("list") !== "flat");
+  const [closed, setClosed] = useState(/** @type {ReadonlySet<string>} */ (new Set()));
+  const listed = useMemo(() => sifted(rows, text, filters), [rows, text, filters]);
+  const items = useMemo(() => (isTree ? lines(grow(listed), closed) : flat(listed)), [listed, isTree, closed]);
+  const first = useMemo(() => items.find((item) => item.row)?.row?.id, [items]);
+  const current = file && rows.some((/** @type {any} */ one) => one.id === file) ? file : first;
+  const [folder, setFolder] = useState(""); // the directory that the keyboard is at, if it is at one
+  const active = items.findIndex((item) => (folder ? item.key === folder && !item.row : item.row?.id === current));
+  const open = (/** @type {string} */ id) => {
+    setFolder("");
+    if (id === file) return;
+    const to = toFork(project, fork, "review", id);
+    if (!file && matchMedia(NARROW).matches) location.hash = to; // where the file covers the list, "back" leads to it
+    else location.replace(to);
+  };
+  const at = (/** @type {number} */ index) => {
+    const item = items[Math.max(0, Math.min(items.length - 1, index))];
+    if (!item) return;
+    if (item.row) open(item.row.id);
+    else setFolder(item.key);
+  };
+  const fold = (/** @type {string} */ key) => setClosed((now) => {
+    const next = new Set(now);
+    if (!next.delete(key)) next.add(key);
+    return next;
+  });
+  const toggle = (/** @type {string[]} */ ids) => setPicked((now) => want(now, ids, extentOf(now, ids) !== "all"));
+  const toTree = () => setTree((is) => (kept.set("list", is ? "flat" : "tree"), !is));
+  const search = useRef(/** @type {HTMLInputElement | null} */ (null));
+  const bar = useRef({ apply: () => {} });
+  const nearest = (/** @type {number} */ from, /** @type {1 | -1} */ step, /** @type {(id: string) => boolean} */ fits) => {
+    for (let index = from + step; index >= 0 && index < items.length; index += step) {
+      const one = items[index].row;
+      if (one && fits(one.id)) return one.id;
+    }
+    return null;
+  };
+  const inList = () => !document.activeElement?.closest(".diff");
+  const item = items[active];
+  useKeys("review", {
+    next: (event) => (event.key === "j" || inList() ? at(active + 1) : false),
+    previous: (event) => (event.key === "k" || inList() ? at(active - 1) : false),
+    "page-down": () => (inList() ? at(active + 15) : false),
+    "page-up": () => (inList() ? at(active - 15) : false),
+    first: () => (inList() ? at(0) : false),
+    last: () => (inList() ? at(items.length - 1) : false),
+    fold: (event) => {
+      if (!isTree || !item || (event.key !== "h" && !inList())) return false;
+      if (!item.row && item.open) return fold(item.key);
+      const above = items.slice(0, active).findLast((one) => !one.row && one.level < item.level);
+      if (above) setFolder(above.key);
+    },
+    unfold: (event) => {
+      if (!item || item.row || (event.key !== "l" && !inList())) return false;
+      if (!item.open) fold(item.key);
+      else at(active + 1);
+    },
+    choose: (event) => (item && (event.key === "x" || inList()) ? toggle(item.ids) : false),
+    looked: () => {
+      if (!item?.row || !inList()) return false;
+      mark(item.row, !looked.has(item.row.id));
+      if (!looked.has(item.row.id)) at(active + 1);
+    },
+    unlooked: () => {
+      const to = nearest(active, 1, (id) => !looked.has(id)) ?? nearest(-1, 1, (id) => !looked.has(id));
+      if (to) open(to);
+    },
+    filter: () => search.current?.focus(),
+    mode: toTree,
+    all: () => toggle(listed.map((one) => one.id)),
+    apply: () => void bar.current.apply(),
+    back: () => (file ? void (location.hash = toFork(project, fork)) : false),
+  });
+
+  const shown = rows.find((/** @type {any} */ one) => one.id === current);
+  const choose = useCallback((/** @type {Set<number> | null} */ blocks) => setPicked((now) => (shown ? wantBlocks(now, shown, blocks) : now)), [shown]);
+  return html`<main class=${"review" + (file ? " with-file" : "")} tabindex="-1">
+    <h1 class="hidden">Review of ${fork}</h1>
+    <div class="notices"><${Notices} project=${project} fork=${fork} changes=${changes} moved=${moved} standing=${standing} again=${() => again()} /></div>
+    <section class="side" aria-label="Changed files">
+      <div class="side-head">
+        <div class="row"><${Progress} row=${row} changes=${changes} looked=${looked.size} /></div>
+        <div class="row"><input ref=${search} type="search" class="grow" aria-label="Filter files" placeholder="Filter files (/)" value=${text} onInput=${(/** @type {any} */ event) => setText(event.currentTarget.value)}
+            onKeyDown=${(/** @type {KeyboardEvent} */ event) => event.key === "Escape" && (setText(""), search.current?.blur())} />
+          <button type="button" class="quiet" aria-pressed=${String(isTree)} onClick=${toTree}>Tree</button></div>
+        <${Filters} rows=${rows} filters=${filters} setFilters=${setFilters} />
+        <label class="check every"><${Box} extent=${extentOf(picked, listed.map((one) => one.id))} label=${listed.length === rows.length ? "Apply all files" : "Apply all listed files"} onChange=${() => toggle(listed.map((one) => one.id))} tabs />
+          <span class="count">${countOf(rows, picked).toLocaleString("en")} of ${changes.total.toLocaleString("en")} chosen${listed.length < rows.length ? `, ${listed.length.toLocaleString("en")} listed` : ""}</span></label>
+      </div>
+      ${items.length === 0 && html`<p class="empty">${rows.length ? "No file fits." : "This fork changes nothing."}</p>`}
+      <${Lines} label="Changed files" tree=${isTree} items=${items} active=${active} onActive=${at} onOpen=${(/** @type {any} */ one) => fold(one.key)}
+        checked=${(/** @type {any} */ one) => /** @type {const} */ ({ all: "true", none: "false", some: "mixed" })[extentOf(picked, one.ids)]}
+        draw=${(/** @type {any} */ one) => html`<${Line} item=${one} tree=${isTree} extent=${extentOf(picked, one.ids)} looked=${one.row ? looked.has(one.row.id) : false} toggle=${toggle} />`} />
+    </section>
+    <section class="file" aria-label="File">
+      ${shown ? html`<div class="file-head">
+          <a class="button quiet back" href=${toFork(project, fork)}>Files</a>
+          <h2 class="name grow" title=${shown.path}>${shown.source && html`<span class="dim">${shown.source} → </span>`}${shown.path}</h2>
+          <${Tags} row=${shown} />
+          <label class="check"><${Box} extent=${extentOf(picked, [shown.id])} label=${"Apply " + shown.path} onChange=${() => toggle([shown.id])} tabs /><span aria-hidden="true">Apply</span></label>
+          ${shown.mode && shown.hunks && html`<label class="check"><input type="checkbox" checked=${modeOf(picked, shown.id)} aria-label=${`Apply permissions ${shown.mode.join(" → ")} of ${shown.path}`} onChange=${() => setPicked((now) => wantMode(now, shown, !modeOf(now, shown.id)))} /><span aria-hidden="true">Permissions <span class="count">${shown.mode.join(" → ")}</span></span></label>`}
+          <label class="check"><input type="checkbox" checked=${looked.has(shown.id)} aria-label=${"Looked at " + shown.path} onChange=${() => mark(shown, !looked.has(shown.id))} /><span aria-hidden="true">Looked at</span></label>
+        </div>
+        <div class="file-body"><${Diff} key=${shown.id + changes.fingerprint} project=${project} fork=${fork} file=${shown.id} chosen=${blocksOf(picked, shown.id)}
+          onChoose=${shown.hunks ? choose : undefined} /></div>` : html`<p class="empty">There is nothing to look at.</p>`}
+    </section>
+    <${Bar} project=${project} fork=${row} name=${fork} changes=${changes} picked=${picked} standing=${standing} reload=${again} started=${setWorking} keys=${bar.current} />
+  </main>`;
+}
+
+/** @param {any} props */
+function Notices({ project, fork, changes, moved, standing, again }) {
+  const more = moved ? moved.total - changes.total : 0;
+  return html`<div role="status">
+    ${moved && html`<p class="banner warn"><span>This fork has changed since you looked${more > 0 ? `: ${counted(more, "more file")}` : more < 0 ? `: ${counted(-more, "file")} fewer` : ""}.</span><span class="grow"></span><button type="button" onClick=${again}>Reload</button></p>`}
+    ${changes.running && html`<p class="banner">A command is at work in this fork: what it changes comes when it has ended. <a href=${toFork(project, fork, "watch")}>Watch</a></p>`}
+    ${standing.drift > 0 && html`<p class="banner"><span>${counted(standing.drift, "of these files was", "of these files were")} changed in the project meanwhile: ${standing.conflicts ? html`${counted(standing.conflicts, "conflict")} to <a href=${toFork(project, fork, "conflicts")}>decide</a>${standing.drift > standing.conflicts ? "; the rest is merged" : ""}.` : "what you apply is merged with that."}</span></p>`}
+    ${changes.credentials.length > 0 && html`<p class="banner bad">Its commands could use your credentials: <span class="name">${changes.credentials.join(", ")}</span></p>`}
+    ${changes.remarks.length > 0 && html`<details class="banner"><summary>${counted(changes.remarks.length, "remark")}</summary><ul>${changes.remarks.slice(0, 200).map((/** @type {any} */ one) => html`<li class="name" key=${one.id + one.text}>${one.path} ${one.text}</li>`)}</ul></details>`}
+  </div>`;
+}
+
+/** @param {{row: any, changes: any, looked: number}} props */
+function Progress({ row, changes, looked }) {
+  const { lines_added: added, lines_removed: removed } = changes.summary;
+  return html`${row && html`<${Level} badge=${row.badge} />`}
+    ${added + removed > 0 && html`<span class="plus">+${added.toLocaleString("en")}</span><span class="minus">−${removed.toLocaleString("en")}</span>`}
+    <span class="count">${looked.toLocaleString("en")} of ${changes.total.toLocaleString("en")} looked at</span>
+    ${changes.rows.length < changes.total && html`<span class="count" role="status">${changes.rows.length.toLocaleString("en")} loaded</span>`}`;
+}
+
+/** @param {any} props */
+function Filters({ rows, filters, setFilters }) {
+  const all = useMemo(() => offered(rows), [rows]);
+  if (!all.length) return null;
+  const flip = (/** @type {string} */ name) => {
+    const next = new Set(filters);
+    if (!next.delete(name)) next.add(name);
+    setFilters(next);
+  };
+  return html`<div class="row filters" role="group" aria-label="Only files that">${all.map(([name, label, count]) => html`
+    <button type="button" key=${name} class="chip" aria-pressed=${String(filters.has(name))} onClick=${() => flip(name)}>${label} <span class="count">${count.toLocaleString("en")}</span></button>`)}</div>`;
+}
+
+/** A box with three states. @param {{extent: string, label: string, onChange: () => void, tabs?: boolean}} props */
+function Box({ extent, label, onChange, tabs = false }) {
+  const element = useRef(/** @type {HTMLInputElement | null} */ (null));
+  useEffect(() => {
+    if (element.current) element.current.indeterminate = extent === "some";
+  }, [extent]);
+  return html`<input ref=${element} type="checkbox" tabindex=${tabs ? undefined : "-1"} aria-label=${label} checked=${extent === "all"} onChange=${onChange}
+    onClick=${(/** @type {Event} */ event) => event.stopPropagation()} />`;
+}
+
+/** @param {{row: any, most?: number}} props */
+function Tags({ row, most = 9 }) {
+  return row.flags.filter((/** @type {string} */ flag) => TAGS[flag]).slice(0, most).map((/** @type {string} */ flag) => html`<span key=${flag} class=${"tag " + TAGS[flag][1]}>${TAGS[flag][0]}</span>`);
+}
+
+/** @param {{item: import("./tree.js").Item, tree: boolean, extent: string, looked: boolean, toggle: (ids: string[]) => void}} props */
+function Line({ item, tree, extent, looked, toggle }) {
+  const { row } = item;
+  const label = "Apply " + (row ? row.path : item.key);
+  const counts = html`<span class="counts">${item.added > 0 && html`<span class="plus">+${item.added}</span>`} ${item.removed > 0 && html`<span class="minus">−${item.removed}</span>`}</span>`;
+  const box = html`<${Box} extent=${extent} label=${label} onChange=${() => toggle(item.ids)} />`;
+  if (!row) return html`<span class="fold" aria-hidden="true">${item.open ? "▾" : "▸"}</span>${box}<span class="name clip grow" title=${item.key}>${item.name}/</span><span class="count">${item.ids.length}</span>${counts}`;
+  const [letter, verb] = VERBS[row.change];
+  return html`${tree && html`<span class="fold"></span>`}${box}<span class=${"verb " + row.change} title=${verb}><span aria-hidden="true">${letter}</span><span class="hidden">${verb}</span></span>
+    <span class=${"name clip grow" + (looked ? " dim" : "")} title=${row.path}>${item.name}</span>${looked && html`<span class="dim" title="looked at"><span aria-hidden="true">✓</span><span class="hidden">looked at</span></span>`}
+    <${Tags} row=${row} most=${2} />${counts}`;
+}

@@ -1,0 +1,23 @@
+// What the page asks the server about one file.
+import { atFork, get, keyed, query } from "./api.js";
+
+/** @typedef {{project: string, fork: string, file: string, old?: string, new?: string}} Place `old`, `new`: the states that are
+ *   compared, if they are not the fork and what it was made from */
+/** @typedef {"old" | "new"} SideName */
+
+/** @param {Place} place @param {number} [first] hunk @param {string} [version] of the page before this one */
+export const difference = ({ project, fork, file, old, new: now }, first = 0, version = "") =>
+  atFork(project, fork) + "/diff" + query({ file, old, new: now, first: first || undefined, version });
+
+/**
+ * Lines of one side, as they are.
+ * @param {Place} place @param {SideName} side @param {number} first from 1 @param {number} count
+ * @param {number} [column] the byte of the first line to begin with
+ * @returns {Promise<{first: number, total: number, whole: boolean, lines: import("./rows.js").Line[]}>}
+ */
+export const text = ({ project, fork, file, old, new: now }, side, first, count, column) =>
+  get(atFork(project, fork) + "/text" + query({ file, old, new: now, side, first, count, column }));
+
+/** Where a side is, as it is: for images. @param {Place} place @param {SideName} side */
+export const blob = ({ project, fork, file, old, new: now }, side) =>
+  keyed(atFork(project, fork) + "/blob" + query({ file, old, new: now, side }));

@@ -1,0 +1,41 @@
+// Short messages that come and go. What somebody has to act on is none of them.
+import { html } from "./html.js";
+import { makeStore } from "./store.js";
+
+const TIME = 8000; // milliseconds that one is to be seen; one that is looked at stays
+let number = 0;
+
+/** @typedef {{id: number, text: string, bad: boolean, action?: {label: string, run: () => void}}} Toast */
+const toasts = makeStore(/** @type {Toast[]} */ ([]));
+
+/**
+ * @param {string} text
+ * @param {{bad?: boolean, action?: {label: string, run: () => void}}} [more] `bad` ones stay until they are closed
+ */
+export function toast(text, { bad = false, action } = {}) {
+  const one = { id: ++number, text, bad, action };
+  toasts.set([...toasts.get().slice(-3), one]);
+  if (!bad) leave(one.id);
+}
+
+/** A request that was refused, as a toast. @param {any} error */
+export function complain(error) {
+  toast([error.message, error.hint].filter(Boolean).join(": "), { bad: true });
+}
+
+/** @param {number} id */
+function leave(id) {
+  setTimeout(() => (document.querySelector(".toasts:hover, .toasts:focus-within") ? leave(id) : close(id)), TIME);
+}
+
+/** @param {number} id */
+const close = (id) => toasts.set(toasts.get().filter((one) => one.id !== id));
+
+export function Toasts() {
+  const now = toasts.use();
+  return html`<div class="toasts" role="status" aria-live="polite" aria-label="Messages">${now.map((one) => html`
+    <div key=${one.id} class=${"toast" + (one.bad ? " bad" : "")}><span class="grow name">${one.text}</span>
+      ${one.action && html`<button type="button" onClick=${() => (close(one.id), one.action?.run())}>${one.action.label}</button>`}
+      <button type="button" class="quiet icon" onClick=${() => close(one.id)}><span aria-hidden="true">✕</span><span class="hidden">Close the message</span></button>
+    </div>`)}</div>`;
+}

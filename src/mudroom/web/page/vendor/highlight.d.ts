@@ -1,0 +1,3 @@
+// As far as the page uses it.
+declare const hljs: any;
+export default hljs;

@@ -1,0 +1,97 @@
+"""A three-way merge as the page shows it: what is the same folded, each side's lines beside the others'."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from mudroom.core.diff3 import Chunk, Lines, Merged
+from mudroom.core.difference import line_of
+from mudroom.core.shown import utf16
+from mudroom.core.worddiff import Budget, words
+from mudroom.web import shape
+
+AROUND = 3
+"""Unchanged lines that are shown before and behind what is not the same."""
+MOST = 2_000
+"""Lines of one side of a region that are sent."""
+EDITABLE = 256 << 10
+"""Bytes of one side that are sent as they are, to be edited."""
+
+
+def regions_of(merged: Merged) -> list[shape.Region]:
+    found: list[shape.Region] = []
+    base = ours = theirs = 1
+    number, budget = 0, Budget()
+    last = len(merged.chunks) - 1
+    for place, chunk in enumerate(merged.chunks):
+        if chunk.kind == "same":
+            found.append(_same(chunk.ours, ours, before=place > 0, behind=place < last))
+        else:
+            number += chunk.kind == "conflict"
+            found.append(_changed(chunk, (base, ours, theirs), number, budget))
+        base, ours, theirs = base + len(chunk.base), ours + len(chunk.ours), theirs + len(chunk.theirs)
+    return found
+
+
+def _same(lines: Lines, first: int, *, before: bool, behind: bool) -> shape.Region:
+    """Folded in the middle; at the ends of the file only towards what is not the same."""
+    head, tail = AROUND * before, AROUND * behind
+    hidden = len(lines) - head - tail
+    if hidden <= 1:
+        return shape.Region("same", [], _shown(lines, first, " "), [])
+    end = first + len(lines) - tail
+    shown = [*_shown(lines[:head], first, " "), *_shown(lines[len(lines) - tail :], end, " ")]
+    return shape.Region("same", [], shown, [], hidden=hidden)
+
+
+def _changed(chunk: Chunk, firsts: tuple[int, int, int], number: int, budget: Budget) -> shape.Region:
+    sides = {
+        "ours": (chunk.base, chunk.ours, ()),
+        "theirs": (chunk.base, (), chunk.theirs),
+        "both": (chunk.base, chunk.ours, ()),
+        "conflict": (chunk.base, chunk.ours, chunk.theirs),
+    }[chunk.kind]
+    base, ours, theirs = (_shown(side[:MOST], first, "+") for side, first in zip(sides, firsts, strict=True))
+    for line in base:
+        line.kind, line.old, line.new = "-", line.new, 0
+    if chunk.kind == "conflict":
+        _mark(ours, theirs, budget)
+    more = [max(0, len(side) - MOST) for side in sides]
+    region = shape.Region(chunk.kind, base, ours, theirs, more=(more[0], more[1], more[2]))
+    if chunk.kind == "conflict":
+        region.number, region.texts = number, _texts(chunk)
+    return region
+
+
+def _mark(ours: list[shape.Line], theirs: list[shape.Line], budget: Budget) -> None:
+    """What is different between the two."""
+    found = words([line.text for line in ours], [line.text for line in theirs], budget)
+    for lines, marked in ((ours, found.old), (theirs, found.new)):
+        for line, spans in zip(lines, marked, strict=True):
+            line.words = utf16(line.text, spans)
+
+
+def _texts(chunk: Chunk) -> tuple[str, str, str] | None:
+    sides = [b"".join(side) for side in (chunk.base, chunk.ours, chunk.theirs)]
+    if any(len(side) > EDITABLE for side in sides):
+        return None
+    base, ours, theirs = (side.decode() for side in sides)  # what is not UTF-8 is not merged (core/marker.py)
+    return base, ours, theirs
+
+
+def _shown(lines: Sequence[bytes], first: int, kind: str) -> list[shape.Line]:
+    return [_line(raw, kind, first + index) for index, raw in enumerate(lines)]
+
+
+def _line(raw: bytes, kind: str, number: int) -> shape.Line:
+    line = line_of(raw, " ", number, number)
+    old = number if kind == " " else 0
+    return shape.Line(
+        " " if kind == " " else "+",
+        old,
+        number,
+        line.text,
+        odd=utf16(line.text, line.odd),
+        cut=line.cut,
+        ends=line.ends,
+    )

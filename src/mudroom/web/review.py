@@ -1,0 +1,123 @@
+"""What a fork would change, row by row. What is in a row is shown by ``onefile.py``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+from zlib import crc32
+
+from msgspec import Meta, Struct
+
+from mudroom.core.change import Change, Remark
+from mudroom.core.path import show
+from mudroom.errors import MudroomError
+from mudroom.reviewing import has_hunks, is_at_rest, look, tags_of
+from mudroom.web import shape
+from mudroom.web.endpoint import Call, Endpoint, Refusal, id_of
+from mudroom.web.house import require_fork
+from mudroom.web.project import summary_of
+
+if TYPE_CHECKING:
+    from mudroom.core.entry import Entry
+    from mudroom.reviewing import Looked
+    from mudroom.session import Session
+
+FEW = 2_000
+"""Changes among which conflicts are looked for whenever somebody looks at the rows."""
+DRIFTED = 100
+Index = Annotated[int, Meta(ge=0, le=1 << 40)]
+AGAIN = "look at it again"
+
+
+class ChangesQuery(Struct):
+    first: Index = 0
+    count: Annotated[int, Meta(ge=0, le=20_000)] = 20_000
+    reviewed: str = ""
+    """The fingerprint of the page before: of something else, no further page is given."""
+
+
+def changes(call: Call) -> shape.Changes:
+    query: ChangesQuery = call.query
+    with call.house.session(call.path["project"]) as session:
+        name = require_fork(session, call.path["fork"])
+        looked = look(session, name)
+        if query.reviewed and query.reviewed != looked.fingerprint:
+            raise Refusal(409, "moved", "the fork has changed since the page before this one", AGAIN)
+        # Of many changes the list comes first: how they stand to the project now is asked for apart.
+        drift = session.drift(name) if len(looked.changes) <= FEW else None
+        conflicts = _conflicts(session, looked, drift) if drift is not None else None
+        rows = [
+            row_of(change, (*looked.tags[change.path], *(("conflict",) if change.path in (conflicts or ()) else ())))
+            for change in looked.rows[query.first : query.first + query.count]
+        ]
+        return shape.Changes(
+            name,
+            looked.fingerprint,
+            summary_of(looked.changes),
+            len(looked.rows),
+            query.first,
+            rows,
+            [_remark(remark) for remark in looked.remarks],
+            len(conflicts) if conflicts is not None else None,
+            [_remark(remark) for remark in (drift or [])[:DRIFTED]],
+            len(drift) if drift is not None else None,
+            list(session.opened_credentials(name)),
+            looked.running,
+        )
+
+
+def _conflicts(session: Session, looked: Looked, drift: list[Remark]) -> set[bytes] | None:
+    """Paths of what is in conflict and not decided. None: to find that out takes more than a look."""
+    if not drift and all(change.original_known for change in looked.changes):
+        return set()
+    if not is_at_rest(session, looked.fork):
+        return None
+    try:
+        return {one.path for one in session.conflicts(looked.fork) if not one.decided}
+    except (MudroomError, OSError):
+        return None  # it is mounted, or at work after all; or an apply was cut off that has taken files out of it
+
+
+def row_of(change: Change, tags: tuple[str, ...] | None = None) -> shape.Row:
+    """``tags``: if they are known already."""
+    return shape.Row(
+        id_of(change.path),
+        show(change.path),
+        change.verb,
+        change.entry.kind,
+        change.lines_added,
+        change.lines_removed,
+        change.staged.size if change.staged is not None else 0,
+        list(tags_of(change) if tags is None else tags),
+        show(change.source) if change.source else "",
+        _modes(change.base, change.staged),
+        change.original_known,
+        has_hunks(change),
+        f"{crc32(repr((change.verb, change.base, change.staged)).encode()):08x}",
+    )
+
+
+def _modes(old: Entry | None, new: Entry | None) -> tuple[str, str] | None:
+    """Both, if they differ."""
+    if old is None or new is None or old.kind != new.kind or old.mode == new.mode:
+        return None
+    return mode_of(old), mode_of(new)
+
+
+def mode_of(entry: Entry) -> str:
+    return "" if entry.kind == "symlink" else f"{entry.mode:04o}"
+
+
+def _remark(remark: Remark) -> shape.Remark:
+    return shape.Remark(id_of(remark.path), show(remark.path), remark.text)
+
+
+ENDPOINTS = (
+    Endpoint(
+        "GET",
+        "/projects/{project}/forks/{fork}/changes",
+        "What a fork would change",
+        changes,
+        shape.Changes,
+        query=ChangesQuery,
+    ),
+)

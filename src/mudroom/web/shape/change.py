@@ -1,0 +1,288 @@
+"""What a fork would change, what is applied of it, and conflicts."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from msgspec import Struct
+
+from mudroom.web.shape.place import Problem, Remark, Summary
+
+Verb = Literal["added", "modified", "deleted", "renamed"]
+Span = tuple[int, int]
+
+
+class Row(Struct):
+    """One change, as a person counts them."""
+
+    id: str
+    path: str
+    change: Verb
+    type: str
+    """``file``, ``directory``, ``symlink``, ``fifo``, ``socket``, ``device``."""
+    added: int = 0
+    removed: int = 0
+    size: int = 0
+    flags: list[str] = []
+    """``executes-later``, ``secret``, ``protected``, ``mode`` …: the review filters by them, and by ``binary``,
+    ``large``, ``ignored``, ``conflict``."""
+    source: str = ""
+    """Of what was renamed: where it was."""
+    mode: tuple[str, str] | None = None
+    original_known: bool = True
+    hunks: bool = False
+    """Whether hunks can be chosen from it."""
+    stamp: str = ""
+    """Another one as soon as either side is another: what was chosen of its hunks is not a choice any more then."""
+
+
+class Changes(Struct):
+    fork: str
+    fingerprint: str
+    """Of all that is there: an apply is held to it."""
+    summary: Summary
+    total: int
+    """Rows there are; ``rows`` are those from ``first`` on."""
+    first: int
+    rows: list[Row]
+    remarks: list[Remark]
+    conflicts: int | None
+    """Rows that do not go together with the project as it is now, and are not decided. None: of so many changes that is
+    not found out on the way."""
+    drifted: list[Remark]
+    """What the project has changed itself meanwhile: merged, or in conflict. The first 100."""
+    drift: int | None
+    """How many there are. None: of so many changes that is asked for apart (``standing``)."""
+    credentials: list[str]
+    running: bool = False
+    """A command is at work in it: what that one changes may be missing here."""
+
+
+class Line(Struct, array_like=True):
+    kind: Literal[" ", "-", "+"]
+    old: int
+    """Its number, from 1; 0: not on this side."""
+    new: int
+    text: str
+    """Without its newline."""
+    block: int = -1
+    """The number of the changed block that it belongs to; -1: unchanged."""
+    words: list[Span] = []
+    """What is different in it from the line that it replaces, or is replaced by."""
+    odd: list[Span] = []
+    """What stands for bytes that are no text, as ``\\xff``."""
+    cut: int = 0
+    """Bytes at the end of a long line that are not here."""
+    ends: bool = True
+    """Whether it ends with a newline."""
+    until: int = 0
+    """Of a line that is cut: where the rest begins, as ``column`` of a request for its text."""
+
+
+class Hunk(Struct):
+    blocks: list[int]
+    old_start: int
+    old_lines: int
+    new_start: int
+    new_lines: int
+    lines: list[Line]
+    section: str = ""
+    """The line above that it belongs to, as git finds it."""
+    continued: bool = False
+    """It goes on where the one before it ends: what has too many lines for one comes in several."""
+
+
+class Side(Struct):
+    """One side of a change; of a file that is not there, ``exists`` is False."""
+
+    exists: bool
+    type: str = ""
+    size: int = 0
+    mode: str = ""
+    target: str = ""
+    """Of a symbolic link."""
+    lines: int = 0
+    image: str = ""
+    """A media type that a browser shows as an image; empty: none."""
+
+
+class Difference(Struct):
+    id: str
+    path: str
+    kind: Literal["text", "binary", "image", "link", "directory", "large", "masked", "unknown"]
+    """What there is to see."""
+    old: Side
+    new: Side
+    language: str
+    """For colours: a name that the highlighter knows; empty: none."""
+    blocks: int
+    """Changed blocks in the whole file."""
+    hunks: list[Hunk]
+    """Those from ``first`` on; with about as many lines as were asked for."""
+    first: int = 0
+    following: int | None = None
+    """The hunk at which the next page begins; None: that was all."""
+    total: int = 0
+    """Hunks there are."""
+    flags: list[str] = []
+    version: str = ""
+    """Of both sides: of another one, no further page is given."""
+    divisible: bool = False
+    """Whether blocks can be chosen from it."""
+
+
+class Text(Struct):
+    """Lines of one side as they are."""
+
+    first: int
+    total: int
+    """Lines there are; at least, of one that is not read as a ``whole``."""
+    lines: list[Line]
+    whole: bool = True
+    """Whether it was read to its end: of a very large file only the beginning is."""
+
+
+class Pick(Struct, forbid_unknown_fields=True):
+    id: str
+    blocks: list[int] | None = None
+    """Of a file with hunks: the changed blocks that are wanted. None: all of the file."""
+    mode: bool = True
+    """Whether a change of its mode is wanted."""
+
+
+class ApplyRequest(Struct, forbid_unknown_fields=True):
+    reviewed: str
+    """The fingerprint of what was looked at."""
+    files: list[Pick] | None = None
+    """None: everything."""
+    git: bool = False
+    backups: bool = False
+    markers: bool = False
+
+
+class UndoRequest(Struct, forbid_unknown_fields=True):
+    apply: str = ""
+    """Empty: the last."""
+
+
+class ConflictRow(Struct):
+    id: str
+    path: str
+    reason: str
+
+
+class Landed(Struct):
+    state: Literal["applied", "conflicts", "unverified", "undone", "redone"]
+    written: int
+    removed: int
+    conflicts: list[ConflictRow]
+    merged: list[str]
+    withheld: list[str]
+    remarks: list[Remark]
+    undo: str
+    remaining: int
+    verified: str = ""
+    """What became of the policy's verify command, in words; empty: it was not asked. What it said is the job's
+    ``output``."""
+
+
+class Job(Struct):
+    """Something that takes a while. It goes on whether anybody looks or not."""
+
+    id: str
+    project: str
+    fork: str
+    what: Literal["apply", "undo", "redo", "measure", "verify-journal"]
+    state: Literal["running", "done", "failed"]
+    phase: str = ""
+    done: int = 0
+    total: int = 0
+    output: str = ""
+    """Of the verify command, as it comes; the last of it."""
+    landed: Landed | None = None
+    result: dict[str, Any] | None = None
+    problem: Problem | None = None
+
+
+class Region(Struct):
+    """A piece of a three-way merge; the regions, one after the other, are the whole file. A side that is the same as
+    another one is not sent twice: of ``same`` and ``both`` there is ``ours`` (and the base of ``both``), of ``ours``
+    and ``theirs`` that side and the base."""
+
+    kind: Literal["same", "ours", "theirs", "both", "conflict"]
+    base: list[Line]
+    ours: list[Line]
+    theirs: list[Line]
+    number: int = 0
+    """Of a conflict: 1, 2, 3 …; 0: it is none."""
+    hidden: int = 0
+    """Of ``same``: lines in the middle that are not sent. ``ours`` has up to three from before and from behind them."""
+    more: tuple[int, int, int] = (0, 0, 0)
+    """Of what has very many lines: those at the end of base, ours and theirs that are not sent."""
+    texts: tuple[str, str, str] | None = None
+    """Of a conflict: base, ours and theirs as they are, to be edited; lines end as they do. None: too much for that."""
+
+
+class Version(Struct):
+    side: Side
+    path: str
+    known: bool = True
+
+
+class Conflict(Struct):
+    id: str
+    path: str
+    reason: str
+    decided: bool
+    places: int | None
+    """Conflicting places in the text; None: it can only be decided as a whole."""
+    base: Version
+    ours: Version
+    theirs: Version
+    versions: str
+    """A fingerprint of the three sides, and of what is decided: a decision is held to it."""
+    regions: list[Region] | None = None
+    """Only of one that was asked for by its id; None then, too: it can only be decided as a whole."""
+    take: str = ""
+    """What is decided: ``ours``, ``theirs``, ``delete``, ``content``."""
+    secret: bool = False
+    """It is shown to nobody, and can only be decided as a whole."""
+
+
+class Conflicts(Struct):
+    fork: str
+    conflicts: list[Conflict]
+
+
+class DecideRequest(Struct, forbid_unknown_fields=True):
+    id: str
+    versions: str
+    take: Literal["ours", "theirs", "both", "delete", "regions", "undecide"]
+    """``ours``: the project's."""
+    regions: list[Literal["ours", "theirs", "both", "base"] | list[str]] = []
+    """For ``regions``: what becomes of each conflicting place, in order: a side, or the lines instead, without their
+    ends."""
+
+
+class Decided(Struct):
+    conflict: Conflict | None
+    """As it is now; None: it is none any more."""
+    left: int
+    """Conflicts of the fork that are not decided."""
+    beside: str = ""
+    """With ``both``, of what cannot be merged: where the fork's file will be."""
+
+
+class Standing(Struct):
+    """How a fork stands to the project as that is now: cheap, and to be asked often."""
+
+    fingerprint: str
+    moved: bool
+    """The fork is not what was looked at any more (``reviewed``)."""
+    running: bool
+    drift: int
+    """Paths that the fork changes and the project has changed itself, since."""
+    drifted: list[Remark]
+    """The first 100 of them."""
+    conflicts: int | None
+    """Those that are not decided; None: nobody has worked that out (``conflicts=true``)."""

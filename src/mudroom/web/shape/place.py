@@ -1,0 +1,176 @@
+"""Where we are: projects, forks, and new ones."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from msgspec import Struct
+
+
+class Problem(Struct):
+    """Why a request was not carried out: in one line, with what to do about it."""
+
+    error: str
+    code: str
+    """``bad-request``, ``unauthorized``, ``forbidden``, ``not-found``, ``moved`` (it is not what was looked at),
+    ``decided`` (somebody else was first), ``busy``, ``recovered`` (what a crash had left was dealt with first, and only
+    that has happened), ``failed``."""
+    hint: str = ""
+
+
+class Me(Struct):
+    version: str
+    roots: list[str]
+    """Where a project may be chosen."""
+
+
+class Remark(Struct):
+    id: str
+    path: str
+    text: str
+
+
+class Badge(Struct):
+    """How what runs there is kept apart from the machine, in plain words."""
+
+    level: int | None
+    """None: refused, or not known."""
+    safe: bool
+    label: str
+    """``Sandboxed: safe to edit`` …"""
+    why: str
+
+
+class ProjectRow(Struct):
+    id: str
+    path: str
+    exists: bool
+    forks: int
+    unapplied: int
+    """Changed files in all forks that are in no project yet."""
+    questions: int
+    running: int
+    remarks: list[str] = []
+
+
+class Summary(Struct):
+    added: int
+    modified: int
+    deleted: int
+    renamed: int
+    lines_added: int
+    lines_removed: int
+    size: int
+
+
+class Fork(Struct):
+    name: str
+    agent: str
+    named: bool
+    created: int
+    parent: str
+    command: str
+    """The last one; empty: none yet, or it was cut off."""
+    state: Literal["idle", "running", "mounted", "cut off", "damaged"]
+    badge: Badge
+    summary: Summary
+    checkpoints: int
+    credentials: list[str]
+    snapshot: bool
+    exit_code: int | None = None
+    """Of the last command: 128 and the signal, if one ended it."""
+    problem: str = ""
+    """Of a damaged one."""
+
+
+class Apply(Struct):
+    id: str
+    state: str
+    """``applied``, ``undone``, ``deferred``, ``interrupted``."""
+    fork: str
+    """Empty: not known."""
+    time: int
+    """Milliseconds since 1970; 0: not known."""
+    written: int
+    removed: int
+    conflicts: int = 0
+
+
+class Project(Struct):
+    id: str
+    path: str
+    badge: Badge
+    """Of a command that would run there now."""
+    forks: list[Fork]
+    applies: list[Apply]
+    """Newest first."""
+    verify: str
+    """The command that has to succeed before an apply; empty: none."""
+    notes: list[str] = []
+
+
+class Folder(Struct):
+    id: str
+    """The bytes of its absolute path, as of other paths."""
+    path: str
+    name: str
+    is_project: bool = False
+    """Something in it says that it is one: a repository, a package file, a policy of ours."""
+    vault: str = ""
+    """The project that it is already."""
+    problem: str = ""
+    """Why it cannot be looked into; empty: it can."""
+
+
+class Folders(Struct):
+    at: Folder | None
+    """None: the roots."""
+    above: str | None
+    """The id of the folder around it, if that may be looked at; empty: the roots. None: there is none."""
+    folders: list[Folder]
+    refused: str = ""
+    """Why it cannot be a project; empty: it can."""
+    more: int = 0
+    """Folders that are not listed."""
+
+
+class OpenRequest(Struct, forbid_unknown_fields=True):
+    id: str
+    """Of the folder."""
+
+
+class Measure(Struct):
+    """What staging would take."""
+
+    files: int
+    size: int
+    complete: bool
+    excluded: list[Remark]
+    """What a staged copy would leave out, and its size in words."""
+    limit: int
+    """Of a staged copy; with an overlay nothing is copied."""
+    view: str
+    badge: Badge
+    secrets: list[str]
+    """What commands see empty: the first 50."""
+    notes: list[str] = []
+    copied: int = 0
+    """Bytes of a staged copy, without what it leaves out."""
+    excluded_total: int = 0
+    """``excluded`` are the largest 50."""
+    secrets_total: int = 0
+
+
+class ForkRequest(Struct, forbid_unknown_fields=True):
+    name: str
+    parent: str = ""
+    at: str = ""
+    snapshot: bool = False
+
+
+class RenameRequest(Struct, forbid_unknown_fields=True):
+    name: str
+
+
+class Done(Struct):
+    done: bool = True

@@ -1,0 +1,135 @@
+"""New sessions: choosing a folder, and what staging it would take."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import ExitStack, closing, contextmanager
+
+from msgspec import Struct
+
+from mudroom import prospect
+from mudroom.core.path import show
+from mudroom.errors import UsageError
+from mudroom.web import shape
+from mudroom.web.endpoint import Call, Endpoint, Refusal, id_of, path_of
+from mudroom.web.house import House
+from mudroom.web.means import Means
+from mudroom.web.project import badge_of
+
+_SHOWN = 50
+"""Paths that are listed of what is left out, and of secrets."""
+
+
+class FoldersQuery(Struct):
+    at: str = ""
+    """A folder's id; empty: the roots."""
+
+
+def folders(call: Call) -> shape.Folders:
+    query: FoldersQuery = call.query
+    means, known = call.house.means, _known(call.house)
+    if not query.at:
+        roots = [prospect.looked_at(root, root, None) for root in means.roots]
+        return shape.Folders(None, None, [_folder(one, known) for one in roots])
+    path = path_of(query.at)
+    with _opened(call.house, path) as (root, descriptor):
+        name = os.path.basename(path)
+        marked = prospect.described(path, name or path, descriptor)
+        found = prospect.listing(path, descriptor)
+    above = "" if path == root else id_of(os.path.dirname(path))
+    rows = [_folder(row, known) for row in found.folders]
+    refused = prospect.why_not(path, means.home, means.state)
+    return shape.Folders(_folder(marked, known), above, rows, refused, found.more)
+
+
+def _folder(folder: prospect.Folder, known: dict[bytes, str]) -> shape.Folder:
+    vault = known.get(folder.path, "")
+    name, path = show(folder.name), show(folder.path)
+    return shape.Folder(id_of(folder.path), path, name, folder.is_project, vault, folder.problem)
+
+
+def _known(house: House) -> dict[bytes, str]:
+    """Projects that have a vault, by their path."""
+    found = {}
+    for vault in house.vaults():
+        with closing(vault):
+            if vault.project:
+                found[vault.project] = os.path.basename(vault.path).decode()
+    return found
+
+
+@contextmanager
+def _opened(house: House, path: bytes) -> Iterator[tuple[bytes, int]]:
+    """Raises Refusal."""
+    with ExitStack() as stack:
+        try:
+            found = stack.enter_context(prospect.opened(house.means.roots, path))
+        except UsageError as error:
+            raise Refusal(403, "forbidden", error.message, error.hint) from None
+        except OSError as error:
+            words = error.strerror or str(error)
+            raise Refusal(404, "not-found", f"{show(path)} cannot be opened: {words.lower()}") from None
+        yield found
+
+
+def measure(call: Call) -> shape.Measure:
+    asked: shape.OpenRequest = call.body
+    path, means = path_of(asked.id), call.house.means
+    with _opened(call.house, path) as (_root, descriptor):
+        _require_possible(path, means)
+        seen = means.outlook(path)
+        found = prospect.measure(descriptor, seen.settings)
+    limit = seen.settings.copy_limit
+    notes = [*seen.notes]
+    if found.unread:
+        notes.append(f"{found.unread:,} directories cannot be read, and are not counted")
+    return shape.Measure(
+        found.files,
+        found.size,
+        found.complete,
+        [_remark(path, words) for path, words in found.excluded[:_SHOWN]],
+        limit,
+        seen.view,
+        badge_of(seen.level),
+        [show(path) for path in found.secrets[:_SHOWN]],
+        notes,
+        found.copied,
+        len(found.excluded),
+        len(found.secrets),
+    )
+
+
+def _require_possible(path: bytes, means: Means) -> None:
+    """Raises Refusal if a folder cannot be a project."""
+    refused = prospect.why_not(path, means.home, means.state)
+    if refused:
+        raise Refusal(409, "failed", refused)
+
+
+def _remark(path: bytes, words: str) -> shape.Remark:
+    return shape.Remark(id_of(path), show(path), words)
+
+
+def make(call: Call) -> shape.ProjectRow:
+    """What was looked at becomes the project, and nothing that came into its place meanwhile."""
+    asked: shape.OpenRequest = call.body
+    path, means = path_of(asked.id), call.house.means
+    with _opened(call.house, path) as (_root, descriptor):
+        _require_possible(path, means)
+        if os.path.realpath(path) != path:
+            raise Refusal(409, "moved", f"{show(path)} is somewhere else by now")
+        session, notes = means.open(path)
+        with session:
+            if session.project != path or not prospect.is_same(descriptor, session.project):
+                raise Refusal(409, "moved", f"{show(path)} is not the folder any more that it was", "look again")
+            forks = len(session.vault.forks())
+            name = os.path.basename(session.vault.path).decode()
+    return shape.ProjectRow(name, show(path), True, forks, 0, 0, 0, list(notes))
+
+
+ENDPOINTS = (
+    Endpoint("GET", "/folders", "Folders that may become a project", folders, shape.Folders, query=FoldersQuery),
+    Endpoint("POST", "/folders/measure", "What staging a folder would take", measure, shape.Measure, shape.OpenRequest),
+    Endpoint("POST", "/projects", "Make a folder a project", make, shape.ProjectRow, shape.OpenRequest, status=201),
+)

@@ -1,0 +1,239 @@
+"""Questions on the page in a real browser, of real commands that wait: answered, answered elsewhere, asked anew."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from test_page_accessible import AXE, violations
+
+from browser import MUDROOM, OpenPage, environment, mudroom, serving, watch
+from conftest import Place
+from mudroom.core.approval import CommandQuestion, HostQuestion
+from mudroom.core.verdict import Verdict
+from mudroom.vault.approval import Queue
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Locator, Page
+
+NOBODY = "nobody.invalid"
+"""Never looked up: it is not allowed."""
+ASK = """
+import socket, sys
+gate = socket.create_connection(("127.0.0.1", 3128))
+gate.sendall(b"CONNECT %s HTTP/1.0\\r\\n\\r\\n" % sys.argv[1].encode())
+print(gate.makefile().read())
+"""
+HOST = HostQuestion("registry.example", 443, "tls", "", "claude")
+COMMAND = CommandQuestion(
+    (b"sh", b"<b>bold</b>\xe2\x80\xae.sh"),
+    b"/p",
+    "try-1",
+    "<i>claude</i>",
+    Verdict("require_approval", ("unknown",), "class unknown", "a <u>script</u>"),
+    "",
+    "1234",
+)
+
+
+@pytest.fixture
+def queue(place: Place) -> Queue:
+    place.write(".git/HEAD", "")
+    place.write("ask.py", ASK)
+    place.write("build.sh", "echo built > out\n")
+    place.write(".mudroom/policy.yaml", "commands:\n  classes: {unknown: require_approval}\n")
+    return Queue(os.fsencode(mudroom(place, "vault", "init").strip()))
+
+
+@contextmanager
+def started(place: Place, *words: str) -> Iterator[subprocess.Popen[str]]:
+    process = subprocess.Popen(
+        [*MUDROOM, *words],
+        cwd=place.project,
+        env=environment(place),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def result(process: subprocess.Popen[str]) -> dict[str, Any]:
+    out, err = process.communicate(timeout=60)
+    assert out, err
+    found: dict[str, Any] = json.loads(out)
+    return found
+
+
+def card(page: Page, text: str) -> Locator:
+    return page.locator(".ask").filter(has_text=text)
+
+
+def press(one: Locator, name: str) -> None:
+    one.get_by_role("button", name=name, exact=True).click()
+
+
+def test_an_agents_command_waits_for_the_page(place: Place, queue: Queue, page: Page) -> None:
+    words = ("exec", "--fork", "f", "--agent", "coder", "--ask", "queue", "--json", "--", "sh", "build.sh")
+    with started(place, *words) as process:
+        one = card(page, "sh build.sh")
+        one.get_by_text("coder wants to run").wait_for()
+        assert page.title().startswith("(1) ")
+        assert page.evaluate("document.activeElement.tagName") == "BODY", "the keyboard stays where it is"
+        assert str(place.project / "build.sh") in one.inner_text()
+        press(one, "Allow once")
+        one.get_by_text("Allowed on the page").wait_for()
+        assert result(process)["exit_code"] == 0
+    assert not page.title().startswith("(")
+
+
+def test_the_users_own_command_asks_the_page_about_a_host(place: Place, queue: Queue, page: Page) -> None:
+    with started(place, "run", "--json", "--no", "--", sys.executable, "ask.py", f"{NOBODY}:443") as process:
+        one = card(page, f"{NOBODY}:443")
+        one.get_by_text("A command of yours wants to reach").wait_for()
+        one.get_by_label("Reason").fill("not today")
+        press(one, "Deny")
+        assert "asked, and refused by page (not today)" in result(process)["stdout"]
+
+
+def test_always_writes_what_is_shown(place: Place, queue: Queue, page: Page) -> None:
+    with queue.put(HOST, 60) as ticket:
+        one = card(page, HOST.fingerprint)
+        always = one.get_by_role("button", name="Always deny")
+        always.wait_for()
+        described = page.locator("#" + str(always.get_attribute("aria-describedby")))
+        assert described.inner_text() == "writes deny registry.example:443"
+        with page.expect_response("**/questions/*"):
+            always.click()
+        one.get_by_text("Denied on the page, always").wait_for()
+        assert ticket.look() is not None
+    assert HOST.fingerprint in (place.project / ".mudroom/local/permissions.yaml").read_text()
+
+
+def test_a_rule_that_cannot_be_written_is_said(place: Place, queue: Queue, page: Page) -> None:
+    place.write(".mudroom/local/permissions.yaml", "allow: {")
+    with queue.put(HOST, 60):
+        press(card(page, HOST.fingerprint), "Always allow")
+        page.get_by_text("the answer holds, but its rule is not written").wait_for()
+
+
+def test_two_pages_and_a_terminal_see_one_answer(queue: Queue, page: Page, open_page: OpenPage) -> None:
+    other = open_page(390)
+    with queue.put(HOST, 60) as ticket:
+        for each in (page, other):
+            card(each, HOST.fingerprint).wait_for()
+        press(card(other, HOST.fingerprint), "Deny")
+        card(page, HOST.fingerprint).get_by_text("Denied on the page").wait_for()
+        assert ticket.look() is not None
+    with queue.put(COMMAND, 60) as ticket:
+        for each in (page, other):
+            card(each, "wants to run").wait_for()
+        ticket.end("denied", "", "terminal")
+        for each in (page, other):
+            card(each, "wants to run").get_by_text("Denied on the terminal").wait_for()
+
+
+def test_a_late_answer_is_told_how_it_ended(queue: Queue, page: Page) -> None:
+    """The answer of this page comes second: the page has not heard of the first yet."""
+    with queue.put(HOST, 60) as ticket:
+        one = card(page, HOST.fingerprint)
+        one.wait_for()
+
+        def first(route: Any) -> None:
+            ticket.end("denied", "too late", "terminal")
+            route.continue_()
+
+        page.route("**/questions/*", first)
+        press(one, "Allow once")
+        one.get_by_text("Denied on the terminal: too late").wait_for()
+
+
+def test_names_are_text(queue: Queue, page: Page) -> None:
+    with queue.put(COMMAND, 60):
+        one = card(page, "sh $'<b>bold</b>\\u202e.sh'")
+        one.get_by_text("<i>claude</i> wants to run").wait_for()
+        assert one.locator("b, i, u").count() == 0
+        assert one.get_by_role("button", name="Always allow").count() == 0, "there is no rule"
+
+
+def test_the_keyboard_answers_the_card_that_has_it(queue: Queue, page: Page) -> None:
+    with queue.put(HOST, 60), queue.put(COMMAND, 60):
+        one, other = card(page, HOST.fingerprint), card(page, "wants to run")
+        other.wait_for()
+        for each in (one, other):
+            each.locator("button:enabled").first.wait_for()
+        page.keyboard.press("n")
+        page.keyboard.press("Shift+Q")
+        one.locator("button:focus").wait_for()
+        page.keyboard.press("n")
+        one.get_by_text("Denied on the page").wait_for()
+        assert other.locator("button").count() > 0, "it still waits"
+        other.get_by_label("Reason").fill("y")
+        assert other.get_by_role("button", name="Allow once").is_enabled()
+
+
+def test_who_gave_up_waiting_is_said(queue: Queue, page: Page) -> None:
+    with queue.put(HOST, 60):
+        card(page, HOST.fingerprint).wait_for()
+    card(page, HOST.fingerprint).get_by_text("Nobody waits for it any more").wait_for()
+    press(card(page, HOST.fingerprint), "Allow once")
+    card(page, HOST.fingerprint).get_by_text("Allowed on the page").wait_for()
+    with queue.put(HOST, 0) as ticket:
+        decision = ticket.look()
+    assert decision is not None
+    assert decision.state == "allowed"
+
+
+def test_later_hides_it_until_the_next(queue: Queue, page: Page) -> None:
+    panel = page.locator("#decide")
+    assert panel.is_hidden()
+    with queue.put(HOST, 60):
+        card(page, HOST.fingerprint).wait_for()
+        press(panel, "Later")
+        assert panel.is_hidden()
+        with queue.put(COMMAND, 60):
+            card(page, "wants to run").wait_for()
+            assert card(page, HOST.fingerprint).is_visible()
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not AXE.exists(), reason="axe-core is not installed (npm install --prefix dev/page)")
+@pytest.mark.parametrize(("scheme", "width"), [("light", 1280), ("dark", 390)])
+def test_nothing_grave_about_questions(queue: Queue, open_page: OpenPage, scheme: str, width: int) -> None:
+    page = open_page(width, color_scheme=scheme)
+    with queue.put(HOST, 60) as ticket, queue.put(COMMAND, 60):
+        card(page, HOST.fingerprint).wait_for()
+        ticket.end("denied", "", "terminal")
+        card(page, HOST.fingerprint).get_by_text("Denied on the terminal").wait_for()
+        card(page, "wants to run").locator("button:enabled").first.wait_for()
+        assert violations(page) == []
+
+
+def test_a_server_that_is_started_anew_shows_it_again(place: Place, queue: Queue, chromium: Browser) -> None:
+    wrong: list[str] = []
+    with chromium.new_context() as context, queue.put(HOST, 60) as ticket:
+        page = context.new_page()
+        with serving(place) as site:
+            watch(page, site.url, wrong)
+            page.goto(site.told["login"])
+            one = card(page, HOST.fingerprint)
+            one.locator("button:enabled").first.wait_for()
+        press(one, "Deny")
+        one.get_by_text(re.compile("does not answer")).wait_for()
+        with serving(place, "--port", str(site.port)):
+            press(one, "Deny")
+            one.get_by_text("Denied on the page").wait_for()
+        assert ticket.look() is not None
+    assert wrong == []

@@ -1,0 +1,75 @@
+"""Every view, light and dark, wide and narrow, for people who do not see it or have no mouse: by axe-core's rules of
+WCAG 2.0 to 2.2, levels A and AA, and its best practices."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from browser import OpenPage, Site, mudroom, staged
+from conftest import Place
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
+
+AXE = Path(__file__).parents[2] / "dev/page/node_modules/axe-core/axe.min.js"
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not AXE.exists(), reason="axe-core is not installed (npm install --prefix dev/page)"),
+]
+TAGS = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
+GRAVE = ("serious", "critical", "moderate")
+CONFLICT = "sed -i s/one/ONE/ notes.txt; echo 'name = \"x\"' > pyproject.toml; rm gone.txt; printf '\\0\\1' > blob.bin"
+
+
+@pytest.fixture
+def lived_in(place: Place) -> Place:
+    """A project with a fork that has some of everything, a checkpoint, a conflict, and an apply that was made."""
+    place.write("notes.txt", "one\ntwo\nthree\n")
+    place.write("gone.txt", "x\n")
+    place.write("src/app.py", "def f():\n    return 1\n")
+    staged(place, "echo '# more' >> src/app.py", "first")
+    mudroom(place, "apply", "first", "--yes")
+    staged(place, CONFLICT)
+    mudroom(place, "checkpoint", "green", "--fork", "try-1")
+    staged(place, "echo more >> src/app.py")
+    place.write("notes.txt", "uno\ntwo\nthree\n")
+    return place
+
+
+VIEWS = {
+    "projects": "",
+    "project": "p/{project}",
+    "review": "p/{project}/f/try-1/review",
+    "conflicts": "p/{project}/f/try-1/conflicts",
+    "watch": "p/{project}/f/try-1/watch",
+    "new": "new",
+}
+
+
+@pytest.mark.parametrize(("scheme", "width"), [("light", 1280), ("dark", 1280), ("light", 390), ("dark", 390)])
+def test_nothing_grave(lived_in: Place, site: Site, open_page: OpenPage, scheme: str, width: int) -> None:
+    page = open_page(width, color_scheme=scheme)
+    found = {}
+    for name, address in VIEWS.items():
+        page.goto(site.url + "#/" + address.format(project=site.project))
+        page.locator("main:not([aria-busy=true]) h1").first.wait_for()
+        grave = violations(page)
+        if grave:
+            found[name] = grave
+    assert found == {}
+
+
+def violations(page: Page) -> list[str]:
+    """Each as its rule, what it says, and the first elements."""
+    page.evaluate(AXE.read_text())
+    options = {"runOnly": {"type": "tag", "values": TAGS}}
+    done: dict[str, Any] = page.evaluate("options => axe.run(document, options)", options)
+    assert len(done["passes"]) > 5, "nothing was looked at"
+    return [
+        f"{one['id']} ({one['impact']}): {one['help']}: " + "; ".join(node["html"][:200] for node in one["nodes"][:3])
+        for one in done["violations"]
+        if one["impact"] in GRAVE
+    ]

@@ -1,0 +1,106 @@
+"""Another user of the machine: told by the kernel, and given nothing but what is public."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+
+import pytest
+
+pytest.importorskip("starlette", reason="the extra web")
+
+from browser import Site, serving
+from conftest import Place
+from mudroom.web import peer
+from mudroom.web.peer import End, ends, judged, stranger, written
+
+HEAD = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n"
+TABLE = HEAD + (
+    "   0: 0100007F:223D 00000000:0000 0A 00000000:00000000 00:00000000 00000000  1000        0 1 1 0 100 0 0 10 0\n"
+    "   1: 0100007F:223D 0100007F:9C40 01 00000000:00000000 00:00000000 00000000  1000        0 2 1 0 20 4 30 10 -1\n"
+    "   2: 0100007F:9C40 0100007F:223D 01 00000000:00000000 00:00000000 00000000  1001        0 3 1 0 20 4 30 10 -1\n"
+    "   3: 0100007F:9C41 0100007F:223D 06 00000000:00000000 03:00000E2D 00000000     0        0 0 3 0\n"
+    "rubbish\n"
+)
+OURS = ("127.0.0.1", 8765)
+UP, GONE, HALF, LEFT, LISTENING = 1, 6, 5, 8, 10
+
+
+@pytest.mark.skipif(sys.byteorder == "big", reason="addresses are written in the other order")
+def test_an_address_as_the_kernel_writes_it() -> None:
+    assert written(OURS) == "0100007F:223D"
+    assert written(("::1", 80)) == "00000000000000000000000001000000:0050"
+    assert ends(TABLE, ("127.0.0.1", 40000), OURS) == End(UP, 1001)
+    assert ends(TABLE, OURS, ("127.0.0.1", 40000)) == End(UP, 1000)
+    assert ends(TABLE, ("127.0.0.1", 40001), OURS) == End(GONE, 0)
+    assert ends(TABLE, ("127.0.0.1", 40002), OURS) is None
+
+
+@pytest.mark.parametrize(
+    ("other", "own", "found"),
+    [
+        (End(UP, 1000), End(UP, 1000), None),
+        (End(HALF, 1000), End(LEFT, 1000), None),  # it has said all that it will say
+        (End(UP, 0), End(UP, 1000), None),  # root may do everything
+        (End(UP, 1001), End(UP, 1000), 1001),
+        (End(HALF, 0), End(LEFT, 1000), 0),  # let go of: nobody's, whatever it was
+        (End(GONE, 0), None, 0),
+        (None, End(UP, 1000), None),  # in another network namespace
+        (None, End(LEFT, 1000), 0),
+        (None, End(LISTENING, 1000), 0),  # what netlink finds instead of one that is gone
+        (None, None, 0),
+    ],
+)
+def test_who_is_somebody_else(other: End | None, own: End | None, found: int | None) -> None:
+    assert judged(other, own, 1000) == found
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/net/tcp"), reason="the kernel does not say whose a socket is")
+@pytest.mark.parametrize("host", ["127.0.0.1", "::1"])
+def test_our_own_connections_are_ours(host: str) -> None:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        server = socket.create_server((host, 0), family=family)
+    except OSError:
+        pytest.skip(f"there is no {host} here")
+    with server, socket.socket(family) as client:
+        client.connect(server.getsockname()[:2])
+        taken, theirs = server.accept()
+        with taken:
+            ours: tuple[str, int] = taken.getsockname()[:2]
+            assert stranger(ours, theirs[:2]) is None
+            both = (End(UP, os.geteuid()), End(UP, os.geteuid()))
+            assert peer._by_table(ours, theirs[:2]) == both
+            assert peer._by_netlink(ours, theirs[:2]) in (both, None)
+
+
+ASK = """
+import http.client, sys
+connection = http.client.HTTPConnection("127.0.0.1", int(sys.argv[1]), timeout=20)
+for path in sys.argv[3:]:
+    connection.request("GET", path, headers={"Authorization": "Bearer " + sys.argv[2]})
+    answer = connection.getresponse()
+    answer.read()
+    print(answer.status)
+"""
+
+
+def asked_by(user: int, site: Site, *paths: str) -> list[str]:
+    words = [sys.executable, "-I", "-c", ASK, str(site.port), site.told["token"], *paths]
+    done = subprocess.run(words, user=user, group=user, extra_groups=[], capture_output=True, text=True, check=True)
+    return done.stdout.split()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can be somebody else")
+def test_another_user_has_what_is_public_though_he_knows_the_token(place: Place) -> None:
+    with serving(place) as site:
+        login = site.told["login"].partition(f":{site.port}")[2]
+        paths = ["/", "/app.js", "/api/v1/me", "/nothing", "/link", login]
+        assert asked_by(65534, site, *paths) == ["200", "200", "403", "403", "403", "403"]
+        assert asked_by(0, site, *paths[:4], login) == ["200", "200", "200", "404", "303"]
+    with serving(place, "--host-name", "mudroom.localhost") as site:  # no proxy
+        assert asked_by(65534, site, "/api/v1/me") == ["403"]
+    with serving(place, "--host-name", "box.example") as site:
+        assert asked_by(65534, site, "/api/v1/me") == ["200"]
