@@ -131,6 +131,17 @@ def script(cli: Cli, name: str, body: str) -> str:
     return str(path)
 
 
+def test_the_project_goes_on_while_the_editor_is_open(cli: Cli) -> None:
+    in_conflict(cli)
+    file = cli.place.project / "f"
+    cli.environment["EDITOR"] = script(cli, "edit", f"echo by hand > \"$1\"; echo saved >> '{file}'\n")
+    done = cli("resolve", "x", "f", "--edit")
+    assert done.returncode == 4
+    assert "one side of f has changed since you looked; nothing was decided" in done.stderr
+    assert "conflict" in cli("resolve", "x").stdout
+    assert file.read_text().endswith("saved\n")
+
+
 def test_in_an_editor(cli: Cli) -> None:
     in_conflict(cli)
     cli.environment["EDITOR"] = script(cli, "keep", "exit 0\n")
@@ -229,6 +240,16 @@ def test_a_hunk_is_split_and_the_rest_of_a_file_left(cli: Cli) -> None:
     assert path.read_text() == TEXT.replace("line 3\n", "three\n").replace("line 6\n", "six\n").replace(
         "line 30\n", "thirty\n"
     )
+
+
+def test_a_directory_is_chosen_without_what_is_in_it(cli: Cli) -> None:
+    cli.place.write("d/f", "old\n")
+    edit(cli, "chmod 700 d; echo new > d/f")
+    code, shown = on_terminal(cli, "y\nn\n", "apply", "x", "-p")
+    assert code == 0, shown
+    assert "change d (directory)" in shown
+    assert (cli.place.project / "d").stat().st_mode & 0o777 == 0o700
+    assert (cli.place.project / "d/f").read_text() == "old\n"
 
 
 def test_nothing_chosen_is_nothing_done(cli: Cli) -> None:

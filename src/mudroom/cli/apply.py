@@ -80,7 +80,7 @@ def _apply(session: Session, name: str, args: argparse.Namespace, context: Conte
         chosen = choose(session, name, paths, context)
         if chosen is None:
             return None
-        return session.apply(name, chosen.paths, parts=chosen.parts, **how)
+        return session.apply(name, chosen.paths, parts=chosen.parts, exact=True, **how)
     if not args.yes:
         _require_terminal(context, "add --yes")
         if not _confirmed(session, name, paths, context):

@@ -11,13 +11,14 @@ import time
 from collections.abc import Callable, Iterator
 from datetime import datetime
 
-from mudroom.cli.eventrow import ROWS, line
+from mudroom.cli.eventrow import line
 from mudroom.cli.logexport import FORMS, as_json, export
 from mudroom.cli.main import Context
 from mudroom.cli.open import open_session
 from mudroom.core.event import Event, Examined
 from mudroom.core.path import show
 from mudroom.core.selection import Selection
+from mudroom.core.telling import ROWS
 from mudroom.core.verdict import ACTIONS
 from mudroom.errors import UsageError
 from mudroom.session import Session

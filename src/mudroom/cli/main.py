@@ -30,6 +30,7 @@ VERBS = {
     "ls": "forks of this project and what they hold",
     "status": "the same, for the eye: forks, unfinished applies, the last apply",
     "diff": "what a fork would change, as a unified diff",
+    "review": "look at what a fork would change, choose, decide and apply it, in the terminal",
     "apply": "bring a fork's changes into the project",
     "resolve": "decide conflicts between a fork and the project, for the next apply",
     "discard": "throw a fork away",
@@ -42,7 +43,7 @@ VERBS = {
     "approve": "what waits for somebody to allow it: list, answer, --follow",
     "policy": "what commands may do here: init, check, show, schema, trust, distrust; why something is refused",
     "net": "which hosts commands may reach: allow, deny, rm, ls, presets; why; log",
-    "serve": "agents' cards for other agents (A2A), on this machine's loopback",
+    "serve": "the page in a browser: review, decide, watch; and agents' cards for other agents; on this machine only",
     "image": "what containers of level 2 are made from: build, ls, rm",
     "doctor": "what this machine can protect, by trying it",
 }

@@ -13,7 +13,7 @@ from mudroom.cli.open import open_session
 from mudroom.core.event import Event, data_of
 from mudroom.core.flow import Flow, flow_from_json
 from mudroom.core.har import to_har
-from mudroom.core.path import show
+from mudroom.core.telling import shown, told
 from mudroom.session import Session
 
 _PAUSE = 0.2
@@ -88,26 +88,3 @@ def _tell(event: Event, context: Context) -> None:
 
 def _line(flow: Flow) -> str:
     return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(flow.started // 10**9)) + "  " + told(flow)
-
-
-def told(flow: Flow) -> str:
-    """A flow for people, without its time. Nothing of it is a terminal's command."""
-    host = f"[{flow.host}]" if ":" in flow.host else flow.host
-    words = [f"{flow.verdict:<5}", flow.way, shown(f"{host}:{flow.port}" if flow.port else host)]
-    if flow.method:
-        words.append(shown(f"{flow.method} {flow.path}".strip()) + (f" {flow.status}" if flow.status else ""))
-    if flow.verdict == "allow":
-        words.append(f"{flow.sent:,} B out, {flow.received:,} B in, {flow.seconds:.2f} s")
-    else:
-        words.append(shown(flow.reason))
-    if flow.error:
-        words.append(shown(flow.error))
-    return "  ".join(words)
-
-
-def shown(text: str) -> str:
-    """One line, printable. Half a character, which JSON can say, is none of a file's name."""
-    try:
-        return show(text.encode("utf-8", "surrogateescape"))
-    except UnicodeEncodeError:
-        return show(text.encode("utf-8", "backslashreplace"))

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from mudroom.cli.main import Context
+from mudroom.cli.whom import ask_about_hosts_by, ask_by
 from mudroom.config import load_policy, places, trusts_any
 from mudroom.core.path import relpath, show
 from mudroom.core.settings import Loaded, Settings
@@ -18,7 +19,6 @@ from mudroom.session import Client, Session, find_project, policy_above
 if TYPE_CHECKING:
     from mudroom.cli.whom import Ask
     from mudroom.core.card import AgentCard
-    from mudroom.core.flow import Answer, Question
     from mudroom.core.hosts import HostRule
     from mudroom.core.policy import CommandPolicy
     from mudroom.permission import Standing
@@ -56,7 +56,7 @@ def open_session(
     reads_policy: bool = True,
 ) -> Session:
     """``adjust``: what the command line has to say about the settings of the policy file, ``level`` about isolation.
-    ``agent``: whose commands will run, None: the user's own. ``ask``: whom about what needs an approval.
+    ``agent``: whose commands will run, None: the user's own. ``ask``: whom about what needs an approval, and hosts.
     ``also``: rules of the gate for this session, beside those of the project. ``reads_policy``: False for what neither
     runs nor changes anything and can be done whatever is wrong in a policy file; the defaults hold."""
     place = places(context.environ)
@@ -72,16 +72,14 @@ def open_session(
         level=level,
         card=card,
         rules=beside(rules, tuple(also)) if also else rules,
-        approver=approver_of(context),
         remember=remember,
         agent=agent,
         commands=_Commands(project, context) if agent is not None else None,
     )
     session.policy = settings_of(context, session.project) if reads_policy else Settings()
     session.settings = adjust(session.policy)
+    ask_about_hosts_by(ask, context, session)
     if session.agent is not None:
-        from mudroom.cli.whom import ask_by
-
         ask_by(ask, context, session)
     return session
 
@@ -132,19 +130,6 @@ def left_out(loaded: Loaded) -> str:
     shown = "; ".join(one if len(one) < 80 else one[:79] + "…" for one in found[:MOST_LEFT_OUT])
     where = ", ".join(".mudroom/" + name for name in list(files)[:MOST_LEFT_OUT])
     return f"not taken from {where}, {loaded.why}: {shown}{more} (mudroom policy trust shows all and asks)"
-
-
-def approver_of(context: Context) -> Callable[[Question, int], Answer] | None:
-    """Somebody to be asked, where there is a terminal; what no rule allows is refused else."""
-    if context.as_json or not context.terminal.interactive:
-        return None
-
-    def approve(question: Question, over: int) -> Answer:
-        from mudroom.cli.asking import by_terminal
-
-        return by_terminal(context.terminal, question, over)
-
-    return approve
 
 
 def standing(project: bytes, context: Context) -> tuple[Callable[[], Sequence[HostRule]], Callable[[HostRule], None]]:

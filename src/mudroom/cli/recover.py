@@ -42,6 +42,8 @@ def execute(_args: argparse.Namespace, context: Context) -> int:
         return 3 if conflicts else 0
     for one in found:
         tell_recovered(context, one.name, one.fork, one.outcome)
+        for remark in one.applied.remarks:
+            say(f"  {show(remark.path)}: {remark.text}")
     for conflict in conflicts:
         say(f"  {context.terminal.style('conflict', 'red')}  {show(conflict.path)}: {conflict.reason}")
     if not found:

@@ -1,0 +1,277 @@
+"""Conflicts, one after the other: the three sides of each place, and the decision about it.
+
+A place is decided for itself; when the last one of a file is, the file is. What is decided holds for the next apply, as
+long as both versions stay what they are.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, ClassVar, Literal
+
+from textual.app import ComposeResult, SuspendNotSupported
+from textual.binding import BindingType
+from textual.containers import Horizontal, Vertical
+from textual.screen import Screen
+from textual.widgets import Static
+
+from mudroom.core.diff3 import Chunk, Merged
+from mudroom.core.marker import resolve
+from mudroom.core.path import show
+from mudroom.errors import MudroomError, SideMoved
+from mudroom.tui.desk import Desk
+from mudroom.tui.dialog import Lines, help_for
+from mudroom.tui.key import CONFLICTS, bindings, brief
+from mudroom.tui.line import pieces
+from mudroom.tui.pane import Pieces
+from mudroom.tui.worker import Turn
+
+if TYPE_CHECKING:
+    from mudroom.session import Conflicted
+    from mudroom.tui.app import ReviewApp
+
+Side = Literal["ours", "theirs", "both"]
+
+AROUND = 3
+"""Lines of context that are shown around a place."""
+MOST = 2_000
+"""Lines of one side of a place that are shown."""
+_SIDES = (("base", "the original"), ("ours", "1 the project's"), ("theirs", "2 the fork's"))
+
+
+class Side3(Lines):
+    def __init__(self, side: str) -> None:
+        super().__init__([], id=side)
+        self.side = side
+
+
+class ConflictScreen(Screen[bool], inherit_bindings=False):
+    """Gives whether anything was decided."""
+
+    app: ReviewApp
+    BINDINGS: ClassVar[list[BindingType]] = bindings(CONFLICTS)
+    DEFAULT_CSS = """
+    ConflictScreen #what { height: auto; max-height: 4; background: $surface; }
+    ConflictScreen #keys { height: 1; background: $surface; color: $text-muted; }
+    ConflictScreen .side { width: 1fr; border-right: solid $panel; }
+    ConflictScreen .name { height: 1; text-style: bold; }
+    """
+
+    def __init__(self, desk: Desk, conflicts: Sequence[Conflicted], at: bytes) -> None:
+        super().__init__()
+        self.desk, self.conflicts = desk, list(conflicts)
+        self.number = next((n for n, one in enumerate(self.conflicts) if one.path == at), 0)
+        self.place_number = 0
+        self.is_whole = False
+        self.choices: dict[bytes, dict[int, Side]] = {}
+        """What was said about single places of files of which not all are decided."""
+        self.changed = False
+        self._turn = Turn(self, self.app.tell_error)
+        """A key that comes before the last decision is kept would be about another conflict."""
+        self._merged: tuple[Conflicted | None, Merged | None] = (None, None)
+
+    def compose(self) -> ComposeResult:
+        yield Static(id="what", markup=False)
+        with Horizontal():
+            for side, name in _SIDES:
+                with Vertical(classes="side"):
+                    yield Static(name, classes="name", markup=False)
+                    yield Side3(side)
+        yield Static(brief(CONFLICTS), id="keys", markup=False)
+
+    def on_mount(self) -> None:
+        self.show_place()
+
+    # --- what is looked at ---
+
+    @property
+    def conflict(self) -> Conflicted:
+        return self.conflicts[self.number]
+
+    @property
+    def merged(self) -> Merged | None:
+        """The texts of this conflict, merged as far as they can be; None if they are not shown."""
+        if self._merged[0] is not self.conflict:
+            self._merged = (self.conflict, None if self.desk.is_masked(self.conflict) else self.conflict.merged)
+        return self._merged[1]
+
+    @property
+    def places(self) -> int:
+        return self.merged.conflicts if self.merged is not None else 0
+
+    def show_place(self) -> None:
+        conflict, places = self.conflict, self.places
+        said = self.choices.get(conflict.path, {})
+        lines = [f" conflict {self.number + 1} of {len(self.conflicts)}: {show(conflict.path)}"]
+        lines[0] += "   [decided]" if conflict.decided else "   [not decided]"
+        lines.append(f" {conflict.reason}")
+        if places:
+            names = {"ours": "the project's", "theirs": "the fork's", "both": "both"}
+            here = names.get(said.get(self.place_number, ""), "not decided")
+            how = "the whole file" if self.is_whole else "one place"
+            lines.append(
+                f" place {self.place_number + 1} of {places}: {'decided' if conflict.decided else here}"
+                f"   1, 2 and 3 are for {how}"
+            )
+        self.query_one("#what", Static).update("\n".join(lines))
+        for pane in self.query(Side3):
+            pane.replace(self._side(pane.side))
+            pane.scroll_to(y=0, animate=False, force=True, immediate=True)
+
+    def _side(self, side: str) -> list[Pieces]:
+        merged = self.merged
+        if merged is None:
+            return self._whole_side(side)
+        return _around(merged, self.place_number, side)
+
+    def _whole_side(self, side: str) -> list[Pieces]:
+        """Of what cannot be merged: what it is."""
+        version = {"base": self.conflict.base, "ours": self.conflict.ours, "theirs": self.conflict.theirs}[side]
+        entry = version.entry
+        if entry is None:
+            return [[("nothing is there" if self.conflict.reason else "", "dim")]]
+        rows: list[Pieces] = [[(f"{entry.kind}, {entry.size:,} bytes, {entry.mode:04o}", "head")]]
+        if version.path != self.conflict.path:
+            rows.append([(f"at {show(version.path)}", "warn")])
+        if entry.kind == "symlink":
+            rows.append([(f"to {show(entry.target)}", "")])
+        if self.desk.is_masked(self.conflict):
+            rows.append([("a secret: it is not shown", "warn")])
+        elif version.content is not None and b"\0" not in version.content:
+            lines = version.content[: 1 << 20].split(b"\n")[:MOST]
+            rows += [_line(line + b"\n", "") for line in lines]
+        return rows
+
+    # --- moving ---
+
+    def action_move(self, by: int) -> None:
+        self.number = (self.number + by) % len(self.conflicts)
+        self.place_number = 0
+        self.show_place()
+
+    def action_place(self, by: int) -> None:
+        if self.places:
+            self.place_number = (self.place_number + by) % self.places
+            self.show_place()
+
+    def action_page(self, by: int) -> None:
+        for pane in self.query(Side3):
+            pane.move(by * max(1, pane.size.height - 1))
+
+    def action_whole(self) -> None:
+        self.is_whole = not self.is_whole
+        self.show_place()
+
+    def action_help(self) -> None:
+        self.app.push_screen(help_for(CONFLICTS, "Keys of the conflicts"))
+
+    def action_leave(self) -> None:
+        left = {path for path, said in self.choices.items() if said}
+        if left:
+            names = ", ".join(show(path) for path in sorted(left)[:3])
+            self.app.notify(f"not all places are decided, so nothing is: {names}", markup=False, severity="warning")
+        self.dismiss(self.changed)
+
+    # --- deciding ---
+
+    def action_take(self, side: Side) -> None:
+        self._turn.take(partial(self._take, side))
+
+    async def _take(self, side: Side) -> None:
+        conflict, merged = self.conflict, self.merged
+        if merged is not None and not self.is_whole:
+            said = self.choices.setdefault(conflict.path, {})
+            said[self.place_number] = side
+            left = [number for number in range(merged.conflicts) if number not in said]
+            if left:
+                self.place_number = next((number for number in left if number > self.place_number), left[0])
+                self.show_place()
+                return
+            await self._decide(lambda: self._keep(conflict, merged, said))
+        elif side == "both":
+            await self._decide(lambda: self._both(conflict, conflict.merged))
+        else:
+            await self._decide(lambda: self.desk.decide(conflict, side))
+
+    def _keep(self, conflict: Conflicted, merged: Merged, said: dict[int, Side]) -> None:
+        self.desk.decide(conflict, "content", resolve(merged, said).content())
+
+    def _both(self, conflict: Conflicted, merged: Merged | None) -> None:
+        if merged is not None:
+            self._keep(conflict, merged, dict.fromkeys(range(merged.conflicts), "both"))
+        else:
+            self.desk.keep_both(conflict)
+
+    def action_undecide(self) -> None:
+        self.choices.pop(self.conflict.path, None)
+        conflict = self.conflict
+        self._turn.take(partial(self._decide, lambda: self.desk.undecide(conflict)))
+
+    def action_edit(self) -> None:
+        """The editor has the terminal for itself meanwhile."""
+        conflict = self.conflict
+        if self.desk.is_masked(conflict):
+            self.app.tell_error(MudroomError(f"{show(conflict.path)} is a secret: it is not shown", "1 or 2 decide it"))
+            return
+        problem: MudroomError | None = None
+        try:
+            with self.app.suspend():
+                self.app.hands.edit(self.desk.session, self.desk.fork, conflict)
+        except MudroomError as error:
+            problem = error
+        except SuspendNotSupported:
+            problem = MudroomError("an editor cannot be had here", "mudroom resolve --edit")
+        self.refresh()
+        if problem is not None:
+            self.app.tell_error(problem)
+            if not isinstance(problem, SideMoved):
+                return
+        self._turn.take(partial(self._decide, lambda: None))
+
+    async def _decide(self, decide: Callable[[], object]) -> None:
+        """Keep a decision, and look at the conflicts again; then go on to the next that is not decided."""
+        path = self.conflict.path
+        try:
+            await self.desk.ask(decide)
+        except SideMoved as moved:
+            self.app.tell_error(moved)
+        found = await self.desk.ask(self.desk.conflicts)
+        self.changed = True
+        self.choices.pop(path, None)
+        if not found:
+            self.dismiss(True)
+            return
+        self.conflicts = found
+        self.number = next((n for n, one in enumerate(found) if one.path == path), 0)
+        if self.conflict.decided:
+            order = itertools.chain(range(self.number + 1, len(found)), range(self.number))
+            self.number = next((n for n in order if not found[n].decided), self.number)
+        self.place_number = 0
+        self.show_place()
+        if all(one.decided for one in found):
+            self.app.notify("all conflicts are decided: Esc, then a applies")
+
+
+def _around(merged: Merged, place: int, side: str) -> list[Pieces]:
+    """One side of a place, with a few lines of what is before and behind it."""
+    chunks = merged.chunks
+    at = [number for number, chunk in enumerate(chunks) if chunk.kind == "conflict"][place]
+    before = [line for chunk in chunks[max(0, at - AROUND) : at] for line in _of(chunk, side)][-AROUND:]
+    after = [line for chunk in chunks[at + 1 : at + 1 + AROUND] for line in _of(chunk, side)][:AROUND]
+    lines = _of(chunks[at], side)
+    style = {"ours": "added", "theirs": "added"}.get(side, "removed")
+    rows = [_line(line, "dim") for line in before]
+    rows += [[("▐ ", style), *_line(line, style)] for line in lines[:MOST]] or [[("▐ (nothing)", "dim")]]
+    if len(lines) > MOST:
+        rows.append([(f"… {len(lines) - MOST:,} more lines", "odd")])
+    return rows + [_line(line, "dim") for line in after]
+
+
+def _of(chunk: Chunk, side: str) -> tuple[bytes, ...]:
+    return {"base": chunk.base, "ours": chunk.ours, "theirs": chunk.theirs}[side]
+
+
+def _line(line: bytes, style: str) -> Pieces:
+    return [(piece.text, "odd" if piece.odd else style) for piece in pieces(line)]

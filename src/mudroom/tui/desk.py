@@ -1,0 +1,339 @@
+"""What the review asks of a session. Every call is made in one thread of its own, one after the other: the screen never
+waits for a disk, and a session is never used by two at a time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Literal, NamedTuple, ParamSpec, TypeVar
+
+from mudroom.core.change import Change, Remark
+from mudroom.core.event import Event
+from mudroom.core.hunk import select
+from mudroom.core.merge import Part
+from mudroom.core.path import show
+from mudroom.core.stack import Checkpoint
+from mudroom.errors import MudroomError
+from mudroom.reviewing import difference, has_hunks, is_masked_conflict, look
+from mudroom.tui.choice import Chosen, Item, Pick, items_of
+from mudroom.tui.diffrow import Shown, Text
+from mudroom.watching import Dropped, preview, roll_back
+
+if TYPE_CHECKING:
+    from mudroom.session import Applied, Conflicted, Landed, Session
+
+OnVerify = Callable[[tuple[bytes, ...]], Callable[[bytes], None]]
+Take = Literal["ours", "theirs", "content", "delete"]
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class Busy(MudroomError):
+    """Somebody else has the vault, or the fork; nothing has begun."""
+
+    def __init__(self, who: str) -> None:
+        super().__init__(f"{who} is at work in this project", "try again when it has ended")
+        self.who = who
+
+
+class Vanished(MudroomError):
+    """The fork is gone."""
+
+    def __init__(self) -> None:
+        super().__init__("the fork is gone", "somebody else has applied or discarded it")
+
+
+class Seen(NamedTuple):
+    """A fork, as it is looked at."""
+
+    fork: str
+    fingerprint: str
+    changes: tuple[Change, ...]
+    items: tuple[Item, ...]
+    tags: Mapping[bytes, tuple[str, ...]]
+    """Of each change, by path, what to filter by."""
+    remarks: tuple[Remark, ...]
+    conflicts: tuple[Conflicted, ...]
+    level: int | None
+    credentials: tuple[str, ...]
+    running: bool = False
+    """A command is at work in it: what that changes is not here yet, nor are its conflicts known."""
+
+    @property
+    def decided(self) -> dict[bytes, bool]:
+        """By path of a conflict, whether it is decided."""
+        return {one.path: one.decided for one in self.conflicts}
+
+
+class Desk:
+    def __init__(self, session: Session, fork: str) -> None:
+        self.session, self.fork = session, fork
+        self.project = session.project
+        self._thread = ThreadPoolExecutor(1, "mudroom-review")
+        self._wanted = 0
+        self.recovered: list[str] = []
+        """What a killed mudroom had left unfinished, and was dealt with here."""
+        self.is_applying = False
+        """Whether the vault is had alone: the project may be written to."""
+
+    async def ask(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """A call of the session, in its thread."""
+        return await asyncio.wrap_future(self._thread.submit(function, *args, **kwargs))
+
+    def close(self) -> None:
+        """Waits for what has begun, and begins nothing more."""
+        self._thread.shutdown(wait=True, cancel_futures=True)
+
+    # --- looking ---
+
+    def see(self) -> Seen:
+        """Look at the fork; an apply is held to this from here on."""
+        self._require_there()
+        found = look(self.session, self.fork)
+        record = self.session.record(self.fork)
+        conflicts: Sequence[Conflicted] = ()
+        running = not self._is_at_rest()
+        if found.changes and not running:
+            conflicts = self.session.conflicts(self.fork)
+        return Seen(
+            self.fork,
+            found.fingerprint,
+            found.changes,
+            items_of(found.changes),
+            found.tags,
+            found.remarks,
+            tuple(conflicts),
+            record.level if record is not None else None,
+            self.session.opened_credentials(self.fork),
+            running,
+        )
+
+    def fingerprint(self) -> str | None:
+        """Of what the fork holds now; None if it is gone."""
+        return look(self.session, self.fork).fingerprint if self.session.vault.has_fork(self.fork) else None
+
+    def _is_at_rest(self) -> bool:
+        """Whether no command holds the fork; its end may be far off, and is not waited for."""
+        with self.session.vault.fork(self.fork).lock_if_free("mudroom review") as free:
+            return free
+
+    def _require_at_rest(self) -> None:
+        self._require_there()
+        if not self._is_at_rest():
+            raise Busy(f"a command in {self.fork}")
+
+    def _require_there(self) -> None:
+        if not self.session.vault.has_fork(self.fork):
+            raise Vanished
+
+    def stamp(self) -> tuple[object, ...] | None:
+        """Something that differs whenever the fork has changed; None if it is gone. Costs a few looks at files: it may
+        be asked for at any time, by any thread."""
+        place = self.session.vault.path + b"/forks/" + self.fork.encode()
+        try:
+            os.stat(place)
+        except OSError:
+            return None
+        return tuple(map(_stamp, (place, place + b"/record", place + b"/state", place + b"/running")))
+
+    async def show(self, item: Item) -> Shown | None:
+        """What there is to see of one change; None if another one was asked for meanwhile."""
+        self._wanted += 1
+        mine = self._wanted
+        return await self.ask(lambda: self._show(item) if mine == self._wanted else None)
+
+    def _show(self, item: Item) -> Shown:
+        self._require_there()
+        change = item.change
+        if item.is_repository:
+            return Shown((f"a repository, as a whole: {len(item.inside):,} changes in it",))
+        found = difference(self.session, self.fork, change.path)
+        base, staged = change.base, change.staged
+        mode = None
+        if base is not None and staged is not None and base.kind == staged.kind and base.mode != staged.mode:
+            mode = (base.mode, staged.mode)
+        divisible = has_hunks(change) and found.texts is not None
+        notes = [*_about(change), *_KINDS.get(found.kind, ())]
+        if mode is not None and not divisible:
+            notes.append(f"permissions {mode[0]:04o} → {mode[1]:04o}")
+        text = Text(*found.texts.sides, found.texts.blocks) if found.texts is not None else None
+        return Shown(tuple(notes), mode if divisible else None, text, divisible)
+
+    # --- doing ---
+
+    def alone(self, what: str, do: Callable[[], T]) -> T:
+        """With the vault alone. Raises Busy at once if somebody else has it."""
+
+        def waiting(other: str) -> None:
+            raise Busy(show(other.encode()))
+
+        with self.session.alone(f"{what} (mudroom review, process {os.getpid()})", waiting) as found:
+            self.recovered += [
+                f"apply {one.name} of {show(one.fork.encode())} {_RECOVERED[one.outcome]}" for one in found
+            ]
+            self.is_applying = True
+            try:
+                return do()
+            finally:
+                self.is_applying = False
+
+    def apply(
+        self, seen: Seen, chosen: Chosen, on_verify: Callable[[tuple[bytes, ...]], Callable[[bytes], None]]
+    ) -> Landed:
+        """``on_verify``: as ``Session.apply`` has it. Raises ForkMoved if it is not what was looked at, Busy."""
+        self._require_there()
+
+        def land() -> Landed:
+            parts = self._parts(chosen.picks)
+            return self.session.apply(
+                self.fork,
+                chosen.paths,
+                parts=parts,
+                exact=bool(chosen.paths),
+                git=chosen.git,
+                reviewed=seen.fingerprint,
+                on_verify=on_verify,
+            )
+
+        return self.alone(f"applying {self.fork}", land)
+
+    def _parts(self, picks: Mapping[bytes, Pick]) -> dict[bytes, Part]:
+        """Read again now: if it is not what was looked at, the fingerprint says so."""
+        parts: dict[bytes, Part] = {}
+        if not picks:
+            return parts
+        for change, old, new in self.session.texts(self.fork, list(picks)):
+            pick = picks.get(change.path)
+            if pick is None or change.staged is None:
+                continue
+            if old is None or new is None:
+                raise MudroomError(f"{show(change.path)} cannot be read any more", "R looks again")
+            content = new if pick.blocks is None else select(old, new, pick.blocks)
+            mode = change.staged.mode if pick.mode or change.base is None else change.base.mode
+            parts[change.path] = Part(content, mode)
+        if parts.keys() != picks.keys():
+            raise MudroomError("the fork is not what was looked at", "R looks again")
+        return parts
+
+    def undo(self, name: str) -> Applied:
+        return self.alone("undo", lambda: self.session.undo(name))
+
+    def last_apply(self) -> str:
+        """The one that an undo would take back; empty: there is none."""
+        done = [one["apply"] for one in self.session.applies() if one["state"] == "applied"]
+        return done[-1] if done else ""
+
+    def discard(self, seen: Seen) -> None:
+        """Raises ForkMoved if it is not what was looked at, Busy."""
+        self._require_there()
+        self.alone(f"discarding {self.fork}", lambda: self.session.discard(self.fork, seen.fingerprint))
+
+    # --- its course ---
+
+    def checkpoints(self) -> tuple[Checkpoint, ...]:
+        self._require_there()
+        return self.session.vault.fork(self.fork).state.checkpoints
+
+    def dropped(self, point: str) -> Dropped:
+        """What a rollback would drop; one is held to this."""
+        self._require_at_rest()
+        return preview(self.session, self.fork, point)
+
+    def roll_back(self, point: str, dropped: Dropped) -> str:
+        """Returns the checkpoint by which what was dropped can be had back; empty: nothing was. Raises ForkMoved if it
+        would be something else."""
+        self._require_at_rest()
+        before = roll_back(self.session, self.fork, point, dropped.fingerprint)
+        return before.name if before is not None else ""
+
+    def events(self, last: int) -> list[Event]:
+        """The end of the journal, newest first."""
+        return list(self.session.vault.journal.events(last=last))[::-1]
+
+    # --- conflicts ---
+
+    def conflicts(self) -> list[Conflicted]:
+        self._require_at_rest()
+        return self.session.conflicts(self.fork)
+
+    def is_masked(self, conflict: Conflicted) -> bool:
+        """Whether nobody is shown what is in it. Any thread may ask."""
+        return is_masked_conflict(self.session, conflict)
+
+    def decide(self, conflict: Conflicted, take: Take, content: bytes | None = None) -> None:
+        self._require_at_rest()
+        self.session.decide(self.fork, conflict, take, content)
+
+    def keep_both(self, conflict: Conflicted) -> None:
+        """The fork's beside the project's, which changes the fork: what is in it now is what is looked at."""
+        self._require_at_rest()
+        self.session.keep_both(self.fork, conflict)
+
+    def undecide(self, conflict: Conflicted) -> bool:
+        self._require_at_rest()
+        return self.session.forget_decision(self.fork, conflict.path)
+
+
+_RECOVERED = {
+    "deferred": "was cut off before it touched the project",
+    "finished": "was cut off in the middle; it is finished now",
+    "undone": "was being undone when it was cut off; that is finished now",
+}
+_KINDS = {
+    "large": ("a text that is too large to be shown",),
+    "masked": ("a secret: it is not shown",),
+    "unknown": ("what it was is not known any more",),
+    "image": ("a picture: mudroom serve shows it",),
+}
+
+
+def forks_of(session: Session) -> list[tuple[str, int, int]]:
+    """Every fork that can be looked at: name, when it was made (nanoseconds since 1970), changed files."""
+    found = []
+    for fork in session.vault.forks():
+        try:
+            seen = look(session, fork.name)
+        except (MudroomError, OSError):
+            continue
+        found.append((fork.name, fork.state.created, len(seen.rows)))
+    return found
+
+
+def _stamp(path: bytes) -> tuple[int, int, int] | None:
+    try:
+        info = os.stat(path, follow_symlinks=False)
+    except OSError:
+        return None
+    return info.st_mtime_ns, info.st_size, info.st_ino
+
+
+def _about(change: Change) -> list[str]:
+    """In words, what its lines do not tell."""
+    found = []
+    base, staged = change.base, change.staged
+    if change.source:
+        found.append(f"renamed from {show(change.source)}")
+    if change.verb == "added":
+        found.append("new" if change.entry.kind == "file" else f"new {change.entry.kind}")
+    if change.verb == "deleted":
+        found.append("deleted")
+    if base is not None and staged is not None and base.kind != staged.kind:
+        found.append(f"{base.kind} becomes {staged.kind}")
+    for side, entry in (("was a link to", base), ("link to", staged)):
+        if entry is not None and entry.kind == "symlink":
+            found.append(f"{side} {show(entry.target)}")
+    if change.link_to:
+        found.append(f"another name of {show(change.link_to)}")
+    if change.binary and staged is not None:
+        found.append(f"binary, {staged.size:,} bytes")
+    if staged is not None and staged.mode & 0o6000:
+        found.append(f"its permissions let it act as its owner: {staged.mode:04o}")
+    elif change.verb == "added" and staged is not None and staged.kind == "file" and staged.mode & 0o111:
+        found.append(f"executable ({staged.mode:04o})")
+    if not change.original_known:
+        found.append("edited in the project while the command ran: what it was is not known")
+    return found

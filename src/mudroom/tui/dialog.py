@@ -1,0 +1,264 @@
+"""What is asked and told above the review: each dialog is lines of text, and a few keys."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import ClassVar, Generic, TypeVar
+
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Vertical
+from textual.screen import ModalScreen
+from textual.strip import Strip
+from textual.widgets import Input, Static
+
+from mudroom.core.path import show
+from mudroom.core.quote import show_words
+from mudroom.errors import MudroomError
+from mudroom.tui.desk import Busy
+from mudroom.tui.key import LEGEND, Key
+from mudroom.tui.pane import Pane, Pieces
+from mudroom.tui.worker import begin
+
+T = TypeVar("T")
+
+AGAIN = 0.5
+"""Seconds from one try to the next, while somebody else has the vault."""
+
+
+class Lines(Pane):
+    """Rows of text; a cursor only where one of them is to be chosen."""
+
+    def __init__(
+        self,
+        rows: Sequence[Pieces],
+        *,
+        chooses: bool = False,
+        cursor: int = 0,
+        id: str = "lines",  # noqa: A002
+    ) -> None:
+        super().__init__(id=id)
+        self._rows: Sequence[Pieces] = rows
+        self._chooses = chooses
+        self._first = cursor
+
+    def on_mount(self) -> None:
+        self.show_rows(len(self._rows), self._first)
+
+    def replace(self, rows: Sequence[Pieces], *, at_end: bool = False) -> None:
+        self._rows = rows
+        self.show_rows(len(rows), len(rows) - 1 if at_end else self.cursor)
+
+    def move(self, by: int) -> None:
+        if self._chooses:
+            super().move(by)
+            return
+        height = max(1, self.size.height)
+        self.scroll_to(
+            y=max(0, min(round(self.scroll_y) + by, self.count - height)), animate=False, force=True, immediate=True
+        )
+
+    def row(self, number: int, _width: int) -> Pieces:
+        pointer = [("▌" if number == self.cursor else " ", "head")] if self._chooses else []
+        return [*pointer, *self._rows[number]]
+
+    def render_line(self, y: int) -> Strip:
+        if self._chooses:
+            return super().render_line(y)
+        cursor, self.cursor = self.cursor, -1
+        try:
+            return super().render_line(y)
+        finally:
+            self.cursor = cursor
+
+
+def plain(*lines: str, style: str = "") -> list[Pieces]:
+    return [[(line, style)] for line in lines]
+
+
+class Dialog(ModalScreen[T], Generic[T], inherit_bindings=False):
+    """A box in the middle: a title, lines, and what the keys do."""
+
+    DEFAULT_CSS = """
+    Dialog { align: center middle; }
+    Dialog > Vertical { width: 90%; max-width: 110; height: auto; max-height: 90%; border: round $primary;
+                        background: $background; padding: 0 1; }
+    Dialog .title { text-style: bold; height: auto; }
+    Dialog .keys { color: $text-muted; height: auto; }
+    Dialog Lines { height: auto; max-height: 100%; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("j,down", "move(1)", show=False),
+        Binding("k,up", "move(-1)", show=False),
+        Binding("pagedown,space", "page(1)", show=False),
+        Binding("pageup", "page(-1)", show=False),
+    ]
+
+    def __init__(
+        self, title: str, rows: Sequence[Pieces], keys: str, *, chooses: bool = False, cursor: int = 0
+    ) -> None:
+        super().__init__()
+        self._title, self._keys = title, keys
+        self.lines = Lines(rows, chooses=chooses, cursor=cursor)
+        self._height = len(rows)
+
+    def compose(self) -> ComposeResult:
+        with Vertical():
+            yield Static(self._title, classes="title", markup=False)
+            yield self.lines
+            yield Static(self._keys, classes="keys", markup=False)
+
+    def on_mount(self) -> None:
+        self.fit(self._height)
+        self.lines.focus()
+
+    def on_resize(self) -> None:
+        self.fit(self._height)
+
+    def fit(self, rows: int) -> None:
+        self._height = rows
+        self.lines.styles.height = max(1, min(rows, self.app.size.height * 9 // 10 - 5))
+
+    def action_move(self, by: int) -> None:
+        self.lines.move(by)
+
+    def action_page(self, by: int) -> None:
+        self.lines.move(by * max(1, self.lines.size.height - 1))
+
+
+class Confirm(Dialog[bool]):
+    """Yes by ``y`` alone: nothing that somebody types in passing brings anything into a project."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("y", "answer(True)", show=False),
+        Binding("n,q,escape", "answer(False)", show=False),
+    ]
+
+    def __init__(self, title: str, rows: Sequence[Pieces], yes: str) -> None:
+        super().__init__(title, rows, f"y {yes}   Esc back")
+
+    def action_answer(self, answer: bool) -> None:
+        self.dismiss(answer)
+
+
+class Tell(Dialog[None]):
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,q,enter,question_mark", "close", show=False)]
+
+    def __init__(self, title: str, rows: Sequence[Pieces]) -> None:
+        super().__init__(title, rows, "Esc back")
+
+    def action_close(self) -> None:
+        self.dismiss(None)
+
+
+def help_for(keys: tuple[Key, ...], title: str, *, legend: bool = False) -> Tell:
+    rows: list[Pieces] = [[(f"{key.shown:<8}", "head"), (key.text, "")] for key in keys]
+    if legend:
+        rows += [[("", "")], *([(f"{sign:<12}", "warn"), (text, "")] for sign, text in LEGEND)]
+    return Tell(title, rows)
+
+
+class Choose(Dialog["int | None"]):
+    """One of several; None: none of them."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("enter,y", "take", show=False),
+        Binding("escape,q", "none", show=False),
+    ]
+
+    def __init__(self, title: str, rows: Sequence[Pieces], *, keys: str = "Enter choose   Esc back", cursor: int = 0):
+        super().__init__(title, rows, keys, chooses=True, cursor=cursor)
+
+    def action_take(self) -> None:
+        self.dismiss(self.lines.cursor if self.lines.count else None)
+
+    def action_none(self) -> None:
+        self.dismiss(None)
+
+
+class Words(Dialog["str | None"]):
+    """A line of text; None: it was left as it is."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "none", show=False)]
+
+    def __init__(self, title: str, value: str) -> None:
+        super().__init__(title, [], "Enter search   Esc back")
+        self._value = value
+
+    def compose(self) -> ComposeResult:
+        with Vertical():
+            yield Static(self._title, classes="title", markup=False)
+            yield Input(self._value, id="words", compact=True)
+            yield Static(self._keys, classes="keys", markup=False)
+
+    def on_mount(self) -> None:
+        self.query_one(Input).focus()
+
+    def on_resize(self) -> None:
+        """It has no lines."""
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        self.dismiss(event.value)
+
+    def action_none(self) -> None:
+        self.dismiss(None)
+
+
+class Working(Dialog["T | MudroomError"], Generic[T]):
+    """Something that takes a while. It goes on until it is done: Esc ends only the waiting for somebody else, and the
+    command that tries the result out. Gives what came of it, or why nothing did."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,ctrl+c", "give_up", show=False)]
+
+    def __init__(self, title: str, work: Callable[[], Awaitable[T]], interrupt: Callable[[], bool]) -> None:
+        super().__init__(title, plain("…"), "")
+        self._work, self._interrupt = work, interrupt
+        self._given_up = asyncio.Event()
+        self._output = b""
+
+    def on_mount(self) -> None:
+        super().on_mount()
+        begin(self, self._go, "work")
+
+    async def _go(self) -> None:
+        self.dismiss(await self._outcome())
+
+    async def _outcome(self) -> T | MudroomError:
+        while True:
+            try:
+                return await self._work()
+            except Busy as busy:
+                self.say(f"waiting for {busy.who} to end; Esc gives up")
+            except MudroomError as error:
+                return error
+            except OSError as error:
+                return MudroomError(f"{show(str(error.filename or '').encode())}: {error.strerror or error}")
+            try:
+                await asyncio.wait_for(self._given_up.wait(), AGAIN)
+            except TimeoutError:
+                continue
+            return MudroomError("nothing was done: somebody else is at work in this project")
+
+    def say(self, line: str) -> None:
+        self.lines.replace(plain(line))
+        self.fit(1)
+
+    def progress(self, label: str, done: int, total: int) -> None:
+        self.say(f"{label}: {done:,}" + (f" of {total:,}" if total else ""))
+
+    def begin_output(self, command: tuple[bytes, ...]) -> None:
+        """The result is tried out by this command."""
+        self._output = b""
+        self.query_one(".title", Static).update(f"{self._title}: first {show_words(command)}; Esc ends it")
+
+    def output(self, data: bytes) -> None:
+        """Of the command that tries the result out, as it comes."""
+        self._output = (self._output + data)[-64_000:]
+        found = self._output.decode("utf-8", "replace").splitlines()[-200:]
+        self.lines.replace(plain(*(show(line.encode()) for line in found)), at_end=True)
+        self.fit(min(len(found), 16))
+
+    def action_give_up(self) -> None:
+        self._given_up.set()
+        self._interrupt()

@@ -1,0 +1,182 @@
+"""The differences of one file as rows: hunks with their context, one below the other or side by side. Pure.
+
+A row names lines by their numbers and holds no text, so that a hundred thousand of them cost little; the few that are
+on the screen are drawn from it.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple
+
+from mudroom.core.linediff import Block, diff_lines, split_lines
+from mudroom.core.shown import Span
+from mudroom.core.worddiff import Budget, spans, words
+from mudroom.tui.line import text_of_line
+
+Kind = Literal["note", "mode", "hunk", "same", "old", "new", "pair"]
+
+CONTEXTS = (3, 10, 30, 100, 1 << 30)
+"""Unchanged lines around a hunk; the last: all of them."""
+
+
+class Text(NamedTuple):
+    """Both sides of a file, and where they differ."""
+
+    old: list[bytes]
+    new: list[bytes]
+    blocks: list[Block]
+
+    @property
+    def numbers(self) -> frozenset[int]:
+        return frozenset(range(len(self.blocks)))
+
+
+class Shown(NamedTuple):
+    """All there is to see of one change."""
+
+    notes: tuple[str, ...] = ()
+    mode: tuple[int, int] | None = None
+    text: Text | None = None
+    divisible: bool = True
+    """Whether hunks can be chosen from it, one by one."""
+
+
+class Row(NamedTuple):
+    kind: Kind
+    old: int = -1
+    """Index of the line; of a ``note``: of that."""
+    new: int = -1
+    hunk: int = -1
+    block: int = -1
+
+
+class Group(NamedTuple):
+    """A hunk: the blocks in it and the lines it shows."""
+
+    blocks: tuple[int, ...]
+    old_start: int
+    old_end: int
+    new_start: int
+    new_end: int
+    folded: int
+    """Unchanged lines between it and what is above it."""
+    row: int = 0
+    """Where its heading is."""
+
+
+class Layout(NamedTuple):
+    rows: list[Row]
+    groups: list[Group]
+    tail: int = 0
+    """Unchanged lines after the last hunk."""
+
+    @property
+    def stops(self) -> list[int]:
+        """Rows at which something can be chosen."""
+        return [number for number, row in enumerate(self.rows[:1]) if row.kind == "mode"] + [g.row for g in self.groups]
+
+
+def text_of(old: bytes, new: bytes) -> Text:
+    before, after = split_lines(old), split_lines(new)
+    return Text(before, after, diff_lines(before, after))
+
+
+def groups_of(text: Text, context: int, cuts: frozenset[int]) -> list[Group]:
+    """``cuts``: blocks that begin a hunk even if the one before them is near."""
+    blocks = text.blocks
+    found: list[list[int]] = []
+    for number, block in enumerate(blocks):
+        near = bool(found) and block.old_start - blocks[number - 1].old_end <= 2 * context
+        if near and number not in cuts:
+            found[-1].append(number)
+        else:
+            found.append([number])
+    groups: list[Group] = []
+    above = 0
+    for place, numbers in enumerate(found):
+        first, last = blocks[numbers[0]], blocks[numbers[-1]]
+        following = blocks[found[place + 1][0]].old_start if place + 1 < len(found) else len(text.old)
+        start = max(above, first.old_start - context)
+        end = min(following, last.old_end + context)
+        if place + 1 < len(found) and following - last.old_end <= 2 * context:
+            end = last.old_end + (following - last.old_end) // 2  # cut apart: each has half of what is between
+        lead, tail = first.old_start - start, end - last.old_end
+        groups.append(Group(tuple(numbers), start, end, first.new_start - lead, last.new_end + tail, start - above))
+        above = end
+    return groups
+
+
+def lay_out(shown: Shown, context: int, cuts: frozenset[int], *, side_by_side: bool = False) -> Layout:
+    rows: list[Row] = []
+    if shown.mode is not None:
+        rows.append(Row("mode"))
+    rows += [Row("note", number) for number in range(len(shown.notes))]
+    text = shown.text
+    if text is None:
+        return Layout(rows, [])
+    groups = groups_of(text, context, cuts)
+    for number, group in enumerate(groups):
+        groups[number] = group._replace(row=len(rows))
+        rows.append(Row("hunk", hunk=number))
+        at, other = group.old_start, group.new_start
+        for block_number in group.blocks:
+            block = text.blocks[block_number]
+            rows += [Row("same", at + n, other + n, number) for n in range(block.old_start - at)]
+            rows += _changed(block, number, block_number, side_by_side=side_by_side)
+            at, other = block.old_end, block.new_end
+        rows += [Row("same", at + n, other + n, number) for n in range(group.old_end - at)]
+    tail = len(text.old) - groups[-1].old_end if groups else 0
+    return Layout(rows, groups, tail)
+
+
+def _changed(block: Block, hunk: int, number: int, *, side_by_side: bool) -> list[Row]:
+    olds, news = range(block.old_start, block.old_end), range(block.new_start, block.new_end)
+    if not side_by_side:
+        return [Row("old", line, -1, hunk, number) for line in olds] + [
+            Row("new", -1, line, hunk, number) for line in news
+        ]
+    return [
+        Row("pair", olds[n] if n < len(olds) else -1, news[n] if n < len(news) else -1, hunk, number)
+        for n in range(max(len(olds), len(news)))
+    ]
+
+
+MOST_ALIKE = 64
+"""Lines of one side of a block up to which those that are alike are looked for; in a longer one, those of the same
+place are compared."""
+
+
+class Marker:
+    """The words that differ, found out when a line is drawn, and kept for as long as the file is shown."""
+
+    def __init__(self, text: Text) -> None:
+        self._text = text
+        self._known: dict[int, tuple[tuple[tuple[Span, ...], ...], tuple[tuple[Span, ...], ...]]] = {}
+
+    def spans(self, block: int, old: int, new: int) -> tuple[tuple[Span, ...], tuple[Span, ...]]:
+        """Of an old line and a new one of a block (-1: none), as characters of what is shown of them."""
+        place = self._text.blocks[block]
+        if max(place.old_end - place.old_start, place.new_end - place.new_start) <= MOST_ALIKE:
+            if block not in self._known:
+                before = [text_of_line(line) for line in self._text.old[place.old_start : place.old_end]]
+                after = [text_of_line(line) for line in self._text.new[place.new_start : place.new_end]]
+                found = words(before, after, Budget())
+                self._known[block] = (found.old, found.new)
+            olds, news = self._known[block]
+            return (
+                olds[old - place.old_start] if old >= 0 else (),
+                news[new - place.new_start] if new >= 0 else (),
+            )
+        if old < 0:
+            old = place.old_start + new - place.new_start
+        if new < 0:
+            new = place.new_start + old - place.old_start
+        if old >= place.old_end or new >= place.new_end:
+            return (), ()
+        return spans(text_of_line(self._text.old[old]), text_of_line(self._text.new[new]), Budget())
+
+
+def header_of(group: Group, number: int, count: int) -> str:
+    old, new = group.old_end - group.old_start, group.new_end - group.new_start
+    lines = f"@@ -{group.old_start + (old > 0)},{old} +{group.new_start + (new > 0)},{new} @@"
+    return f"{lines}  hunk {number + 1} of {count}" + (f"  ⋯ {group.folded:,} above" if group.folded else "")

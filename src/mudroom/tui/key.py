@@ -1,0 +1,95 @@
+"""Every key of the review, in one table: the bindings, the line at the bottom and the help are made from it.
+
+``action`` is a method ``action_…`` of the screen, with its arguments, as Textual reads it.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from textual.binding import Binding, BindingType
+
+
+class Key(NamedTuple):
+    names: str
+    """As Textual names them, separated by commas."""
+    shown: str
+    action: str
+    text: str
+    brief: str = ""
+    """For the line at the bottom; empty: it is not there."""
+
+
+REVIEW = (
+    Key("j,down", "j ↓", "move(1)", "the next line or file"),
+    Key("k,up", "k ↑", "move(-1)", "the one before"),
+    Key("pagedown,ctrl+f", "PgDn", "page(1)", "a page on"),
+    Key("pageup,ctrl+b", "PgUp", "page(-1)", "a page back"),
+    Key("home,g", "Home g", "edge(-1)", "the first"),
+    Key("end,G", "End G", "edge(1)", "the last"),
+    Key("left,less_than_sign", "←", "sideways(-8)", "long lines: to the left"),
+    Key("right,greater_than_sign", "→", "sideways(8)", "long lines: to the right"),
+    Key("tab", "Tab", "other_pane", "from the list to the differences and back", "pane"),
+    Key("enter", "Enter", "enter", "in the list: look at the file, or fold a directory"),
+    Key("escape", "Esc", "back", "back to the list; end a search"),
+    Key("space", "Space", "choose", "choose or leave out: a file, a directory, a hunk", "choose"),
+    Key("A", "A", "choose_all(True)", "choose all that is listed"),
+    Key("N", "N", "choose_all(False)", "leave out all that is listed"),
+    Key("n", "n", "hunk(1)", "the next hunk; after the last one, the next file", "next"),
+    Key("p", "p", "hunk(-1)", "the hunk before", ""),
+    Key("plus,equals_sign", "+", "context(1)", "more unchanged lines around each hunk, in the end all"),
+    Key("minus", "-", "context(-1)", "fewer"),
+    Key("s", "s", "side_by_side", "side by side, from 120 columns on; one below the other"),
+    Key("x", "x", "split", "split the hunk into one for each block of changed lines", "split"),
+    Key("v", "v", "seen", "mark as looked at: a hunk, a file, a directory"),
+    Key("f", "f", "filters", "show only some files: what runs later, secrets, conflicts …", "filter"),
+    Key("slash", "/", "search", "show only files whose path has a word in it", "search"),
+    Key("c", "c", "conflicts", "conflicts with the project, and what is decided about them", "conflicts"),
+    Key("a", "a", "apply", "bring what is chosen into the project; asks first", "apply"),
+    Key("d", "d", "discard", "throw the fork away; asks first"),
+    Key("u", "u", "undo", "take the last apply back; asks first", "undo"),
+    Key("t", "t", "timeline", "checkpoints of the fork, and going back to one"),
+    Key("l", "l", "journal", "what has happened last in this project"),
+    Key("T", "T", "theme", "light or dark; TEXTUAL_THEME=textual-light begins with light"),
+    Key("R", "R", "reload", "look again: the fork, or the project, has changed"),
+    Key("question_mark", "?", "help", "this help", "help"),
+    Key("q", "q", "leave", "quit; nothing is applied, all stays in the fork", "quit"),
+)
+
+CONFLICTS = (
+    Key("j,down", "j ↓", "move(1)", "the next conflict"),
+    Key("k,up", "k ↑", "move(-1)", "the one before"),
+    Key("n", "n", "place(1)", "the next place in this file", "place"),
+    Key("p", "p", "place(-1)", "the place before"),
+    Key("pagedown,space", "PgDn", "page(1)", "a page on"),
+    Key("pageup", "PgUp", "page(-1)", "a page back"),
+    Key("1", "1", "take('ours')", "the project's version", "project's"),
+    Key("2", "2", "take('theirs')", "the fork's version", "fork's"),
+    Key("3", "3", "take('both')", "both; of files that cannot be merged, the fork's beside it", "both"),
+    Key("4,e", "4", "edit", "edit it, in your own editor", "edit"),
+    Key("w", "w", "whole", "1, 2 and 3 are for the whole file, or for one place at a time", "whole/place"),
+    Key("u", "u", "undecide", "take the decision back", "undecide"),
+    Key("question_mark", "?", "help", "this help", "help"),
+    Key("escape,q,c", "Esc", "leave", "back to the review", "back"),
+)
+
+LEGEND = (
+    ("[x] [-] [ ]", "chosen, chosen in part, left out"),
+    ("!", "runs later: when somebody builds, installs, opens or enters the project"),
+    ("S", "its name is one under which secrets are kept"),
+    ("P", "left out unless it is chosen by name: git's hooks and settings, .mudroom"),
+    ("C", "conflicts with the project as it is now; c decides"),
+    ("B L I", "binary, large, ignored by git"),
+    ("v", "you have marked it as looked at"),
+)
+
+
+def bindings(keys: tuple[Key, ...]) -> list[BindingType]:
+    return [Binding(key.names, key.action, key.text, show=False) for key in keys]
+
+
+def brief(keys: tuple[Key, ...]) -> str:
+    """For the line at the bottom."""
+    first = [key for key in keys if key.brief in ("help", "quit", "back")]  # a narrow terminal cuts the others off
+    shown = [*first, *(key for key in keys if key.brief and key not in first)]
+    return " " + "  ".join(f"{key.shown.split(' ', maxsplit=1)[0]} {key.brief}" for key in shown)

@@ -1,0 +1,267 @@
+"""What a review shows: the list on the left, the differences on the right, and whether they are still so.
+
+The keys are in ``tui/review.py``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
+
+from textual.app import ComposeResult
+from textual.containers import Horizontal
+from textual.screen import Screen
+from textual.widgets import Static
+
+from mudroom.core.change import summarise
+from mudroom.core.path import show
+from mudroom.errors import MudroomError
+from mudroom.tui.choice import FLAGS, WHOLE, Item, Pick, first_choice, flags_of, kept
+from mudroom.tui.desk import Desk, Seen, Vanished
+from mudroom.tui.diffrow import Shown
+from mudroom.tui.diffview import WIDE, DiffView
+from mudroom.tui.filelist import FileList
+from mudroom.tui.key import REVIEW, brief
+from mudroom.tui.pane import Pane
+from mudroom.tui.worker import Turn, begin
+
+if TYPE_CHECKING:
+    from mudroom.tui.app import ReviewApp
+
+T = TypeVar("T")
+
+LOOK = 1.0
+"""Seconds between two looks whether the fork has moved."""
+EVENTS = 200
+BADGES = {None: "Not known", 0: "Not sandboxed", 1: "Sandboxed: safe to edit", 2: "Sandboxed: safe to edit"}
+
+
+class Filter(NamedTuple):
+    name: str
+    accepts: Callable[[frozenset[str], Pick | None], bool]
+
+
+FILTERS = (
+    Filter("all files", lambda _flags, _pick: True),
+    Filter("chosen", lambda _flags, pick: pick is not None),
+    Filter("left out, or in part", lambda _flags, pick: pick != WHOLE),
+    *(Filter(words, lambda flags, _pick, flag=flag: flag in flags) for flag, _sign, words in FLAGS),  # type: ignore[misc]
+)
+
+
+class LookingScreen(Screen[None], inherit_bindings=False):
+    app: ReviewApp
+    DEFAULT_CSS = """
+    LookingScreen #top { height: 1; background: $surface; }
+    LookingScreen #banner { height: auto; max-height: 3; background: $warning-muted; color: $text-warning;
+                           display: none; }
+    LookingScreen #banner.shown { display: block; }
+    LookingScreen #list { width: 36%; min-width: 24; max-width: 70; border-right: solid $panel; }
+    LookingScreen #diff { width: 1fr; }
+    LookingScreen #keys { height: 1; background: $surface; color: $text-muted; }
+    """
+
+    def __init__(self, desk: Desk) -> None:
+        super().__init__()
+        self.desk = desk
+        self.seen: Seen | None = None
+        self.picks: dict[bytes, Pick] = {}
+        self.marked: dict[bytes, frozenset[int]] = {}
+        """Blocks that were looked at, by path; of what has none: -1."""
+        self.filter = FILTERS[0]
+        self.words = ""
+        self._stamp: object = None
+        self._moved = False
+        self._turn = Turn(self, self.app.tell_error)
+        self._watches = True
+        """Not while the review itself changes the fork."""
+        self._blocks: dict[bytes, frozenset[int]] = {}
+        self._shown: bytes | None = None
+
+    def compose(self) -> ComposeResult:
+        yield Static(id="top", markup=False)
+        yield Static(id="banner", markup=False)
+        with Horizontal():
+            yield FileList()
+            yield DiffView()
+        yield Static(brief(REVIEW), id="keys", markup=False)
+
+    @property
+    def files(self) -> FileList:
+        return self.query_one(FileList)
+
+    @property
+    def diff(self) -> DiffView:
+        return self.query_one(DiffView)
+
+    @property
+    def pane(self) -> Pane:
+        return self.diff if self.focused is self.diff else self.files
+
+    def on_mount(self) -> None:
+        self.set_focus(self.files)
+        for note in self.app.hands.notes:
+            self.app.notify(note, markup=False)
+        begin(self, self.look, "look")
+        self.set_interval(LOOK, self._look_whether_it_moved)
+
+    def on_resize(self) -> None:
+        if self.size.width < WIDE:
+            self.diff.set_side_by_side(False)
+
+    # --- looking ---
+
+    async def look(self) -> None:
+        """Look at the fork now. What is chosen stays so, of what is as it was."""
+        self._stamp = self.desk.stamp()
+        try:
+            seen = await self.desk.ask(self.desk.see)
+        except Vanished:
+            self._show_gone()
+            return
+        except (MudroomError, OSError) as error:
+            self.banner(f"it cannot be looked at: {error}")
+            return
+        before = self.seen
+        self.picks = first_choice(seen.items) if before is None else kept(before.items, seen.items, self.picks)
+        known = {item.path: item for item in before.items} if before is not None else {}
+        self.marked = {
+            item.path: self.marked[item.path]
+            for item in seen.items
+            if item.path in self.marked and known.get(item.path) == item
+        }
+        self.seen, self._moved, self._shown = seen, False, None
+        self.app.holds = bool(seen.items)
+        running = "a command is running in this fork: what that changes is not here yet; R looks again"
+        self.banner(running if seen.running else "")
+        self.show_list()
+        self._show_file()
+
+    def _show_gone(self) -> None:
+        self.seen, self.picks, self._shown = None, {}, None
+        self.app.holds = False
+        self.files.show_items(())
+        self.diff.show_item(None, Shown())
+        self.show_top()
+        self.banner(
+            f"{self.desk.fork} is gone: all it held is applied, u takes it back"
+            if self.app.applied
+            else f"{self.desk.fork} is gone: somebody else has applied or discarded it"
+        )
+
+    def _look_whether_it_moved(self) -> None:
+        if self.seen is None or self._moved or not self._watches:
+            return
+        if self.desk.stamp() != self._stamp:
+            self._moved = True
+            begin(self, self._look_how_it_moved, "look")
+
+    async def _look_how_it_moved(self) -> None:
+        """A command that begins, or changes nothing, is no news."""
+        stamp = self.desk.stamp()
+        try:
+            fingerprint = await self.desk.ask(self.desk.fingerprint) if stamp is not None else None
+        except (MudroomError, OSError):
+            fingerprint = None if self.desk.stamp() is None else ""
+        if fingerprint is None:
+            self._show_gone()
+        elif not self._watches:
+            self._moved = False
+        elif self.seen is not None and fingerprint != self.seen.fingerprint:
+            self.banner("the fork has changed since you looked at it: R looks again; nothing is applied before")
+        else:
+            self._moved, self._stamp = False, stamp
+
+    def banner(self, text: str) -> None:
+        banner = self.query_one("#banner", Static)
+        banner.update(text)
+        banner.set_class(bool(text), "shown")
+
+    def show_top(self) -> None:
+        project = show(self.desk.project.rpartition(b"/")[2] or self.desk.project)
+        line = f" {project} / {self.desk.fork}"
+        seen = self.seen
+        if seen is not None:
+            count = summarise(seen.changes)
+            picked = sum(item.path in self.picks for item in seen.items)
+            undecided = sum(not decided for decided in seen.decided.values())
+            line += f"  [{BADGES.get(seen.level, 'Not known')}]" if seen.items else ""
+            line += f"  {picked:,} of {len(seen.items):,} chosen"
+            line += f"  {undecided:,} conflict{'s' if undecided > 1 else ''}" if undecided else ""
+            line += f"  +{count.lines_added:,} -{count.lines_removed:,}"
+        if self.filter is not FILTERS[0] or self.words:
+            line += f"  (only: {' '.join(filter(None, (self.filter.name, repr(self.words) if self.words else '')))})"
+        self.query_one("#top", Static).update(line)
+
+    @property
+    def listed(self) -> list[Item]:
+        """What the filter and the search let through."""
+        if self.seen is None:
+            return []
+        flags, words = self.files.flags, self.words.lower()
+        return [
+            item
+            for item in self.seen.items
+            if self.filter.accepts(flags.get(item.path, frozenset()), self.picks.get(item.path))
+            and (not words or words in show(item.path).lower())
+        ]
+
+    def show_list(self) -> None:
+        seen = self.seen
+        if seen is not None:
+            self.files.flags = {
+                item.path: flags_of(item, seen.tags.get(item.change.path, ()), seen.decided) for item in seen.items
+            }
+        self.files.picks = self.picks
+        self.files.seen = {path: self._is_seen(path) for path in self.marked}
+        self.files.show_items(self.listed)
+        self.show_top()
+
+    def _is_seen(self, path: bytes) -> bool:
+        marked = self.marked.get(path, frozenset())
+        return -1 in marked or (path in self._blocks and marked >= self._blocks[path])
+
+    # --- the file at the cursor ---
+
+    def on_pane_moved(self, event: Pane.Moved) -> None:
+        if event.pane is self.files:
+            self._show_file()
+
+    def _show_file(self) -> None:
+        begin(self, self._load, "file", exclusive=True)
+
+    async def _load(self, *, at_end: bool = False) -> None:
+        row = self.files.current
+        item = row.item if row is not None else None
+        if item is None:
+            nothing = "nothing is listed" if self.seen is not None and self.seen.items else "the fork holds no changes"
+            told = (f"{show(row.directory)}/: {len(row.members):,} changed" if row is not None else nothing,)
+            self._shown = None
+            self.diff.show_item(None, Shown(told))
+            return
+        if self._shown == item.path:
+            return
+        try:
+            shown = await self.desk.show(item)
+        except Vanished:
+            self._show_gone()
+            return
+        except (MudroomError, OSError) as error:
+            shown = Shown((f"it cannot be shown: {error}",))
+        if shown is None:
+            return  # somebody has moved on
+        self._shown = item.path
+        if shown.text is not None:
+            self._blocks[item.path] = shown.text.numbers
+        flags = self.files.flags.get(item.path, frozenset())
+        notes = (show(item.path), *(f"{sign} {words}" for flag, sign, words in FLAGS if flag in flags))
+        self._show_pick(item.path)
+        self.diff.show_item(item, shown._replace(notes=(*notes, *shown.notes)))
+        if at_end:
+            self.diff.to_edge(-1)
+
+    def _show_pick(self, path: bytes) -> None:
+        self.diff.pick = self.picks.get(path)
+        marked = self.marked.get(path, frozenset())
+        self.diff.seen = self._blocks.get(path, frozenset()) if -1 in marked else marked
+        self.diff.refresh()

@@ -1,0 +1,123 @@
+"""A pane of rows of which only those on the screen are drawn: ten thousand cost no more than ten."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+from rich.segment import Segment
+from rich.style import Style
+from textual.geometry import Size
+from textual.message import Message
+from textual.scroll_view import ScrollView
+from textual.strip import Strip
+
+Pieces = Sequence[tuple[str, str]]
+"""Text and the name of its style, one after the other."""
+
+
+class Pane(ScrollView, can_focus=True, inherit_bindings=False):
+    """Subclasses say how many rows there are (``show_rows``) and what is in one (``row``)."""
+
+    COMPONENT_CLASSES: ClassVar[set[str]] = {
+        "pane--plain", "pane--dim", "pane--strong", "pane--cursor", "pane--added", "pane--removed", "pane--added-word",
+        "pane--removed-word", "pane--odd", "pane--head", "pane--warn", "pane--bad", "pane--good",
+    }  # fmt: skip
+    DEFAULT_CSS = """
+    Pane { background: $background; color: $foreground; scrollbar-size: 1 1; overflow-x: hidden; }
+    Pane > .pane--plain { color: $foreground; }
+    Pane > .pane--strong { text-style: bold; }
+    Pane > .pane--cursor { background: $surface; text-style: bold; }
+    Pane:dark:focus > .pane--cursor { background: #12324f; }
+    Pane:light:focus > .pane--cursor { background: #c8dcf0; }
+    Pane:dark > .pane--dim { color: #a6a6a6; }
+    Pane:light > .pane--dim { color: #4d4d4d; }
+    Pane:dark > .pane--added { color: #8ad4a1; }
+    Pane:light > .pane--added { color: #0a5728; }
+    Pane:dark > .pane--removed { color: #ef9aae; }
+    Pane:light > .pane--removed { color: #8a0f2c; }
+    Pane:dark > .pane--added-word { color: #d5ffe0; background: #1f5132; text-style: bold underline; }
+    Pane:light > .pane--added-word { color: #063d1b; background: #b4e0c0; text-style: bold underline; }
+    Pane:dark > .pane--removed-word { color: #ffdfe6; background: #6b1f33; text-style: bold underline; }
+    Pane:light > .pane--removed-word { color: #5f081d; background: #f0bcc8; text-style: bold underline; }
+    Pane:dark > .pane--odd { color: #ffc473; text-style: italic; }
+    Pane:light > .pane--odd { color: #6b3f00; text-style: italic; }
+    Pane:dark > .pane--head { color: #8ec2ff; }
+    Pane:light > .pane--head { color: #0a4382; }
+    Pane:dark > .pane--warn { color: #ffc473; text-style: bold; }
+    Pane:light > .pane--warn { color: #6b3f00; text-style: bold; }
+    Pane:dark > .pane--bad { color: #ff9aae; text-style: bold; }
+    Pane:light > .pane--bad { color: #8a0f2c; text-style: bold; }
+    Pane:dark > .pane--good { color: #8ad4a1; text-style: bold; }
+    Pane:light > .pane--good { color: #0a5728; text-style: bold; }
+    """
+
+    class Moved(Message):
+        """The cursor is at another row."""
+
+        def __init__(self, pane: Pane) -> None:
+            super().__init__()
+            self.pane = pane
+
+        @property
+        def control(self) -> Pane:
+            return self.pane
+
+    def __init__(self, *, id: str) -> None:  # noqa: A002
+        super().__init__(id=id)
+        self.cursor = 0
+        self.count = 0
+        self.sideways = 0
+        """Cells by which long rows are shifted to the left."""
+
+    def row(self, number: int, width: int, /) -> Pieces:
+        raise NotImplementedError
+
+    def show_rows(self, count: int, cursor: int = 0) -> None:
+        """There are so many now; all may differ."""
+        self.count = count
+        self.cursor = max(0, min(cursor, count - 1))
+        self.virtual_size = Size(0, count)
+        self.keep_in_sight()
+        self.refresh()
+
+    def move(self, by: int) -> None:
+        self.go(self.cursor + by)
+
+    def go(self, to: int) -> None:
+        before, self.cursor = self.cursor, max(0, min(to, self.count - 1))
+        self.keep_in_sight()
+        self.refresh()
+        if self.cursor != before:
+            self.post_message(self.Moved(self))
+
+    def page(self, by: int) -> None:
+        self.move(by * max(1, self.size.height - 2))
+
+    def keep_in_sight(self, above: int = 0, below: int = 0) -> None:
+        """``above``, ``below``: so many rows around the cursor, too."""
+        height, top = self.size.height, round(self.scroll_y)
+        if not height:
+            return
+        if self.cursor - above < top:
+            top = self.cursor - above
+        elif self.cursor + below >= top + height:
+            top = min(self.cursor, self.cursor + below - height + 1)
+        self.scroll_to(y=max(0, min(top, max(0, self.count - height))), animate=False, force=True, immediate=True)
+
+    def on_resize(self) -> None:
+        self.keep_in_sight()
+
+    def render_line(self, y: int) -> Strip:
+        number = round(self.scroll_y) + y
+        width = self.size.width
+        plain = self._style("plain")
+        if number >= self.count:
+            return Strip.blank(width, plain)
+        base = plain + self._style("cursor") if number == self.cursor else plain
+        segments = [Segment(text, base + self._style(name) if name else base) for text, name in self.row(number, width)]
+        return Strip(segments).crop_extend(0, width, base)
+
+    def _style(self, name: str) -> Style:
+        """Of the words that differ and of the cursor's row, the background, too."""
+        return self.get_component_rich_style(f"pane--{name}", partial=name != "plain")
