@@ -37,6 +37,7 @@ from bench.machine import facts
 from bench.measure import Finding
 from bench.memory import launcher_memory
 from bench.merging import merging
+from bench.page import page
 from bench.place import FULL, QUICK, Scale, missing
 from bench.small import cold_command, session_command
 from bench.stacking import stacks
@@ -65,6 +66,7 @@ BENCHES: dict[str, tuple[Bench, ...]] = {
     "gate": (gate,),
     "inspect": (inspecting,),
     "journal": (journals,),
+    "page": (page,),
 }
 
 

@@ -38,3 +38,10 @@ virtual_environment() { # virtual_environment DIRECTORY WHAT: an editable instal
     [ -x "$1/bin/python" ] || { say "making $1 with $python"; "$python" -m venv "$1" || return 1; }
     "$1/bin/python" -m pip --quiet --disable-pip-version-check install --editable "$2" || return 1
 }
+
+page_tools() { # page_tools DIRECTORY: what its package.json names, for tests of the page; without it they are skipped by name
+    [ -d "$1/node_modules/typescript" ] && [ -d "$1/node_modules/axe-core" ] && return 0
+    command -v npm >/dev/null || { say "npm is not installed: some tests of the page are skipped by name"; return 0; }
+    npm install --silent --no-audit --no-fund --no-package-lock --ignore-scripts --prefix "$1" </dev/null >/dev/null ||
+        say "npm cannot install typescript and axe-core: some tests of the page are skipped by name"
+}

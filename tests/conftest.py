@@ -14,11 +14,14 @@ from typing import Any
 import pytest
 from hypothesis import settings as hypothesis_settings
 
+from browser import chromium, open_page, page, site
 from engines import ENGINES, EngineHere, environment
 from mudroom.core.result import Result
 from mudroom.core.settings import Settings
 from mudroom.sandbox.client import Client
 from mudroom.session import Session
+
+__all__ = ["chromium", "open_page", "page", "site"]  # fixtures
 
 hypothesis_settings.register_profile("here", deadline=None)  # a busy machine is no finding
 hypothesis_settings.load_profile("here")
@@ -54,6 +57,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if "engine" in getattr(item, "fixturenames", ()):
             item.add_marker("engine")
+        if "chromium" in getattr(item, "fixturenames", ()):
+            item.add_marker("anybody")
 
 
 class Place:

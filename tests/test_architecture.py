@@ -88,10 +88,17 @@ MAY_IMPORT = {
         "granting",
         "gateway",
         "agent",
+        "prospect",
+        "reviewing",
+        "tui",
         "web",
         "cli",
     ),
-    "web": ("", "core", "errors", "session", "web"),  # the public API, and values
+    "reviewing": ("core", "errors", "session", "vault"),
+    "watching": ("core", "errors", "session", "vault"),
+    "prospect": ("core", "errors", "session", "stage", "vault"),
+    "tui": ("core", "errors", "reviewing", "session", "tui", "watching"),
+    "web": ("", "core", "errors", "prospect", "keeper", "reviewing", "session", "watching", "web"),
     "__main__": ("cli",),
     "": (),
 }  # fmt: skip
