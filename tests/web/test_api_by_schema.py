@@ -26,9 +26,9 @@ from schemathesis.specs.openapi import checks
 
 pytestmark = pytest.mark.slow
 
-SECONDS = 40.0
+SECONDS = 20.0
 """For all of it: what has not been asked by then is not asked."""
-MOST = 40
+MOST = 24
 """Requests for each operation."""
 CHECKS = [
     not_a_server_error,
