@@ -14,7 +14,7 @@ Deleted files are remembered without their content: the deletion can be judged b
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
 
@@ -23,6 +23,7 @@ from mudroom.errors import MudroomError
 from mudroom.stage import own
 from mudroom.stage.beneath import nameless
 from mudroom.stage.copy import copy_content
+from mudroom.stage.reading import ANEW, Reading
 
 SMALL = 1024 * 1024
 """Bytes. A larger file is kept as a file of its own, a reflink where the file system has them."""
@@ -47,38 +48,39 @@ _Row = tuple[bytes, Original]
 class Originals:
     """The originals of a stack: ``layers`` are directories of layers, bottom first; new ones go to the last."""
 
-    def __init__(self, layers: Sequence[bytes]) -> None:
+    def __init__(self, layers: Sequence[bytes], reading: Reading = ANEW) -> None:
         self._top = layers[-1] + b"/originals"
-        self._known: dict[bytes, Original] = {}
+        self._below: list[tuple[bytes, Mapping[bytes, Original]]] = []
+        for layer in layers:
+            if found := reading.of(layer + b"/originals/index", _read_index):
+                self._below.append((layer, found))
+        self._here: dict[bytes, Original] = {}
         self._new: list[_Row] = []
         self._pack: list[bytes] = []
         self._pending = 0
         """Bytes in ``_pack``, which are yet to be written."""
         self._packed = -1
-        for layer in layers:
-            self._load(layer + b"/originals/index", layer)
-
-    def _load(self, index: bytes, layer: bytes) -> None:
-        try:
-            os.close(own.open_directory(os.path.dirname(index)))
-            data = own.read(index)
-        except FileNotFoundError:
-            return
-        for path, original in read_rows(data, index):
-            self._known.setdefault(path, original._replace(layer=layer))
 
     def get(self, path: bytes) -> Original | None:
-        return self._known.get(path)
+        for layer, found in self._below:
+            original = found.get(path)
+            if original is not None:
+                return original._replace(layer=layer)
+        return self._here.get(path)
 
     def paths(self) -> Iterator[bytes]:
-        yield from self._known
+        yield from dict.fromkeys(path for _layer, found in self._below for path in found)
+        yield from self._here
+
+    def __contains__(self, path: bytes) -> bool:
+        return path in self._here or any(path in found for _layer, found in self._below)
 
     def __bool__(self) -> bool:
-        return bool(self._known)
+        return bool(self._below or self._here)
 
     def keep(self, path: bytes, entry: Entry | None, content: bytes | None = None) -> None:
         """Remember what the project holds, with this content (None: without). The first time counts."""
-        if path in self._known:
+        if path in self:
             return
         original = Original(entry)
         if content is not None:
@@ -91,7 +93,7 @@ class Originals:
 
     def keep_file(self, path: bytes, entry: Entry, source: int) -> None:
         """The same of an open file of any size."""
-        if path in self._known:
+        if path in self:
             return
         if entry.size <= SMALL:
             self.keep(path, entry, os.pread(source, entry.size, 0))
@@ -103,7 +105,7 @@ class Originals:
 
     def _add(self, path: bytes, original: Original) -> None:
         self._new.append((path, original))
-        self._known[path] = original._replace(layer=os.path.dirname(self._top))
+        self._here[path] = original._replace(layer=os.path.dirname(self._top))
 
     def _end(self) -> int:
         if self._packed < 0:
@@ -142,7 +144,7 @@ class Originals:
 
     def content(self, path: bytes) -> int | None:
         """A descriptor that reads the original content from its beginning to its end; None if it was not kept."""
-        original = self._known.get(path)
+        original = self.get(path)
         if original is None or not original.place:
             return None
         self.save()
@@ -160,6 +162,19 @@ class Originals:
         finally:
             os.close(source)
         return copy
+
+
+def _read_index(index: bytes) -> Mapping[bytes, Original]:
+    """By path. Empty if there is none."""
+    try:
+        os.close(own.open_directory(os.path.dirname(index)))
+        rows = read_rows(own.read(index), index)
+    except FileNotFoundError:
+        return {}
+    known: dict[bytes, Original] = {}
+    for path, original in rows:
+        known.setdefault(path, original)
+    return known
 
 
 def _keep_large(at: int, name: bytes, source: int, size: int) -> bool:

@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING
 from mudroom.core.path import show
 from mudroom.core.stack import ForkState, from_text, to_text
 from mudroom.errors import MudroomError, UsageError
+from mudroom.stage.reading import ANEW, Reading
 from mudroom.vault.lock import Lock
 
 if TYPE_CHECKING:
@@ -38,10 +39,11 @@ _LOOK = 0.005
 
 
 class Fork:
-    def __init__(self, name: str, path: bytes, vault: bytes) -> None:
+    def __init__(self, name: str, path: bytes, vault: bytes, reading: Reading = ANEW) -> None:
         self.name = name
         self.path = path
         self._vault = vault
+        self.reading = reading
         self._lock: Lock | None = None
         self._state: ForkState | None = None
 
@@ -229,7 +231,7 @@ class Fork:
     @property
     def record(self) -> ForkRecord | None:
         """What its last command left; None if there was none, or nothing was changed."""
-        return load_record(self.record_path)
+        return self.reading.of(self.record_path, load_record)
 
     @property
     def sealed_changes(self) -> Changeset:
@@ -237,7 +239,7 @@ class Fork:
         from mudroom.core.change import Changeset
 
         layers = self.state.layers
-        record = load_record(self.layer(layers[-1]) + b"/record") if layers else None
+        record = self.reading.of(self.layer(layers[-1]) + b"/record", load_record) if layers else None
         return record.changeset if record is not None else Changeset()
 
 

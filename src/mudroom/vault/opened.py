@@ -85,7 +85,7 @@ class OpenFork:
             changes = record.changeset if record is not None else sealed
         return Ground(
             self.base,
-            Originals(layers),
+            Originals(layers, self._vault.reading),
             frozen=state.base != LIVE,
             sealed=sealed,
             before=changes,

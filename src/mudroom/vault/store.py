@@ -30,6 +30,7 @@ from typing import TYPE_CHECKING
 
 from mudroom.core.path import show
 from mudroom.errors import MudroomError, UsageError
+from mudroom.stage.reading import ANEW, Reading
 from mudroom.stage.secret import NO_MASK
 from mudroom.vault.fork import Fork, fork_directory
 from mudroom.vault.lock import Lock
@@ -52,6 +53,8 @@ class Vault:
         self.turn = Turn(path)
         self.mask = NO_MASK
         """What commands and file tools see empty; whoever opens forks looks for it first (``Workbench.look``)."""
+        self.reading: Reading = ANEW
+        """How records and the like are read; who is asked for them again and again keeps what it has read."""
         self.new_id = new_id
         self.secrets: Callable[[], Iterable[str]] = tuple
         """Values that the journal is never to hold; asked for when it is first used."""
@@ -136,7 +139,7 @@ class Vault:
         fork.save(stack.seal(state, self.new_layer()))
 
     def _place(self, name: str) -> Fork:
-        return Fork(name, self.path + b"/forks/" + fork_directory(name), self.path)
+        return Fork(name, self.path + b"/forks/" + fork_directory(name), self.path, self.reading)
 
     def fork(self, name: str) -> Fork:
         fork = self._place(name)
