@@ -94,7 +94,7 @@ MAY_IMPORT = {
         "web",
         "cli",
     ),
-    "reviewing": ("core", "errors", "session", "vault"),
+    "reviewing": ("core", "errors", "session", "stage", "vault"),
     "watching": ("core", "errors", "session", "vault"),
     "prospect": ("core", "errors", "session", "stage", "vault"),
     "tui": ("core", "errors", "reviewing", "session", "tui", "watching"),

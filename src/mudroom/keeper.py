@@ -12,6 +12,7 @@ from contextlib import closing
 from mudroom.core.retention import SECOND, Kept, kept_by
 from mudroom.errors import MudroomError
 from mudroom.session import Session
+from mudroom.stage.kept import KeptFiles
 from mudroom.stage.layer import remove_tree
 from mudroom.vault.adopt import LIMIT, Imported, import_fork
 from mudroom.vault.apply import Recovered
@@ -23,7 +24,7 @@ from mudroom.vault.glance import Glance, Glances
 from mudroom.vault.prune import Swept, collect_garbage, old_forks
 from mudroom.vault.store import Vault
 from mudroom.vault.ticket import Ticket
-from mudroom.vault.usage import Holding, Usage, holding, usage, vaults, why_unusable
+from mudroom.vault.usage import Holding, Usage, holding, usage, vault_named, vaults, why_unusable
 
 __all__ = [
     "LIMIT",
@@ -34,6 +35,7 @@ __all__ = [
     "HostApprover",
     "Imported",
     "Kept",
+    "KeptFiles",
     "Problem",
     "Queue",
     "QueueApprover",
@@ -46,6 +48,7 @@ __all__ = [
     "host_answer",
     "host_question",
     "kept_by",
+    "vault_named",
     "vaults_of",
     "why_unusable",
 ]

@@ -10,21 +10,34 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from mudroom.core.change import Change, Remark, listed
+from mudroom.core.change import Change, Remark, Summary
 from mudroom.core.linediff import is_binary
 from mudroom.core.path import show
 from mudroom.core.picture import HEAD, picture_of
 from mudroom.core.secret import is_secret, matches
 from mudroom.core.tag import TEXT_LIMIT, has_hunks, tags_of
 from mudroom.errors import UsageError
-from mudroom.vault.review import fingerprint
+from mudroom.stage.stamp import stamp_of
 
-__all__ = ["Difference", "Looked", "Side", "difference", "has_hunks", "is_at_rest", "look", "open_side", "tags_of"]
+__all__ = [
+    "Difference",
+    "Looked",
+    "Side",
+    "Tagged",
+    "difference",
+    "has_hunks",
+    "is_at_rest",
+    "look",
+    "open_side",
+    "stamp_of",
+    "tags_of",
+]
 
 if TYPE_CHECKING:
     from mudroom.core.difference import Texts
     from mudroom.core.entry import Entry
     from mudroom.session import Conflicted, Session
+    from mudroom.vault.held import Tagged
     from mudroom.vault.sides import Pair, Two, Which
 
 
@@ -45,18 +58,19 @@ class Looked(NamedTuple):
     remarks: tuple[Remark, ...]
     running: bool
     """A command is at work in it: what that one changes may be missing here."""
+    summary: Summary
+    tagged: Tagged
+    """The rows with their tags, and what else is made of them once."""
 
 
 def look(session: Session, fork: str) -> Looked:
     """What a fork holds now. Raises UsageError if there is none of that name."""
-    from mudroom.vault.sides import ignored_paths
+    from mudroom.vault.held import held_by
 
-    changeset = session.changes(fork)
-    rows = tuple(listed(changeset.changes))
-    ignored = ignored_paths(session.vault, rows)
-    tags = {change.path: tags_of(change, ignored=change.path in ignored) for change in rows}
-    running = not is_at_rest(session, fork)
-    return Looked(fork, fingerprint(changeset), changeset.changes, rows, tags, changeset.remarks, running)
+    held = held_by(session.vault.reading, session.record(fork))
+    tagged, running = held.tagged(session.vault), not is_at_rest(session, fork)
+    changes, remarks = held.changeset
+    return Looked(fork, held.fingerprint, changes, held.rows, tagged.tags, remarks, running, held.summary, tagged)
 
 
 def is_at_rest(session: Session, fork: str) -> bool:
@@ -100,6 +114,7 @@ class Difference(NamedTuple):
 def opened(session: Session, fork: str, between: tuple[str, str] | None = None) -> Iterator[Pair]:
     """Both sides of a fork's changes, to read from. ``between``: two states instead, as ``Session.compare`` has them.
     Raises UsageError."""
+    from mudroom.vault.held import held_by
     from mudroom.vault.sides import Compared, Sides
 
     if between is not None:
@@ -108,7 +123,7 @@ def opened(session: Session, fork: str, between: tuple[str, str] | None = None) 
         with Compared(session.vault, *between) as compared:
             yield compared
         return
-    with Sides(session.vault, fork, session.changes(fork)) as sides:
+    with Sides(session.vault, fork, held_by(session.vault.reading, session.record(fork))) as sides:
         yield sides
 
 

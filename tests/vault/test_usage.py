@@ -13,7 +13,7 @@ from conftest import Place, full_listing
 from mudroom.core.retention import Kept
 from mudroom.vault.prune import collect_garbage
 from mudroom.vault.store import Vault, open_vault
-from mudroom.vault.usage import Amount, holding, measure, usage, vaults, why_unusable
+from mudroom.vault.usage import Amount, holding, measure, usage, vault_named, vaults, why_unusable
 
 
 @pytest.fixture
@@ -126,3 +126,14 @@ def test_all_vaults_whatever_is_wrong_with_them(tmp_path: Path) -> None:
     assert [why_unusable(vault) for vault in (good, gone)] == ["", ""]
     assert len(found) == 4
     assert not collect_garbage(gone, Kept(1, 1, 1), 5)
+
+
+def test_one_vault_by_its_name(tmp_path: Path, vault: Vault) -> None:
+    state = os.fsencode(tmp_path / "state")
+    found = vault_named(state, os.path.basename(vault.path))
+    assert found is not None
+    assert (found.path, found.project) == (vault.path, b"/some/project")
+    (tmp_path / "state/vaults/file").write_text("")
+    for name in (b"", b".", b"..", b"other", b"file", b"../vaults/" + os.path.basename(vault.path)):
+        assert vault_named(state, name) is None
+    assert vault_named(os.fsencode(tmp_path / "none"), b"x") is None

@@ -17,7 +17,7 @@ from mudroom.core.merge import Part
 from mudroom.core.path import show
 from mudroom.core.stack import Checkpoint
 from mudroom.errors import MudroomError
-from mudroom.reviewing import difference, has_hunks, is_masked_conflict, look
+from mudroom.reviewing import difference, has_hunks, is_masked_conflict, look, stamp_of
 from mudroom.tui.choice import Chosen, Item, Pick, items_of
 from mudroom.tui.diffrow import Shown, Text
 from mudroom.watching import Dropped, preview, roll_back
@@ -138,7 +138,7 @@ class Desk:
             os.stat(place)
         except OSError:
             return None
-        return tuple(map(_stamp, (place, place + b"/record", place + b"/state", place + b"/running")))
+        return tuple(map(stamp_of, (place, place + b"/record", place + b"/state", place + b"/running")))
 
     async def show(self, item: Item) -> Shown | None:
         """What there is to see of one change; None if another one was asked for meanwhile."""
@@ -301,14 +301,6 @@ def forks_of(session: Session) -> list[tuple[str, int, int]]:
             continue
         found.append((fork.name, fork.state.created, len(seen.rows)))
     return found
-
-
-def _stamp(path: bytes) -> tuple[int, int, int] | None:
-    try:
-        info = os.stat(path, follow_symlinks=False)
-    except OSError:
-        return None
-    return info.st_mtime_ns, info.st_size, info.st_ino
 
 
 def _about(change: Change) -> list[str]:

@@ -9,19 +9,20 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from collections import OrderedDict
 from typing import Literal, NamedTuple
 
-from mudroom.core.change import Summary, summarise
+from mudroom.core.change import Summary
 from mudroom.core.path import show
 from mudroom.core.stack import LIVE
 from mudroom.errors import MudroomError
+from mudroom.stage.stamp import Stamp, is_settled, stamp_of
 from mudroom.vault.fork import Fork, is_plain
 from mudroom.vault.store import Vault
 
 State = Literal["idle", "running", "mounted", "cut off", "damaged"]
 _KEPT = 2_000
-_Stamp = tuple[int, int, int]
 
 
 class Brief(NamedTuple):
@@ -53,7 +54,7 @@ class Glance(NamedTuple):
 class Glances:
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._known: OrderedDict[bytes, tuple[_Stamp, Brief]] = OrderedDict()
+        self._known: OrderedDict[bytes, tuple[Stamp, Brief]] = OrderedDict()
 
     def all(self, vault: Vault) -> list[Glance]:
         """Of every fork, oldest first."""
@@ -61,7 +62,8 @@ class Glances:
             names = os.listdir(vault.path + b"/forks")
         except FileNotFoundError:
             return []
-        forks = (Fork(os.fsdecode(name), vault.path + b"/forks/" + name, vault.path) for name in names)
+        place = vault.path + b"/forks/"
+        forks = (Fork(os.fsdecode(name), place + name, vault.path, vault.reading) for name in names)
         found = [glance for fork in forks if (glance := self.one(fork)) is not None]
         return sorted(found, key=lambda one: (one.created, one.name))
 
@@ -79,7 +81,7 @@ class Glances:
             return Glance(fork.name, "damaged", _why(error), created=created)
 
     def _glance(self, fork: Fork) -> Glance:
-        state, brief = fork.state, self._brief(fork.record_path)
+        state, brief = fork.state, self._brief(fork)
         return Glance(
             fork.name,
             _state(fork, brief),
@@ -94,27 +96,25 @@ class Glances:
             brief,
         )
 
-    def _brief(self, path: bytes) -> Brief | None:
-        try:
-            info = os.stat(path, follow_symlinks=False)
-        except FileNotFoundError:
-            return None
-        stamp = info.st_mtime_ns, info.st_size, info.st_ino
+    def _brief(self, fork: Fork) -> Brief | None:
+        path, now = fork.record_path, time.time_ns()
+        stamp = stamp_of(path)
         with self._lock:
             known = self._known.get(path)
             if known is not None and known[0] == stamp:
                 self._known.move_to_end(path)
                 return known[1]
-        from mudroom.vault.fork import load_record
-
-        record = load_record(path)
+        record = fork.record
         if record is None:
             return None
-        brief = Brief(record.command, record.exit_code, record.level, summarise(record.changeset.changes))
-        with self._lock:
-            self._known[path] = stamp, brief
-            while len(self._known) > _KEPT:
-                self._known.popitem(last=False)
+        from mudroom.vault.held import held_by
+
+        brief = Brief(record.command, record.exit_code, record.level, held_by(fork.reading, record).summary)
+        if stamp is not None and is_settled(stamp.ctime, now):
+            with self._lock:
+                self._known[path] = stamp, brief
+                while len(self._known) > _KEPT:
+                    self._known.popitem(last=False)
         return brief
 
 

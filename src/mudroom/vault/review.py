@@ -20,10 +20,10 @@ REVIEWED = b"/reviewed"
 def fingerprint(changeset: Changeset) -> str:
     """40 hexadecimal digits: of every changed path, of what it is changed from, and of what the fork has there (the
     very file, by inode and times). After a part of a change has landed the rest is another one."""
-    hasher = blake2b(digest_size=20)
-    for change in changeset.changes:
-        hasher.update(repr((change.path, change.verb, change.base, change.staged)).encode())
-    return hasher.hexdigest()
+    from msgspec import msgpack  # with records, which is where changes come from; not before
+
+    shown = [(change.path, change.verb, change.base, change.staged) for change in changeset.changes]
+    return blake2b(msgpack.encode(shown), digest_size=20).hexdigest()
 
 
 def remember(fork: Fork, changeset: Changeset) -> str:

@@ -7,22 +7,18 @@ another one by now is not read in its place (``ForkMoved``).
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
-from mudroom.core.change import Change, Changeset
+from mudroom.core.change import Change
 from mudroom.core.entry import Entry
-from mudroom.core.path import ROOT, climb, parent, show
+from mudroom.core.path import show
 from mudroom.errors import ForkMoved
-from mudroom.stage.exclude import ignored
-from mudroom.stage.source import OpenSource, read_all
 from mudroom.vault.compare import Comparison
+from mudroom.vault.held import Held
 from mudroom.vault.opened import OpenFork
 from mudroom.vault.store import Vault
 
 Which = Literal["old", "new"]
-_IGNORE_LIMIT = 1 << 20
-"""Bytes of a ``.gitignore``; a larger one says nothing."""
 
 
 class Two(NamedTuple):
@@ -58,13 +54,13 @@ class Pair:
 
 
 class Sides(Pair):
-    """``with Sides(vault, fork, changeset) as sides: two = sides.find(path); sides.open(two, "old")``"""
+    """``with Sides(vault, fork, held) as sides: two = sides.find(path); sides.open(two, "old")``"""
 
-    def __init__(self, vault: Vault, fork: str, changeset: Changeset) -> None:
-        self._changes = changeset.changes
+    def __init__(self, vault: Vault, fork: str, held: Held) -> None:
+        self._changes = held.by_path
         self._opened = OpenFork(vault, vault.fork(fork))
         try:
-            self._staged, self._ground = self._opened.staged(), self._opened.ground(changeset)
+            self._staged, self._ground = self._opened.staged(), self._opened.ground(held.changeset)
         except BaseException:
             self._opened.close()
             raise
@@ -76,12 +72,12 @@ class Sides(Pair):
         self._opened.close()
 
     def find(self, path: bytes) -> Two | None:
-        change = next((one for one in self._changes if one.path == path and not one.moved_to), None)
-        if change is None:
+        change = self._changes.get(path)
+        if change is None or change.moved_to:
             return None
         if not change.source:
             return Two(change, change.base, change.staged)
-        gone = next((one for one in self._changes if one.path == change.source), None)
+        gone = self._changes.get(change.source)
         return Two(change, gone.base if gone is not None else change.staged, change.staged, change.source)
 
     def open(self, two: Two, which: Which) -> int | None:
@@ -124,30 +120,3 @@ class Compared(Pair):
 
 def _stamp(entry: Entry) -> tuple[object, ...]:
     return entry.kind, entry.size, entry.mtime
-
-
-def ignored_paths(vault: Vault, changes: Sequence[Change]) -> frozenset[bytes]:
-    """Which of these paths the project's own ``.gitignore`` files name, or a directory above. What a fork has made of
-    those files does not count."""
-    with OpenSource(vault.project) as project:
-
-        def read(path: bytes) -> bytes | None:
-            try:
-                return read_all(project, path, _IGNORE_LIMIT)
-            except OSError:
-                return None
-
-        out = ignored(project.look, read)
-        within: dict[bytes, bool] = {ROOT: False}
-
-        def is_within(directory: bytes) -> bool:
-            for one in climb(directory, within):
-                within[one] = within[parent(one)] or out(one, _DIRECTORY)
-            return within[directory]
-
-        return frozenset(
-            change.path for change in changes if is_within(parent(change.path)) or out(change.path, change.entry)
-        )
-
-
-_DIRECTORY = Entry("directory", 0o755, 0, b"", 0, 0, 1, 0, 0, 0, 0)

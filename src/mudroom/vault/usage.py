@@ -188,6 +188,13 @@ def vaults(state: bytes) -> list[Vault]:
     return found
 
 
+def vault_named(state: bytes, name: bytes) -> Vault | None:
+    """The one whose directory has this name; None if there is none."""
+    place = state + b"/vaults"
+    path = place + b"/" + name
+    return Vault(path, project_of(path)) if name in _names(place) and os.path.isdir(path) else None
+
+
 def why_unusable(vault: Vault) -> str:
     """What keeps this mudroom from using a vault; empty if nothing does."""
     try:

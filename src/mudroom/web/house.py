@@ -1,7 +1,8 @@
 """What all requests share: the vaults of the state directory, sessions on them, jobs and listeners.
 
-A session is opened for a request and closed with it: nothing of a fork is kept between two, so a page never shows
-what was, and a fork that is gone is gone.
+A session is opened for a request and closed with it: nothing of a fork is kept between two but what was read of its
+files, as long as they are the same files (``stage/kept.py``). So a page never shows what was, and a fork that is gone
+is gone.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ from typing import Any
 
 from mudroom.core.path import show
 from mudroom.errors import MudroomError, UsageError
-from mudroom.keeper import Glances, Vault, vaults_of, why_unusable
+from mudroom.keeper import Glances, KeptFiles, Vault, vault_named, vaults_of, why_unusable
+from mudroom.reviewing import stamp_of
 from mudroom.session import Session
 from mudroom.web.endpoint import Refusal
 from mudroom.web.hub import Bell, Hub, Look
@@ -31,15 +33,18 @@ class House:
         self.hub = Hub(self.look)
         self.jobs = Jobs(self.hub)
         self.glances = Glances()
+        self._reading = KeptFiles()
 
     def vaults(self) -> list[Vault]:
         """Every vault there is, usable or not. Close them."""
-        return vaults_of(self.means.state)
+        found = vaults_of(self.means.state)
+        for vault in found:
+            vault.reading = self._reading
+        return found
 
     def vault(self, project: str) -> Vault:
         """To be closed. Raises Refusal if there is none, or it cannot be used."""
-        name = project.encode()
-        found = next((one for one in self.vaults() if os.path.basename(one.path) == name), None)
+        found = vault_named(self.means.state, project.encode())
         if found is None:
             raise Refusal(404, "not-found", "there is no such project here", "it may have been removed meanwhile")
         problem = why_unusable(found)
@@ -60,6 +65,7 @@ class House:
         if not os.path.isdir(place):
             raise Refusal(409, "failed", f"{show(place)} is gone", "if it was moved, move it back")
         session, notes = self.means.open(place)
+        session.vault.reading = self._reading
         with session:
             yield session, notes
 
@@ -81,9 +87,9 @@ class House:
         for vault in self.vaults():
             name = os.path.basename(vault.path).decode()
             stamps[f"{name}/forks"] = _forks_stamp(vault.path)
-            stamps[f"{name}/applies"] = _stamp(vault.path + b"/applies")
+            stamps[f"{name}/applies"] = stamp_of(vault.path + b"/applies")
             stamps[f"{name}/questions"] = _questions_stamp(vault.path)
-            stamps[f"{name}/journal"] = _stamp(vault.path + b"/journal.head")
+            stamps[f"{name}/journal"] = stamp_of(vault.path + b"/journal.head")
             stamps[f"{name}/commands"], stamps[f"{name}/output"] = _background_stamps(vault.path)
             if not why_unusable(vault) and os.stat(vault.path).st_uid == os.geteuid():
                 bells[name] = functools.partial(vault.approvals.listen, "page")
@@ -110,14 +116,6 @@ def require_at_rest(session: Session, name: str) -> str:
     return name
 
 
-def _stamp(path: bytes) -> tuple[int, int, int] | None:
-    try:
-        info = os.stat(path, follow_symlinks=False)
-    except OSError:
-        return None
-    return info.st_mtime_ns, info.st_size, info.st_ino
-
-
 def _names(path: bytes) -> list[bytes]:
     try:
         return sorted(os.listdir(path))
@@ -130,7 +128,7 @@ def _forks_stamp(vault: bytes) -> tuple[object, ...]:
         (
             name,
             *(
-                _stamp(vault + b"/forks/" + name + part)
+                stamp_of(vault + b"/forks/" + name + part)
                 for part in (b"", b"/record", b"/state", b"/running", b"/resolutions")
             ),
         )
@@ -145,21 +143,21 @@ def _background_stamps(vault: bytes) -> tuple[tuple[object, ...], tuple[object, 
     output: list[object] = []
     for name in _names(vault + b"/forks"):
         place = vault + b"/forks/" + name + b"/background"
-        if _stamp(vault + b"/forks/" + name + b"/running") is not None:
+        if stamp_of(vault + b"/forks/" + name + b"/running") is not None:
             printed = vault + b"/forks/" + name + b"/printed"
-            output += [_stamp(printed + stream) for stream in (b"/stdout", b"/stderr")]
-        own = _stamp(place)
+            output += [stamp_of(printed + stream) for stream in (b"/stdout", b"/stderr")]
+        own = stamp_of(place)
         if own is None:
             continue
         commands.append((name, own))
-        if _stamp(place + b"/sandbox") is None:
+        if stamp_of(place + b"/sandbox") is None:
             continue  # nobody runs there, so nobody prints
         for one in _names(place):
             if one.isalnum():
-                commands.append(_stamp(place + b"/" + one + b"/command"))
-                output += [_stamp(place + b"/" + one + stream) for stream in (b"/stdout", b"/stderr")]
+                commands.append(stamp_of(place + b"/" + one + b"/command"))
+                output += [stamp_of(place + b"/" + one + stream) for stream in (b"/stdout", b"/stderr")]
     return tuple(commands), tuple(output)
 
 
 def _questions_stamp(vault: bytes) -> tuple[object, ...]:
-    return tuple((name, _stamp(vault + b"/approvals/" + name)) for name in _names(vault + b"/approvals"))
+    return tuple((name, stamp_of(vault + b"/approvals/" + name)) for name in _names(vault + b"/approvals"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated
 from zlib import crc32
 
-from msgspec import Meta, Struct
+from msgspec import Meta, Struct, msgpack, structs
 
 from mudroom.core.change import Change, Remark
 from mudroom.core.path import show
@@ -14,11 +14,10 @@ from mudroom.reviewing import has_hunks, is_at_rest, look, tags_of
 from mudroom.web import shape
 from mudroom.web.endpoint import Call, Endpoint, Refusal, id_of
 from mudroom.web.house import require_fork
-from mudroom.web.project import summary_of
 
 if TYPE_CHECKING:
     from mudroom.core.entry import Entry
-    from mudroom.reviewing import Looked
+    from mudroom.reviewing import Looked, Tagged
     from mudroom.session import Session
 
 FEW = 2_000
@@ -45,17 +44,15 @@ def changes(call: Call) -> shape.Changes:
         # Of many changes the list comes first: how they stand to the project now is asked for apart.
         drift = session.drift(name) if len(looked.changes) <= FEW else None
         conflicts = _conflicts(session, looked, drift) if drift is not None else None
-        rows = [
-            row_of(change, (*looked.tags[change.path], *(("conflict",) if change.path in (conflicts or ()) else ())))
-            for change in looked.rows[query.first : query.first + query.count]
-        ]
+        here = slice(query.first, query.first + query.count)
+        rows = zip(looked.rows[here], looked.tagged.once(_rows)[here], strict=True)
         return shape.Changes(
             name,
             looked.fingerprint,
-            summary_of(looked.changes),
+            shape.Summary(*looked.summary),
             len(looked.rows),
             query.first,
-            rows,
+            [_in_conflict(row) if conflicts and change.path in conflicts else row for change, row in rows],
             [_remark(remark) for remark in looked.remarks],
             len(conflicts) if conflicts is not None else None,
             [_remark(remark) for remark in (drift or [])[:DRIFTED]],
@@ -77,6 +74,15 @@ def _conflicts(session: Session, looked: Looked, drift: list[Remark]) -> set[byt
         return None  # it is mounted, or at work after all; or an apply was cut off that has taken files out of it
 
 
+def _rows(tagged: Tagged) -> list[shape.Row]:
+    """Nobody changes them: they may be sent more than once."""
+    return [row_of(change, tagged.tags[change.path]) for change in tagged.rows]
+
+
+def _in_conflict(row: shape.Row) -> shape.Row:
+    return structs.replace(row, flags=[*row.flags, "conflict"])
+
+
 def row_of(change: Change, tags: tuple[str, ...] | None = None) -> shape.Row:
     """``tags``: if they are known already."""
     return shape.Row(
@@ -92,7 +98,7 @@ def row_of(change: Change, tags: tuple[str, ...] | None = None) -> shape.Row:
         _modes(change.base, change.staged),
         change.original_known,
         has_hunks(change),
-        f"{crc32(repr((change.verb, change.base, change.staged)).encode()):08x}",
+        f"{crc32(msgpack.encode((change.verb, change.base, change.staged))):08x}",
     )
 
 

@@ -1,0 +1,159 @@
+"""What a record comes to: rows and tags as the project's ``.gitignore`` files are now, whatever was kept of them."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from conftest import Place
+from mudroom.session import Session
+from mudroom.stage.kept import KeptFiles
+from mudroom.stage.stamp import is_settled, stamp_of
+from mudroom.vault.held import Held, Tagged, held_by
+from mudroom.vault.review import fingerprint
+
+
+def settle(path: Path) -> None:
+    while not is_settled(path.lstat().st_ctime_ns, time.time_ns()):
+        pass
+
+
+def keeping(place: Place) -> Session:
+    """A session that keeps what it reads; a record in it is some time old."""
+    session = place.session()
+    session.vault.reading = KeptFiles(clock=lambda: time.time_ns() + 10**10)
+    return session
+
+
+def held(session: Session) -> Held:
+    return held_by(session.vault.reading, session.record("f"))
+
+
+def ignored(session: Session) -> set[bytes]:
+    return {path for path, tags in held(session).tagged(session.vault).tags.items() if "ignored" in tags}
+
+
+@pytest.fixture
+def session(place: Place) -> Session:
+    place.write(".gitignore", "*.log\n")
+    place.write("d/kept", "x\n")
+    session = keeping(place)
+    session.new_fork("f")
+    files = session.files("f")
+    for path in (b"a.log", b"a.txt", b"d/b.log", b"d/b.txt"):
+        files.write(path, b"new\n")
+    session.flush("f")
+    return session
+
+
+def test_it_is_worked_out_once(session: Session, place: Place) -> None:
+    settle(place.project / ".gitignore")
+    first = held(session)
+    assert held(session) is first
+    assert first.tagged(session.vault) is first.tagged(session.vault)
+    assert first.fingerprint == fingerprint(session.changes("f"))
+    assert [change.path for change in first.rows] == [b"a.log", b"a.txt", b"d/b.log", b"d/b.txt"]
+    assert first.by_path[b"a.txt"] == first.rows[1]
+    assert first.summary.added == 4
+
+
+def test_a_fork_that_holds_nothing(place: Place) -> None:
+    session = keeping(place)
+    session.new_fork("f")
+    found = held(session)
+    assert (found.rows, found.by_path, found.summary.files) == ((), {}, 0)
+    assert found.fingerprint == fingerprint(found.changeset)
+
+
+def other_rules(root: Path) -> None:
+    (root / ".gitignore").write_text("*.txt\n")
+
+
+def same_size_and_time(root: Path) -> None:
+    path = root / ".gitignore"
+    before = path.stat()
+    path.write_text("*.txt\n")
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert path.stat().st_size == before.st_size
+
+
+def another_file(root: Path) -> None:
+    (root / ".new").write_text("*.txt\n")
+    (root / ".new").rename(root / ".gitignore")
+
+
+def one_below(root: Path) -> None:
+    (root / "d/.gitignore").write_text("!*.log\n*.txt\n")
+
+
+def none_any_more(root: Path) -> None:
+    (root / ".gitignore").unlink()
+
+
+def a_link(root: Path) -> None:
+    (root / ".gitignore").rename(root / "elsewhere")
+    (root / ".gitignore").symlink_to("elsewhere")
+
+
+LOGS, TEXTS = {b"a.log", b"d/b.log"}, {b"a.txt", b"d/b.txt"}
+
+
+@pytest.mark.parametrize(
+    ("change", "found"),
+    [
+        (other_rules, TEXTS),
+        (same_size_and_time, TEXTS),
+        (another_file, TEXTS),
+        (one_below, {b"a.log", b"d/b.txt"}),
+        (none_any_more, set()),
+        (a_link, set()),
+    ],
+)
+def test_rules_that_have_changed_count_at_once(
+    session: Session, place: Place, change: Callable[[Path], None], found: set[bytes]
+) -> None:
+    settle(place.project / ".gitignore")
+    before = held(session).tagged(session.vault)
+    assert ignored(session) == ignored(session) == LOGS
+    change(place.project)
+    assert ignored(session) == found
+    assert ignored(session) == found
+    assert held(session).tagged(session.vault) is not before
+
+
+def test_what_the_fork_makes_of_the_rules_does_not_count(session: Session) -> None:
+    files = session.files("f")
+    files.write(b".gitignore", b"*.txt\n")
+    session.flush("f")
+    assert ignored(session) == LOGS
+
+
+def test_what_is_made_of_rows_is_made_once_for_them(session: Session, place: Place) -> None:
+    settle(place.project / ".gitignore")
+
+    def lines(tagged: Tagged) -> list[bytes]:
+        return [change.path + b" " + ",".join(tagged.tags[change.path]).encode() for change in tagged.rows]
+
+    first = held(session).tagged(session.vault).once(lines)
+    assert first is held(session).tagged(session.vault).once(lines)
+    assert first[0] == b"a.log ignored"
+    none_any_more(place.project)
+    assert held(session).tagged(session.vault).once(lines)[0] == b"a.log "
+
+
+def test_a_record_that_was_replaced_is_another_one(session: Session, place: Place) -> None:
+    first = held(session)
+    record = session.vault.fork("f").record_path
+    before = stamp_of(record)
+    assert before is not None
+    files = session.files("f")
+    files.write(b"a.txt", b"NEW\n")
+    session.flush("f")
+    os.utime(record, ns=(before.mtime, before.mtime))
+    now = held(session)
+    assert now is not first
+    assert now.fingerprint == fingerprint(place.session().changes("f")) != first.fingerprint
