@@ -6,8 +6,10 @@ import os
 import random
 import shutil
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -167,6 +169,64 @@ def test_blocks_are_right_when_the_search_is_cut_short(
         patch.setattr(linediff, "_WORK", work)
         patch.setattr(linediff, "_WORK_PER_LINE", 0)
         assert check_blocks(old, new, diff_lines(old, new)) >= shortest(old, new)
+
+
+@given(pair=edited())
+def test_of_too_many_lines_a_few_edits_are_told_exactly(pair: tuple[bytes, bytes]) -> None:
+    old, new = map(split_lines, pair)
+    exact = count_lines(*pair)
+    with _too_many() as patch:
+        assert count_lines(*pair) == exact
+        patch.setattr(linediff, "_LONG", 2)
+        patch.setattr(linediff, "_AT_ONCE", 3)
+        assert check_blocks(old, new, diff_lines(old, new)) == shortest(old, new) == sum(exact)
+
+
+@given(old=_lists(letters("0123456789")), new=_lists(letters("0123456789")), few=st.integers(0, 4))
+def test_of_too_many_lines_that_differ_all_over_the_answer_is_right(
+    old: list[bytes], new: list[bytes], few: int
+) -> None:
+    with _too_many() as patch:
+        patch.setattr(linediff, "_FEW_EDITS", few)
+        assert check_blocks(old, new, diff_lines(old, new)) >= shortest(old, new)
+
+
+@contextmanager
+def _too_many() -> Iterator[pytest.MonkeyPatch]:
+    """As if any text had more lines than are compared whatever they are."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(linediff, "_WORK", 0)
+        patch.setattr(linediff, "_MANY", 0)
+        yield patch
+
+
+@given(st.data())
+def test_equal_lines_are_counted_as_one_by_one(data: st.DataObject) -> None:
+    line = st.integers(0, 1)
+    same = data.draw(st.lists(line, max_size=40))
+    old = [2, *same, *data.draw(st.lists(line, max_size=3))]
+    new = [*same, *data.draw(st.lists(line, max_size=3))]
+    slow = next((n for n, (a, b) in enumerate(zip(old[1:], new, strict=False)) if a != b), min(len(old) - 1, len(new)))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(linediff, "_LONG", data.draw(st.sampled_from([1, 2, 7, 8, 32])))
+        patch.setattr(linediff, "_AT_ONCE", data.draw(st.sampled_from([1, 9, 64])))
+        assert linediff._same(old, new, 1, 0) == slow
+
+
+def test_millions_of_lines_without_a_hold_are_given_up_at_once() -> None:
+    """Nothing of 4 MiB on either side takes long to be counted, whatever it was written for."""
+    rng, searched = random.Random(1), list[int]()
+    search = linediff._search
+    old, new = (rng.choices([b"\n", b"a\n", b"b\n"], k=1_000_000) for _side in range(2))
+
+    def counted(a: list[int], b: list[int], x: int, y: int, limit: int) -> Any:
+        searched.append(limit)
+        return search(a, b, x, y, limit)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(linediff, "_search", counted)
+        assert count_lines(b"".join(old), b"".join([*new[:-9], b"c\n"])).added > 900_000
+    assert len(searched) == 1
 
 
 def _numbered(count: int, kinds: int = 10**9) -> list[bytes]:

@@ -28,9 +28,16 @@ from typing import NamedTuple
 _MAX_EDITS = 256
 # With less than this affordable, the search would creep on in useless little bites.
 _MIN_EDITS = 8
+# The first search of a region may look for so many in any case: a few edits are found in however long a text.
+_FEW_EDITS = 32
+# Equal lines in a row after which more are compared at a time, and how many at most.
+_LONG, _AT_ONCE = 32, 4096
 # What one comparison may spend, in steps: 20,000 random lines against 20,000 take a quarter of a second.
 _WORK = 5_000_000
 _WORK_PER_LINE = 32
+# For those beyond it may only spend what it takes to look at each twice: millions of tiny lines are compared if there
+# is something to hold on to (what is equal at both ends, lines of which there is one, few edits), or are given up.
+_MANY = 250_000
 # Looking at a line of a region (is it shared? is it unique?) costs about this many steps.
 _LOOK = 4
 
@@ -79,20 +86,37 @@ def count_lines(old: bytes, new: bytes) -> Counts:
 
 def diff_lines(old: Sequence[Hashable], new: Sequence[Hashable]) -> list[Block]:
     """Returns the changed blocks in order; what lies between them is equal. Lines, or words of a line."""
+    old, new = list(old), list(new)
+    head = _same(old, new)
+    tail = _same(old[head:][::-1], new[head:][::-1])  # a line is at one end only
     # Equal lines get equal numbers: from here on, comparing two lines compares two small integers.
     ids: dict[Hashable, int] = {}
-    a = [ids.setdefault(line, len(ids)) for line in old]
-    b = [ids.setdefault(line, len(ids)) for line in new]
+    a = [ids.setdefault(line, len(ids)) for line in old[head : len(old) - tail]]
+    b = [ids.setdefault(line, len(ids)) for line in new[head : len(new) - tail]]
     blocks = []
     i = j = 0
-    for run_i, run_j, length in _Comparison(a, b).equal_runs():
+    for run_i, run_j, length in _Comparison(a, b, len(old) + len(new)).equal_runs():
         if run_i > i or run_j > j:
-            blocks.append(Block(i, run_i, j, run_j))
+            blocks.append(Block(head + i, head + run_i, head + j, head + run_j))
         i, j = run_i + length, run_j + length
-    return _settled(a, b, blocks)
+    return _settled(old, new, blocks)
 
 
-def _settled(a: list[int], b: list[int], blocks: list[Block]) -> list[Block]:
+def _same(old: Sequence[Hashable], new: Sequence[Hashable], x: int = 0, y: int = 0) -> int:
+    """How many lines are equal from there on. Many are compared at once, fewer and fewer where they differ: nearly all
+    lines of most texts are equal, and a loop over them would take longer than all the rest."""
+    at, step, most = 0, _LONG, min(len(old) - x, len(new) - y)
+    while at < most:
+        if old[x + at : x + at + min(step, most - at)] == new[y + at : y + at + min(step, most - at)]:
+            at, step = at + step, min(step * 2, _AT_ONCE)
+        elif step > 1:
+            step = 1 if step < 8 else step // 8
+        else:
+            return at
+    return most
+
+
+def _settled(a: list[Hashable], b: list[Hashable], blocks: list[Block]) -> list[Block]:
     """Moves pure insertions and deletions down as far as they go.
 
     Inserting "b a" before "b" is the same as inserting "a b" after it. Always choosing the lower place lets a
@@ -114,12 +138,13 @@ def _settled(a: list[int], b: list[int], blocks: list[Block]) -> list[Block]:
 class _Comparison:
     """One comparison under way: regions still to look at, equal runs found, work left."""
 
-    def __init__(self, a: list[int], b: list[int]) -> None:
+    def __init__(self, a: list[int], b: list[int], lines: int) -> None:
+        """``lines``: of both texts, those that are not compared any more included."""
         self.a = a
         self.b = b
         self.regions = [Block(0, len(a), 0, len(b))]
         self.runs: list[tuple[int, int, int]] = []
-        self.work = _WORK + _WORK_PER_LINE * (len(a) + len(b))
+        self.work = _WORK + _WORK_PER_LINE * min(lines, _MANY) + 2 * _LOOK * max(0, lines - _MANY)
 
     def equal_runs(self) -> list[tuple[int, int, int]]:
         """Returns (old line, new line, length) in order; the last one stands at the end of both sides."""
@@ -151,8 +176,11 @@ class _Comparison:
         x = y = 0
         while x < len(a) and y < len(b):
             affordable = self.work // (2 * (len(a) - x + len(b) - y))
-            if affordable < _MIN_EDITS:
-                return
+            if x or y:
+                if affordable < _MIN_EDITS:
+                    return
+            else:
+                affordable = max(affordable, _FEW_EDITS)
             edits, x_end, y_end, chain = _search(a, b, x, y, min(_MAX_EDITS, affordable))
             # Each edit opens one diagonal, and none was followed further than the furthest point.
             self.work -= edits * (x_end - x + y_end - y)
@@ -195,8 +223,12 @@ def _search(a: list[int], b: list[int], x0: int, y0: int, limit: int) -> tuple[i
             else:
                 x, chain = furthest[k - 1] + 1, chains[k - 1]
             start, y = x, x - k - x0 + y0
-            while x < n and y < m and a[x] == b[y]:
+            end = min(n, m + x - y, x + _LONG)
+            while x < end and a[x] == b[y]:
                 x, y = x + 1, y + 1
+            if x == start + _LONG:
+                length = _same(a, b, x, y)
+                x, y = x + length, y + length
             if x > start:
                 chain = (chain, start, y - x + start, x - start)
             furthest[k], chains[k] = x, chain
