@@ -108,6 +108,20 @@ def test_what_was_looked_at_is_another_after_a_part_has_landed(place: Place, ses
             session.apply(FORK, [b"f"], parts=PART, exact=True, reviewed=seen)
 
 
+RESULTS: dict[Take, str | None] = {"ours": OURS, "theirs": THEIRS, "content": "merged\n", "delete": None}
+
+
+@pytest.mark.parametrize("take", RESULTS)
+def test_what_was_decided_is_told(place: Place, session: Session, take: Take) -> None:
+    assert conflict(session).result is None
+    session.decide(FORK, conflict(session), take, b"merged\n" if take == "content" else None)
+    expected = RESULTS[take]
+    assert conflict(session).result == (expected.encode() if expected is not None else None)
+    tick()
+    (place.project / "f").write_text(OURS + "more\n")
+    assert conflict(session).result is None, "it was about other versions"
+
+
 @pytest.mark.parametrize("side", ["ours", "theirs"])
 @pytest.mark.parametrize("take", ["ours", "theirs", "content"])
 def test_a_side_that_moved_while_it_was_decided_about(place: Place, session: Session, side: str, take: Take) -> None:

@@ -74,12 +74,16 @@ def resolve(merged: Merged, choices: Mapping[int, Side | bytes]) -> Merged:
             choice = choices.get(number)
             number += 1
             if choice is not None:
-                lines = _chosen(chunk, choice)
-                if place + 1 < len(merged.chunks):  # else it would run into the next line
-                    lines = _ended(lines, _end_of(chunk))
+                lines = chosen(chunk, choice, is_last=place + 1 == len(merged.chunks))
                 chunk = Chunk("both", chunk.base, lines, lines)
         chunks.append(chunk)
     return Merged(tuple(chunks))
+
+
+def chosen(chunk: Chunk, choice: Side | bytes, *, is_last: bool) -> tuple[bytes, ...]:
+    """What becomes of a conflict. ``is_last``: of the text; else it must not run into the next line."""
+    lines = _chosen(chunk, choice)
+    return lines if is_last else _ended(lines, _end_of(chunk))
 
 
 def _chosen(chunk: Chunk, choice: Side | bytes) -> tuple[bytes, ...]:

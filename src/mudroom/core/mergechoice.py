@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from mudroom.core.diff3 import Chunk, Merged
+from mudroom.core.diff3 import Chunk, Lines, Merged
 from mudroom.core.marker import Side, resolve
 
 Choice = Side | list[str]
@@ -23,24 +23,45 @@ def resolved(merged: Merged, choices: Sequence[Choice]) -> bytes:
     places = [chunk for chunk in merged.chunks if chunk.kind == "conflict"]
     last = merged.chunks[-1] if merged.chunks else None
     given: Mapping[int, Side | bytes] = {
-        number: choice if isinstance(choice, str) else _lines(chunk, choice, is_last=chunk is last)
+        number: choice if isinstance(choice, str) else lines_at(chunk, choice, is_last=chunk is last)
         for number, (chunk, choice) in enumerate(zip(places, choices, strict=True))
     }
     return resolve(merged, given).content()
 
 
-def _lines(chunk: Chunk, lines: Sequence[str], *, is_last: bool) -> bytes:
-    end = end_of(chunk)
+def lines_at(chunk: Chunk, lines: Sequence[str], *, is_last: bool) -> bytes:
+    """Lines instead of a conflict. ``is_last``: of the text."""
+    return rewritten(side_at(chunk), lines, keeps_end=is_last)
+
+
+def side_at(chunk: Chunk) -> Lines:
+    """Whose lines tell how others end there."""
+    return chunk.ours or chunk.theirs or chunk.base
+
+
+def rewritten(before: Sequence[bytes], lines: Sequence[str], *, keeps_end: bool = True) -> bytes:
+    """Lines from an editor in the place of those before. ``keeps_end``: if these had no newline at their end, nor have
+    those. Raises ValueError if a line is none."""
+    end = _end_of(before)
     known: dict[bytes, list[bytes]] = {}
-    for raw in next((side for side in (chunk.ours, chunk.theirs, chunk.base) if side), ()):
+    for raw in before:
         known.setdefault(_bare(raw), []).append(raw)
     found = [_line(text, end, known) for text in lines]
-    if not found:
-        return b""
-    sides = [side for side in (chunk.ours, chunk.theirs, chunk.base) if side]
-    if is_last and sides and not sides[0][-1].endswith(b"\n"):
+    if found and keeps_end and before and not before[-1].endswith(b"\n"):
         found[-1] = _bare(found[-1])
     return b"".join(found)
+
+
+def texts_of(before: Sequence[bytes], after: Sequence[bytes], *, keeps_end: bool) -> list[str] | None:
+    """Lines for an editor of which ``rewritten`` makes these again; None: there are none."""
+    try:
+        for strip in (_bare, _without_newline):  # of a CR before the newline it is not told whose it is
+            texts = [strip(raw).decode() for raw in after]
+            if rewritten(before, texts, keeps_end=keeps_end) == b"".join(after):
+                return texts
+    except UnicodeDecodeError:
+        pass
+    return None
 
 
 def _line(text: str, end: bytes, known: Mapping[bytes, list[bytes]]) -> bytes:
@@ -61,7 +82,10 @@ def _bare(raw: bytes) -> bytes:
     return raw[:-2] if raw.endswith(b"\r\n") else raw.removesuffix(b"\n")
 
 
-def end_of(chunk: Chunk) -> bytes:
-    """How lines end in it."""
-    first = next((side[0] for side in (chunk.ours, chunk.theirs, chunk.base) if side), b"")
-    return b"\r\n" if first.endswith(b"\r\n") else b"\n"
+def _without_newline(raw: bytes) -> bytes:
+    return raw.removesuffix(b"\n")
+
+
+def _end_of(lines: Sequence[bytes]) -> bytes:
+    """How they end."""
+    return b"\r\n" if lines and lines[0].endswith(b"\r\n") else b"\n"

@@ -28,6 +28,7 @@ from mudroom.vault.resolution import (
     keep_content,
     keep_resolutions,
     load_resolutions,
+    read_content,
 )
 from mudroom.vault.store import Vault
 
@@ -55,6 +56,15 @@ class Conflicted(NamedTuple):
     """What that is (``Take``)."""
     decision: bytes = b""
     """Of whatever decision there is, even one that does not hold any more: another one has another."""
+    written: bytes | None = None
+    """With ``take`` ``content``: that."""
+
+    @property
+    def result(self) -> bytes | None:
+        """What is decided, as the content of the file; None: nothing is, or it is to be none, or one of which the
+        content is not here."""
+        side = {"ours": self.ours, "theirs": self.theirs}.get(self.take)
+        return self.written if side is None else side.content
 
     @property
     def merged(self) -> Merged | None:
@@ -91,7 +101,10 @@ def find_conflicts(vault: Vault, fork: Fork, paths: Collection[bytes] = ()) -> l
                 sides = Sides(
                     (base_at, base), (ours_at, reconciler.look(ours_at)), (conflict.path, change.staged), conflict.path
                 )
-                found.append(_conflicted(conflict, sides, reconciler, staged, known.get(conflict.path)))
+                one = _conflicted(conflict, sides, reconciler, staged, known.get(conflict.path))
+                if one.take == "content":
+                    one = one._replace(written=read_content(fork, known[conflict.path]))
+                found.append(one)
     return found
 
 

@@ -102,6 +102,12 @@ def keep_content(fork: Fork, content: bytes) -> str:
     return name
 
 
+def read_content(fork: Fork, resolution: Resolution) -> bytes:
+    """What was decided for, of one with a content."""
+    with open(fork.path + RESOLVED + b"/" + os.fsencode(resolution.content), "rb") as stream:
+        return stream.read()
+
+
 def answers(fork: Fork, staged: Source) -> Callable[[Reconciler, Change, Entry | None], Answer | None] | None:
     """For a ``Reconciler``: the decisions that hold for the versions there are now.
 
@@ -120,9 +126,7 @@ def answers(fork: Fork, staged: Source) -> Callable[[Reconciler, Change, Entry |
             return Answer("ours" if found.take == "ours" else "theirs")
         if found.take == "delete":
             return Answer("content", Combined(None))
-        with open(fork.path + RESOLVED + b"/" + os.fsencode(found.content), "rb") as stream:
-            content = stream.read()
-        like = found.ours_at or change.path
+        content, like = read_content(fork, found), found.ours_at or change.path
         return Answer(
             "content", reconciler.keep(change.path, content, found.mode, like=like if ours is not None else b"")
         )

@@ -11,14 +11,15 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from mudroom.core.mergechoice import resolved
+from mudroom.core.linediff import split_lines
+from mudroom.core.mergechoice import resolved, rewritten
 from mudroom.core.path import show
 from mudroom.core.picture import HEAD, picture_of
 from mudroom.reviewing import is_masked_conflict
 from mudroom.web import shape
 from mudroom.web.endpoint import Call, Endpoint, Refusal, id_of, path_of
 from mudroom.web.house import require_at_rest, require_fork
-from mudroom.web.region import regions_of
+from mudroom.web.region import editable, regions_of, result_of
 
 if TYPE_CHECKING:
     from mudroom.session import Conflicted, Session
@@ -70,8 +71,10 @@ def conflict(call: Call) -> shape.Conflict:
         fork = require_at_rest(session, call.path["fork"])
         found = _found(session.conflicts(fork), path_of(query.file))
         shown = _conflict(session, found)
-        if not shown.secret and found.merged is not None:
-            shown.regions = regions_of(found.merged)
+        if not shown.secret:
+            merged = found.merged
+            shown.regions = regions_of(merged) if merged is not None else None
+            shown.result = result_of(merged, found.result)
         return shown
 
 
@@ -173,6 +176,8 @@ def _decide(session: Session, fork: str, found: Conflicted, asked: shape.DecideR
             raise Refusal(400, "bad-request", f"nothing is decided about {show(found.path)}")
     elif asked.take == "regions":
         session.decide(fork, found, "content", _content(session, found, asked.regions))
+    elif asked.take == "text":
+        session.decide(fork, found, "content", _edited(session, found, asked.lines))
     elif asked.take == "both":
         return _both(session, fork, found)
     else:
@@ -196,6 +201,16 @@ def _content(session: Session, found: Conflicted, choices: list[Any]) -> bytes:
         raise Refusal(400, "bad-request", f"{show(found.path)} can only be decided as a whole")
     try:
         return resolved(found.merged, choices)
+    except ValueError as error:
+        raise Refusal(400, "bad-request", str(error)) from None
+
+
+def _edited(session: Session, found: Conflicted, lines: list[str]) -> bytes:
+    before = found.result if not is_masked_conflict(session, found) else None
+    if before is None or editable(before) is None:
+        raise Refusal(400, "bad-request", f"{show(found.path)} cannot be edited as a whole", "decide it first")
+    try:
+        return rewritten(split_lines(before), lines)
     except ValueError as error:
         raise Refusal(400, "bad-request", str(error)) from None
 

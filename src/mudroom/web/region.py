@@ -1,4 +1,5 @@
-"""A three-way merge as the page shows it: what is the same folded, each side's lines beside the others'."""
+"""A three-way merge as the page shows it: what is the same folded, each side's lines beside the others'; and what is
+decided about it."""
 
 from __future__ import annotations
 
@@ -6,7 +7,10 @@ from collections.abc import Sequence
 
 from mudroom.core.diff3 import Chunk, Lines, Merged
 from mudroom.core.difference import line_of
-from mudroom.core.shown import utf16
+from mudroom.core.linediff import split_lines
+from mudroom.core.marker import mergeable
+from mudroom.core.mergeread import choices_of
+from mudroom.core.shown import shown, utf16
 from mudroom.core.worddiff import Budget, words
 from mudroom.web import shape
 
@@ -77,6 +81,34 @@ def _texts(chunk: Chunk) -> tuple[str, str, str] | None:
         return None
     base, ours, theirs = (side.decode() for side in sides)  # what is not UTF-8 is not merged (core/marker.py)
     return base, ours, theirs
+
+
+def result_of(merged: Merged | None, content: bytes | None) -> shape.Result | None:
+    if content is None:
+        return None
+    is_text = not mergeable(content)
+    choices = choices_of(merged, content) if merged is not None and is_text else None
+    written = [line for one in choices or () if isinstance(one, list) for line in one]
+    if sum(map(len, written)) > EDITABLE or any("\r" in line for line in written):
+        choices = None
+    text = editable(content)
+    found = shape.Result(len(content), choices, text=text)
+    lines = split_lines(content) if is_text else []
+    if choices is None:
+        found.lines, found.more = _shown(lines[:MOST], 1, " "), max(0, len(lines) - MOST)
+    found.unseen = text is not None and any(_is_unseen(line) for line in lines)
+    return found
+
+
+def editable(content: bytes) -> str | None:
+    """As it is; None: a browser would make something else of it, or take long."""
+    if len(content) > EDITABLE or mergeable(content):
+        return None
+    return content.decode() if b"\r" not in content.replace(b"\r\n", b"") else None
+
+
+def _is_unseen(line: bytes) -> bool:
+    return bool(shown(line.removesuffix(b"\n").removesuffix(b"\r"), widest=len(line) + 1).odd)
 
 
 def _shown(lines: Sequence[bytes], first: int, kind: str) -> list[shape.Line]:

@@ -10,5 +10,6 @@
 from __future__ import annotations
 
 from mudroom.web.shape.change import *
+from mudroom.web.shape.conflict import *
 from mudroom.web.shape.course import *
 from mudroom.web.shape.place import *
