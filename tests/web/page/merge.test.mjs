@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { answers, outcome, placed, places, split, unseen, written } from "../../../src/mudroom/web/page/merge.js";
+import { answers, decided, outcome, placed, places, split, unseen, whole, written } from "../../../src/mudroom/web/page/merge.js";
 
 /** @returns {any[]} lines as the server has them, numbered from `first` */
 const lines = (/** @type {string[]} */ texts, first = 1) => texts.map((text, at) => [" ", 0, first + at, text, -1, [], [], 0, true]);
@@ -90,4 +90,28 @@ test("a decision stays with what a place says when others move", () => {
 test("characters that an editor does not show are told of", () => {
   assert.equal(unseen([[" ", 0, 1, "a\\u202e", -1, [], [[1, 7]], 0, true]]), true);
   assert.equal(unseen([[" ", 0, 1, "a\\r", -1, [], [[1, 3]], 0, true]]), false);
+});
+
+/** @returns {any} */
+const result = (/** @type {any} */ more) => ({ size: 1, choices: null, lines: [], more: 0, text: null, unseen: false, ...more });
+
+test("what is decided is where somebody goes on", () => {
+  const regions = placed([conflict(1, ["b"], ["o"], ["t"]), conflict(2, ["b"], ["o"], ["t"]), conflict(3, ["b"], ["p"], ["t"])]);
+  const choices = ["theirs", ["by", "", "hand"], []];
+  const known = decided(regions, result({ choices, unseen: true }));
+  assert.ok(known);
+  assert.deepEqual(answers(regions, known), choices);
+  assert.deepEqual(outcome(regions, known).map((piece) => [piece.from, texts(piece.lines)]), [["theirs", ["t"]], ["written", ["by", "", "hand"]], ["written", []]]);
+  assert.deepEqual([...known.values()].map((one) => one.unseen ?? false), [false, true, true]);
+  assert.deepEqual([decided(regions, result({})), decided(regions, null), decided(regions, undefined)], [null, null, null]);
+});
+
+test("lines whose side is not known stay those lines, whatever a side says", () => {
+  const [region] = placed([conflict(1, ["b"], ["o"], ["t"])]);
+  assert.deepEqual(answers([region], new Map([[region.key, { take: "written", text: "o\n" }]])), [["o"]]);
+  assert.equal(written(region, "written"), null);
+});
+
+test("a result that was made in another way is its lines", () => {
+  assert.deepEqual(whole(result({ lines: lines(["a"]), more: 3 }), "same"), [{ from: "same", place: 0, lines: lines(["a"]), hidden: 0, fold: 0, more: 3 }]);
 });

@@ -8,16 +8,34 @@ import { html, useEffect, useMemo, useRef, useState } from "./html.js";
 import { useKeys } from "./keys.js";
 import { useNarrow } from "./layout.js";
 import { useLoaded } from "./load.js";
-import { answers, outcome, placed, places, TAKES } from "./merge.js";
-import { Outcome, Panes, SIDE_NAMES, SIDES } from "./panes.js";
+import { answers, decided as decidedOf, outcome, placed, places, TAKES } from "./merge.js";
+import { Panes, SIDE_NAMES, SIDES } from "./panes.js";
+import { linesOf, Result } from "./result.js";
 import { toFork } from "./route.js";
 import { named } from "./sides.js";
 import { plural, size } from "./wording.js";
 
 /** @typedef {{id: string, path: string, reason: string, decided: boolean, places: number | null, base: any, ours: any, theirs: any, versions: string,
- *   regions?: import("./merge.js").Region[] | null, take?: string, secret?: boolean}} Conflict */
+ *   regions?: import("./merge.js").Region[] | null, take?: string, secret?: boolean, result?: import("./merge.js").Result | null}} Conflict */
+/** @typedef {{places: import("./merge.js").Decisions | null, edited: import("./result.js").Edited}} Draft what is chosen and not saved.
+ *   `places`: null: what is decided, or nothing */
 
 const MOVED = new Set(["moved", "decided", "not-found"]); // refusals after which one has to look again
+/** @type {Draft} */
+const NOTHING = { places: null, edited: null };
+/** Of each fork what is not saved, by file, and on which versions it was chosen: as long as the page is open. @type {Map<string, {drafts: Map<string, Draft>, based: Map<string, string>}>} */
+const unsaved = new Map();
+
+/** @param {string} project @param {string} fork */
+function unsavedOf(project, fork) {
+  const key = project + "\n" + fork;
+  const found = unsaved.get(key) ?? { drafts: new Map(), based: new Map() };
+  unsaved.set(key, found);
+  return found;
+}
+
+/** @param {Draft | undefined} draft */
+const isDrafted = (draft) => Boolean(draft && (draft.places?.size || draft.edited));
 /** What is decided. */
 const DECIDED = /** @type {Record<string, string>} */ ({ ours: "decided: the project's", theirs: "decided: the fork's", delete: "decided: deleted", content: "decided: merged" });
 
@@ -27,8 +45,7 @@ export function Conflicts({ project, fork, file }) {
   const { data, error, reload } = useLoaded(atFork(project, fork) + "/conflicts", mine);
   const [asked, setAsked] = useState(file ?? "");
   const [note, setNote] = useState("");
-  const chosen = useRef(/** @type {Map<string, import("./merge.js").Decisions>} */ (new Map())); // by file
-  const based = useRef(/** @type {Map<string, string>} */ (new Map())); // on which versions that was chosen
+  const { drafts, based } = useMemo(() => unsavedOf(project, fork), [project, fork]);
   const decided = (/** @type {string} */ said) => {
     setNote(said);
     reload();
@@ -62,33 +79,43 @@ export function Conflicts({ project, fork, file }) {
           <span class="name">${drawn(other.path)}</span><span class="dim small">${other.reason}</span>
           <span class=${"tag " + (other.decided ? "" : "warn")}>${other.decided ? DECIDED[other.take ?? ""] ?? "decided" : other.places ? plural(other.places, "place") + " open" : "open"}</span>
         </button></li>`)}</ul></nav>
-      <${One} key=${one.id} project=${project} fork=${fork} row=${one} chosen=${chosen.current} based=${based.current} onDecided=${decided}
+      <${One} key=${one.id} project=${project} fork=${fork} row=${one} drafts=${drafts} based=${based} onDecided=${decided}
         onNext=${following && following !== one ? () => setAsked(following.id) : undefined} />
     </div>
   </main>`;
 }
 
-/** @param {{project: string, fork: string, row: Conflict, chosen: Map<string, import("./merge.js").Decisions>, based: Map<string, string>, onDecided: (note: string) => void, onNext?: () => void}} props */
-function One({ project, fork, row, chosen, based, onDecided, onNext }) {
+/** @param {{project: string, fork: string, row: Conflict, drafts: Map<string, Draft>, based: Map<string, string>, onDecided: (note: string) => void, onNext?: () => void}} props */
+function One({ project, fork, row, drafts, based, onDecided, onNext }) {
   const mine = (/** @type {string} */ what, /** @type {string} */ where) => where === project && ["forks", "applies"].includes(what);
   const { data, error, reload } = useLoaded(atFork(project, fork) + "/conflict" + query({ file: row.id }), mine);
   const [state, setState] = useState({ busy: false, problem: "", hint: "", moved: false });
-  const own = useRef(""); // the versions that this view has decided about, or leaves: the next are looked at anew
+  const [, redraw] = useState(0);
+  // The versions that this view has decided about, or leaves: the next are looked at anew. `saved`: what is no draft any more then.
+  const own = useRef({ versions: "", saved: /** @type {Partial<Draft>} */ ({}) });
   if (error && !data) return html`<section class="grow"><p class="problem" role="alert">${error.message}</p></section>`;
   if (!data) return html`<section class="grow" aria-busy="true"><div class="skeleton"></div></section>`;
   // What was chosen here is about the versions that were here then: it is not saved as if it were about others.
-  const drafted = (chosen.get(row.id)?.size ?? 0) > 0;
-  if (!drafted || (own.current && own.current !== data.versions)) {
+  const left = own.current.versions && own.current.versions !== data.versions;
+  if (left) drafts.set(row.id, { ...NOTHING, ...drafts.get(row.id), ...own.current.saved });
+  if (left || !isDrafted(drafts.get(row.id))) {
     based.set(row.id, data.versions);
-    own.current = "";
+    own.current = { versions: "", saved: {} };
   }
+  const draft = drafts.get(row.id) ?? NOTHING;
+  const change = (/** @type {Partial<Draft>} */ next) => {
+    drafts.set(row.id, { ...NOTHING, ...drafts.get(row.id), ...next });
+    redraw((count) => count + 1);
+  };
   const versions = based.get(row.id) ?? data.versions;
-  const overtaken = versions !== data.versions && !state.problem && !state.busy && !own.current;
-  const decide = (/** @type {string} */ take, /** @type {any[]} */ regions = []) => {
+  const overtaken = versions !== data.versions && !state.problem && !state.busy && !own.current.versions;
+  const decide = (/** @type {string} */ take, /** @type {{regions?: any[], lines?: string[]}} */ how = {}) => {
     setState({ busy: true, problem: "", hint: "", moved: false });
-    return post(`${atFork(project, fork)}/decide`, { id: data.id, versions, take, regions }).then(
-      ({ beside }) => {
-        own.current = data.versions; // the next others are those of this decision
+    return post(`${atFork(project, fork)}/decide`, { id: data.id, versions, take, ...how }).then(
+      ({ beside, conflict }) => {
+        const saved = take === "undecide" ? {} : take === "text" ? { edited: null } : { places: null };
+        if (conflict?.versions === data.versions) change(saved); // the same once more
+        else own.current = { versions: data.versions, saved }; // the next others are those of this decision
         setState({ busy: false, problem: "", hint: "", moved: false });
         onDecided(beside ? `The fork's ${data.path} will be put beside the project's, as ${beside}.` : "");
         reload();
@@ -98,7 +125,7 @@ function One({ project, fork, row, chosen, based, onDecided, onNext }) {
   };
   const again = () => {
     if (versions !== data.versions) based.set(row.id, data.versions);
-    else own.current = data.versions; // those that come now
+    else own.current = { versions: data.versions, saved: {} }; // those that come now
     setState({ busy: false, problem: "", hint: "", moved: false });
     onDecided("");
     reload();
@@ -112,45 +139,57 @@ function One({ project, fork, row, chosen, based, onDecided, onNext }) {
         ${onNext && html`<button type="button" onClick=${onNext}>Next conflict</button>`}</div></div>
     <p>${data.reason}</p>
     ${data.places !== null && data.regions
-      ? html`<${Text} data=${data} chosen=${chosen} busy=${state.busy} decide=${decide} problem=${problem} />`
-      : html`<${Whole} data=${data} busy=${state.busy} decide=${decide} problem=${problem} />`}
+      ? html`<${Text} data=${data} draft=${draft} change=${change} busy=${state.busy} decide=${decide} problem=${problem} />`
+      : html`<${Whole} data=${data} draft=${draft} change=${change} busy=${state.busy} decide=${decide} problem=${problem} />`}
   </section>`;
 }
 
-/** What can be decided place by place. @param {{data: any, chosen: Map<string, import("./merge.js").Decisions>, busy: boolean, problem: any, decide: (take: string, regions?: any[]) => void}} props */
-function Text({ data, chosen, busy, problem, decide }) {
-  const [decisions, setDecisions] = useState(() => chosen.get(data.id) ?? new Map());
-  chosen.set(data.id, decisions);
+/** @typedef {{data: any, draft: Draft, change: (next: Partial<Draft>) => void, busy: boolean, problem: any, decide: (take: string, how?: {regions?: any[], lines?: string[]}) => void}} Deciding */
+
+/** What can be decided place by place. @param {Deciding} props */
+function Text({ data, draft, change, busy, problem, decide }) {
   const [pane, setPane] = useState(SIDES[0]);
   const [root, narrow] = useNarrow(700);
   const sides = useMemo(() => (narrow ? [pane] : SIDES), [narrow, pane]);
   const regions = useMemo(() => placed(data.regions), [data]);
   const keys = useMemo(() => places(regions).map(({ key }) => key), [regions]);
-  const pieces = useMemo(() => outcome(regions, decisions), [regions, decisions]);
-  const ready = answers(regions, decisions);
-  const settled = data.decided && keys.every((key) => !decisions.has(key));
-  const open = keys.filter((key) => !decisions.has(key)).length;
-  const set = (/** @type {string} */ key, /** @type {import("./merge.js").Decision | null} */ decision) => setDecisions((before) => {
-    const next = new Map(before);
+  const known = useMemo(() => decidedOf(regions, data.result), [regions, data]);
+  const decisions = draft.places ?? known ?? NONE;
+  const settled = data.decided && !draft.places;
+  const pieces = useMemo(() => (settled && !known ? null : outcome(regions, decisions)), [regions, decisions, settled]);
+  const ready = settled ? null : answers(regions, decisions);
+  const open = settled ? 0 : keys.filter((key) => !decisions.has(key)).length;
+  const off = Boolean(draft.edited && data.result);
+  const set = (/** @type {string} */ key, /** @type {import("./merge.js").Decision | null} */ decision) => {
+    if (off) return;
+    const next = new Map(decisions);
     if (decision) next.set(key, decision);
     else next.delete(key);
-    return next;
-  });
-  const everywhere = (/** @type {import("./merge.js").Take} */ take) => setDecisions(new Map(keys.map((key) => [key, { take, text: null }])));
+    change({ places: next });
+  };
+  const everywhere = (/** @type {import("./merge.js").Take} */ take) => change({ places: new Map(keys.map((key) => [key, { take, text: null }])) });
   usePlaceKeys(root, keys, set);
   return html`<div class="stack" ref=${root}>
-    <div class="row"><button type="button" onClick=${() => everywhere("ours")}>Project's everywhere</button>
-      <button type="button" onClick=${() => everywhere("theirs")}>Fork's everywhere</button>
-      <span class="dim small">${settled ? "It is decided already; choose again to change that." : open ? `${plural(open, "place")} of ${keys.length} not decided` : "every place is decided"}</span></div>
+    <div class="row"><button type="button" disabled=${off} onClick=${() => everywhere("ours")}>Project's everywhere</button>
+      <button type="button" disabled=${off} onClick=${() => everywhere("theirs")}>Fork's everywhere</button>
+      <span class="dim small">${settled ? (known ? "It is decided; choose again to change that." : "It is decided, not place by place: the result says how.") : open ? `${plural(open, "place")} of ${keys.length} not decided` : "every place is decided"}</span>
+      ${data.decided && !settled && html`<button type="button" class="quiet small" onClick=${() => change({ places: null })}>Back to what is decided</button>`}</div>
     ${narrow && html`<div class="segments" role="group" aria-label="Side that is shown">${SIDES.map((side) => html`<button type="button" key=${side}
       aria-pressed=${pane === side ? "true" : "false"} onClick=${() => setPane(side)}>${SIDE_NAMES[side]}</button>`)}</div>`}
-    <div class="panel"><${Panes} regions=${regions} decisions=${decisions} sides=${sides} settled=${settled} decide=${set} /></div>
-    ${!settled && html`<details open class="panel"><summary class="panel-head">The result</summary><${Outcome} pieces=${pieces} /></details>`}
-    <div class="row save">${problem}<button type="button" class="primary" disabled=${busy || ready === null} onClick=${() => ready && decide("regions", ready)}>Save decision</button>
-      <${Others} data=${data} busy=${busy} decide=${decide} />
-      ${ready === null && !settled && html`<span class="dim small">${plural(open, "place")} not decided yet</span>`}</div>
+    <div class="panel"><${Panes} regions=${regions} decisions=${decisions} sides=${sides} settled=${settled} off=${off} decide=${set} /></div>
+    <${Result} data=${data} pieces=${pieces} settled=${settled} edited=${draft.edited} edit=${(/** @type {Draft["edited"]} */ edited) => change({ edited })} />
+    <div class="row save">${problem}${off ? html`<${SaveEdited} draft=${draft} busy=${busy} decide=${decide} />`
+      : html`<button type="button" class="primary" disabled=${busy || ready === null} onClick=${() => ready && decide("regions", { regions: ready })}>Save decision</button>
+        <${Others} data=${data} busy=${busy} decide=${decide} />`}
+      ${open > 0 && html`<span class="dim small">${plural(open, "place")} not decided yet</span>`}</div>
   </div>`;
 }
+
+/** @type {import("./merge.js").Decisions} */
+const NONE = new Map();
+
+/** @param {{draft: Draft, busy: boolean, decide: Deciding["decide"]}} props */
+const SaveEdited = ({ draft, busy, decide }) => html`<button type="button" class="primary" disabled=${busy} onClick=${() => draft.edited && decide("text", { lines: linesOf(draft.edited) })}>Save the whole result</button>`;
 
 /** What can be done with the file as a whole, besides its text. @param {{data: any, busy: boolean, decide: (take: string) => void}} props */
 const Others = ({ data, busy, decide }) => html`<details class="others"><summary>The whole file</summary><div class="row"><${Takes} data=${data} busy=${busy} decide=${decide} /></div></details>`;
@@ -170,13 +209,14 @@ function Takes({ data, busy, decide }) {
     onClick=${() => decide(take)}>${label}</button>`);
 }
 
-/** What can only be decided as a whole. @param {{data: any, busy: boolean, problem: any, decide: (take: string) => void}} props */
-function Whole({ data, busy, problem, decide }) {
+/** What can only be decided as a whole. @param {Deciding} props */
+function Whole({ data, draft, change, busy, problem, decide }) {
   return html`<div class="stack">
     <div class="sides">${SIDES.map((name) => html`<div key=${name}><h3>${SIDE_NAMES[name]}</h3><${Version} version=${data[name]} /></div>`)}</div>
     <p class="dim small">${data.secret ? "It holds secrets: nothing of it is shown, and it can only be decided as a whole." : "It cannot be merged line by line: it is decided as a whole."}</p>
+    <${Result} data=${data} pieces=${null} settled=${data.decided} edited=${draft.edited} edit=${(/** @type {Draft["edited"]} */ edited) => change({ edited })} />
     ${problem}
-    <div class="row"><${Takes} data=${data} busy=${busy} decide=${decide} /></div>
+    <div class="row">${draft.edited && data.result ? html`<${SaveEdited} draft=${draft} busy=${busy} decide=${decide} />` : html`<${Takes} data=${data} busy=${busy} decide=${decide} />`}</div>
   </div>`;
 }
 

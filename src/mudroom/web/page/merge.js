@@ -7,7 +7,8 @@ import { NEW, ODD, OLD, returned, TEXT, UNTIL } from "./rows.js";
 
 /** @typedef {import("./rows.js").Line} Line */
 /** @typedef {"ours" | "theirs" | "both" | "base"} Take */
-/** @typedef {{take: Take, text: string | null}} Decision `text`: what was written instead; null: as it is */
+/** @typedef {{take: Take | "written", text: string | null, unseen?: boolean}} Decision `text`: what was written instead; null: as it
+ *   is. `take` is "written" if it is not known from which side that came. `unseen`: there is something in it that is not seen when it is edited */
 /** @typedef {"same" | "ours" | "theirs" | "both" | "conflict"} Kind */
 /** @typedef {{kind: Kind, base: Line[], ours: Line[], theirs: Line[], number?: number, hidden?: number,
  *   more?: [number, number, number], texts?: [string, string, string] | null}} Region as the API has it */
@@ -79,18 +80,35 @@ function jump(lines, first) {
 const numbered = (lines, first, hidden, fold) => lines.map((line, at) =>
   /** @type {Line} */ ([line[0], 0, first + at + (at >= fold ? hidden : 0), ...line.slice(3)]));
 
+/** @typedef {{size: number, choices: (Take | string[])[] | null, lines: Line[], more: number, text: string | null, unseen: boolean}} Result
+ *   what is decided, as the API has it */
+
+/**
+ * What is decided, to begin with when it is changed; null: it was not decided place by place.
+ * @param {readonly Placed[]} regions @param {Result | null | undefined} result
+ * @returns {Decisions | null}
+ */
+export function decided(regions, result) {
+  const choices = result?.choices;
+  if (!result || !choices) return null;
+  return new Map(places(regions).map(({ key }, at) => [key, decisionOf(choices[at], result.unseen)]));
+}
+
+/** @param {Take | string[]} choice @param {boolean} unseen @returns {Decision} */
+const decisionOf = (choice, unseen) => (Array.isArray(choice) ? { take: "written", text: choice.map((line) => line + "\n").join(""), unseen } : { take: choice, text: null });
+
 /** The conflicting places, in order. @param {readonly Placed[]} regions */
 export const places = (regions) => regions.filter((region) => region.kind === "conflict");
 
-/** @param {Placed} region @param {Take} take @returns {Line[]} */
-export const linesOf = ({ base, ours, theirs }, take) => ({ ours, theirs, base, both: [...ours, ...theirs] })[take];
+/** @param {Placed} region @param {Take | "written"} take @returns {Line[]} */
+export const linesOf = ({ base, ours, theirs }, take) => ({ ours, theirs, base, both: [...ours, ...theirs], written: [] })[take];
 
 /**
  * A side as somebody edits it; null: it cannot be edited.
- * @param {Placed} region @param {Take} take
+ * @param {Placed} region @param {Take | "written"} take
  */
 export function written({ texts }, take) {
-  if (texts === null) return null;
+  if (texts === null || take === "written") return null;
   const whole = (/** @type {string} */ text) => (text && !text.endsWith("\n") ? text + "\n" : text);
   const text = { ...texts, both: whole(texts.ours) + whole(texts.theirs) }[take].replaceAll("\r\n", "\n");
   return text.includes("\r") ? null : text; // a browser makes a line's end of it
@@ -114,7 +132,7 @@ export function split(text) {
  * @param {Placed} region @param {Decision} decision
  * @returns {Take | string[]}
  */
-export const answer = (region, { take, text }) => (text === null || text === written(region, take) ? take : split(text));
+export const answer = (region, { take, text }) => (take !== "written" && (text === null || text === written(region, take)) ? take : split(text ?? ""));
 
 /**
  * For all conflicting places; null: one is not decided.
@@ -151,6 +169,9 @@ export function outcome(regions, decisions) {
     return piece;
   });
 }
+
+/** A result that was not made place by place. @param {Result} result @param {Piece["from"]} from @returns {Piece[]} */
+export const whole = ({ lines, more }, from) => [{ from, place: 0, lines, hidden: 0, fold: 0, more }];
 
 /** @param {Placed} region @param {Decisions} decisions @returns {Piece} */
 function pieceOf(region, decisions) {

@@ -19,16 +19,16 @@ const SAID = { same: "", conflict: "", ours: "Changed in the project: taken", th
 
 /**
  * @param {{regions: readonly Placed[], decisions: import("./merge.js").Decisions, sides: readonly SideName[],
- *   settled: boolean, decide: (key: string, decision: Decision | null) => void}} props
- * `sides`: those that are shown. `settled`: all is decided already, and nothing was chosen again
+ *   settled: boolean, off: boolean, decide: (key: string, decision: Decision | null) => void}} props
+ * `sides`: those that are shown. `settled`: all is decided already, and nothing was chosen again. `off`: nothing can be chosen here now
  */
-export function Panes({ regions, decisions, sides, settled, decide }) {
+export function Panes({ regions, decisions, sides, settled, off, decide }) {
   const total = places(regions).length;
   return html`<table class="lines panes" aria-label="The three sides">
     <colgroup>${sides.map(() => html`<col class="n" /><col />`)}</colgroup>
     <thead><tr>${sides.map((side) => html`<th scope="col" colspan="2">${SIDE_NAMES[side]}</th>`)}</tr></thead>
     ${regions.map((region, at) => region.kind === "conflict"
-      ? html`<${Place} key=${region.key} region=${region} sides=${sides} total=${total} settled=${settled} decision=${decisions.get(region.key) ?? null}
+      ? html`<${Place} key=${region.key} region=${region} sides=${sides} total=${total} settled=${settled} off=${off} decision=${decisions.get(region.key) ?? null}
           decide=${(/** @type {Decision | null} */ next) => decide(region.key, next)} />`
       : html`<tbody key=${at} class=${"quiet " + region.kind}>${SAID[region.kind] && html`<tr class="pick"><td colspan=${2 * sides.length}>${SAID[region.kind]}</td></tr>`}
           <${Rows} region=${region} sides=${sides} /></tbody>`)}
@@ -63,21 +63,21 @@ const Left = ({ columns, count, what }) => html`<tr class="pick"><td colspan=${c
 
 /**
  * One conflicting place.
- * @param {{region: Placed, sides: readonly SideName[], total: number, settled: boolean, decision: Decision | null, decide: (decision: Decision | null) => void}} props
+ * @param {{region: Placed, sides: readonly SideName[], total: number, settled: boolean, off: boolean, decision: Decision | null, decide: (decision: Decision | null) => void}} props
  */
-function Place({ region, sides, total, settled, decision, decide }) {
+function Place({ region, sides, total, settled, off, decision, decide }) {
   const name = `Conflict ${region.number} of ${total}`;
-  const state = settled ? "decided already" : decision === null ? "not decided" : decision.text !== null ? "edited" : "decided";
+  const state = settled ? "decided" : decision === null ? "not decided" : decision.text !== null ? "edited" : "decided";
   return html`<tbody class=${"place " + (decision || settled ? "" : "open")} data-place=${region.number} tabindex="-1" aria-label=${`${name}: ${state}`}>
     <tr class="pick"><td colspan=${2 * sides.length}><div class="row">
       <strong>${name}</strong>
-      <span class="segments" role="group" aria-label=${`What becomes of conflict ${region.number}`}>${TAKES.map((take) => html`<button type="button" key=${take}
+      <span class="segments" role="group" aria-label=${`What becomes of conflict ${region.number}`}>${TAKES.map((take) => html`<button type="button" key=${take} disabled=${off}
         aria-pressed=${decision?.take === take ? "true" : "false"} onClick=${() => decide({ take, text: null })}>${TAKE_NAMES[take]}</button>`)}</span>
       <span class=${"tag " + (decision || settled ? "" : "warn")}>${state}</span>
-      ${decision && html`<button type="button" class="quiet small" aria-label=${`leave open: conflict ${region.number}`} onClick=${() => decide(null)}>leave open</button>`}
+      ${decision && !settled && !off && html`<button type="button" class="quiet small" aria-label=${`leave open: conflict ${region.number}`} onClick=${() => decide(null)}>leave open</button>`}
     </div></td></tr>
     <${Rows} region=${region} sides=${sides} />
-    ${decision && html`<tr class="edit"><td colspan=${2 * sides.length}><${Editor} region=${region} decision=${decision} decide=${decide} /></td></tr>`}
+    ${decision && !off && html`<tr class="edit"><td colspan=${2 * sides.length}><${Editor} region=${region} decision=${decision} decide=${decide} /></td></tr>`}
   </tbody>`;
 }
 
@@ -85,13 +85,13 @@ function Place({ region, sides, total, settled, decision, decide }) {
 function Editor({ region, decision, decide }) {
   const plain = written(region, decision.take);
   const name = `Result of conflict ${region.number}`;
-  if (plain === null) return html`<p class="dim small">${region.texts ? "It has carriage returns within lines, which cannot be edited here." : "It is too long to be edited here."} It is taken as it is.</p>`;
-  const text = decision.text ?? plain;
+  if (plain === null && decision.text === null) return html`<p class="dim small">${region.texts ? "It has carriage returns within lines, which cannot be edited here." : "It is too long to be edited here."} It is taken as it is.</p>`;
+  const text = decision.text ?? plain ?? "";
   return html`<label class="field"><span class="small">${name}${decision.text === null ? "" : ", edited"}</span>
     <textarea aria-label=${name} spellcheck=${false} autocomplete="off" rows=${Math.min(30, Math.max(2, text.split("\n").length))} value=${text}
-      onInput=${(/** @type {any} */ event) => decide({ take: decision.take, text: event.currentTarget.value })}></textarea></label>
-    <div class="row">${unseen(linesOf(region, decision.take)) && html`<span class="tag warn">It holds characters that are not visible here: they stay where they are.</span>`}
-    ${decision.text !== null && html`<button type="button" class="small" onClick=${() => decide({ take: decision.take, text: null })}>As it was</button>`}</div>`;
+      onInput=${(/** @type {any} */ event) => decide({ ...decision, text: event.currentTarget.value })}></textarea></label>
+    <div class="row">${(decision.unseen || unseen(linesOf(region, decision.take))) && html`<span class="tag warn">It holds characters that are not visible here: they stay where they are.</span>`}
+    ${decision.text !== null && plain !== null && html`<button type="button" class="small" onClick=${() => decide({ take: decision.take, text: null })}>As it was</button>`}</div>`;
 }
 
 const FROM = { same: "", ours: "project's", theirs: "fork's", both: "both", base: "original", written: "written here", conflict: "" };

@@ -1,0 +1,48 @@
+// What comes of a conflict: shown with where each line is from, and edited as a whole once it is decided.
+// 1. What is edited is the decided text itself, as the server has it; never what is shown of it.
+// 2. Lines end as they did, and so does the last one: a browser does not show how, so it is not its to say.
+import { html } from "./html.js";
+import { split, whole } from "./merge.js";
+import { Outcome } from "./panes.js";
+import { size } from "./wording.js";
+
+const ROWS = 40; // of the text that is edited
+const FROM = /** @type {Record<string, import("./merge.js").Piece["from"]>} */ ({ ours: "ours", theirs: "theirs" });
+
+/** @typedef {{text: string} | null} Edited all of the result, as somebody has it; null: it is not edited */
+
+/**
+ * What comes of it.
+ * @param {{data: any, pieces: import("./merge.js").Piece[] | null, settled: boolean, edited: Edited, edit: (edited: Edited) => void}} props
+ * `pieces`: place by place; null: it was decided in another way. `settled`: it is what is decided
+ */
+export function Result({ data, pieces, settled, edited, edit }) {
+  const { result, take } = data;
+  if (edited) return html`<${Whole} result=${result} edited=${edited} edit=${edit} />`;
+  if (settled ? !result : !pieces) return settled && take === "delete" ? html`<p class="dim">The file will be gone.</p>` : null;
+  const begin = () => edit({ text: plain(result) });
+  return html`<details open class="panel"><summary class="panel-head">${settled ? "The result, as it is decided" : "The result"}</summary>
+    ${pieces || result.lines.length ? html`<${Outcome} pieces=${pieces ?? whole(result, FROM[take] ?? "same")} />` : html`<p class="pad">${size(result.size)}, which cannot be shown as text.</p>`}
+    ${settled && html`<div class="row pad">${result.text !== null ? html`<button type="button" class="small" onClick=${begin}>Edit the whole result</button>`
+      : html`<span class="dim small">It is too long, or holds what a browser would change: it cannot be edited here as a whole.</span>`}</div>`}
+  </details>`;
+}
+
+/** As a browser has it. @param {import("./merge.js").Result} result */
+const plain = ({ text }) => (text ?? "").replaceAll("\r\n", "\n");
+
+/** What is sent of it. @param {{text: string}} edited */
+export const linesOf = ({ text }) => split(text);
+
+/** @param {{result: import("./merge.js").Result | null, edited: {text: string}, edit: (edited: Edited) => void}} props */
+function Whole({ result, edited, edit }) {
+  const text = result?.text ?? null;
+  return html`<section class="panel whole-edit" aria-label="The whole result, edited"><label class="field"><span>The whole result, edited</span>
+      <textarea aria-label="The whole result" spellcheck=${false} autocomplete="off" rows=${Math.min(ROWS, Math.max(4, edited.text.split("\n").length + 1))} value=${edited.text}
+        onInput=${(/** @type {any} */ event) => edit({ text: event.currentTarget.value })}></textarea></label>
+    <div class="row">${result?.unseen && html`<span class="tag warn">It holds characters that are not visible here.</span>`}
+      ${text?.includes("\r\n") && html`<span class="tag">Lines end with CR LF, as before.</span>`}
+      ${text && !text.endsWith("\n") && html`<span class="tag">It ends without a newline, as before.</span>`}
+      ${text === null && html`<span class="tag warn">What this was is not decided any more: decide the places, then it can be saved.</span>`}
+      <button type="button" class="small" onClick=${() => edit(null)}>Drop this edit</button></div></section>`;
+}

@@ -1,0 +1,154 @@
+"""What somebody has decided about a conflict, seen again in a browser, changed, and edited as a whole."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from browser import OpenPage, Site, mudroom, staged
+from conftest import Place, tick
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Locator, Page
+
+pytestmark = [pytest.mark.slow, pytest.mark.anybody]
+
+TEXT = "".join(f"line {number}\n" for number in range(1, 41))
+
+
+@pytest.fixture
+def conflicting(place: Place, site: Site) -> Site:
+    """``f`` conflicts in two places, and the fork has changed a third."""
+    place.write("f", TEXT)
+    staged(place, "sed -i 's/^line 5$/theirs/; s/^line 20$/only theirs/; s/^line 35$/theirs too/' f")
+    tick()
+    place.write("f", TEXT.replace("line 5\n", "ours\n").replace("line 35\n", "ours too\n"))
+    return site
+
+
+def opened(site: Site, page: Page) -> Page:
+    page.goto(site.address("f", "try-1", "conflicts"))
+    page.get_by_role("table", name="The three sides").wait_for()
+    return page
+
+
+def pressed(page: Page, place: int) -> list[str]:
+    group = page.get_by_role("group", name=f"What becomes of conflict {place}")
+    return group.get_by_role("button", pressed=True).all_inner_texts()
+
+
+def result(page: Page) -> list[tuple[str, str]]:
+    """Where each line is from, and what it says."""
+    rows: Locator = page.get_by_role("table", name="The result").locator("tbody tr:has(td.code)")
+    return [(row.locator("td.from").inner_text(), row.locator("td.code").inner_text()) for row in rows.all()]
+
+
+def take(page: Page, place: int, side: str) -> None:
+    page.get_by_role("group", name=f"What becomes of conflict {place}").get_by_role("button", name=side).click()
+
+
+def save(page: Page) -> None:
+    page.get_by_role("button", name="Save decision").click()
+    page.get_by_text("All conflicts are decided.").wait_for()
+    page.get_by_text("It is decided; choose again to change that.").wait_for()
+
+
+def test_what_is_decided_is_there_after_a_reload_and_in_another_tab(
+    place: Place, conflicting: Site, open_page: OpenPage
+) -> None:
+    page, other = opened(conflicting, open_page()), opened(conflicting, open_page())
+    take(page, 1, "Both")
+    page.get_by_label("Result of conflict 1").fill("by\n\nhand\n")
+    take(page, 2, "Fork's")
+    save(page)
+    page.reload()
+    for one in (page, other):
+        one.get_by_text("It is decided; choose again to change that.").wait_for()
+        assert one.get_by_label("Result of conflict 1").input_value() == "by\n\nhand\n"
+        assert (pressed(one, 1), pressed(one, 2)) == ([], ["Fork's"])
+        written = [line for line in result(one) if line[0]]
+        assert written == [
+            ("written here", "by"), ("written here", ""), ("written here", "hand"), ("fork's", "only theirs"),
+            ("fork's", "theirs too"),
+        ]  # fmt: skip
+
+    # and from there on: the other place stays as it was decided
+    take(other, 2, "Original")
+    other.get_by_text("every place is decided").wait_for()
+    other.get_by_role("button", name="Back to what is decided").click()
+    assert pressed(other, 2) == ["Fork's"]
+    other.get_by_label("Result of conflict 1").fill("once more\n")
+    save(other)
+    page.get_by_role("cell", name="once more", exact=True).wait_for()
+    mudroom(place, "apply", "try-1", "--yes")
+    expected = TEXT.replace("line 5\n", "once more\n").replace("line 20\n", "only theirs\n")
+    assert (place.project / "f").read_text() == expected.replace("line 35\n", "theirs too\n")
+
+
+def test_what_was_decided_in_a_terminal(place: Place, conflicting: Site, page: Page) -> None:
+    mudroom(place, "resolve", "try-1", "f", "--hunk", "1", "--theirs", "--hunk", "2", "--both")
+    opened(conflicting, page)
+    assert (pressed(page, 1), pressed(page, 2)) == (["Fork's"], ["Both"])
+    mudroom(place, "resolve", "try-1", "f", "--mine")
+    page.get_by_text("It is decided, not place by place: the result says how.").wait_for()
+    assert result(page)[4] == ("project's", "ours")
+    assert (pressed(page, 1), pressed(page, 2)) == ([], [])
+
+
+def test_the_whole_result_is_edited(place: Place, conflicting: Site, page: Page) -> None:
+    opened(conflicting, page)
+    page.get_by_role("button", name="Project's everywhere").click()
+    save(page)
+    page.get_by_role("button", name="Edit the whole result").click()
+    whole = page.get_by_label("The whole result", exact=True)
+    before = whole.input_value()
+    assert before == (place.project / "f").read_text().replace("line 20\n", "only theirs\n")
+    whole.fill("first\n" + before.replace("ours too\n", ""))
+    assert page.get_by_role("button", name="Project's everywhere").is_disabled()
+
+    # it is kept while something else is looked at
+    page.get_by_role("link", name="Review", exact=True).first.click()
+    page.get_by_role("treeitem").first.wait_for()
+    page.get_by_role("link", name="Conflicts").first.click()
+    page.get_by_role("button", name="Save the whole result").click()
+    page.get_by_text("It is decided, not place by place: the result says how.").wait_for()
+    assert result(page)[0] == ("", "first")
+    page.reload()
+    page.get_by_role("button", name="Edit the whole result").click()
+    assert whole.input_value().startswith("first\nline 1\n")
+    mudroom(place, "apply", "try-1", "--yes")
+    assert (place.project / "f").read_text() == "first\n" + before.replace("ours too\n", "")
+
+
+def test_a_whole_edit_that_was_overtaken_is_kept(place: Place, conflicting: Site, page: Page) -> None:
+    opened(conflicting, page)
+    page.get_by_role("button", name="Fork's everywhere").click()
+    save(page)
+    page.get_by_role("button", name="Edit the whole result").click()
+    page.get_by_label("The whole result", exact=True).fill("precious\n")
+    tick()
+    place.write("f", (place.project / "f").read_text() + "later\n")
+    page.get_by_role("button", name="Save the whole result").click()
+    page.get_by_text("is not what was looked at any more").wait_for()
+    page.get_by_role("button", name="Look again").click()
+    page.get_by_text("What this was is not decided any more").wait_for()
+    page.get_by_role("button", name="Fork's everywhere").click()
+    page.get_by_role("button", name="Save decision").click()
+    page.get_by_role("button", name="Save the whole result").click()
+    page.get_by_text("All conflicts are decided.").wait_for()
+    mudroom(place, "apply", "try-1", "--yes")
+    assert (place.project / "f").read_text() == "precious\n"
+
+
+def test_a_secret_that_is_decided_is_not_shown(place: Place, site: Site, page: Page) -> None:
+    staged(place, "echo theirs > .env")
+    tick()
+    place.write(".env", "TOKEN=swordfish\n")
+    page.goto(site.address("f", "try-1", "conflicts"))
+    page.get_by_role("button", name="Keep the project's").click()
+    page.get_by_text("All conflicts are decided.").wait_for()
+    page.reload()
+    page.get_by_text("It holds secrets").wait_for()
+    assert page.get_by_role("button", name="Edit the whole result").count() == 0
+    assert "swordfish" not in page.content()
