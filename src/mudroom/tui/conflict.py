@@ -1,13 +1,13 @@
 """Conflicts, one after the other: the three sides of each place, and the decision about it.
 
 A place is decided for itself; when the last one of a file is, the file is. What is decided holds for the next apply, as
-long as both versions stay what they are.
+long as both versions stay what they are. It is shown below the sides, and each of its places can be decided anew.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar, Literal
 
@@ -17,14 +17,22 @@ from textual.containers import Horizontal, Vertical
 from textual.screen import Screen
 from textual.widgets import Static
 
-from mudroom.core.diff3 import Chunk, Merged
-from mudroom.core.marker import resolve
+from mudroom.core.diff3 import Merged
+from mudroom.core.mergechoice import Choice, resolved
 from mudroom.core.path import show
 from mudroom.errors import MudroomError, SideMoved
+from mudroom.tui.conflictrow import (
+    decided_choices,
+    rows_of_all,
+    rows_of_place,
+    rows_of_side,
+    rows_of_version,
+    said,
+    said_of_all,
+)
 from mudroom.tui.desk import Desk
 from mudroom.tui.dialog import Lines, help_for
 from mudroom.tui.key import CONFLICTS, bindings, brief
-from mudroom.tui.line import pieces
 from mudroom.tui.pane import Pieces
 from mudroom.tui.worker import Turn
 
@@ -34,10 +42,6 @@ if TYPE_CHECKING:
 
 Side = Literal["ours", "theirs", "both"]
 
-AROUND = 3
-"""Lines of context that are shown around a place."""
-MOST = 2_000
-"""Lines of one side of a place that are shown."""
 _SIDES = (("base", "the original"), ("ours", "1 the project's"), ("theirs", "2 the fork's"))
 
 
@@ -56,6 +60,8 @@ class ConflictScreen(Screen[bool], inherit_bindings=False):
     ConflictScreen #what { height: auto; max-height: 4; background: $surface; }
     ConflictScreen #keys { height: 1; background: $surface; color: $text-muted; }
     ConflictScreen .side { width: 1fr; border-right: solid $panel; }
+    ConflictScreen #outcome { height: 30%; border-top: solid $panel; display: none; }
+    ConflictScreen #outcome.some { display: block; }
     ConflictScreen .name { height: 1; text-style: bold; }
     """
 
@@ -65,12 +71,12 @@ class ConflictScreen(Screen[bool], inherit_bindings=False):
         self.number = next((n for n, one in enumerate(self.conflicts) if one.path == at), 0)
         self.place_number = 0
         self.is_whole = False
-        self.choices: dict[bytes, dict[int, Side]] = {}
+        self.choices: dict[bytes, dict[int, Choice]] = {}
         """What was said about single places of files of which not all are decided."""
         self.changed = False
         self._turn = Turn(self, self.app.tell_error)
         """A key that comes before the last decision is kept would be about another conflict."""
-        self._merged: tuple[Conflicted | None, Merged | None] = (None, None)
+        self._looked: tuple[Conflicted | None, Merged | None, dict[int, Choice]] = (None, None, {})
 
     def compose(self) -> ComposeResult:
         yield Static(id="what", markup=False)
@@ -79,6 +85,9 @@ class ConflictScreen(Screen[bool], inherit_bindings=False):
                 with Vertical(classes="side"):
                     yield Static(name, classes="name", markup=False)
                     yield Side3(side)
+        with Vertical(id="outcome"):
+            yield Static("the result", classes="name", markup=False)
+            yield Side3("result")
         yield Static(brief(CONFLICTS), id="keys", markup=False)
 
     def on_mount(self) -> None:
@@ -93,9 +102,18 @@ class ConflictScreen(Screen[bool], inherit_bindings=False):
     @property
     def merged(self) -> Merged | None:
         """The texts of this conflict, merged as far as they can be; None if they are not shown."""
-        if self._merged[0] is not self.conflict:
-            self._merged = (self.conflict, None if self.desk.is_masked(self.conflict) else self.conflict.merged)
-        return self._merged[1]
+        return self._look()[0]
+
+    @property
+    def said(self) -> dict[int, Choice]:
+        """What becomes of the places of this conflict: as it was said here, or else as it is decided."""
+        return self.choices.get(self.conflict.path) or self._look()[1]
+
+    def _look(self) -> tuple[Merged | None, dict[int, Choice]]:
+        if self._looked[0] is not self.conflict:
+            merged = None if self.desk.is_masked(self.conflict) else self.conflict.merged
+            self._looked = (self.conflict, merged, decided_choices(self.conflict, merged))
+        return self._looked[1:]
 
     @property
     def places(self) -> int:
@@ -103,46 +121,34 @@ class ConflictScreen(Screen[bool], inherit_bindings=False):
 
     def show_place(self) -> None:
         conflict, places = self.conflict, self.places
-        said = self.choices.get(conflict.path, {})
         lines = [f" conflict {self.number + 1} of {len(self.conflicts)}: {show(conflict.path)}"]
-        lines[0] += "   [decided]" if conflict.decided else "   [not decided]"
+        lines[0] += f"   [{said_of_all(conflict)}]"
         lines.append(f" {conflict.reason}")
         if places:
-            names = {"ours": "the project's", "theirs": "the fork's", "both": "both"}
-            here = names.get(said.get(self.place_number, ""), "not decided")
+            here = said(self.said.get(self.place_number)) if self.said or not conflict.decided else "decided as a whole"
             how = "the whole file" if self.is_whole else "one place"
-            lines.append(
-                f" place {self.place_number + 1} of {places}: {'decided' if conflict.decided else here}"
-                f"   1, 2 and 3 are for {how}"
-            )
+            lines.append(f" place {self.place_number + 1} of {places}: {here}   1, 2 and 3 are for {how}")
         self.query_one("#what", Static).update("\n".join(lines))
+        result = self._result()
+        self.query_one("#outcome").set_class(bool(result), "some")
         for pane in self.query(Side3):
-            pane.replace(self._side(pane.side))
+            pane.replace(result if pane.side == "result" else self._side(pane.side))
             pane.scroll_to(y=0, animate=False, force=True, immediate=True)
 
     def _side(self, side: str) -> list[Pieces]:
         merged = self.merged
         if merged is None:
-            return self._whole_side(side)
-        return _around(merged, self.place_number, side)
+            return rows_of_version(self.conflict, side, masked=self.desk.is_masked(self.conflict))
+        return rows_of_side(merged, self.place_number, side)
 
-    def _whole_side(self, side: str) -> list[Pieces]:
-        """Of what cannot be merged: what it is."""
-        version = {"base": self.conflict.base, "ours": self.conflict.ours, "theirs": self.conflict.theirs}[side]
-        entry = version.entry
-        if entry is None:
-            return [[("nothing is there" if self.conflict.reason else "", "dim")]]
-        rows: list[Pieces] = [[(f"{entry.kind}, {entry.size:,} bytes, {entry.mode:04o}", "head")]]
-        if version.path != self.conflict.path:
-            rows.append([(f"at {show(version.path)}", "warn")])
-        if entry.kind == "symlink":
-            rows.append([(f"to {show(entry.target)}", "")])
+    def _result(self) -> list[Pieces]:
+        """Nothing, where nothing is decided yet, or is to be shown."""
+        merged, choices = self.merged, self.said
         if self.desk.is_masked(self.conflict):
-            rows.append([("a secret: it is not shown", "warn")])
-        elif version.content is not None and b"\0" not in version.content:
-            lines = version.content[: 1 << 20].split(b"\n")[:MOST]
-            rows += [_line(line + b"\n", "") for line in lines]
-        return rows
+            return []
+        if merged is not None and self.place_number in choices:
+            return rows_of_place(merged, choices, self.place_number)
+        return rows_of_all(self.conflict) if not choices else []
 
     # --- moving ---
 
@@ -168,7 +174,7 @@ class ConflictScreen(Screen[bool], inherit_bindings=False):
         self.app.push_screen(help_for(CONFLICTS, "Keys of the conflicts"))
 
     def action_leave(self) -> None:
-        left = {path for path, said in self.choices.items() if said}
+        left = {path for path, choices in self.choices.items() if choices}
         if left:
             names = ", ".join(show(path) for path in sorted(left)[:3])
             self.app.notify(f"not all places are decided, so nothing is: {names}", markup=False, severity="warning")
@@ -182,21 +188,21 @@ class ConflictScreen(Screen[bool], inherit_bindings=False):
     async def _take(self, side: Side) -> None:
         conflict, merged = self.conflict, self.merged
         if merged is not None and not self.is_whole:
-            said = self.choices.setdefault(conflict.path, {})
-            said[self.place_number] = side
-            left = [number for number in range(merged.conflicts) if number not in said]
+            choices = self.choices.setdefault(conflict.path, dict(self.said))
+            choices[self.place_number] = side
+            left = [number for number in range(merged.conflicts) if number not in choices]
             if left:
                 self.place_number = next((number for number in left if number > self.place_number), left[0])
                 self.show_place()
                 return
-            await self._decide(lambda: self._keep(conflict, merged, said))
+            await self._decide(lambda: self._keep(conflict, merged, choices))
         elif side == "both":
             await self._decide(lambda: self._both(conflict, conflict.merged))
         else:
             await self._decide(lambda: self.desk.decide(conflict, side))
 
-    def _keep(self, conflict: Conflicted, merged: Merged, said: dict[int, Side]) -> None:
-        self.desk.decide(conflict, "content", resolve(merged, said).content())
+    def _keep(self, conflict: Conflicted, merged: Merged, choices: Mapping[int, Choice]) -> None:
+        self.desk.decide(conflict, "content", resolved(merged, [choices[at] for at in range(merged.conflicts)]))
 
     def _both(self, conflict: Conflicted, merged: Merged | None) -> None:
         if merged is not None:
@@ -252,26 +258,3 @@ class ConflictScreen(Screen[bool], inherit_bindings=False):
         self.show_place()
         if all(one.decided for one in found):
             self.app.notify("all conflicts are decided: Esc, then a applies")
-
-
-def _around(merged: Merged, place: int, side: str) -> list[Pieces]:
-    """One side of a place, with a few lines of what is before and behind it."""
-    chunks = merged.chunks
-    at = [number for number, chunk in enumerate(chunks) if chunk.kind == "conflict"][place]
-    before = [line for chunk in chunks[max(0, at - AROUND) : at] for line in _of(chunk, side)][-AROUND:]
-    after = [line for chunk in chunks[at + 1 : at + 1 + AROUND] for line in _of(chunk, side)][:AROUND]
-    lines = _of(chunks[at], side)
-    style = {"ours": "added", "theirs": "added"}.get(side, "removed")
-    rows = [_line(line, "dim") for line in before]
-    rows += [[("▐ ", style), *_line(line, style)] for line in lines[:MOST]] or [[("▐ (nothing)", "dim")]]
-    if len(lines) > MOST:
-        rows.append([(f"… {len(lines) - MOST:,} more lines", "odd")])
-    return rows + [_line(line, "dim") for line in after]
-
-
-def _of(chunk: Chunk, side: str) -> tuple[bytes, ...]:
-    return {"base": chunk.base, "ours": chunk.ours, "theirs": chunk.theirs}[side]
-
-
-def _line(line: bytes, style: str) -> Pieces:
-    return [(piece.text, "odd" if piece.odd else style) for piece in pieces(line)]

@@ -1,0 +1,129 @@
+"""A conflict as rows: the sides of the place that is looked at, and what comes of it; of what cannot be merged, what it
+is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from mudroom.core.diff3 import Chunk, Merged
+from mudroom.core.linediff import split_lines
+from mudroom.core.marker import chosen, mergeable
+from mudroom.core.mergechoice import Choice, lines_at
+from mudroom.core.mergeread import choices_of
+from mudroom.core.path import show
+from mudroom.tui.line import pieces
+from mudroom.tui.pane import Pieces
+
+if TYPE_CHECKING:
+    from mudroom.session import Conflicted
+
+AROUND = 3
+"""Lines of what comes before and behind that are shown."""
+MOST = 2_000
+"""Lines that are shown."""
+SIDES = {"ours": "the project's", "theirs": "the fork's", "both": "both", "base": "the original"}
+_TAKES = {**SIDES, "delete": "deleted", "content": "edited"}
+
+
+def said(choice: Choice | None) -> str:
+    """In words, what becomes of a place."""
+    if choice is None:
+        return "not decided"
+    return SIDES[choice] if isinstance(choice, str) else "lines of your own"
+
+
+def said_of_all(conflict: Conflicted) -> str:
+    return "decided: " + _TAKES.get(conflict.take, conflict.take) if conflict.decided else "not decided"
+
+
+def decided_choices(conflict: Conflicted, merged: Merged | None) -> dict[int, Choice]:
+    """By place; none if it was decided in another way, or is not."""
+    content = conflict.result
+    found = choices_of(merged, content) if merged is not None and content is not None else None
+    return dict(enumerate(found or ()))
+
+
+def rows_of_side(merged: Merged, place: int, side: str) -> list[Pieces]:
+    """One side of a place, with a few lines of what is before and behind it."""
+    chunks = merged.chunks
+    at = [number for number, chunk in enumerate(chunks) if chunk.kind == "conflict"][place]
+    before = [line for chunk in chunks[max(0, at - AROUND) : at] for line in _of(chunk, side)][-AROUND:]
+    behind = [line for chunk in chunks[at + 1 : at + 1 + AROUND] for line in _of(chunk, side)][:AROUND]
+    style = "removed" if side == "base" else "added"
+    return [*_dim(before), *_here(_of(chunks[at], side), style), *_dim(behind)]
+
+
+def _of(chunk: Chunk, side: str) -> tuple[bytes, ...]:
+    return {"base": chunk.base, "ours": chunk.ours, "theirs": chunk.theirs}[side]
+
+
+def rows_of_version(conflict: Conflicted, side: str, *, masked: bool) -> list[Pieces]:
+    """Of what cannot be merged: what it is. ``masked``: nothing of it is shown."""
+    version = {"base": conflict.base, "ours": conflict.ours, "theirs": conflict.theirs}[side]
+    entry = version.entry
+    if entry is None:
+        return [[("nothing is there" if conflict.reason else "", "dim")]]
+    rows: list[Pieces] = [[(f"{entry.kind}, {entry.size:,} bytes, {entry.mode:04o}", "head")]]
+    if version.path != conflict.path:
+        rows.append([(f"at {show(version.path)}", "warn")])
+    if entry.kind == "symlink":
+        rows.append([(f"to {show(entry.target)}", "")])
+    if masked:
+        rows.append([("a secret: it is not shown", "warn")])
+    elif version.content is not None and b"\0" not in version.content:
+        lines = version.content[: 1 << 20].split(b"\n")[:MOST]
+        rows += [_line(line + b"\n", "") for line in lines]
+    return rows
+
+
+def rows_of_place(merged: Merged, choices: Mapping[int, Choice], place: int) -> list[Pieces]:
+    """The place with its choice, and what is around it."""
+    chunks = merged.chunks
+    numbers = [at for at, chunk in enumerate(chunks) if chunk.kind == "conflict"]
+    at = numbers[place]
+    lines = {
+        other: _lines(merged, other, choices.get(numbers.index(other)) if chunks[other].kind == "conflict" else "ours")
+        for other in range(max(0, at - AROUND), min(len(chunks), at + AROUND + 1))
+    }
+    before = [line for other in lines if other < at for line in lines[other]][-AROUND:]
+    behind = [line for other in lines if other > at for line in lines[other]][:AROUND]
+    return [*_dim(before), *_here(lines[at], "added"), *_dim(behind)]
+
+
+def _lines(merged: Merged, at: int, choice: Choice | None) -> list[bytes]:
+    chunk = merged.chunks[at]
+    if chunk.kind != "conflict":
+        return list(chunk.theirs if chunk.kind == "theirs" else chunk.ours)
+    is_last = at + 1 == len(merged.chunks)
+    if isinstance(choice, list):
+        return split_lines(b"".join(chosen(chunk, lines_at(chunk, choice, is_last=is_last), is_last=is_last)))
+    return list(chosen(chunk, choice, is_last=is_last)) if choice is not None else []
+
+
+def rows_of_all(conflict: Conflicted) -> list[Pieces]:
+    """Of what was not decided place by place."""
+    content = conflict.result
+    if content is None:
+        return [[("the file will be gone", "dim")]] if conflict.take == "delete" else []
+    if mergeable(content):
+        return [[(f"{len(content):,} bytes", "head")]]
+    lines = split_lines(content)
+    return [_line(line, "") for line in lines[:MOST]] + _more(len(lines))
+
+
+def _here(lines: Sequence[bytes], style: str) -> list[Pieces]:
+    rows: list[Pieces] = [[("▐ ", style), *_line(line, style)] for line in lines[:MOST]]
+    return (rows or [[("▐ (nothing)", "dim")]]) + _more(len(lines))
+
+
+def _more(count: int) -> list[Pieces]:
+    return [[(f"… {count - MOST:,} more lines", "odd")]] if count > MOST else []
+
+
+def _dim(lines: list[bytes]) -> list[Pieces]:
+    return [_line(line, "dim") for line in lines]
+
+
+def _line(line: bytes, style: str) -> Pieces:
+    return [(piece.text, "odd" if piece.odd else style) for piece in pieces(line)]
