@@ -1,7 +1,8 @@
 """The ways to decide a conflict: one side, both, place by place, in an editor, by a merge driver.
 
 An editor and a merge driver are programs of the user's own, run on the host on copies of the three sides; they are
-given no name that the fork has chosen.
+given no name that the fork has chosen, and no secret. What somebody wrote there is decided for, or kept in a file that
+they are told of.
 """
 
 from __future__ import annotations
@@ -11,7 +12,8 @@ import shlex
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -25,6 +27,8 @@ if TYPE_CHECKING:
 
 Side = Literal["ours", "theirs", "both"]
 
+KEPT = "kept"
+"""The name, but for its suffix, of what somebody wrote and nobody decided for."""
 DRIVERS = {"mergiraf": "mergiraf merge --git %O %A %B -s project -x original -y fork -p %P"}
 """Merge drivers that are known by name."""
 
@@ -55,45 +59,105 @@ def by_hunk(session: Session, fork: str, conflict: Conflicted, hunks: Mapping[in
 
 
 def by_editor(session: Session, fork: str, conflict: Conflicted, context: Context) -> None:
-    from mudroom.core.marker import Labels, marker_size, unresolved, with_markers
+    """With conflict markers; of one that is decided, what is."""
+    from mudroom.core.marker import Labels, marker_size, mergeable, unresolved, with_markers
 
+    _require_shown(session, conflict)
     editor = context.environ.get(b"VISUAL") or context.environ.get(b"EDITOR") or b"vi"
     merged = _text(conflict)
-    marked = with_markers(merged, Labels(b"project", b"original", fork.encode()))
-    with tempfile.TemporaryDirectory(prefix="mudroom-") as directory:
-        place = Path(directory) / ("conflict" + _suffix(conflict.path))
-        place.write_bytes(marked)
-        _run([*shlex.split(os.fsdecode(editor)), str(place)], directory, "the editor")
-        content = place.read_bytes()
-    if unresolved(content, marker_size(merged)):
-        raise UsageError(f"{show(conflict.path)} still has conflict markers", "nothing was decided; edit it again")
-    session.decide(fork, conflict, "content", content)
+    given = conflict.result
+    if given is None or mergeable(given):
+        given = with_markers(merged, Labels(b"project", b"original", fork.encode()))
+    else:
+        context.terminal.say(f"{show(conflict.path)} is decided: this is the result; --undecide for the markers")
+    with _desk() as directory:
+        edited = _Edited(directory / ("conflict" + _suffix(conflict.path)), given)
+        with edited:
+            _run([*shlex.split(os.fsdecode(editor)), str(edited.place)], directory, "the editor")
+            content = edited.read("the editor")
+            if unresolved(content, marker_size(merged)):
+                raise UsageError(
+                    f"{show(conflict.path)} still has conflict markers", "nothing was decided; edit it again"
+                )
+            session.decide(fork, conflict, "content", content)
 
 
 def by_tool(session: Session, fork: str, conflict: Conflicted, tool: str) -> None:
     """A merge driver as git has them (gitattributes(5)): %O base, %A ours and the result, %B theirs, %P the path."""
     from mudroom.core.marker import unresolved
 
+    _require_shown(session, conflict)
     words = shlex.split(DRIVERS.get(tool, tool))
     if not words or shutil.which(words[0]) is None:
         raise UsageError(f"there is no merge driver {words[0] if words else 'named'}", "install it, or give its path")
     if not {"%A", "%B"} <= set(" ".join(words).split()):
         raise UsageError(f"the merge driver {tool!r} is not told the files", "a command with %O %A %B")
-    with tempfile.TemporaryDirectory(prefix="mudroom-") as directory:
-        names = {}
-        for sign, side in (("%O", conflict.base), ("%A", conflict.ours), ("%B", conflict.theirs)):
+    sides = (conflict.base, conflict.ours, conflict.theirs)
+    with _desk() as directory:
+        names = {"%P": "merged" + _suffix(conflict.path)}
+        for sign, name, side in zip(("%O", "%A", "%B"), ("base", "ours", "theirs"), sides, strict=True):
             if side.content is None and (sign != "%O" or side.entry is not None):
                 raise UsageError(f"{show(conflict.path)}: a merge driver needs a file on both sides")
-            place = Path(directory) / ({"%O": "base", "%A": "ours", "%B": "theirs"}[sign] + _suffix(conflict.path))
+            place = directory / (name + _suffix(conflict.path))
             place.write_bytes(side.content or b"")
             names[sign] = str(place)
-        names["%P"] = "merged" + _suffix(conflict.path)
-        _run([names.get(word, word) for word in words], directory, words[0])
-        content = Path(names["%A"]).read_bytes()
-    sides = (conflict.base, conflict.ours, conflict.theirs)
-    if unresolved(content) and not any(unresolved(side.content or b"") for side in sides):
-        raise UsageError(f"{words[0]} left conflict markers in {show(conflict.path)}", "nothing was decided")
-    session.decide(fork, conflict, "content", content)
+        edited = _Edited(Path(names["%A"]), conflict.ours.content or b"")
+        with edited:
+            _run([names.get(word, word) for word in words], directory, words[0])
+            content = edited.read(words[0])
+            if unresolved(content) and not any(unresolved(side.content or b"") for side in sides):
+                raise UsageError(f"{words[0]} left conflict markers in {show(conflict.path)}", "nothing was decided")
+            session.decide(fork, conflict, "content", content)
+
+
+def _require_shown(session: Session, conflict: Conflicted) -> None:
+    from mudroom.reviewing import is_masked_conflict
+
+    if is_masked_conflict(session, conflict):
+        raise UsageError(
+            f"{show(conflict.path)} is a secret: no program is given it", "--mine or --theirs, or --show PATH beside it"
+        )
+
+
+@contextmanager
+def _desk() -> Iterator[Path]:
+    """A directory for one program; gone afterwards, but for what is kept."""
+    directory = Path(tempfile.mkdtemp(prefix="mudroom-"))
+    try:
+        yield directory
+    except BaseException:
+        if not any(directory.glob(KEPT + "*")):
+            shutil.rmtree(directory)
+        raise
+    shutil.rmtree(directory)
+
+
+class _Edited:
+    """A file that somebody edits. If nothing comes of that, the file is kept as it was left, and its path is told."""
+
+    def __init__(self, place: Path, given: bytes) -> None:
+        self.place, self.given = place, given
+        place.write_bytes(given)
+
+    def read(self, what: str) -> bytes:
+        try:
+            return self.place.read_bytes()
+        except OSError as error:
+            raise MudroomError(f"{what} left no file: {error.strerror}", "nothing was decided") from error
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
+        if error is None or not self.place.is_file() or self.place.read_bytes() == self.given:
+            return
+        kept = self.place.with_name(KEPT + self.place.suffix)
+        self.place.rename(kept)
+        for other in self.place.parent.iterdir():  # copies of the sides, and what an editor leaves beside
+            if other != kept and not other.is_dir():
+                other.unlink()
+        if isinstance(error, MudroomError):
+            error.hint = f"{error.hint}; what was written is kept: {kept}" if error.hint else f"it is kept: {kept}"
 
 
 def undecide(session: Session, fork: str, conflict: Conflicted) -> None:
@@ -122,7 +186,7 @@ def _suffix(path: bytes) -> str:
     return suffix.decode() if suffix[1:].isalnum() and len(suffix) < 12 and suffix.isascii() else ""
 
 
-def _run(words: list[str], directory: str, what: str) -> None:
+def _run(words: list[str], directory: Path, what: str) -> None:
     try:
         done = subprocess.run(words, cwd=directory, check=False)
     except OSError as error:

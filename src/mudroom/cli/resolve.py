@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -14,15 +15,18 @@ from mudroom.core.result import named
 from mudroom.errors import UsageError
 
 if TYPE_CHECKING:
+    from mudroom.core.settings import Settings
     from mudroom.session import Conflicted, Session
 
+MOST = 8
+"""Places of which it is said what is decided."""
 EXAMPLES = """\
 examples:
   mudroom resolve agent-1                           which conflicts there are, and what is decided about them
   mudroom resolve agent-1 src/app.py --mine         keep what the project has; --theirs: what the fork has
   mudroom resolve agent-1 notes.md --both           both, the project's first, at each place that conflicts
   mudroom resolve agent-1 src/app.py --hunk 2 --theirs --hunk 1 --mine   one place at a time
-  mudroom resolve agent-1 src/app.py --edit         in $VISUAL or $EDITOR, with conflict markers
+  mudroom resolve agent-1 src/app.py --edit         in $VISUAL or $EDITOR, with conflict markers; if decided, the result
   mudroom resolve agent-1 src/app.py --tool mergiraf     by a merge driver: mergiraf, or a command with %O %A %B
   mudroom resolve agent-1 src/app.py --undecide     take it back
 
@@ -65,6 +69,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--hunk", action=_Hunk, metavar="N", help="only conflict N of the file (from 1)")
     parser.add_argument("--edit", action="store_true", help="in an editor, with conflict markers")
     parser.add_argument("--tool", metavar="CMD", help="by a merge driver: mergiraf, or a command with %%O %%A %%B")
+    parser.add_argument(
+        "--show", action="append", default=[], metavar="PATH", help="a secret that the editor or the driver may read"
+    )
     parser.add_argument("--all", action="store_true", help="every conflict of the fork")
     parser.add_argument("--undecide", action="store_true", help="take the decision back")
 
@@ -72,7 +79,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def execute(args: argparse.Namespace, context: Context) -> int:
     if args.hunk is not None:
         raise UsageError("--hunk needs --mine, --theirs or --both after it")
-    with open_session(context) as session:
+    with open_session(context, adjust=lambda settings: _with_shown(settings, args.show)) as session:
         name = only_fork(session, args.fork)
         paths = project_paths(args.paths, session)
         found = session.conflicts(name, paths)
@@ -94,10 +101,15 @@ def execute(args: argparse.Namespace, context: Context) -> int:
     return 3 if left else 0
 
 
+def _with_shown(settings: Settings, paths: list[str]) -> Settings:
+    shown = (os.fsencode(path).removeprefix(b"./") for path in paths)
+    return settings._replace(secrets_show=(*settings.secrets_show, *shown))
+
+
 def _tell(found: list[Conflicted], left: int, name: str, context: Context) -> None:
     terminal = context.terminal
     for conflict in found:
-        state = terminal.style("decided", "green", 1) if conflict.decided else terminal.style("conflict", "red", 1)
+        state = terminal.style(*_state(conflict), 1)
         merged = conflict.merged
         places = f"  ({merged.conflicts} places)" if merged is not None and merged.conflicts > 1 else ""
         terminal.out(f"{state}  {show(conflict.path)}: {conflict.reason}{places}")
@@ -105,6 +117,29 @@ def _tell(found: list[Conflicted], left: int, name: str, context: Context) -> No
         terminal.say(f"{name} has no conflicts with the project: mudroom apply {name}")
     elif not left:
         terminal.say(f"all is decided: mudroom apply {name}")
+
+
+_DECIDED = {"ours": "decided: the project's", "theirs": "decided: the fork's", "delete": "decided: deleted"}
+
+
+def _state(conflict: Conflicted) -> tuple[str, str]:
+    """In words, and its colour."""
+    if not conflict.decided:
+        return "conflict", "red"
+    return _DECIDED.get(conflict.take) or "decided: " + _places(conflict), "green"
+
+
+def _places(conflict: Conflicted) -> str:
+    from mudroom.core.mergeread import choices_of
+
+    merged, content = conflict.merged, conflict.result
+    choices = choices_of(merged, content) if merged is not None and content is not None else None
+    if not choices:
+        return "edited"
+    names = {"ours": "mine", "theirs": "theirs", "both": "both", "base": "original"}
+    return ", ".join(names[one] if isinstance(one, str) else "edited" for one in choices[:MOST]) + (
+        f" and {len(choices) - MOST} more" if len(choices) > MOST else ""
+    )
 
 
 def conflict_to_json(conflict: Conflicted) -> dict[str, Any]:
@@ -117,6 +152,7 @@ def conflict_to_json(conflict: Conflicted) -> dict[str, Any]:
         **named(conflict.path),
         "reason": conflict.reason,
         "decided": conflict.decided,
+        "take": conflict.take or None,
         "places": merged.conflicts if merged is not None else None,
         **sides,
     }
