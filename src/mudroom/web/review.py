@@ -59,6 +59,7 @@ def changes(call: Call) -> shape.Changes:
             len(drift) if drift is not None else None,
             list(session.opened_credentials(name)),
             looked.running,
+            session.vault.fork(name).created // 1_000_000,
         )
 
 

@@ -31,11 +31,14 @@ function warnings(rows, picked, standing) {
   ].filter(([, names]) => names.length);
 }
 
+/** Whether something of what was chosen is in the project now. @param {any} job */
+const isLanded = (job) => Boolean(job.landed && job.landed.state !== "unverified");
+
 /**
  * @param {{project: string, fork: any, name: string, changes: any, picked: import("./picked.js").Picked, standing: any,
- *   reload: (anew: boolean) => void, started: (working: boolean) => void, keys: {apply: () => void}}} props
+ *   reload: (anew: boolean) => void, started: (working: boolean) => void, applied: () => void, keys: {apply: () => void}}} props
  */
-export function Bar({ project, fork, name, changes, picked, standing, reload, started, keys }) {
+export function Bar({ project, fork, name, changes, picked, standing, reload, started, applied, keys }) {
   const [job, setJob] = useState(/** @type {any} */ (null));
   const [how, setHow] = useState({ backups: false, git: false, markers: false });
   const total = changes.total;
@@ -51,17 +54,19 @@ export function Bar({ project, fork, name, changes, picked, standing, reload, st
     setJob({ state: "running", phase: "begins" });
     try {
       const first = await post(atFork(project, name) + "/apply", { reviewed: changes.fingerprint, files: request(changes.rows, picked, total), ...how });
-      setJob(await finished(first, setJob));
+      const last = await finished(first, setJob);
+      if (isLanded(last)) applied();
+      setJob(last);
     } catch (/** @type {any} */ error) {
       setJob({ state: "failed", problem: { error: error.message, hint: error.hint, code: error.code } });
     }
   };
   keys.apply = apply;
   const close = () => {
-    const landed = job.landed && job.landed.state !== "unverified";
+    const anew = isLanded(job);
     setJob(null);
     started(false);
-    reload(Boolean(landed));
+    reload(anew);
   };
   if (job) return html`<${Course} job=${job} project=${project} name=${name} close=${close} />`;
   const all = count === total;
@@ -72,7 +77,7 @@ export function Bar({ project, fork, name, changes, picked, standing, reload, st
       ${/** @type {[keyof typeof how, string][]} */ ([["backups", "Leave what is replaced beside it, as NAME.bak"], ["git", "The repository, too, as a whole"], ["markers", "Write conflict markers into files that conflict"]]).map(([key, label]) => html`
         <label class="check" key=${key}><input type="checkbox" checked=${how[key]} onChange=${() => setHow({ ...how, [key]: !how[key] })} /><span>${label}</span></label>`)}</div></details>
     <span class="grow"></span>
-    ${fork && html`<button type="button" class="danger" onClick=${async () => (await discard(project, fork, changes.fingerprint)) && (location.hash = toProject(project))}>Discard</button>`}
+    ${fork && html`<button type="button" class="danger" onClick=${async () => (await discard(project, fork, changes.fingerprint)) && (applied(), (location.hash = toProject(project)))}>Discard</button>`}
   </div>`;
 }
 

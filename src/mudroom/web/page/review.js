@@ -1,6 +1,7 @@
 // What a fork would change: the files on the left, one of them on the right, and below what is done about it.
 import { Bar } from "./bar.js";
 import { atFork, get, query } from "./api.js";
+import { forgetChoice, usePicked } from "./choosing.js";
 import { Diff } from "./diff.js";
 import { tellConflicts } from "./frame.js";
 import { counted, Failed, Level, Waiting } from "./home.js";
@@ -8,7 +9,7 @@ import { html, useCallback, useEffect, useMemo, useRef, useState } from "./html.
 import { useKeys } from "./keys.js";
 import { Lines } from "./list.js";
 import { useLoaded } from "./load.js";
-import { among, blocksOf, carried, counted as countOf, extentOf, initial, modeOf, want, wantBlocks, wantMode } from "./picked.js";
+import { blocksOf, counted as countOf, extentOf, modeOf, want, wantBlocks, wantMode } from "./picked.js";
 import { toFork, toProject } from "./route.js";
 import { kept, ofTab } from "./store.js";
 import { flat, grow, lines, offered, sifted } from "./tree.js";
@@ -37,6 +38,7 @@ export function Review({ project, fork, file, place }) {
     setHeld(fresh);
   }, [fresh]);
   useRest(path, held, setHeld);
+  useEffect(() => void (error?.status === 404 && forgetChoice(project, fork)), [error]);
   if (error && !held) return html`<${Failed} error=${error} again=${reload} />`;
   if (!held) return html`<${Waiting} label="Loading what has changed" />`;
   /** @param {boolean} [anew] what was chosen has been applied: nothing of the choice is left */
@@ -102,14 +104,7 @@ function useLooked(name, rows) {
 function Files({ project, fork, file, row, changes, moved, again, setWorking }) {
   const path = atFork(project, fork);
   const rows = changes.rows;
-  const [picked, setPicked] = useState(() => initial(rows));
-  const before = useRef(rows);
-  useEffect(() => {
-    const was = before.current;
-    if (was === rows) return;
-    before.current = among(was, rows, changes.total);
-    setPicked((now) => carried(now, was, rows, changes.total));
-  }, [rows]);
+  const { picked, setPicked, forget } = usePicked(project, fork, changes);
   const standing = useStanding(path, changes);
   useEffect(() => void (typeof standing.conflicts === "number" && tellConflicts(project, fork, standing.conflicts)), [standing.conflicts]);
   const { looked, mark } = useLooked(`${project}.${fork}`, rows);
@@ -222,7 +217,7 @@ function Files({ project, fork, file, row, changes, moved, again, setWorking }) 
         <div class="file-body"><${Diff} key=${shown.id + changes.fingerprint} project=${project} fork=${fork} file=${shown.id} chosen=${blocksOf(picked, shown.id)}
           onChoose=${shown.hunks ? choose : undefined} /></div>` : html`<p class="empty">There is nothing to look at.</p>`}
     </section>
-    <${Bar} project=${project} fork=${row} name=${fork} changes=${changes} picked=${picked} standing=${standing} reload=${again} started=${setWorking} keys=${bar.current} />
+    <${Bar} project=${project} fork=${row} name=${fork} changes=${changes} picked=${picked} standing=${standing} reload=${again} started=${setWorking} applied=${forget} keys=${bar.current} />
   </main>`;
 }
 

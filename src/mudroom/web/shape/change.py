@@ -56,6 +56,8 @@ class Changes(Struct):
     credentials: list[str]
     running: bool = False
     """A command is at work in it: what that one changes may be missing here."""
+    created: int = 0
+    """When the fork was made: another one of the same name was made at another time."""
 
 
 class Line(Struct, array_like=True):

@@ -1,0 +1,118 @@
+// What is chosen of a fork and not applied, over a reload.
+import assert from "node:assert/strict";
+import { test } from "node:test";
+
+import { makePending } from "../../../src/mudroom/web/page/pending.js";
+import { among, blocksOf, carried, initial, request, want, wantBlocks, wantMode } from "../../../src/mudroom/web/page/picked.js";
+
+/** @returns {any} */
+const row = (/** @type {string} */ id, /** @type {any} */ more = {}) => ({ id, path: id, flags: [], stamp: "1", hunks: true, ...more });
+const ROWS = [row("a"), row("b"), row("c", { mode: ["0644", "0755"] }), row(".git/hooks/x", { flags: ["protected", "executes-later"] })];
+
+/** A memory as a browser has it. */
+function storage() {
+  /** @type {Map<string, string>} */
+  const kept = new Map();
+  return {
+    kept,
+    get: (/** @type {string} */ key) => kept.get(key) ?? null,
+    set: (/** @type {string} */ key, /** @type {string} */ value) => Boolean(kept.set(key, value)),
+  };
+}
+
+/** What is asked for after a reload, if these rows are there then. */
+function reloaded(/** @type {any} */ picked, /** @type {any} */ rows = ROWS, /** @type {any} */ before = ROWS) {
+  const memory = storage();
+  const pending = makePending(memory);
+  pending.set("p/f", { created: 7, picked, rows: before });
+  pending.write();
+  const was = makePending(memory).get("p/f", 7);
+  return was && request(rows, carried(was.picked, /** @type {any} */ (was.rows), rows));
+}
+
+test("what was chosen is chosen after a reload", () => {
+  const chosen = [
+    want(initial(ROWS), ["b"], false),
+    wantBlocks(initial(ROWS), ROWS[0], new Set([2, 0])),
+    wantBlocks(initial(ROWS), ROWS[0], null),
+    wantMode(wantBlocks(want(initial(ROWS), ["c"], false), ROWS[2], new Set([1])), ROWS[2], true),
+    wantMode(initial(ROWS), ROWS[2], false),
+    want(initial(ROWS), [".git/hooks/x"], true),
+    want(initial(ROWS), ["a", "b", "c"], false),
+  ];
+  for (const picked of chosen) assert.deepEqual(reloaded(picked), picked.size === 3 && request(ROWS, picked) === null ? null : request(ROWS, picked));
+});
+
+test("a file that is another one now loses its hunks, and none is wanted that is new", () => {
+  const picked = wantBlocks(want(initial(ROWS), ["b"], false), ROWS[0], new Set([1]));
+  const ids = (/** @type {any} */ asked) => asked.map((/** @type {any} */ one) => one.id);
+  assert.deepEqual(ids(reloaded(picked, [row("a", { stamp: "2" }), ...ROWS.slice(1), row("new")])), ["c"]);
+  assert.deepEqual(ids(reloaded(picked, [...ROWS, row("new")])), ["a", "c"]);
+  const named = want(initial(ROWS), [".git/hooks/x"], true);
+  assert.deepEqual(ids(reloaded(named, [...ROWS, row("new"), row(".git/config", { flags: ["protected"] })])), ["a", "b", "c", ".git/hooks/x", "new"]);
+});
+
+test("rows that come a few at a time", () => {
+  const all = Array.from({ length: 30 }, (_, at) => row(`f${at}`));
+  const memory = storage();
+  const pending = makePending(memory);
+  pending.set("p/f", { created: 7, picked: wantBlocks(want(initial(all), ["f25"], false), all[28], new Set([3])), rows: all });
+  pending.write();
+  const was = /** @type {any} */ (makePending(memory).get("p/f", 7));
+  const first = all.slice(0, 10);
+  let picked = carried(was.picked, was.rows, first, 30);
+  assert.deepEqual(request(first, picked, 30)?.length, 10);
+  picked = carried(picked, among(was.rows, first, 30), all, 30);
+  assert.equal(request(all, picked)?.length, 29);
+  assert.deepEqual(blocksOf(picked, "f28"), new Set([3]));
+});
+
+test("nothing is kept of what nobody has chosen, of what is gone, and of another fork of that name", () => {
+  const memory = storage();
+  const pending = makePending(memory);
+  const chosen = { created: 7, picked: want(initial(ROWS), ["a"], false), rows: ROWS };
+  pending.set("p/f", { ...chosen, picked: initial(ROWS) });
+  assert.equal(pending.get("p/f", 7), null);
+  pending.set("p/f", chosen);
+  assert.equal(pending.get("p/other", 7), null);
+  assert.equal(pending.get("p/f", 8), null, "made at another time");
+  assert.equal(pending.get("p/f", 7), null, "and that one is not to be had any more");
+  pending.set("p/f", chosen);
+  pending.write();
+  pending.forget("p/f");
+  pending.write();
+  assert.deepEqual([...memory.kept], [["picked", ""]]);
+});
+
+test("only so much is kept over a reload, and what was chosen last goes first", () => {
+  const memory = storage();
+  const pending = makePending(memory, 200);
+  const many = Array.from({ length: 100 }, (_, at) => row(`file-${at}`));
+  pending.set("p/old", { created: 1, picked: want(initial(ROWS), ["a"], false), rows: ROWS });
+  pending.set("p/large", { created: 1, picked: want(initial(many), ["file-1"], false), rows: many });
+  pending.set("p/new", { created: 1, picked: want(initial(ROWS), ["b"], false), rows: ROWS });
+  pending.write();
+  assert.ok((memory.get("picked") ?? "").length <= 202);
+  const again = makePending(memory);
+  assert.deepEqual(["p/old", "p/large", "p/new"].map((fork) => again.get(fork, 1) !== null), [true, false, true]);
+  assert.notEqual(pending.get("p/large", 1), null, "as long as the page is open");
+  for (let at = 0; at < 30; at++) pending.set(`p/${at}`, { created: 1, picked: want(initial(ROWS), ["b"], false), rows: ROWS });
+  assert.deepEqual([pending.get("p/9", 1), pending.get("p/10", 1) !== null], [null, true]);
+});
+
+test("a memory that holds something else holds nothing", () => {
+  for (const text of ["{", "3", "[[1,2,3]]", '[["p/f",7,[["a",0,"1",[["x"],true]]]]]', '[["p/f","7",[]]]', '[["p/f",7,[[1,0,"",1]]]]', "null"]) {
+    const memory = storage();
+    memory.set("picked", text);
+    assert.equal(makePending(memory).get("p/f", 7), null, text);
+  }
+});
+
+test("ten thousand files are kept within a blink", () => {
+  const all = Array.from({ length: 10_000 }, (_, at) => row(`${"d".repeat(40)}${at}`));
+  const memory = storage();
+  const pending = makePending(memory);
+  pending.set("p/f", { created: 7, picked: want(initial(all), [all[3].id], false), rows: all });
+  pending.write();
+  assert.equal(makePending(memory).get("p/f", 7)?.picked.size, 9_999);
+});

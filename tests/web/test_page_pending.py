@@ -1,0 +1,69 @@
+"""What was chosen in the review and not applied: still there after another view, and after a reload."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from browser import Site, mudroom, staged
+from conftest import Place
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
+
+pytestmark = [pytest.mark.slow, pytest.mark.anybody]
+
+TEXT = "".join(f"line {number}\n" for number in range(1, 41))
+SCRIPT = "sed -i 's/^line 5$/five/; s/^line 35$/last/' a; echo b > b; echo c > c"
+
+
+@pytest.fixture
+def review(place: Place, site: Site, page: Page) -> Page:
+    """``b`` is left out, and of ``a`` its second hunk."""
+    place.write("a", TEXT)
+    staged(place, SCRIPT)
+    page.goto(site.address("f", "try-1", "review"))
+    page.get_by_role("checkbox", name="Apply hunk 2 of 2").uncheck()
+    page.get_by_role("treeitem").filter(has_text="b").get_by_role("checkbox").uncheck()
+    page.get_by_role("button", name="Apply 2 of 3").wait_for()
+    return page
+
+
+def chosen(page: Page, count: str) -> None:
+    page.get_by_text(f"{count} chosen").wait_for()
+    assert not page.get_by_role("checkbox", name="Apply hunk 2 of 2").is_checked()
+    assert page.get_by_role("checkbox", name="Apply hunk 1 of 2").is_checked()
+
+
+def test_after_another_view_and_a_reload(place: Place, review: Page) -> None:
+    review.get_by_role("link", name="Watch", exact=True).first.click()
+    review.get_by_role("heading", name="Watch try-1").wait_for()
+    review.get_by_role("link", name="Review", exact=True).first.click()
+    chosen(review, "2 of 3")
+    review.reload()
+    chosen(review, "2 of 3")
+    review.get_by_role("button", name="Apply 2 of 3").click()
+    review.get_by_text("Applied: 2 written").wait_for()
+    assert (place.project / "a").read_text() == TEXT.replace("line 5\n", "five\n")
+    assert not (place.project / "b").exists() and (place.project / "c").exists()
+
+    # what is left is chosen anew, whether somebody goes on or loads the page again
+    review.reload()
+    review.get_by_role("button", name="Apply all 2").wait_for()
+
+
+def test_a_file_that_is_another_one_by_then(place: Place, review: Page) -> None:
+    review.goto("about:blank")
+    staged(place, "echo more >> a; echo d > d")
+    review.go_back()
+    review.get_by_text("1 of 4 chosen").wait_for()
+    assert review.get_by_role("treeitem").filter(has_text="c").get_by_role("checkbox").is_checked()
+
+
+def test_another_fork_of_that_name_has_nothing_chosen(place: Place, review: Page) -> None:
+    review.goto("about:blank")
+    mudroom(place, "discard", "try-1")
+    staged(place, SCRIPT)
+    review.go_back()
+    review.get_by_role("button", name="Apply all 3").wait_for()
