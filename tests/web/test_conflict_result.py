@@ -173,3 +173,39 @@ def test_a_secret_that_is_decided_is_shown_to_nobody(two: Two) -> None:
     assert "swordfish" not in repr(looked)
     assert two.decide("text", ".env", lines=["x"], status=400)["error"] == ".env cannot be edited as a whole"
     assert os.listdir(two.place.project) == [".env"]
+
+
+# --- lines that nobody has changed ---
+
+
+def unchanged(two: Two, name: str = "f", *, status: int = 200, versions: str = "", **more: int) -> Any:
+    asked = "".join(f"&{key}={value}" for key, value in more.items())
+    versions = versions or two.look(name)["versions"]
+    return two.page.get(two.path(f"conflict/lines?file={pick(name)['id']}&versions={versions}{asked}"), status=status)
+
+
+def test_lines_that_nobody_has_changed(places: Two) -> None:
+    found = unchanged(places, first=12, count=3)
+    assert (found["first"], found["total"]) == (12, 30)
+    assert [line[:4] for line in found["lines"]] == [
+        [" ", 12, 12, "only ours"], [" ", 13, 13, "line 13"], [" ", 14, 14, "line 14"],
+    ]  # fmt: skip
+    assert [line[3] for line in unchanged(places, first=30)["lines"]] == ["line 30"]
+    assert unchanged(places, first=31)["lines"] == []
+    assert unchanged(places, first=0, status=400)["code"] == "bad-request"
+    versions = places.look()["versions"]
+    places.decide("ours")
+    assert unchanged(places, versions=versions)["total"] == 30, "the sides are what they were"
+    tick()
+    places.place.write("f", edit(TEXT, l2="again\n"))
+    assert unchanged(places, versions=versions, status=409)["code"] == "moved"
+
+
+def test_lines_of_what_is_not_shown(two: Two) -> None:
+    changed(two.place, "echo theirs > .env; printf 'a\\0' > bin", "agent-1")
+    tick()
+    two.place.write(".env", "TOKEN=swordfish\n")
+    two.place.write("bin", "b\0")
+    for name in (".env", "bin"):
+        refused = unchanged(two, name, status=400)
+        assert refused["error"] == f"{name} has no lines that are shown"

@@ -141,6 +141,17 @@ def test_a_whole_edit_that_was_overtaken_is_kept(place: Place, conflicting: Site
     assert (place.project / "f").read_text() == "precious\n"
 
 
+def test_unchanged_lines_come_when_they_are_asked_for(conflicting: Site, page: Page) -> None:
+    opened(conflicting, page)
+    panes = page.get_by_role("table", name="The three sides")
+    assert panes.get_by_role("cell", name="line 12", exact=True).count() == 0
+    panes.get_by_role("button", name="Show all 8 lines").first.click()
+    panes.get_by_role("cell", name="line 12", exact=True).first.wait_for()
+    assert panes.get_by_role("cell", name="line 12", exact=True).count() == 3
+    take(page, 1, "Fork's")
+    assert ("", "line 12") in result(page)
+
+
 def test_a_secret_that_is_decided_is_not_shown(place: Place, site: Site, page: Page) -> None:
     staged(place, "echo theirs > .env")
     tick()

@@ -1,33 +1,26 @@
-"""Where a fork and the project do not go together, and what is decided about it.
-
-A decision is held to what was looked at: all three sides, and whatever somebody else has decided meanwhile.
-"""
+"""Where a fork and the project do not go together, and what is decided about it (by ``resolve.py``)."""
 
 from __future__ import annotations
 
-import threading
 from _blake2 import blake2b
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from mudroom.core.linediff import split_lines
-from mudroom.core.mergechoice import resolved, rewritten
 from mudroom.core.path import show
 from mudroom.core.picture import HEAD, picture_of
 from mudroom.reviewing import is_masked_conflict
 from mudroom.web import shape
 from mudroom.web.endpoint import Call, Endpoint, Refusal, id_of, path_of
 from mudroom.web.house import require_at_rest, require_fork
-from mudroom.web.region import editable, regions_of, result_of
+from mudroom.web.region import MOST, regions_of, result_of, shown_lines
 
 if TYPE_CHECKING:
     from mudroom.session import Conflicted, Session
 
 DRIFTED = 100
 _AGAIN = "look at it again"
-_one_at_a_time = threading.Lock()
-"""Two tabs that decide about the same: the second is told of the first."""
 
 
 class StandingQuery(Struct):
@@ -58,7 +51,7 @@ def undecided(session: Session, fork: str) -> int:
 def conflicts(call: Call) -> shape.Conflicts:
     with call.house.session(call.path["project"]) as session:
         fork = require_at_rest(session, call.path["fork"])
-        return shape.Conflicts(fork, [_conflict(session, one) for one in session.conflicts(fork)])
+        return shape.Conflicts(fork, [shown_conflict(session, one) for one in session.conflicts(fork)])
 
 
 class ConflictQuery(Struct):
@@ -69,8 +62,8 @@ def conflict(call: Call) -> shape.Conflict:
     query: ConflictQuery = call.query
     with call.house.session(call.path["project"]) as session:
         fork = require_at_rest(session, call.path["fork"])
-        found = _found(session.conflicts(fork), path_of(query.file))
-        shown = _conflict(session, found)
+        found = found_conflict(session.conflicts(fork), path_of(query.file))
+        shown = shown_conflict(session, found)
         if not shown.secret:
             merged = found.merged
             shown.regions = regions_of(merged) if merged is not None else None
@@ -78,14 +71,14 @@ def conflict(call: Call) -> shape.Conflict:
         return shown
 
 
-def _found(known: list[Conflicted], path: bytes) -> Conflicted:
+def found_conflict(known: list[Conflicted], path: bytes) -> Conflicted:
     found = next((one for one in known if one.path == path), None)
     if found is None:
         raise Refusal(404, "not-found", f"{show(path)} is in no conflict (any more)", _AGAIN)
     return found
 
 
-def _conflict(session: Session, found: Conflicted) -> shape.Conflict:
+def shown_conflict(session: Session, found: Conflicted) -> shape.Conflict:
     secret = is_masked_conflict(session, found)
     merged = found.merged if not secret else None
     return shape.Conflict(
@@ -129,90 +122,44 @@ def versions_of(found: Conflicted) -> str:
     return f"{sides.hexdigest()}.{decision.hexdigest() if found.decision else ''}"
 
 
-# --- deciding ---
-
-
-def decide(call: Call) -> shape.Decided:
-    asked: shape.DecideRequest = call.body
-    path = path_of(asked.id)
-    with _one_at_a_time, call.house.session(call.path["project"]) as session:
-        fork = require_at_rest(session, call.path["fork"])
-        found = _found(session.conflicts(fork), path)
-        _require_same(found, asked.versions)
-        beside = _decide(session, fork, found, asked)
-        known = session.conflicts(fork)
-        now = next((one for one in known if one.path == path), None)
-        if now is not None and not _same_sides(versions_of(now), asked.versions):  # in this very moment
-            session.forget_decision(fork, path)
-            raise _moved(path)
-        return shape.Decided(
-            _conflict(session, now) if now is not None else None,
-            sum(not one.decided for one in known),
-            show(beside),
-        )
-
-
-def _require_same(found: Conflicted, versions: str) -> None:
+def require_same(found: Conflicted, versions: str) -> None:
     now = versions_of(found)
     if versions == now:
         return
-    if _same_sides(versions, now):
+    if same_sides(versions, now):
         raise Refusal(409, "decided", f"somebody else has decided about {show(found.path)} meanwhile", _AGAIN)
-    raise _moved(found.path)
+    raise moved(found.path)
 
 
-def _same_sides(one: str, other: str) -> bool:
+def same_sides(one: str, other: str) -> bool:
     return one.partition(".")[0] == other.partition(".")[0]
 
 
-def _moved(path: bytes) -> Refusal:
+def moved(path: bytes) -> Refusal:
     return Refusal(409, "moved", f"{show(path)} is not what was looked at any more; nothing was decided", _AGAIN)
 
 
-def _decide(session: Session, fork: str, found: Conflicted, asked: shape.DecideRequest) -> bytes:
-    """Where the fork's file will be, if it is beside the project's; else empty."""
-    if asked.take == "undecide":
-        if not session.forget_decision(fork, found.path):
-            raise Refusal(400, "bad-request", f"nothing is decided about {show(found.path)}")
-    elif asked.take == "regions":
-        session.decide(fork, found, "content", _content(session, found, asked.regions))
-    elif asked.take == "text":
-        session.decide(fork, found, "content", _edited(session, found, asked.lines))
-    elif asked.take == "both":
-        return _both(session, fork, found)
-    else:
-        session.decide(fork, found, asked.take)
-    return b""
+class LinesQuery(Struct):
+    file: str
+    versions: str
+    """Of what was looked at."""
+    first: Annotated[int, Meta(ge=1, le=1 << 40)] = 1
+    count: Annotated[int, Meta(ge=0, le=MOST)] = MOST
 
 
-def _both(session: Session, fork: str, found: Conflicted) -> bytes:
-    """The project's lines, then the fork's, wherever they conflict; of what cannot be merged, both files."""
-    if found.merged is not None:
-        session.decide(fork, found, "content", resolved(found.merged, ["both"] * found.merged.conflicts))
-        return b""
-    kinds = {side.entry.kind if side.entry is not None else "" for side in (found.ours, found.theirs)}
-    if kinds == {"file"}:
-        return session.keep_both(fork, found)
-    raise Refusal(400, "bad-request", f"of {show(found.path)} only one can be kept: {found.reason}")
-
-
-def _content(session: Session, found: Conflicted, choices: list[Any]) -> bytes:
-    if found.merged is None or is_masked_conflict(session, found):
-        raise Refusal(400, "bad-request", f"{show(found.path)} can only be decided as a whole")
-    try:
-        return resolved(found.merged, choices)
-    except ValueError as error:
-        raise Refusal(400, "bad-request", str(error)) from None
-
-
-def _edited(session: Session, found: Conflicted, lines: list[str]) -> bytes:
-    before = found.result if not is_masked_conflict(session, found) else None
-    if before is None or editable(before) is None:
-        raise Refusal(400, "bad-request", f"{show(found.path)} cannot be edited as a whole", "decide it first")
-    try:
-        return rewritten(split_lines(before), lines)
-    except ValueError as error:
-        raise Refusal(400, "bad-request", str(error)) from None
+def lines(call: Call) -> shape.Text:
+    """What is folded is the same on all sides: the project's."""
+    query: LinesQuery = call.query
+    with call.house.session(call.path["project"]) as session:
+        fork = require_at_rest(session, call.path["fork"])
+        found = found_conflict(session.conflicts(fork), path_of(query.file))
+        if is_masked_conflict(session, found) or found.merged is None:
+            raise Refusal(400, "bad-request", f"{show(found.path)} has no lines that are shown")
+        if not same_sides(versions_of(found), query.versions):
+            raise moved(found.path)
+        all_ = split_lines(found.ours.content or b"")
+        wanted = all_[query.first - 1 : query.first - 1 + query.count]
+        return shape.Text(query.first, len(all_), shown_lines(wanted, query.first))
 
 
 _FORK = "/projects/{project}/forks/{fork}"
@@ -235,6 +182,11 @@ ENDPOINTS = (
         query=ConflictQuery,
     ),
     Endpoint(
-        "POST", _FORK + "/decide", "Decide a conflict, for the next apply", decide, shape.Decided, shape.DecideRequest
+        "GET",
+        _FORK + "/conflict/lines",
+        "Lines of a conflict that nobody has changed",
+        lines,
+        shape.Text,
+        query=LinesQuery,
     ),
 )

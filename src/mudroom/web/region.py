@@ -42,9 +42,9 @@ def _same(lines: Lines, first: int, *, before: bool, behind: bool) -> shape.Regi
     head, tail = AROUND * before, AROUND * behind
     hidden = len(lines) - head - tail
     if hidden <= 1:
-        return shape.Region("same", [], _shown(lines, first, " "), [])
+        return shape.Region("same", [], shown_lines(lines, first), [])
     end = first + len(lines) - tail
-    shown = [*_shown(lines[:head], first, " "), *_shown(lines[len(lines) - tail :], end, " ")]
+    shown = [*shown_lines(lines[:head], first), *shown_lines(lines[len(lines) - tail :], end)]
     return shape.Region("same", [], shown, [], hidden=hidden)
 
 
@@ -55,7 +55,7 @@ def _changed(chunk: Chunk, firsts: tuple[int, int, int], number: int, budget: Bu
         "both": (chunk.base, chunk.ours, ()),
         "conflict": (chunk.base, chunk.ours, chunk.theirs),
     }[chunk.kind]
-    base, ours, theirs = (_shown(side[:MOST], first, "+") for side, first in zip(sides, firsts, strict=True))
+    base, ours, theirs = (shown_lines(side[:MOST], first, "+") for side, first in zip(sides, firsts, strict=True))
     for line in base:
         line.kind, line.old, line.new = "-", line.new, 0
     if chunk.kind == "conflict":
@@ -95,7 +95,7 @@ def result_of(merged: Merged | None, content: bytes | None) -> shape.Result | No
     found = shape.Result(len(content), choices, text=text)
     lines = split_lines(content) if is_text else []
     if choices is None:
-        found.lines, found.more = _shown(lines[:MOST], 1, " "), max(0, len(lines) - MOST)
+        found.lines, found.more = shown_lines(lines[:MOST], 1), max(0, len(lines) - MOST)
     found.unseen = text is not None and any(_is_unseen(line) for line in lines)
     return found
 
@@ -111,7 +111,7 @@ def _is_unseen(line: bytes) -> bool:
     return bool(shown(line.removesuffix(b"\n").removesuffix(b"\r"), widest=len(line) + 1).odd)
 
 
-def _shown(lines: Sequence[bytes], first: int, kind: str) -> list[shape.Line]:
+def shown_lines(lines: Sequence[bytes], first: int, kind: str = " ") -> list[shape.Line]:
     return [_line(raw, kind, first + index) for index, raw in enumerate(lines)]
 
 

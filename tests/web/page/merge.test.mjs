@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { answers, decided, outcome, placed, places, split, unseen, whole, written } from "../../../src/mudroom/web/page/merge.js";
+import { answers, decided, filled, outcome, placed, places, split, unseen, wanted, whole, written } from "../../../src/mudroom/web/page/merge.js";
 
 /** @returns {any[]} lines as the server has them, numbered from `first` */
 const lines = (/** @type {string[]} */ texts, first = 1) => texts.map((text, at) => [" ", 0, first + at, text, -1, [], [], 0, true]);
@@ -114,4 +114,26 @@ test("lines whose side is not known stay those lines, whatever a side says", () 
 
 test("a result that was made in another way is its lines", () => {
   assert.deepEqual(whole(result({ lines: lines(["a"]), more: 3 }), "same"), [{ from: "same", place: 0, lines: lines(["a"]), hidden: 0, fold: 0, more: 3 }]);
+});
+
+test("a fold is opened from its top, its bottom, or at once", () => {
+  const all = lines(Array.from({ length: 60 }, (_, at) => `line ${at}`), 11);
+  const of = (/** @type {any} */ { first, count }) => all.slice(first - 11, first - 11 + count);
+  const regions = [conflict(1, Array(10).fill("b"), Array(10).fill("o"), []), same([...all.slice(0, 3), ...all.slice(57)], 54)];
+  const [, fold] = placed(regions);
+  assert.deepEqual(["top", "bottom", "all"].map((where) => wanted(fold, /** @type {any} */ (where), 20)), [{ first: 14, count: 20 }, { first: 48, count: 20 }, { first: 14, count: 54 }]);
+  let next = filled(regions, 1, fold, of(wanted(fold, "bottom", 20)));
+  next = filled(next, 1, placed(next)[1], of(wanted(placed(next)[1], "top", 20)));
+  const [, half] = placed(next);
+  assert.deepEqual([half.hidden, half.fold, numbers(half.ours).slice(20, 25), numbers(half.theirs).slice(20, 25)], [14, 23, [31, 32, 33, 48, 49], [21, 22, 23, 38, 39]]);
+  next = filled(next, 1, half, of(wanted(half, "top", 20)));
+  assert.deepEqual([next[1].hidden, texts(next[1].ours)], [0, texts(all)]);
+  assert.equal(regions[1].ours.length, 6, "what was given is as it was");
+});
+
+test("a fold at the beginning of a file, and one at its end", () => {
+  const [before] = placed([same(lines(["z"], 9), 8), conflict(1, [], ["a"], [])]);
+  assert.deepEqual(wanted(before, "all", 20), { first: 1, count: 8 });
+  const [, after] = placed([conflict(1, [], ["a"], ["b", "c"]), same(lines(["d"], 2), 5)]);
+  assert.deepEqual(wanted(after, "top", 3), { first: 3, count: 3 });
 });

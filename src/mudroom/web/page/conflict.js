@@ -8,7 +8,8 @@ import { html, useEffect, useMemo, useRef, useState } from "./html.js";
 import { useKeys } from "./keys.js";
 import { useNarrow } from "./layout.js";
 import { useLoaded } from "./load.js";
-import { answers, decided as decidedOf, outcome, placed, places, TAKES } from "./merge.js";
+import { answers, decided as decidedOf, outcome, places, TAKES } from "./merge.js";
+import { useOpened } from "./opened.js";
 import { Panes, SIDE_NAMES, SIDES } from "./panes.js";
 import { linesOf, Result } from "./result.js";
 import { toFork } from "./route.js";
@@ -139,19 +140,19 @@ function One({ project, fork, row, drafts, based, onDecided, onNext }) {
         ${onNext && html`<button type="button" onClick=${onNext}>Next conflict</button>`}</div></div>
     <p>${data.reason}</p>
     ${data.places !== null && data.regions
-      ? html`<${Text} data=${data} draft=${draft} change=${change} busy=${state.busy} decide=${decide} problem=${problem} />`
+      ? html`<${Text} place=${atFork(project, fork)} data=${data} draft=${draft} change=${change} busy=${state.busy} decide=${decide} problem=${problem} />`
       : html`<${Whole} data=${data} draft=${draft} change=${change} busy=${state.busy} decide=${decide} problem=${problem} />`}
   </section>`;
 }
 
 /** @typedef {{data: any, draft: Draft, change: (next: Partial<Draft>) => void, busy: boolean, problem: any, decide: (take: string, how?: {regions?: any[], lines?: string[]}) => void}} Deciding */
 
-/** What can be decided place by place. @param {Deciding} props */
-function Text({ data, draft, change, busy, problem, decide }) {
+/** What can be decided place by place. @param {Deciding & {place: string}} props */
+function Text({ place, data, draft, change, busy, problem, decide }) {
   const [pane, setPane] = useState(SIDES[0]);
   const [root, narrow] = useNarrow(700);
   const sides = useMemo(() => (narrow ? [pane] : SIDES), [narrow, pane]);
-  const regions = useMemo(() => placed(data.regions), [data]);
+  const { regions, open: show_, trouble } = useOpened(place, data);
   const keys = useMemo(() => places(regions).map(({ key }) => key), [regions]);
   const known = useMemo(() => decidedOf(regions, data.result), [regions, data]);
   const decisions = draft.places ?? known ?? NONE;
@@ -176,7 +177,8 @@ function Text({ data, draft, change, busy, problem, decide }) {
       ${data.decided && !settled && html`<button type="button" class="quiet small" onClick=${() => change({ places: null })}>Back to what is decided</button>`}</div>
     ${narrow && html`<div class="segments" role="group" aria-label="Side that is shown">${SIDES.map((side) => html`<button type="button" key=${side}
       aria-pressed=${pane === side ? "true" : "false"} onClick=${() => setPane(side)}>${SIDE_NAMES[side]}</button>`)}</div>`}
-    <div class="panel"><${Panes} regions=${regions} decisions=${decisions} sides=${sides} settled=${settled} off=${off} decide=${set} /></div>
+    <div class="panel"><${Panes} regions=${regions} decisions=${decisions} sides=${sides} settled=${settled} off=${off} decide=${set} open=${show_} /></div>
+    ${trouble && html`<p class="problem" role="alert">${trouble}</p>`}
     <${Result} data=${data} pieces=${pieces} settled=${settled} edited=${draft.edited} edit=${(/** @type {Draft["edited"]} */ edited) => change({ edited })} />
     <div class="row save">${problem}${off ? html`<${SaveEdited} draft=${draft} busy=${busy} decide=${decide} />`
       : html`<button type="button" class="primary" disabled=${busy || ready === null} onClick=${() => ready && decide("regions", { regions: ready })}>Save decision</button>

@@ -67,6 +67,26 @@ function keyOf(region, seen) {
   return `${count} ${said}`;
 }
 
+/** Lines of a fold that are still hidden: the first of them, and how many to ask for. @typedef {{first: number, count: number}} Wanted */
+
+/**
+ * What is to be asked for to see more of a region's fold.
+ * @param {Placed} region @param {"top" | "bottom" | "all"} where @param {number} step @returns {Wanted}
+ */
+export function wanted({ ours, hidden, fold }, where, step) {
+  const first = fold ? numberOf(ours[fold - 1]) + 1 : numberOf(ours[0]) - hidden;
+  const count = where === "all" ? hidden : Math.min(step, hidden);
+  return { first: where === "bottom" ? first + hidden - count : first, count };
+}
+
+/**
+ * The same regions with lines of a fold in their place.
+ * @param {readonly Region[]} regions @param {number} at the region @param {Placed} region as it is placed @param {readonly Line[]} lines
+ * @returns {Region[]}
+ */
+export const filled = (regions, at, { fold }, lines) => regions.map((one, index) => (index !== at ? one
+  : { ...one, ours: [...one.ours.slice(0, fold), ...lines, ...one.ours.slice(fold)], hidden: (one.hidden ?? 0) - lines.length }));
+
 /**
  * Where lines are left out: before that index.
  * @param {readonly Line[]} lines @param {number} first the number that the first line has if nothing is left out before it

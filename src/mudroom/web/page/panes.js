@@ -2,9 +2,11 @@
 import { code } from "./code.js";
 import { Fragment, html, useState } from "./html.js";
 import { linesOf, numberOf, places, TAKES, unseen, written } from "./merge.js";
-import { plural } from "./wording.js";
+import { STEP } from "./opened.js";
+import { number, plural } from "./wording.js";
 
 const MOST = 300; // rows of one region that are shown at once
+const ALL = 2000; // of more lines there is no "all": the server sends no more
 
 /** @typedef {import("./merge.js").Placed} Placed */
 /** @typedef {import("./merge.js").Decision} Decision */
@@ -19,10 +21,12 @@ const SAID = { same: "", conflict: "", ours: "Changed in the project: taken", th
 
 /**
  * @param {{regions: readonly Placed[], decisions: import("./merge.js").Decisions, sides: readonly SideName[],
- *   settled: boolean, off: boolean, decide: (key: string, decision: Decision | null) => void}} props
- * `sides`: those that are shown. `settled`: all is decided already, and nothing was chosen again. `off`: nothing can be chosen here now
+ *   settled: boolean, off: boolean, decide: (key: string, decision: Decision | null) => void,
+ *   open: import("./opened.js").Open}} props
+ * `sides`: those that are shown. `settled`: all is decided already, and nothing was chosen again. `off`: nothing can be chosen here now.
+ * `open`: more of the fold in a region is wanted
  */
-export function Panes({ regions, decisions, sides, settled, off, decide }) {
+export function Panes({ regions, decisions, sides, settled, off, decide, open }) {
   const total = places(regions).length;
   return html`<table class="lines panes" aria-label="The three sides">
     <colgroup>${sides.map(() => html`<col class="n" /><col />`)}</colgroup>
@@ -31,7 +35,7 @@ export function Panes({ regions, decisions, sides, settled, off, decide }) {
       ? html`<${Place} key=${region.key} region=${region} sides=${sides} total=${total} settled=${settled} off=${off} decision=${decisions.get(region.key) ?? null}
           decide=${(/** @type {Decision | null} */ next) => decide(region.key, next)} />`
       : html`<tbody key=${at} class=${"quiet " + region.kind}>${SAID[region.kind] && html`<tr class="pick"><td colspan=${2 * sides.length}>${SAID[region.kind]}</td></tr>`}
-          <${Rows} region=${region} sides=${sides} /></tbody>`)}
+          <${Rows} region=${region} sides=${sides} open=${(/** @type {"top" | "bottom" | "all"} */ where) => open(at, where)} /></tbody>`)}
   </table>`;
 }
 
@@ -43,8 +47,8 @@ const row = (region, sides, at) => html`<tr key=${at}>${sides.map((side) => {
   return html`<td class=${"number " + name}>${numberOf(line)}</td><td class=${"code " + name}>${code(line, false)}${line[7] ? html`<span class="note">… ${plural(line[7], "byte")} more</span>` : null}</td>`;
 })}</tr>`;
 
-/** All rows of a region, with what is left out. @param {{region: Placed, sides: readonly SideName[]}} props */
-function Rows({ region, sides }) {
+/** All rows of a region, with what is left out. @param {{region: Placed, sides: readonly SideName[], open?: (where: "top" | "bottom" | "all") => void}} props */
+function Rows({ region, sides, open }) {
   const [all, setAll] = useState(false);
   const columns = 2 * sides.length;
   const count = Math.max(...sides.map((side) => region[side].length));
@@ -52,10 +56,21 @@ function Rows({ region, sides }) {
   const rows = (/** @type {number} */ first, /** @type {number} */ last) => Array.from({ length: Math.max(0, last - first) }, (_, at) => row(region, sides, first + at));
   const more = Math.max(region.more.base, region.more.ours, region.more.theirs);
   return html`<${Fragment}>${region.hidden > 0
-    ? [rows(0, region.fold), html`<${Left} key="left" columns=${columns} count=${region.hidden} what="unchanged" />`, rows(region.fold, count)]
+    ? [rows(0, region.fold), html`<${Fold} key="left" columns=${columns} region=${region} open=${open} />`, rows(region.fold, count)]
     : rows(0, shown)}
     ${region.hidden === 0 && shown < count && html`<tr class="pick"><td colspan=${columns}><button type="button" class="small" onClick=${() => setAll(true)}>${plural(count - shown, "line")} more</button></td></tr>`}
     ${more > 0 && html`<${Left} columns=${columns} count=${more} what="too many to be shown" />`}</${Fragment}>`;
+}
+
+/** Unchanged lines that are not here yet. @param {{columns: number, region: Placed, open?: (where: "top" | "bottom" | "all") => void}} props */
+function Fold({ columns, region: { hidden, fold, ours }, open }) {
+  const button = (/** @type {"top" | "bottom" | "all"} */ where, /** @type {string} */ label, /** @type {string} */ shown) => html`<button type="button" class="small"
+    aria-label=${label} title=${label} onClick=${() => open?.(where)}>${shown}</button>`;
+  const few = hidden <= STEP;
+  return html`<tr class="pick"><td colspan=${columns}><div class="fold">
+    ${fold > 0 && !few && button("top", `Show ${STEP} lines more, from the top`, `↓ ${STEP}`)}
+    ${fold < ours.length && !few && button("bottom", `Show ${STEP} lines more, from the bottom`, `↑ ${STEP}`)}
+    ${hidden <= ALL && button("all", `Show all ${number(hidden)} lines`, "all")}<span>⋯ ${plural(hidden, "line")} unchanged</span></div></td></tr>`;
 }
 
 /** @param {{columns: number, count: number, what: string}} props */

@@ -1,0 +1,103 @@
+"""Deciding conflicts, for the next apply.
+
+A decision is held to what was looked at: all three sides, and whatever somebody else has decided meanwhile.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Any
+
+from mudroom.core.linediff import split_lines
+from mudroom.core.mergechoice import resolved, rewritten
+from mudroom.core.path import show
+from mudroom.reviewing import is_masked_conflict
+from mudroom.web import shape
+from mudroom.web.conflict import found_conflict, moved, require_same, same_sides, shown_conflict, versions_of
+from mudroom.web.endpoint import Call, Endpoint, Refusal, path_of
+from mudroom.web.house import require_at_rest
+from mudroom.web.region import editable
+
+if TYPE_CHECKING:
+    from mudroom.session import Conflicted, Session
+
+_one_at_a_time = threading.Lock()
+"""Two tabs that decide about the same: the second is told of the first."""
+
+
+def decide(call: Call) -> shape.Decided:
+    asked: shape.DecideRequest = call.body
+    path = path_of(asked.id)
+    with _one_at_a_time, call.house.session(call.path["project"]) as session:
+        fork = require_at_rest(session, call.path["fork"])
+        found = found_conflict(session.conflicts(fork), path)
+        require_same(found, asked.versions)
+        beside = _decide(session, fork, found, asked)
+        known = session.conflicts(fork)
+        now = next((one for one in known if one.path == path), None)
+        if now is not None and not same_sides(versions_of(now), asked.versions):  # in this very moment
+            session.forget_decision(fork, path)
+            raise moved(path)
+        return shape.Decided(
+            shown_conflict(session, now) if now is not None else None,
+            sum(not one.decided for one in known),
+            show(beside),
+        )
+
+
+def _decide(session: Session, fork: str, found: Conflicted, asked: shape.DecideRequest) -> bytes:
+    """Where the fork's file will be, if it is beside the project's; else empty."""
+    if asked.take == "undecide":
+        if not session.forget_decision(fork, found.path):
+            raise Refusal(400, "bad-request", f"nothing is decided about {show(found.path)}")
+    elif asked.take == "regions":
+        session.decide(fork, found, "content", _content(session, found, asked.regions))
+    elif asked.take == "text":
+        session.decide(fork, found, "content", _edited(session, found, asked.lines))
+    elif asked.take == "both":
+        return _both(session, fork, found)
+    else:
+        session.decide(fork, found, asked.take)
+    return b""
+
+
+def _both(session: Session, fork: str, found: Conflicted) -> bytes:
+    """The project's lines, then the fork's, wherever they conflict; of what cannot be merged, both files."""
+    if found.merged is not None:
+        session.decide(fork, found, "content", resolved(found.merged, ["both"] * found.merged.conflicts))
+        return b""
+    kinds = {side.entry.kind if side.entry is not None else "" for side in (found.ours, found.theirs)}
+    if kinds == {"file"}:
+        return session.keep_both(fork, found)
+    raise Refusal(400, "bad-request", f"of {show(found.path)} only one can be kept: {found.reason}")
+
+
+def _content(session: Session, found: Conflicted, choices: list[Any]) -> bytes:
+    if found.merged is None or is_masked_conflict(session, found):
+        raise Refusal(400, "bad-request", f"{show(found.path)} can only be decided as a whole")
+    try:
+        return resolved(found.merged, choices)
+    except ValueError as error:
+        raise Refusal(400, "bad-request", str(error)) from None
+
+
+def _edited(session: Session, found: Conflicted, lines: list[str]) -> bytes:
+    before = found.result if not is_masked_conflict(session, found) else None
+    if before is None or editable(before) is None:
+        raise Refusal(400, "bad-request", f"{show(found.path)} cannot be edited as a whole", "decide it first")
+    try:
+        return rewritten(split_lines(before), lines)
+    except ValueError as error:
+        raise Refusal(400, "bad-request", str(error)) from None
+
+
+ENDPOINTS = (
+    Endpoint(
+        "POST",
+        "/projects/{project}/forks/{fork}/decide",
+        "Decide a conflict, for the next apply",
+        decide,
+        shape.Decided,
+        shape.DecideRequest,
+    ),
+)
