@@ -10,7 +10,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from sample import paths
 
-from mudroom.core.path import ROOT, ancestors, is_below, name, parent, relpath, show, sort_key
+from mudroom.core.path import ROOT, ancestors, is_below, name, parent, relpath, show, show_path, sort_key
+from mudroom.core.shown import shown
 
 
 @pytest.mark.parametrize(
@@ -102,7 +103,7 @@ def test_is_below(path: bytes, directory: bytes, below: bool) -> None:
 
 
 @pytest.mark.parametrize(
-    ("path", "shown"),
+    ("path", "text"),
     [
         (b"", ""),
         (b"src/main.py", "src/main.py"),
@@ -115,10 +116,42 @@ def test_is_below(path: bytes, directory: bytes, below: bool) -> None:
         ("\u00a0\u2028\U000e0001".encode(), r"\u00a0\u2028\U000e0001"),
         ("\u0085".encode(), r"\u0085"),
         (b"\xed\xb2\x80", r"\xed\xb2\x80"),
+        ("\u2800\u3164\ufe0f".encode(), r"\u2800\u3164\ufe0f"),
+        ("\u2764\ufe0f.txt \U000e0100".encode(), "\u2764\ufe0f.txt \\U000e0100"),
+        (b" rm  -rf /tmp/ /srv ", " rm  -rf /tmp/ /srv "),
     ],
 )
-def test_show(path: bytes, shown: str) -> None:
-    assert show(path) == shown
+def test_show(path: bytes, text: str) -> None:
+    assert show(path) == text
+
+
+@pytest.mark.parametrize(
+    ("path", "text"),
+    [
+        (b"", ""),
+        (b"my file.txt", "my file.txt"),
+        (b" ", r"\x20"),
+        (b"   ", r"\x20\x20\x20"),
+        (b" a", r"\x20a"),
+        (b"a ", r"a\x20"),
+        (b"a  b", r"a\x20\x20b"),
+        (b"dir /file", r"dir\x20/file"),
+        (b"dir/ /file", r"dir/\x20/file"),
+        (b" \t", r"\x20\t"),
+        (b"\\ ", r"\\\x20"),
+        ("\u3000\u00a0\u2800\u200b".encode(), r"\u3000\u00a0\u2800\u200b"),
+    ],
+)
+def test_show_path(path: bytes, text: str) -> None:
+    assert show_path(path) == text
+
+
+def test_what_is_not_seen_in_a_line_is_not_seen_in_a_name() -> None:
+    """``core.shown`` says which characters that are."""
+    characters = [chr(code) for code in range(0x110000) if not 0xD800 <= code < 0xE000]
+    odd = [one for one in characters if one not in "\t\n" and shown(one.encode()).odd]
+    assert [one for one in odd if show(one.encode()) == one] == []
+    assert len(odd) > 100_000
 
 
 def unshown(text: str) -> bytes:
@@ -141,12 +174,16 @@ def unshown(text: str) -> bytes:
 @given(st.binary(max_size=12) | st.text(max_size=12).map(str.encode) | paths())
 @example(b"\\xff")
 @example(b"\\\\n\\n\n")
+@example(b" a  /b ")
+@example("\u2800\u2764\ufe0f\ufe0f".encode())
 @example("\U0010ffff\ud7ff\ue000\u200f".encode())
 def test_what_is_shown_is_printable_on_one_line_and_unambiguous(path: bytes) -> None:
-    shown = show(path)
-    assert shown.isprintable()
-    assert len(shown.splitlines()) <= 1
-    assert unshown(shown) == path
+    for text in (show(path), show_path(path)):
+        assert text.isprintable()
+        assert len(text.splitlines()) <= 1
+        assert unshown(text) == path
+    names = show_path(path).split("/")
+    assert all(name == name.strip() and "  " not in name for name in names)
 
 
 @given(st.sets(paths(), max_size=12))

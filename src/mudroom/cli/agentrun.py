@@ -21,7 +21,7 @@ from mudroom.cli.open import exclusive, open_session, project_of, working_direct
 from mudroom.cli.run import adjusted, asked_level, show_result, standard, warn
 from mudroom.cli.terminal import is_terminal
 from mudroom.config import load_card, load_policy
-from mudroom.core.path import is_below, show
+from mudroom.core.path import is_below, show_path
 from mudroom.core.result import text, to_json
 from mudroom.errors import MudroomError, Refused, UsageError
 from mudroom.granting import decide
@@ -194,9 +194,9 @@ def _tell(card: AgentCard, ended: Ended, branch: dict[str, Any], argv: list[byte
     show_result(ended.result, argv, context)
     kept = ended.artifacts
     if kept.files or kept.streams:
-        say(f"artefacts: {len(kept.files):,} files in {show(kept.place)}")
+        say(f"artefacts: {len(kept.files):,} files in {show_path(kept.place)}")
     for path, why in kept.left[:_SHOWN]:
-        note(f"no artefact: {show(path)} {why}")
+        note(f"no artefact: {show_path(path)} {why}")
     if len(kept.left) > _SHOWN:
         note(f"no artefact: {len(kept.left) - _SHOWN:,} more")
     if branch.get("branch"):

@@ -12,7 +12,7 @@ from mudroom.cli.main import Context
 from mudroom.cli.open import exclusive, only_fork, open_session, project_paths
 from mudroom.cli.preview import credentials_line, left_out, preview, some
 from mudroom.core.change import Change
-from mudroom.core.path import is_below, show
+from mudroom.core.path import is_below, show, show_path
 from mudroom.core.result import conflicts_to_json, text
 from mudroom.errors import UsageError
 
@@ -97,7 +97,7 @@ def matching(changes: Sequence[Change], paths: Sequence[bytes]) -> list[bytes]:
             continue
         hits = [change.path for change in changes if _matches(change.path, path)]
         if not hits:
-            raise UsageError(f"nothing in the fork matches {show(path)}", "mudroom diff shows what it has")
+            raise UsageError(f"nothing in the fork matches {show_path(path)}", "mudroom diff shows what it has")
         found += hits
     return found
 
@@ -177,7 +177,7 @@ def tell_landed(landed: Landed, fork: str, context: Context) -> None:
     back = f"   mudroom undo takes it back ({applied.name})" if applied.name else ""
     terminal.say(terminal.style("applied: ", "green") + ", ".join(part for part in parts if part) + back)
     for conflict in applied.conflicts[:20]:
-        terminal.say(f"  {terminal.style('conflict', 'red')}  {show(conflict.path)}: {conflict.reason}")
+        terminal.say(f"  {terminal.style('conflict', 'red')}  {show_path(conflict.path)}: {conflict.reason}")
     if len(applied.conflicts) > 20:
         terminal.say(f"  … and {len(applied.conflicts) - 20:,} more conflicts")
     if landed.merged:
@@ -185,7 +185,7 @@ def tell_landed(landed: Landed, fork: str, context: Context) -> None:
     if applied.conflicts:
         terminal.say(f"  mudroom resolve {fork} decides them, mudroom diff {fork} --conflicts shows them")
     for remark in applied.remarks:
-        terminal.say(f"  {show(remark.path)} {remark.text}")
+        terminal.say(f"  {show_path(remark.path)} {remark.text}")
     for line in left_out(landed.withheld):
         terminal.say(f"  {line}")
     if landed.remaining:

@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from mudroom.core.path import show
+from mudroom.core.path import show_path
 from mudroom.errors import MudroomError, UsageError
 
 if TYPE_CHECKING:
@@ -49,11 +49,12 @@ def by_hunk(session: Session, fork: str, conflict: Conflicted, hunks: Mapping[in
     merged = _text(conflict)
     for number in hunks:
         if not 1 <= number <= merged.conflicts:
-            raise UsageError(f"{show(conflict.path)} has no conflict {number}", f"it has {merged.conflicts}")
+            raise UsageError(f"{show_path(conflict.path)} has no conflict {number}", f"it has {merged.conflicts}")
     left = set(range(1, merged.conflicts + 1)) - set(hunks)
     if left:
         raise UsageError(
-            f"{show(conflict.path)}: conflict {min(left)} is not decided", "say --hunk N --mine for each, or --edit"
+            f"{show_path(conflict.path)}: conflict {min(left)} is not decided",
+            "say --hunk N --mine for each, or --edit",
         )
     _keep(session, fork, conflict, merged, {number - 1: side for number, side in hunks.items()})
 
@@ -69,7 +70,7 @@ def by_editor(session: Session, fork: str, conflict: Conflicted, context: Contex
     if given is None or mergeable(given):
         given = with_markers(merged, Labels(b"project", b"original", fork.encode()))
     else:
-        context.terminal.say(f"{show(conflict.path)} is decided: this is the result; --undecide for the markers")
+        context.terminal.say(f"{show_path(conflict.path)} is decided: this is the result; --undecide for the markers")
     with _desk() as directory:
         edited = _Edited(directory / ("conflict" + _suffix(conflict.path)), given)
         with edited:
@@ -77,7 +78,7 @@ def by_editor(session: Session, fork: str, conflict: Conflicted, context: Contex
             content = edited.read("the editor")
             if unresolved(content, marker_size(merged)):
                 raise UsageError(
-                    f"{show(conflict.path)} still has conflict markers", "nothing was decided; edit it again"
+                    f"{show_path(conflict.path)} still has conflict markers", "nothing was decided; edit it again"
                 )
             session.decide(fork, conflict, "content", content)
 
@@ -97,7 +98,7 @@ def by_tool(session: Session, fork: str, conflict: Conflicted, tool: str) -> Non
         names = {"%P": "merged" + _suffix(conflict.path)}
         for sign, name, side in zip(("%O", "%A", "%B"), ("base", "ours", "theirs"), sides, strict=True):
             if side.content is None and (sign != "%O" or side.entry is not None):
-                raise UsageError(f"{show(conflict.path)}: a merge driver needs a file on both sides")
+                raise UsageError(f"{show_path(conflict.path)}: a merge driver needs a file on both sides")
             place = directory / (name + _suffix(conflict.path))
             place.write_bytes(side.content or b"")
             names[sign] = str(place)
@@ -106,7 +107,7 @@ def by_tool(session: Session, fork: str, conflict: Conflicted, tool: str) -> Non
             _run([names.get(word, word) for word in words], directory, words[0])
             content = edited.read(words[0])
             if unresolved(content) and not any(unresolved(side.content or b"") for side in sides):
-                raise UsageError(f"{words[0]} left conflict markers in {show(conflict.path)}", "nothing was decided")
+                raise UsageError(f"{words[0]} left conflict markers in {show_path(conflict.path)}", "nothing was decided")
             session.decide(fork, conflict, "content", content)
 
 
@@ -115,7 +116,7 @@ def _require_shown(session: Session, conflict: Conflicted) -> None:
 
     if is_masked_conflict(session, conflict):
         raise UsageError(
-            f"{show(conflict.path)} is a secret: no program is given it", "--mine or --theirs, or --show PATH beside it"
+            f"{show_path(conflict.path)} is a secret: no program is given it", "--mine or --theirs, or --show PATH beside it"
         )
 
 
@@ -162,7 +163,7 @@ class _Edited:
 
 def undecide(session: Session, fork: str, conflict: Conflicted) -> None:
     if not session.forget_decision(fork, conflict.path):
-        raise UsageError(f"nothing is decided about {show(conflict.path)}")
+        raise UsageError(f"nothing is decided about {show_path(conflict.path)}")
 
 
 def _keep(session: Session, fork: str, conflict: Conflicted, merged: Merged, choices: Mapping[int, Side]) -> None:
@@ -175,7 +176,7 @@ def _text(conflict: Conflicted) -> Merged:
     merged = conflict.merged
     if merged is None:
         raise UsageError(
-            f"{show(conflict.path)} cannot be merged in parts: {conflict.reason}", "--mine or --theirs, as a whole"
+            f"{show_path(conflict.path)} cannot be merged in parts: {conflict.reason}", "--mine or --theirs, as a whole"
         )
     return merged
 

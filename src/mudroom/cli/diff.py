@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from mudroom.cli.main import Context
 from mudroom.cli.open import only_fork, open_session, project_paths
 from mudroom.cli.preview import credentials_line
-from mudroom.core.path import is_below, show
+from mudroom.core.path import is_below, show_path
 from mudroom.core.result import changes_to_json
 from mudroom.session import Session
 
@@ -81,7 +81,7 @@ def _conflicts(session: Session, name: str, words: list[str], context: Context) 
 
     def lines() -> Iterator[bytes]:
         for conflict in found:
-            shown = show(conflict.path).encode()
+            shown = show_path(conflict.path).encode()
             yield b"conflict %s: %s\n" % (shown, conflict.reason.encode())
             if (merged := conflict.merged) is not None:
                 marked = with_markers(merged, Labels(b"project", b"original", name.encode()))

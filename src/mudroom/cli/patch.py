@@ -10,7 +10,7 @@ from mudroom.cli.diff import coloured
 from mudroom.cli.main import Context
 from mudroom.core.hunk import Hunk, hunks, select, split
 from mudroom.core.merge import Part
-from mudroom.core.path import show
+from mudroom.core.path import show_path
 
 if TYPE_CHECKING:
     from mudroom.core.change import Change
@@ -60,9 +60,9 @@ def _whole(change: Change, context: Context) -> bool:
     """What has no hunks: binary files, links, directories, whole files that come or go."""
     verb = {"added": "add", "deleted": "remove", "renamed": "rename", "modified": "change"}[change.verb]
     kind = "" if change.entry.kind == "file" else f" ({change.entry.kind})"
-    source = f"{show(change.source)} to " if change.source else ""
+    source = f"{show_path(change.source)} to " if change.source else ""
     while True:
-        answer = _ask(f"{verb} {source}{show(change.path)}{kind} [y,n,q,?]? ", context)
+        answer = _ask(f"{verb} {source}{show_path(change.path)}{kind} [y,n,q,?]? ", context)
         if answer in ("y", "a", "n", "d"):
             return answer in ("y", "a")
 
@@ -70,7 +70,7 @@ def _whole(change: Change, context: Context) -> bool:
 def _file(change: Change, base: bytes, staged: bytes, context: Context) -> Part | None:
     """What is wanted of it; None if nothing is."""
     assert change.staged is not None
-    context.terminal.say(context.terminal.style(show(change.path), "bold"))
+    context.terminal.say(context.terminal.style(show_path(change.path), "bold"))
     mode = change.staged.mode
     changed_mode = change.base is not None and change.base.mode != mode
     if changed_mode and change.base is not None and not _mode(change, context):

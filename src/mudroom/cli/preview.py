@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from mudroom.cli.terminal import Terminal
 from mudroom.core.change import Change, Changeset, summarise
 from mudroom.core.flag import git_directory, is_protected, repositories
-from mudroom.core.path import ancestors, name, show
+from mudroom.core.path import ancestors, name, show_path
 from mudroom.core.rollup import Roll, roll_up
 
 if TYPE_CHECKING:
@@ -23,7 +23,9 @@ def preview(title: str, changeset: Changeset, terminal: Terminal) -> list[str]:
     count = summarise(changes).files or len(changes)
     lines = [f"{title} {count:,} file{'' if count == 1 else 's'}"]
     rows, rolls = roll_up(changes, LINES)
-    cells = sorted([(show(c.path) or ".", _one(c)) for c in rows] + [(show(r.path) + "/", _many(r)) for r in rolls])
+    cells = sorted(
+        [(show_path(c.path) or ".", _one(c)) for c in rows] + [(show_path(r.path) + "/", _many(r)) for r in rolls]
+    )
     hidden = len(cells) - 2 * LINES
     width = max((len(shown) for shown, _what in cells[: 2 * LINES]), default=0)
     for shown, what in cells[: 2 * LINES]:
@@ -45,7 +47,7 @@ def _one(change: Change) -> str:
     if change.verb == "deleted":
         parts.append("deleted")
     elif change.verb == "renamed":
-        parts.append(f"renamed from {show(change.source)}")
+        parts.append(f"renamed from {show_path(change.source)}")
     elif change.verb == "added":
         parts.append("new" if change.entry.kind == "file" else f"new {change.entry.kind}")
     if change.binary and change.staged is not None:
@@ -98,7 +100,7 @@ def _warnings(changeset: Changeset) -> list[str]:
     unknown = [change.path for change in changeset.changes if not change.original_known]
     if unknown:
         found.append(f"edited by somebody else meanwhile, will conflict: {some(unknown)}")
-    return found + [f"{show(remark.path)} {remark.text}" for remark in changeset.remarks]
+    return found + [f"{show_path(remark.path)} {remark.text}" for remark in changeset.remarks]
 
 
 def _counts(change: Change) -> bool:
@@ -122,7 +124,7 @@ def left_out(withheld: Sequence[bytes]) -> list[str]:
 
 
 def some(paths: Sequence[bytes], most: int = 4) -> str:
-    shown = ", ".join(show(path) for path in paths[:most])
+    shown = ", ".join(show_path(path) for path in paths[:most])
     return shown + (f" and {len(paths) - most:,} more" if len(paths) > most else "")
 
 

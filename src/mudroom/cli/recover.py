@@ -8,7 +8,7 @@ import os
 
 from mudroom.cli.main import Context
 from mudroom.cli.open import open_session, tell_recovered
-from mudroom.core.path import show
+from mudroom.core.path import show_path
 from mudroom.core.result import conflicts_to_json
 
 EXAMPLES = """\
@@ -43,9 +43,9 @@ def execute(_args: argparse.Namespace, context: Context) -> int:
     for one in found:
         tell_recovered(context, one.name, one.fork, one.outcome)
         for remark in one.applied.remarks:
-            say(f"  {show(remark.path)}: {remark.text}")
+            say(f"  {show_path(remark.path)}: {remark.text}")
     for conflict in conflicts:
-        say(f"  {context.terminal.style('conflict', 'red')}  {show(conflict.path)}: {conflict.reason}")
+        say(f"  {context.terminal.style('conflict', 'red')}  {show_path(conflict.path)}: {conflict.reason}")
     if not found:
         say("nothing was cut off")
     return 3 if conflicts else 0

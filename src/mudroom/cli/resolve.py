@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from mudroom.cli.main import Context
 from mudroom.cli.open import only_fork, open_session, project_paths
-from mudroom.core.path import show
+from mudroom.core.path import show, show_path
 from mudroom.core.result import named
 from mudroom.errors import UsageError
 
@@ -112,7 +112,7 @@ def _tell(found: list[Conflicted], left: int, name: str, context: Context) -> No
         state = terminal.style(*_state(conflict), 1)
         merged = conflict.merged
         places = f"  ({merged.conflicts} places)" if merged is not None and merged.conflicts > 1 else ""
-        terminal.out(f"{state}  {show(conflict.path)}: {conflict.reason}{places}")
+        terminal.out(f"{state}  {show_path(conflict.path)}: {conflict.reason}{places}")
     if not found:
         terminal.say(f"{name} has no conflicts with the project: mudroom apply {name}")
     elif not left:

@@ -17,7 +17,7 @@ from mudroom.cli.unasked import own_level, show_short, unasked
 from mudroom.config import count, image, least, processors, seconds, size, with_setting
 from mudroom.core.flag import repositories
 from mudroom.core.level import BARE
-from mudroom.core.path import is_below, show
+from mudroom.core.path import is_below, show, show_path
 from mudroom.core.result import Denial, Result
 from mudroom.core.settings import Settings
 from mudroom.errors import UsageError
@@ -161,7 +161,7 @@ def adjusted(args: argparse.Namespace, settings: Settings) -> Settings:
     reads = tuple(os.path.realpath(os.fsencode(path)) for path in args.read)
     for path in reads:
         if not os.path.exists(path):
-            raise UsageError(f"--read {show(path)}: no such file or directory")
+            raise UsageError(f"--read {show_path(path)}: no such file or directory")
     for option, (field, convert, _metavar, _text) in LIMITS.items():
         value = getattr(args, option[2:].replace("-", "_"))
         if value is not None:
@@ -256,7 +256,7 @@ def show_result(result: Result, argv: Sequence[bytes], context: Context) -> None
     if not result.changeset.changes:
         terminal.say(f"{title} changed nothing")
         for remark in result.changeset.remarks:
-            terminal.say(f"  ! {show(remark.path)} {remark.text}")
+            terminal.say(f"  ! {show_path(remark.path)} {remark.text}")
         return
     for line in preview(f"{title} would change", result.changeset, terminal):
         terminal.say(line)

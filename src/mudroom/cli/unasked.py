@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from mudroom.cli.main import Context
 from mudroom.core.change import summarise
-from mudroom.core.path import show
+from mudroom.core.path import show_path
 from mudroom.core.policy import CommandRule, matches
 from mudroom.core.result import Result
 from mudroom.core.settings import Settings
@@ -77,6 +77,6 @@ def _against(result: Result, session: Session) -> str:
     flagged = [one for one in result.changeset.changes if set(_FLAGS).intersection(one.flags)]
     if flagged and not session.settings.auto_apply_flagged:
         more = f" and {len(flagged) - 1} more" if len(flagged) > 1 else ""
-        return f"{show(flagged[0].path)}{more} runs by itself later"
+        return f"{show_path(flagged[0].path)}{more} runs by itself later"
     conflicts = session.conflicts(result.fork)
-    return f"{show(conflicts[0].path)} was changed in the project meanwhile" if conflicts else ""
+    return f"{show_path(conflicts[0].path)} was changed in the project meanwhile" if conflicts else ""

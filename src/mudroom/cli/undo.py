@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from mudroom.cli.main import Context
 from mudroom.cli.open import exclusive, open_session
-from mudroom.core.path import show
+from mudroom.core.path import show_path
 from mudroom.core.result import conflicts_to_json, text
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def tell(applied: Applied, state: str, written: str, context: Context) -> int:
         + f", {applied.written:,} {written}, {applied.removed:,} removed"
     )
     for conflict in applied.conflicts[:20]:
-        terminal.say(f"  {terminal.style('stays', 'red')}  {show(conflict.path)}: {conflict.reason}")
+        terminal.say(f"  {terminal.style('stays', 'red')}  {show_path(conflict.path)}: {conflict.reason}")
     for remark in applied.remarks:
-        terminal.say(f"  {show(remark.path)} {remark.text}")
+        terminal.say(f"  {show_path(remark.path)} {remark.text}")
     return 3 if applied.conflicts else 0

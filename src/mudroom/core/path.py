@@ -1,7 +1,8 @@
 """Paths below a project.
 
 A ``RelPath`` is bytes, relative, with ``/`` between components: never empty, absolute, ``.``, ``..``, or with a NUL.
-File names are bytes on Linux and need not be text; they become text only to be shown, through ``show``.
+File names are bytes on Linux and need not be text; they become text only to be shown, through ``show_path``;
+``show`` is for any other line.
 """
 
 from __future__ import annotations
@@ -69,21 +70,57 @@ def climb(path: bytes, known: Container[bytes]) -> list[bytes]:
     return found[::-1]
 
 
+_UNSEEN = frozenset(
+    "\u034f\u115f\u1160\u17b4\u17b5\u180b\u180c\u180d\u180f\u2800\u3164\uffa0"
+    + "".join(map(chr, (*range(0xFE00, 0xFE10), *range(0xE0100, 0xE01F0))))
+)
+"""What ``str.isprintable`` lets pass though nothing is to be seen of it: blanks, fillers, variation selectors
+(Default_Ignorable_Code_Point of Unicode, and the braille pattern without a dot)."""
+
+
 def show(path: bytes) -> str:
-    """``path`` for a person: one line, printable, no terminal control, no bidirectional override, unambiguous."""
+    """Bytes for a person: one line, printable, no terminal control, no bidirectional override, unambiguous."""
     text = path.decode("utf-8", "surrogateescape")
-    if text.isprintable() and "\\" not in text:
+    if is_seen(text) and "\\" not in text:
         return text
-    return "".join(_shown(character) for character in text)
+    return "".join(_shown(character, text[at - 1 : at]) for at, character in enumerate(text))
 
 
-def _shown(character: str) -> str:
+def show_path(path: bytes) -> str:
+    """``show``, for the names of files: nothing of them is taken for the blank around them, or for nothing at all.
+
+    A space is written as it is between two characters that can be seen; at the edge of a name, or beside another
+    space, it is ``\\x20``.
+    """
+    text = show(path)
+    if " " not in text or ("  " not in text and text == text.strip(" ") and "/ " not in text and " /" not in text):
+        return text
+    around = f"/{text}/"
+    return "".join(
+        "\\x20" if one == " " and (around[at] in " /" or around[at + 2] in " /") else one for at, one in enumerate(text)
+    )
+
+
+def is_seen(text: str) -> bool:
+    """Whether each of its characters is to be seen on a line, if spaces are."""
+    if not text.isprintable():
+        return False
+    return text.isascii() or _UNSEEN.isdisjoint(text) or all(map(_is_seen, text, " " + text))
+
+
+def _is_seen(character: str, before: str) -> bool:
+    if character in "\ufe0e\ufe0f":  # how an emoji is drawn, where there is one
+        return not before.isascii() and before not in _UNSEEN
+    return character not in _UNSEEN
+
+
+def _shown(character: str, before: str) -> str:
     code = ord(character)
     if 0xDC80 <= code <= 0xDCFF:
         return f"\\x{code - 0xDC00:02x}"
     if character == "\\":
         return "\\\\"
-    if character.isprintable():
+    if character.isprintable() and _is_seen(character, before or " "):
         return character
     return {"\n": "\\n", "\t": "\\t", "\r": "\\r"}.get(character) or (
         f"\\x{code:02x}" if code < 0x80 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"

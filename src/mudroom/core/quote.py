@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from mudroom.core.path import show
+from mudroom.core.path import is_seen, show
 
 _PLAIN = re.compile(r"[A-Za-z0-9_@%+=:,./^-]+\Z")
 LONGEST = 1500
@@ -45,7 +45,7 @@ def show_word(word: bytes) -> str:
     text = word.decode("utf-8", "surrogateescape")
     if _PLAIN.match(text):
         return text
-    if text.isprintable():
+    if is_seen(text):
         return "'" + text.replace("'", "'\\''") + "'"
     return "$'" + show(word).replace("'", "\\'") + "'"
 

@@ -17,7 +17,7 @@ from textual.app import App
 from textual.binding import Binding, BindingType
 
 from mudroom.core.event import Event
-from mudroom.core.path import show
+from mudroom.core.path import show, show_path
 from mudroom.core.shown import escaped
 from mudroom.errors import MudroomError
 from mudroom.tui.desk import Desk, forks_of
@@ -95,7 +95,7 @@ class ReviewApp(App[None]):
         rows: list[Pieces] = []
         found = await asyncio.get_running_loop().run_in_executor(None, forks_of, self.session)
         rows = [[(f"{show(name.encode())}  ", "strong"), (f"{count:,} changed", "dim")] for name, _made, count in found]
-        title = f"{show(self.session.project)}: which fork?"
+        title = f"{show_path(self.session.project)}: which fork?"
         number = await self.push_screen_wait(Choose(title, rows, cursor=len(rows) - 1, keys="Enter review   Esc quit"))
         if number is None:
             self.leave()

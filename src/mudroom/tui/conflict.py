@@ -19,7 +19,7 @@ from textual.widgets import Static
 
 from mudroom.core.diff3 import Merged
 from mudroom.core.mergechoice import Choice, resolved
-from mudroom.core.path import show
+from mudroom.core.path import show_path
 from mudroom.errors import MudroomError, SideMoved
 from mudroom.tui.conflictrow import (
     decided_choices,
@@ -121,7 +121,7 @@ class ConflictScreen(Screen[bool], inherit_bindings=False):
 
     def show_place(self) -> None:
         conflict, places = self.conflict, self.places
-        lines = [f" conflict {self.number + 1} of {len(self.conflicts)}: {show(conflict.path)}"]
+        lines = [f" conflict {self.number + 1} of {len(self.conflicts)}: {show_path(conflict.path)}"]
         lines[0] += f"   [{said_of_all(conflict)}]"
         lines.append(f" {conflict.reason}")
         if places:
@@ -176,7 +176,7 @@ class ConflictScreen(Screen[bool], inherit_bindings=False):
     def action_leave(self) -> None:
         left = {path for path, choices in self.choices.items() if choices}
         if left:
-            names = ", ".join(show(path) for path in sorted(left)[:3])
+            names = ", ".join(show_path(path) for path in sorted(left)[:3])
             self.app.notify(f"not all places are decided, so nothing is: {names}", markup=False, severity="warning")
         self.dismiss(self.changed)
 
@@ -219,7 +219,9 @@ class ConflictScreen(Screen[bool], inherit_bindings=False):
         """The editor has the terminal for itself meanwhile."""
         conflict = self.conflict
         if self.desk.is_masked(conflict):
-            self.app.tell_error(MudroomError(f"{show(conflict.path)} is a secret: it is not shown", "1 or 2 decide it"))
+            self.app.tell_error(
+                MudroomError(f"{show_path(conflict.path)} is a secret: it is not shown", "1 or 2 decide it")
+            )
             return
         problem: MudroomError | None = None
         try:

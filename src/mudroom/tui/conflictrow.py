@@ -11,7 +11,7 @@ from mudroom.core.linediff import split_lines
 from mudroom.core.marker import chosen, mergeable
 from mudroom.core.mergechoice import Choice, lines_at
 from mudroom.core.mergeread import choices_of
-from mudroom.core.path import show
+from mudroom.core.path import show_path
 from mudroom.tui.line import pieces
 from mudroom.tui.pane import Pieces
 
@@ -66,9 +66,9 @@ def rows_of_version(conflict: Conflicted, side: str, *, masked: bool) -> list[Pi
         return [[("nothing is there" if conflict.reason else "", "dim")]]
     rows: list[Pieces] = [[(f"{entry.kind}, {entry.size:,} bytes, {entry.mode:04o}", "head")]]
     if version.path != conflict.path:
-        rows.append([(f"at {show(version.path)}", "warn")])
+        rows.append([(f"at {show_path(version.path)}", "warn")])
     if entry.kind == "symlink":
-        rows.append([(f"to {show(entry.target)}", "")])
+        rows.append([(f"to {show_path(entry.target)}", "")])
     if masked:
         rows.append([("a secret: it is not shown", "warn")])
     elif version.content is not None and b"\0" not in version.content:

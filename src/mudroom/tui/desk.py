@@ -14,7 +14,7 @@ from mudroom.core.change import Change, Remark
 from mudroom.core.event import Event
 from mudroom.core.hunk import select
 from mudroom.core.merge import Part
-from mudroom.core.path import show
+from mudroom.core.path import show, show_path
 from mudroom.core.stack import Checkpoint
 from mudroom.errors import MudroomError
 from mudroom.reviewing import difference, has_hunks, is_masked_conflict, look, stamp_of
@@ -211,7 +211,7 @@ class Desk:
             if pick is None or change.staged is None:
                 continue
             if old is None or new is None:
-                raise MudroomError(f"{show(change.path)} cannot be read any more", "R looks again")
+                raise MudroomError(f"{show_path(change.path)} cannot be read any more", "R looks again")
             content = new if pick.blocks is None else select(old, new, pick.blocks)
             mode = change.staged.mode if pick.mode or change.base is None else change.base.mode
             parts[change.path] = Part(content, mode)
@@ -308,7 +308,7 @@ def _about(change: Change) -> list[str]:
     found = []
     base, staged = change.base, change.staged
     if change.source:
-        found.append(f"renamed from {show(change.source)}")
+        found.append(f"renamed from {show_path(change.source)}")
     if change.verb == "added":
         found.append("new" if change.entry.kind == "file" else f"new {change.entry.kind}")
     if change.verb == "deleted":
@@ -317,9 +317,9 @@ def _about(change: Change) -> list[str]:
         found.append(f"{base.kind} becomes {staged.kind}")
     for side, entry in (("was a link to", base), ("link to", staged)):
         if entry is not None and entry.kind == "symlink":
-            found.append(f"{side} {show(entry.target)}")
+            found.append(f"{side} {show_path(entry.target)}")
     if change.link_to:
-        found.append(f"another name of {show(change.link_to)}")
+        found.append(f"another name of {show_path(change.link_to)}")
     if change.binary and staged is not None:
         found.append(f"binary, {staged.size:,} bytes")
     if staged is not None and staged.mode & 0o6000:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from rich.cells import cell_len, set_cell_size
 
-from mudroom.core.path import name, parent, show
+from mudroom.core.path import name, parent, show_path
 from mudroom.tui.choice import SIGNS, Item, Mark, Pick, mark_of, mark_of_all, signs
 from mudroom.tui.pane import Pane, Pieces
 
@@ -92,7 +92,7 @@ class FileList(Pane):
                 (pointer, "head"),
                 _mark(mark),
                 (f" {fold} ", "dim"),
-                (fitted(show(row.directory) + "/", room), "head"),
+                (fitted(show_path(row.directory) + "/", room), "head"),
                 (tail, "dim"),
             ]
         return self._file(row.item, row.directory, pointer, width)
@@ -106,7 +106,7 @@ class FileList(Pane):
         if item.is_repository:
             counts = [(f" {len(item.inside):,}", "dim")]
         indent = "  " if directory else ""
-        shown = show(name(item.path)) + ("/" if change.entry.kind == "directory" or item.is_repository else "")
+        shown = show_path(name(item.path)) + ("/" if change.entry.kind == "directory" or item.is_repository else "")
         used = 8 + len(indent) + (len(flags) + 1 if flags else 0) + sum(len(text) for text, _style in counts)
         return [
             (pointer, "head"),

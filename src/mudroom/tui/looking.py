@@ -14,7 +14,7 @@ from textual.screen import Screen
 from textual.widgets import Static
 
 from mudroom.core.change import summarise
-from mudroom.core.path import show
+from mudroom.core.path import show_path
 from mudroom.errors import MudroomError
 from mudroom.tui.choice import FLAGS, WHOLE, Item, Pick, first_choice, flags_of, kept
 from mudroom.tui.desk import Desk, Seen, Vanished
@@ -178,7 +178,7 @@ class LookingScreen(Screen[None], inherit_bindings=False):
         banner.set_class(bool(text), "shown")
 
     def show_top(self) -> None:
-        project = show(self.desk.project.rpartition(b"/")[2] or self.desk.project)
+        project = show_path(self.desk.project.rpartition(b"/")[2] or self.desk.project)
         line = f" {project} / {self.desk.fork}"
         seen = self.seen
         if seen is not None:
@@ -203,7 +203,7 @@ class LookingScreen(Screen[None], inherit_bindings=False):
             item
             for item in self.seen.items
             if self.filter.accepts(flags.get(item.path, frozenset()), self.picks.get(item.path))
-            and (not words or words in show(item.path).lower())
+            and (not words or words in show_path(item.path).lower())
         ]
 
     def show_list(self) -> None:
@@ -235,7 +235,7 @@ class LookingScreen(Screen[None], inherit_bindings=False):
         item = row.item if row is not None else None
         if item is None:
             nothing = "nothing is listed" if self.seen is not None and self.seen.items else "the fork holds no changes"
-            told = (f"{show(row.directory)}/: {len(row.members):,} changed" if row is not None else nothing,)
+            told = (f"{show_path(row.directory)}/: {len(row.members):,} changed" if row is not None else nothing,)
             self._shown = None
             self.diff.show_item(None, Shown(told))
             return
@@ -254,7 +254,7 @@ class LookingScreen(Screen[None], inherit_bindings=False):
         if shown.text is not None:
             self._blocks[item.path] = shown.text.numbers
         flags = self.files.flags.get(item.path, frozenset())
-        notes = (show(item.path), *(f"{sign} {words}" for flag, sign, words in FLAGS if flag in flags))
+        notes = (show_path(item.path), *(f"{sign} {words}" for flag, sign, words in FLAGS if flag in flags))
         self._show_pick(item.path)
         self.diff.show_item(item, shown._replace(notes=(*notes, *shown.notes)))
         if at_end:

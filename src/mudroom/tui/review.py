@@ -7,7 +7,7 @@ from typing import ClassVar, TypeVar
 
 from textual.binding import BindingType
 
-from mudroom.core.path import show
+from mudroom.core.path import show, show_path
 from mudroom.errors import ForkMoved, MudroomError
 from mudroom.tui import tell
 from mudroom.tui.choice import WHOLE, Chosen, Item, Pick, chosen
@@ -186,7 +186,7 @@ class ReviewScreen(LookingScreen, inherit_bindings=False):
             self.app.notify("the fork has changed since you looked at it: R looks again", severity="warning")
             return
         question = tell.before_apply(seen, wanted, self.files.flags, self.app.hands.verifies)
-        if not await self.app.push_screen_wait(Confirm(f"Apply to {show(self.desk.project)}?", question, "apply")):
+        if not await self.app.push_screen_wait(Confirm(f"Apply to {show_path(self.desk.project)}?", question, "apply")):
             return
         landed = await self._work("applying", lambda: self.desk.ask(self.desk.apply, seen, wanted, self.app.verifying))
         if not isinstance(landed, MudroomError):

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from mudroom.core.change import Change
-from mudroom.core.path import show
+from mudroom.core.path import show, show_path
 from mudroom.core.quote import show_words
 from mudroom.core.stack import Checkpoint
 from mudroom.tui.choice import Chosen, is_covered
@@ -58,7 +58,7 @@ def _with(flags: Mapping[bytes, frozenset[str]], paths: Iterable[bytes], flag: s
 def _named(title: str, style: str, paths: list[bytes]) -> list[Pieces]:
     if not paths:
         return []
-    rows: list[Pieces] = [[(title, style)], *([("  " + show(path), "")] for path in paths[:MOST])]
+    rows: list[Pieces] = [[(title, style)], *([("  " + show_path(path), "")] for path in paths[:MOST])]
     return [*rows, [(f"  … and {len(paths) - MOST:,} more", "dim")]] if len(paths) > MOST else rows
 
 
@@ -78,7 +78,7 @@ def landed(found: Landed, wanted: Chosen) -> list[Pieces]:
         "merged with what the project had changed:", "head", [path for path in found.merged if path not in wanted.picks]
     )
     rows += _named("left out, to be chosen by name if wanted:", "dim", [*found.withheld])
-    rows += [[(f"{show(remark.path)} {remark.text}", "warn")] for remark in applied.remarks]
+    rows += [[(f"{show_path(remark.path)} {remark.text}", "warn")] for remark in applied.remarks]
     if verified is not None:
         rows.append([(f"tried out first: {show_words(verified.command)} succeeded", "good")])
     if found.remaining:
@@ -92,7 +92,7 @@ def undone(applied: Applied) -> list[Pieces]:
     return [
         *_counts(applied, "brought back"),
         *_conflicts(applied, "stays as it is, for it was changed since:"),
-        *([(f"{show(remark.path)} {remark.text}", "warn")] for remark in applied.remarks),
+        *([(f"{show_path(remark.path)} {remark.text}", "warn")] for remark in applied.remarks),
         [(f"mudroom redo applies it again ({applied.name})", "dim")],
     ]
 
@@ -106,7 +106,7 @@ def _conflicts(applied: Applied, title: str) -> list[Pieces]:
     if not applied.conflicts:
         return []
     rows: list[Pieces] = [[(title, "bad")]]
-    rows += [[(f"  {show(one.path)}: {one.reason}", "")] for one in applied.conflicts[:MOST]]
+    rows += [[(f"  {show_path(one.path)}: {one.reason}", "")] for one in applied.conflicts[:MOST]]
     more = len(applied.conflicts) - MOST
     return [*rows, [(f"  … and {more:,} more", "dim")]] if more > 0 else rows
 
@@ -127,6 +127,6 @@ def rollback(dropped: Sequence[Change]) -> list[Pieces]:
     rows: list[Pieces] = [[(f"{len(dropped):,} files of the fork would change; the project is not touched", "strong")]]
     for change in dropped[: 4 * MOST]:
         verb, style = _BACKWARDS.get(change.verb, (change.verb, ""))
-        rows.append([(f"  {verb:<9}", style), (show(change.source or change.path), "")])
+        rows.append([(f"  {verb:<9}", style), (show_path(change.source or change.path), "")])
     more = len(dropped) - 4 * MOST
     return [*rows, [(f"  … and {more:,} more", "dim")]] if more > 0 else rows

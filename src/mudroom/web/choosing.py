@@ -9,7 +9,7 @@ from mudroom.core.flag import git_directory
 from mudroom.core.hunk import select
 from mudroom.core.linediff import diff_lines, split_lines
 from mudroom.core.merge import Part
-from mudroom.core.path import show
+from mudroom.core.path import show_path
 from mudroom.web.endpoint import Refusal, path_of
 
 if TYPE_CHECKING:
@@ -36,9 +36,9 @@ def chosen(
     for pick in picks:
         path = path_of(pick.id)
         if path not in known:
-            raise Refusal(400, "bad-request", f"the fork has no change at {show(path)}", "look at it again")
+            raise Refusal(400, "bad-request", f"the fork has no change at {show_path(path)}", "look at it again")
         if wanted.setdefault(path, pick) is not pick:
-            raise Refusal(400, "bad-request", f"{show(path)} is chosen twice")
+            raise Refusal(400, "bad-request", f"{show_path(path)} is chosen twice")
     divided = {path for path, pick in wanted.items() if pick.blocks is not None or not pick.mode}
     parts: dict[bytes, Part] = {}
     for change, base, staged in session.texts(fork, sorted(divided)) if divided else ():
@@ -51,7 +51,7 @@ def chosen(
         elif part is not None:
             parts[change.path] = part
     if divided:
-        raise Refusal(400, "bad-request", f"{show(min(divided))} can only be chosen as a whole")
+        raise Refusal(400, "bad-request", f"{show_path(min(divided))} can only be chosen as a whole")
     if not wanted:
         raise Refusal(400, "bad-request", "nothing was chosen")
     _require_undecided(session, fork, parts)
@@ -63,7 +63,10 @@ def _require_undecided(session: Session, fork: str, parts: Collection[bytes]) ->
     decided = [one.path for one in session.conflicts(fork, sorted(parts)) if one.decided] if parts else []
     if decided:
         raise Refusal(
-            409, "decided", f"the conflict of {show(decided[0])} is decided as a whole", "choose all of it, or undecide"
+            409,
+            "decided",
+            f"the conflict of {show_path(decided[0])} is decided as a whole",
+            "choose all of it, or undecide",
         )
 
 
@@ -83,11 +86,11 @@ def _part(change: Change, base: bytes | None, staged: bytes | None, pick: Pick) 
     if base is None or staged is None or after is None:
         if pick.blocks is None and not has_mode:
             return True, None
-        raise Refusal(400, "bad-request", f"{show(change.path)} can only be chosen as a whole")
+        raise Refusal(400, "bad-request", f"{show_path(change.path)} can only be chosen as a whole")
     count = len(diff_lines(split_lines(base), split_lines(staged)))
     blocks = set(range(count)) if pick.blocks is None else set(pick.blocks)
     if not blocks <= set(range(count)):
-        raise Refusal(400, "bad-request", f"{show(change.path)} has no such block: it has {count}, from 0")
+        raise Refusal(400, "bad-request", f"{show_path(change.path)} has no such block: it has {count}, from 0")
     mode = after.mode if pick.mode or before is None else before.mode
     if len(blocks) == count and mode == after.mode:
         return True, None

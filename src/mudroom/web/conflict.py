@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from msgspec import Meta, Struct
 
 from mudroom.core.linediff import split_lines
-from mudroom.core.path import show
+from mudroom.core.path import show_path
 from mudroom.core.picture import HEAD, picture_of
 from mudroom.reviewing import is_masked_conflict
 from mudroom.web import shape
@@ -36,7 +36,7 @@ def standing(call: Call) -> shape.Standing:
         fork = require_fork(session, call.path["fork"])
         fingerprint = session.fingerprint(fork)
         drift = session.drift(fork)
-        rows = [shape.Remark(id_of(one.path), show(one.path), one.text) for one in drift[:DRIFTED]]
+        rows = [shape.Remark(id_of(one.path), show_path(one.path), one.text) for one in drift[:DRIFTED]]
         running = session.vault.fork(fork).interrupted is not None
         count = undecided(session, fork) if query.conflicts and not running else None
         return shape.Standing(
@@ -74,7 +74,7 @@ def conflict(call: Call) -> shape.Conflict:
 def found_conflict(known: list[Conflicted], path: bytes) -> Conflicted:
     found = next((one for one in known if one.path == path), None)
     if found is None:
-        raise Refusal(404, "not-found", f"{show(path)} is in no conflict (any more)", _AGAIN)
+        raise Refusal(404, "not-found", f"{show_path(path)} is in no conflict (any more)", _AGAIN)
     return found
 
 
@@ -83,7 +83,7 @@ def shown_conflict(session: Session, found: Conflicted) -> shape.Conflict:
     merged = found.merged if not secret else None
     return shape.Conflict(
         id_of(found.path),
-        show(found.path),
+        show_path(found.path),
         found.reason,
         found.decided,
         merged.conflicts if merged is not None else None,
@@ -100,17 +100,17 @@ def shown_conflict(session: Session, found: Conflicted) -> shape.Conflict:
 def _version(version: Any, *, secret: bool) -> shape.Version:
     entry, content = version.entry, version.content if not secret else None
     if entry is None:
-        return shape.Version(shape.Side(exists=False), show(version.path))
+        return shape.Version(shape.Side(exists=False), show_path(version.path))
     side = shape.Side(
         exists=True,
         type=entry.kind,
         size=entry.size,
         mode=f"{entry.mode:04o}",
-        target=show(entry.target) if entry.target else "",
+        target=show_path(entry.target) if entry.target else "",
         lines=content.count(b"\n") + (not content.endswith(b"\n")) if content else 0,
         image=picture_of(content[:HEAD], version.path) if content else "",
     )
-    return shape.Version(side, show(version.path), known=content is not None or entry.kind != "file")
+    return shape.Version(side, show_path(version.path), known=content is not None or entry.kind != "file")
 
 
 def versions_of(found: Conflicted) -> str:
@@ -127,7 +127,7 @@ def require_same(found: Conflicted, versions: str) -> None:
     if versions == now:
         return
     if same_sides(versions, now):
-        raise Refusal(409, "decided", f"somebody else has decided about {show(found.path)} meanwhile", _AGAIN)
+        raise Refusal(409, "decided", f"somebody else has decided about {show_path(found.path)} meanwhile", _AGAIN)
     raise moved(found.path)
 
 
@@ -136,7 +136,7 @@ def same_sides(one: str, other: str) -> bool:
 
 
 def moved(path: bytes) -> Refusal:
-    return Refusal(409, "moved", f"{show(path)} is not what was looked at any more; nothing was decided", _AGAIN)
+    return Refusal(409, "moved", f"{show_path(path)} is not what was looked at any more; nothing was decided", _AGAIN)
 
 
 class LinesQuery(Struct):
@@ -154,7 +154,7 @@ def lines(call: Call) -> shape.Text:
         fork = require_at_rest(session, call.path["fork"])
         found = found_conflict(session.conflicts(fork), path_of(query.file))
         if is_masked_conflict(session, found) or found.merged is None:
-            raise Refusal(400, "bad-request", f"{show(found.path)} has no lines that are shown")
+            raise Refusal(400, "bad-request", f"{show_path(found.path)} has no lines that are shown")
         if not same_sides(versions_of(found), query.versions):
             raise moved(found.path)
         all_ = split_lines(found.ours.content or b"")

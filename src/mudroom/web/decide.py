@@ -12,7 +12,7 @@ import os
 from contextlib import closing
 
 from mudroom.core.approval import CommandQuestion, HostQuestion, can_be_kept, rule_of
-from mudroom.core.path import show
+from mudroom.core.path import show, show_path
 from mudroom.core.queued import Row
 from mudroom.core.quote import LONGEST, show_words
 from mudroom.errors import MudroomError, UsageError
@@ -76,7 +76,7 @@ def question_of(vault: Vault, row: Row) -> shape.Question:
     found = shape.Question(
         row.name,
         os.path.basename(vault.path).decode(),
-        show(vault.project),
+        show_path(vault.project),
         asked.kind,
         row.state,
         asked.when.time // _MS,
@@ -111,9 +111,9 @@ def _tell_command(found: shape.Question, question: CommandQuestion) -> None:
     verdict = question.verdict
     found.what = show_words(question.command, SHOWN if found.state == "waiting" else LONGEST)
     found.why = f"{', '.join(verdict.classes)}: {_text(verdict.reason)} ({_text(verdict.rule)})"
-    found.cwd = show(question.cwd)
+    found.cwd = show_path(question.cwd)
     found.terms = [_text(term) for term in question.terms]
-    found.files = [show(path) for path, _digest in question.files[:_FILES]]
+    found.files = [show_path(path) for path, _digest in question.files[:_FILES]]
     if len(question.files) > _FILES:
         found.files.append(f"… and {len(question.files) - _FILES} more")
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from typing import Any
 
-from mudroom.core.path import show
+from mudroom.core.path import show_path
 from mudroom.errors import MudroomError, UsageError
 from mudroom.keeper import Glances, KeptFiles, Vault, vault_named, vaults_of, why_unusable
 from mudroom.reviewing import stamp_of
@@ -49,7 +49,7 @@ class House:
             raise Refusal(404, "not-found", "there is no such project here", "it may have been removed meanwhile")
         problem = why_unusable(found)
         if problem:
-            raise Refusal(409, "failed", f"the vault {show(found.path)} {problem}")
+            raise Refusal(409, "failed", f"the vault {show_path(found.path)} {problem}")
         return found
 
     @contextmanager
@@ -63,7 +63,7 @@ class House:
         with closing(self.vault(project)) as vault:
             place = vault.project
         if not os.path.isdir(place):
-            raise Refusal(409, "failed", f"{show(place)} is gone", "if it was moved, move it back")
+            raise Refusal(409, "failed", f"{show_path(place)} is gone", "if it was moved, move it back")
         session, notes = self.means.open(place)
         session.vault.reading = self._reading
         with session:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Literal
 
-from mudroom.core.path import show
+from mudroom.core.path import show_path
 from mudroom.core.quote import show_words
 from mudroom.web import shape
 from mudroom.web.choosing import Chosen, chosen
@@ -161,8 +161,8 @@ def landed_of(landed: Landed) -> shape.Landed:
         applied.written,
         applied.removed,
         conflict_rows(applied.conflicts),
-        [show(path) for path in landed.merged],
-        [show(path) for path in landed.withheld],
+        [show_path(path) for path in landed.merged],
+        [show_path(path) for path in landed.withheld],
         remarks_of(applied.remarks),
         applied.name,
         landed.remaining,
@@ -185,11 +185,11 @@ def turned(applied: Applied, state: Literal["undone", "redone"]) -> shape.Landed
 
 
 def conflict_rows(conflicts: Iterable[Conflict]) -> list[shape.ConflictRow]:
-    return [shape.ConflictRow(id_of(one.path), show(one.path), one.reason) for one in conflicts]
+    return [shape.ConflictRow(id_of(one.path), show_path(one.path), one.reason) for one in conflicts]
 
 
 def remarks_of(remarks: Iterable[Remark]) -> list[shape.Remark]:
-    return [shape.Remark(id_of(one.path), show(one.path), one.text) for one in remarks]
+    return [shape.Remark(id_of(one.path), show_path(one.path), one.text) for one in remarks]
 
 
 _RECOVERED = {

@@ -18,7 +18,7 @@ from msgspec import Meta, Struct
 from mudroom.core.excerpt import excerpt
 from mudroom.core.language import language_of
 from mudroom.core.path import name as last
-from mudroom.core.path import show
+from mudroom.core.path import show, show_path
 from mudroom.core.picture import HEAD, picture_of
 from mudroom.core.shown import utf16
 from mudroom.errors import ForkMoved, UsageError
@@ -78,7 +78,7 @@ def diff(call: Call) -> shape.Difference:
     hunks, following = seen.texts.page(query.first, query.lines) if seen.texts is not None else ((), None)
     return shape.Difference(
         query.file,
-        show(path),
+        show_path(path),
         seen.kind,
         _side(seen.old),
         _side(seen.new),
@@ -98,7 +98,7 @@ def _side(side: Side) -> shape.Side:
     entry = side.entry
     if entry is None:
         return shape.Side(False)
-    return shape.Side(True, entry.kind, entry.size, mode_of(entry), show(entry.target), side.lines, side.image)
+    return shape.Side(True, entry.kind, entry.size, mode_of(entry), show_path(entry.target), side.lines, side.image)
 
 
 def _hunk(hunk: core.Hunk) -> shape.Hunk:
@@ -126,7 +126,7 @@ def blob(call: Call) -> Raw:
     with _read(call) as descriptor, os.fdopen(descriptor, "rb", closefd=False) as stream:
         data = stream.read(BLOB_LIMIT + 1)
     if len(data) > BLOB_LIMIT:
-        raise Refusal(413, "failed", f"{show(path)} has more than {BLOB_LIMIT >> 20} MiB: too many to be shown")
+        raise Refusal(413, "failed", f"{show_path(path)} has more than {BLOB_LIMIT >> 20} MiB: too many to be shown")
     media_type = picture_of(data[:HEAD], path) or "application/octet-stream"
     return Raw(data, media_type, _headers(path, is_picture=media_type.startswith("image/")))
 
@@ -166,7 +166,7 @@ def _sought() -> Iterator[None]:
     try:
         yield
     except ForkMoved as moved:
-        said = f"{show(moved.path)} is being changed in the fork"
+        said = f"{show_path(moved.path)} is being changed in the fork"
         raise Refusal(409, "moved", said, AGAIN) from None
     except UsageError as error:
         raise Refusal(404, "not-found", error.message, error.hint) from None
@@ -179,7 +179,7 @@ def _read(call: Call) -> Iterator[int]:
     with _asked(call) as (session, name, between), _sought():
         descriptor = open_side(session, name, path, call.query.side, between)
         if descriptor is None:
-            raise Refusal(404, "not-found", f"there is nothing to show of {show(path)} on that side")
+            raise Refusal(404, "not-found", f"there is nothing to show of {show_path(path)} on that side")
         try:
             yield descriptor
         finally:

@@ -12,7 +12,7 @@ from contextlib import closing
 from msgspec import Struct
 
 from mudroom.core.change import Summary, summarise
-from mudroom.core.path import show
+from mudroom.core.path import show_path
 from mudroom.core.quote import show_words
 from mudroom.errors import MudroomError
 from mudroom.keeper import Glance, Vault, why_unusable
@@ -55,7 +55,7 @@ def summary_of(changes: object) -> shape.Summary:
 
 
 def me(call: Call) -> shape.Me:
-    return shape.Me(call.house.means.version, [show(root) for root in call.house.means.roots])
+    return shape.Me(call.house.means.version, [show_path(root) for root in call.house.means.roots])
 
 
 # --- projects ---
@@ -72,7 +72,7 @@ def projects(call: Call) -> list[shape.ProjectRow]:
 def _row(house: House, vault: Vault) -> shape.ProjectRow:
     name, problem = os.path.basename(vault.path).decode(), why_unusable(vault)
     exists = bool(vault.project) and os.path.isdir(vault.project)
-    row = shape.ProjectRow(name, show(vault.project), exists, 0, 0, 0, 0, [problem] if problem else [])
+    row = shape.ProjectRow(name, show_path(vault.project), exists, 0, 0, 0, 0, [problem] if problem else [])
     if problem:
         return row
     try:
@@ -98,7 +98,7 @@ def project(call: Call) -> shape.Project:
         ]
         return shape.Project(
             call.path["project"],
-            show(session.project),
+            show_path(session.project),
             badge,
             [_fork(glance, badge) for glance in call.house.glances.all(session.vault)],
             applies,

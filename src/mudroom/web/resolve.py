@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from mudroom.core.linediff import split_lines
 from mudroom.core.mergechoice import resolved, rewritten
-from mudroom.core.path import show
+from mudroom.core.path import show_path
 from mudroom.reviewing import is_masked_conflict
 from mudroom.web import shape
 from mudroom.web.conflict import found_conflict, moved, require_same, same_sides, shown_conflict, versions_of
@@ -41,7 +41,7 @@ def decide(call: Call) -> shape.Decided:
         return shape.Decided(
             shown_conflict(session, now) if now is not None else None,
             sum(not one.decided for one in known),
-            show(beside),
+            show_path(beside),
         )
 
 
@@ -49,7 +49,7 @@ def _decide(session: Session, fork: str, found: Conflicted, asked: shape.DecideR
     """Where the fork's file will be, if it is beside the project's; else empty."""
     if asked.take == "undecide":
         if not session.forget_decision(fork, found.path):
-            raise Refusal(400, "bad-request", f"nothing is decided about {show(found.path)}")
+            raise Refusal(400, "bad-request", f"nothing is decided about {show_path(found.path)}")
     elif asked.take == "regions":
         session.decide(fork, found, "content", _content(session, found, asked.regions))
     elif asked.take == "text":
@@ -69,12 +69,12 @@ def _both(session: Session, fork: str, found: Conflicted) -> bytes:
     kinds = {side.entry.kind if side.entry is not None else "" for side in (found.ours, found.theirs)}
     if kinds == {"file"}:
         return session.keep_both(fork, found)
-    raise Refusal(400, "bad-request", f"of {show(found.path)} only one can be kept: {found.reason}")
+    raise Refusal(400, "bad-request", f"of {show_path(found.path)} only one can be kept: {found.reason}")
 
 
 def _content(session: Session, found: Conflicted, choices: list[Any]) -> bytes:
     if found.merged is None or is_masked_conflict(session, found):
-        raise Refusal(400, "bad-request", f"{show(found.path)} can only be decided as a whole")
+        raise Refusal(400, "bad-request", f"{show_path(found.path)} can only be decided as a whole")
     try:
         return resolved(found.merged, choices)
     except ValueError as error:
@@ -84,7 +84,7 @@ def _content(session: Session, found: Conflicted, choices: list[Any]) -> bytes:
 def _edited(session: Session, found: Conflicted, lines: list[str]) -> bytes:
     before = found.result if not is_masked_conflict(session, found) else None
     if before is None or editable(before) is None:
-        raise Refusal(400, "bad-request", f"{show(found.path)} cannot be edited as a whole", "decide it first")
+        raise Refusal(400, "bad-request", f"{show_path(found.path)} cannot be edited as a whole", "decide it first")
     try:
         return rewritten(split_lines(before), lines)
     except ValueError as error:

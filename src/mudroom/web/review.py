@@ -8,7 +8,7 @@ from zlib import crc32
 from msgspec import Meta, Struct, msgpack, structs
 
 from mudroom.core.change import Change, Remark
-from mudroom.core.path import show
+from mudroom.core.path import show_path
 from mudroom.errors import MudroomError
 from mudroom.reviewing import has_hunks, is_at_rest, look, tags_of
 from mudroom.web import shape
@@ -88,14 +88,14 @@ def row_of(change: Change, tags: tuple[str, ...] | None = None) -> shape.Row:
     """``tags``: if they are known already."""
     return shape.Row(
         id_of(change.path),
-        show(change.path),
+        show_path(change.path),
         change.verb,
         change.entry.kind,
         change.lines_added,
         change.lines_removed,
         change.staged.size if change.staged is not None else 0,
         list(tags_of(change) if tags is None else tags),
-        show(change.source) if change.source else "",
+        show_path(change.source) if change.source else "",
         _modes(change.base, change.staged),
         change.original_known,
         has_hunks(change),
@@ -115,7 +115,7 @@ def mode_of(entry: Entry) -> str:
 
 
 def _remark(remark: Remark) -> shape.Remark:
-    return shape.Remark(id_of(remark.path), show(remark.path), remark.text)
+    return shape.Remark(id_of(remark.path), show_path(remark.path), remark.text)
 
 
 ENDPOINTS = (

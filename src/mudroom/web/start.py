@@ -9,7 +9,7 @@ from contextlib import ExitStack, closing, contextmanager
 from msgspec import Struct
 
 from mudroom import prospect
-from mudroom.core.path import show
+from mudroom.core.path import show_path
 from mudroom.errors import UsageError
 from mudroom.web import shape
 from mudroom.web.endpoint import Call, Endpoint, Refusal, id_of, path_of
@@ -45,7 +45,7 @@ def folders(call: Call) -> shape.Folders:
 
 def _folder(folder: prospect.Folder, known: dict[bytes, str]) -> shape.Folder:
     vault = known.get(folder.path, "")
-    name, path = show(folder.name), show(folder.path)
+    name, path = show_path(folder.name), show_path(folder.path)
     return shape.Folder(id_of(folder.path), path, name, folder.is_project, vault, folder.problem)
 
 
@@ -69,7 +69,7 @@ def _opened(house: House, path: bytes) -> Iterator[tuple[bytes, int]]:
             raise Refusal(403, "forbidden", error.message, error.hint) from None
         except OSError as error:
             words = error.strerror or str(error)
-            raise Refusal(404, "not-found", f"{show(path)} cannot be opened: {words.lower()}") from None
+            raise Refusal(404, "not-found", f"{show_path(path)} cannot be opened: {words.lower()}") from None
         yield found
 
 
@@ -92,7 +92,7 @@ def measure(call: Call) -> shape.Measure:
         limit,
         seen.view,
         badge_of(seen.level),
-        [show(path) for path in found.secrets[:_SHOWN]],
+        [show_path(path) for path in found.secrets[:_SHOWN]],
         notes,
         found.copied,
         len(found.excluded),
@@ -108,7 +108,7 @@ def _require_possible(path: bytes, means: Means) -> None:
 
 
 def _remark(path: bytes, words: str) -> shape.Remark:
-    return shape.Remark(id_of(path), show(path), words)
+    return shape.Remark(id_of(path), show_path(path), words)
 
 
 def make(call: Call) -> shape.ProjectRow:
@@ -118,14 +118,14 @@ def make(call: Call) -> shape.ProjectRow:
     with _opened(call.house, path) as (_root, descriptor):
         _require_possible(path, means)
         if os.path.realpath(path) != path:
-            raise Refusal(409, "moved", f"{show(path)} is somewhere else by now")
+            raise Refusal(409, "moved", f"{show_path(path)} is somewhere else by now")
         session, notes = means.open(path)
         with session:
             if session.project != path or not prospect.is_same(descriptor, session.project):
-                raise Refusal(409, "moved", f"{show(path)} is not the folder any more that it was", "look again")
+                raise Refusal(409, "moved", f"{show_path(path)} is not the folder any more that it was", "look again")
             forks = len(session.vault.forks())
             name = os.path.basename(session.vault.path).decode()
-    return shape.ProjectRow(name, show(path), True, forks, 0, 0, 0, list(notes))
+    return shape.ProjectRow(name, show_path(path), True, forks, 0, 0, 0, list(notes))
 
 
 ENDPOINTS = (

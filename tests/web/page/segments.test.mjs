@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { chip, chips, escape, pieces } from "../../../src/mudroom/web/page/segments.js";
+import { chip, chips, escape, nameParts, pieces } from "../../../src/mudroom/web/page/segments.js";
 
 const texts = (/** @type {any[]} */ found) => found.map((one) => one.text);
 
@@ -90,4 +90,16 @@ test("the pieces of any line, put together, are the line", () => {
 test("spans beyond the text, and those that overlap, are no harm", () => {
   assert.deepEqual(texts(pieces("ab", [[1, 99]], [[50, 60]], [{ start: 1, end: 40, kind: "string" }])), ["a", "b"]);
   assert.equal(texts(pieces("abcdef", [[0, 4], [2, 6]], [[0, 3], [1, 2]])).join(""), "abcdef");
+});
+
+test("what of a path is written as an escape is a chip, and a backslash of its own is none", () => {
+  const drawn = (path) => nameParts(path).map(({ text, odd }) => (odd ? `[${text}]` : text)).join("");
+  assert.equal(drawn("src/main.py"), "src/main.py");
+  assert.equal(drawn("\\x20"), "[SP]");
+  assert.equal(drawn("a\\x20\\x20b/\\u3000"), "a[SP][SP]b/[IDSP]");
+  assert.equal(drawn("\\u2800\\u200b\\t\\n"), "[BLANK][ZWSP][TAB][LF]");
+  assert.equal(drawn("\\xff\\U000e0041"), "[\\xff][TAG A]");
+  assert.equal(drawn("a\\\\x20"), "a\\\\x20");
+  assert.equal(drawn("\\\\\\x20"), "\\\\[SP]");
+  assert.deepEqual(nameParts("\\x20")[0].odd, "U+0020, a space");
 });

@@ -1,6 +1,7 @@
 // Bringing what was chosen into the project: the bar below the files, how it goes, and what came of it.
 import { act } from "./applies.js";
 import { atFork, finished, post } from "./api.js";
+import { spelled } from "./code.js";
 import { confirmed } from "./dialog.js";
 import { discard } from "./fork.js";
 import { counted } from "./home.js";
@@ -13,7 +14,7 @@ const NAMED = 8; // files that are named before an apply
 /** @param {string[]} names */
 function some(names) {
   const more = names.length > NAMED ? ` and ${names.length - NAMED} more` : "";
-  return html`<span class="name">${names.slice(0, NAMED).join(", ")}</span>${more}`;
+  return html`<span class="name">${names.slice(0, NAMED).map((one, at) => [at ? ", " : "", spelled(one)])}</span>${more}`;
 }
 
 /** What somebody should know before it is applied. @param {any[]} rows @param {import("./picked.js").Picked} picked @param {any} standing */

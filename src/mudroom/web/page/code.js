@@ -1,7 +1,7 @@
 // The text of a line: its pieces as elements, and the rest of one that is too long to be sent at once.
 import { html, useState } from "./html.js";
 import { CUT, ENDS, ODD, returned, TEXT, UNTIL, WORDS } from "./rows.js";
-import { pieces } from "./segments.js";
+import { nameParts, pieces } from "./segments.js";
 import { number } from "./wording.js";
 
 /** @typedef {import("./rows.js").Line} Line */
@@ -16,6 +16,9 @@ function element({ text, kind, word, odd }) {
 
 /** @param {string} text @param {[number, number][]} [words] @param {[number, number][]} [odd] @param {readonly Token[]} [tokens] */
 export const drawn = (text, words, odd, tokens) => pieces(text, words, odd, tokens).map(element);
+
+/** A path, and what cannot be seen of it. @param {string} path as the server writes one */
+export const spelled = (path) => nameParts(path).map(element);
 
 /**
  * @param {Line} line @param {boolean} returns whether the CR of a CR LF is shown

@@ -1,6 +1,6 @@
 // Where a fork and the project do not go together: which files, and for each what becomes of it.
 import { atFork, post, query } from "./api.js";
-import { drawn } from "./code.js";
+import { spelled } from "./code.js";
 import { show } from "./diff.js";
 import { tellConflicts } from "./frame.js";
 import { Failed } from "./home.js";
@@ -77,7 +77,7 @@ export function Conflicts({ project, fork, file }) {
     <div class="conflict-views">
       <nav aria-label="Files in conflict"><ul class="panel">${all.map((other) => html`<li key=${other.id}>
         <button type="button" class="quiet" aria-current=${other === one ? "true" : undefined} onClick=${() => setAsked(other.id)}>
-          <span class="name">${drawn(other.path)}</span><span class="dim small">${other.reason}</span>
+          <span class="name">${spelled(other.path)}</span><span class="dim small">${other.reason}</span>
           <span class=${"tag " + (other.decided ? "" : "warn")}>${other.decided ? DECIDED[other.take ?? ""] ?? "decided" : other.places ? plural(other.places, "place") + " open" : "open"}</span>
         </button></li>`)}</ul></nav>
       <${One} key=${one.id} project=${project} fork=${fork} row=${one} drafts=${drafts} based=${based} onDecided=${decided}
@@ -135,7 +135,7 @@ function One({ project, fork, row, drafts, based, onDecided, onNext }) {
     ? html`<span>${state.problem || (data.decided ? "Somebody else has decided about it meanwhile" : "One side has changed meanwhile")}. What was chosen here is kept where it still fits.</span><button type="button" onClick=${again}>Look again</button>`
     : html`<span>${state.problem}${state.hint && ` (${state.hint})`}</span>`}</div>`;
   return html`<section class="grow conflict" aria-label=${"Conflict in " + data.path}>
-    <div class="spread"><h2 class="name">${drawn(data.path)}</h2>
+    <div class="spread"><h2 class="name">${spelled(data.path)}</h2>
       <div class="row">${data.decided && html`<span class="tag">${DECIDED[data.take] ?? "decided"}</span><button type="button" disabled=${state.busy} onClick=${() => decide("undecide")}>Undecide</button>`}
         ${onNext && html`<button type="button" onClick=${onNext}>Next conflict</button>`}</div></div>
     <p>${data.reason}</p>
@@ -226,7 +226,7 @@ function Whole({ data, draft, change, busy, problem, decide }) {
 function Version({ version: { side, path, known } }) {
   if (!side.exists) return html`<p class="dim">${known ? "There is none." : "It is not known."}</p>`;
   return html`<p>${named(side)}, ${size(side.size)}${side.mode && `, mode ${side.mode}`}</p>
-    <p class="small"><code class="name">${drawn(path)}</code>${side.target && html` <code class="name">→ ${drawn(side.target)}</code>`}</p>`;
+    <p class="small"><code class="name">${spelled(path)}</code>${side.target && html` <code class="name">→ ${spelled(side.target)}</code>`}</p>`;
 }
 
 /**

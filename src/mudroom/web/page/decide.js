@@ -3,6 +3,7 @@
 //    has been there for a while, and none goes while the pointer or the keyboard is in the panel.
 // 2. A rule is written only as it is shown; the server refuses another.
 import { at, post } from "./api.js";
+import { spelled } from "./code.js";
 import { html, useEffect, useRef, useState } from "./html.js";
 import { useKeys } from "./keys.js";
 import { ageOf, beep, endOf, headOf, keyOf, look, mayNotify, useQuestions, want, wants } from "./questions.js";
@@ -182,7 +183,7 @@ function What({ one, now }) {
     <h3 class="name">${headOf(one)}</h3>
     <pre class="what" tabindex="0" aria-label=${one.kind === "host" ? "Host and port" : "The command"}>${one.what}</pre>
     <p class="name">${one.why}</p>
-    ${one.cwd && html`<p class="small">in <code class="name">${one.cwd}</code></p>`}
+    ${one.cwd && html`<p class="small">in <code class="name">${spelled(one.cwd)}</code></p>`}
     ${one.terms.length > 0 && html`<p class="small name">${one.terms.join(", ")}</p>`}
     ${one.files.length > 0 && html`<${Files} files=${one.files} />`}
     ${one.note && html`<p class="banner warn"><span class="name">Asked anew: ${one.note}</span></p>`}
@@ -191,7 +192,7 @@ function What({ one, now }) {
 
 /** @param {{files: string[]}} props */
 function Files({ files }) {
-  const list = html`<ul>${files.map((file) => html`<li key=${file}><code class="name">${file}</code></li>`)}</ul>`;
+  const list = html`<ul>${files.map((file) => html`<li key=${file}><code class="name">${spelled(file)}</code></li>`)}</ul>`;
   if (files.length <= 3) return html`<div class="small">for these files as they are now:${list}</div>`;
   return html`<details class="small"><summary>for ${files.length} files as they are now</summary>${list}</details>`;
 }

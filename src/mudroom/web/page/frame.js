@@ -1,5 +1,6 @@
 // What is around every view: where we are, where one may go, and whether the server is still there.
 import { at, listen } from "./api.js";
+import { spelled } from "./code.js";
 import { QuestionsButton } from "./decide.js";
 import { Fragment, html, useEffect, useState } from "./html.js";
 import { Help, showHelp, useKeys } from "./keys.js";
@@ -64,7 +65,7 @@ function Crumbs({ route, place }) {
   return html`<nav class="crumbs" aria-label="Where this is"><ol>
     <li><a href="#/" class="brand" aria-current=${here(view === "home")}>mudroom</a></li>
     ${view === "new" && html`<li><span aria-current="page">New session</span></li>`}
-    ${project && html`<li><a href=${toProject(project)} class="name clip" title=${path} aria-current=${here(!fork && view === "project")}>${last(path)}</a></li>`}
+    ${project && html`<li><a href=${toProject(project)} class="name clip" title=${path} aria-current=${here(!fork && view === "project")}>${spelled(last(path))}</a></li>`}
     ${project && fork && html`<li><span class="name clip" title=${fork} aria-current="page">${fork}</span></li>`}
   </ol></nav>`;
 }

@@ -1,5 +1,6 @@
 // Projects, and the forks and applies of one.
 import { html } from "./html.js";
+import { spelled } from "./code.js";
 import { ForkCard } from "./fork.js";
 import { Applies } from "./applies.js";
 import { useLoaded } from "./load.js";
@@ -36,7 +37,7 @@ export function Home() {
 
 /** @param {{project: any}} props */
 function ProjectCard({ project }) {
-  return html`<li class="card"><h2><a class="name" href=${toProject(project.id)}>${project.path || project.id}</a></h2>
+  return html`<li class="card"><h2><a class="name" href=${toProject(project.id)}>${spelled(project.path || project.id)}</a></h2>
     <p class="row">
       ${project.questions > 0 && html`<span class="tag warn">${counted(project.questions, "question")} waiting</span>`}
       ${project.running > 0 && html`<span class="tag warn">${project.running} running</span>`}
@@ -50,7 +51,7 @@ export function Project({ project, place: { data, error, reload } }) {
   if (error && !data) return html`<${Failed} error=${error} again=${reload} />`;
   if (!data) return html`<${Waiting} />`;
   return html`<main class="page" tabindex="-1">
-    <div class="spread"><h1 class="name">${data.path}</h1><span class="row"><a class="button" href=${toProject(project) + "/watch"}>Watch</a>
+    <div class="spread"><h1 class="name">${spelled(data.path)}</h1><span class="row"><a class="button" href=${toProject(project) + "/watch"}>Watch</a>
       <a class="button primary" href="#/new">New session</a></span></div>
     <p class="row"><${Level} badge=${data.badge} /><span class="dim small">${data.badge.why}</span></p>
     ${data.notes.map((/** @type {string} */ note) => html`<p class="banner warn name">${note}</p>`)}

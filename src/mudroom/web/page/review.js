@@ -2,6 +2,7 @@
 import { Bar } from "./bar.js";
 import { atFork, get, query } from "./api.js";
 import { forgetChoice, usePicked } from "./choosing.js";
+import { spelled } from "./code.js";
 import { Diff } from "./diff.js";
 import { tellConflicts } from "./frame.js";
 import { counted, Failed, Level, Waiting } from "./home.js";
@@ -208,7 +209,7 @@ function Files({ project, fork, file, row, changes, moved, again, setWorking }) 
     <section class="file" aria-label="File">
       ${shown ? html`<div class="file-head">
           <a class="button quiet back" href=${toFork(project, fork)}>Files</a>
-          <h2 class="name grow" title=${shown.path}>${shown.source && html`<span class="dim">${shown.source} → </span>`}${shown.path}</h2>
+          <h2 class="name grow" title=${shown.path}>${shown.source && html`<span class="dim">${spelled(shown.source)} → </span>`}${spelled(shown.path)}</h2>
           <${Tags} row=${shown} />
           <label class="check"><${Box} extent=${extentOf(picked, [shown.id])} label=${"Apply " + shown.path} onChange=${() => toggle([shown.id])} tabs /><span aria-hidden="true">Apply</span></label>
           ${shown.mode && shown.hunks && html`<label class="check"><input type="checkbox" checked=${modeOf(picked, shown.id)} aria-label=${`Apply permissions ${shown.mode.join(" → ")} of ${shown.path}`} onChange=${() => setPicked((now) => wantMode(now, shown, !modeOf(now, shown.id)))} /><span aria-hidden="true">Permissions <span class="count">${shown.mode.join(" → ")}</span></span></label>`}
@@ -229,7 +230,7 @@ function Notices({ project, fork, changes, moved, standing, again }) {
     ${changes.running && html`<p class="banner">A command is at work in this fork: what it changes comes when it has ended. <a href=${toFork(project, fork, "watch")}>Watch</a></p>`}
     ${standing.drift > 0 && html`<p class="banner"><span>${counted(standing.drift, "of these files was", "of these files were")} changed in the project meanwhile: ${standing.conflicts ? html`${counted(standing.conflicts, "conflict")} to <a href=${toFork(project, fork, "conflicts")}>decide</a>${standing.drift > standing.conflicts ? "; the rest is merged" : ""}.` : "what you apply is merged with that."}</span></p>`}
     ${changes.credentials.length > 0 && html`<p class="banner bad">Its commands could use your credentials: <span class="name">${changes.credentials.join(", ")}</span></p>`}
-    ${changes.remarks.length > 0 && html`<details class="banner"><summary>${counted(changes.remarks.length, "remark")}</summary><ul>${changes.remarks.slice(0, 200).map((/** @type {any} */ one) => html`<li class="name" key=${one.id + one.text}>${one.path} ${one.text}</li>`)}</ul></details>`}
+    ${changes.remarks.length > 0 && html`<details class="banner"><summary>${counted(changes.remarks.length, "remark")}</summary><ul>${changes.remarks.slice(0, 200).map((/** @type {any} */ one) => html`<li class="name" key=${one.id + one.text}>${spelled(one.path)} ${one.text}</li>`)}</ul></details>`}
   </div>`;
 }
 
@@ -276,9 +277,9 @@ function Line({ item, tree, extent, looked, toggle }) {
   const label = "Apply " + (row ? row.path : item.key);
   const counts = html`<span class="counts">${item.added > 0 && html`<span class="plus">+${item.added}</span>`} ${item.removed > 0 && html`<span class="minus">−${item.removed}</span>`}</span>`;
   const box = html`<${Box} extent=${extent} label=${label} onChange=${() => toggle(item.ids)} />`;
-  if (!row) return html`<span class="fold" aria-hidden="true">${item.open ? "▾" : "▸"}</span>${box}<span class="name clip grow" title=${item.key}>${item.name}/</span><span class="count">${item.ids.length}</span>${counts}`;
+  if (!row) return html`<span class="fold" aria-hidden="true">${item.open ? "▾" : "▸"}</span>${box}<span class="name clip grow" title=${item.key}>${spelled(item.name)}/</span><span class="count">${item.ids.length}</span>${counts}`;
   const [letter, verb] = VERBS[row.change];
   return html`${tree && html`<span class="fold"></span>`}${box}<span class=${"verb " + row.change} title=${verb}><span aria-hidden="true">${letter}</span><span class="hidden">${verb}</span></span>
-    <span class=${"name clip grow" + (looked ? " dim" : "")} title=${row.path}>${item.name}</span>${looked && html`<span class="dim" title="looked at"><span aria-hidden="true">✓</span><span class="hidden">looked at</span></span>`}
+    <span class=${"name clip grow" + (looked ? " dim" : "")} title=${row.path}>${spelled(item.name)}</span>${looked && html`<span class="dim" title="looked at"><span aria-hidden="true">✓</span><span class="hidden">looked at</span></span>`}
     <${Tags} row=${row} most=${2} />${counts}`;
 }

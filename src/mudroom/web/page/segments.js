@@ -15,7 +15,7 @@ const TURNS = "changes the direction in which text is shown";
 const UNSEEN = "is not visible";
 /** What has a name of its own: code point, what is shown, what it is. Unicode 16, UAX #9 and NamesList.txt. */
 const NAMED = new Map(/** @type {[number, [string, string]][]} */ ([
-  [0x7f, ["DEL", "control character: delete"]], [0x85, ["NEL", "next line"]],
+  [0x20, ["SP", "a space"]], [0x7f, ["DEL", "control character: delete"]], [0x85, ["NEL", "next line"]],
   [0xa0, ["NBSP", "a space at which no line breaks"]], [0xad, ["SHY", "soft hyphen: " + UNSEEN]],
   [0x61c, ["ALM", "Arabic letter mark: " + TURNS]], [0x200b, ["ZWSP", "zero width space: " + UNSEEN]],
   [0x200c, ["ZWNJ", "zero width non-joiner: " + UNSEEN]], [0x200d, ["ZWJ", "zero width joiner: " + UNSEEN]],
@@ -28,7 +28,8 @@ const NAMED = new Map(/** @type {[number, [string, string]][]} */ ([
   [0x2068, ["FSI", "first strong isolate: " + TURNS]], [0x2069, ["PDI", "pop directional isolate: " + TURNS]],
   [0xfeff, ["BOM", "byte order mark: " + UNSEEN]], [0x115f, ["FILL", "Hangul filler: " + UNSEEN]],
   [0x1160, ["FILL", "Hangul filler: " + UNSEEN]], [0x3164, ["FILL", "Hangul filler: " + UNSEEN]],
-  [0xffa0, ["FILL", "Hangul filler: " + UNSEEN]], [0x34f, ["CGJ", "combining grapheme joiner: " + UNSEEN]],
+  [0xffa0, ["FILL", "Hangul filler: " + UNSEEN]], [0x2800, ["BLANK", "braille pattern without a dot: " + UNSEEN]],
+  [0x3000, ["IDSP", "ideographic space"]], [0x34f, ["CGJ", "combining grapheme joiner: " + UNSEEN]],
 ]));
 /* eslint-disable no-control-regex */
 const SUSPECT = new RegExp("[\\p{Cc}\\p{Cf}\\p{Cs}\\p{Co}\\p{Cn}\\p{Zl}\\p{Zp}\\u00a0\\u034f\\u115f\\u1160\\u3164\\uffa0" +
@@ -92,6 +93,7 @@ const within = (text, spans) => spans.map(([start, end]) => /** @type {Span} */ 
  * @returns {[string, string]}
  */
 export function escape(text) {
+  if (text === "\\t") return ["TAB", `${point(9)}, a tab`];
   if (text === "\\r" || text === "\\n") return /** @type {[string, string]} */ (chip(text === "\\r" ? 13 : 10));
   const found = /^\\(?:x([0-9a-f]{2})|u([0-9a-f]{4})|U([0-9a-f]{8}))$/.exec(text);
   const code = found ? parseInt(found[1] ?? found[2] ?? found[3], 16) : NaN;
@@ -140,4 +142,18 @@ export function pieces(text, words = [], odd = [], tokens = []) {
     } else found.push({ text: text.slice(start, end), kind, word, odd: "" });
   }
   return found;
+}
+
+const WRITTEN = /\\\\|\\(?:x[0-9a-f]{2}|u[0-9a-f]{4}|U[0-9a-f]{8}|[ntr])/g;
+
+/**
+ * A path as the server writes one (`core/path.show_path`), as pieces. It has written each backslash twice: what looks
+ * like an escape there is one.
+ * @param {string} path
+ * @returns {Piece[]}
+ */
+export function nameParts(path) {
+  if (!path.includes("\\")) return pieces(path);
+  const escapes = [...path.matchAll(WRITTEN)].filter(([found]) => found !== "\\\\");
+  return pieces(path, [], escapes.map((found) => /** @type {Span} */ ([found.index, found.index + found[0].length])));
 }

@@ -1,6 +1,6 @@
 // What there is to say of both sides of a file besides its lines: what it was and is, modes, sizes, links, images.
 import { html, useState } from "./html.js";
-import { drawn } from "./code.js";
+import { spelled } from "./code.js";
 import { blob } from "./source.js";
 import { plural, size } from "./wording.js";
 
@@ -50,7 +50,7 @@ export const Both = ({ data }) => html`<div class="sides"><${Facts} side=${data.
 export function Links({ data }) {
   const one = (/** @type {Side} */ side, /** @type {string} */ label, /** @type {string} */ name, /** @type {string} */ sign) => side.exists &&
     html`<div class=${"target " + name}><span class="sign" aria-hidden="true">${sign}</span><span class="hidden">${label}</span>${
-      side.type === "symlink" ? html`<code>→ ${drawn(side.target)}</code>` : named(side)}</div>`;
+      side.type === "symlink" ? html`<code>→ ${spelled(side.target)}</code>` : named(side)}</div>`;
   const same = data.old.target === data.new.target && data.old.type === data.new.type;
   return html`<div class="targets">${same ? one(data.new, "unchanged", "", " ") : [one(data.old, "removed", "removed", "-"),
     one(data.new, "added", "added", "+")]}</div>`;

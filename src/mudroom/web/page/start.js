@@ -1,5 +1,6 @@
 // A new session: which folder, what staging it takes, and then a fork of it.
 import { at, atFork, get, post, query } from "./api.js";
+import { spelled } from "./code.js";
 import { html, useEffect, useRef, useState } from "./html.js";
 import { useLoaded } from "./load.js";
 import { count, size } from "./say.js";
@@ -49,13 +50,13 @@ function Picker({ choose }) {
       <span class="grow"></span><input type="search" aria-label="Find a folder here" placeholder="Find" value=${filter} onKeyDown=${press}
         onInput=${(/** @type {any} */ event) => (setFilter(event.currentTarget.value), setActive(0))} /></div>
     ${error && html`<p class="problem remark" role="alert">${error.message}${error.hint && `: ${error.hint}`} <button type="button" class="quiet" onClick=${() => go("")}>Begin again</button></p>`}
-    ${data?.at && html`<div class="here"><span class="grow">${data.refused ? html`<span class="dim">This cannot be a project: ${data.refused}</span>` : html`Use <b class="name">${data.at.name}</b>${data.at.vault ? ", which is a project already" : ""}`}</span>
+    ${data?.at && html`<div class="here"><span class="grow">${data.refused ? html`<span class="dim">This cannot be a project: ${data.refused}</span>` : html`Use <b class="name">${spelled(data.at.name)}</b>${data.at.vault ? ", which is a project already" : ""}`}</span>
       ${!data.refused && html`<button type="button" class="primary" onClick=${() => choose(data.at)}>Use this folder</button>`}</div>`}
     <ul ref=${list} class="folders" role="listbox" tabindex="0" aria-label="Folders" aria-activedescendant=${rows.length ? `folder-${current}` : undefined} onKeyDown=${press} aria-busy=${String(!data)}>
       ${rows.map((/** @type {any} */ one, /** @type {number} */ number) => html`
         <li key=${one.id} id=${`folder-${number}`} role="option" aria-selected=${String(number === current)} aria-disabled=${String(Boolean(one.problem))}
           class=${one.problem ? "closed" : ""} onClick=${() => (setActive(number), enter(one))}>
-          <span class="name">${one.name}${data.at ? "/" : ""}</span>
+          <span class="name">${spelled(one.name)}${data.at ? "/" : ""}</span>
           ${one.vault && html`<span class="tag">has forks here</span>`}${one.is_project && !one.vault && html`<span class="tag">project</span>`}
           ${one.problem && html`<span class="dim small">${one.problem}</span>`}</li>`)}</ul>
     ${data && !rows.length && html`<p class="empty">${filter ? "No folder here has that in its name." : "There are no folders in this one."}</p>`}
@@ -87,7 +88,7 @@ function Crumbs({ at: folder, go }) {
     return () => void (over = true);
   }, [folder?.id]);
   return html`<nav aria-label="The folder, from its root"><ol class="row steps"><li><button type="button" class="quiet" onClick=${() => go("")}>All roots</button></li>
-    ${steps.map((one, number) => html`<li key=${one.id}><button type="button" class="quiet name" aria-current=${number === steps.length - 1 ? "location" : undefined} title=${one.path} onClick=${() => go(one.id)}>${number ? one.name : one.path}</button></li>`)}</ol></nav>`;
+    ${steps.map((one, number) => html`<li key=${one.id}><button type="button" class="quiet name" aria-current=${number === steps.length - 1 ? "location" : undefined} title=${one.path} onClick=${() => go(one.id)}>${spelled(number ? one.name : one.path)}</button></li>`)}</ol></nav>`;
 }
 
 // --- what it takes ---
@@ -102,7 +103,7 @@ function Prospect({ folder, back }) {
     return () => void (over = true);
   }, [folder.id]);
   return html`<section class="stack prospect">
-    <div class="spread"><h2 class="name">${folder.path}</h2><button type="button" onClick=${back}>Another folder</button></div>
+    <div class="spread"><h2 class="name">${spelled(folder.path)}</h2><button type="button" onClick=${back}>Another folder</button></div>
     ${error && html`<p class="banner bad" role="alert">${error.message}${error.hint && `: ${error.hint}`}</p>`}
     ${!found && !error && html`<div class="card" aria-busy="true"><p class="dim">Looking how large it is…</p><div class="skeleton"></div><div class="skeleton"></div></div>`}
     ${found && html`<${Measured} found=${found} /><${Make} folder=${folder} found=${found} />`}</section>`;

@@ -1,5 +1,6 @@
 // Checkpoints of a fork from the newest to its beginning, and the way back to one.
 import { atFork, get, post, query } from "./api.js";
+import { spelled } from "./code.js";
 import { html, useState } from "./html.js";
 import { useLoaded } from "./load.js";
 import { clock, count, iso } from "./say.js";
@@ -68,7 +69,7 @@ function Preview({ path, point, done, cancel }) {
     <p class="remark dim small">What is dropped is kept as a checkpoint of its own, by which it can be had back.</p>
     <table class="rows"><thead class="hidden"><tr><th>What happens</th><th>File</th><th>Lines</th></tr></thead>
       <tbody>${data.rows.map((/** @type {any} */ row) => html`<tr key=${row.id}><td class=${"small " + BACK[row.change][1]}>${BACK[row.change][0]}</td>
-        <td><span class="name mono">${row.path}</span></td><td class="number small"><span class="plus">+${row.removed}</span> <span class="minus">−${row.added}</span></td></tr>`)}</tbody></table>
+        <td><span class="name mono">${spelled(row.path)}</span></td><td class="number small"><span class="plus">+${row.removed}</span> <span class="minus">−${row.added}</span></td></tr>`)}</tbody></table>
     ${data.total > data.rows.length && html`<p class="remark dim">and ${count(data.total - data.rows.length, "more file")}</p>`}</div>`;
 }
 
