@@ -2,6 +2,7 @@
 import { arrive, begin } from "./api.js";
 import { Conflicts } from "./conflict.js";
 import { Questions } from "./decide.js";
+import { keepFocus } from "./focus.js";
 import { Alone, Frame, Over, useConnection, usePlace } from "./frame.js";
 import { html, render, useEffect, useState } from "./html.js";
 import { Home, Project } from "./home.js";
@@ -87,4 +88,5 @@ function useArrival(key, titles) {
 let first = true;
 
 arrive();
+keepFocus();
 render(html`<${App} />`, /** @type {Element} */ (document.getElementById("app")));

@@ -1,6 +1,6 @@
 // What runs in the forks of a project, and starting more.
 import { at, atFork, post, query } from "./api.js";
-import { html, useEffect, useState } from "./html.js";
+import { html, useEffect, useRef, useState } from "./html.js";
 import { useLoaded } from "./load.js";
 import { Output } from "./output.js";
 import { clock, count, iso, lasting, size } from "./say.js";
@@ -92,18 +92,19 @@ function Begin({ project, fork, begun }) {
   const [line, setLine] = useState("");
   const [busy, setBusy] = useState(false);
   const [problem, setProblem] = useState(/** @type {any} */ (null));
+  const field = useRef(/** @type {HTMLInputElement | null} */ (null));
   const start = (/** @type {Event} */ event) => {
     event.preventDefault();
     if (!line.trim() || busy) return;
     setBusy(true);
     setProblem(null);
     post(atFork(project, fork) + "/commands", { command: ["sh", "-c", line] }).then(
-      (row) => (setLine(""), begun(row.id)), setProblem,
+      (row) => (setLine(""), field.current?.focus(), begun(row.id)), setProblem,
     ).finally(() => setBusy(false));
   };
   return html`<form class="begin stack" onSubmit=${start}>
     <label class="field"><span>Run a command in <b class="name">${fork}</b></span>
-      <span class="row"><input class="grow mono" type="text" value=${line} autocomplete="off" autocapitalize="off" spellcheck=${false} placeholder="pytest -q | tail"
+      <span class="row"><input ref=${field} class="grow mono" type="text" value=${line} autocomplete="off" autocapitalize="off" spellcheck=${false} placeholder="pytest -q | tail"
         onInput=${(/** @type {any} */ event) => setLine(event.currentTarget.value)} aria-describedby="begin-how" />
       <button type="submit" class="primary" disabled=${busy || !line.trim()}>${busy ? "Starting…" : "Run"}</button></span></label>
     <p class="dim small" id="begin-how">A shell in the fork reads it: <code>sh -c '…'</code>. It stays in the background, and goes on if this page or the server ends. Nothing reaches the project before it is applied.</p>

@@ -54,7 +54,7 @@ export function Questions() {
   return html`<div class="hidden" aria-live="assertive">${heard}</div>
     <aside id="decide" class="decide" aria-labelledby="decide-head" hidden=${!visible} ref=${panel} onKeyDown=${pressed}>
       <header class="spread"><h2 id="decide-head">${waiting === 0 ? "Nothing waits" : waiting === 1 ? "1 question waits" : `${waiting} questions wait`}</h2>
-        <button type="button" class="quiet" onClick=${() => open(false)}>${waiting ? "Later" : "Close"}</button></header>
+        <button type="button" class="quiet" onClick=${away}>${waiting ? "Later" : "Close"}</button></header>
       ${known.problem && html`<p class="banner bad" role="status">${known.problem}</p>`}
       ${known.remarks.map((one) => html`<p class="banner warn" key=${one}>${one}</p>`)}
       <ul class="asks">${shown.map((one) => html`<${Card} key=${keyOf(one)} one=${one} now=${now} />`)}</ul>
@@ -114,7 +114,7 @@ function useNow(runs) {
 
 /** What is pressed here is for nobody else: the list of files has other ideas of an "a". @param {KeyboardEvent} event */
 function pressed(event) {
-  if (event.key === "Escape") open(false);
+  if (event.key === "Escape") away();
   if (!"?Qyn".includes(event.key)) event.stopPropagation();
 }
 
@@ -128,10 +128,22 @@ function answered(name) {
 /** Where the keyboard was before it came here. @type {Element | null} */
 let from = null;
 
+/** To where the keyboard came from, or else to what opens the panel. */
+function goBack() {
+  const back = from instanceof HTMLElement && from.isConnected && from !== document.body ? from : document.querySelector('[aria-controls="decide"]');
+  if (back instanceof HTMLElement) back.focus();
+}
+
+/** Close the panel. */
+function away() {
+  if (document.getElementById("decide")?.contains(document.activeElement)) goBack();
+  open(false);
+}
+
 /** To the first card, or to the panel, and back again. */
 function goThere() {
   const panel = document.getElementById("decide");
-  if (panel?.contains(document.activeElement)) return void (from instanceof HTMLElement && from.isConnected ? from : document.querySelector("main"))?.focus();
+  if (panel?.contains(document.activeElement)) return goBack();
   from = document.activeElement;
   open(true);
   requestAnimationFrame(() => {

@@ -1,4 +1,5 @@
 // Dialogs, which have the keyboard to themselves while they are open, and give it back where it was.
+import { belongs } from "./focus.js";
 import { html, useEffect, useRef } from "./html.js";
 import { makeStore } from "./store.js";
 
@@ -17,8 +18,10 @@ export function Dialog({ title, onClose, wide = false, children }) {
     dialog.scrollTop = 0; // what has the keyboard may be its last button
     return () => {
       dialog.close();
-      if (before instanceof HTMLElement && before.isConnected) before.focus();
-      else document.querySelector("main")?.focus();
+      if (before instanceof HTMLElement && before.isConnected) {
+        before.focus();
+        if (document.activeElement !== before) belongs(before); // what it has begun is at work
+      } else document.querySelector("main")?.focus();
     };
   }, []);
   const cancel = (/** @type {Event} */ event) => {

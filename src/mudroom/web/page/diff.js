@@ -10,9 +10,10 @@ import { useKeys } from "./keys.js";
 import { useLayout, useNarrow } from "./layout.js";
 import { useLoaded } from "./load.js";
 import { useNear } from "./near.js";
+import { Images } from "./picture.js";
 import { Plain } from "./plain.js";
 import { gaps, returns } from "./rows.js";
-import { Both, Images, Links, remarks } from "./sides.js";
+import { Both, Links, remarks } from "./sides.js";
 import { difference } from "./source.js";
 
 /**

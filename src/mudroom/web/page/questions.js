@@ -120,7 +120,7 @@ function alarm(news) {
   }
 }
 
-/** Two short notes; a browser that was not clicked in yet stays silent. */
+/** Two short notes; a browser that was not clicked in yet stays silent, and never says that they have ended. */
 export function beep() {
   const audio = new AudioContext();
   const gain = audio.createGain();
@@ -132,8 +132,8 @@ export function beep() {
     tone.connect(gain);
     tone.start(audio.currentTime + at * 0.16);
     tone.stop(audio.currentTime + at * 0.16 + 0.12);
-    if (at) tone.onended = () => void audio.close();
   });
+  setTimeout(() => audio.close(), 1000);
 }
 
 /** Who wants what, in a line. @param {Question} one */

@@ -7,15 +7,17 @@ import { count, size } from "./say.js";
 
 export function Start() {
   const [chosen, choose] = useState(/** @type {any} */ (null));
+  const again = useRef(false);
+  if (chosen) again.current = true;
   return html`<main class="page start" tabindex="-1"><h1>New session</h1>
     <p class="dim">Commands will work on a staged view of a folder. The folder itself stays as it is until changes are applied.</p>
-    ${chosen ? html`<${Prospect} folder=${chosen} back=${() => choose(null)} />` : html`<${Picker} choose=${choose} />`}</main>`;
+    ${chosen ? html`<${Prospect} folder=${chosen} back=${() => choose(null)} />` : html`<${Picker} choose=${choose} again=${again.current} />`}</main>`;
 }
 
 // --- which folder ---
 
-/** @param {{choose: (folder: any) => void}} props */
-function Picker({ choose }) {
+/** @param {{choose: (folder: any) => void, again: boolean}} props `again`: another one than was chosen */
+function Picker({ choose, again }) {
   const [where, setWhere] = useState("");
   const [active, setActive] = useState(0);
   const [filter, setFilter] = useState("");
@@ -26,6 +28,7 @@ function Picker({ choose }) {
   useEffect(() => {
     if (data?.at === null && data.folders.length === 1 && !data.folders[0].problem) setWhere(data.folders[0].id);
   }, [data]);
+  useEffect(() => void (again && list.current?.focus()), []);
   useEffect(() => list.current?.querySelector('[aria-selected="true"]')?.scrollIntoView({ block: "nearest" }), [current, data]);
   const go = (/** @type {string} */ id) => {
     setWhere(id);
@@ -97,13 +100,15 @@ function Crumbs({ at: folder, go }) {
 function Prospect({ folder, back }) {
   const [found, setFound] = useState(/** @type {any} */ (null));
   const [error, setError] = useState(/** @type {any} */ (null));
+  const title = useRef(/** @type {HTMLElement | null} */ (null));
+  useEffect(() => title.current?.focus({ preventScroll: true }), []); // the list that had the keyboard is gone
   useEffect(() => {
     let over = false;
     post("/folders/measure", { id: folder.id }).then((data) => over || setFound(data), (caught) => over || setError(caught));
     return () => void (over = true);
   }, [folder.id]);
   return html`<section class="stack prospect">
-    <div class="spread"><h2 class="name">${spelled(folder.path)}</h2><button type="button" onClick=${back}>Another folder</button></div>
+    <div class="spread"><h2 class="name" ref=${title} tabindex="-1">${spelled(folder.path)}</h2><button type="button" onClick=${back}>Another folder</button></div>
     ${error && html`<p class="banner bad" role="alert">${error.message}${error.hint && `: ${error.hint}`}</p>`}
     ${!found && !error && html`<div class="card" aria-busy="true"><p class="dim">Looking how large it is…</p><div class="skeleton"></div><div class="skeleton"></div></div>`}
     ${found && html`<${Measured} found=${found} /><${Make} folder=${folder} found=${found} />`}</section>`;

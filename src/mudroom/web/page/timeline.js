@@ -1,7 +1,7 @@
 // Checkpoints of a fork from the newest to its beginning, and the way back to one.
 import { atFork, get, post, query } from "./api.js";
 import { spelled } from "./code.js";
-import { html, useState } from "./html.js";
+import { html, useRef, useState } from "./html.js";
 import { useLoaded } from "./load.js";
 import { clock, count, iso } from "./say.js";
 
@@ -78,16 +78,17 @@ function Freeze({ path, done }) {
   const [name, setName] = useState("");
   const [problem, setProblem] = useState("");
   const [busy, setBusy] = useState(false);
+  const field = useRef(/** @type {HTMLInputElement | null} */ (null));
   const freeze = (/** @type {Event} */ event) => {
     event.preventDefault();
     if (!name.trim() || busy) return;
     setBusy(true);
     setProblem("");
-    post(path + "/checkpoints", { name: name.trim() }).then(() => (setName(""), done()), (error) => setProblem([error.message, error.hint].filter(Boolean).join(": ")))
+    post(path + "/checkpoints", { name: name.trim() }).then(() => (setName(""), field.current?.focus(), done()), (error) => setProblem([error.message, error.hint].filter(Boolean).join(": ")))
       .finally(() => setBusy(false));
   };
   return html`<form class="row" onSubmit=${freeze}><label class="row grow"><span>Freeze what the fork holds now as</span>
-    <input type="text" value=${name} maxlength="64" autocomplete="off" placeholder="before-refactoring" onInput=${(/** @type {any} */ event) => setName(event.currentTarget.value)} /></label>
+    <input ref=${field} type="text" value=${name} maxlength="64" autocomplete="off" placeholder="before-refactoring" onInput=${(/** @type {any} */ event) => setName(event.currentTarget.value)} /></label>
     <button type="submit" disabled=${busy || !name.trim()}>Make a checkpoint</button>
     ${problem && html`<span class="problem" role="alert">${problem}</span>`}</form>`;
 }
