@@ -71,9 +71,10 @@ _NAMED = re.compile(r'(href|src)="([\w.]+)"')
 
 
 def _index(files: dict[str, Asset], version: str) -> Asset:
-    """With the names by which the others are kept."""
+    """With the names by which the others are kept. The first module has a script of its own: to preload it, too, is an
+    error in Firefox."""
     text = files["index.html"].data.decode()
-    modules = "".join(f'<link rel="modulepreload" href="{version}/{name}">\n' for name in reached(files))
+    modules = "".join(f'<link rel="modulepreload" href="{version}/{name}">\n' for name in reached(files)[1:])
     data = _NAMED.sub(rf'\1="{version}/\2"', text).replace("</head>", modules + "</head>").encode()
     return Asset(data, _TYPES["html"], _tag(data))
 
