@@ -255,6 +255,32 @@ def test_names_of_a_proxy() -> None:
         assert ask("/public", OWN, ("origin", f"https://{host}"), names=names)[0] == 403
 
 
+def test_a_port_that_is_forwarded_here() -> None:
+    """It is this machine's loopback to who asks, by whatever it calls that; nobody else's connection comes by it."""
+    names = ("localhost:8080",)
+    assert not hosts_of(PORT, names).proxied
+    assert hosts_of(PORT, ("localhost",)).proxied
+    for host in ("localhost:8080", "127.0.0.1:8080", "[::1]:8080", f"localhost:{PORT}"):
+        assert ask("/public", ("host", host), ("origin", f"http://{host}"), names=names)[0] == 200
+    for host in ("localhost:8081", "localhost", "x.localhost:8080", "127.0.0.2:8080"):
+        assert ask("/public", ("host", host), names=names)[0] == 421
+    assert ask("/public", OWN, ("origin", "https://localhost:8080"), names=names)[0] == 403
+
+
+@pytest.mark.parametrize(
+    ("host", "forward"),
+    [("localhost:8080", True), ("127.0.0.1:8080", True), ("[::1]:8080", True), ("LOCALHOST:8080", True)]
+    + [
+        (host, False)
+        for host in ("localhost", "localhost:", "localhost:8080x", "evil.example:8080", "", "localhost:\xb3")
+    ],
+)
+def test_who_comes_by_a_forwarded_port_is_told_how(host: str, forward: bool) -> None:
+    status, _headers, body = ask("/public", ("host", host))
+    assert status == 421
+    assert (b"--host-name localhost:8080" in body, b"--host-name NAME" in body) == (forward, not forward)
+
+
 def test_headers_of_ours_are_with_every_answer() -> None:
     for request in (("/public", OWN), ("/", OWN), ("/public", ("host", "evil.example")), ("/api/v1/x", OWN)):
         _status, headers, _body = ask(*request)

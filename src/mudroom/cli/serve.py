@@ -30,6 +30,7 @@ examples:
   mudroom serve --link                            another address, of the server that runs
   mudroom serve --forget                          every browser is logged out
   mudroom serve --url-prefix /x --host-name box.example   behind a proxy, at https://box.example/x/
+  mudroom serve --host-name localhost:8080        for ssh -L 8080:localhost:8765; the same port needs no name
   mudroom serve --port 0 --json                   any free port; one JSON object with the address and the token
   mudroom serve --card a.json --card b.json       agents' A2A cards, each at /agents/ID/.well-known/agent-card.json
 
@@ -47,7 +48,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--port", type=int, metavar="N", help=f"default: {PORT}; 0: any free one")
     parser.add_argument("--url-prefix", default="", metavar="/PATH", help="what a proxy has before our paths")
     parser.add_argument(
-        "--host-name", action="append", default=[], metavar="NAME", help="what a proxy is called by; several times"
+        "--host-name",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="what a proxy is called by, or a forwarded port; several times",
     )
     parser.add_argument("--open", action="store_true", help="open the browser")
     parser.add_argument("--link", action="store_true", help="only print another address of the server that runs")
@@ -178,7 +183,9 @@ def base_of(where: Whereabouts) -> str:
 
 def addresses_of(where: Whereabouts) -> list[str]:
     """Ours first; then those of the names, by TLS unless they lead here without a proxy."""
-    plain = [name for name in where.names if name.partition(":")[0].endswith(".localhost")]
+    from mudroom.web.guard import is_forwarded
+
+    plain = [name for name in where.names if name.partition(":")[0].endswith(".localhost") or is_forwarded(name)]
     found = [f"http://{name if ':' in name else f'{name}:{where.port}'}{where.prefix}" for name in plain]
     return [base_of(where), *found, *(f"https://{name}{where.prefix}" for name in where.names if name not in plain)]
 
@@ -197,6 +204,8 @@ def _tell(
             out(address + login)
         ends = f"process {where.pid} {how}" if how else "Ctrl-C ends it"
         out(f"  opens the page for all your projects, once and within ten minutes, on this machine; {ends}")
+        if context.environ.get(b"SSH_CONNECTION") and not where.names:
+            out(f"  over ssh: with ssh -L {where.port}:localhost:{where.port} from where you sit, it opens there, too")
         for row in rows:
             out(f"  {row['agent']}  {row['url']}/.well-known/agent-card.json")
         if args.token:

@@ -1,7 +1,8 @@
 """Who may ask for what: in front of everything that is served.
 
 1. The Host header has to be ours, with our port: a name that an attacker lets resolve to 127.0.0.1 (DNS rebinding) is
-   not. It is asked of every request, public or not.
+   not. It is asked of every request, public or not. Another port of loopback is ours where it is named: one that is
+   forwarded here (``ssh -L``).
 2. What a browser says about who is asking (Origin, Sec-Fetch-Site; the Fetch standard) has to be ours, too: no other
    page has a request answered. It may have a link to the page, which tells nothing without a login.
 3. Everything but what is public wants the token: ``Authorization: Bearer``, or the cookie that a page has been given.
@@ -21,6 +22,7 @@ Refused requests are answered in one line and never reach the application.
 from __future__ import annotations
 
 import hmac
+import re
 import sys
 from collections.abc import Awaitable, Callable, Collection, Iterable, MutableMapping, Set
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -83,6 +85,7 @@ class Hosts(NamedTuple):
 
     names: frozenset[bytes]
     origins: frozenset[bytes]
+    port: int
     proxied: bool = False
     """Whether there are others than this machine's."""
 
@@ -164,7 +167,12 @@ class Guard:
         hosts = _all(scope["headers"], b"host")
         if len(hosts) == 1 and hosts[0].lower() in self._hosts.names:
             return None
-        return Refused(421, "this is not the host that is served here", "--host-name NAME serves another")
+        forwarded = _FORWARDED.fullmatch(hosts[0]) if len(hosts) == 1 else None
+        hint = "--host-name NAME serves another"
+        if forwarded is not None:  # somebody sits elsewhere, and is told what to do there or here
+            hint = f"forwarded? the same port on both sides, {self._hosts.port}, "
+            hint += f"or mudroom serve --host-name localhost:{forwarded[1].decode()}"
+        return Refused(421, "this is not the host that is served here", hint)
 
     def _is_link(self, scope: Scope) -> bool:
         """Somebody has followed a link to the page. https://www.w3.org/TR/fetch-metadata/"""
@@ -188,12 +196,23 @@ class Guard:
 
 
 def hosts_of(port: int, names: Iterable[str] = ()) -> Hosts:
-    """Of loopback, and of ``names`` (``NAME`` or ``NAME:PORT``): what a proxy is called by."""
-    own = own_hosts(port)
-    named = [one for name in names for one in _ports(name.lower().encode("ascii"), port)]
+    """Of loopback, and of ``names`` (``NAME`` or ``NAME:PORT``): what a proxy is called by, or another port of loopback
+    that is forwarded to ours."""
+    given = [name.lower().encode("ascii") for name in names]
+    forwarded = [int(found[1]) for name in given if (found := _FORWARDED.fullmatch(name))]
+    own = [host for one in (port, *forwarded) for host in own_hosts(one)]
+    named = [one for name in given if not _FORWARDED.fullmatch(name) for one in _ports(name, port)]
     schemes = [b"http://" + host for host in (*own, *named)] + [b"https://" + host for host in named]
     proxied = any(not name.partition(b":")[0].endswith(b".localhost") for name in named)  # RFC 6761, 6.3: loopback
-    return Hosts(frozenset([*own, *named]), frozenset(schemes), proxied)
+    return Hosts(frozenset([*own, *named]), frozenset(schemes), port, proxied)
+
+
+_FORWARDED = re.compile(rb"(?i:localhost|127\.0\.0\.1|\[::1\]):([0-9]{1,5})")
+
+
+def is_forwarded(name: str) -> bool:
+    """Whether it is a port of somebody's loopback that leads to ours, and no proxy."""
+    return _FORWARDED.fullmatch(name.encode("ascii")) is not None
 
 
 def own_hosts(port: int) -> Collection[bytes]:
