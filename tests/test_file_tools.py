@@ -151,3 +151,13 @@ def test_a_fork_as_an_fsspec_file_system_by_its_name(place: Place, monkeypatch: 
         stream.write("n\n")
     assert set(system.ls("/", detail=False)) == {"/d", "/file"}
     assert not Path(place.project / "d").exists()
+
+
+def test_a_session_can_be_closed_whose_fork_another_has_thrown_away(place: Place) -> None:
+    mine, other = place.session(), place.session()
+    mine.new_fork("f")
+    mine.files("f").write("a", "1\n")
+    mine.flush("f")
+    other.discard("f")
+    mine.close()
+    assert not other.vault.has_fork("f")

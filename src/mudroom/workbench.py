@@ -71,9 +71,11 @@ class Workbench:
         """Whether no agent runs in any fork of the vault."""
 
     def close(self) -> None:
-        """What file tools have written is brought into its forks; then everything is let go."""
+        """What file tools have written is brought into its forks; then everything is let go. Of a fork that somebody
+        else has thrown away or applied meanwhile nothing is left to be brought anywhere."""
         for name in self._desk.in_use():
-            self.flush(name)
+            if self.vault.has_fork(name):
+                self.flush(name)
             self._desk.drop(name)
         self.vault.close()
 
