@@ -131,9 +131,9 @@ def site(place: Place) -> Iterator[Site]:
         yield found
 
 
-@pytest.fixture(scope="module")
-def chromium() -> Iterator[Browser]:
-    """For the tests of one file: as long as it is there, no other event loop can run in this thread."""
+@contextmanager
+def browsing() -> Iterator[Browser]:
+    """As long as it is there, no other event loop can run in this thread."""
     sync = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
     where = shutil.which("chromium") or shutil.which("chromium-browser")
     if where is None:
@@ -144,6 +144,13 @@ def chromium() -> Iterator[Browser]:
         browser = playwright.chromium.launch(executable_path=where, chromium_sandbox=not root)
         yield browser
         browser.close()
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Browser]:
+    """For the tests of one file."""
+    with browsing() as browser:
+        yield browser
 
 
 HOME = "main:not(.alone):not([aria-busy='true'])"

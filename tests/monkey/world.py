@@ -1,0 +1,312 @@
+"""The project and the fork that a monkey plays with, and everybody else who is at work there."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from contextlib import ExitStack
+from typing import Any, NamedTuple
+
+from conftest import Listing, Place, listing, tick
+from monkey.chance import Chance, Walk
+from monkey.model import Entry, Wish, changed, wrong_undone
+from mudroom.errors import MudroomError
+from mudroom.session import Session
+from mudroom.stage.source import read_all
+from mudroom.vault.opened import OpenFork
+
+FORK = "agent"
+TEXTS = ("text.txt", "code/a.py", "code/deep/b.py", "run.sh")
+ODD = (r"a\nb", r"\033[31m", "<b>", "-x", r"\377\376", r"a\342\200\256b")
+"""Names, as printf has them."""
+LINES = 24
+LIMIT = 1 << 20
+
+
+def text(name: str) -> str:
+    """All its lines are different, and from those of any other file."""
+    return "".join(f"{name} {number}\n" for number in range(1, LINES + 1))
+
+
+class Landing(NamedTuple):
+    """An apply that has been, and what it made of what."""
+
+    name: str
+    before: Listing
+    after: Listing
+
+
+class World:
+    def __init__(self, place: Place, walk: Walk) -> None:
+        self.place, self.walk = place, walk
+        self._fresh = 0
+        self._holding: ExitStack | None = None
+        for name in TEXTS:
+            place.write(name, text(name))
+        place.write("bin", b"\0first")
+        place.write("gone", "to be removed\n")
+        place.write("package.json", "{}\n")
+        place.write(".git/HEAD", "ref: refs/heads/main\n")
+        place.write(".git/config", "[core]\n")
+        os.symlink("text.txt", place.project / "link")
+        tick()
+        self.session: Session = place.session()
+        self.session.new_fork(FORK)
+        self.tree = listing(place.project)
+        """As it has to be."""
+        self.landings: dict[str, Landing] = {}
+        self.states: dict[str, str] = {}
+
+    # --- what is so ---
+
+    def now(self) -> Listing:
+        return listing(self.place.project)
+
+    def look_at_applies(self) -> dict[str, str]:
+        """Of each apply, its state, if that is another one than before."""
+        states = {one["apply"]: one["state"] for one in self.session.applies()}
+        news = {name: state for name, state in states.items() if self.states.get(name) != state}
+        self.states = states
+        return news
+
+    def require_still(self, what: str) -> None:
+        self.walk.require(changed(self.tree, self.now()), f"{what} changed the project")
+
+    def note_landing(self, name: str) -> None:
+        """What is there now is what this apply has made of what was there."""
+        now = self.now()
+        self.landings[name] = Landing(name, self.tree, now)
+        self.tree = now
+
+    def note_undone(self, name: str) -> None:
+        now, landing = self.now(), self.landings.get(name)
+        if landing is not None:
+            wrong = wrong_undone(landing.before, landing.after, self.tree, now)
+            if self.tree == landing.after:
+                wrong = changed(landing.before, now)
+            self.walk.require(wrong, f"what undoing {name} has left")
+        self.tree = now
+
+    def wishes(self) -> dict[str, Wish]:
+        return wishes_of(self.session, FORK)
+
+    def decided(self) -> Decided:
+        return decided_of(self.session, FORK, self.tree)
+
+    # --- what others do ---
+
+    def outside(self, chance: Chance) -> None:
+        """Something that nobody at the review has done."""
+        what = chance.weighed({name: weight for name, (weight, _do) in OUTSIDE.items()})
+        if self.is_held and chance.random() < 0.5:
+            what = "another holds the vault"
+        try:
+            told = OUTSIDE[what][1](self, chance)
+        except MudroomError as error:
+            told = f"{error}"
+        self.walk.say(f"outside: {what}: {told}")
+
+    def fresh(self) -> str:
+        self._fresh += 1
+        return f"fresh {self._fresh}"
+
+    def run(self, script: str) -> str:
+        if self._holding is not None:
+            return "somebody holds the vault"
+        if not self.session.vault.has_fork(FORK):
+            self.session.new_fork(FORK)
+        tick()
+        result = self.session.run([b"sh", b"-c", script.encode()], fork=FORK)
+        return f"{script} -> {result.exit_code}"
+
+    def at_the_project(self, script: Callable[[], str]) -> str:
+        """The user's own edit; what is there after it is as it has to be."""
+        tick()
+        try:
+            return script()
+        except OSError as error:
+            return f"{error}"
+        finally:
+            self.tree = self.now()
+
+    def hold(self) -> str:
+        """Somebody else has the vault, until they let it go."""
+        if self._holding is not None:
+            return self.release()
+        other = self.place.session()
+        self._holding = ExitStack()
+
+        def never(_who: str) -> None:
+            raise MudroomError("somebody else holds it already")
+
+        try:
+            self._holding.enter_context(other.alone("somebody else", never))
+        except MudroomError:
+            self._holding = None
+            raise
+        return "held"
+
+    def release(self) -> str:
+        if self._holding is not None:
+            self._holding.close()
+            self._holding = None
+        return "let go"
+
+    @property
+    def is_held(self) -> bool:
+        return self._holding is not None
+
+    def land(self, do: Callable[[Session], Any]) -> str:
+        """An apply or an undo by somebody else, from beginning to end."""
+        if self._holding is not None:
+            return "somebody holds the vault"
+
+        def busy(who: str) -> None:
+            raise MudroomError(f"busy: {who}")
+
+        with self.session.alone("somebody else", busy):
+            do(self.session)
+        for name, state in self.look_at_applies().items():
+            if state == "applied":
+                self.note_landing(name)
+            elif state == "undone":
+                self.note_undone(name)
+        self.tree = self.now()
+        return "done"
+
+    def close(self) -> None:
+        self.release()
+
+
+Decided = dict[str, list[Entry | None] | None]
+
+
+def wishes_of(session: Session, fork: str) -> dict[str, Wish]:
+    """All that a fork holds, each as a whole."""
+    found: dict[str, Wish] = {}
+    with OpenFork(session.vault, session.vault.fork(fork)) as opened:
+        ground, staged = opened.ground(), opened.staged()
+        for change in session.changes(fork).changes:
+            path, base, new = change.path, change.base, change.staged
+            was = ground.read_original(path, base, LIMIT) if base is not None and base.kind == "file" else None
+            is_ = read_all(staged, path, LIMIT) if new is not None and new.kind == "file" else None
+            found[os.fsdecode(path)] = Wish(
+                entry_of(base, was),
+                entry_of(new, is_),
+                source=os.fsdecode(change.source),
+                known=change.original_known and (base is None or base.kind != "file" or was is not None),
+            )
+    return found
+
+
+def decided_of(session: Session, fork: str, tree: Listing) -> Decided:
+    """What was said of its conflicts. None: lines that somebody has put together."""
+    found: Decided = {}
+    for one in session.conflicts(fork):
+        path = os.fsdecode(one.path)
+        if one.decided:
+            theirs = entry_of(one.theirs.entry, one.theirs.content)
+            options: Decided = {"ours": [tree.get(path)], "theirs": [theirs], "delete": [None]}
+            found[path] = options.get(one.take)
+    return found
+
+
+def entry_of(entry: Any, content: bytes | None) -> tuple[str, int, bytes] | None:
+    if entry is None:
+        return None
+    if entry.kind == "symlink":
+        return ("symlink", 0, entry.target)
+    kind = entry.kind if entry.kind in ("file", "directory") else "special"
+    return (kind, entry.mode & 0o7777, content or b"")
+
+
+# --- one by one ---
+
+
+def _edit_of_the_fork(world: World, chance: Chance) -> str:
+    name, fresh, line = chance.one(TEXTS), world.fresh(), int(chance.random() * LINES) + 1
+    what = chance.weighed({"line": 6, "lines": 3, "new": 2, "gone": 1, "mode": 1, "bin": 1, "link": 0.5, "git": 0.7,
+                           "hook": 0.3, "move": 0.3, "later": 0.7, "dir": 0.5, "odd": 0.5})  # fmt: skip
+    name_of = fresh.replace(" ", "-")
+    return world.run({
+        "line": f"sed -i '{line}s/.*/{fresh}/' {name}",
+        "lines": f"sed -i -e '2s/.*/{fresh} a/' -e '{line}s/.*/{fresh} b/' -e '20s/.*/{fresh} c/' {name}",
+        "new": f"mkdir -p d1/d2; echo {fresh} > {chance.one(('', 'code/', 'd1/d2/'))}{name_of}",
+        "gone": f"rm -f {chance.one((*TEXTS, 'gone', 'bin', 'link'))}",
+        "mode": f"chmod {chance.one(('755', '644', '600'))} {name}",
+        "bin": f"printf '\\000{fresh}' > bin",
+        "link": f"ln -sfn {name_of} link",
+        "git": f"mkdir -p .git/objects; echo {fresh} > .git/objects/{name_of}",
+        "hook": f"mkdir -p .git/hooks; echo {fresh} > .git/hooks/post-commit; chmod 755 .git/hooks/post-commit",
+        "move": f"mv {name} {name_of}",
+        "later": f"echo '{{\"x\": \"{fresh}\"}}' > package.json",
+        "dir": f"mkdir -p empty/{name_of}",
+        "odd": f"echo {fresh} > \"$(printf -- '{chance.one(ODD)}')\"",
+    }[what])  # fmt: skip
+
+
+def _edit_of_the_project(world: World, chance: Chance) -> str:
+    name, fresh, line = chance.one(TEXTS), world.fresh(), int(chance.random() * LINES)
+    path = world.place.project / name
+    what = chance.weighed({"line": 6, "gone": 0.5, "bin": 1, "new": 1, "mode": 0.5, "back": 1})
+
+    def edit() -> str:
+        if what == "line" and path.is_file():
+            found = path.read_text().splitlines(keepends=True)
+            if found:
+                found[line % len(found)] = fresh + "\n"
+            path.write_text("".join(found))
+        elif what == "gone":
+            path.unlink(missing_ok=True)
+        elif what == "bin":
+            world.place.write("bin", b"\0" + fresh.encode())
+        elif what == "new":
+            world.place.write(fresh.replace(" ", "-"), fresh)
+        elif what == "mode" and path.is_file():
+            path.chmod(0o755)
+        elif what == "back" and not path.exists():
+            world.place.write(name, text(name))
+        return f"{what} {name} {line}"
+
+    return world.at_the_project(edit)
+
+
+def _apply_of_another(world: World, chance: Chance) -> str:
+    paths = [change.path for change in world.session.changes(FORK).changes]
+    some = [path for path in paths if chance.random() < 0.4]
+    return world.land(lambda session: session.apply(FORK, some, reviewed=session.fingerprint(FORK)))
+
+
+def _undo_of_another(world: World, _chance: Chance) -> str:
+    return world.land(lambda session: session.undo())
+
+
+def _redo_of_another(world: World, _chance: Chance) -> str:
+    return world.land(lambda session: session.redo())
+
+
+def _discard(world: World, _chance: Chance) -> str:
+    return world.land(lambda session: session.discard(FORK))
+
+
+def _checkpoint(world: World, _chance: Chance) -> str:
+    if world.is_held:
+        return "somebody holds the vault"
+    return world.session.checkpoint(FORK, world.fresh().replace(" ", "-")).name
+
+
+def _hold(world: World, _chance: Chance) -> str:
+    return world.hold()
+
+
+OUTSIDE: dict[str, tuple[float, Callable[[World, Chance], str]]] = {
+    "the agent": (8, _edit_of_the_fork),
+    "the user": (4, _edit_of_the_project),
+    "another applies": (0.7, _apply_of_another),
+    "another undoes": (0.4, _undo_of_another),
+    "another redoes": (0.2, _redo_of_another),
+    "another discards": (0.4, _discard),
+    "a checkpoint": (0.7, _checkpoint),
+    "another holds the vault": (0.8, _hold),
+}
+"""How often, and what."""
