@@ -31,14 +31,9 @@ SHORTCUTS = Path(__file__).parents[2] / "src/mudroom/web/page/shortcut.js"
 OFTEN = {"a": 6, "x": 8, "j": 4, "n": 4, " ": 2, "Enter": 3, "Escape": 3, "1": 2, "H": 0.3, "T": 0.3}
 """How often a key comes; others once."""
 WORDS = (
-    ("discard", 0.3),
-    ("end", 0.5),
-    ("apply", 5.0),
-    ("undo", 2.0),
-    ("reload", 4.0),
-    ("go on", 4.0),
-    ("cancel", 0.7),
-)
+    (r"apply( all)? \d|apply$", 14.0), ("apply", 3.0), ("discard", 0.3), ("undo|redo|take", 3.0), ("reload|go on", 6.0),
+    ("save|ours|theirs|both|the (fork|project)", 4.0), ("system|.?light|.?dark|mudroom|skip|questions|\\?", 0.2),
+)  # fmt: skip
 """How often something is clicked whose name begins so; others once."""
 SIZES = ((1280, 800), (390, 844), (320, 300), (1920, 1080))
 
@@ -120,7 +115,7 @@ class Page:
             number = int(chance.random() * 1.4)
             tab = tabs[number]
             known, shown = self._known(), tab.evaluate(SHOWN)
-            what = chance.weighed({"click": 14, "key": 7, "outside": 3, "address": 1.5, "back": 0.6, "forward": 0.5,
+            what = chance.weighed({"click": 14, "key": 7, "outside": 3, "address": 2, "back": 0.6, "forward": 0.5,
                                    "reload": 0.5, "size": 0.4, "write": 0.4})  # fmt: skip
             did = self._do(tab, what, chance)
             self.walk.say(f"tab {number}: {did}")
@@ -265,8 +260,7 @@ def keys_of_the_page() -> list[str]:
 
 
 def weight_of(name: str) -> float:
-    low = name.lower()
-    return next((weight for word, weight in WORDS if low.startswith(word)), 1.0)
+    return next((weight for words, weight in WORDS if re.match(words, name, re.IGNORECASE)), 1.0)
 
 
 def wrong_request(body: Any, shown: Any, known: Known) -> list[str]:

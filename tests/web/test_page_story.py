@@ -160,6 +160,23 @@ def test_what_runs_later_is_named_before(place: Place, site: Site, page: Page) -
     assert (place.project / "package.json").read_text() == "{}\n"
 
 
+def test_a_question_goes_with_the_view_that_it_is_about(place: Place, site: Site, page: Page) -> None:
+    """Else somebody who has gone back to another fork would say yes to this one."""
+    for fork in ("try-1", "try-2"):
+        staged(place, f"echo {fork} > package.json", fork)
+    review(page, site, "try-1")
+    review(page, site, "try-2")
+    page.get_by_role("button", name="Apply all 1").click()
+    page.get_by_role("dialog").get_by_role("button", name="Apply", exact=True).wait_for()
+    page.go_back()
+    page.get_by_role("heading", name="Review of try-1").wait_for()
+    page.get_by_role("dialog").wait_for(state="hidden")
+    page.get_by_role("button", name="Apply all 1").click()
+    page.get_by_role("dialog").get_by_role("button", name="Apply", exact=True).click()
+    page.get_by_text("Applied:").wait_for()
+    assert (place.project / "package.json").read_text() == "try-1\n"
+
+
 @pytest.mark.parametrize("passes", [True, False])
 def test_the_verify_command_is_heard(place: Place, site: Site, page: Page, passes: bool) -> None:
     script = f"echo trying the result; {'exit 0' if passes else 'exit 3'}"

@@ -47,13 +47,18 @@ export function confirmed(what) {
   });
 }
 
+/** @param {boolean} yes */
+function end(yes) {
+  const now = asked.get();
+  asked.set(null);
+  now?.done(yes);
+}
+
+addEventListener("hashchange", () => end(false)); // it was about what was shown; "back" leads to something else
+
 export function Confirmation() {
   const now = asked.use();
   if (!now) return null;
-  const end = (/** @type {boolean} */ yes) => {
-    asked.set(null);
-    now.done(yes);
-  };
   return html`<${Dialog} key=${now.title} title=${now.title} onClose=${() => end(false)}>
     <div class="stack">${now.text}</div>
     <div class="actions"><button type="button" autofocus onClick=${() => end(false)}>Cancel</button>
