@@ -107,7 +107,9 @@ def by_tool(session: Session, fork: str, conflict: Conflicted, tool: str) -> Non
             _run([names.get(word, word) for word in words], directory, words[0])
             content = edited.read(words[0])
             if unresolved(content) and not any(unresolved(side.content or b"") for side in sides):
-                raise UsageError(f"{words[0]} left conflict markers in {show_path(conflict.path)}", "nothing was decided")
+                raise UsageError(
+                    f"{words[0]} left conflict markers in {show_path(conflict.path)}", "nothing was decided"
+                )
             session.decide(fork, conflict, "content", content)
 
 
@@ -116,7 +118,8 @@ def _require_shown(session: Session, conflict: Conflicted) -> None:
 
     if is_masked_conflict(session, conflict):
         raise UsageError(
-            f"{show_path(conflict.path)} is a secret: no program is given it", "--mine or --theirs, or --show PATH beside it"
+            f"{show_path(conflict.path)} is a secret: no program is given it",
+            "--mine or --theirs, or --show PATH beside it",
         )
 
 
