@@ -46,7 +46,8 @@ MAY_IMPORT = {
     "trust": ("core", "errors", "policyfile"),
     "schema": ("core", "setting"),
     "layering": ("core", "errors", "local", "policyfile", "rulefile", "setting", "trust"),
-    "compiled": ("", "core"),
+    "private": (),
+    "compiled": ("", "core", "private"),
     "config": ("core", "errors", "document", "compiled", "layering", "policyfile", "setting", ""),
     "granting": ("core", "errors", "sandbox"),
     "confine": ("core", "errors", "stage", "vault", "sandbox", "granting"),
@@ -98,7 +99,7 @@ MAY_IMPORT = {
     "watching": ("core", "errors", "session", "vault"),
     "prospect": ("core", "errors", "session", "stage", "vault"),
     "tui": ("core", "errors", "reviewing", "session", "tui", "watching"),
-    "web": ("", "core", "errors", "prospect", "keeper", "reviewing", "session", "watching", "web"),
+    "web": ("", "core", "errors", "private", "prospect", "keeper", "reviewing", "session", "watching", "web"),
     "__main__": ("cli",),
     "": (),
 }  # fmt: skip

@@ -15,7 +15,7 @@ import time
 from collections.abc import Iterable
 from typing import Any
 
-from mudroom import __version__
+from mudroom import __version__, private
 from mudroom.core.level import LevelPolicy
 from mudroom.core.limit import Limits
 from mudroom.core.policy import ClassRule, CommandPolicy, CommandRule, Role
@@ -98,17 +98,9 @@ def stamp(path: bytes) -> Stamp:
 
 
 def _read(path: bytes) -> bytes | None:
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    except OSError:
-        return None
-    try:
-        info = os.fstat(descriptor)
-        if not stat.S_ISREG(info.st_mode) or info.st_uid != os.geteuid() or info.st_mode & 0o077:
-            return None
-        data = os.read(descriptor, _LIMIT)  # of a file of this size all of it comes at once, or the sum is wrong
-    finally:
-        os.close(descriptor)
+    data = private.read(path, _LIMIT)
+    if data is None:
+        return None  # what is cut off there has another sum
     return data[_SUM:] if data == _checked(data[_SUM:]) else None
 
 

@@ -9,6 +9,7 @@ import os
 import secrets
 import stat
 
+from mudroom import private
 from mudroom.core.path import show
 from mudroom.errors import MudroomError
 
@@ -22,7 +23,7 @@ class Seal:
 
     def key(self) -> bytes | None:
         """The key there is now. None: there is none that nobody else can know or have chosen."""
-        found = read_own(self._path, _SIZE + 1)
+        found = private.read(self._path, _SIZE + 1)
         return found if found is not None and len(found) == _SIZE else None
 
     def prepare(self) -> None:
@@ -33,23 +34,6 @@ class Seal:
     def renew(self) -> None:
         """Another key: nobody is logged in any more. Raises MudroomError."""
         write_own(self._path, secrets.token_bytes(_SIZE))
-
-
-def read_own(path: bytes, limit: int) -> bytes | None:
-    """A file of at most ``limit`` bytes that is this user's and that nobody else can read or write; else None."""
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    except OSError:
-        return None
-    try:
-        info = os.fstat(descriptor)
-        if not stat.S_ISREG(info.st_mode) or info.st_uid != os.geteuid() or info.st_mode & 0o077:
-            return None
-        return os.read(descriptor, limit)
-    except OSError:
-        return None
-    finally:
-        os.close(descriptor)
 
 
 def write_own(path: bytes, data: bytes) -> None:

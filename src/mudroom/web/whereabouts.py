@@ -16,9 +16,10 @@ import secrets
 
 import msgspec
 
+from mudroom import private
 from mudroom.errors import MudroomError
 from mudroom.web.login import proof_of
-from mudroom.web.seal import read_own, write_own
+from mudroom.web.seal import write_own
 
 _LIMIT = 1 << 16
 _PATIENCE = 5
@@ -72,7 +73,7 @@ class Post:
 
     def other(self) -> Whereabouts | None:
         """Who serves this state directory now, proved. None: nobody, or nobody who answers."""
-        data = read_own(self._path, _LIMIT)
+        data = private.read(self._path, _LIMIT)
         try:
             where = msgspec.json.decode(data or b"", type=Whereabouts)
         except (msgspec.MsgspecError, UnicodeDecodeError):
