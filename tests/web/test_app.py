@@ -21,11 +21,18 @@ Pieces = list[dict[str, Any]]
 WHOLE: Pieces = [{"type": "http.request", "body": b'{"done": true}', "more_body": False}]
 
 
-def ask(handle: Callable[[Call], Any], pieces: Pieces = WHOLE, query: bytes = b"") -> tuple[int, dict[str, str], bytes]:
-    """A POST to an endpoint with this handler."""
-    one = Endpoint("POST", "/x", "", handle, Done, Done)
+def ask(
+    handle: Callable[[Call], Any],
+    pieces: Pieces = WHOLE,
+    query: bytes = b"",
+    method: str = "POST",
+    known: str | None = None,
+) -> tuple[int, dict[str, str], bytes]:
+    """A request to an endpoint with this handler. ``known``: the tag of an answer that is there already."""
+    one = Endpoint(method, "/x", "", handle, Done, Done if method == "POST" else None)
     house: Any = None
-    rooms = Rooms([app._only("POST", "/api/v1/x", app._serving(one, house))])
+    rooms = Rooms([app._only(method, "/api/v1/x", app._serving(one, house))])
+    given = [] if known is None else [(b"if-none-match", known.encode())]
     sent: list[MutableMapping[str, Any]] = []
     waiting = list(pieces)
 
@@ -37,7 +44,7 @@ def ask(handle: Callable[[Call], Any], pieces: Pieces = WHOLE, query: bytes = b"
     async def send(message: MutableMapping[str, Any]) -> None:
         sent.append(message)
 
-    scope = {"type": "http", "method": "POST", "path": "/api/v1/x", "headers": [], "query_string": query}
+    scope = {"type": "http", "method": method, "path": "/api/v1/x", "headers": given, "query_string": query}
     asyncio.run(rooms(scope, receive, send))
     headers = {name.decode(): value.decode() for name, value in sent[0]["headers"]}
     return sent[0]["status"], headers, b"".join(one.get("body", b"") for one in sent[1:])
@@ -92,6 +99,27 @@ def test_a_fault_of_ours_is_told_on_stderr_in_one_line(
 def test_bytes_are_given_as_they_are() -> None:
     status, headers, body = ask(lambda _call: Raw(b"\xff\0", "image/png", {"x-a": "b"}))
     assert (status, headers["content-type"], headers["x-a"], body) == (200, "image/png", "b", b"\xff\0")
+
+
+LONG = ["one"] * 2_000
+
+
+def test_a_long_answer_that_is_there_already_is_not_sent_again() -> None:
+    status, headers, body = ask(lambda _call: LONG, method="GET")
+    tag = headers["etag"]
+    assert (status, json.loads(body), headers["cache-control"]) == (200, LONG, "no-store")
+    for known in (tag, f'"other", {tag}'):
+        status, headers, body = ask(lambda _call: LONG, method="GET", known=known)
+        assert (status, body, headers["etag"], headers["cache-control"]) == (304, b"", tag, "no-store")
+    status, headers, body = ask(lambda _call: [*LONG[:-1], "two"], method="GET", known=tag)
+    assert (status, json.loads(body)[-1]) == (200, "two")
+    assert headers["etag"] != tag
+
+
+@pytest.mark.parametrize(("method", "found"), [("GET", ["short"]), ("POST", LONG)])
+def test_what_is_short_or_does_something_has_no_tag(method: str, found: Any) -> None:
+    status, headers, body = ask(lambda _call: found, method=method, known='"x"')
+    assert (status, json.loads(body), "etag" in headers) == (200, found, False)
 
 
 def test_a_body_that_does_not_come(monkeypatch: pytest.MonkeyPatch) -> None:

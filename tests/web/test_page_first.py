@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from browser import Site, staged
+from browser import HOME, Site, staged
 from conftest import Place
 
 if TYPE_CHECKING:
@@ -18,3 +18,23 @@ def test_what_a_command_has_staged_is_there(place: Place, site: Site, page: Page
     page.get_by_text("<b>b.txt").first.wait_for()
     assert page.get_by_text("a.py").first.is_visible()
     assert page.locator("main b").count() == 0
+
+
+def test_a_long_list_is_sent_once_however_often_it_is_asked_for(place: Place, site: Site, page: Page) -> None:
+    """What is asked before the modules are here is not asked again by them; and after that only what is new is sent."""
+    staged(place, "for i in $(seq 200); do echo $i > f$i.txt; done")
+    page.goto(site.url)
+    page.locator(HOME).wait_for()
+    page.goto("about:blank")
+    asked: list[tuple[str, int]] = []
+    page.on("response", lambda answer: asked.append((answer.url.partition("/api/v1")[2], answer.status)))
+    changes = f"/projects/{site.project}/forks/try-1/changes"
+    with page.expect_response(lambda answer: answer.url.endswith(changes) and answer.status == 304):
+        page.goto(site.address("f", "try-1", "review"))  # what was asked that early may be old by now
+    page.get_by_text("200 of 200 chosen").wait_for()
+    statuses = [status for path, status in asked if path == changes]
+    assert statuses == [200, *[304] * (len(statuses) - 1)]
+    assert [path for path, _status in asked].count("/me") == 1
+    with page.expect_response(lambda answer: answer.url.endswith(changes) and answer.status == 200):
+        staged(place, "echo more > more.txt")
+    page.get_by_text("This fork has changed since you looked").wait_for()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from _blake2 import blake2b
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -30,6 +31,8 @@ STREAMS = 64
 """Pages that are told of what happens, at a time."""
 BODY_SECONDS = 30
 """In which the body of a request has to be here."""
+TAGGED = 4096
+"""Bytes from which on an answer has a tag."""
 DOORS = ("/", "/login")
 """What other sites may link to."""
 
@@ -105,16 +108,29 @@ def _serving(one: Endpoint, house: House) -> Serving:
             body = decoded(one.takes, await _body(request)) if one.takes is not None else None
             query = queried(one.query, dict(request.query_params))
             call = Call(house, request.path_params, query, body)
-            found = await run_in_threadpool(one.handle, call)
-            if isinstance(found, Raw):
-                return Response(found.data, one.status, dict(found.headers), found.media_type)
-            return Response(msgspec.json.encode(found), one.status, _FRESH, "application/json")
+            known = request.headers.get("if-none-match", "") if one.method == "GET" else ""
+            return await run_in_threadpool(_answer, one, call, known)
         except ClientDisconnect:
             return Response(b"", 400)  # nobody hears it
         except Exception as error:  # noqa: BLE001 - whatever it is, who asked is told that there is no answer
             return problem(_refusal(request, error))
 
     return serve
+
+
+def _answer(one: Endpoint, call: Call, known: str) -> Response:
+    """``known``: the tags of answers that are there already. What is long is not sent again, nor read, nor drawn: a page
+    asks for all of it whenever some of it may be another one."""
+    found = one.handle(call)
+    if isinstance(found, Raw):
+        return Response(found.data, one.status, dict(found.headers), found.media_type)
+    data = msgspec.json.encode(found)
+    if one.method != "GET" or len(data) < TAGGED:
+        return Response(data, one.status, _FRESH, "application/json")
+    tag = f'"{blake2b(data, digest_size=16).hexdigest()}"'
+    if tag in known:  # RFC 9110, 13.1.2; it is still stored nowhere but in the page (``no-store``)
+        return Response(b"", 304, {**_FRESH, "etag": tag})
+    return Response(data, one.status, {**_FRESH, "etag": tag}, "application/json")
 
 
 def _refusal(request: Request, error: Exception) -> Refusal:

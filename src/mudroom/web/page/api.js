@@ -1,7 +1,6 @@
 // The API, as the page uses it: /api/v1, JSON, and server-sent events.
 
-const BASE = "api/v1";
-const HEADER = "x-mudroom-csrf";
+import { BASE, early, forget, HEADER, place, read } from "./early.js";
 
 /** What the server said no to, in its words. */
 export class Refused extends Error {
@@ -14,7 +13,6 @@ export class Refused extends Error {
   }
 }
 
-const place = () => "mudroom-key " + new URL("./", location.href).pathname; // others of this origin have other paths
 let kept = ""; // where nothing can be stored
 
 /**
@@ -61,27 +59,41 @@ async function settle() {
 /** The address of what is asked for without headers. @param {string} path below /api/v1 */
 export const keyed = (path) => BASE + path + (path.includes("?") ? "&" : "?") + "k=" + encodeURIComponent(key());
 
+/** By which the server knows an answer again. @type {WeakMap<object, string>} */
+const tags = new WeakMap();
+/** Answers from before anybody listened. @type {WeakSet<object>} */
+const olds = new WeakSet();
+
+/** Whether what an answer says may have changed without a word: told once, to whoever asks again then. @param {any} found */
+export const mayBeOld = (found) => olds.delete(found);
+
 /**
  * @param {string} method @param {string} path below /api/v1
  * @param {any} [body] @param {AbortSignal} [signal]
+ * @param {any} [before] an earlier answer to the same: it is the answer again if it would be the same
  * @returns {Promise<any>}
  */
-export async function ask(method, path, body, signal) {
+export async function ask(method, path, body, signal, before) {
   await settled;
   /** @type {Record<string, string>} */
   const headers = { accept: "application/json", [HEADER]: key() };
   if (body !== undefined) headers["content-type"] = "application/json";
+  const tag = tags.get(before);
+  if (tag) headers["if-none-match"] = tag;
+  const asked = method === "GET" && !before ? early(path, key()) : undefined;
   let answer;
+  let text;
   try {
-    answer = await fetch(BASE + path, {
+    [answer, text] = await (asked ?? fetch(BASE + path, {
       method, headers, signal, credentials: "same-origin",
       body: body === undefined ? undefined : JSON.stringify(body),
-    });
+    }).then(read));
+    signal?.throwIfAborted();
   } catch (error) {
     if (error instanceof DOMException && error.name === "AbortError") throw error;
     throw new Refused(0, { error: "mudroom serve does not answer", code: "gone", hint: "it may have been ended" });
   }
-  const text = await answer.text();
+  if (answer.status === 304) return before;
   let found;
   try {
     found = JSON.parse(text);
@@ -92,11 +104,14 @@ export async function ask(method, path, body, signal) {
     if (answer.status === 401) tell("over", {});
     throw new Refused(answer.status, found);
   }
+  const given = answer.headers?.get("etag");
+  if (given) tags.set(found, given);
+  if (asked && found instanceof Object) olds.add(found);
   return found;
 }
 
-/** @param {string} path @param {AbortSignal} [signal] */
-export const get = (path, signal) => ask("GET", path, undefined, signal);
+/** @param {string} path @param {AbortSignal} [signal] @param {any} [before] as for `ask` */
+export const get = (path, signal, before) => ask("GET", path, undefined, signal, before);
 /** @param {string} path @param {any} [body] */
 export const post = (path, body = {}) => ask("POST", path, body);
 /** @param {string} path */
@@ -161,6 +176,7 @@ function again() {
 
 /** @param {string} kind @param {any} data */
 function tell(kind, data) {
+  if (kind !== "hello") forget();
   for (const listener of [...listeners]) listener(kind, data);
 }
 

@@ -12,13 +12,13 @@ const AROUND = 12; // lines above and below what is seen
  */
 export function Lines({ label, tree, items, active, onActive, draw, checked, onOpen }) {
   const element = useRef(/** @type {HTMLDivElement | null} */ (null));
-  const [seen, setSeen] = useState({ first: 0, count: 60 });
+  const [seen, setSeen] = useState({ first: 0, count: Math.ceil(innerHeight / HEIGHT) + AROUND });
   const look = () => {
     const box = element.current;
     if (!box) return;
     const first = Math.max(0, Math.floor(box.scrollTop / HEIGHT) - AROUND);
     const count = Math.ceil(box.clientHeight / HEIGHT) + 2 * AROUND;
-    setSeen((before) => (before.first === first && before.count === count ? before : { first, count }));
+    setSeen((before) => (before.first === first && before.count >= count ? before : { first, count })); // a few more do no harm
   };
   useEffect(() => {
     const watching = new ResizeObserver(look);

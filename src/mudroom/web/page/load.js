@@ -1,5 +1,5 @@
 // What a view shows, asked for again whenever it may have changed. Never the answer to another question.
-import { get, listen } from "./api.js";
+import { get, listen, mayBeOld } from "./api.js";
 import { useEffect, useRef, useState } from "./html.js";
 
 const PAUSE = 150; // milliseconds: many changes in a row are one
@@ -19,15 +19,28 @@ export function useLoaded(path, matters = () => false) {
   useEffect(() => {
     if (path === null) return;
     let timer = 0;
-    let number = 0;
+    let [asking, again, over] = [false, false, false];
+    let last = /** @type {any} */ (undefined);
     const aborter = new AbortController();
-    const load = () => {
-      const mine = ++number;
-      get(path, aborter.signal).then(
-        (data) => mine === number && setFound({ path, data }),
-        (error) => mine === number && !aborter.signal.aborted &&
-          setFound((before) => ({ path, data: before.path === path ? before.data : undefined, error })),
-      );
+    const ask = async () => {
+      try {
+        const data = await get(path, aborter.signal, last);
+        if (over) return;
+        last = data;
+        again ||= mayBeOld(data);
+        setFound((before) => (before.path === path && before.data === data && !before.error ? before : { path, data }));
+      } catch (error) {
+        if (!over) setFound((before) => ({ path, data: before.path === path ? before.data : undefined, error }));
+      }
+    };
+    const load = async () => {
+      if (asking) return void (again = true); // what is under way may be old by now; it is shown until there is a newer one
+      asking = true;
+      do {
+        again = false;
+        await ask();
+      } while (again && !over);
+      asking = false;
     };
     reload.current = load;
     load();
@@ -38,7 +51,7 @@ export function useLoaded(path, matters = () => false) {
     });
     return () => {
       clearTimeout(timer);
-      number = -1;
+      over = true;
       aborter.abort();
       stop();
     };

@@ -80,11 +80,15 @@ const fits = (row, filter) => row.change === filter || row.flags.includes(filter
 export function offered(rows) {
   /** @type {Map<string, number>} */
   const counts = new Map();
-  for (const row of rows) for (const tag of [row.change, ...row.flags]) counts.set(tag, (counts.get(tag) ?? 0) + 1);
+  const count = (/** @type {string} */ tag) => counts.set(tag, (counts.get(tag) ?? 0) + 1);
+  for (const row of rows) {
+    count(row.change);
+    for (const flag of row.flags) count(flag);
+  }
   return FILTERS.flatMap(([name, label]) => {
-    const count = counts.get(name) ?? 0;
+    const many = counts.get(name) ?? 0;
     const verb = ["added", "modified", "deleted", "renamed"].includes(name);
-    return count && !(verb && count === rows.length) ? [/** @type {[string, string, number]} */ ([name, label, count])] : [];
+    return many && !(verb && many === rows.length) ? [/** @type {[string, string, number]} */ ([name, label, many])] : [];
   });
 }
 
