@@ -119,8 +119,8 @@ def _serving(one: Endpoint, house: House) -> Serving:
 
 
 def _answer(one: Endpoint, call: Call, known: str) -> Response:
-    """``known``: the tags of answers that are there already. What is long is not sent again, nor read, nor drawn: a page
-    asks for all of it whenever some of it may be another one."""
+    """``known``: the tags of answers that are there already. What is long is not sent again, nor read, nor drawn: a
+    page asks for all of it whenever some of it may be another one."""
     found = one.handle(call)
     if isinstance(found, Raw):
         return Response(found.data, one.status, dict(found.headers), found.media_type)
