@@ -6,29 +6,38 @@
  *   added: number, removed: number, open: boolean}} Item
  * One line: a file (`row`), or a directory with the `ids` of all files in it.
  */
-/** @typedef {{name: string, path: string, directories: Map<string, Node>, rows: Row[], ids: string[], added: number, removed: number}} Node */
+/** @typedef {{name: string, path: string, above: Node | null, directories: Map<string, Node>, rows: Row[], ids: string[], added: number, removed: number}} Node */
 
-/** @param {string} name @param {string} path @returns {Node} */
-const node = (name, path) => ({ name, path, directories: new Map(), rows: [], ids: [], added: 0, removed: 0 });
+/** @param {string} name @param {string} path @param {Node | null} above @returns {Node} */
+const node = (name, path, above) => ({ name, path, above, directories: new Map(), rows: [], ids: [], added: 0, removed: 0 });
 
 /** @param {Row[]} rows @returns {Node} */
 export function grow(rows) {
-  const root = node("", "");
+  const root = node("", "", null);
+  const known = new Map([["", root]]);
   for (const row of rows) {
-    let here = root;
-    const parts = row.path.split("/");
-    for (let at = 0; ; at++) {
-      here.ids.push(row.id);
-      here.added += row.added;
-      here.removed += row.removed;
-      if (at === parts.length - 1) break;
-      let next = here.directories.get(parts[at]);
-      if (!next) here.directories.set(parts[at], (next = node(parts[at], here.path + parts[at] + "/")));
-      here = next;
-    }
+    const path = row.path.slice(0, row.path.lastIndexOf("/") + 1); // most rows are in the directory of the one before
+    let here = known.get(path);
+    if (!here) known.set(path, (here = below(root, path)));
     here.rows.push(row);
+    for (let one = /** @type {Node | null} */ (here); one; one = one.above) {
+      one.ids.push(row.id);
+      one.added += row.added;
+      one.removed += row.removed;
+    }
   }
   return root;
+}
+
+/** @param {Node} here @param {string} path of a directory, with a slash at its end @returns {Node} made, if it is not there */
+function below(here, path) {
+  for (let from = 0, to = path.indexOf("/"); to >= 0; from = to + 1, to = path.indexOf("/", from)) {
+    const name = path.slice(from, to);
+    let next = here.directories.get(name);
+    if (!next) here.directories.set(name, (next = node(name, path.slice(0, to + 1), here)));
+    here = next;
+  }
+  return here;
 }
 
 /** A directory that holds one directory and nothing else is shown with it. @param {Node} one @returns {{name: string, last: Node}} */
