@@ -147,6 +147,16 @@ def test_what_cannot_be_seen_is_told(two: Two) -> None:
     assert result(two)["unseen"] is False
 
 
+def test_what_cannot_be_seen_in_a_line_of_a_long_text_is_told(two: Two) -> None:
+    long = "x\n" * EDITABLE
+    two.place.write("f", "one\n" + long)
+    changed(two.place, "sed -i 's/^one$/theirs/' f", "agent-1")
+    tick()
+    two.place.write("f", "ours\n" + long)
+    two.decide("regions", regions=[["a\u202eb"]])
+    assert (result(two)["text"], result(two)["choices"], result(two)["unseen"]) == (None, [["a\u202eb"]], True)
+
+
 def test_what_is_no_text(two: Two) -> None:
     two.make(b"a\0base", b"a\0ours", b"a\0theirs", "f.bin")
     two.decide("theirs", "f.bin")

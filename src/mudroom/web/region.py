@@ -96,7 +96,8 @@ def result_of(merged: Merged | None, content: bytes | None) -> shape.Result | No
     lines = split_lines(content) if is_text else []
     if choices is None:
         found.lines, found.more = shown_lines(lines[:MOST], 1), max(0, len(lines) - MOST)
-    found.unseen = text is not None and any(_is_unseen(line) for line in lines)
+    edited = lines if text is not None else [line.encode() for line in written] if choices is not None else []
+    found.unseen = any(map(_is_unseen, edited))
     return found
 
 
@@ -108,7 +109,7 @@ def editable(content: bytes) -> str | None:
 
 
 def _is_unseen(line: bytes) -> bool:
-    return bool(shown(line.removesuffix(b"\n").removesuffix(b"\r"), widest=len(line) + 1).odd)
+    return bool(shown(line.removesuffix(b"\n").removesuffix(b"\r"), widest=10 * len(line) + 1).odd)
 
 
 def shown_lines(lines: Sequence[bytes], first: int, kind: str = " ") -> list[shape.Line]:

@@ -67,6 +67,32 @@ test("rows that come a few at a time", () => {
   assert.deepEqual(blocksOf(picked, "f28"), new Set([3]));
 });
 
+test("whatever was chosen and whatever is there now, no more is asked for than was wanted of it", () => {
+  let seed = 7;
+  const any = (/** @type {number} */ below) => (seed = (seed * 48271) % 2147483647) % below;
+  for (let round = 0; round < 300; round++) {
+    const before = Array.from({ length: any(9) }, (_, at) => row(`f${at}`, { flags: any(4) ? [] : ["protected"], stamp: String(any(2)) }));
+    let picked = initial(before);
+    for (const one of before) if (!any(3)) picked = any(2) ? want(picked, [one.id], any(2) === 1) : wantBlocks(picked, one, new Set([any(3)]));
+    const rows = Array.from({ length: 12 }, (_, at) => row(`f${at}`, { flags: before[at]?.flags ?? (any(2) ? [] : ["protected"]), stamp: String(any(2)) })).filter(() => any(4));
+    const everything = request(before, picked) === null;
+    const asked = reloaded(picked, rows, before);
+    if (everything) {
+      assert.equal(asked, null, "at first");
+      continue;
+    }
+    const all = before.every((one) => one.flags.length || picked.get(one.id) === null);
+    for (const one of asked ?? rows.filter((now) => !now.flags.length)) {
+      const now = rows.find(({ id }) => id === one.id);
+      const was = before.find(({ id }) => id === one.id);
+      assert.ok(now, "it is there");
+      if (!was) assert.ok(all && !now.flags.length, "it is new");
+      else if (picked.get(one.id)) assert.deepEqual([was.stamp, one.blocks], [now.stamp, [...(picked.get(one.id)?.blocks ?? [])]]);
+      else assert.equal(picked.get(one.id), null);
+    }
+  }
+});
+
 test("nothing is kept of what nobody has chosen, of what is gone, and of another fork of that name", () => {
   const memory = storage();
   const pending = makePending(memory);

@@ -23,6 +23,7 @@ export function Result({ data, pieces, settled, edited, edit }) {
   const begin = () => edit({ text: plain(result) });
   return html`<details open class="panel"><summary class="panel-head">${settled ? "The result, as it is decided" : "The result"}</summary>
     ${pieces || result.lines.length ? html`<${Outcome} pieces=${pieces ?? whole(result, FROM[take] ?? "same")} />` : html`<p class="pad">${size(result.size)}, which cannot be shown as text.</p>`}
+    ${!settled && pieces?.every((piece) => piece.lines) && html`<p class="dim small pad">Once it is saved, it can be edited as a whole, too.</p>`}
     ${settled && html`<div class="row pad">${result.text !== null ? html`<button type="button" class="small" onClick=${begin}>Edit the whole result</button>`
       : html`<span class="dim small">It is too long, or holds what a browser would change: it cannot be edited here as a whole.</span>`}</div>`}
   </details>`;

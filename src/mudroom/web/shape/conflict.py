@@ -46,7 +46,8 @@ class Result(Struct):
     text: str | None = None
     """As it is, to be edited; None: it is no text, or too long for that, or has carriage returns within lines."""
     unseen: bool = False
-    """There are characters in ``text`` that are not seen where it is edited."""
+    """There are characters in ``text`` (if there is none, in lines of ``choices``) that are not seen where they are
+    edited."""
 
 
 class Version(Struct):
