@@ -128,6 +128,13 @@ def test_a_secret_is_decided_as_a_whole(cli: Cli) -> None:
     assert "swordfish" not in done.stdout + done.stderr
 
 
+def test_a_secret_is_not_shown_with_markers(cli: Cli) -> None:
+    shown = cli("diff", "x", "--conflicts").stdout
+    first, second = shown.splitlines()[:2]
+    assert first.startswith("conflict .env: ") and second == "a secret: it is not shown"
+    assert "swordfish" not in shown and "+<<<<<<< project\n ours\n" in shown
+
+
 def test_what_is_decided_is_told_and_edited_again(cli: Cli) -> None:
     assert cli("resolve", "x", "f", "--hunk", "1", "--both").stdout.startswith("decided: both  f: ")
     assert cli.json("resolve", "x", "f")["conflicts"][0]["take"] == "content"

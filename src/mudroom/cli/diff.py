@@ -72,6 +72,7 @@ def _conflicts(session: Session, name: str, words: list[str], context: Context) 
     from mudroom.cli.resolve import conflict_to_json
     from mudroom.core.linediff import unified
     from mudroom.core.marker import Labels, with_markers
+    from mudroom.reviewing import is_masked_conflict
 
     found = session.conflicts(name, project_paths(words, session))
     if context.as_json:
@@ -83,7 +84,9 @@ def _conflicts(session: Session, name: str, words: list[str], context: Context) 
         for conflict in found:
             shown = show_path(conflict.path).encode()
             yield b"conflict %s: %s\n" % (shown, conflict.reason.encode())
-            if (merged := conflict.merged) is not None:
+            if is_masked_conflict(session, conflict):
+                yield b"a secret: it is not shown\n"
+            elif (merged := conflict.merged) is not None:
                 marked = with_markers(merged, Labels(b"project", b"original", name.encode()))
                 yield from unified(conflict.ours.content or b"", marked, old_label=b"project", new_label=b"merged")
 
