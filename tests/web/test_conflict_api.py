@@ -318,6 +318,18 @@ def test_a_project_that_stays_as_it_is(two: Two) -> None:
     assert standing(two, f"?reviewed={found['fingerprint']}")["moved"] is True
 
 
+def test_a_file_that_the_fork_has_made_a_directory_of(two: Two) -> None:
+    """What is in it has its place in the project when the file goes; and not, when the project deletes that itself."""
+    two.place.write("f", "old\n")
+    changed(two.place, "rm f; mkdir -p f/g; echo x > f/g/x; echo x > f/x", FORK)
+    assert standing(two)["drifted"] == []
+    tick()
+    two.place.write("f", "ours\n")
+    assert [(one["path"], one["text"]) for one in standing(two)["drifted"]] == [
+        ("f", "changed in the project meanwhile")
+    ]
+
+
 def test_what_the_project_has_changed_meanwhile(two: Two) -> None:
     for name in ("edited", "gone", "mode", "kind", "touched", "same", "sub/gone", "untouched"):
         two.place.write(name, "old\n")

@@ -159,6 +159,7 @@ def test_text_may_be_spaced(lived_in: Place, site: Site, open_page: OpenPage) ->
 def test_what_is_chosen_is_seen_in_the_systems_own_colours(lived_in: Place, site: Site, open_page: OpenPage) -> None:
     page = open_page(forced_colors="active")
     paper = "one => getComputedStyle(one).backgroundColor"
+    both = "one => [getComputedStyle(one).backgroundColor, getComputedStyle(one).color]"
     go(page, site, VIEWS["review"])
     page.locator(".line.active").wait_for()
     page.locator(".segments [aria-pressed=true]").last.wait_for()
@@ -168,6 +169,9 @@ def test_what_is_chosen_is_seen_in_the_systems_own_colours(lived_in: Place, site
         (".themes [aria-pressed=true]", ".themes [aria-pressed=false]"),
     ):
         assert page.locator(chosen).first.evaluate(paper) != page.locator(other).first.evaluate(paper), chosen
+        assert page.locator(chosen).first.evaluate(both) == page.locator(".line.active").evaluate(both), (
+            "one pair for all"
+        )
     edge = "one => getComputedStyle(one).borderBottomColor"
     tabs = page.locator(".tabs a")
     assert tabs.nth(0).evaluate(edge) != tabs.nth(1).evaluate(edge)

@@ -69,12 +69,18 @@ def _suspects(root: int, changes: Sequence[Change], found: dict[bytes, str]) -> 
         except OSError:  # gone, or a link now: what comes has nowhere to go, what was there is gone
             found.update((change.path, NOWHERE) for change in within if change.base is None)
             entries = [(change, None) for change in within if change.base is not None]
-        absent |= {change.path for change, ours in entries if ours is None and _is_new_directory(change)}
+        absent |= {change.path for change, ours in entries if _is_nowhere_yet(change, ours)}
         yield from ((change, ours) for change, ours in entries if not same_stamp(change.base, ours))
 
 
-def _is_new_directory(change: Change) -> bool:
-    return change.base is None and change.entry.kind == "directory"
+def _is_nowhere_yet(change: Change, ours: Entry | None) -> bool:
+    """Whether it is a directory that the fork has made, of nothing or of what was no directory, and the project has
+    none there, either."""
+    if change.entry.kind != "directory":
+        return False
+    if change.base is None:
+        return ours is None
+    return change.base.kind != "directory" and (ours is None or ours.kind != "directory")
 
 
 def _is_known(change: Change, ours: Entry | None, ground: Ground, live: Content) -> bool:

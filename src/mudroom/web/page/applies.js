@@ -14,6 +14,8 @@ const OFFERED = {
   interrupted: [["redo", "Apply the rest"], ["undo", "Take back"]],
 };
 
+const NAMED = 3; // files in a message
+
 /**
  * Undo or redo an apply, and tell how it went.
  * @param {string} project @param {"undo" | "redo"} act @param {string} apply @returns {Promise<any>} what landed; null: it did not
@@ -22,8 +24,9 @@ export async function act(project, act, apply) {
   try {
     const job = await finished(await post(`${at(project)}/${act}`, { apply }));
     if (job.problem) throw Object.assign(new Error(job.problem.error), job.problem);
-    const left = job.landed?.conflicts.length ?? 0;
-    toast(`${apply || "The last apply"} was ${ENDED[act]}${left ? `, but for ${counted(left, "file")} that changed since` : ""}`, { bad: left > 0 });
+    const left = (job.landed?.conflicts ?? []).map((/** @type {any} */ one) => one.path);
+    const names = left.slice(0, NAMED).join(", ") + (left.length > NAMED ? ` and ${left.length - NAMED} more` : "");
+    toast(`${apply || "The last apply"} was ${ENDED[act]}${left.length ? `, but for ${counted(left.length, "file")} that changed since: ${names}` : ""}`, { bad: left.length > 0 });
     return job.landed;
   } catch (error) {
     complain(error);

@@ -22,13 +22,15 @@ function warnings(rows, picked, standing) {
   const chosen = rows.filter((row) => picked.has(row.id));
   const flagged = (/** @type {string} */ flag) => chosen.filter((row) => row.flags.includes(flag)).map((row) => row.path);
   const left = rows.filter((row) => row.flags.includes("protected") && !picked.has(row.id)).map((row) => row.path);
+  const conflicts = new Set(flagged("conflict"));
+  const merged = (standing?.drifted ?? []).map((/** @type {any} */ one) => one.path).filter((/** @type {string} */ path) => !conflicts.has(path));
   return [
     ["Runs by itself later", flagged("executes-later"), "bad"],
     ["Changes what later commands do on this machine", flagged("protected"), "bad"],
     ["Secrets", flagged("secret"), "warn"],
-    ["Conflicts with the project, and stays in the fork until it is decided", flagged("conflict"), "warn"],
+    ["Conflicts with the project, and stays in the fork until it is decided", [...conflicts], "warn"],
     ["Left out unless you choose it by name", left, ""],
-    ["Changed in the project meanwhile: merged", (standing?.drifted ?? []).map((/** @type {any} */ one) => one.path), ""],
+    ["Changed in the project meanwhile: merged", merged, ""],
   ].filter(([, names]) => names.length);
 }
 

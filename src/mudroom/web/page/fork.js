@@ -27,7 +27,9 @@ export function Counts({ summary }) {
  * @returns {Promise<boolean>} whether it is gone
  */
 export async function discard(project, fork, reviewed = "") {
-  const text = html`<p><span class="name">${fork.name}</span>: ${counted(filesOf(fork.summary), "changed file")} that ${fork.state === "running" ? "are in no project, and what runs in it is ended." : "are in no project."}</p>
+  const files = filesOf(fork.summary);
+  const lost = files ? `${counted(files, "changed file")} that ${files === 1 ? "is" : "are"} in no project` : "nothing is changed in it";
+  const text = html`<p><span class="name">${fork.name}</span>: ${lost}${fork.state === "running" ? ", and what runs in it is ended." : "."}</p>
     <p>This cannot be undone.</p>`;
   if (!(await confirmed({ title: "Discard this fork?", text, action: "Discard", danger: true }))) return false;
   try {
