@@ -365,6 +365,22 @@ def test_names_and_lines_steer_nothing(place: Place) -> None:
     assert (place.project / os.fsdecode(evil)).exists()
 
 
+def test_names_of_blanks_are_seen(place: Place) -> None:
+    session = place.session()
+    session.new_fork("f")
+    for blank in (b" ", b"dir /  x ", "\u3000".encode(), "\u2800".encode(), "\u200b".encode()):
+        session.files("f").write(blank, b"x\n")
+    session.flush("f")
+
+    async def script(driver: Driver) -> None:
+        names = {word for line in driver.listed() for word in line.split()}
+        assert {r"\x20", r"dir\x20/", r"\x20\x20x\x20", r"\u3000", r"\u2800", r"\u200b"} <= names
+        await driver.to_file(b"dir /  x ")
+        assert driver.shown()[0] == r" dir\x20/\x20\x20x\x20"
+
+    drive(place, "f", script, session=session)
+
+
 def test_a_command_that_runs_in_the_fork(place: Place) -> None:
     """What it changes is not there yet, its end is not waited for, and nothing is applied meanwhile."""
     session, result = place.sh("echo 1 > a")
