@@ -134,6 +134,12 @@ def test_nothing_is_wider_than_a_narrow_window(
                 part(page, tab)
                 found[tab] = sideways(page)
     page.goto(site.address("f", "try-1", "review"))
+    page.get_by_role("treeitem").filter(has_text="app.py").locator(".name").click()
+    page.locator(".hunk").first.wait_for()
+    assert page.locator(".file-head").evaluate("one => one.scrollHeight - one.clientHeight") <= 1, (
+        "part of it is not seen"
+    )
+    page.get_by_role("link", name="Files", exact=True).click()
     page.get_by_role("treeitem").filter(has_text="a-name-").locator(".name").click()
     page.locator(".hunk").first.wait_for()
     box = page.locator(".file-body").bounding_box()
