@@ -130,9 +130,10 @@ class Window(ABC):
 
 
 class Firefox(Window):
-    def __init__(self, line: ClientConnection, site: str) -> None:
-        """``site``: where all requests have to go."""
-        self.wrong, self._line, self._site, self._sent = [], line, site, 0
+    def __init__(self, line: ClientConnection) -> None:
+        self.wrong, self._line, self._sent = [], line, 0
+        self._site = "data:"
+        """Where all requests have to go: where it was sent first."""
         self._ask("session.new", capabilities={})
         self._ask("session.subscribe", events=["log.entryAdded", "network.beforeRequestSent"])
         watching = WATCHING.replace("window.wrong.push(", "tell('wrong: ' + ")
@@ -159,6 +160,8 @@ class Firefox(Window):
             self.wrong.append(told["text"])
 
     def go(self, address: str) -> None:
+        if self._site == "data:":
+            self._site = "/".join(address.split("/")[:3]) + "/"
         self._ask("browsingContext.navigate", context=self._context, url=address, wait="complete")
 
     def call(self, function: str, *given: object) -> Any:
@@ -225,8 +228,7 @@ class WebKit(Window):
 
 
 @contextmanager
-def firefox(site: str) -> Iterator[Window]:
-    """No request of its may go elsewhere than to ``site``."""
+def firefox() -> Iterator[Window]:
     client = pytest.importorskip("websockets.sync.client", reason="websockets is not installed")
     program = shutil.which("firefox-esr") or shutil.which("firefox")
     if program is None:
@@ -237,7 +239,7 @@ def firefox(site: str) -> Iterator[Window]:
         process = _started(stack, words, home)
         (address,) = _until(lambda: re.findall(r"BiDi listening on (ws://\S+)", (home / SAID).read_text()), process)
         line = stack.enter_context(client.connect(address + "/session", max_size=None, compression=None, proxy=None))
-        yield Firefox(line, site)
+        yield Firefox(line)
 
 
 @contextmanager

@@ -132,6 +132,7 @@ def understood(window: Window) -> None:
 
 
 def tell(window: Window, place: Place, site: Site) -> None:
+    """All of it; the last change of the page is one that is not allowed."""
     prepare(place)
     enter(window, site)
     review(window, place)
@@ -144,3 +145,17 @@ def tell(window: Window, place: Place, site: Site) -> None:
     window.call("() => document.body.setAttribute('style', 'color: red')")
     window.wait("() => document.body.hasAttribute('style')")
     assert "policy: style-src-attr" in str(window.wrong), "whether anything would have been seen"
+
+
+def lose(window: Window) -> None:
+    """The server has ended while the page was open at a project."""
+    window.wait("() => document.querySelector('.banner.lost')?.innerText.includes('reconnecting')")
+
+
+def find(window: Window, place: Place) -> None:
+    """It is there again: the page hears of what happens, by whatever way its browser connects anew."""
+    window.wait("() => !document.querySelector('.banner.lost')")
+    staged(place, "echo again > again.txt", "try-2")
+    window.see("main .card a", "try-2")
+    window.call("() => location.reload()")
+    window.see("main .card a", "try-2")

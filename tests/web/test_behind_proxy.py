@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import getpass
 import http.client
+import os
 import re
 import shutil
 import ssl
@@ -163,8 +164,9 @@ def named() -> Iterator[Browser]:
     if where is None:
         pytest.skip("chromium is not installed")
     with sync.sync_playwright() as playwright:
-        words = ["--no-sandbox", f"--host-resolver-rules=MAP {NAME} 127.0.0.1"]
-        browser = playwright.chromium.launch(executable_path=where, args=words)
+        words = [f"--host-resolver-rules=MAP {NAME} 127.0.0.1"]
+        root = os.geteuid() == 0  # its own sandbox does not work for root
+        browser = playwright.chromium.launch(executable_path=where, args=words, chromium_sandbox=not root)
         yield browser
         browser.close()
 
