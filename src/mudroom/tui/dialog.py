@@ -193,7 +193,8 @@ class Words(Dialog["str | None"]):
             yield Static(self._keys, classes="keys", markup=False)
 
     def on_mount(self) -> None:
-        self.query_one(Input).focus()
+        """The line has the keyboard as what can have it. Nothing is looked for here: an Escape may be so quick that the
+        dialog is taken away before anything is in it."""
 
     def on_resize(self) -> None:
         """It has no lines."""
