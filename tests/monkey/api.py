@@ -20,7 +20,7 @@ from urllib.parse import quote
 from browser import Site, serving
 from conftest import Place, full_listing
 from monkey.chance import Chance, Walk
-from monkey.model import Wish, changed, with_what_goes_along, wrong_after
+from monkey.model import Wish, changed, in_repository, with_what_goes_along, wrong_after
 from monkey.world import OUTSIDE, Decided, World, decided_of, wishes_of
 from mudroom.errors import MudroomError
 from mudroom.web.endpoint import id_of
@@ -449,7 +449,7 @@ def chosen_of(sent: Sent) -> dict[str, Wish]:
     """Of what the fork held, what was asked for."""
     wishes = sent.wishes or {}
     if sent.body["files"] is None:
-        return {path: wish for path, wish in wishes.items() if ".git" not in path.split("/")}
+        return {path: wish for path, wish in wishes.items() if not in_repository(path)}
     ids = {id_of(os.fsencode(path)): path for path in wishes}
     found = {}
     for one in sent.body["files"]:
@@ -458,4 +458,5 @@ def chosen_of(sent: Sent) -> dict[str, Wish]:
         found[path] = wishes[path]._replace(
             blocks=None if blocks is None else frozenset(blocks), mode=one.get("mode", True)
         )
+    found = {path: wish for path, wish in found.items() if not in_repository(path)}  # withheld: "git" was not asked for
     return with_what_goes_along(found, wishes)

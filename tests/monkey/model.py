@@ -89,11 +89,13 @@ def may_land(now: Entry | None, wish: Wish, decided: Iterable[Entry | None] = ()
     if isinstance(part, bool):
         return None
     if now == wish.base and wish.known:
-        return [part]
-    found = [now, *decided]  # a conflict stays, until it is decided
-    if now == part:
-        return found
+        return [part] if kind_of(now) != "directory" or is_directory(part) else [now, part]
     base = wish.base
+    found = [now, *decided]  # a conflict stays, until it is decided
+    if now == base:
+        found.append(part)
+    if now in (part, base):
+        return found
     if base is None or now is None or part is None or {base[0], now[0], part[0]} != {"file"}:
         return found
     content = merged(base[2], now[2], part[2])
@@ -109,9 +111,15 @@ def with_what_goes_along(chosen: Mapping[str, Wish], known: Mapping[str, Wish]) 
     turned = {path for path, wish in chosen.items() if kind_of(wish.base) == "directory" and wish.staged is not None}
     turned = {path for path in turned if kind_of(chosen[path].staged) != "directory"}
     needed = {above for path in chosen for above in parents(path) if above in known}
-    found = {path: wish for path, wish in known.items() if not turned.isdisjoint(parents(path))}
+    found = {
+        path: wish._replace(known=False) for path, wish in known.items() if not turned.isdisjoint(parents(path))
+    }  # the project may hold something else there: then none of it lands
     found |= {path: known[path] for path in needed if kind_of(known[path].staged) == "directory"}
     return {**found, **chosen}
+
+
+def in_repository(path: str) -> bool:
+    return ".git" in path.split("/")
 
 
 def is_directory(*entries: Entry | None) -> bool:
@@ -128,6 +136,8 @@ def wrong_after(
 ) -> list[str]:
     """What is otherwise than an apply of these wishes may have left it. ``decided``: what was said of conflicts; None:
     something that this model does not know."""
+    if all(before.get(path) == after.get(path) for path in wishes if in_repository(path)):
+        wishes = {path: wish for path, wish in wishes.items() if not in_repository(path)}  # whole, or not at all
     touchable = {*wishes, *(wish.source for wish in wishes.values() if wish.source)}
     above = {above for path in touchable for above in parents(path)}
     found = []

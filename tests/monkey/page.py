@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from browser import Site, browsing, serving, watch
 from conftest import Place
 from monkey.chance import Chance, Walk
-from monkey.model import Wish, with_what_goes_along, wrong_after
+from monkey.model import Wish, in_repository, with_what_goes_along, wrong_after
 from monkey.world import FORK, Decided, World
 from mudroom.errors import MudroomError
 from mudroom.web.endpoint import id_of
@@ -111,10 +111,14 @@ class Page:
         tabs = [self._tab(context, self.site.told["login"]), self._tab(context, self.site.url)]
         for tab in tabs:
             self._to_review(tab)
+        seen: list[Any] = [[], []]
         while (chance := self.walk.next()) is not None:
             number = int(chance.random() * 1.4)
             tab = tabs[number]
-            known, shown = self._known(), tab.evaluate(SHOWN)
+            known = self._known()
+            if not tab.evaluate("document.querySelector('dialog[open]') !== null"):
+                seen[number] = tab.evaluate(SHOWN)  # else what counts is what was shown when the question was asked
+            shown = seen[number]
             what = chance.weighed({"click": 14, "key": 7, "outside": 3, "address": 2, "back": 0.6, "forward": 0.5,
                                    "reload": 0.5, "size": 0.4, "write": 0.4})  # fmt: skip
             did = self._do(tab, what, chance)
@@ -286,7 +290,7 @@ def is_protected(path: str) -> bool:
 
 def chosen_of(body: Any, wishes: dict[str, Wish]) -> dict[str, Wish]:
     if body["files"] is None:
-        return {path: wish for path, wish in wishes.items() if ".git" not in path.split("/")}
+        return {path: wish for path, wish in wishes.items() if not in_repository(path)}
     ids = {id_of(path.encode("utf-8", "surrogateescape")): path for path in wishes}
     found = {}
     for one in body["files"]:
@@ -294,4 +298,5 @@ def chosen_of(body: Any, wishes: dict[str, Wish]) -> dict[str, Wish]:
         wish = wishes[ids[one["id"]]]
         blocks = None if blocks is None else frozenset(blocks)
         found[ids[one["id"]]] = wish._replace(blocks=blocks, mode=one.get("mode", True))
+    found = {path: wish for path, wish in found.items() if not in_repository(path)}  # withheld: "git" was not asked for
     return with_what_goes_along(found, wishes)

@@ -129,7 +129,7 @@ class Terminal:
             self._says_yes(app, title)
         await pilot.press(key)
         if isinstance(screen, ReviewScreen) and chance.random() < 0.1:  # nobody waits for what a key does
-            more = [chance.weighed(weights) for _more in range(3)]
+            more = [chance.weighed({**weights, "escape": 9}) for _more in range(3)]
             self.walk.say(f"at once: {' '.join(more)}")
             await pilot.press(*more)
 
@@ -166,6 +166,8 @@ class Terminal:
                 await app.desk.ask(lambda: None)
                 await pilot.pause(0)
             await pilot.pause(0.002)
+            if app._exception is not None:
+                self.walk.fail(f"it has crashed: {app._exception!r}")
             if app._exit or not self._is_busy(app):
                 return
             if time.monotonic() > until:
