@@ -225,6 +225,14 @@ def test_by_the_keyboard_alone(place: Place, site: Site, page: Page) -> None:
     page.keyboard.press("Escape")
     page.get_by_role("dialog").wait_for(state="hidden")
     page.keyboard.press("a")
+    page.get_by_role("dialog", name="Apply 2 of 3?").wait_for()
+    page.keyboard.press("Enter")
+    page.get_by_role("dialog").wait_for(state="hidden")
+    assert (place.project / "a").read_text() == "1\n", "the key alone, and Enter, apply nothing"
+    page.keyboard.press("a")
+    page.get_by_role("dialog", name="Apply 2 of 3?").wait_for()
+    page.keyboard.press("Tab")
+    page.keyboard.press("Enter")
     page.get_by_text("Applied:").wait_for()
     assert [(place.project / name).read_text() for name in "abc"] == ["2\n", "1\n", "2\n"]
 

@@ -46,11 +46,12 @@ export function Bar({ project, fork, name, changes, picked, standing, reload, st
   const [how, setHow] = useState({ backups: false, git: false, markers: false });
   const total = changes.total;
   const count = countOf(changes.rows, picked);
-  const apply = async () => {
+  /** @param {boolean} [byKey] a key may have been meant for something else: nothing is applied by one alone */
+  const apply = async (byKey = false) => {
     if (!count || job?.state === "running") return;
     const found = warnings(changes.rows, picked, standing);
-    if (found.length) {
-      const text = html`<dl class="warnings">${found.map(([label, names, mark]) => html`<div key=${label}><dt><span class=${"tag " + mark}>${label}</span></dt><dd>${some(names)}</dd></div>`)}</dl>`;
+    if (found.length || byKey) {
+      const text = !found.length ? html`<p>What is chosen goes into the project.</p>` : html`<dl class="warnings">${found.map(([label, names, mark]) => html`<div key=${label}><dt><span class=${"tag " + mark}>${label}</span></dt><dd>${some(names)}</dd></div>`)}</dl>`;
       if (!(await confirmed({ title: count === total ? `Apply all ${total}?` : `Apply ${count} of ${total}?`, text, action: "Apply" }))) return;
     }
     started(true);
@@ -64,7 +65,7 @@ export function Bar({ project, fork, name, changes, picked, standing, reload, st
       setJob({ state: "failed", problem: { error: error.message, hint: error.hint, code: error.code } });
     }
   };
-  keys.apply = apply;
+  keys.apply = () => void apply(true);
   const close = () => {
     const anew = isLanded(job);
     setJob(null);
@@ -74,7 +75,7 @@ export function Bar({ project, fork, name, changes, picked, standing, reload, st
   if (job) return html`<${Course} job=${job} project=${project} name=${name} close=${close} />`;
   const all = count === total;
   return html`<div class="bar">
-    <button type="button" class="primary" disabled=${!count} onClick=${apply}>${all ? `Apply all ${total.toLocaleString("en")}` : `Apply ${count.toLocaleString("en")} of ${total.toLocaleString("en")}`}</button>
+    <button type="button" class="primary" disabled=${!count} onClick=${() => apply()}>${all ? `Apply all ${total.toLocaleString("en")}` : `Apply ${count.toLocaleString("en")} of ${total.toLocaleString("en")}`}</button>
     ${!count && html`<span class="dim">Nothing is chosen.</span>`}
     <details class="how"><summary>How</summary><div class="panel">
       ${/** @type {[keyof typeof how, string][]} */ ([["backups", "Leave what is replaced beside it, as NAME.bak"], ["git", "The repository, too, as a whole"], ["markers", "Write conflict markers into files that conflict"]]).map(([key, label]) => html`

@@ -31,7 +31,7 @@ export const SHORTCUTS = [
   { name: "filter", keys: ["/"], scope: "review", what: "Type to filter" },
   { name: "mode", keys: ["t"], scope: "review", what: "Tree or flat list" },
   { name: "all", keys: ["A"], scope: "review", what: "Choose all that are listed, or none of them" },
-  { name: "apply", keys: ["a"], scope: "review", what: "Apply" },
+  { name: "apply", keys: ["a"], scope: "review", what: "Apply; asks first" },
   { name: "back", keys: ["Escape"], scope: "review", what: "Back to the list" },
   { name: "next-hunk", keys: ["n"], scope: "diff", what: "Next hunk" },
   { name: "previous-hunk", keys: ["p"], scope: "diff", what: "Previous hunk" },
