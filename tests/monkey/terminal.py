@@ -200,7 +200,15 @@ class Terminal:
                 self.walk.fail(f"apply {name} is {state}")
         world.require_still(what)
         now = self._fingerprint()
-        allowed = is_outside or may_change or news or self.asked or self.discards or now == self.fingerprint
+        allowed = (
+            is_outside
+            or may_change
+            or news
+            or world.has_recovered
+            or self.asked
+            or self.discards
+            or now == self.fingerprint
+        )
         allowed = allowed or "roll back" in self.walk.said[-1].lower() or "Roll" in self.walk.said[-1]
         self.walk.require([] if allowed else [f"{self.fingerprint} became {now}"], "the fork has changed by itself")
         self.fingerprint = now

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from typing import Any, NamedTuple
+from unittest import mock
 
 from conftest import Listing, Place, listing, tick
 from monkey.chance import Chance, Walk
-from monkey.model import Entry, Wish, changed, wrong_undone
+from monkey.model import Entry, Wish, changed, in_repository, wrong_after, wrong_undone
 from mudroom.errors import MudroomError
 from mudroom.session import Session
 from mudroom.stage.source import read_all
+from mudroom.vault.execute import Executor
 from mudroom.vault.opened import OpenFork
 
 FORK = "agent"
@@ -56,6 +58,10 @@ class World:
         """As it has to be."""
         self.landings: dict[str, Landing] = {}
         self.states: dict[str, str] = {}
+        self.cut_off: dict[str, tuple[dict[str, Wish], Decided]] = {}
+        """Applies whose process was killed when they were about to touch the project, and what they would have done."""
+        self.has_recovered = False
+        """Whether one of those was ended in the last step."""
 
     # --- what is so ---
 
@@ -63,11 +69,25 @@ class World:
         return listing(self.place.project)
 
     def look_at_applies(self) -> dict[str, str]:
-        """Of each apply, its state, if that is another one than before."""
+        """Of each apply, its state, if that is another one than before. What somebody was killed in is ended by whoever
+        has the vault alone next: that is looked at here, and is no news."""
         states = {one["apply"]: one["state"] for one in self.session.applies()}
         news = {name: state for name, state in states.items() if self.states.get(name) != state}
         self.states = states
+        self.has_recovered = bool(self.cut_off.keys() & news.keys())
+        for name in self.cut_off.keys() & news.keys():
+            self._note_end_of(name, news.pop(name), alone=not news)
         return news
+
+    def _note_end_of(self, name: str, state: str, *, alone: bool) -> None:
+        wishes, decided = self.cut_off.pop(name)
+        if alone and state == "applied":
+            wrong = wrong_after(self.tree, self.now(), wishes, decided)
+            self.walk.require(wrong, f"{name} was cut off, and is finished as something else")
+            self.note_landing(name)
+        elif alone:
+            self.require_still(f"{name} was cut off before it touched anything, and is {state}; that")
+        self.tree = self.now()  # of two at once nobody can tell which has done what
 
     def require_still(self, what: str) -> None:
         self.walk.require(changed(self.tree, self.now()), f"{what} changed the project")
@@ -164,6 +184,9 @@ class World:
         def busy(who: str) -> None:
             raise MudroomError(f"busy: {who}")
 
+        with self.session.alone("somebody else", busy):
+            pass  # what was cut off is ended
+        self.look_at_applies()
         with self.session.alone("somebody else", busy):
             do(self.session)
         for name, state in self.look_at_applies().items():
@@ -285,6 +308,21 @@ def _redo_of_another(world: World, _chance: Chance) -> str:
     return world.land(lambda session: session.redo())
 
 
+def _killed(world: World, _chance: Chance) -> str:
+    """Another begins to apply all there is, and is killed before the project is touched."""
+    if world.is_held:
+        return "somebody holds the vault"
+    world.land(lambda _session: None)
+    wanted = {path: wish for path, wish in world.wishes().items() if not in_repository(path)}
+    decided, session, known = world.decided(), world.session, set(world.states)
+    killing = mock.patch.object(Executor, "run", side_effect=KeyboardInterrupt)
+    with suppress(KeyboardInterrupt), session.alone("somebody who is killed"), killing:
+        session.apply(FORK, reviewed=session.fingerprint(FORK))
+    names = world.look_at_applies().keys() - known
+    world.cut_off |= dict.fromkeys(names, (wanted, decided))
+    return f"{names}"
+
+
 def _discard(world: World, _chance: Chance) -> str:
     return world.land(lambda session: session.discard(FORK))
 
@@ -306,6 +344,7 @@ OUTSIDE: dict[str, tuple[float, Callable[[World, Chance], str]]] = {
     "another undoes": (0.4, _undo_of_another),
     "another redoes": (0.2, _redo_of_another),
     "another discards": (0.4, _discard),
+    "another is killed": (0.4, _killed),
     "a checkpoint": (0.7, _checkpoint),
     "another holds the vault": (0.8, _hold),
 }
