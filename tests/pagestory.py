@@ -112,14 +112,20 @@ def shortcuts(window: Window) -> None:
     window.wait("() => !document.querySelector('dialog')")
 
 
+OPTIONAL = {"forced-color-adjust"}
+"""Of colours that are the system's, which some browsers have not (https://www.w3.org/TR/css-color-adjust-1/#forced)."""
+
+
 def declarations() -> Iterator[tuple[str, str]]:
-    """Of all style sheets of the page."""
+    """Of all style sheets of the page, without what a browser may do without."""
     for sheet in (files("mudroom.web") / "page").iterdir():
         if sheet.name.endswith(".css"):
             text = re.sub(r"/\*.*?\*/", "", sheet.read_text("utf-8"), flags=re.DOTALL)
             for block in re.findall(r"\{([^{}]*)\}", text):
-                pairs = [one.partition(":") for one in block.split(";") if ":" in one]
-                yield from ((name.strip(), value.replace("!important", "").strip()) for name, _colon, value in pairs)
+                for one in block.split(";"):
+                    name, colon, value = (part.strip() for part in one.partition(":"))
+                    if colon and name not in OPTIONAL:
+                        yield name, value.replace("!important", "").strip()
 
 
 def understood(window: Window) -> None:
