@@ -147,7 +147,7 @@ def tell(window: Window, place: Place, site: Site) -> None:
     shortcuts(window)
     colours(window)
     decide(window, place, site)
-    assert window.wrong == []
+    assert window.wrong == [], window.wrong
     window.call("() => document.body.setAttribute('style', 'color: red')")
     window.wait("() => document.body.hasAttribute('style')")
     assert "policy: style-src-attr" in str(window.wrong), "whether anything would have been seen"

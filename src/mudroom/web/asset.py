@@ -71,10 +71,12 @@ _NAMED = re.compile(r'(href|src)="([\w.]+)"')
 
 
 def _index(files: dict[str, Asset], version: str) -> Asset:
-    """With the names by which the others are kept. The first module has a script of its own: to preload it, too, is an
-    error in Firefox."""
+    """With the names by which the others are kept. To preload what has a script of its own, too, is an error in
+    Firefox."""
     text = files["index.html"].data.decode()
-    modules = "".join(f'<link rel="modulepreload" href="{version}/{name}">\n' for name in reached(files)[1:])
+    own = {name for kind, name in _NAMED.findall(text) if kind == "src"}
+    wanted = (name for name in reached(files) if name not in own)
+    modules = "".join(f'<link rel="modulepreload" href="{version}/{name}">\n' for name in wanted)
     data = _NAMED.sub(rf'\1="{version}/\2"', text).replace("</head>", modules + "</head>").encode()
     return Asset(data, _TYPES["html"], _tag(data))
 
