@@ -4,7 +4,7 @@ import { Conflicts } from "./conflict.js";
 import { Questions } from "./decide.js";
 import { keepFocus } from "./focus.js";
 import { Alone, Frame, Over, useConnection, usePlace } from "./frame.js";
-import { html, render, useEffect, useState } from "./html.js";
+import { html, render, useEffect, useLayoutEffect, useState } from "./html.js";
 import { Home, Project } from "./home.js";
 import { Review } from "./review.js";
 import { routeOf, toProject } from "./route.js";
@@ -38,7 +38,7 @@ function App() {
   const [me, setMe] = useState(/** @type {any} */ (null));
   const [problem, setProblem] = useState(/** @type {any} */ (null));
   const start = () => begin().then((found) => (setProblem(null), setMe(found)), setProblem);
-  useEffect(() => void start(), []);
+  useLayoutEffect(() => void start(), []); // before it is painted: there is nothing to be seen yet
   if (connection === "over" || problem?.status === 401) return html`<${Over} />`;
   if (problem) return html`<${Alone} title="mudroom"><p class="problem">${problem.message}</p><p>${problem.hint}</p>
     <p><button type="button" onClick=${start}>Try again</button></p></${Alone}>`;

@@ -1,6 +1,6 @@
 // What a view shows, asked for again whenever it may have changed. Never the answer to another question.
 import { get, listen, mayBeOld } from "./api.js";
-import { useEffect, useRef, useState } from "./html.js";
+import { useLayoutEffect, useRef, useState } from "./html.js";
 
 const PAUSE = 150; // milliseconds: many changes in a row are one
 
@@ -16,7 +16,7 @@ export function useLoaded(path, matters = () => false) {
   const reload = useRef(() => {});
   const filter = useRef(matters);
   filter.current = matters;
-  useEffect(() => {
+  useLayoutEffect(() => { // not when it has been painted: nothing is there to be seen yet
     if (path === null) return;
     let timer = 0;
     let [asking, again, over] = [false, false, false];
