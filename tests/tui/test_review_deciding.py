@@ -375,6 +375,13 @@ def test_names_of_blanks_are_seen(place: Place) -> None:
     async def script(driver: Driver) -> None:
         names = {word for line in driver.listed() for word in line.split()}
         assert {r"\x20", r"dir\x20/", r"\x20\x20x\x20", r"\u3000", r"\u2800", r"\u200b"} <= names
+        marked = {
+            part
+            for number in range(driver.files.count)
+            for part, style in driver.files.row(number, 60)
+            if style == "odd"
+        }
+        assert marked == {r"\x20", r"\u3000", r"\u2800", r"\u200b"}
         await driver.to_file(b"dir /  x ")
         assert driver.shown()[0] == r" dir\x20/\x20\x20x\x20"
 

@@ -9,6 +9,7 @@ from rich.cells import cell_len, set_cell_size
 
 from mudroom.core.path import name, parent, show_path
 from mudroom.tui.choice import SIGNS, Item, Mark, Pick, mark_of, mark_of_all, signs
+from mudroom.tui.line import spelled
 from mudroom.tui.pane import Pane, Pieces
 
 _VERBS = {"added": "+", "modified": "~", "deleted": "-", "renamed": "→"}
@@ -92,7 +93,7 @@ class FileList(Pane):
                 (pointer, "head"),
                 _mark(mark),
                 (f" {fold} ", "dim"),
-                (fitted(show_path(row.directory) + "/", room), "head"),
+                *spelled(fitted(show_path(row.directory) + "/", room), "head"),
                 (tail, "dim"),
             ]
         return self._file(row.item, row.directory, pointer, width)
@@ -114,7 +115,7 @@ class FileList(Pane):
             (seen + indent, "good"),
             (_VERBS[change.verb] + " ", {"added": "added", "deleted": "removed"}.get(change.verb, "dim")),
             (flags + " " if flags else "", "warn"),
-            (fitted(shown, max(4, width - used)), ""),
+            *spelled(fitted(shown, max(4, width - used)), ""),
             *counts,
         ]
 

@@ -6,11 +6,14 @@ Whatever is in the line, it stays one line, is read from left to right, and stee
 from __future__ import annotations
 
 import itertools
+import re
 from typing import NamedTuple
 
 from mudroom.core.shown import Span, escaped, shown
 
 TAB = 4
+_ESCAPE = re.compile(r"(\\\\|\\(?:x[0-9a-f]{2}|u[0-9a-f]{4}|U[0-9a-f]{8}|[ntr]))")
+"""As ``core.path.show_path`` writes them; a backslash of the name's own is written twice."""
 
 
 class Piece(NamedTuple):
@@ -43,6 +46,15 @@ def pieces(line: bytes, spans: tuple[Span, ...] = ()) -> list[Piece]:
     elif not line.endswith(b"\n"):
         found.append(Piece(" (no newline at the end)", odd=True))
     return found
+
+
+def spelled(path: str, style: str) -> list[tuple[str, str]]:
+    """What ``core.path.show_path`` has written, with styles: what stands for something that is not seen has its own."""
+    return [
+        (part, "odd" if number % 2 and part != "\\\\" else style)
+        for number, part in enumerate(_ESCAPE.split(path))
+        if part
+    ]
 
 
 def _is_in(at: int, spans: tuple[Span, ...]) -> bool:
