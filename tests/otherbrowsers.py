@@ -96,6 +96,9 @@ class Window(ABC):
     def go(self, address: str) -> None: ...
 
     @abstractmethod
+    def reload(self) -> None: ...
+
+    @abstractmethod
     def call(self, function: str, *given: object) -> Any:
         """What a JavaScript function, or its promise, comes to: JSON."""
 
@@ -164,6 +167,9 @@ class Firefox(Window):
             self._site = "/".join(address.split("/")[:3]) + "/"
         self._ask("browsingContext.navigate", context=self._context, url=address, wait="complete")
 
+    def reload(self) -> None:
+        self._ask("browsingContext.reload", context=self._context, wait="complete")
+
     def call(self, function: str, *given: object) -> Any:
         words = f"async () => JSON.stringify((await ({function})(...{json.dumps(given)})) ?? null)"
         target = {"context": self._context}
@@ -206,6 +212,10 @@ class WebKit(Window):
 
     def go(self, address: str) -> None:
         self._ask("POST", "/url", {"url": address})
+        self.call(WATCHING)
+
+    def reload(self) -> None:
+        self._ask("POST", "/refresh", {})
         self.call(WATCHING)
 
     def call(self, function: str, *given: object) -> Any:

@@ -163,5 +163,5 @@ def find(window: Window, place: Place) -> None:
     window.wait("() => !document.querySelector('.banner.lost')")
     staged(place, "echo again > again.txt", "try-2")
     window.see("main .card a", "try-2")
-    window.call("() => location.reload()")
+    window.reload()
     window.see("main .card a", "try-2")
