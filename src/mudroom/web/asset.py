@@ -29,7 +29,7 @@ _TYPES = {
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; worker-src 'self'; "
     "frame-ancestors 'none'; base-uri 'none'; form-action 'none'; require-trusted-types-for 'script'; "
-    "trusted-types worker"
+    "trusted-types worker events"
 )
 """Content-Security-Policy of the page: https://www.w3.org/TR/CSP3/"""
 

@@ -1,4 +1,5 @@
 // The API, as the page uses it: /api/v1, JSON, and server-sent events.
+import { follow } from "./events.js";
 
 import { BASE, early, forget, HEADER, place, read } from "./early.js";
 
@@ -137,11 +138,7 @@ export const atFork = (project, fork) => `${at(project)}/forks/${encodeURICompon
 
 /** @type {Set<(kind: string, data: any) => void>} */
 const listeners = new Set();
-/** @type {EventSource | null} */
-let source = null;
 let connecting = false;
-export const KINDS = ["hello", "missed", "changed", "job", "output"];
-const AGAIN = 2000; // milliseconds until a connection that was refused is tried anew
 
 /**
  * Be told what happens. Everything may have changed after "hello" (the connection is new) and "missed". "lost": nothing
@@ -159,19 +156,11 @@ export function listen(listener) {
 }
 
 function connect() {
-  const mine = (source = new EventSource(keyed("/events")));
-  for (const kind of KINDS) {
-    mine.addEventListener(kind, (event) => tell(kind, JSON.parse(/** @type {MessageEvent} */ (event).data)));
-  }
-  mine.addEventListener("error", () => {
-    tell("lost", {});
-    // What is broken off is tried again by the browser; what is refused is not (HTML, 9.2.3): is it over, or a pause?
-    if (mine.readyState === EventSource.CLOSED) get("/me").then(again, (error) => error.status === 401 || again());
+  const again = follow(new URL(keyed("/events"), location.href).href, (kind, data) => {
+    tell(kind, data);
+    // What was refused: is it over, or a pause?
+    if (kind === "lost" && data.over) get("/me").then(again, (error) => error.status === 401 || again());
   });
-}
-
-function again() {
-  setTimeout(connect, AGAIN);
 }
 
 /** @param {string} kind @param {any} data */
