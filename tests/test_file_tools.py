@@ -153,6 +153,23 @@ def test_a_fork_as_an_fsspec_file_system_by_its_name(place: Place, monkeypatch: 
     assert not Path(place.project / "d").exists()
 
 
+def test_a_fork_of_the_same_name_is_another_one(place: Place) -> None:
+    place.write("a", "project\n")
+    mine, other = place.session(), place.session()
+    mine.new_fork("f")
+    files = mine.files("f")
+    files.write("a", "first\n")
+    mine.flush("f")
+    files.write("b", "not flushed\n")
+    other.discard("f")
+    other.new_fork("f")
+    assert files.read("a") == b"project\n"
+    files.write("c", "second\n")
+    assert [change.path for change in mine.changes("f").changes] == [b"c"]
+    mine.close()
+    assert [change.path for change in other.changes("f").changes] == [b"c"]
+
+
 def test_a_session_can_be_closed_whose_fork_another_has_thrown_away(place: Place) -> None:
     mine, other = place.session(), place.session()
     mine.new_fork("f")

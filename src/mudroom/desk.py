@@ -26,7 +26,7 @@ class Desk:
 
     def __contains__(self, name: str) -> bool:
         """Whether file tools have been used on this fork."""
-        return name in self._editors
+        return self._editor(name) is not None
 
     def in_use(self) -> list[str]:
         return list(self._editors)
@@ -41,13 +41,22 @@ class Desk:
             require_idle(self._vault.fork(name))
         else:
             return live  # it passes everything on to one that is
-        if name not in self._editors:
+        editor = self._editor(name)
+        if editor is None:
             from mudroom.vault.editor import Editor
 
             fork = self._vault.fork(name)
             with fork.lock("file tools"):
-                self._editors[name] = Editor(self._vault, fork, self._clock)
-        return self._editors[name].buffer
+                editor = self._editors[name] = Editor(self._vault, fork, self._clock)
+        return editor.buffer
+
+    def _editor(self, name: str) -> Editor | None:
+        """None, too, if the fork is gone for which there was one: what was not flushed was part of it."""
+        editor = self._editors.get(name)
+        if editor is not None and not editor.is_there:
+            self.drop(name)
+            return None
+        return editor
 
     def go_live(self, name: str, running: Running) -> None:
         """File tools go through the mount of this command from here on, if it gets so far."""
@@ -65,7 +74,7 @@ class Desk:
 
     def flush(self, fork: Fork) -> list[str]:
         """Bring what was written into the fork, whose lock is held. Returns what there is to say about it."""
-        editor = self._editors.get(fork.name)
+        editor = self._editor(fork.name)
         if editor is None or not editor.buffer.changed:
             return []
         lost = editor.flush()
@@ -76,13 +85,15 @@ class Desk:
 
     def refresh(self, fork: Fork) -> None:
         """A command has run in the fork, or its layers are others now."""
-        editor = self._editors.get(fork.name)
+        editor = self._editor(fork.name)
         if editor is not None:
             editor.refresh()
 
     def refresh_all(self) -> None:
-        for editor in self._editors.values():
-            editor.refresh()
+        for name in self.in_use():
+            editor = self._editor(name)
+            if editor is not None:
+                editor.refresh()
 
     def drop(self, name: str) -> None:
         """Away with what was not flushed."""

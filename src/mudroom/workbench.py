@@ -71,11 +71,9 @@ class Workbench:
         """Whether no agent runs in any fork of the vault."""
 
     def close(self) -> None:
-        """What file tools have written is brought into its forks; then everything is let go. Of a fork that somebody
-        else has thrown away or applied meanwhile nothing is left to be brought anywhere."""
+        """What file tools have written is brought into its forks; then everything is let go."""
         for name in self._desk.in_use():
-            if self.vault.has_fork(name):
-                self.flush(name)
+            self.flush(name)
             self._desk.drop(name)
         self.vault.close()
 

@@ -50,6 +50,9 @@ class Editor:
         self._spill = fork.path + b"/spill"
         os.makedirs(self._spill, mode=0o700, exist_ok=True)
         self._open()
+        self._place = open_root(fork.path)  # as long as that is open, its inode is nobody else's
+        found = os.fstat(self._place)
+        self._identity = (found.st_ino, found.st_dev)
         self._shown = _Shown(self._opened.merged())
         self.buffer = Buffer(self._shown, keep=self._keep, spill=self._spill, clock=clock)
 
@@ -57,6 +60,15 @@ class Editor:
         self._opened = OpenFork(self._vault, self._fork)
         self._ground = self._opened.ground()
         self._changed = {change.path for change in self._ground.before.changes}
+
+    @property
+    def is_there(self) -> bool:
+        """Whether the fork is; somebody else may have thrown it away, and made another of its name."""
+        try:
+            found = os.stat(self._fork.path)
+        except FileNotFoundError:
+            return False
+        return (found.st_ino, found.st_dev) == self._identity
 
     def refresh(self) -> None:
         """Look at the fork anew: a command has run in it, or its layers are others now."""
@@ -67,8 +79,9 @@ class Editor:
     def close(self) -> None:
         self.buffer.clear()
         self._opened.close()
-        if os.path.isdir(self._spill):
+        if self.is_there and os.path.isdir(self._spill):
             remove_tree(self._spill)
+        os.close(self._place)
 
     def _keep(self, path: bytes) -> None:
         """The original of a path that the fork has not changed before. A snapshot's need not be kept: it stays."""
