@@ -111,11 +111,16 @@ def with_what_goes_along(chosen: Mapping[str, Wish], known: Mapping[str, Wish]) 
     turned = {path for path, wish in chosen.items() if kind_of(wish.base) == "directory" and wish.staged is not None}
     turned = {path for path in turned if kind_of(chosen[path].staged) != "directory"}
     needed = {above for path in chosen for above in parents(path) if above in known}
-    found = {
-        path: wish._replace(known=False) for path, wish in known.items() if not turned.isdisjoint(parents(path))
-    }  # the project may hold something else there: then none of it lands
-    found |= {path: known[path] for path in needed if kind_of(known[path].staged) == "directory"}
-    return {**found, **chosen}
+    found = {path: known[path] for path in needed if kind_of(known[path].staged) == "directory"} | dict(chosen)
+    # The project may hold something else there: then none of it lands.
+    below = {path: wish._replace(known=False) for path, wish in known.items() if not turned.isdisjoint(parents(path))}
+    return found | below
+
+
+def followed(before: Tree, wishes: Mapping[str, Wish]) -> set[str]:
+    """Where a file has gone that the project has moved: what is wanted of it is done there."""
+    gone = {wish.base[2] for path, wish in wishes.items() if path not in before and wish.base is not None}
+    return {path for path, entry in before.items() if entry[0] == "file" and entry[2] in gone}
 
 
 def in_repository(path: str) -> bool:
@@ -139,6 +144,7 @@ def wrong_after(
     if all(before.get(path) == after.get(path) for path in wishes if in_repository(path)):
         wishes = {path: wish for path, wish in wishes.items() if not in_repository(path)}  # whole, or not at all
     touchable = {*wishes, *(wish.source for wish in wishes.values() if wish.source)}
+    touchable |= followed(before, wishes)
     above = {above for path in touchable for above in parents(path)}
     found = []
     for path in sorted({*before, *after}):

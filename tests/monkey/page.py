@@ -169,6 +169,8 @@ class Page:
             self._to_review(tab, chance.one(("review", "review", "conflicts", "watch")))
         elif what == "back":
             tab.go_back()
+            if not tab.url.startswith(self.site.url):  # where every tab begins
+                tab.go_forward()
         elif what == "forward":
             tab.go_forward()
         elif what == "reload":
@@ -213,7 +215,7 @@ class Page:
     def _known(self) -> Known:
         try:
             return Known(self.world.session.fingerprint(FORK), self.world.wishes(), self.world.decided())
-        except MudroomError:
+        except (MudroomError, OSError):  # what is in it may be half on its way into the project
             return Known("", {}, {})
 
     def _check(self, known: Known, shown: Any, did: str) -> None:

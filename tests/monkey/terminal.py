@@ -146,7 +146,7 @@ class Terminal:
             is_stale = self.world.session.fingerprint(FORK) != seen.fingerprint
             known = {} if is_stale else self.world.wishes()
             decided = {} if is_stale else self.world.decided()
-        except MudroomError:
+        except (MudroomError, OSError):
             return Asked({}, {}, True)
         wishes = {}
         for item in seen.items:
