@@ -404,3 +404,18 @@ def test_what_was_undone_last_is_redone_first(place: Place) -> None:
         session.redo()
         tick()
         assert (place.project / "f").read_text() == f"{expected}\n"
+
+
+def test_a_backup_is_nowhere_that_a_file_has_gone(place: Place) -> None:
+    """What another fork wants of a file that was removed is not done to the copy which the apply has left."""
+    text = "".join(f"line {number}\n" for number in range(30))
+    place.write("run.sh", text)
+    session = place.session()
+    for fork, script in (("a", "rm run.sh"), ("b", "sed -i 's/line 7$/seven/' run.sh")):
+        session.new_fork(fork)
+        session.run([b"sh", b"-c", script.encode()], fork=fork)
+    with session.alone("a test"):
+        session.apply("a", backups=True)
+        landed = session.apply("b")
+    assert [one.path for one in landed.applied.conflicts] == [b"run.sh"]
+    assert {name: entry[2] for name, entry in listing(place.project).items()} == {"run.sh.bak": text.encode()}

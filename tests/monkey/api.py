@@ -458,5 +458,6 @@ def chosen_of(sent: Sent) -> dict[str, Wish]:
         found[path] = wishes[path]._replace(
             blocks=None if blocks is None else frozenset(blocks), mode=one.get("mode", True)
         )
-    found = {path: wish for path, wish in found.items() if not in_repository(path)}  # withheld: "git" was not asked for
+    # Of a repository that nobody has asked for, hooks and settings land that are named, and nothing else.
+    found = {path: wish._replace(known=wish.known and not in_repository(path)) for path, wish in found.items()}
     return with_what_goes_along(found, wishes)

@@ -300,5 +300,6 @@ def chosen_of(body: Any, wishes: dict[str, Wish]) -> dict[str, Wish]:
         wish = wishes[ids[one["id"]]]
         blocks = None if blocks is None else frozenset(blocks)
         found[ids[one["id"]]] = wish._replace(blocks=blocks, mode=one.get("mode", True))
-    found = {path: wish for path, wish in found.items() if not in_repository(path)}  # withheld: "git" was not asked for
+    # Of a repository that nobody has asked for, hooks and settings land that are named, and nothing else.
+    found = {path: wish._replace(known=wish.known and not in_repository(path)) for path, wish in found.items()}
     return with_what_goes_along(found, wishes)

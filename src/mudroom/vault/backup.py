@@ -11,9 +11,8 @@ from collections.abc import Iterator
 from mudroom.core.change import Remark
 from mudroom.core.landing import Landing, Op
 from mudroom.core.path import name
-from mudroom.vault.reconcile import Reconciler
+from mudroom.vault.reconcile import BACKUP, Reconciler
 
-SUFFIX = b".bak"
 _LONGEST = 255  # NAME_MAX of linux/limits.h, which every common file system has
 
 
@@ -32,7 +31,7 @@ def _ops(landing: Landing, reconciler: Reconciler, remarks: list[Remark]) -> Ite
             slot += 1
             reason = _refusal(op, taken, reconciler)
             if reason:
-                remarks.append(Remark(op.path, f"has no {SUFFIX.decode()} beside it: {reason}"))
+                remarks.append(Remark(op.path, f"has no {BACKUP.decode()} beside it: {reason}"))
             else:
                 yield _backup(op, slot, reconciler)
         elif op.kind in ("swap", "remove") and op.whole:
@@ -41,7 +40,7 @@ def _ops(landing: Landing, reconciler: Reconciler, remarks: list[Remark]) -> Ite
 
 
 def _refusal(op: Op, taken: set[bytes], reconciler: Reconciler) -> str:
-    at = op.path + SUFFIX
+    at = op.path + BACKUP
     there = reconciler.look(at)
     if op.old is None or op.old.kind != "file":
         return "it is no regular file"
@@ -54,7 +53,7 @@ def _refusal(op: Op, taken: set[bytes], reconciler: Reconciler) -> str:
 
 def _backup(op: Op, slot: int, reconciler: Reconciler) -> Op:
     """An older backup makes way for this one."""
-    at = op.path + SUFFIX
+    at = op.path + BACKUP
     there = reconciler.look(at)
     assert op.old is not None
     kept = reconciler.keep_copy(at, reconciler, op.path, op.old)

@@ -29,6 +29,8 @@ LIMIT = 32 * 1024 * 1024
 _OVERLAYFS_MAGIC = 0x794C7630  # statfs(2)
 _GIT_HEADS = (b"HEAD", b"index", b"packed-refs", b"logs/HEAD")
 _MODES = "its permissions were changed in the project, too"
+BACKUP = b".bak"
+"""At the end of the name of a copy that an apply has left (``vault/backup.py``)."""
 _LINK = "leads elsewhere in the project, too"
 _UNKNOWN = "also changed in the project, and its original was not kept"
 
@@ -156,19 +158,21 @@ class Reconciler:
         return any(entry is not None and entry.ctime > self._since for entry in found)
 
     def _moved(self, change: Change) -> bytes:
-        """By its inode, else by its content; only what has come to its name since the fork began."""
+        """By its inode, else by its content; only what has come to its name since the fork began. A backup beside it is
+        nowhere that it has gone: what is wanted of the file is not done to that."""
         base = change.base
         if base is None or base.kind != "file" or not base.size:
             return b""
         if self._elsewhere is None:
             self._elsewhere = _Elsewhere(self._live, self._since)
+        backup = change.path + BACKUP
         found = self._elsewhere.by_inode.get((base.device, base.inode))
-        if found is not None:
+        if found is not None and found[0] != backup:
             return found[0]
         alike = [
             path
             for path, entry in self._elsewhere.by_size.get(base.size, ())
-            if self._same_as_original(change.path, base, entry, at=path)
+            if path != backup and self._same_as_original(change.path, base, entry, at=path)
         ]
         return alike[0] if len(alike) == 1 else b""  # several: which one it is now cannot be told
 
