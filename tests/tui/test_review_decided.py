@@ -60,7 +60,7 @@ def test_what_is_decided_is_shown_and_changed_at_one_place(place: Place, fork: s
 
     async def script(driver: Driver) -> None:
         screen = await conflicts(driver)
-        assert "[decided: edited]" in what(screen) and "place 1 of 2: the fork's" in what(screen)
+        assert "[decided: merged]" in what(screen) and "place 1 of 2: the fork's" in what(screen)
         assert result(screen) == ["▐ one, the fork", "0", "1", "2"]
         await driver.press("n")
         assert "place 2 of 2: lines of your own" in what(screen)
@@ -91,8 +91,8 @@ def test_nothing_is_shown_before_anything_is_decided(place: Place, fork: str) ->
 @pytest.mark.parametrize(
     ("take", "content", "told", "rows"),
     [
-        ("content", "all of it\n", "[decided: edited]", ["all of it"]),
-        ("content", "a\0b", "[decided: edited]", ["3 bytes"]),
+        ("content", "all of it\n", "[decided: merged]", ["all of it"]),
+        ("content", "a\0b", "[decided: merged]", ["3 bytes"]),
         ("delete", "", "[decided: deleted]", ["the file will be gone"]),
     ],
 )

@@ -23,7 +23,7 @@ AROUND = 3
 MOST = 2_000
 """Lines that are shown."""
 SIDES = {"ours": "the project's", "theirs": "the fork's", "both": "both", "base": "the original"}
-_TAKES = {**SIDES, "delete": "deleted", "content": "edited"}
+_TAKES = {**SIDES, "delete": "deleted", "content": "merged"}
 
 
 def said(choice: Choice | None) -> str:
