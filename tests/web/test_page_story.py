@@ -199,8 +199,10 @@ def test_names_of_a_stranger(place: Place, site: Site, page: Page) -> None:
     review(page, site)
     page.get_by_role("button", name="Apply all 6").wait_for()
     shown = page.get_by_role("tree").inner_text()
-    for text in ("<img src=x onerror=alert(1)>", "a\\u202etxt.exe", "line\\nbreak", "\\x1b[31mred", "not\\xffutf"):
+    for text in ("<img src=x onerror=alert(1)>", "aRLOtxt.exe", "lineLFbreak", "ESC[31mred", "not\\xffutf"):
         assert text in shown
+    marked = page.get_by_role("tree").locator(".odd")
+    assert marked.all_inner_texts() == ["ESC", "RLO", "LF", "\\xff"]
     assert page.locator("main img").count() == 0
     apply(page, "Apply all 6")
     assert len(list(place.project.iterdir())) >= 7

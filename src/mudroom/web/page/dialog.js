@@ -1,5 +1,5 @@
 // Dialogs, which have the keyboard to themselves while they are open, and give it back where it was.
-import { belongs } from "./focus.js";
+import { belongs, holder } from "./focus.js";
 import { html, useEffect, useRef } from "./html.js";
 import { makeStore } from "./store.js";
 
@@ -9,9 +9,10 @@ import { makeStore } from "./store.js";
  */
 export function Dialog({ title, onClose, wide = false, children }) {
   const element = useRef(/** @type {HTMLDialogElement | null} */ (null));
+  const opener = useRef(holder()); // now: what opened it may be out of use when it is there
   useEffect(() => {
     const dialog = /** @type {HTMLDialogElement} */ (element.current);
-    const before = document.activeElement;
+    const before = opener.current;
     dialog.showModal();
     const first = dialog.querySelector("[autofocus]");
     if (first instanceof HTMLElement) first.focus({ preventScroll: true });

@@ -20,6 +20,9 @@ export function belongs(element) {
   for (let one = element; one && one !== document.body; one = one.parentElement) chain.push(one);
 }
 
+/** What has the keyboard, or had it before that was out of use. */
+export const holder = () => (nowhere() ? chain[0] ?? null : document.activeElement);
+
 function look() {
   const [last, ...around] = chain;
   if (!last || !nowhere()) return;
