@@ -49,6 +49,27 @@ def test_a_command_from_its_start_to_its_end(ask: Asked) -> None:
     assert ask.post(f"{at}/commands/{row['id']}/end")["exit_code"] == 143  # ending twice is no error
 
 
+def test_two_that_start_at_once_run_side_by_side(ask: Asked) -> None:
+    """The second does not wait for the end of the first."""
+    at, row = started(ask, "true")
+    ask.place.session().background(row["id"]).wait()
+    for _time in range(3):
+        rows: list[Any] = []
+
+        def start(rows: list[Any] = rows) -> None:
+            rows.append(ask.post(at + "/forks/f/commands", {"command": ["sleep", "1000"]}))
+
+        threads = [threading.Thread(target=start, daemon=True) for _one in range(2)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(20)
+        late = any(thread.is_alive() for thread in threads)
+        for one in rows:
+            ask.post(f"{at}/commands/{one['id']}/end", {"grace": 0})
+        assert not late and len(rows) == 2
+
+
 def until(ask: Asked, at: str, identity: str, true: Any) -> Any:
     """The output, once it is like that."""
     session = ask.place.session()
