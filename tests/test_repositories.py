@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from conftest import Place, full_listing
+from conftest import Place, full_listing, listing
 
 pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
 GIT = "git -c user.name=T -c user.email=t@example.org -c init.defaultBranch=main -c protocol.file.allow=always"
@@ -166,3 +166,17 @@ def test_a_change_of_a_link_is_told_before(project: Place) -> None:
     assert change.flags == ("executes-later", "protected", "content")
     _result, landed = staged(moved, "echo 'gitdir: /tmp/evil' > .git", paths=[b".git"])
     assert landed.withheld == ()  # type: ignore[attr-defined]
+
+
+def test_of_a_file_in_it_that_is_left_out_not_even_the_directory_comes(place: Place) -> None:
+    place.write(".git/HEAD", "ref: refs/heads/main\n")
+    session = place.session()
+    session.new_fork("f")
+    script = b"mkdir .git/objects .git/hooks; echo 1 > .git/objects/1; echo 2 > .git/hooks/post-commit"
+    session.run([b"sh", b"-c", script], fork="f")
+    with session.alone("a test"):
+        landed = session.apply("f", [b".git/objects/1"], exact=True)
+        assert landed.withheld[-1] == b".git/objects/1"
+        assert sorted(listing(place.project)) == [".git", ".git/HEAD"]
+        session.apply("f", [b".git/hooks/post-commit"], exact=True)
+    assert sorted(listing(place.project)) == [".git", ".git/HEAD", ".git/hooks", ".git/hooks/post-commit"]

@@ -153,7 +153,8 @@ class _Judge:
             return False  # all of it goes: hooks and settings that stayed alone would be a broken repository
         if is_protected(path) or "protected" in change.flags:
             return not any(lifts(name, path) or _leads_to(change, name) for name in self._named)
-        return unit is not None and not any(name == unit or _leads_to(change, name) for name in self._named)
+        named = (name for name in self._named if name == unit or (is_protected(name) and _leads_to(change, name)))
+        return unit is not None and not any(named)  # a directory on the way to what is left out itself is, too
 
     def _kept_for(self, withheld: Collection[bytes]) -> set[bytes]:
         """Directories that cannot go because something in them stays."""
