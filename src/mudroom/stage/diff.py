@@ -29,7 +29,7 @@ def diff(original: Original, staged: Content, changes: Iterable[Change]) -> Iter
 
 def _one(original: Original, staged: Content, change: Change) -> Iterator[bytes]:
     old_path = change.source or change.path
-    yield b"diff --git a/%s b/%s\n" % (_name(old_path), _name(change.path))
+    yield b"diff --git %s %s\n" % (_name(b"a/" + old_path), _name(b"b/" + change.path))
     yield from _header(change)
     if change.verb == "renamed":
         return
@@ -44,8 +44,8 @@ def _one(original: Original, staged: Content, change: Change) -> Iterator[bytes]
     yield from unified(
         old,
         new,
-        old_label=b"a/" + _name(old_path) if change.base is not None else b"/dev/null",
-        new_label=b"b/" + _name(change.path) if change.staged is not None else b"/dev/null",
+        old_label=_label(b"a/" + old_path) if change.base is not None else b"/dev/null",
+        new_label=_label(b"b/" + change.path) if change.staged is not None else b"/dev/null",
     )
 
 
@@ -66,9 +66,20 @@ def _mode(entry: Entry) -> int:
 
 
 def _name(path: bytes) -> bytes:
-    """As git quotes names: anything that could break a line or a terminal is escaped."""
-    shown = show(path)
-    return path if shown == path.decode("utf-8", "surrogateescape") else f'"{shown}"'.encode()
+    """As git quotes names, and reads them (``quote.c``: octal alone): nothing in it breaks a line or a terminal."""
+    if show(path) == path.decode("utf-8", "surrogateescape") and b'"' not in path:
+        return path
+    return b'"%s"' % b"".join(_QUOTED[byte] for byte in path)
+
+
+_PLAIN = bytes(byte for byte in range(0x20, 0x7F) if byte not in b'"\\')
+_QUOTED = [bytes([byte]) if byte in _PLAIN else b"\\%03o" % byte for byte in range(256)]
+
+
+def _label(path: bytes) -> bytes:
+    """Behind a name with a blank stands a tab: what follows it is no part of it (``patch`` takes a date from there)."""
+    name = _name(path)
+    return name + b"\t" if b" " in path and name == path else name
 
 
 def _original(original: Original, change: Change) -> bytes | None:
