@@ -49,12 +49,13 @@ def page(base: bytes, scale: Scale) -> Iterator[Finding]:
             file = server.get(at + "/changes?count=1")["rows"][0]["id"]
             asked = {"changes": at + "/changes", "diff": at + f"/diff?file={file}"}
             anew = _contestant("anew", lambda: server.get(asked["changes"]), _touched(place))
-            found = interleave([*_contestants(server, asked), anew, *_git(place, name)], scale.looks * 3)
+            found = interleave([*_contestants(server, asked), *_git(place, name)], scale.looks * 3)
             what = f"a fork with {scale.modified:,} changed files"
             yield Finding("page", f"the list of {what}", found["changes"], None, against(found, [_STATUS]))
-            yield Finding("page", f"the list of {what}, when it is new", found["anew"], None, against(found, [_STATUS]))
             yield Finding("page", f"one file of {what}", found["diff"], None, against(found, [_DIFF]))
             yield from _first_view(server, f"#/p/{project['id']}/f/{fork}/review", what)
+            found = interleave([anew, *_git(place, name)], scale.looks)  # apart: after it nothing is kept for the others
+            yield Finding("page", f"the list of {what}, when it is new", found["anew"], None, against(found, [_STATUS]))
 
 
 def _prepare(place: Place, files: int) -> tuple[str, bytes]:
