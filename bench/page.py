@@ -53,9 +53,9 @@ def page(base: bytes, scale: Scale) -> Iterator[Finding]:
             what = f"a fork with {scale.modified:,} changed files"
             yield Finding("page", f"the list of {what}", found["changes"], None, against(found, [_STATUS]))
             yield Finding("page", f"one file of {what}", found["diff"], None, against(found, [_DIFF]))
-            yield from _first_view(server, f"#/p/{project['id']}/f/{fork}/review", what)
-            found = interleave([anew, *_git(place, name)], scale.looks)  # apart: after it nothing is kept for the others
+            found = interleave([anew, *_git(place, name)], scale.looks)  # apart: nothing is kept after it
             yield Finding("page", f"the list of {what}, when it is new", found["anew"], None, against(found, [_STATUS]))
+            yield from _first_view(server, f"#/p/{project['id']}/f/{fork}/review", what)
 
 
 def _prepare(place: Place, files: int) -> tuple[str, bytes]:
