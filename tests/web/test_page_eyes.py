@@ -200,10 +200,6 @@ def test_nothing_moves_for_whom_that_is_too_much(site: Site, open_page: OpenPage
 # --- where the keyboard is ---
 
 
-def focused(page: Page) -> str:
-    return str(page.evaluate(FOCUSED))
-
-
 def somewhere(page: Page) -> None:
     page.wait_for_function(f"() => ({FOCUSED})() !== 'nowhere'")
 
