@@ -239,8 +239,10 @@ class Page:
         for name, state in news.items():
             if state == "applied" and applies:
                 self._check_landing(name, applies, known)
-            elif turns:
+            elif turns and state == "undone":
                 self.world.note_undone(name)
+            elif turns and state == "applied":
+                self.world.note_landing(name)
             else:
                 self.walk.fail(f"{name} is {state}, and nobody has asked for it")
         self.world.require_still(did)
