@@ -22,7 +22,7 @@ def test_git_applies_it(place: Place, name: bytes) -> None:
     for path in (name, old, name + b".gone"):
         os.makedirs(os.path.dirname(project + b"/" + path), exist_ok=True)
         with open(project + b"/" + path, "wb") as stream:
-            stream.write(b"".join(b"%d\n" % number for number in range(20)) + path)
+            stream.write(b"".join(b"%d\n" % number for number in range(20)) + b"%d" % len(path))
     copy = os.fsencode(place.root / "copy")
     shutil.copytree(project, copy)
     session = place.session()
