@@ -23,8 +23,8 @@ def test_git_applies_it(place: Place, name: bytes) -> None:
         os.makedirs(os.path.dirname(project + b"/" + path), exist_ok=True)
         with open(project + b"/" + path, "wb") as stream:
             stream.write(b"".join(b"%d\n" % number for number in range(20)) + b"%d" % len(path))
+    shutil.copytree(place.project, place.root / "copy")
     copy = os.fsencode(place.root / "copy")
-    shutil.copytree(project, copy)
     session = place.session()
     script = b'sed -i s/7/seven/ -- "$1"; mv -- "$2" "$3"; rm -- "$4"; echo 1 > "$5"'
     words = (b"./" + one for one in (name, old, new, name + b".gone", name + b".more"))

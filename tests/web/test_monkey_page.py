@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import pytest
 
 pytest.importorskip("starlette", reason="the extra web")
@@ -26,7 +28,7 @@ def test_what_a_monkey_finds_in_a_request() -> None:
     known = Known("", {"a": wish, "b": wish}, {})
     shown = [["a", "true"], ["b", "false"]]
 
-    def wrong(*files: dict[str, object]) -> list[str]:
+    def wrong(*files: Mapping[str, object]) -> list[str]:
         return wrong_request({"files": list(files)}, shown, known)
 
     a, b = ({"id": id_of(name)} for name in (b"a", b"b"))
