@@ -279,8 +279,8 @@ def wrong_request(body: Any, shown: Any, known: Known) -> list[str]:
     for path, checked in shown:
         if path not in known.wishes:  # shown escaped, or the tab has shown another state of the fork, which is refused
             continue
-        protected = is_protected(path)
-        is_sent = (wanted is None and not protected) or (wanted is not None and path in wanted)
+        named = is_protected(path) or in_repository(path)
+        is_sent = (wanted is None and not named) or (wanted is not None and path in wanted)
         if is_sent != (checked != "false"):
             found.append(f"{path} was shown as {checked}, and is {'' if is_sent else 'not '}asked for")
         elif wanted is not None and is_sent and checked == "true" and wanted[path].get("blocks") is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from mudroom.core.change import Change
+from mudroom.core.flag import git_directory
 
 TEXT_LIMIT = 4 << 20
 """Bytes of a text that has hunks: of a larger one not even the lines are counted."""
@@ -11,11 +12,17 @@ LARGE, MANY_LINES = 1 << 20, 5_000
 
 
 def tags_of(change: Change, *, ignored: bool = False) -> tuple[str, ...]:
-    """What a row is filtered by: its flags, and ``binary``, ``large``, ``ignored``."""
+    """What a row is filtered by: its flags, and ``repository``, ``binary``, ``large``, ``ignored``."""
     size = max(entry.size for entry in (change.base, change.staged) if entry is not None)
     large = size > LARGE or change.lines_added + change.lines_removed > MANY_LINES
-    more = (("binary", change.binary), ("large", large), ("ignored", ignored))
+    repository = is_of_repository(change)
+    more = (("repository", repository), ("binary", change.binary), ("large", large), ("ignored", ignored))
     return (*change.flags, *(tag for tag, holds in more if holds and tag not in change.flags))
+
+
+def is_of_repository(change: Change) -> bool:
+    """Whether it lands only with all of the repository (``.git``) that it is in, if that is asked for."""
+    return b".git" in change.path and git_directory(change.path) is not None and "protected" not in change.flags
 
 
 def has_hunks(change: Change) -> bool:
@@ -26,5 +33,6 @@ def has_hunks(change: Change) -> bool:
         and not change.source
         and not change.binary
         and change.original_known
+        and not is_of_repository(change)
         and all(entry.kind == "file" and entry.size <= TEXT_LIMIT for entry in entries)
     )

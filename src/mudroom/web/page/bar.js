@@ -6,7 +6,7 @@ import { confirmed } from "./dialog.js";
 import { discard } from "./fork.js";
 import { counted } from "./home.js";
 import { html, useEffect, useRef, useState } from "./html.js";
-import { counted as countOf, request } from "./picked.js";
+import { counted as countOf, repositories, repositoryOf, request } from "./picked.js";
 import { toFork, toProject } from "./route.js";
 
 const NAMED = 8; // files that are named before an apply
@@ -22,6 +22,7 @@ function warnings(rows, picked, standing) {
   const chosen = rows.filter((row) => picked.has(row.id));
   const flagged = (/** @type {string} */ flag) => chosen.filter((row) => row.flags.includes(flag)).map((row) => row.path);
   const left = rows.filter((row) => row.flags.includes("protected") && !picked.has(row.id)).map((row) => row.path);
+  const away = rows.filter((row) => !picked.has(row.id)).map(repositoryOf);
   const conflicts = new Set(flagged("conflict"));
   const merged = (standing?.drifted ?? []).map((/** @type {any} */ one) => one.path).filter((/** @type {string} */ path) => !conflicts.has(path));
   return [
@@ -29,7 +30,8 @@ function warnings(rows, picked, standing) {
     ["Changes what later commands do on this machine", flagged("protected"), "bad"],
     ["Secrets", flagged("secret"), "warn"],
     ["Conflicts with the project, and stays in the fork until it is decided", [...conflicts], "warn"],
-    ["Left out unless you choose it by name", left, ""],
+    ["The repository, with what was committed", repositories(rows, picked), "warn"],
+    ["Left out unless you choose it by name", [...new Set(away.filter(Boolean)), ...left], ""],
     ["Changed in the project meanwhile: merged", merged, ""],
   ].filter(([, names]) => names.length);
 }
@@ -43,7 +45,7 @@ const isLanded = (job) => Boolean(job.landed && job.landed.state !== "unverified
  */
 export function Bar({ project, fork, name, changes, picked, standing, reload, started, applied, keys }) {
   const [job, setJob] = useState(/** @type {any} */ (null));
-  const [how, setHow] = useState({ backups: false, git: false, markers: false });
+  const [how, setHow] = useState({ backups: false, markers: false });
   const total = changes.total;
   const count = countOf(changes.rows, picked);
   /** @param {boolean} [byKey] a key may have been meant for something else: nothing is applied by one alone */
@@ -57,7 +59,7 @@ export function Bar({ project, fork, name, changes, picked, standing, reload, st
     started(true);
     setJob({ state: "running", phase: "begins" });
     try {
-      const first = await post(atFork(project, name) + "/apply", { reviewed: changes.fingerprint, files: request(changes.rows, picked, total), ...how });
+      const first = await post(atFork(project, name) + "/apply", { reviewed: changes.fingerprint, files: request(changes.rows, picked, total), git: repositories(changes.rows, picked).length > 0, ...how });
       const last = await finished(first, setJob);
       if (isLanded(last)) applied();
       setJob(last);
@@ -78,7 +80,7 @@ export function Bar({ project, fork, name, changes, picked, standing, reload, st
     <button type="button" class="primary" disabled=${!count} onClick=${() => apply()}>${all ? `Apply all ${total.toLocaleString("en")}` : `Apply ${count.toLocaleString("en")} of ${total.toLocaleString("en")}`}</button>
     ${!count && html`<span class="dim">Nothing is chosen.</span>`}
     <details class="how"><summary>How</summary><div class="panel">
-      ${/** @type {[keyof typeof how, string][]} */ ([["backups", "Leave what is replaced beside it, as NAME.bak"], ["git", "The repository, too, as a whole"], ["markers", "Write conflict markers into files that conflict"]]).map(([key, label]) => html`
+      ${/** @type {[keyof typeof how, string][]} */ ([["backups", "Leave what is replaced beside it, as NAME.bak"], ["markers", "Write conflict markers into files that conflict"]]).map(([key, label]) => html`
         <label class="check" key=${key}><input type="checkbox" checked=${how[key]} onChange=${() => setHow({ ...how, [key]: !how[key] })} /><span>${label}</span></label>`)}</div></details>
     <span class="grow"></span>
     ${fork && html`<button type="button" class="danger" onClick=${async () => (await discard(project, fork, changes.fingerprint)) && (applied(), (location.hash = toProject(project)))}>Discard</button>`}

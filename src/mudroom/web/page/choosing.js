@@ -1,10 +1,12 @@
 // What somebody chooses of a fork, kept until it is applied: while other views are looked at, and over a reload.
-import { useEffect, useRef, useState } from "./html.js";
+import { useCallback, useEffect, useRef, useState } from "./html.js";
 import { makePending } from "./pending.js";
-import { among, carried, initial } from "./picked.js";
+import { among, carried, initial, whole } from "./picked.js";
 import { ofTab } from "./store.js";
 
 const pending = makePending(ofTab);
+/** @type {import("./picked.js").Picked} */
+const NOTHING = new Map();
 const PAUSE = 300; // milliseconds: many choices in a row are written once
 
 /** @param {string} project @param {string} fork */
@@ -26,7 +28,7 @@ export function forgetChoice(project, fork) {
 export function usePicked(project, fork, { rows, total, created }) {
   const key = keyOf(project, fork);
   const [was] = useState(() => pending.get(key, created));
-  const [picked, setPicked] = useState(() => (was ? carried(was.picked, /** @type {any} */ (was.rows), rows, total) : initial(rows)));
+  const [picked, setPicked] = useState(() => (was ? whole(NOTHING, carried(was.picked, /** @type {any} */ (was.rows), rows, total), rows) : initial(rows)));
   const before = useRef(was ? among(/** @type {any} */ (was.rows), rows, total) : rows);
   const last = useRef(rows);
   const keeps = useRef(true);
@@ -35,7 +37,7 @@ export function usePicked(project, fork, { rows, total, created }) {
     const known = before.current;
     last.current = rows;
     before.current = among(known, rows, total);
-    setPicked((now) => carried(now, known, rows, total));
+    setPicked((now) => whole(NOTHING, carried(now, known, rows, total), rows));
   }, [rows]);
   useEffect(() => {
     if (!keeps.current) return;
@@ -51,5 +53,6 @@ export function usePicked(project, fork, { rows, total, created }) {
     keeps.current = false;
     forgetChoice(project, fork);
   };
-  return { picked, setPicked, forget };
+  const choose = useCallback((/** @type {(now: import("./picked.js").Picked) => import("./picked.js").Picked} */ next) => setPicked((now) => whole(now, next(now), rows)), [rows]);
+  return { picked, setPicked: choose, forget };
 }

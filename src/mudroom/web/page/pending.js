@@ -5,13 +5,13 @@
 // 3. Over a reload only so much is kept as fits; what was chosen last goes first.
 // 4. What comes back from the memory may be anything. It chooses among rows that are there, or nothing.
 
-import { request } from "./picked.js";
+import { request, withheld } from "./picked.js";
 
 /** @typedef {import("./picked.js").Picked} Picked */
 /** @typedef {Pick<import("./picked.js").Row, "id" | "flags" | "stamp">} Row */
 /** @typedef {{created: number, picked: Picked, rows: readonly Row[]}} Pending */
 /** @typedef {{get: (key: string) => string | null, set: (key: string, value: string) => boolean}} Memory */
-/** @typedef {[id: string, protected_: 0 | 1, stamp: string, part: 0 | 1 | [blocks: number[] | null, mode: boolean]]} Packed */
+/** @typedef {[id: string, withheld: 0 | 1, stamp: string, part: 0 | 1 | [blocks: number[] | null, mode: boolean]]} Packed */
 
 const FORKS = 20;
 const LONGEST = 1_000_000; // characters; a browser keeps about five million for all that is remembered
@@ -62,7 +62,7 @@ function packed(known, longest) {
 /** @param {Row} row @param {Picked} picked @returns {Packed} */
 function packedRow({ id, flags, stamp }, picked) {
   const part = picked.get(id);
-  const is = flags.includes("protected") ? 1 : 0;
+  const is = withheld({ flags }) ? 1 : 0;
   if (!part) return [id, is, "", part === null ? 1 : 0]; // of what is chosen as a whole no state matters
   return [id, is, stamp, [part.blocks && [...part.blocks], part.mode]];
 }

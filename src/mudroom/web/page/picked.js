@@ -1,15 +1,45 @@
 // Which files of a fork are wanted, and which changed blocks of them. Pure.
 //
 // 1. A file that is not in the map is not wanted; null: all of it, else the blocks that are, and whether its mode is.
-// 2. At first everything is wanted but what is never applied without being named (protected).
-// 3. Who chooses blocks has not chosen a change of permissions: that has a tick of its own, or comes with all of the file.
+// 2. At first everything is wanted but what is never applied without being named: what is protected, and repositories.
+// 3. Of a repository all is wanted or nothing: a part of a commit is a broken one. What is protected in it is named by itself.
+// 4. Who chooses blocks has not chosen a change of permissions: that has a tick of its own, or comes with all of the file.
 
 /** @typedef {{blocks: Set<number> | null, mode: boolean}} Part `blocks`: null: all of them */
 /** @typedef {ReadonlyMap<string, Part | null>} Picked */
-/** @typedef {{id: string, flags: string[], stamp: string, mode?: [string, string] | null}} Row */
+/** @typedef {{id: string, path: string, flags: string[], stamp: string, mode?: [string, string] | null}} Row */
 
-/** @param {Row} row */
-const withheld = (row) => row.flags.includes("protected");
+/** Whether it is never applied without being named. @param {Pick<Row, "flags">} row */
+export const withheld = (row) => row.flags.includes("protected") || row.flags.includes("repository");
+
+/** The repository that a row is a part of; empty: none. @param {Pick<Row, "flags" | "path">} row */
+export const repositoryOf = ({ flags, path }) => (flags.includes("repository") ? path.slice(0, `/${path}/`.indexOf("/.git/") + 4) : "");
+
+/**
+ * What was wanted, made whole: of a repository of which there is more or less than before all is wanted, or nothing.
+ * @param {Picked} before @param {Picked} picked @param {readonly Row[]} rows @returns {Picked}
+ */
+export function whole(before, picked, rows) {
+  /** @type {Map<string, string[]>} */
+  const found = new Map();
+  for (const row of rows) {
+    const repository = repositoryOf(row);
+    if (!repository) continue;
+    if (!found.has(repository)) found.set(repository, []);
+    found.get(repository)?.push(row.id);
+  }
+  if (!found.size) return picked;
+  const next = new Map(picked);
+  for (const ids of found.values()) {
+    const count = (/** @type {Picked} */ some) => ids.filter((id) => some.has(id)).length;
+    const wanted = count(picked) > 0 && count(picked) >= count(before);
+    for (const id of ids) wanted ? next.set(id, null) : next.delete(id);
+  }
+  return next;
+}
+
+/** The repositories that are wanted. @param {readonly Row[]} rows @param {Picked} picked @returns {string[]} */
+export const repositories = (rows, picked) => [...new Set(rows.filter((row) => picked.has(row.id)).map(repositoryOf))].filter(Boolean);
 
 /** @param {Row[]} rows @returns {Picked} */
 export const initial = (rows) => new Map(rows.filter((row) => !withheld(row)).map((row) => [row.id, null]));

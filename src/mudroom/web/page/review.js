@@ -21,7 +21,7 @@ const OFTEN = 5000; // milliseconds between two looks at the project, while some
 const VERBS = { added: ["A", "added"], modified: ["M", "modified"], deleted: ["D", "deleted"], renamed: ["R", "renamed"] };
 /** @type {Record<string, [string, string]>} */
 const TAGS = {
-  "executes-later": ["runs later", "bad"], protected: ["protected", "bad"], secret: ["secret", "warn"], conflict: ["conflict", "bad"],
+  "executes-later": ["runs later", "bad"], protected: ["protected", "bad"], repository: ["repository", ""], secret: ["secret", "warn"], conflict: ["conflict", "bad"],
   ignored: ["ignored", ""], binary: ["binary", ""], large: ["large", ""], mode: ["mode", ""], type: ["type", "warn"], xattr: ["attributes", ""],
 };
 

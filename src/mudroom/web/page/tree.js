@@ -78,7 +78,7 @@ export const flat = (rows) => rows.map((row, at) => ({
 
 /** Names for what rows are filtered by, in the order in which they are offered. @type {[string, string][]} */
 export const FILTERS = [
-  ["executes-later", "runs later"], ["protected", "protected"], ["secret", "secret"], ["conflict", "conflict"], ["ignored", "ignored"], ["binary", "binary"],
+  ["executes-later", "runs later"], ["protected", "protected"], ["repository", "repository"], ["secret", "secret"], ["conflict", "conflict"], ["ignored", "ignored"], ["binary", "binary"],
   ["large", "large"], ["mode", "mode"], ["added", "added"], ["modified", "modified"], ["deleted", "deleted"], ["renamed", "renamed"],
 ];
 

@@ -24,8 +24,8 @@ class Row(Struct):
     removed: int = 0
     size: int = 0
     flags: list[str] = []
-    """``executes-later``, ``secret``, ``protected``, ``mode`` …: the review filters by them, and by ``binary``,
-    ``large``, ``ignored``, ``conflict``."""
+    """``executes-later``, ``secret``, ``protected``, ``mode`` …: the review filters by them, and by ``repository``
+    (``ApplyRequest.git``), ``binary``, ``large``, ``ignored``, ``conflict``."""
     source: str = ""
     """Of what was renamed: where it was."""
     mode: tuple[str, str] | None = None
