@@ -53,6 +53,10 @@ def test_a_browser_keeps_each_version_of_the_page() -> None:
     index = asset.ASSETS["index.html"].data.decode()
     named = re.findall(r'(?:href|src)="([^"]+)"', index)
     assert all(name.startswith(asset.VERSION + "/") and name in asset.ASSETS for name in named)
-    modules = {path.name for path in OWN if path.suffix == ".js"} - {"colour.worker.js", "events.worker.js", "tokens.js"}
+    modules = {path.name for path in OWN if path.suffix == ".js"} - {
+        "colour.worker.js",
+        "events.worker.js",
+        "tokens.js",
+    }
     assert not modules - {name.rpartition("/")[2] for name in named}, "not asked for at once"
     assert {"/" + name for name in asset.ASSETS} | {"/"} == asset.PUBLIC
