@@ -154,6 +154,13 @@ class Applying(Workbench):
         with self.at_rest(name) as fork:
             return find_conflicts(self.vault, fork, paths) if fork.record is not None else []
 
+    def conflict(self, name: str, path: bytes) -> Conflicted | None:
+        """The one at this path, at the cost of that one if it can be; None: there is none."""
+        from mudroom.vault.conflicted import find_conflict
+
+        with self.at_rest(name) as fork:
+            return find_conflict(self.vault, fork, path) if fork.record is not None else None
+
     def decide(self, name: str, conflict: Conflicted, take: Take, content: bytes | None = None) -> None:
         """Keep a decision about a conflict for the next apply; it holds as long as both versions stay what they are.
 

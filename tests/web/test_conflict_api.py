@@ -124,7 +124,7 @@ def test_one_conflict_stays_and_the_rest_is_applied(places: Two) -> None:
 )
 def test_as_a_whole(places: Two, take: str, second: str, last: str) -> None:
     decided = places.decide(take)
-    assert (decided["conflict"]["decided"], decided["left"]) == (True, 0)
+    assert (decided["conflict"]["decided"], decided["conflict"]["places"]) == (True, 2)
     found = places.apply().decode()
     if take == "ours":
         assert found == edit(TEXT, l2=second, l12="only ours\n", l25=last)
@@ -152,7 +152,7 @@ def test_gone(places: Two) -> None:
 def test_taken_back(places: Two) -> None:
     assert places.decide("undecide", status=400)["error"] == "nothing is decided about f"
     places.decide("theirs")
-    assert places.decide("undecide")["left"] == 1
+    assert places.decide("undecide")["conflict"]["decided"] is False
     assert places.page.apply(FORK)["state"] == "conflicts"
 
 

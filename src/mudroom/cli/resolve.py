@@ -110,8 +110,7 @@ def _tell(found: list[Conflicted], left: int, name: str, context: Context) -> No
     terminal = context.terminal
     for conflict in found:
         state = terminal.style(*_state(conflict), 1)
-        merged = conflict.merged
-        places = f"  ({merged.conflicts} places)" if merged is not None and merged.conflicts > 1 else ""
+        places = f"  ({conflict.places} places)" if (conflict.places or 0) > 1 else ""
         terminal.out(f"{state}  {show_path(conflict.path)}: {conflict.reason}{places}")
     if not found:
         terminal.say(f"{name} has no conflicts with the project: mudroom apply {name}")
@@ -143,7 +142,6 @@ def _places(conflict: Conflicted) -> str:
 
 
 def conflict_to_json(conflict: Conflicted) -> dict[str, Any]:
-    merged = conflict.merged
     sides = {}
     for side, version in (("base", conflict.base), ("ours", conflict.ours), ("theirs", conflict.theirs)):
         entry = version.entry
@@ -153,7 +151,7 @@ def conflict_to_json(conflict: Conflicted) -> dict[str, Any]:
         "reason": conflict.reason,
         "decided": conflict.decided,
         "take": conflict.take or None,
-        "places": merged.conflicts if merged is not None else None,
+        "places": conflict.places,
         **sides,
     }
 

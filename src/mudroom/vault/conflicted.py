@@ -7,20 +7,23 @@ project's file and the fork's; so it is never older than they are.
 from __future__ import annotations
 
 from collections.abc import Collection
+from functools import cached_property
 from typing import NamedTuple
 
+from mudroom.core.change import Change
 from mudroom.core.diff3 import Merged, merge3
 from mudroom.core.entry import Entry, same_stamp
 from mudroom.core.judge import Sides
 from mudroom.core.marker import mergeable
 from mudroom.core.merge import Conflict, combine_modes
-from mudroom.core.path import show
+from mudroom.core.path import ancestors, show
 from mudroom.errors import SideMoved, UsageError
 from mudroom.stage.source import Source, read_all
 from mudroom.stage.union import Union
 from mudroom.vault.fork import Fork
 from mudroom.vault.land import Wanted, prepare, read_record, reconciling
 from mudroom.vault.reconcile import LIMIT, Reconciler
+from mudroom.vault.record import ForkRecord
 from mudroom.vault.resolution import (
     Resolution,
     Take,
@@ -43,7 +46,7 @@ class Version(NamedTuple):
     """Of a file; None if it is none, is too large to be merged, or is not known."""
 
 
-class Conflicted(NamedTuple):
+class _Known(NamedTuple):
     path: bytes
     """In the fork."""
     reason: str
@@ -59,6 +62,9 @@ class Conflicted(NamedTuple):
     written: bytes | None = None
     """With ``take`` ``content``: that."""
 
+
+class Conflicted(_Known):
+    # apart from its fields: a NamedTuple itself has no place for what is worked out once
     @property
     def result(self) -> bytes | None:
         """What is decided, as the content of the file; None: nothing is, or it is to be none, or one of which the
@@ -66,16 +72,33 @@ class Conflicted(NamedTuple):
         side = {"ours": self.ours, "theirs": self.theirs}.get(self.take)
         return self.written if side is None else side.content
 
-    @property
+    @cached_property
     def merged(self) -> Merged | None:
-        """The texts merged as far as they can be; None if they are no texts that can be."""
-        contents = [side.content for side in (self.base, self.ours, self.theirs)]
+        """The texts merged as far as they can be; None if they are no texts that can be. Costs once, and is kept."""
+        return self._merge()
+
+    @cached_property
+    def places(self) -> int | None:
+        """At how many places the texts conflict; None as for ``merged``. In a long list no merge is kept for it."""
+        merged = vars(self).get("merged") or self._merge()
+        return merged.conflicts if merged is not None else None
+
+    def _merge(self) -> Merged | None:
+        return merge3(*self._texts) if self._texts is not None else None
+
+    @property
+    def is_text(self) -> bool:
+        """Whether they can be merged, without merging them."""
+        return self._texts is not None
+
+    @cached_property
+    def _texts(self) -> tuple[bytes, bytes, bytes] | None:
+        base, ours, theirs = (side.content for side in (self.base, self.ours, self.theirs))
         if self.base.entry is None and self.ours.entry is not None:
-            contents[0] = b""
-        if any(content is None or mergeable(content) for content in contents):
+            base = b""
+        if base is None or ours is None or theirs is None or any(map(mergeable, (base, ours, theirs))):
             return None
-        base, ours, theirs = (content or b"" for content in contents)
-        return merge3(base, ours, theirs)
+        return base, ours, theirs
 
 
 def find_conflicts(vault: Vault, fork: Fork, paths: Collection[bytes] = ()) -> list[Conflicted]:
@@ -83,8 +106,36 @@ def find_conflicts(vault: Vault, fork: Fork, paths: Collection[bytes] = ()) -> l
 
     Raises UsageError for a path that has no change.
     """
+    return _find(vault, fork, read_record(fork), Wanted(tuple(paths)))
+
+
+def find_conflict(vault: Vault, fork: Fork, path: bytes) -> Conflicted | None:
+    """The one at this path, as ``find_conflicts`` has it among all; None: there is none. Hold the fork's lock.
+
+    Of a file that was edited on both sides nothing but that file is merged. Of whatever else the rest of the fork may
+    say what becomes of it (renames, directories, where the project has it now): then all of it is looked at.
+    """
     record = read_record(fork)
-    wanted = Wanted(tuple(paths))
+    if _stands_alone(path, record.changeset.changes):
+        found = _find(vault, fork, record, Wanted((path,), exact=True))
+        if [(one.path, one.ours.path) for one in found] == [(path, path)] and found[0].ours.entry is not None:
+            return found[0]
+    return next((one for one in _find(vault, fork, record, Wanted()) if one.path == path), None)
+
+
+def _stands_alone(path: bytes, changes: Collection[Change]) -> bool:
+    """Whether it is a file that was edited where it is, in directories that are as they were, and not one of those
+    that land only if they are named."""
+    near = {path, *ancestors(path)}
+    about = [change for change in changes if change.path in near]
+    if len(about) != 1 or about[0].path != path or b".git" in path or b".mudroom" in path:
+        return False
+    (change,) = about
+    is_edit = _is_file(change.base) and _is_file(change.staged) and not (change.moved_to or change.source)
+    return is_edit and "protected" not in change.flags
+
+
+def _find(vault: Vault, fork: Fork, record: ForkRecord, wanted: Wanted) -> list[Conflicted]:
     with reconciling(vault, fork, wanted, record, answered=False) as reconciler:
         plan = prepare(fork, wanted, reconciler, record)
         with Union(fork.layered, None) as staged:

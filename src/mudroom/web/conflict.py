@@ -62,31 +62,31 @@ def conflict(call: Call) -> shape.Conflict:
     query: ConflictQuery = call.query
     with call.house.session(call.path["project"]) as session:
         fork = require_at_rest(session, call.path["fork"])
-        found = found_conflict(session.conflicts(fork), path_of(query.file))
+        found = found_conflict(session, fork, path_of(query.file))
+        merged = found.merged if not is_masked_conflict(session, found) else None
         shown = shown_conflict(session, found)
         if not shown.secret:
-            merged = found.merged
             shown.regions = regions_of(merged) if merged is not None else None
             shown.result = result_of(merged, found.result)
         return shown
 
 
-def found_conflict(known: list[Conflicted], path: bytes) -> Conflicted:
-    found = next((one for one in known if one.path == path), None)
+def found_conflict(session: Session, fork: str, path: bytes) -> Conflicted:
+    found = session.conflict(fork, path)
     if found is None:
         raise Refusal(404, "not-found", f"{show_path(path)} is in no conflict (any more)", _AGAIN)
     return found
 
 
-def shown_conflict(session: Session, found: Conflicted) -> shape.Conflict:
+def shown_conflict(session: Session, found: Conflicted, before: Conflicted | None = None) -> shape.Conflict:
+    """``before``: the same sides, looked at already, so that they need not be merged again."""
     secret = is_masked_conflict(session, found)
-    merged = found.merged if not secret else None
     return shape.Conflict(
         id_of(found.path),
         show_path(found.path),
         found.reason,
         found.decided,
-        merged.conflicts if merged is not None else None,
+        (before or found).places if not secret else None,
         _version(found.base, secret=secret),
         _version(found.ours, secret=secret),
         _version(found.theirs, secret=secret),
@@ -152,8 +152,8 @@ def lines(call: Call) -> shape.Text:
     query: LinesQuery = call.query
     with call.house.session(call.path["project"]) as session:
         fork = require_at_rest(session, call.path["fork"])
-        found = found_conflict(session.conflicts(fork), path_of(query.file))
-        if is_masked_conflict(session, found) or found.merged is None:
+        found = found_conflict(session, fork, path_of(query.file))
+        if is_masked_conflict(session, found) or not found.is_text:
             raise Refusal(400, "bad-request", f"{show_path(found.path)} has no lines that are shown")
         if not same_sides(versions_of(found), query.versions):
             raise moved(found.path)

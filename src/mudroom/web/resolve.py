@@ -30,19 +30,14 @@ def decide(call: Call) -> shape.Decided:
     path = path_of(asked.id)
     with _one_at_a_time, call.house.session(call.path["project"]) as session:
         fork = require_at_rest(session, call.path["fork"])
-        found = found_conflict(session.conflicts(fork), path)
+        found = found_conflict(session, fork, path)
         require_same(found, asked.versions)
         beside = _decide(session, fork, found, asked)
-        known = session.conflicts(fork)
-        now = next((one for one in known if one.path == path), None)
+        now = session.conflict(fork, path)
         if now is not None and not same_sides(versions_of(now), asked.versions):  # in this very moment
             session.forget_decision(fork, path)
             raise moved(path)
-        return shape.Decided(
-            shown_conflict(session, now) if now is not None else None,
-            sum(not one.decided for one in known),
-            show_path(beside),
-        )
+        return shape.Decided(shown_conflict(session, now, found) if now is not None else None, show_path(beside))
 
 
 def _decide(session: Session, fork: str, found: Conflicted, asked: shape.DecideRequest) -> bytes:

@@ -97,7 +97,5 @@ class DecideRequest(Struct, forbid_unknown_fields=True):
 class Decided(Struct):
     conflict: Conflict | None
     """As it is now; None: it is none any more."""
-    left: int
-    """Conflicts of the fork that are not decided."""
     beside: str = ""
     """With ``both``, of what cannot be merged: where the fork's file will be."""
