@@ -22,6 +22,7 @@ from mudroom.web.endpoint import Refusal
 from mudroom.web.hub import Bell, Hub, Look
 from mudroom.web.job import Jobs
 from mudroom.web.means import Means
+from mudroom.web.turn import Turns
 
 PATIENCE = 2.0
 """Seconds that somebody else may look at a fork."""
@@ -33,6 +34,7 @@ class House:
         self.hub = Hub(self.look)
         self.jobs = Jobs(self.hub)
         self.glances = Glances()
+        self.turns = Turns()
         self._reading = KeptFiles()
 
     def vaults(self) -> list[Vault]:

@@ -5,7 +5,6 @@ A decision is held to what was looked at: all three sides, and whatever somebody
 
 from __future__ import annotations
 
-import threading
 from typing import TYPE_CHECKING, Any
 
 from mudroom.core.linediff import split_lines
@@ -21,14 +20,13 @@ from mudroom.web.region import editable
 if TYPE_CHECKING:
     from mudroom.session import Conflicted, Session
 
-_one_at_a_time = threading.Lock()
-"""Two tabs that decide about the same: the second is told of the first."""
-
 
 def decide(call: Call) -> shape.Decided:
     asked: shape.DecideRequest = call.body
     path = path_of(asked.id)
-    with _one_at_a_time, call.house.session(call.path["project"]) as session:
+    place = call.path["project"], call.path["fork"]
+    # of two tabs that decide about the same the second is told of the first
+    with call.house.turns.take("decide", *place), call.house.session(place[0]) as session:
         fork = require_at_rest(session, call.path["fork"])
         found = found_conflict(session, fork, path)
         require_same(found, asked.versions)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import codecs
 import os
-import threading
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -33,9 +32,6 @@ _LIMIT = 64 << 10
 """Bytes of a stream that are sent at once."""
 _LONGEST = 2000
 """Characters of a command in a list."""
-_starting: dict[tuple[bytes, str], threading.Lock] = {}
-"""By vault and fork: of two that start at once the second would not see yet what it can join, and would wait for the
-fork instead, until what the first has started ends."""
 _PATIENCE = 20.0
 """Seconds that are waited, beyond the grace, for a command that was asked to end."""
 
@@ -165,7 +161,9 @@ def start(call: Call) -> shape.Command:
         busy = next((what for fork, what, _since in session.foreground() if fork == name), None)
         if busy is not None:
             raise Refusal(409, "busy", f"{show(busy.encode('utf-8', 'replace'))} runs in {name}", "wait for its end")
-        with _starting.setdefault((session.vault.path, name), threading.Lock()):
+        # of two that start at once the second would not see yet what it can join, and would wait for the fork instead,
+        # until what the first has started ends
+        with call.house.turns.take("start", call.path["project"], name):
             identity = call.house.means.start(session.project, name, words, asked.timeout)
         return _one(session, identity)
 
