@@ -47,7 +47,7 @@ def left(cli: Cli) -> list[Path]:
 
 def kept(cli: Cli, said: str) -> str:
     """The text that is kept where it was said to be; only its user can read it, and nothing else is left."""
-    found = re.search(r"what was written is kept: (\S+)\)", said)
+    found = re.search(r"what was written is kept: ([^\s)]+)", said)
     assert found is not None, said
     path = Path(found[1])
     assert left(cli) == [path]
@@ -77,6 +77,17 @@ def test_an_edit_that_was_refused_is_kept(cli: Cli, body: str, reason: str) -> N
     assert code == 125 and said.startswith("mudroom: " + reason)
     assert kept(cli, said).endswith("line 40\nmore\n")
     assert "conflict" in cli("resolve", "x", "f").stdout
+
+
+@pytest.mark.parametrize("how", ["--edit", "--tool"])
+def test_what_was_written_before_ctrl_c_is_told_of(cli: Cli, how: str) -> None:
+    body = 'echo precious > "$1"; kill -INT $PPID; exec sleep 60'
+    words = ("f", "--edit") if how == "--edit" else ("f", "--tool", f"{script(cli, body)} %A %B")
+    code, said = edited(cli, body, *words)
+    assert code == 130
+    first, second = said.splitlines()
+    assert second == "mudroom: interrupted"
+    assert kept(cli, first) == "precious\n"
 
 
 @pytest.mark.parametrize("body", ["exit 0", "exit 3", 'cp "$1" "$1~"; exit 3', 'rm "$1"'])

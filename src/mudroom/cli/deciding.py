@@ -12,7 +12,7 @@ import shlex
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -72,7 +72,7 @@ def by_editor(session: Session, fork: str, conflict: Conflicted, context: Contex
     else:
         context.terminal.say(f"{show_path(conflict.path)} is decided: this is the result; --undecide for the markers")
     with _desk() as directory:
-        edited = _Edited(directory / ("conflict" + _suffix(conflict.path)), given)
+        edited = _Edited(directory / ("conflict" + _suffix(conflict.path)), given, context.terminal.say)
         with edited:
             _run([*shlex.split(os.fsdecode(editor)), str(edited.place)], directory, "the editor")
             content = edited.read("the editor")
@@ -83,7 +83,7 @@ def by_editor(session: Session, fork: str, conflict: Conflicted, context: Contex
             session.decide(fork, conflict, "content", content)
 
 
-def by_tool(session: Session, fork: str, conflict: Conflicted, tool: str) -> None:
+def by_tool(session: Session, fork: str, conflict: Conflicted, tool: str, context: Context) -> None:
     """A merge driver as git has them (gitattributes(5)): %O base, %A ours and the result, %B theirs, %P the path."""
     from mudroom.core.marker import unresolved
 
@@ -102,7 +102,7 @@ def by_tool(session: Session, fork: str, conflict: Conflicted, tool: str) -> Non
             place = directory / (name + _suffix(conflict.path))
             place.write_bytes(side.content or b"")
             names[sign] = str(place)
-        edited = _Edited(Path(names["%A"]), conflict.ours.content or b"")
+        edited = _Edited(Path(names["%A"]), conflict.ours.content or b"", context.terminal.say)
         with edited:
             _run([names.get(word, word) for word in words], directory, words[0])
             content = edited.read(words[0])
@@ -139,8 +139,8 @@ def _desk() -> Iterator[Path]:
 class _Edited:
     """A file that somebody edits. If nothing comes of that, the file is kept as it was left, and its path is told."""
 
-    def __init__(self, place: Path, given: bytes) -> None:
-        self.place, self.given = place, given
+    def __init__(self, place: Path, given: bytes, say: Callable[[str], None]) -> None:
+        self.place, self.given, self.say = place, given, say
         place.write_bytes(given)
 
     def read(self, what: str) -> bytes:
@@ -160,7 +160,9 @@ class _Edited:
         for other in self.place.parent.iterdir():  # copies of the sides, and what an editor leaves beside
             if other != kept and not other.is_dir():
                 other.unlink()
-        if isinstance(error, MudroomError):
+        if not isinstance(error, MudroomError):  # Ctrl-C, a full disk: nobody else would tell where it is
+            self.say(f"what was written is kept: {kept}")
+        else:
             error.hint = f"{error.hint}; what was written is kept: {kept}" if error.hint else f"it is kept: {kept}"
 
 

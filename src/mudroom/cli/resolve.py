@@ -173,5 +173,5 @@ def _decision(
     if args.edit:
         return lambda conflict: deciding.by_editor(session, name, conflict, context)
     if args.tool is not None:
-        return lambda conflict: deciding.by_tool(session, name, conflict, args.tool)
+        return lambda conflict: deciding.by_tool(session, name, conflict, args.tool, context)
     return lambda conflict: deciding.whole(session, name, conflict, args.whole[0])
