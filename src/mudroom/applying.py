@@ -19,13 +19,13 @@ from mudroom.workbench import Workbench
 
 if TYPE_CHECKING:
     from mudroom.core.change import Change, Remark
+    from mudroom.core.decision import Take
     from mudroom.core.merge import Part
     from mudroom.vault.applied import AppliedOnce
     from mudroom.vault.apply import Applied
     from mudroom.vault.commits import Commits
     from mudroom.vault.conflicted import Conflicted
     from mudroom.vault.land import Check, Landed
-    from mudroom.vault.resolution import Take
 
     OnVerify = Callable[[tuple[bytes, ...]], Callable[[bytes], None]]
 

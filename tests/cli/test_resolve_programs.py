@@ -153,7 +153,7 @@ def test_what_is_decided_is_told_and_edited_again(cli: Cli) -> None:
     assert (code, said.splitlines()[0]) == (
         0, "f is decided: this is the result; --undecide for the markers",
     )  # fmt: skip
-    assert cli("resolve", "x", "f").stdout.startswith("decided: edited  f: ")
+    assert cli("resolve", "x", "f").stdout.startswith("decided: lines of your own  f: ")
     assert cli("apply", "x", "--yes", "f").returncode == 0
     assert (cli.place.project / "f").read_text() == TEXT.replace("line 3\n", "ours\nagain\n")
 

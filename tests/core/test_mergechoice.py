@@ -6,9 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mudroom.core.decision import Choice
 from mudroom.core.diff3 import Merged, merge3
 from mudroom.core.marker import resolve
-from mudroom.core.mergechoice import Choice, resolved
+from mudroom.core.mergechoice import resolved
 
 BASE = b"1\n2\n3\n4\n5\n6\n7\n"
 

@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mudroom.core.decision import Choice
 from mudroom.core.diff3 import Merged, merge3
-from mudroom.core.mergechoice import Choice, resolved
+from mudroom.core.mergechoice import resolved
 from mudroom.core.mergeread import choices_of
 
 BASE = b"0\n1\n2\n3\n4\n5\n6\n7\n"

@@ -7,12 +7,12 @@ import os
 import pytest
 
 from conftest import Place, tick
+from mudroom.core.decision import Take
 from mudroom.core.judge import Answer
 from mudroom.core.merge import Part
 from mudroom.errors import ForkMoved, MudroomError, SideMoved
 from mudroom.session import Session
 from mudroom.vault.conflicted import Conflicted
-from mudroom.vault.resolution import Take
 
 TEXT = "".join(f"line {number}\n" for number in range(1, 41))
 OURS = TEXT.replace("line 5\n", "ours\n")

@@ -15,17 +15,16 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from mudroom.core.path import show_path
 from mudroom.errors import MudroomError, UsageError
 
 if TYPE_CHECKING:
     from mudroom.cli.main import Context
+    from mudroom.core.decision import Either
     from mudroom.core.diff3 import Merged
     from mudroom.session import Conflicted, Session
-
-Side = Literal["ours", "theirs", "both"]
 
 KEPT = "kept"
 """The name, but for its suffix, of what somebody wrote and nobody decided for."""
@@ -33,7 +32,7 @@ DRIVERS = {"mergiraf": "mergiraf merge --git %O %A %B -s project -x original -y 
 """Merge drivers that are known by name."""
 
 
-def whole(session: Session, fork: str, conflict: Conflicted, side: Side) -> None:
+def whole(session: Session, fork: str, conflict: Conflicted, side: Either) -> None:
     if side != "both":
         session.decide(fork, conflict, side)
         return
@@ -45,7 +44,7 @@ def whole(session: Session, fork: str, conflict: Conflicted, side: Side) -> None
     _keep(session, fork, conflict, merged, dict.fromkeys(range(merged.conflicts), side))
 
 
-def by_hunk(session: Session, fork: str, conflict: Conflicted, hunks: Mapping[int, Side]) -> None:
+def by_hunk(session: Session, fork: str, conflict: Conflicted, hunks: Mapping[int, Either]) -> None:
     merged = _text(conflict)
     for number in hunks:
         if not 1 <= number <= merged.conflicts:
@@ -171,7 +170,7 @@ def undecide(session: Session, fork: str, conflict: Conflicted) -> None:
         raise UsageError(f"nothing is decided about {show_path(conflict.path)}")
 
 
-def _keep(session: Session, fork: str, conflict: Conflicted, merged: Merged, choices: Mapping[int, Side]) -> None:
+def _keep(session: Session, fork: str, conflict: Conflicted, merged: Merged, choices: Mapping[int, Either]) -> None:
     from mudroom.core.marker import resolve
 
     session.decide(fork, conflict, "content", resolve(merged, choices).content())

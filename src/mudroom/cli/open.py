@@ -43,6 +43,12 @@ def project_of(context: Context) -> bytes:
     return find_project(os.path.realpath(working_directory()), home)
 
 
+def with_shown(settings: Settings, paths: Sequence[str]) -> Settings:
+    """With the secrets that ``--show`` names."""
+    shown = (os.fsencode(path).removeprefix(b"./") for path in paths)
+    return settings._replace(secrets_show=(*settings.secrets_show, *shown))
+
+
 def open_session(
     context: Context,
     *,

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from mudroom.cli.main import Context
-from mudroom.cli.open import only_fork, open_session, project_paths
+from mudroom.cli.open import only_fork, open_session, project_paths, with_shown
+from mudroom.core.decision import said, said_of_take
 from mudroom.core.path import show, show_path
 from mudroom.core.result import named
 from mudroom.errors import UsageError
 
 if TYPE_CHECKING:
-    from mudroom.core.settings import Settings
     from mudroom.session import Conflicted, Session
 
 MOST = 8
@@ -79,7 +78,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def execute(args: argparse.Namespace, context: Context) -> int:
     if args.hunk is not None:
         raise UsageError("--hunk needs --mine, --theirs or --both after it")
-    with open_session(context, adjust=lambda settings: _with_shown(settings, args.show)) as session:
+    with open_session(context, adjust=lambda settings: with_shown(settings, args.show)) as session:
         name = only_fork(session, args.fork)
         paths = project_paths(args.paths, session)
         found = session.conflicts(name, paths)
@@ -101,11 +100,6 @@ def execute(args: argparse.Namespace, context: Context) -> int:
     return 3 if left else 0
 
 
-def _with_shown(settings: Settings, paths: list[str]) -> Settings:
-    shown = (os.fsencode(path).removeprefix(b"./") for path in paths)
-    return settings._replace(secrets_show=(*settings.secrets_show, *shown))
-
-
 def _tell(found: list[Conflicted], left: int, name: str, context: Context) -> None:
     terminal = context.terminal
     for conflict in found:
@@ -118,27 +112,24 @@ def _tell(found: list[Conflicted], left: int, name: str, context: Context) -> No
         terminal.say(f"all is decided: mudroom apply {name}")
 
 
-_DECIDED = {"ours": "decided: the project's", "theirs": "decided: the fork's", "delete": "decided: deleted"}
-
-
 def _state(conflict: Conflicted) -> tuple[str, str]:
     """In words, and its colour."""
     if not conflict.decided:
         return "conflict", "red"
-    return _DECIDED.get(conflict.take) or "decided: " + _places(conflict), "green"
+    places = _places(conflict) if conflict.take == "content" else ""
+    return "decided: " + places if places else said_of_take(conflict.take), "green"
 
 
 def _places(conflict: Conflicted) -> str:
+    """What was made of a text, place by place; empty: it was made in another way."""
     from mudroom.core.mergeread import choices_of
 
     merged, content = conflict.merged, conflict.result
     choices = choices_of(merged, content) if merged is not None and content is not None else None
     if not choices:
-        return "edited"
-    names = {"ours": "mine", "theirs": "theirs", "both": "both", "base": "original"}
-    return ", ".join(names[one] if isinstance(one, str) else "edited" for one in choices[:MOST]) + (
-        f" and {len(choices) - MOST} more" if len(choices) > MOST else ""
-    )
+        return ""
+    more = f" and {len(choices) - MOST} more" if len(choices) > MOST else ""
+    return ", ".join(map(said, choices[:MOST])) + more
 
 
 def conflict_to_json(conflict: Conflicted) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from mudroom.cli.main import Context
-from mudroom.cli.open import exclusive, open_session, working_directory
+from mudroom.cli.open import exclusive, open_session, with_shown, working_directory
 from mudroom.cli.preview import preview
 from mudroom.cli.terminal import is_terminal
 from mudroom.cli.unasked import own_level, show_short, unasked
@@ -167,14 +167,13 @@ def adjusted(args: argparse.Namespace, settings: Settings) -> Settings:
         if value is not None:
             settings = with_setting(settings, field, convert(value, option))
     named = image(args.image, "--image") if args.image is not None else settings.image
-    return settings._replace(
+    return with_shown(settings, args.show)._replace(
         image=named,
         network=args.net or settings.network,
         view=args.view or settings.view,
         timeout=seconds(args.timeout, "--timeout") if args.timeout else settings.timeout,
         environment=(*settings.environment, *(os.fsencode(one) for one in args.env)),
         read=(*settings.read, *reads),
-        secrets_show=(*settings.secrets_show, *(os.fsencode(path).removeprefix(b"./") for path in args.show)),
     )
 
 

@@ -38,6 +38,11 @@ class Chunk(NamedTuple):
     ours: Lines
     theirs: Lines
 
+    @property
+    def outcome(self) -> Lines:
+        """What comes of it, unless it is a conflict."""
+        return self.theirs if self.kind == "theirs" else self.ours
+
 
 class Merged(NamedTuple):
     """A merge, perhaps with conflicts. The sides of the chunks, one after the other, are the sides of the merge."""
@@ -56,7 +61,7 @@ class Merged(NamedTuple):
         """Returns the result. Raises ValueError if there is a conflict."""
         if not self.clean:
             raise ValueError(f"conflicts: {self.conflicts}")
-        return b"".join(b"".join(chunk.theirs if chunk.kind == "theirs" else chunk.ours) for chunk in self.chunks)
+        return b"".join(line for chunk in self.chunks for line in chunk.outcome)
 
 
 def merge3(base: bytes, ours: bytes, theirs: bytes) -> Merged:

@@ -17,10 +17,10 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Literal, NamedTuple
 
+from mudroom.core.decision import Side
 from mudroom.core.diff3 import Chunk, Merged
 
 Style = Literal["merge", "diff3", "zdiff3"]
-Side = Literal["ours", "theirs", "both", "base"]
 LIMIT = 32 * 1024 * 1024
 """Bytes. A larger text is not merged."""
 LINES = 400_000
@@ -104,7 +104,7 @@ def with_markers(merged: Merged, labels: Labels = Labels(), style: Style = "zdif
         if chunk.kind == "conflict":
             result = [*_ended(result), *_marked(chunk, labels, style, size, end)]
         else:
-            result += chunk.theirs if chunk.kind == "theirs" else chunk.ours
+            result += chunk.outcome
     return b"".join(result)
 
 

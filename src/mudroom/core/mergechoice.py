@@ -9,10 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from mudroom.core.decision import Choice, Side
 from mudroom.core.diff3 import Chunk, Lines, Merged
-from mudroom.core.marker import Side, resolve
-
-Choice = Side | list[str]
+from mudroom.core.marker import resolve
 
 
 def resolved(merged: Merged, choices: Sequence[Choice]) -> bytes:

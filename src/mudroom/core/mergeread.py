@@ -16,10 +16,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple, get_args
 
+from mudroom.core.decision import Choice, Side
 from mudroom.core.diff3 import Chunk, Merged
 from mudroom.core.linediff import split_lines
-from mudroom.core.marker import Side, chosen
-from mudroom.core.mergechoice import Choice, resolved, side_at, texts_of
+from mudroom.core.marker import chosen
+from mudroom.core.mergechoice import resolved, side_at, texts_of
 
 WAYS = 32
 """Readings of the text up to a place that are followed."""
@@ -87,7 +88,7 @@ def _between(merged: Merged) -> list[bytes]:
         if chunk.kind == "conflict":
             found.append([])
         else:
-            found[-1] += chunk.theirs if chunk.kind == "theirs" else chunk.ours
+            found[-1] += chunk.outcome
     return [b"".join(lines) for lines in found]
 
 

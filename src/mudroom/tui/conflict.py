@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar
 
 from textual.app import ComposeResult, SuspendNotSupported
 from textual.binding import BindingType
@@ -17,8 +17,9 @@ from textual.containers import Horizontal, Vertical
 from textual.screen import Screen
 from textual.widgets import Static
 
+from mudroom.core.decision import Choice, Either, said
 from mudroom.core.diff3 import Merged
-from mudroom.core.mergechoice import Choice, resolved
+from mudroom.core.mergechoice import resolved
 from mudroom.core.path import show_path
 from mudroom.errors import MudroomError, SideMoved
 from mudroom.tui.conflictrow import (
@@ -27,7 +28,6 @@ from mudroom.tui.conflictrow import (
     rows_of_place,
     rows_of_side,
     rows_of_version,
-    said,
     said_of_all,
 )
 from mudroom.tui.desk import Desk
@@ -39,8 +39,6 @@ from mudroom.tui.worker import Turn
 if TYPE_CHECKING:
     from mudroom.session import Conflicted
     from mudroom.tui.app import ReviewApp
-
-Side = Literal["ours", "theirs", "both"]
 
 _SIDES = (("base", "the original"), ("ours", "1 the project's"), ("theirs", "2 the fork's"))
 
@@ -182,10 +180,10 @@ class ConflictScreen(Screen[bool], inherit_bindings=False):
 
     # --- deciding ---
 
-    def action_take(self, side: Side) -> None:
+    def action_take(self, side: Either) -> None:
         self._turn.take(partial(self._take, side))
 
-    async def _take(self, side: Side) -> None:
+    async def _take(self, side: Either) -> None:
         conflict, merged = self.conflict, self.merged
         if merged is not None and not self.is_whole:
             choices = self.choices.setdefault(conflict.path, dict(self.said))

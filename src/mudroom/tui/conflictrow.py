@@ -6,10 +6,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from mudroom.core.decision import OPEN, Choice, said_of_take
 from mudroom.core.diff3 import Chunk, Merged
 from mudroom.core.linediff import split_lines
 from mudroom.core.marker import chosen, mergeable
-from mudroom.core.mergechoice import Choice, lines_at
+from mudroom.core.mergechoice import lines_at
 from mudroom.core.mergeread import choices_of
 from mudroom.core.path import show_path
 from mudroom.tui.line import pieces
@@ -22,19 +23,10 @@ AROUND = 3
 """Lines of what comes before and behind that are shown."""
 MOST = 2_000
 """Lines that are shown."""
-SIDES = {"ours": "the project's", "theirs": "the fork's", "both": "both", "base": "the original"}
-_TAKES = {**SIDES, "delete": "deleted", "content": "merged"}
-
-
-def said(choice: Choice | None) -> str:
-    """In words, what becomes of a place."""
-    if choice is None:
-        return "not decided"
-    return SIDES[choice] if isinstance(choice, str) else "lines of your own"
 
 
 def said_of_all(conflict: Conflicted) -> str:
-    return "decided: " + _TAKES.get(conflict.take, conflict.take) if conflict.decided else "not decided"
+    return said_of_take(conflict.take) if conflict.decided else OPEN
 
 
 def decided_choices(conflict: Conflicted, merged: Merged | None) -> dict[int, Choice]:
@@ -83,7 +75,7 @@ def rows_of_place(merged: Merged, choices: Mapping[int, Choice], place: int) -> 
     numbers = [at for at, chunk in enumerate(chunks) if chunk.kind == "conflict"]
     at = numbers[place]
     lines = {
-        other: _lines(merged, other, choices.get(numbers.index(other)) if chunks[other].kind == "conflict" else "ours")
+        other: _made(merged, other, choices.get(numbers.index(other))) if other in numbers else chunks[other].outcome
         for other in range(max(0, at - AROUND), min(len(chunks), at + AROUND + 1))
     }
     before = [line for other in lines if other < at for line in lines[other]][-AROUND:]
@@ -91,14 +83,13 @@ def rows_of_place(merged: Merged, choices: Mapping[int, Choice], place: int) -> 
     return [*_dim(before), *_here(lines[at], "added"), *_dim(behind)]
 
 
-def _lines(merged: Merged, at: int, choice: Choice | None) -> list[bytes]:
+def _made(merged: Merged, at: int, choice: Choice | None) -> Sequence[bytes]:
+    """Of a conflict."""
     chunk = merged.chunks[at]
-    if chunk.kind != "conflict":
-        return list(chunk.theirs if chunk.kind == "theirs" else chunk.ours)
     is_last = at + 1 == len(merged.chunks)
     if isinstance(choice, list):
         return split_lines(b"".join(chosen(chunk, lines_at(chunk, choice, is_last=is_last), is_last=is_last)))
-    return list(chosen(chunk, choice, is_last=is_last)) if choice is not None else []
+    return chosen(chunk, choice, is_last=is_last) if choice is not None else ()
 
 
 def rows_of_all(conflict: Conflicted) -> list[Pieces]:

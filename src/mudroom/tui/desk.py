@@ -8,7 +8,7 @@ import asyncio
 import os
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Literal, NamedTuple, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, ParamSpec, TypeVar
 
 from mudroom.core.change import Change, Remark
 from mudroom.core.event import Event
@@ -23,10 +23,10 @@ from mudroom.tui.diffrow import Shown, Text
 from mudroom.watching import Dropped, preview, roll_back
 
 if TYPE_CHECKING:
+    from mudroom.core.decision import Take
     from mudroom.session import Applied, Conflicted, Landed, Session
 
 OnVerify = Callable[[tuple[bytes, ...]], Callable[[bytes], None]]
-Take = Literal["ours", "theirs", "content", "delete"]
 
 P = ParamSpec("P")
 T = TypeVar("T")

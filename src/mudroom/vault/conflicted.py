@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from functools import cached_property
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from mudroom.core.change import Change
+from mudroom.core.decision import Take
 from mudroom.core.diff3 import Merged, merge3
 from mudroom.core.entry import Entry, same_stamp
 from mudroom.core.judge import Sides
@@ -26,7 +27,6 @@ from mudroom.vault.reconcile import LIMIT, Reconciler
 from mudroom.vault.record import ForkRecord
 from mudroom.vault.resolution import (
     Resolution,
-    Take,
     fingerprint,
     keep_content,
     keep_resolutions,
@@ -55,8 +55,8 @@ class _Known(NamedTuple):
     theirs: Version
     decided: bool
     """Whether a decision about these very versions is kept."""
-    take: str = ""
-    """What that is (``Take``)."""
+    take: Take | Literal[""] = ""
+    """What that is."""
     decision: bytes = b""
     """Of whatever decision there is, even one that does not hold any more: another one has another."""
     written: bytes | None = None

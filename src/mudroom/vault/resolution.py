@@ -9,9 +9,10 @@ from __future__ import annotations
 import os
 from _blake2 import blake2b
 from collections.abc import Callable, Mapping
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 from mudroom.core.change import Change
+from mudroom.core.decision import Take
 from mudroom.core.entry import Entry
 from mudroom.core.judge import Answer
 from mudroom.core.merge import Combined
@@ -24,8 +25,6 @@ RESOLUTIONS = b"/resolutions"
 """The file, below the directory of the fork."""
 RESOLVED = b"/resolved"
 """The directory of contents, beside it."""
-
-Take = Literal["ours", "theirs", "content", "delete"]
 
 
 class Resolution(NamedTuple):

@@ -6,6 +6,7 @@ from typing import Literal
 
 from msgspec import Struct
 
+from mudroom.core.decision import Choice, Take
 from mudroom.web.shape.change import Line, Side
 
 
@@ -26,10 +27,6 @@ class Region(Struct):
     """Of what has very many lines: those at the end of base, ours and theirs that are not sent."""
     texts: tuple[str, str, str] | None = None
     """Of a conflict: base, ours and theirs as they are, to be edited; lines end as they do. None: too much for that."""
-
-
-Choice = Literal["ours", "theirs", "both", "base"] | list[str]
-"""What becomes of a conflicting place: a side, or the lines instead, without their ends."""
 
 
 class Result(Struct):
@@ -70,8 +67,8 @@ class Conflict(Struct):
     """A fingerprint of the three sides, and of what is decided: a decision is held to it."""
     regions: list[Region] | None = None
     """Only of one that was asked for by its id; None then, too: it can only be decided as a whole."""
-    take: str = ""
-    """What is decided: ``ours``, ``theirs``, ``delete``, ``content``."""
+    take: Take | Literal[""] = ""
+    """What is decided."""
     secret: bool = False
     """It is shown to nobody, and can only be decided as a whole."""
     result: Result | None = None
