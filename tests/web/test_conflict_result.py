@@ -148,7 +148,8 @@ def test_what_cannot_be_seen_is_told(two: Two) -> None:
 
 
 def test_what_cannot_be_seen_in_a_line_of_a_long_text_is_told(two: Two) -> None:
-    long = "x\n" * EDITABLE
+    long = ("x" * 1023 + "\n") * 260
+    assert len(long) > EDITABLE
     two.place.write("f", "one\n" + long)
     changed(two.place, "sed -i 's/^one$/theirs/' f", "agent-1")
     tick()
