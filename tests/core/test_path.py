@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from sample import paths
 
 from mudroom.core.path import ROOT, ancestors, is_below, name, parent, relpath, show, show_path, sort_key
-from mudroom.core.shown import shown
 
 
 @pytest.mark.parametrize(
@@ -144,14 +143,6 @@ def test_show(path: bytes, text: str) -> None:
 )
 def test_show_path(path: bytes, text: str) -> None:
     assert show_path(path) == text
-
-
-def test_what_is_not_seen_in_a_line_is_not_seen_in_a_name() -> None:
-    """``core.shown`` says which characters that are."""
-    characters = [chr(code) for code in range(0x110000) if not 0xD800 <= code < 0xE000]
-    odd = [one for one in characters if one not in "\t\n" and shown(one.encode()).odd]
-    assert [one for one in odd if show(one.encode()) == one] == []
-    assert len(odd) > 100_000
 
 
 def unshown(text: str) -> bytes:

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Container
 from typing import NewType
 
+from mudroom.core.unseen import CHOICE, PASSED
+
 RelPath = NewType("RelPath", bytes)
 
 ROOT = b""
@@ -70,12 +72,8 @@ def climb(path: bytes, known: Container[bytes]) -> list[bytes]:
     return found[::-1]
 
 
-_UNSEEN = frozenset(
-    "\u034f\u115f\u1160\u17b4\u17b5\u180b\u180c\u180d\u180f\u2800\u3164\uffa0"
-    + "".join(map(chr, (*range(0xFE00, 0xFE10), *range(0xE0100, 0xE01F0))))
-)
-"""What ``str.isprintable`` lets pass though nothing is to be seen of it: blanks, fillers, variation selectors
-(Default_Ignorable_Code_Point of Unicode, and the braille pattern without a dot)."""
+_UNSEEN = frozenset(PASSED + CHOICE)
+"""What ``str.isprintable`` lets pass though nothing is to be seen of it."""
 
 
 def show(path: bytes) -> str:
@@ -109,7 +107,7 @@ def is_seen(text: str) -> bool:
 
 
 def _is_seen(character: str, before: str) -> bool:
-    if character in "\ufe0e\ufe0f":  # how an emoji is drawn, where there is one
+    if character in CHOICE:  # how an emoji is drawn, where there is one
         return not before.isascii() and before not in _UNSEEN
     return character not in _UNSEEN
 

@@ -14,20 +14,14 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from mudroom.core.unseen import ACTING, CHOICE, PASSED
+
 Span = tuple[int, int]
 """Half open."""
 WIDEST = 2_000
 """Characters of one line."""
 
-_ODD = re.compile(
-    "["
-    "\x00-\x08\x0a-\x1f\x7f-\x9f\xa0\xad"  # C0 without the tab, C1, the spaces and hyphens that look like others
-    "\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u3164\ufe00-\ufe0d\uffa0"  # Default_Ignorable_Code_Point
-    "\u1680\u2000-\u200f\u2028-\u202f\u205f-\u206f\u2800"  # spaces, joiners, separators, directions
-    "\ud800-\udfff\ue000-\uf8ff\ufeff\ufff0-\ufffb\ufffe\uffff"  # bytes that are no text, private use, specials
-    "\U000e0000-\U000e0fff\U000f0000-\U0010ffff"  # tags, variation selectors, private use
-    "]|(?<![^\x00-\x7f\ufe0e\ufe0f])[\ufe0e\ufe0f]"  # a choice of emoji, where there is nothing to choose for
-)
+_ODD = re.compile(f"[{ACTING}{PASSED}]|(?<![^\x00-\x7f{PASSED}{CHOICE}])[{CHOICE}]")
 
 
 class Shown(NamedTuple):
