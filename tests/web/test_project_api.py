@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import time
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import pytest
 pytest.importorskip("starlette", reason="the extra web")
 
 from conftest import Place
+from mudroom.stage.reading import ANEW
 from mudroom.stage.stamp import is_settled
 from mudroom.vault import fork as forks_module
 from pageside import PageSide, changed, cut_off
@@ -42,6 +44,16 @@ def made(place: Place, *names: str) -> None:
 def test_nothing_yet(page: PageSide) -> None:
     assert page.get("/projects") == []
     assert page.get("/projects/x-123", status=404)["error"] == "there is no such project here"
+
+
+def test_whatever_vault_is_read_keeps_what_was_read(place: Place, page: PageSide) -> None:
+    made(place, "f")
+    house, project = page.house, page.project.rpartition("/")[2]
+    listed = house.vaults()
+    with closing(listed[0]), closing(house.vault(project)) as one, house.session(project) as session:
+        readings = {vault.reading for vault in (*listed, one, session.vault)}
+        assert len(readings) == 1
+        assert ANEW not in readings
 
 
 def test_a_fork_that_has_run(place: Place, page: PageSide) -> None:

@@ -39,10 +39,7 @@ class House:
 
     def vaults(self) -> list[Vault]:
         """Every vault there is, usable or not. Close them."""
-        found = vaults_of(self.means.state)
-        for vault in found:
-            vault.reading = self._reading
-        return found
+        return [self._keeping(vault) for vault in vaults_of(self.means.state)]
 
     def vault(self, project: str) -> Vault:
         """To be closed. Raises Refusal if there is none, or it cannot be used."""
@@ -52,7 +49,11 @@ class House:
         problem = why_unusable(found)
         if problem:
             raise Refusal(409, "failed", f"the vault {show_path(found.path)} {problem}")
-        return found
+        return self._keeping(found)
+
+    def _keeping(self, vault: Vault) -> Vault:
+        vault.reading = self._reading
+        return vault
 
     @contextmanager
     def session(self, project: str) -> Iterator[Session]:
@@ -67,7 +68,7 @@ class House:
         if not os.path.isdir(place):
             raise Refusal(409, "failed", f"{show_path(place)} is gone", "if it was moved, move it back")
         session, notes = self.means.open(place)
-        session.vault.reading = self._reading
+        self._keeping(session.vault)
         with session:
             yield session, notes
 
