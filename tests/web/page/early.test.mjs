@@ -16,7 +16,8 @@ globalThis.fetch = /** @type {any} */ (async (/** @type {string} */ path, /** @t
   return { ok: true, status: 200, text: async () => JSON.stringify({ path, number }), headers: new Headers({ etag: '"t1"' }) };
 });
 const { early, first, forget } = await import("../../../src/mudroom/web/page/early.js");
-const { get, mayBeOld } = await import("../../../src/mudroom/web/page/api.js");
+const { at, atFork, get, takeOld } = await import("../../../src/mudroom/web/page/api.js");
+const { ROUTES, routeOf } = await import("../../../src/mudroom/web/page/route.js");
 
 test("what a view shows first", () => {
   const home = ["/me", "/projects"];
@@ -25,7 +26,26 @@ test("what a view shows first", () => {
   assert.deepEqual(first("#/p/a/f/x/watch"), []);
   assert.deepEqual(first("#/p/a/f/x/conflicts"), []);
   for (const file of ["", "/Zm9v"]) assert.deepEqual(first("#/p/a/f/x/review" + file), ["/me", "/projects/a", "/projects/a/forks/x/changes"]);
-  for (const hash of ["#k=secret", "#/new", "#/p/", "#/p/a/../b", "elsewhere"]) assert.deepEqual(first(hash), []);
+  assert.deepEqual(first("#/p/x%2Dy"), ["/me", "/projects/x-y"]);
+  for (const hash of ["#k=secret", "#/p/%E0%A4%A", "#/new", "#/p/", "#/p/a/../b", "elsewhere"]) assert.deepEqual(first(hash), []);
+});
+
+const ASKED = /** @type {Record<string, (project: string, fork: string) => string[]>} */ ({
+  home: () => ["/me", "/projects"],
+  project: (project) => ["/me", at(project)],
+  review: (project, fork) => ["/me", at(project), atFork(project, fork) + "/changes"],
+});
+const PARTS = ["a", "x-y", "x%2Dy", "a%2Fb", "%C3%A9", "%20", "a+b", "!'()*", "%E0%A4%A", ""];
+const ADDRESSES = ["", "#", "#/", "#/new", "#/elsewhere", "#/p/FORK/f", ...PARTS.flatMap((part) => ["", "/watch", "/other", ...["", "/review", "/review/Zm9v", "/review/a.b",
+  "/review/", "/conflicts", "/watch"].map((rest) => "/f/FORK" + rest)].map((rest) => `#/p/${part}${rest}`))].flatMap((hash) => PARTS.map((part) => hash.replace("FORK", () => part)));
+
+test("it is what the view at an address asks, in the spelling of the view", () => {
+  for (const hash of ADDRESSES) {
+    const { view, project = "", fork = "" } = routeOf(hash);
+    assert.deepEqual(first(hash), ASKED[view]?.(project, fork) ?? [], hash);
+  }
+  const unmet = ROUTES.filter(([pattern]) => !ADDRESSES.some((hash) => pattern.test(hash.slice(1))));
+  assert.deepEqual(unmet, [], "an address that no test has");
 });
 
 test("it has been asked with the key of this browser", () => {
@@ -38,10 +58,10 @@ test("an answer is given away once, and then it is asked for", async () => {
   const found = await get("/me");
   assert.equal(asked.length, before);
   assert.equal(found.path, "api/v1/me");
-  assert.deepEqual([mayBeOld(found), mayBeOld(found)], [true, false]);
+  assert.deepEqual([takeOld(found), takeOld(found)], [true, false]);
   const later = await get("/me");
   assert.notEqual(later.number, found.number);
-  assert.equal(mayBeOld(later), false);
+  assert.equal(takeOld(later), false);
   assert.equal(asked.length, before + 1);
 });
 

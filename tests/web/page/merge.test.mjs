@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { answers, decided, filled, outcome, placed, places, split, unseen, wanted, whole, written } from "../../../src/mudroom/web/page/merge.js";
+import { answers, decided, filled, onePiece, outcome, placed, places, split, unseen, wanted, written } from "../../../src/mudroom/web/page/merge.js";
 
 /** @returns {any[]} lines as the server has them, numbered from `first` */
 const lines = (/** @type {string[]} */ texts, first = 1) => texts.map((text, at) => [" ", 0, first + at, text, -1, [], [], 0, true]);
@@ -113,7 +113,7 @@ test("lines whose side is not known stay those lines, whatever a side says", () 
 });
 
 test("a result that was made in another way is its lines", () => {
-  assert.deepEqual(whole(result({ lines: lines(["a"]), more: 3 }), "same"), [{ from: "same", place: 0, lines: lines(["a"]), hidden: 0, fold: 0, more: 3 }]);
+  assert.deepEqual(onePiece(result({ lines: lines(["a"]), more: 3 }), "same"), [{ from: "same", place: 0, lines: lines(["a"]), hidden: 0, fold: 0, more: 3 }]);
 });
 
 test("a fold is opened from its top, its bottom, or at once", () => {

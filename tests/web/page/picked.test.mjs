@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { among, blocksOf, carried, counted, extentOf, initial, modeOf, repositories, request, want, wantBlocks, wantMode, whole } from "../../../src/mudroom/web/page/picked.js";
+import { among, blocksOf, carried, counted, extentOf, initial, modeOf, repositories, request, want, wantBlocks, wantMode, together } from "../../../src/mudroom/web/page/picked.js";
 import { flat, grow, lines, offered, sifted } from "../../../src/mudroom/web/page/tree.js";
 
 const row = (path, more = {}) => ({
@@ -150,18 +150,18 @@ test("a repository is wanted as a whole, or not at all", () => {
   assert.deepEqual([...first.keys()], ["a.py"]);
   assert.equal(request(COMMITTED, first), null);
   assert.deepEqual(repositories(COMMITTED, first), []);
-  const taken = whole(first, want(first, [".git/index"], true), COMMITTED);
+  const taken = together(first, want(first, [".git/index"], true), COMMITTED);
   assert.deepEqual([...taken.keys()].sort(), [".git/index", ".git/objects/1", "a.py"]);
   assert.deepEqual(repositories(COMMITTED, taken), [".git"]);
-  assert.deepEqual([...whole(taken, want(taken, [".git/objects/1"], false), COMMITTED).keys()], ["a.py"]);
-  assert.equal(whole(taken, want(taken, ["a.py"], false), COMMITTED).size, 2, "another file is no word about it");
+  assert.deepEqual([...together(taken, want(taken, [".git/objects/1"], false), COMMITTED).keys()], ["a.py"]);
+  assert.equal(together(taken, want(taken, ["a.py"], false), COMMITTED).size, 2, "another file is no word about it");
   assert.deepEqual(repositories(COMMITTED, want(first, ["lib/.git/index"], true)), ["lib/.git"]);
 });
 
 test("what has come to a repository that is wanted is wanted, too", () => {
   const more = [...COMMITTED, part(".git/objects/2")];
-  const wanted = (picked) => whole(new Map(), carried(picked, COMMITTED, more), more);
+  const wanted = (picked) => together(new Map(), carried(picked, COMMITTED, more), more);
   assert.deepEqual([...wanted(initial(COMMITTED)).keys()], ["a.py"]);
-  const taken = whole(initial(COMMITTED), want(initial(COMMITTED), [".git/index"], true), COMMITTED);
+  const taken = together(initial(COMMITTED), want(initial(COMMITTED), [".git/index"], true), COMMITTED);
   assert.equal(wanted(taken).has(".git/objects/2"), true);
 });

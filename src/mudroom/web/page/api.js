@@ -1,7 +1,7 @@
 // The API, as the page uses it: /api/v1, JSON, and server-sent events.
 import { follow } from "./events.js";
 
-import { BASE, early, forget, HEADER, place, read } from "./early.js";
+import { BASE, early, forget, HEADER, known, place, read } from "./early.js";
 
 /** What the server said no to, in its words. */
 export class Refused extends Error {
@@ -20,13 +20,7 @@ let kept = ""; // where nothing can be stored
  * What a request of this page has to bring: its cookie is sent to every port of this host. This is what a login has told,
  * and only pages of this origin, which has its port, can read it.
  */
-function key() {
-  try {
-    return localStorage.getItem(place()) ?? kept;
-  } catch {
-    return kept;
-  }
-}
+const key = () => known() || kept;
 
 /** @param {string} found */
 function keep(found) {
@@ -66,7 +60,7 @@ const tags = new WeakMap();
 const olds = new WeakSet();
 
 /** Whether what an answer says may have changed without a word: told once, to whoever asks again then. @param {any} found */
-export const mayBeOld = (found) => olds.delete(found);
+export const takeOld = (found) => olds.delete(found);
 
 /**
  * @param {string} method @param {string} path below /api/v1

@@ -1,7 +1,7 @@
 // What somebody chooses of a fork, kept until it is applied: while other views are looked at, and over a reload.
 import { useCallback, useEffect, useRef, useState } from "./html.js";
 import { makePending } from "./pending.js";
-import { among, carried, initial, whole } from "./picked.js";
+import { among, carried, initial, together } from "./picked.js";
 import { ofTab } from "./store.js";
 
 const pending = makePending(ofTab);
@@ -28,7 +28,7 @@ export function forgetChoice(project, fork) {
 export function usePicked(project, fork, { rows, total, created }) {
   const key = keyOf(project, fork);
   const [was] = useState(() => pending.get(key, created));
-  const [picked, setPicked] = useState(() => (was ? whole(NOTHING, carried(was.picked, /** @type {any} */ (was.rows), rows, total), rows) : initial(rows)));
+  const [picked, setPicked] = useState(() => (was ? together(NOTHING, carried(was.picked, /** @type {any} */ (was.rows), rows, total), rows) : initial(rows)));
   const before = useRef(was ? among(/** @type {any} */ (was.rows), rows, total) : rows);
   const last = useRef(rows);
   const keeps = useRef(true);
@@ -37,7 +37,7 @@ export function usePicked(project, fork, { rows, total, created }) {
     const known = before.current;
     last.current = rows;
     before.current = among(known, rows, total);
-    setPicked((now) => whole(NOTHING, carried(now, known, rows, total), rows));
+    setPicked((now) => together(NOTHING, carried(now, known, rows, total), rows));
   }, [rows]);
   useEffect(() => {
     if (!keeps.current) return;
@@ -53,6 +53,6 @@ export function usePicked(project, fork, { rows, total, created }) {
     keeps.current = false;
     forgetChoice(project, fork);
   };
-  const choose = useCallback((/** @type {(now: import("./picked.js").Picked) => import("./picked.js").Picked} */ next) => setPicked((now) => whole(now, next(now), rows)), [rows]);
+  const choose = useCallback((/** @type {(now: import("./picked.js").Picked) => import("./picked.js").Picked} */ next) => setPicked((now) => together(now, next(now), rows)), [rows]);
   return { picked, setPicked: choose, forget };
 }

@@ -46,7 +46,7 @@ export function useColours(place, data) {
  * @returns {Promise<Colours | null>}
  */
 async function coloured(place, data, signal) {
-  const sides = await Promise.all(/** @type {const} */ (["old", "new"]).map((side) => whole(place, side, data[side])));
+  const sides = await Promise.all(/** @type {const} */ (["old", "new"]).map((side) => allLines(place, side, data[side])));
   if (signal.aborted || sides.every((lines) => lines === null)) return null;
   const worker = start();
   try {
@@ -79,7 +79,7 @@ function answer(worker, limit, signal) {
  * All lines of a side; null: there are none, or too many.
  * @param {import("./source.js").Place} place @param {"old" | "new"} side @param {any} facts
  */
-async function whole(place, side, facts) {
+async function allLines(place, side, facts) {
   if (!facts.exists || facts.size > MOST_BYTES || facts.lines > MOST_LINES || facts.type !== "file") return null;
   /** @type {string[]} */
   const found = [];

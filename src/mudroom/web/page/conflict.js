@@ -11,7 +11,7 @@ import { useLoaded } from "./load.js";
 import { answers, decided as decidedOf, outcome, places, TAKES } from "./merge.js";
 import { useOpened } from "./opened.js";
 import { Panes, SIDE_NAMES, SIDES } from "./panes.js";
-import { linesOf, Result } from "./result.js";
+import { editedLines, Result } from "./result.js";
 import { toFork } from "./route.js";
 import { named } from "./sides.js";
 import { plural, size } from "./wording.js";
@@ -141,7 +141,7 @@ function One({ project, fork, row, drafts, based, onDecided, onNext }) {
     <p>${data.reason}</p>
     ${data.places !== null && data.regions
       ? html`<${Text} place=${atFork(project, fork)} data=${data} draft=${draft} change=${change} busy=${state.busy} decide=${decide} problem=${problem} />`
-      : html`<${Whole} data=${data} draft=${draft} change=${change} busy=${state.busy} decide=${decide} problem=${problem} />`}
+      : html`<${Undivided} data=${data} draft=${draft} change=${change} busy=${state.busy} decide=${decide} problem=${problem} />`}
   </section>`;
 }
 
@@ -191,7 +191,7 @@ function Text({ place, data, draft, change, busy, problem, decide }) {
 const NONE = new Map();
 
 /** @param {{draft: Draft, busy: boolean, decide: Deciding["decide"]}} props */
-const SaveEdited = ({ draft, busy, decide }) => html`<button type="button" class="primary" disabled=${busy} onClick=${() => draft.edited && decide("text", { lines: linesOf(draft.edited) })}>Save the whole result</button>`;
+const SaveEdited = ({ draft, busy, decide }) => html`<button type="button" class="primary" disabled=${busy} onClick=${() => draft.edited && decide("text", { lines: editedLines(draft.edited) })}>Save the whole result</button>`;
 
 /** What can be done with the file as a whole, besides its text. @param {{data: any, busy: boolean, decide: (take: string) => void}} props */
 const Others = ({ data, busy, decide }) => html`<details class="others"><summary>The whole file</summary><div class="row"><${Takes} data=${data} busy=${busy} decide=${decide} /></div></details>`;
@@ -212,7 +212,7 @@ function Takes({ data, busy, decide }) {
 }
 
 /** What can only be decided as a whole. @param {Deciding} props */
-function Whole({ data, draft, change, busy, problem, decide }) {
+function Undivided({ data, draft, change, busy, problem, decide }) {
   return html`<div class="stack">
     <div class="sides">${SIDES.map((name) => html`<div key=${name}><h3>${SIDE_NAMES[name]}</h3><${Version} version=${data[name]} /></div>`)}</div>
     <p class="dim small">${data.secret ? "It holds secrets: nothing of it is shown, and it can only be decided as a whole." : "It cannot be merged line by line: it is decided as a whole."}</p>

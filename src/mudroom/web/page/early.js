@@ -1,6 +1,6 @@
 // What the first view shows, asked for before its modules are here: this one imports nothing, so it runs first.
 //
-// 1. Nothing is asked that the view does not ask itself, with the key that this browser has; each answer is given away once.
+// 1. Nothing is asked that the view does not ask itself (by its address, as route.js reads it), with the key that this browser has; each answer is given away once.
 // 2. It may be an old one by then: who takes it asks again. None is kept when the server tells that something has changed.
 
 export const BASE = "api/v1";
@@ -28,10 +28,15 @@ export const forget = () => asked.clear();
 /** What a view shows first: below /api/v1. @param {string} hash of its address @returns {string[]} */
 export function first(hash) {
   if (/^(#\/?)?$/.test(hash)) return ["/me", "/projects"];
-  const [, project, fork, review] = /^#\/p\/([^/]+)(?:\/f\/([^/]+)(\/review(?:\/[\w-]+)?)?)?$/.exec(hash) ?? [];
-  if (!project) return [];
-  const at = "/projects/" + project;
-  return ["/me", at, ...(fork && review ? [`${at}/forks/${fork}/changes`] : [])];
+  const found = /^#\/p\/([^/]+)(?:\/f\/([^/]+)(?:\/review(?:\/[\w-]+)?)?)?$/.exec(hash);
+  if (!found) return [];
+  try {
+    const [project, fork] = found.slice(1).map((part) => part && encodeURIComponent(decodeURIComponent(part))); // as a view spells it
+    const at = "/projects/" + project;
+    return ["/me", at, ...(fork ? [`${at}/forks/${fork}/changes`] : [])];
+  } catch {
+    return []; // it is not percent-encoded text
+  }
 }
 
 /** @param {string} key */
@@ -44,7 +49,7 @@ function begin(key) {
 }
 
 /** The key that a login has left; empty: there is none, or it cannot be had. */
-function known() {
+export function known() {
   try {
     return localStorage.getItem(place()) ?? "";
   } catch {

@@ -1,5 +1,5 @@
 // What a view shows, asked for again whenever it may have changed. Never the answer to another question.
-import { get, listen, mayBeOld } from "./api.js";
+import { get, listen, takeOld } from "./api.js";
 import { useLayoutEffect, useRef, useState } from "./html.js";
 
 const PAUSE = 150; // milliseconds: many changes in a row are one
@@ -27,7 +27,7 @@ export function useLoaded(path, matters = () => false) {
         const data = await get(path, aborter.signal, last);
         if (over) return;
         last = data;
-        again ||= mayBeOld(data);
+        again ||= takeOld(data);
         setFound((before) => (before.path === path && before.data === data && !before.error ? before : { path, data }));
       } catch (error) {
         if (!over) setFound((before) => ({ path, data: before.path === path ? before.data : undefined, error }));

@@ -129,8 +129,8 @@ export const linesOf = ({ base, ours, theirs }, take) => ({ ours, theirs, base, 
  */
 export function written({ texts }, take) {
   if (texts === null || take === "written") return null;
-  const whole = (/** @type {string} */ text) => (text && !text.endsWith("\n") ? text + "\n" : text);
-  const text = { ...texts, both: whole(texts.ours) + whole(texts.theirs) }[take].replaceAll("\r\n", "\n");
+  const ended = (/** @type {string} */ text) => (text && !text.endsWith("\n") ? text + "\n" : text);
+  const text = { ...texts, both: ended(texts.ours) + ended(texts.theirs) }[take].replaceAll("\r\n", "\n");
   return text.includes("\r") ? null : text; // a browser makes a line's end of it
 }
 
@@ -191,7 +191,7 @@ export function outcome(regions, decisions) {
 }
 
 /** A result that was not made place by place. @param {Result} result @param {Piece["from"]} from @returns {Piece[]} */
-export const whole = ({ lines, more }, from) => [{ from, place: 0, lines, hidden: 0, fold: 0, more }];
+export const onePiece = ({ lines, more }, from) => [{ from, place: 0, lines, hidden: 0, fold: 0, more }];
 
 /** @param {Placed} region @param {Decisions} decisions @returns {Piece} */
 function pieceOf(region, decisions) {

@@ -16,10 +16,10 @@ export const withheld = (row) => row.flags.includes("protected") || row.flags.in
 export const repositoryOf = ({ flags, path }) => (flags.includes("repository") ? path.slice(0, `/${path}/`.indexOf("/.git/") + 4) : "");
 
 /**
- * What was wanted, made whole: of a repository of which there is more or less than before all is wanted, or nothing.
+ * What was wanted, with what belongs together: of a repository of which there is more or less than before all is wanted, or nothing.
  * @param {Picked} before @param {Picked} picked @param {readonly Row[]} rows @returns {Picked}
  */
-export function whole(before, picked, rows) {
+export function together(before, picked, rows) {
   /** @type {Map<string, string[]>} */
   const found = new Map();
   for (const row of rows) {

@@ -2,7 +2,7 @@
 // 1. What is edited is the decided text itself, as the server has it; never what is shown of it.
 // 2. Lines end as they did, and so does the last one: a browser does not show how, so it is not its to say.
 import { html } from "./html.js";
-import { split, whole } from "./merge.js";
+import { onePiece, split } from "./merge.js";
 import { Outcome } from "./panes.js";
 import { size } from "./wording.js";
 
@@ -18,11 +18,11 @@ const FROM = /** @type {Record<string, import("./merge.js").Piece["from"]>} */ (
  */
 export function Result({ data, pieces, settled, edited, edit }) {
   const { result, take } = data;
-  if (edited) return html`<${Whole} result=${result} edited=${edited} edit=${edit} />`;
+  if (edited) return html`<${EditedResult} result=${result} edited=${edited} edit=${edit} />`;
   if (settled ? !result : !pieces) return settled && take === "delete" ? html`<p class="dim">The file will be gone.</p>` : null;
   const begin = () => edit({ text: plain(result) });
   return html`<details open class="panel"><summary class="panel-head">${settled ? "The result, as it is decided" : "The result"}</summary>
-    ${pieces || result.lines.length ? html`<${Outcome} pieces=${pieces ?? whole(result, FROM[take] ?? "same")} />` : html`<p class="pad">${size(result.size)}, which cannot be shown as text.</p>`}
+    ${pieces || result.lines.length ? html`<${Outcome} pieces=${pieces ?? onePiece(result, FROM[take] ?? "same")} />` : html`<p class="pad">${size(result.size)}, which cannot be shown as text.</p>`}
     ${!settled && pieces?.every((piece) => piece.lines) && html`<p class="dim small pad">Once it is saved, it can be edited as a whole, too.</p>`}
     ${settled && html`<div class="row pad">${result.text !== null ? html`<button type="button" class="small" onClick=${begin}>Edit the whole result</button>`
       : html`<span class="dim small">It is too long, or holds what a browser would change: it cannot be edited here as a whole.</span>`}</div>`}
@@ -33,10 +33,10 @@ export function Result({ data, pieces, settled, edited, edit }) {
 const plain = ({ text }) => (text ?? "").replaceAll("\r\n", "\n");
 
 /** What is sent of it. @param {{text: string}} edited */
-export const linesOf = ({ text }) => split(text);
+export const editedLines = ({ text }) => split(text);
 
 /** @param {{result: import("./merge.js").Result | null, edited: {text: string}, edit: (edited: Edited) => void}} props */
-function Whole({ result, edited, edit }) {
+function EditedResult({ result, edited, edit }) {
   const text = result?.text ?? null;
   return html`<section class="panel whole-edit" aria-label="The whole result, edited"><label class="field"><span>The whole result, edited</span>
       <textarea aria-label="The whole result" spellcheck=${false} autocomplete="off" rows=${Math.min(ROWS, Math.max(4, edited.text.split("\n").length + 1))} value=${edited.text}

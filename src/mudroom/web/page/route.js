@@ -3,7 +3,7 @@
 /** @typedef {{view: string, project?: string, fork?: string, file?: string}} Route */
 
 /** Views by the pattern of their address; its groups are what the view is given. @type {[RegExp, string][]} */
-const ROUTES = [
+export const ROUTES = [
   [/^\/?$/, "home"],
   [/^\/new$/, "new"],
   [/^\/p\/(?<project>[^/]+)$/, "project"],
