@@ -135,9 +135,9 @@ class Applying(Workbench):
 
     def fingerprint(self, name: str) -> str:
         """Of what a fork holds now; unlike ``review``, this is no look at it."""
-        from mudroom.vault.held import held_by
+        from mudroom.vault.gist import gist_of
 
-        return held_by(self.vault.reading, self.record(name)).fingerprint
+        return gist_of(self.vault.reading, self.record(name)).fingerprint
 
     def drift(self, name: str) -> list[Remark]:
         """What the project has changed itself, since, where the fork has changes. Cheap, and holds no lock: an apply

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from mudroom.core.difference import Texts
     from mudroom.core.entry import Entry
     from mudroom.session import Conflicted, Session
-    from mudroom.vault.held import Tagged
+    from mudroom.vault.gist import Tagged
     from mudroom.vault.sides import Pair, Two, Which
 
 
@@ -65,12 +65,12 @@ class Looked(NamedTuple):
 
 def look(session: Session, fork: str) -> Looked:
     """What a fork holds now. Raises UsageError if there is none of that name."""
-    from mudroom.vault.held import held_by
+    from mudroom.vault.gist import gist_of
 
-    held = held_by(session.vault.reading, session.record(fork))
-    tagged, running = held.tagged(session.vault), not is_at_rest(session, fork)
-    changes, remarks = held.changeset
-    return Looked(fork, held.fingerprint, changes, held.rows, tagged.tags, remarks, running, held.summary, tagged)
+    gist = gist_of(session.vault.reading, session.record(fork))
+    tagged, running = gist.tagged(session.vault), not is_at_rest(session, fork)
+    changes, remarks = gist.changeset
+    return Looked(fork, gist.fingerprint, changes, gist.rows, tagged.tags, remarks, running, gist.summary, tagged)
 
 
 def is_at_rest(session: Session, fork: str) -> bool:
@@ -114,7 +114,7 @@ class Difference(NamedTuple):
 def opened(session: Session, fork: str, between: tuple[str, str] | None = None) -> Iterator[Pair]:
     """Both sides of a fork's changes, to read from. ``between``: two states instead, as ``Session.compare`` has them.
     Raises UsageError."""
-    from mudroom.vault.held import held_by
+    from mudroom.vault.gist import gist_of
     from mudroom.vault.sides import Compared, Sides
 
     if between is not None:
@@ -123,7 +123,7 @@ def opened(session: Session, fork: str, between: tuple[str, str] | None = None) 
         with Compared(session.vault, *between) as compared:
             yield compared
         return
-    with Sides(session.vault, fork, held_by(session.vault.reading, session.record(fork))) as sides:
+    with Sides(session.vault, fork, gist_of(session.vault.reading, session.record(fork))) as sides:
         yield sides
 
 

@@ -2,7 +2,9 @@
 
 Nothing is locked for long and nothing is written: a command that was cut off is told as that, and looked at by whoever
 looks closer. What a record comes to is kept as long as the record is the same file: a list is asked for often, and a
-record may hold tens of thousands of changes.
+record may hold tens of thousands of changes. It is not kept with the record (``Reading.come_to``): records are kept
+within a bound of bytes, and a list of more than fit in it would read each of them anew, every time. These few words of
+each fit for many more forks.
 """
 
 from __future__ import annotations
@@ -107,9 +109,9 @@ class Glances:
         record = fork.record
         if record is None:
             return None
-        from mudroom.vault.held import held_by
+        from mudroom.vault.gist import gist_of
 
-        brief = Brief(record.command, record.exit_code, record.level, held_by(fork.reading, record).summary)
+        brief = Brief(record.command, record.exit_code, record.level, gist_of(fork.reading, record).summary)
         if stamp is not None and is_settled(stamp.ctime, now):
             with self._lock:
                 self._known[path] = stamp, brief

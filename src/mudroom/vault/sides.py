@@ -14,7 +14,7 @@ from mudroom.core.entry import Entry
 from mudroom.core.path import show
 from mudroom.errors import ForkMoved
 from mudroom.vault.compare import Comparison
-from mudroom.vault.held import Held
+from mudroom.vault.gist import Gist
 from mudroom.vault.opened import OpenFork
 from mudroom.vault.store import Vault
 
@@ -54,13 +54,13 @@ class Pair:
 
 
 class Sides(Pair):
-    """``with Sides(vault, fork, held) as sides: two = sides.find(path); sides.open(two, "old")``"""
+    """``with Sides(vault, fork, gist) as sides: two = sides.find(path); sides.open(two, "old")``"""
 
-    def __init__(self, vault: Vault, fork: str, held: Held) -> None:
-        self._changes = held.by_path
+    def __init__(self, vault: Vault, fork: str, gist: Gist) -> None:
+        self._changes = gist.by_path
         self._opened = OpenFork(vault, vault.fork(fork))
         try:
-            self._staged, self._ground = self._opened.staged(), self._opened.ground(held.changeset)
+            self._staged, self._ground = self._opened.staged(), self._opened.ground(gist.changeset)
         except BaseException:
             self._opened.close()
             raise

@@ -13,7 +13,7 @@ from conftest import Place
 from mudroom.session import Session
 from mudroom.stage.kept import KeptFiles
 from mudroom.stage.stamp import is_settled, stamp_of
-from mudroom.vault.held import Held, Tagged, held_by
+from mudroom.vault.gist import Gist, Tagged, gist_of
 from mudroom.vault.review import fingerprint
 
 
@@ -29,12 +29,12 @@ def keeping(place: Place) -> Session:
     return session
 
 
-def held(session: Session) -> Held:
-    return held_by(session.vault.reading, session.record("f"))
+def gist(session: Session) -> Gist:
+    return gist_of(session.vault.reading, session.record("f"))
 
 
 def ignored(session: Session) -> set[bytes]:
-    return {path for path, tags in held(session).tagged(session.vault).tags.items() if "ignored" in tags}
+    return {path for path, tags in gist(session).tagged(session.vault).tags.items() if "ignored" in tags}
 
 
 @pytest.fixture
@@ -52,8 +52,8 @@ def session(place: Place) -> Session:
 
 def test_it_is_worked_out_once(session: Session, place: Place) -> None:
     settle(place.project / ".gitignore")
-    first = held(session)
-    assert held(session) is first
+    first = gist(session)
+    assert gist(session) is first
     assert first.tagged(session.vault) is first.tagged(session.vault)
     assert first.fingerprint == fingerprint(session.changes("f"))
     assert [change.path for change in first.rows] == [b"a.log", b"a.txt", b"d/b.log", b"d/b.txt"]
@@ -64,7 +64,7 @@ def test_it_is_worked_out_once(session: Session, place: Place) -> None:
 def test_a_fork_that_holds_nothing(place: Place) -> None:
     session = keeping(place)
     session.new_fork("f")
-    found = held(session)
+    found = gist(session)
     assert (found.rows, found.by_path, found.summary.files) == ((), {}, 0)
     assert found.fingerprint == fingerprint(found.changeset)
 
@@ -117,12 +117,12 @@ def test_rules_that_have_changed_count_at_once(
     session: Session, place: Place, change: Callable[[Path], None], found: set[bytes]
 ) -> None:
     settle(place.project / ".gitignore")
-    before = held(session).tagged(session.vault)
+    before = gist(session).tagged(session.vault)
     assert ignored(session) == ignored(session) == LOGS
     change(place.project)
     assert ignored(session) == found
     assert ignored(session) == found
-    assert held(session).tagged(session.vault) is not before
+    assert gist(session).tagged(session.vault) is not before
 
 
 def test_what_the_fork_makes_of_the_rules_does_not_count(session: Session) -> None:
@@ -138,15 +138,15 @@ def test_what_is_made_of_rows_is_made_once_for_them(session: Session, place: Pla
     def lines(tagged: Tagged) -> list[bytes]:
         return [change.path + b" " + ",".join(tagged.tags[change.path]).encode() for change in tagged.rows]
 
-    first = held(session).tagged(session.vault).once(lines)
-    assert first is held(session).tagged(session.vault).once(lines)
+    first = gist(session).tagged(session.vault).once(lines)
+    assert first is gist(session).tagged(session.vault).once(lines)
     assert first[0] == b"a.log ignored"
     none_any_more(place.project)
-    assert held(session).tagged(session.vault).once(lines)[0] == b"a.log "
+    assert gist(session).tagged(session.vault).once(lines)[0] == b"a.log "
 
 
 def test_a_record_that_was_replaced_is_another_one(session: Session, place: Place) -> None:
-    first = held(session)
+    first = gist(session)
     record = session.vault.fork("f").record_path
     before = stamp_of(record)
     assert before is not None
@@ -154,6 +154,6 @@ def test_a_record_that_was_replaced_is_another_one(session: Session, place: Plac
     files.write(b"a.txt", b"NEW\n")
     session.flush("f")
     os.utime(record, ns=(before.mtime, before.mtime))
-    now = held(session)
+    now = gist(session)
     assert now is not first
     assert now.fingerprint == fingerprint(place.session().changes("f")) != first.fingerprint

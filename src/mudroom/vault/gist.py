@@ -56,7 +56,7 @@ class _Asked(NamedTuple):
     tagged: Tagged
 
 
-class Held:
+class Gist:
     def __init__(self, record: ForkRecord | None) -> None:
         """None: the fork holds nothing yet."""
         self.changeset = record.changeset if record is not None else Changeset()
@@ -93,9 +93,9 @@ class Held:
             return found
 
 
-def held_by(reading: Reading, record: ForkRecord | None) -> Held:
+def gist_of(reading: Reading, record: ForkRecord | None) -> Gist:
     """``reading``: that the record was read by."""
-    return reading.come_to(record, Held) if record is not None else Held(None)
+    return reading.come_to(record, Gist) if record is not None else Gist(None)
 
 
 def _ignored(project: Source, changes: tuple[Change, ...], asked: dict[bytes, Entry | None]) -> frozenset[bytes]:
