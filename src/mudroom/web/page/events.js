@@ -1,5 +1,5 @@
-// What the server tells. All pages of a browser hear it by one connection: to a host it opens six (HTTP/1.1), and each page would
-// hold one for as long as it is open.
+// What the server tells. All pages of a browser hear it by one connection: to a host it opens six by HTTP/1.1 (MDN, EventSource;
+// https://crbug.com/275955, https://bugzil.la/906896: it stays so), and each page would hold one for as long as it is open.
 export const KINDS = ["hello", "missed", "changed", "job", "output"];
 export const AGAIN = 2000; // milliseconds until a connection that was refused is tried anew
 

@@ -1,5 +1,6 @@
 // The keyboard is never lost (WCAG 2.2, 2.4.3 and 2.4.7): what had it may go, or be out of use for a while, when something
-// is done; a browser gives it to the whole document then, and whoever cannot see where that is begins at the top.
+// is done; a browser gives it to the whole document then (https://html.spec.whatwg.org/multipage/interaction.html#focus-fixup-rule),
+// and whoever cannot see where that is begins at the top.
 //
 // 1. Gone: the nearest that is left of what was around it has it next, or the view as a whole.
 // 2. Out of use (a button that is at work): it has it again when it can be used, if nobody took it meanwhile.

@@ -14,7 +14,7 @@ import { request, withheld } from "./picked.js";
 /** @typedef {[id: string, withheld: 0 | 1, stamp: string, part: 0 | 1 | [blocks: number[] | null, mode: boolean]]} Packed */
 
 const FORKS = 20;
-const LONGEST = 1_000_000; // characters; a browser keeps about five million for all that is remembered
+const LONGEST = 1_000_000; // characters; browsers keep 5 MiB of an origin for a tab (MDN, Storage quotas and eviction criteria: Web Storage)
 const KEY = "picked";
 
 /** @param {Memory} memory @param {number} [longest] */

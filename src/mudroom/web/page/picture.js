@@ -2,7 +2,8 @@
 //
 // 1. What has very few pixels is drawn larger, and that is said; nobody sees one pixel.
 // 2. What has very many is not drawn before somebody wants it: a file of some kilobytes may need gigabytes (a file of an
-//    agent's, too). An <img> that is not displayed is not decoded.
+//    agent's, too). An <img> that is not displayed is not decoded: seen in Chromium 156 with 144 million pixels, which took
+//    50 MB while they were hidden and 800 MB when they were shown.
 import { html, useState } from "./html.js";
 import { Facts, named } from "./sides.js";
 import { blob } from "./source.js";
