@@ -7,7 +7,6 @@ The numbers are those of WCAG 2.2: 1.4.10 (reflow: 320 pixels wide, or 256 high)
 
 from __future__ import annotations
 
-import os
 import shlex
 import struct
 import zlib
@@ -449,5 +448,6 @@ def test_a_server_that_goes_and_comes_again(place: Place, chromium: Browser) -> 
         assert page.get_by_role("treeitem").first.is_visible(), "what was there stays"
         with serving(place, "--port", str(site.port)):
             page.get_by_text("The server does not answer: reconnecting").wait_for(state="detached")
-            assert os.path.exists(place.project)
+            staged(place, "echo 2 > b")
+            page.get_by_text("This fork has changed since you looked: 1 more file").wait_for()
     assert wrong == []

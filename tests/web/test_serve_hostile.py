@@ -251,7 +251,7 @@ def test_pages_that_listen_do_not_hold_the_end_up(place: Place) -> None:
         assert all(b"event: end" in one.read() for one in streams)
 
 
-def test_only_so_many_pages_listen(site: Site) -> None:
+def test_only_so_many_streams_are_open(site: Site) -> None:
     with listening(site, STREAMS):
         assert site.ask("GET", "/events")[0] == 503
         assert site.get("/me")

@@ -282,6 +282,7 @@ def test_behind_a_proxy(place: Place) -> None:
         ["--url-prefix", "/.."], ["--url-prefix", "/a//b"], ["--url-prefix", "/a b"], ["--url-prefix", "/a?b"],
         ["--url-prefix", "/%2e"], ["--host-name", ""], ["--host-name", "http://a.example"], ["--host-name", "a_b"],
         ["--host-name", "10.0.0.1"], ["--host-name", "*"], ["--host-name", "a.example:x"], ["--port", "-1"],
+        ["--host-name", "localhost:0"], ["--host-name", "localhost:99999"], ["--host-name", "localhost:08"],
     ],
     ids=" ".join,
 )  # fmt: skip

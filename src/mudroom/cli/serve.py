@@ -102,6 +102,9 @@ def _check(args: argparse.Namespace) -> None:
     for name in args.host_name:
         if not _NAME.match(name):
             raise UsageError(f"{name!r} is not the name of a host", "as in --host-name box.example, without http://")
+        port = name.partition(":")[2]
+        if port and not (port[0] != "0" and int(port) < 1 << 16):
+            raise UsageError(f"{name!r} names no port", "1 to 65535, as in --host-name localhost:8080")
 
 
 def _agents(paths: list[str], context: Context) -> dict[str, tuple[Any, Any]]:

@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 Serving = Callable[[Request], Any]
 
 STREAMS = 64
-"""Pages that are told of what happens, at a time."""
+"""Streams of events, at a time: one for each browser, for each page where a browser has no shared workers, and for each
+program that listens."""
 BODY_SECONDS = 30
 """In which the body of a request has to be here."""
 TAGGED = 4096
@@ -194,7 +195,8 @@ def _events(house: House, login: Login) -> Serving:
 
     async def serve(request: Request) -> Response:
         if house.hub.listeners >= STREAMS:
-            return problem(Refusal(503, "busy", f"{STREAMS} pages listen already", "close some"))
+            hint = "close a browser that has this page, or end a program that listens"
+            return problem(Refusal(503, "busy", f"{STREAMS} streams of events are open already", hint))
         return StreamingResponse(
             lines(request), headers={**_FRESH, "x-accel-buffering": "no"}, media_type="text/event-stream"
         )
