@@ -161,15 +161,18 @@ class Applying(Workbench):
         with self.at_rest(name) as fork:
             return find_conflict(self.vault, fork, path) if fork.record is not None else None
 
-    def decide(self, name: str, conflict: Conflicted, take: Take, content: bytes | None = None) -> None:
+    def decide(
+        self, name: str, conflict: Conflicted, take: Take, content: bytes | None = None, *, edited: bool = False
+    ) -> None:
         """Keep a decision about a conflict for the next apply; it holds as long as both versions stay what they are.
 
         ``take``: ours (what the project has), theirs (what the fork has), content (which is given), delete.
+        ``edited``: the content came of what is decided, and has the permissions of that.
         """
         from mudroom.vault.conflicted import decide
 
         with self.at_rest(name) as fork:
-            decide(self.vault, fork, conflict, take, content)
+            decide(self.vault, fork, conflict, take, content, edited=edited)
 
     def keep_both(self, name: str, conflict: Conflicted) -> bytes:
         """Decide for the project's file, and have the fork's beside it, as ``NAME.theirs.SUFFIX``: its path. For files

@@ -12,7 +12,18 @@ from mudroom.core import merge
 from mudroom.core.change import Change, Verb
 from mudroom.core.entry import Entry, same_shape
 from mudroom.core.judge import _delta_by_stamp
-from mudroom.core.merge import TABLE, TAKE, Decision, Delta, Outcome, combine_modes, decide, delta_of, theirs_delta
+from mudroom.core.merge import (
+    TABLE,
+    TAKE,
+    Decision,
+    Delta,
+    Outcome,
+    combine_modes,
+    decide,
+    delta_of,
+    merged_mode,
+    theirs_delta,
+)
 
 BASE, THEIRS, OTHER = file(1), file(2, inode=20), file(3, inode=30)
 KINDS: dict[str, Entry | None] = {
@@ -126,6 +137,24 @@ def test_modes_that_go_together(base: int, ours: int, theirs: int) -> None:
 
 def test_modes_that_do_not() -> None:
     assert combine_modes(0o644, 0o600, 0o755) is None
+
+
+@pytest.mark.parametrize(
+    ("base", "ours", "theirs", "expected"),
+    [
+        (0o644, 0o644, 0o6777, 0o777),
+        (0o644, 0o600, 0o4644, 0o600),  # all that the fork has changed is what it may not
+        (0o4755, 0o4755, 0o755, 0o755),  # to take it away is no harm
+        (0o4755, 0o4755, 0o6711, 0o4711),
+        (0o4755, 0o755, 0o4700, 0o700),  # the project has taken it away
+        (0o644, 0o600, 0o4755, None),
+        (None, 0o600, 0o4755, 0o600),
+    ],
+)
+def test_only_the_projects_own_file_may_act_as_its_owner(
+    base: int | None, ours: int, theirs: int, expected: int | None
+) -> None:
+    assert merged_mode(base, ours, theirs) == expected
 
 
 @pytest.mark.parametrize(("ours", "theirs"), list(itertools.product(KINDS, KINDS)))

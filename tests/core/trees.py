@@ -27,7 +27,7 @@ from mudroom.core.entry import Entry, same_stamp  # noqa: E402
 from mudroom.core.judge import Live, Sides  # noqa: E402
 from mudroom.core.landing import plan_landing  # noqa: E402
 from mudroom.core.marker import mergeable  # noqa: E402
-from mudroom.core.merge import Combined, Delta, combine_modes, delta_of  # noqa: E402
+from mudroom.core.merge import Combined, Delta, delta_of, merged_mode  # noqa: E402
 from mudroom.core.path import ancestors  # noqa: E402
 
 _ENVIRONMENT = {**os.environ, "GIT_CONFIG_GLOBAL": "/dev/null", "GIT_CONFIG_SYSTEM": "/dev/null", "LC_ALL": "C"}
@@ -66,7 +66,7 @@ def merge_trees(base: Tree, ours: Tree, theirs: Tree) -> Outcome:
         assert yours is not None
         if {entry.kind for entry in (before, mine, yours) if entry is not None} != {"file"}:
             return Combined(None, reason="no files")
-        mode = yours.mode if mine is None else combine_modes((before or mine).mode, mine.mode, yours.mode)
+        mode = yours.mode if mine is None else merged_mode(before.mode if before else None, mine.mode, yours.mode)
         contents = [tree[at].content for tree, at in ((base, base_at), (ours, ours_at), (theirs, theirs_at))]
         if mode is None or (len({*contents}) == 3 and any(mergeable(content) for content in contents)):
             return Combined(None, reason="cannot be merged")

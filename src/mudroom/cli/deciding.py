@@ -66,7 +66,8 @@ def by_editor(session: Session, fork: str, conflict: Conflicted, context: Contex
     editor = context.environ.get(b"VISUAL") or context.environ.get(b"EDITOR") or b"vi"
     merged = _text(conflict)
     given = conflict.result
-    if given is None or mergeable(given):
+    anew = given is None or bool(mergeable(given))
+    if given is None or anew:
         given = with_markers(merged, Labels(b"project", b"original", fork.encode()))
     else:
         context.terminal.say(f"{show_path(conflict.path)} is decided: this is the result; --undecide for the markers")
@@ -79,7 +80,7 @@ def by_editor(session: Session, fork: str, conflict: Conflicted, context: Contex
                 raise UsageError(
                     f"{show_path(conflict.path)} still has conflict markers", "nothing was decided; edit it again"
                 )
-            session.decide(fork, conflict, "content", content)
+            session.decide(fork, conflict, "content", content, edited=not anew)
 
 
 def by_tool(session: Session, fork: str, conflict: Conflicted, tool: str, context: Context) -> None:

@@ -18,7 +18,7 @@ What each side has done to the base is its *delta*:
     new             take   -          -          -          -          conflict
 
 and where both sides made the same of it, or both made a directory, that is ``satisfied``. ``combine``: permissions
-and content are merged each by itself (``combine_modes``, ``core/diff3.py``), which may yet be a conflict. An original
+and content are merged each by itself (``merged_mode``, ``core/diff3.py``), which may yet be a conflict. An original
 that is not known (``Change.original_known``) makes everything else a conflict. A conflict is a value: all sides are
 kept.
 """
@@ -168,3 +168,12 @@ def combine_modes(base: int, ours: int, theirs: int) -> int | None:
     if base in (theirs, ours) or ours == theirs:
         return ours if theirs == base else theirs
     return None
+
+
+def merged_mode(base: int | None, ours: int, theirs: int) -> int | None:
+    """``combine_modes`` of a fork's file with the project's. Without a base it is the project's; and what lets a file
+    act as its owner (setuid, setgid), or is sticky, comes of no merge: only the project's own file may have it."""
+    if base is None:
+        return ours
+    own = 0o777 | ours
+    return combine_modes(base & own, ours, theirs & own)

@@ -16,7 +16,7 @@ from mudroom.core.diff3 import Merged, merge3
 from mudroom.core.entry import Entry, same_stamp
 from mudroom.core.judge import Sides
 from mudroom.core.marker import mergeable
-from mudroom.core.merge import Conflict, combine_modes
+from mudroom.core.merge import Conflict, merged_mode
 from mudroom.core.path import ancestors, show
 from mudroom.errors import SideMoved, UsageError
 from mudroom.stage.source import Source, read_all
@@ -183,10 +183,13 @@ def _is_file(entry: Entry | None) -> bool:
     return entry is not None and entry.kind == "file"
 
 
-def decide(vault: Vault, fork: Fork, conflict: Conflicted, take: Take, content: bytes | None = None) -> None:
+def decide(
+    vault: Vault, fork: Fork, conflict: Conflicted, take: Take, content: bytes | None = None, *, edited: bool = False
+) -> None:
     """Keep a decision until the next apply. Hold the fork's lock.
 
-    ``take``: ours (what the project has), theirs, content (which is given), delete (the path is to be gone). Raises
+    ``take``: ours (what the project has), theirs, content (which is given), delete (the path is to be gone).
+    ``edited``: the content came of what is decided (``conflict.result``), and has the permissions of that. Raises
     UsageError if a side cannot be taken, SideMoved if one is not what was looked at (``conflict``) any more: an editor
     may have been open for long.
     """
@@ -206,10 +209,13 @@ def decide(vault: Vault, fork: Fork, conflict: Conflicted, take: Take, content: 
             conflict.ours.path if conflict.ours.path != conflict.path else b"",
         )
         _require_unmoved(conflict, project, staged)  # once more: what came in between would be decided about
+    known = load_resolutions(fork)
     if take == "content":
         assert content is not None
-        resolution = resolution._replace(content=keep_content(fork, content), mode=_mode(conflict))
-    keep_resolutions(fork, {**load_resolutions(fork), conflict.path: resolution})
+        resolution = resolution._replace(
+            content=keep_content(fork, content), mode=_mode(conflict, known.get(conflict.path) if edited else None)
+        )
+    keep_resolutions(fork, {**known, conflict.path: resolution})
 
 
 def _require_unmoved(conflict: Conflicted, project: Reconciler, staged: Source) -> None:
@@ -227,12 +233,17 @@ def forget(fork: Fork, path: bytes) -> bool:
     return True
 
 
-def _mode(conflict: Conflicted) -> int:
-    """Permission bits of what was decided by content: merged, else the project's."""
+def _mode(conflict: Conflicted, edited: Resolution | None) -> int:
+    """Permission bits of what is decided by content: those of what was ``edited`` for it, or merged, else the
+    project's. What lets a file act as its owner is only taken over from the project's."""
     modes = [side.entry.mode if _is_file(side.entry) and side.entry is not None else None for side in conflict[2:5]]
     base, ours, theirs = modes
-    known = [mode for mode in (ours, theirs, base) if mode is not None]
-    if ours is None or theirs is None:
-        return known[0] if known else 0o644
-    found = combine_modes(base if base is not None else ours, ours, theirs)
-    return ours if found is None else found
+    if edited is not None and edited.take != "delete":
+        found = {"ours": ours, "theirs": theirs, "content": edited.mode}[edited.take]
+    elif ours is None or theirs is None:
+        found = next((mode for mode in (ours, theirs, base) if mode is not None), None)
+    else:
+        found = merged_mode(base, ours, theirs)
+    if found is None:
+        found = ours if ours is not None else 0o644
+    return found & (0o777 | (ours or 0))

@@ -15,7 +15,7 @@ from mudroom.core.diff3 import merge3
 from mudroom.core.entry import Entry, same_shape, same_stamp
 from mudroom.core.judge import Answer, Live, Sides
 from mudroom.core.marker import Labels, mergeable, with_markers
-from mudroom.core.merge import BINARY, Combined, Delta, Part, combine_modes, delta_of
+from mudroom.core.merge import BINARY, Combined, Delta, Part, combine_modes, delta_of, merged_mode
 from mudroom.stage import xattr
 from mudroom.stage.beneath import directory, entries, look, look_beneath, open_root
 from mudroom.stage.collect import user_xattrs
@@ -185,8 +185,13 @@ class Reconciler:
         kinds = {entry.kind for entry in (base, ours, theirs) if entry is not None}
         if kinds != {"file"}:
             return Combined(None, reason=_LINK if kinds == {"symlink"} else BINARY)
-        wanted = theirs.mode if part is None else part.mode
-        mode = wanted if ours is None else combine_modes((base or ours).mode, ours.mode, wanted)
+        before_mode = base.mode if base is not None else None
+        if ours is None:
+            mode: int | None = theirs.mode if part is None else part.mode
+        elif part is not None and before_mode is not None:  # somebody has chosen it, whatever it lets the file do
+            mode = combine_modes(before_mode, ours.mode, part.mode)
+        else:
+            mode = merged_mode(before_mode, ours.mode, theirs.mode)
         if mode is None:
             return Combined(None, reason=_MODES)
         before, mine, yours = self.contents(sides)

@@ -46,7 +46,7 @@ def _decide(session: Session, fork: str, found: Conflicted, asked: shape.DecideR
     elif asked.take == "regions":
         session.decide(fork, found, "content", _content(session, found, asked.regions))
     elif asked.take == "text":
-        session.decide(fork, found, "content", _edited(session, found, asked.lines))
+        session.decide(fork, found, "content", _edited(session, found, asked.lines), edited=True)
     elif asked.take == "both":
         return _both(session, fork, found)
     else:
