@@ -96,6 +96,7 @@ export async function ask(method, path, body, signal, before) {
     found = { error: text.trim() || answer.statusText, code: answer.status === 401 ? "unauthorized" : "failed" };
   }
   if (!answer.ok) {
+    if (answer.status === 401 && headers[HEADER] !== key()) return ask(method, path, body, signal, before); // a login meanwhile
     if (answer.status === 401) tell("over", {});
     throw new Refused(answer.status, found);
   }
@@ -150,11 +151,13 @@ export function listen(listener) {
 }
 
 function connect() {
-  const again = follow(new URL(keyed("/events"), location.href).href, (kind, data) => {
+  const again = follow(() => new URL(keyed("/events"), location.href).href, (kind, data) => {
     tell(kind, data);
     // What was refused: is it over, or a pause?
     if (kind === "lost" && data.over) get("/me").then(again, (error) => error.status === 401 || again());
   });
+  // Another window has logged in: until its key was kept, the cookie of that login went with the key before, and was refused.
+  globalThis.addEventListener?.("storage", (event) => void (event.key === place() && again()));
 }
 
 /** @param {string} kind @param {any} data */

@@ -16,24 +16,30 @@ export function stream(address, told) {
   return source;
 }
 
-/** Where pages cannot share (some browsers of phones), each has its own. @param {string} address @param {Told} told @returns {() => void} try again */
+/**
+ * Where pages cannot share (some browsers of phones), each has its own.
+ * @param {() => string} address as it is by then, at each try: another login has another key @param {Told} told
+ * @returns {() => void} try again; where nothing is broken "hello" is told
+ */
 export function follow(address, told) {
   let again = () => {};
   const alone = () => {
-    stream(address, told);
-    again = () => void setTimeout(stream, AGAIN, address, told);
+    let source = stream(address(), told);
+    again = () => void setTimeout(() => (source.close(), (source = stream(address(), told))), AGAIN);
   };
   if (typeof SharedWorker === "function") again = shared(address, told, alone);
   else alone();
   return () => again();
 }
 
-/** @param {string} address @param {Told} told @param {() => void} alone @returns {() => void} */
+/** @param {() => string} address @param {Told} told @param {() => void} alone @returns {() => void} */
 function shared(address, told, alone) {
   const script = new URL("events.worker.js", import.meta.url).href;
   const policy = /** @type {any} */ (globalThis).trustedTypes?.createPolicy("events", { createScriptURL: () => script });
-  const worker = new SharedWorker(policy ? policy.createScriptURL("") : script, { type: "module", name: address });
+  const worker = new SharedWorker(policy ? policy.createScriptURL("") : script, { type: "module", name: "events" });
   worker.onerror = alone; // it could not be loaded
   worker.port.onmessage = ({ data: [kind, data] }) => told(kind, data);
-  return () => worker.port.postMessage("again");
+  const ask = () => worker.port.postMessage(address());
+  ask();
+  return ask;
 }
