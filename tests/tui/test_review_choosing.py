@@ -115,6 +115,21 @@ def test_apply_all_then_undo(place: Place, staged: str) -> None:
     assert app.code == 0
 
 
+def test_what_says_that_u_takes_it_back_takes_it_back(place: Place, staged: str) -> None:
+    async def script(driver: Driver) -> None:
+        await driver.ask("a", "Apply to")
+        await driver.press("y")
+        await driver.until(lambda: "u takes it back" in driver.dialog())
+        await driver.ask("u", "Take the last apply back")
+        await driver.press("y")
+        await driver.until(lambda: driver.dialog().startswith("Undone"))
+        await driver.press("escape", "q")
+
+    app = drive(place, staged, script)
+    assert (place.project / "text").read_text() == NUMBERS and not (place.project / "fresh").exists()
+    assert app.code == 0
+
+
 def test_quitting_and_saying_no_apply_nothing(place: Place, staged: str) -> None:
     async def script(driver: Driver) -> None:
         for no in ("escape", "n", "q", "enter"):

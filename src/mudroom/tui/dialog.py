@@ -152,6 +152,21 @@ class Tell(Dialog[None]):
         self.dismiss(None)
 
 
+class Outcome(Dialog[bool]):
+    """What an apply has done. True: it is to be taken back."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("u", "answer(True)", show=False),
+        Binding("escape,q,enter", "answer(False)", show=False),
+    ]
+
+    def __init__(self, title: str, rows: Sequence[Pieces]) -> None:
+        super().__init__(title, rows, "u undo   Esc back")
+
+    def action_answer(self, answer: bool) -> None:
+        self.dismiss(answer)
+
+
 def help_for(keys: tuple[Key, ...], title: str, *, legend: bool = False) -> Tell:
     rows: list[Pieces] = [[(f"{key.shown:<8}", "head"), (key.text, "")] for key in keys]
     if legend:

@@ -12,7 +12,7 @@ from mudroom.errors import ForkMoved, MudroomError
 from mudroom.tui import tell
 from mudroom.tui.choice import WHOLE, Chosen, Item, Pick, chosen
 from mudroom.tui.conflict import ConflictScreen
-from mudroom.tui.dialog import Choose, Confirm, Tell, Words, help_for, plain
+from mudroom.tui.dialog import Choose, Confirm, Outcome, Tell, Words, help_for, plain
 from mudroom.tui.diffview import WIDE
 from mudroom.tui.key import REVIEW, bindings
 from mudroom.tui.looking import FILTERS, LookingScreen
@@ -195,7 +195,11 @@ class ReviewScreen(LookingScreen, inherit_bindings=False):
             self.app.applied = self.app.applied or not failed
             await self.look()
             title = "Nothing was applied" if failed else "Applied"
-            await self.app.push_screen_wait(Tell(title, tell.landed(landed, wanted)))
+            told, name = tell.landed(landed, wanted), landed.applied.name
+            if not name or failed:
+                await self.app.push_screen_wait(Tell(title, told))
+            elif await self.app.push_screen_wait(Outcome(title, told)):
+                await self._undo(name)
         elif isinstance(landed, ForkMoved):
             self._tell_moved(landed)
         else:
@@ -228,8 +232,9 @@ class ReviewScreen(LookingScreen, inherit_bindings=False):
     def action_undo(self) -> None:
         self._turn.take(self._undo)
 
-    async def _undo(self) -> None:
-        name = await self.desk.ask(self.desk.last_apply)
+    async def _undo(self, name: str = "") -> None:
+        """``name``: of an apply; empty: the last one."""
+        name = name or await self.desk.ask(self.desk.last_apply)
         if not name:
             self.app.notify("there is no apply to take back")
             return
