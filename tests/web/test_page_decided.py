@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import pytest
@@ -10,7 +11,7 @@ from browser import OpenPage, Site, mudroom, staged
 from conftest import Place, tick
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Locator, Page
+    from playwright.sync_api import Locator, Page, Route
 
 pytestmark = [pytest.mark.slow, pytest.mark.anybody]
 
@@ -121,18 +122,45 @@ def test_the_whole_result_is_edited(place: Place, conflicting: Site, page: Page)
     assert (place.project / "f").read_text() == "first\n" + before.replace("ours too\n", "")
 
 
-def test_a_whole_edit_that_was_overtaken_is_kept(place: Place, conflicting: Site, page: Page) -> None:
+def refused(place: Place, page: Page) -> None:
+    """The project's file changes while the edit is on its way to be saved: nobody could have told the page before."""
+
+    def meanwhile(route: Route) -> None:
+        overtake(place)
+        route.continue_()
+
+    page.route("**/decide", meanwhile, times=1)
+    page.get_by_role("button", name="Save the whole result").click()
+    page.get_by_text("is not what was looked at any more").wait_for()
+
+
+def told(place: Place, page: Page) -> None:
+    """The page hears of a change of the fork, looks, and finds the project's file changed."""
+    overtake(place)
+    mudroom(place, "checkpoint", "try-1")
+    page.get_by_text("One side has changed meanwhile").wait_for()
+    assert page.get_by_role("button", name="Save the whole result").count() == 0
+
+
+def overtake(place: Place) -> None:
+    tick()
+    place.write("f", (place.project / "f").read_text() + "later\n")
+
+
+@pytest.mark.parametrize("how", [refused, told])
+def test_a_whole_edit_that_was_overtaken_is_kept(
+    place: Place, conflicting: Site, page: Page, how: Callable[[Place, Page], None]
+) -> None:
     opened(conflicting, page)
     page.get_by_role("button", name="Fork's everywhere").click()
     save(page)
     page.get_by_role("button", name="Edit the whole result").click()
-    page.get_by_label("The whole result", exact=True).fill("precious\n")
-    tick()
-    place.write("f", (place.project / "f").read_text() + "later\n")
-    page.get_by_role("button", name="Save the whole result").click()
-    page.get_by_text("is not what was looked at any more").wait_for()
+    whole = page.get_by_label("The whole result", exact=True)
+    whole.fill("precious\n")
+    how(place, page)
     page.get_by_role("button", name="Look again").click()
     page.get_by_text("What this was is not decided any more").wait_for()
+    assert whole.input_value() == "precious\n"
     page.get_by_role("button", name="Fork's everywhere").click()
     page.get_by_role("button", name="Save decision").click()
     page.get_by_role("button", name="Save the whole result").click()
