@@ -101,7 +101,8 @@ class Applying(Workbench):
         if landed.verified is not None:
             told = {"command": [text(word) for word in landed.verified.command], "exit_code": landed.verified.exit_code}
             self.vault.journal.append("verify", name, told, time=self._clock())
-        self._journal_applied("apply", name, landed.applied)
+        more = {"kept": len(landed.kept)} if landed.kept else {}
+        self._journal_applied("apply", name, landed.applied, **more)
         self.tidy(applied=True)
         return landed
 
@@ -212,7 +213,7 @@ class Applying(Workbench):
 
         if name is not None:
             require_kept(self.vault, name)
-        applied = bring_back(self.vault, name, self._report("applying"))
+        applied = bring_back(self.vault, name, self._report("applying"), self.at_rest)
         self._journal_applied("redo", "", applied)
         return applied
 
@@ -223,6 +224,6 @@ class Applying(Workbench):
 
         if name is not None:
             require_kept(self.vault, name)
-        applied = take_back(self.vault, name, self._report("taking back"))
+        applied = take_back(self.vault, name, self._report("taking back"), self.at_rest)
         self._journal_applied("undo", "", applied)
         return applied

@@ -211,6 +211,7 @@ def test_hunk_by_hunk_and_the_rest_later(cli: Cli) -> None:
     code, shown = on_terminal(cli, "y\nn\ny\nn\ny\n", "apply", "x", "-p")
     assert code == 0, shown
     assert "(1/3) apply this hunk [y,n,a,d,q,?]?" in shown and "-line 20" in shown
+    assert "merged" not in shown, "the project had changed nothing"
     project = cli.place.project
     assert (project / "f").read_text() == TEXT.replace("line 3\n", "three\n").replace("line 38\n", "last\n")
     assert (project / "g.py").read_text() == "g\n"
@@ -250,6 +251,30 @@ def test_a_directory_is_chosen_without_what_is_in_it(cli: Cli) -> None:
     assert "change d (directory)" in shown
     assert (cli.place.project / "d").stat().st_mode & 0o777 == 0o700
     assert (cli.place.project / "d/f").read_text() == "old\n"
+
+
+def test_a_part_is_merged_only_with_what_the_project_has_changed(cli: Cli) -> None:
+    edit(cli, "sed -i 's/^line 3$/three/; s/^line 20$/twenty/' f")
+    user(cli, "line 38\n", "last\n")
+    _code, shown = on_terminal(cli, "y\nn\n", "apply", "x", "-p")
+    assert "merged with what the project had changed: f" in shown
+
+
+def test_the_projects_own_is_kept_and_what_was_dropped_comes_back(cli: Cli) -> None:
+    edit(cli, "sed -i 's/^line 3$/theirs/; s/^line 30$/theirs too/' f")
+    user(cli, "line 3\n", "ours\n")
+    assert cli("resolve", "x", "f", "--mine").returncode == 0
+    done = cli("apply", "x", "--yes")
+    assert done.returncode == 0
+    assert "applied: 0 written   mudroom undo takes it back (u1)" in done.stderr
+    assert "the project's was kept: f" in done.stderr and "merged" not in done.stderr
+    assert "apply=u1  kept=1" in cli("log").stdout
+    assert cli.json("ls")["forks"][0]["changed"] == 0
+    assert cli("undo").returncode == 0
+    assert "+theirs too\n" in cli("diff", "x").stdout
+    assert cli.json("resolve", "x")["conflicts"][0]["decided"] is True
+    applied = cli.json("apply", "x", "--yes")
+    assert (applied["kept"], applied["merged"], applied["undo"]) == (["f"], [], "u2")
 
 
 def test_nothing_chosen_is_nothing_done(cli: Cli) -> None:

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 import mudroom.vault.rename
-from conftest import Listing, Place, listing
+from conftest import Listing, Place, listing, tick
 from mudroom.sandbox.client import Client
 from mudroom.stage.layer import remove_tree
 from mudroom.vault.land import Landed
@@ -146,6 +146,48 @@ def test_redo_killed_anywhere(tmp_path: Path, client: Client) -> None:
         if not crashed:
             break
     assert outcomes == {"finished"}
+
+
+@pytest.mark.parametrize("script", ["echo theirs > edited", "echo theirs > edited; echo n > new"])
+@pytest.mark.parametrize("verb", ["apply", "undo", "redo"])
+def test_what_is_dropped_survives_being_killed_anywhere(tmp_path: Path, client: Client, verb: str, script: str) -> None:
+    """Whatever happens, either the fork has its change, or there is an apply to be undone that brings it back."""
+    for number in points():
+        place = fresh(tmp_path, client, number)
+        project(place)
+        before = listing(place.project)
+        session, result = place.sh(script)
+        fork = result.fork
+        tick()
+        place.write("edited", "ours\n")
+        (conflict,) = session.conflicts(fork)
+        session.decide(fork, conflict, "ours")
+        held = [change.path for change in session.changes(fork).changes]
+        work: Callable[[], object] = functools.partial(session.apply, fork)
+        if verb != "apply":
+            session.apply(fork)
+            work = session.undo
+        if verb == "redo":
+            session.undo()
+            work = session.redo
+        crashed = crash_in_child(work, number)
+        again = place.session()
+        again.recover()
+        assert not again.vault.has_unfinished()
+        done = [one for one in again.applies() if one["state"] == "applied"]
+        left = [change.path for change in again.changes(fork).changes]
+        assert left == ([] if done else held), f"torn at change {number}"
+        if done:
+            again.undo()
+        assert [change.path for change in again.changes(fork).changes] == held
+        assert again.files(fork).read(b"edited") == b"theirs\n"
+        (conflict,) = again.conflicts(fork)
+        assert conflict.take == "ours"
+        assert listing(place.project).keys() == before.keys()
+        place.close()
+        remove_tree(os.fsencode(place.root))
+        if not crashed:
+            return
 
 
 def test_undo_killed_anywhere(tmp_path: Path, client: Client) -> None:

@@ -143,3 +143,74 @@ def test_a_side_that_was_removed_while_it_was_decided_about(place: Place, sessio
     (place.project / "f").unlink()
     with pytest.raises(SideMoved):
         session.decide(FORK, looked_at, "theirs")
+
+
+@pytest.mark.parametrize("sealed", [False, True])
+@pytest.mark.parametrize("others", [False, True])
+def test_what_is_dropped_for_the_projects_own_comes_back(
+    place: Place, session: Session, sealed: bool, others: bool
+) -> None:
+    if sealed:
+        session.checkpoint(FORK, "one")
+    session.decide(FORK, conflict(session), "ours")
+    with session.alone("a test"):
+        landed = session.apply(FORK, [] if others else [b"f"])
+    assert (landed.kept, landed.merged, landed.remaining) == ((b"f",), (), 0 if others else 1)
+    assert landed.applied.name == "u1" and landed.applied.written == int(others)
+    assert [one.path for one in session.changes(FORK).changes] == ([] if others else [b"new"])
+    assert '"kept":1' in next(session.vault.journal.newest()).data.replace(" ", "")
+    for _time in range(2):
+        with session.alone("a test"):
+            undone = session.undo()
+        assert (undone.name, undone.conflicts, undone.remarks) == ("u1", (), ())
+        assert sorted(one.path for one in session.changes(FORK).changes) == [b"f", b"new"]
+        assert session.files(FORK).read(b"f").decode() == THEIRS
+        assert not (place.project / "new").exists() and (place.project / "f").read_text() == OURS
+        assert conflict(session).take == "ours", "the decision, too"
+        with session.alone("a test"):
+            assert session.redo().name == "u1"
+        assert [one.path for one in session.changes(FORK).changes] == ([] if others else [b"new"])
+        assert (place.project / "new").exists() is others
+    with session.alone("a test"):
+        session.undo()
+    assert session.run([b"grep", b"-c", b"theirs", b"f"], fork=FORK).exit_code == 0
+    assert sorted(one.path for one in session.changes(FORK).changes) == [b"f", b"new"], "found anew, too"
+    session.forget_decision(FORK, b"f")
+    session.decide(FORK, conflict(session), "theirs")
+    with session.alone("a test"):
+        assert not session.apply(FORK).conflicts
+    assert (place.project / "f").read_text() == THEIRS
+
+
+def test_a_fork_that_has_gone_on_loses_nothing_to_an_undo(place: Place, session: Session) -> None:
+    session.decide(FORK, conflict(session), "ours")
+    with session.alone("a test"):
+        session.apply(FORK)
+    assert session.run([b"sh", b"-c", b"echo later > later"], fork=FORK).exit_code == 0
+    with session.alone("a test"):
+        (remark,) = session.undo().remarks
+    assert remark.path == FORK.encode() and remark.text.endswith("checkpoint rollback-1")
+    assert sorted(one.path for one in session.changes(FORK).changes) == [b"f", b"new"]
+    session.rollback(FORK, "rollback-1")
+    assert session.files(FORK).read(b"later") == b"later\n"
+    with session.alone("a test"):
+        (remark,) = session.redo().remarks
+    assert remark.path == b"f" and "has gone on" in remark.text
+    session.discard(FORK)
+    with session.alone("a test"):
+        (remark,) = session.undo().remarks
+    assert remark.path == b"f" and "is gone" in remark.text
+
+
+def test_a_fork_that_nobody_named_stays_as_long_as_it_alone_has_what_was_dropped(place: Place) -> None:
+    (place.project / "f").write_text(TEXT)
+    session = place.session()
+    name = session.run([b"sed", b"-i", b"s/^line 5$/theirs/", b"f"]).fork
+    tick()
+    (place.project / "f").write_text(OURS)
+    (found,) = session.conflicts(name)
+    session.decide(name, found, "ours")
+    with session.alone("a test"):
+        assert session.apply(name).kept == (b"f",)
+        assert not session.undo().remarks
+    assert [one.path for one in session.changes(name).changes] == [b"f"]

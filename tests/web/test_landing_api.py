@@ -194,6 +194,20 @@ def test_a_merge_is_told(place: Place, page: PageSide) -> None:
     assert (place.project / "a").read_text() == edited(LINES, l2="two\n", l28="last\n")
 
 
+def test_what_is_kept_of_the_projects_own_is_no_merge(place: Place, page: PageSide) -> None:
+    place.write("a", "old\n")
+    changed(place, "echo theirs > a")
+    tick()
+    place.write("a", "ours\n")
+    session = place.session()
+    (conflict,) = session.conflicts("agent-1")
+    session.decide("agent-1", conflict, "ours")
+    landed = page.apply("agent-1")
+    assert (landed["state"], landed["merged"], landed["kept"], landed["undo"]) == ("applied", [], ["a"], "u1")
+    assert page.job(f"{page.project}/undo", {"apply": "u1"})["landed"]["remarks"] == []
+    assert [one.path for one in place.session().changes("agent-1").changes] == [b"a"]
+
+
 def test_copies_of_what_is_replaced(place: Place, page: PageSide) -> None:
     place.write("a.txt", "old\n")
     changed(place, "echo new > a.txt")

@@ -143,6 +143,7 @@ def landed_to_json(landed: Landed) -> dict[str, Any]:
         "removed": applied.removed,
         "conflicts": conflicts_to_json(applied.conflicts),
         "merged": [text(path) for path in landed.merged],
+        "kept": [text(path) for path in landed.kept],
         "verified": _verified(verified) if verified is not None else None,
         "withheld": [text(path) for path in landed.withheld],
         "remarks": [{"path": text(remark.path), "text": remark.text} for remark in applied.remarks],
@@ -182,6 +183,8 @@ def tell_landed(landed: Landed, fork: str, context: Context) -> None:
         terminal.say(f"  … and {len(applied.conflicts) - 20:,} more conflicts")
     if landed.merged:
         terminal.say(f"  merged with what the project had changed: {some(landed.merged)}")
+    if landed.kept:
+        terminal.say(f"  the project's was kept: {some(landed.kept)}")
     if applied.conflicts:
         terminal.say(f"  mudroom resolve {fork} decides them, mudroom diff {fork} --conflicts shows them")
     for remark in applied.remarks:

@@ -93,6 +93,10 @@ class Judgement(NamedTuple):
     withheld: set[bytes]
     differing: set[bytes]
     """Those of the taken and the satisfied (paths in the fork) that leave the project other than the fork has them."""
+    dropped: set[bytes]
+    """Those of the satisfied at which somebody decided for what the project has: the fork's version goes nowhere."""
+    unmoved: set[bytes]
+    """Those of the taken of which a part was wanted, and nothing had to be merged with."""
 
 
 def judge(changes: Sequence[Change], live: Live, named: Collection[bytes], masked: Collection[bytes] = ()) -> Judgement:
@@ -105,7 +109,7 @@ class _Judge:
         self, changes: Sequence[Change], live: Live, named: Collection[bytes], masked: Collection[bytes]
     ) -> None:
         self._changes, self._live, self._named, self._masked = changes, live, named, frozenset(masked)
-        self._found = Judgement([], {}, {}, [], set(), set())
+        self._found = Judgement([], {}, {}, [], set(), set(), set(), set())
         gone = (change for change in changes if change.staged is None)
         self._removed = {change.path for change in gone if change.entry.kind == "directory"}
 
@@ -169,6 +173,8 @@ class _Judge:
             self._found.satisfied.append(change.path)
         elif decision.outcome == "combine" or (decision.outcome == "take" and change.path in self._live.partial):
             self._combine(change, ours, change.path)
+            if decision.outcome == "take":
+                self._found.unmoved.add(change.path)
         elif decision.outcome == "take":
             self._take(change, ours)
         elif ours is None and change.staged is not None and change.original_known:
@@ -238,6 +244,7 @@ class _Judge:
         if answer.take == "ours" or (wanted is None and ours is None):
             self._found.satisfied.append(change.path)
             self._found.differing.add(change.path)
+            self._found.dropped.add(change.path)
         elif wanted is None:
             self._take(change._replace(path=path, verb="deleted", staged=None), ours)
         elif answer.take == "theirs":
@@ -297,6 +304,8 @@ class _Judge:
         self._answered(come, new, answer, come.path)
         if old is None or answer.take == "ours":
             self._found.satisfied.append(gone.path)
+            if old is not None:
+                self._found.dropped.add(gone.path)
         else:
             self._take(gone, old)
 

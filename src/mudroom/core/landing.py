@@ -69,6 +69,10 @@ class Landing(NamedTuple):
     """The changes that the operations are made of; ``base`` is what the project holds now."""
     differing: frozenset[bytes] = frozenset()
     """Paths in the fork that land, or need not, and leave the project other than the fork has them."""
+    dropped: frozenset[bytes] = frozenset()
+    """Paths in the fork at which the project's was decided for: nothing of them lands, nothing of them stays."""
+    unmoved: frozenset[bytes] = frozenset()
+    """Paths of which a part lands, and the project has changed nothing there."""
 
 
 def plan_landing(
@@ -111,6 +115,8 @@ class _Planner:
             tuple(change.path for change in changes if change.path in satisfied),
             taken=tuple(self._taken),
             differing=frozenset(self._judgement.differing),
+            dropped=frozenset(self._judgement.dropped - self._conflicts.keys()),
+            unmoved=frozenset(self._judgement.unmoved),
         )
 
     def _refuse(self, path: bytes, reason: str) -> None:

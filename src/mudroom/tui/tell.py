@@ -77,6 +77,7 @@ def landed(found: Landed, wanted: Chosen) -> list[Pieces]:
     rows += _named(
         "merged with what the project had changed:", "head", [path for path in found.merged if path not in wanted.picks]
     )
+    rows += _named("the project's was kept:", "head", [*found.kept])
     rows += _named("left out, to be chosen by name if wanted:", "dim", [*found.withheld])
     rows += [[(f"{show_path(remark.path)} {remark.text}", "warn")] for remark in applied.remarks]
     if verified is not None:

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Literal, NamedTuple
 
 from mudroom.core.change import Remark
@@ -64,6 +64,13 @@ class Applied(NamedTuple):
     """Files taken away."""
     conflicts: tuple[Conflict, ...] = ()
     remarks: tuple[Remark, ...] = ()
+
+
+Settle = Callable[[Applied], tuple[Remark, ...]]
+
+
+def _settled(_applied: Applied) -> tuple[Remark, ...]:
+    return ()
 
 
 class Recovered(NamedTuple):
@@ -118,11 +125,18 @@ class ApplyDirectory:
 
     def is_applying(self) -> bool:
         """Whether this apply is going on, or was when mudroom was killed, and the fork does not know of it yet."""
+        return self._pending() == f"{self.name} apply".encode()
+
+    def is_turning(self) -> bool:
+        """The same of an undo or redo."""
+        return self._pending() == f"{self.name} turn".encode()
+
+    def _pending(self) -> bytes:
         try:
             with open(os.path.dirname(self.path) + b"/pending", "rb") as stream:
-                return stream.read() == f"{self.name} apply".encode()
+                return stream.read()
         except FileNotFoundError:
-            return False
+            return b""
 
     def end(self) -> None:
         try:
@@ -178,9 +192,12 @@ def apply(
     Raises ForkMoved if the fork is not what was reviewed (nothing has happened then), OSError if the disk fails;
     after an OSError ``recover`` knows what to do.
     """
-    if not record.ops:
+    if not record.ops and not record.dropped:
         return Applied("")
     place.begin("apply")
+    if not record.ops:  # the project stays as it is; only the fork is to forget something
+        place.write("done", record)
+        return Applied(place.name)
     place.write("prepare", record._replace(trees={}))  # to take this back, the trees are not needed
     try:
         _make_slots(record)  # not before: they may be in the project, and recovery has to know of them
@@ -198,27 +215,37 @@ def apply(
     return _finish(place, record, "ready", "done", progress)
 
 
-def undo(place: ApplyDirectory, progress: Progress | None = None) -> Applied:
-    """Bring back what was there before an apply. Files that changed since stay, as conflicts."""
+def undo(place: ApplyDirectory, progress: Progress | None = None, settle: Settle = _settled) -> Applied:
+    """Bring back what was there before an apply. Files that changed since stay, as conflicts.
+
+    ``settle``: called when the project is as it was, and before that counts as over: to deal with the fork."""
     state = place.state()
     if state != "done":
         hint = f"it has been already; mudroom redo {place.name} applies it again" if state == "undone" else ""
         raise UsageError(f"{place.name} cannot be undone", hint)
-    return _turn_back(place, "done", progress)
+    return _turn_back(place, "done", progress, settle)
 
 
-def redo(place: ApplyDirectory, progress: Progress | None = None) -> Applied:
-    """Apply once more what was undone. Files that changed since stay, as conflicts."""
+def redo(place: ApplyDirectory, progress: Progress | None = None, settle: Settle = _settled) -> Applied:
+    """Apply once more what was undone. Files that changed since stay, as conflicts. ``settle``: as for ``undo``."""
     state = place.state()
     if state != "undone":
         raise UsageError(f"{place.name} cannot be redone", "it has not been undone" if state == "done" else "")
-    return _turn_back(place, "undone", progress)
+    return _turn_back(place, "undone", progress, settle)
 
 
-def _turn_back(place: ApplyDirectory, state: Literal["done", "undone"], progress: Progress | None) -> Applied:
+def _turn_back(
+    place: ApplyDirectory, state: Literal["done", "undone"], progress: Progress | None, settle: Settle
+) -> Applied:
     """Perform backwards what led to this state."""
     under_way, after = _UNDER_WAY[state]
     record = place.load()
+    if not record.ops:
+        place.begin("turn")
+        place.advance(state, after)
+        remarks = settle(Applied(place.name))
+        place.end()
+        return Applied(place.name, remarks=remarks)
     if not os.path.isdir(record.slots):  # it held no file, or somebody has removed it
         _make_slots(record)
     place.begin("turn")
@@ -227,9 +254,10 @@ def _turn_back(place: ApplyDirectory, state: Literal["done", "undone"], progress
     place.write(under_way, backwards)
     place.drop(state)
     applied = _finish(place, backwards, under_way, after, progress)
+    settled = settle(applied)
     place.end()
     kept = [Remark(path, KEPT) for path in merged if all(path != conflict.path for conflict in applied.conflicts)]
-    return applied._replace(remarks=(*applied.remarks, *kept))
+    return applied._replace(remarks=(*applied.remarks, *kept, *settled))
 
 
 def recover(place: ApplyDirectory) -> Recovered | None:
@@ -271,7 +299,7 @@ def _finish(
         executor.close()
     if old == "ready" and executor.undone:  # a conflict keeps both versions: theirs stays the fork's
         _return_slots(record._replace(ops=tuple(held)))
-    if old == "ready" and not executor.done:  # nothing has happened: there is nothing to undo either
+    if old == "ready" and not executor.done and not record.dropped:  # nothing has happened: nothing is to be undone
         place.drop(old)
         return Applied("", conflicts=tuple(executor.conflicts), remarks=tuple(executor.remarks))
     if executor.done != list(record.ops):  # undo must not take back what was never done

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -23,6 +23,7 @@ from mudroom.stage.source import Source
 from mudroom.stage.union import Union
 from mudroom.vault.apply import Applied, ApplyDirectory, Recovered, apply, new_record, recover, redo, trees_of, undo
 from mudroom.vault.backup import with_backups
+from mudroom.vault.dropped import has_begun_anew, holder_of, lay_aside, return_dropped
 from mudroom.vault.execute import Progress
 from mudroom.vault.fork import Fork
 from mudroom.vault.opened import OpenFork
@@ -30,6 +31,7 @@ from mudroom.vault.reconcile import Reconciler
 from mudroom.vault.record import ApplyRecord, ForkRecord, load
 from mudroom.vault.remain import keep_the_rest
 from mudroom.vault.resolution import answers
+from mudroom.vault.stacking import is_standing_on
 from mudroom.vault.store import Vault
 
 _TRIES = 3
@@ -48,6 +50,9 @@ class Landed(NamedTuple):
     nothing was applied."""
     merged: tuple[bytes, ...] = ()
     """Paths at which the project got something else than the fork has: both sides had changed them."""
+    kept: tuple[bytes, ...] = ()
+    """Paths at which the project's was kept, as was decided: the fork has nothing there any more. Undo brings it back
+    into the fork."""
 
     @property
     def conflicts(self) -> tuple[Conflict, ...]:
@@ -206,11 +211,15 @@ def perform(
     how: How,
 ) -> Landed:
     landing, applied, place = plan.landing, Applied(""), None
-    if landing.ops:
+    if landing.ops or landing.dropped:
         place = ApplyDirectory(vault.new_apply())
+        point = lay_aside(vault, fork, place.path, how.time) if landing.dropped else None
+        if point is not None:  # what is sealed is never changed
+            landing = landing._replace(ops=tuple(op._replace(copy=not op.merged) for op in landing.ops))
         trees = trees_of(landing)
         new = new_record(place, fork.name, how.time, vault.project, fork.layered, landing, trees)
         new = new._replace(differing=tuple(sorted(landing.differing)), parts=tuple(wanted.parts.items()))
+        new = new._replace(dropped=tuple(sorted(landing.dropped)), checkpoint=point)
         applied = apply(place, new, merged=reconciler.merged, verify_fork=how.verify_fork, progress=how.progress)
     failed = {conflict.path for conflict in applied.conflicts}
     stayed = [op.path for op in landing.ops if op.whole and op.path in failed]  # with all that is in them
@@ -227,17 +236,57 @@ def perform(
     remaining = keep_the_rest(vault, fork, plan.record, landed, landing.differing, parts)
     if place is not None:
         place.end()
-    return Landed(applied, landing.withheld, remaining, merged=tuple(sorted(landing.differing & landed)))
+    merged = (landing.differing & landed) - landing.dropped - landing.unmoved
+    kept_ours = tuple(sorted(landing.dropped & landed))
+    return Landed(applied, landing.withheld, remaining, merged=tuple(sorted(merged)), kept=kept_ours)
 
 
-def take_back(vault: Vault, name: str | None, progress: Progress | None = None) -> Applied:
-    """Undo an apply: the one named, or the last that has not been undone."""
-    return undo(_apply_named(vault, name, "done", "undo"), progress)
+Resting = Callable[[str], AbstractContextManager[Fork]]
+"""A fork by its name, with its lock held and nothing running in it."""
 
 
-def bring_back(vault: Vault, name: str | None, progress: Progress | None = None) -> Applied:
-    """Redo an apply that was undone: the one named, or the one that was undone last."""
-    return redo(_apply_named(vault, name, "undone", "redo"), progress)
+def take_back(
+    vault: Vault, name: str | None, progress: Progress | None = None, resting: Resting | None = None
+) -> Applied:
+    """Undo an apply: the one named, or the last that has not been undone. What it dropped is in the fork again."""
+    place = _apply_named(vault, name, "done", "undo")
+    record = place.load() if place.state() == "done" else None
+    if record is None or not record.dropped:
+        return undo(place, progress)
+    with _holder(vault, record, resting) as fork:
+        return undo(place, progress, lambda _applied: return_dropped(vault, fork, record, place.path))
+
+
+def bring_back(
+    vault: Vault, name: str | None, progress: Progress | None = None, resting: Resting | None = None
+) -> Applied:
+    """Redo an apply that was undone: the one named, or the one that was undone last. What it dropped is dropped
+    again, unless the fork has gone on."""
+    place = _apply_named(vault, name, "undone", "redo")
+    record = place.load() if place.state() == "undone" else None
+    if record is None or not record.dropped:
+        return redo(place, progress)
+    with _holder(vault, record, resting) as fork:
+        return redo(place, progress, lambda applied: _drop_again(vault, fork, place.load(), applied))
+
+
+@contextmanager
+def _holder(vault: Vault, record: ApplyRecord, resting: Resting | None) -> Iterator[Fork | None]:
+    """The fork that still has what an apply dropped; None: it is gone."""
+    fork = holder_of(vault, record)
+    if fork is None or resting is None:
+        yield fork
+        return
+    with resting(fork.name) as held:
+        yield held
+
+
+def _drop_again(vault: Vault, fork: Fork | None, record: ApplyRecord, applied: Applied) -> tuple[Remark, ...]:
+    if fork is None or record.checkpoint is None:
+        return ()
+    if not is_standing_on(fork, record.checkpoint) and not has_begun_anew(fork):  # cut off while it was dropped
+        return tuple(Remark(path, f"stays in {fork.name}, which has gone on") for path in record.dropped)
+    return _settle_fork(vault, record._replace(fork=fork.name), {one.path for one in applied.conflicts})
 
 
 def _apply_named(vault: Vault, name: str | None, state: str, verb: str) -> ApplyDirectory:
@@ -260,7 +309,7 @@ def recover_all(vault: Vault) -> list[Recovered]:
     found = []
     for path in vault.applies():
         place = ApplyDirectory(path)
-        applying = place.is_applying()
+        applying, turning = place.is_applying(), place.is_turning()
         outcome = recover(place)
         if outcome is not None:
             found.append(outcome)
@@ -270,9 +319,25 @@ def recover_all(vault: Vault) -> list[Recovered]:
             remarks = _settle_fork(vault, record, {conflict.path for conflict in conflicts})
             if remarks:
                 found.append(Recovered(place.name, record.fork, "finished", Applied(place.name, remarks=remarks)))
+        elif turning:
+            _settle_turned(vault, place)
+            place.end()
     for path in vault.applies()[-1:]:
         ApplyDirectory(path).end()  # killed between leaving the mark and writing the plan: nothing had begun
     return found
+
+
+def _settle_turned(vault: Vault, place: ApplyDirectory) -> None:
+    """The same after an undo or redo. Repeatable, and nothing if it had not begun."""
+    state = place.state()
+    record = place.load() if state in ("done", "undone") else None
+    if record is None or not record.dropped:
+        return
+    fork = holder_of(vault, record)
+    if state == "undone":
+        return_dropped(vault, fork, record, place.path)
+    else:
+        _drop_again(vault, fork, record, Applied(place.name))
 
 
 def _settle_fork(vault: Vault, done: ApplyRecord, kept: Collection[bytes]) -> tuple[Remark, ...]:
@@ -283,7 +348,7 @@ def _settle_fork(vault: Vault, done: ApplyRecord, kept: Collection[bytes]) -> tu
         record = read_record(fork)
     except UsageError:
         return ()  # it is gone, or has begun anew, already: the crash came after that
-    landed = {op.origin or op.path for op in done.ops}
+    landed = {*(op.origin or op.path for op in done.ops), *done.dropped}
     whole = tuple(op.path for op in done.ops if op.whole)
     paths = {
         change.path

@@ -16,6 +16,7 @@ from mudroom.core.change import Changeset
 from mudroom.core.entry import Entry
 from mudroom.core.landing import Op
 from mudroom.core.merge import Part
+from mudroom.core.stack import Checkpoint
 from mudroom.errors import MudroomError
 from mudroom.stage import own
 
@@ -58,6 +59,10 @@ class ApplyRecord(NamedTuple):
     """Paths in the fork that land, and leave the project other than the fork has them (``Landing.differing``)."""
     parts: tuple[tuple[bytes, Part], ...] = ()
     """Files of which only this part lands."""
+    dropped: tuple[bytes, ...] = ()
+    """Paths of the fork at which the project's was decided for (``Landing.dropped``)."""
+    checkpoint: Checkpoint | None = None
+    """What the fork was before the apply, if something was dropped (vault/dropped.py)."""
 
 
 _Record = TypeVar("_Record", ForkRecord, ApplyRecord)

@@ -167,6 +167,7 @@ def landed_of(landed: Landed) -> shape.Landed:
         applied.name,
         landed.remaining,
         _verified(verified) if verified is not None else "",
+        [show_path(path) for path in landed.kept],
     )
 
 

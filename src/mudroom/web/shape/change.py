@@ -186,6 +186,8 @@ class Landed(Struct):
     verified: str = ""
     """What became of the policy's verify command, in words; empty: it was not asked. What it said is the job's
     ``output``."""
+    kept: list[str] = []
+    """Where the project's was kept, as was decided; undo brings the fork's back into the fork."""
 
 
 class Job(Struct):
