@@ -132,8 +132,8 @@ def site(place: Place) -> Iterator[Site]:
 
 
 @contextmanager
-def browsing() -> Iterator[Browser]:
-    """As long as it is there, no other event loop can run in this thread."""
+def browsing(*words: str) -> Iterator[Browser]:
+    """As long as it is there, no other event loop can run in this thread. ``words``: of its command line."""
     sync = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
     where = shutil.which("chromium") or shutil.which("chromium-browser")
     if where is None:
@@ -141,7 +141,7 @@ def browsing() -> Iterator[Browser]:
     with sync.sync_playwright() as playwright:
         # Its own sandbox does not work for root; no page of ours is to be trusted less than this test.
         root = os.geteuid() == 0
-        browser = playwright.chromium.launch(executable_path=where, chromium_sandbox=not root)
+        browser = playwright.chromium.launch(executable_path=where, args=list(words), chromium_sandbox=not root)
         yield browser
         browser.close()
 

@@ -1,11 +1,15 @@
-"""Firefox and WebKit as tests drive them: a window to go somewhere with, to call functions in, to point and type at.
+"""Any browser as a test drives all of them: a window to go somewhere with, to call functions in, to point and type at.
 
 1. Firefox speaks WebDriver BiDi by itself, over a WebSocket (https://w3c.github.io/webdriver-bidi/). WebKitGTK has a
-   driver that speaks WebDriver over HTTP (https://w3c.github.io/webdriver/). Actions are the same in both.
+   driver that speaks WebDriver over HTTP (https://w3c.github.io/webdriver/). Actions are the same in both. Chromium is
+   driven by Playwright, as ``browser.py`` starts it.
 2. What a user does is done by pointer and keys, where he sees it; functions only look, and wait (``LOOKING``).
 3. Each has a profile in a directory of its own, and is ended by its process.
 4. What must never happen on a page is kept in ``wrong``: an error in a script, a message of one, anything that the
-   content security policy has stopped, and, in Firefox, a request to somewhere else.
+   content security policy has stopped, and, but for WebKit, a request to somewhere else.
+   In WebKit nobody watches while a page loads: WebDriver has no scripts that run before those of a page, and
+   MiniBrowser (seen in WebKitGTK 2.50) writes its console nowhere when a driver has it. What goes wrong by then is only
+   found if something is not there afterwards.
 """
 
 from __future__ import annotations
@@ -30,9 +34,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import pytest
 
+from browser import browsing
 from clients import free_port
 
 if TYPE_CHECKING:
+    from playwright.sync_api import Page
     from websockets.sync.client import ClientConnection
 
 Found = TypeVar("Found")
@@ -132,6 +138,61 @@ class Window(ABC):
         return x, y, shown
 
 
+TOLD = "wrong: "
+TELLING = WATCHING.replace("window.wrong.push(", f"tell('{TOLD}' + ").replace(
+    "() => {", "() => { const tell = console.info.bind(console);", 1
+)
+"""By the console, which is heard over the end of a document."""
+
+
+class Chromium(Window):
+    KEYS: Mapping[str, str] = {"\ue00c": "Escape"}
+
+    def __init__(self, page: Page) -> None:
+        self.wrong, self._page, self._site = [], page, ""
+        page.set_default_timeout(START * 1000)
+        page.add_init_script(f"({TELLING})()")
+        page.on("console", lambda said: self._heard(said.type, said.text))
+        page.on("request", lambda asked: self._asked(asked.url))
+
+    def _heard(self, kind: str, text: str) -> None:
+        if kind in ("warning", "error") or text.startswith(TOLD):
+            self.wrong.append(text)
+
+    def _asked(self, address: str) -> None:
+        if not address.startswith((self._site, "data:")):
+            self.wrong.append("asks for " + address)
+
+    def go(self, address: str) -> None:
+        self._site = self._site or "/".join(address.split("/")[:3]) + "/"
+        self._page.goto(address)
+
+    def reload(self) -> None:
+        self._page.reload()
+
+    def call(self, function: str, *given: object) -> Any:
+        return self._page.evaluate(f"async (given) => (await ({function})(...given)) ?? null", list(given))
+
+    def perform(self, source: Mapping[str, Any]) -> None:
+        mouse, keyboard = self._page.mouse, self._page.keyboard
+        for one in source["actions"]:
+            key = self.KEYS.get(one.get("value", ""), one.get("value", ""))
+            match one["type"]:
+                case "pointerMove":
+                    mouse.move(one["x"], one["y"])
+                case "pointerDown":
+                    mouse.down()
+                case "pointerUp":
+                    mouse.up()
+                case "keyDown":
+                    keyboard.down(key)
+                case "keyUp":
+                    keyboard.up(key)
+
+    def picture(self) -> bytes:
+        return self._page.screenshot()
+
+
 class Firefox(Window):
     def __init__(self, line: ClientConnection) -> None:
         self.wrong, self._line, self._sent = [], line, 0
@@ -139,9 +200,7 @@ class Firefox(Window):
         """Where all requests have to go: where it was sent first."""
         self._ask("session.new", capabilities={})
         self._ask("session.subscribe", events=["log.entryAdded", "network.beforeRequestSent"])
-        watching = WATCHING.replace("window.wrong.push(", "tell('wrong: ' + ")
-        watching = watching.replace("() => {", "() => { const tell = console.info.bind(console);", 1)
-        self._ask("script.addPreloadScript", functionDeclaration=watching)
+        self._ask("script.addPreloadScript", functionDeclaration=TELLING)
         self._context = self._ask("browsingContext.getTree")["contexts"][0]["context"]
         self._ask("browsingContext.setViewport", context=self._context, viewport={"width": 1280, "height": 800})
 
@@ -159,7 +218,7 @@ class Firefox(Window):
     def _heard(self, kind: str, told: dict[str, Any]) -> None:
         if kind == "network.beforeRequestSent" and not told["request"]["url"].startswith((self._site, "data:")):
             self.wrong.append("asks for " + told["request"]["url"])
-        elif kind == "log.entryAdded" and (told["level"] in ("warn", "error") or told["text"].startswith("wrong: ")):
+        elif kind == "log.entryAdded" and (told["level"] in ("warn", "error") or told["text"].startswith(TOLD)):
             self.wrong.append(told["text"])
 
     def go(self, address: str) -> None:
@@ -207,7 +266,7 @@ class WebKit(Window):
 
     @property
     def wrong(self) -> list[str]:  # type: ignore[override]
-        """Of the document that there is."""
+        """Of the document that there is, from when it had been loaded."""
         return list(self.call("() => window.wrong ?? ['nobody watches']"))
 
     def go(self, address: str) -> None:
@@ -235,6 +294,12 @@ class WebKit(Window):
 
     def end(self) -> None:
         self._ask("DELETE", "")
+
+
+@contextmanager
+def chromium() -> Iterator[Window]:
+    with browsing() as browser, browser.new_context(viewport={"width": 1280, "height": 800}) as context:
+        yield Chromium(context.new_page())
 
 
 @contextmanager

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import getpass
 import http.client
-import os
 import re
 import shutil
 import ssl
@@ -17,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 
-from browser import HOME, MUDROOM, PATIENCE, Site, environment, mudroom, serving, staged, watch
+from browser import HOME, MUDROOM, PATIENCE, Site, browsing, environment, mudroom, serving, staged, watch
 from clients import free_port, running, sshd
 from conftest import Place
 
@@ -159,16 +158,8 @@ def until(stream: http.client.HTTPResponse, wanted: str) -> bool:
 @pytest.fixture(scope="module")
 def named() -> Iterator[Browser]:
     """A browser that takes the name for this machine, and any certificate for good."""
-    sync = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-    where = shutil.which("chromium") or shutil.which("chromium-browser")
-    if where is None:
-        pytest.skip("chromium is not installed")
-    with sync.sync_playwright() as playwright:
-        words = [f"--host-resolver-rules=MAP {NAME} 127.0.0.1"]
-        root = os.geteuid() == 0  # its own sandbox does not work for root
-        browser = playwright.chromium.launch(executable_path=where, args=words, chromium_sandbox=not root)
+    with browsing(f"--host-resolver-rules=MAP {NAME} 127.0.0.1") as browser:
         yield browser
-        browser.close()
 
 
 @needs_nginx

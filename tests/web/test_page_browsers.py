@@ -1,21 +1,25 @@
-"""The page in Firefox."""
+"""The page in each browser: Chromium (of Chrome and Edge), Firefox, and WebKit (GTK), the engine of Safari."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 
 import pytest
 
 from browser import serving
 from conftest import Place
-from otherbrowsers import firefox
+from otherbrowsers import Window, chromium, firefox, webkit
 from pagestory import find, lose, tell
 
 pytestmark = [pytest.mark.anybody, pytest.mark.slow]
 
 
-def test_a_story_in_firefox(place: Place) -> None:
+@pytest.mark.parametrize("browser", [chromium, firefox, webkit], ids=["chromium", "firefox", "webkit"])
+def test_a_story(place: Place, browser: Callable[[], AbstractContextManager[Window]]) -> None:
     """And another server at the same port, while the page is open."""
     pytest.importorskip("starlette", reason="the extra web")
-    with firefox() as window:
+    with browser() as window:
         with serving(place) as site:
             tell(window, place, site)
             window.go(site.address().rstrip("/"))
