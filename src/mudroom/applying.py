@@ -179,6 +179,8 @@ class Applying(Workbench):
         """Decide for the project's file, and have the fork's beside it, as ``NAME.theirs.SUFFIX``: its path. For files
         that cannot be merged. Raises UsageError if something is there."""
         from mudroom.vault import review
+        from mudroom.vault.conflicted import require_undecided_since
+        from mudroom.vault.resolution import load_resolutions
 
         stem, suffix = os.path.splitext(conflict.path)
         beside = stem + b".theirs" + suffix
@@ -186,6 +188,8 @@ class Applying(Workbench):
         looked_at = review.reviewed(fork) == review.fingerprint(self.changes(name))
         if files.look(beside) is not None:
             raise UsageError(f"there is a {show(beside)} already", "--mine or --theirs, or rename it")
+        with self.at_rest(name) as fork_at_rest:
+            require_undecided_since(conflict.path, conflict.decision, load_resolutions(fork_at_rest))
         files.copy(conflict.path, beside)
         self.flush(name)
         self.decide(name, conflict, "ours")
@@ -193,12 +197,13 @@ class Applying(Workbench):
             self.review(name)
         return beside
 
-    def forget_decision(self, name: str, path: bytes) -> bool:
-        """Take a decision back. Whether there was one."""
+    def forget_decision(self, name: str, path: bytes, decision: bytes | None = None) -> bool:
+        """Take a decision back: the one that was looked at (``Conflicted.decision``; None: whatever it is). Whether
+        there was one."""
         from mudroom.vault.conflicted import forget
 
         with self.at_rest(name) as fork:
-            return forget(fork, path)
+            return forget(fork, path, decision)
 
     def applied(self, last: int = 100) -> list[AppliedOnce]:
         """The newest applies, oldest first, with what is known of each without much ado."""

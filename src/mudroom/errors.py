@@ -6,6 +6,7 @@
     ├── Unsupported         a protection was asked for that this machine cannot give   exit 125
     ├── ForkMoved           the fork is not what was reviewed; nothing was applied     exit 4
     │   └── SideMoved       a side of a conflict is not what was looked at             exit 4
+    │       └── DecidedMeanwhile  nor is what somebody has decided about it
     ├── ContainerEnded      a command's container was ended before it              exit 125
     └── CommandNotStarted   the command was not found, or may not be executed          exit 127 or 126
 
@@ -64,6 +65,16 @@ class SideMoved(ForkMoved):
     def __init__(self, path: bytes, shown: str) -> None:
         MudroomError.__init__(
             self, f"one side of {shown} has changed since you looked; nothing was decided", "look at it again"
+        )
+        self.path = path
+
+
+class DecidedMeanwhile(SideMoved):
+    """``path``: somebody else has decided about its conflict, or taken a decision back, since it was looked at."""
+
+    def __init__(self, path: bytes, shown: str) -> None:
+        MudroomError.__init__(
+            self, f"somebody else has decided about {shown} meanwhile; that was left as it is", "look at it again"
         )
         self.path = path
 

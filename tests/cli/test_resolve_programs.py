@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from pathlib import Path
 
 import pytest
@@ -161,3 +162,13 @@ def test_what_is_decided_is_told_and_edited_again(cli: Cli) -> None:
 @pytest.mark.parametrize(("choice", "told"), [("--mine", "the project's"), ("--theirs", "the fork's")])
 def test_which_side_was_decided_for(cli: Cli, choice: str, told: str) -> None:
     assert cli("resolve", "x", "f", choice).stdout.startswith(f"decided: {told}  f: ")
+
+
+def test_an_edit_over_what_somebody_else_has_decided_meanwhile_is_kept(cli: Cli) -> None:
+    assert cli("resolve", "x", "f", "--hunk", "1", "--both").returncode == 0
+    theirs = f"cd '{cli.place.project}' && '{sys.executable}' -m mudroom resolve x f --theirs >/dev/null 2>&1 || exit 9\n"
+    code, said = edited(cli, theirs + 'sed -i s/ours/mine/ "$1"\n')
+    assert code == 4
+    assert "somebody else has decided about f meanwhile" in said
+    assert "mine\n" in kept(cli, said)
+    assert "decided: the fork's" in cli("resolve", "x", "f").stdout

@@ -139,3 +139,19 @@ def test_a_secret_that_is_decided_is_shown_to_nobody(place: Place) -> None:
     drive(place, made.fork, script)
     (conflict,) = session.conflicts(made.fork)
     assert decided_choices(conflict, None) == {}
+
+
+@pytest.mark.parametrize("key", ["1", "u"])
+def test_what_somebody_else_has_decided_meanwhile_stays_and_is_shown(place: Place, fork: str, key: str) -> None:
+    decided(place, fork, "content", f"one, the fork\n{MIDDLE}two, the fork\n")
+
+    async def script(driver: Driver) -> None:
+        screen = await conflicts(driver)
+        decided(place, fork, "content", f"carefully\n{MIDDLE}made elsewhere\n")
+        await driver.press(key)
+        await driver.until(lambda: "somebody else has decided about text meanwhile" in str(driver.told()))
+        await driver.until(lambda: result(screen)[:1] == ["▐ carefully"])
+
+    drive(place, fork, script)
+    (conflict,) = place.session().conflicts(fork)
+    assert (conflict.result or b"").startswith(b"carefully\n")

@@ -6,8 +6,8 @@ from __future__ import annotations
 import pytest
 
 from conftest import Place, tick
+from mudroom.core.decision import Take
 from mudroom.session import Session
-from mudroom.vault.resolution import Take
 
 FORK = "agent-1"
 

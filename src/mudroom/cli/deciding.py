@@ -167,7 +167,7 @@ class _Edited:
 
 
 def undecide(session: Session, fork: str, conflict: Conflicted) -> None:
-    if not session.forget_decision(fork, conflict.path):
+    if not session.forget_decision(fork, conflict.path, conflict.decision):
         raise UsageError(f"nothing is decided about {show_path(conflict.path)}")
 
 

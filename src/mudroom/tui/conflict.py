@@ -234,15 +234,17 @@ class ConflictScreen(Screen[bool], inherit_bindings=False):
             self.app.tell_error(problem)
             if not isinstance(problem, SideMoved):
                 return
-        self._turn.take(partial(self._decide, lambda: None))
+        self._turn.take(partial(self._decide, lambda: None, stays=problem is not None))
 
-    async def _decide(self, decide: Callable[[], object]) -> None:
-        """Keep a decision, and look at the conflicts again; then go on to the next that is not decided."""
+    async def _decide(self, decide: Callable[[], object], *, stays: bool = False) -> None:
+        """Keep a decision, and look at the conflicts again; then go on to the next that is not decided. ``stays``: not
+        yet, for this one is to be looked at again."""
         path = self.conflict.path
         try:
             await self.desk.ask(decide)
         except SideMoved as moved:
             self.app.tell_error(moved)
+            stays = True
         found = await self.desk.ask(self.desk.conflicts)
         self.changed = True
         self.choices.pop(path, None)
@@ -251,10 +253,10 @@ class ConflictScreen(Screen[bool], inherit_bindings=False):
             return
         self.conflicts = found
         self.number = next((n for n, one in enumerate(found) if one.path == path), 0)
-        if self.conflict.decided:
+        if self.conflict.decided and not stays:
             order = itertools.chain(range(self.number + 1, len(found)), range(self.number))
             self.number = next((n for n in order if not found[n].decided), self.number)
         self.place_number = 0
         self.show_place()
-        if all(one.decided for one in found):
+        if all(one.decided for one in found) and not stays:
             self.app.notify("all conflicts are decided: Esc, then a applies")

@@ -275,7 +275,7 @@ class Desk:
 
     def undecide(self, conflict: Conflicted) -> bool:
         self._require_at_rest()
-        return self.session.forget_decision(self.fork, conflict.path)
+        return self.session.forget_decision(self.fork, conflict.path, conflict.decision)
 
 
 _RECOVERED = {

@@ -6,7 +6,7 @@ project's file and the fork's; so it is never older than they are.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from functools import cached_property
 from typing import Literal, NamedTuple
 
@@ -18,7 +18,7 @@ from mudroom.core.judge import Sides
 from mudroom.core.marker import mergeable
 from mudroom.core.merge import Conflict, merged_mode
 from mudroom.core.path import ancestors, show
-from mudroom.errors import SideMoved, UsageError
+from mudroom.errors import DecidedMeanwhile, SideMoved, UsageError
 from mudroom.stage.source import Source, read_all
 from mudroom.stage.union import Union
 from mudroom.vault.fork import Fork
@@ -175,7 +175,7 @@ def _conflicted(
         Version(theirs_at, theirs, read_all(staged, theirs_at, LIMIT) if _is_file(theirs) else None),
         decided,
         known.take if known is not None and decided else "",
-        repr(known).encode() if known is not None else b"",
+        _told(known),
     )
 
 
@@ -190,8 +190,8 @@ def decide(
 
     ``take``: ours (what the project has), theirs, content (which is given), delete (the path is to be gone).
     ``edited``: the content came of what is decided (``conflict.result``), and has the permissions of that. Raises
-    UsageError if a side cannot be taken, SideMoved if one is not what was looked at (``conflict``) any more: an editor
-    may have been open for long.
+    UsageError if a side cannot be taken, SideMoved if one is not what was looked at (``conflict``) any more, and
+    DecidedMeanwhile if the decision is not: an editor may have been open for long.
     """
     if take == "theirs" and conflict.ours.entry is not None and conflict.theirs.entry is not None:
         directories = {entry.kind == "directory" for entry in (conflict.ours.entry, conflict.theirs.entry)}
@@ -210,6 +210,7 @@ def decide(
         )
         _require_unmoved(conflict, project, staged)  # once more: what came in between would be decided about
     known = load_resolutions(fork)
+    require_undecided_since(conflict.path, conflict.decision, known)
     if take == "content":
         assert content is not None
         resolution = resolution._replace(
@@ -218,15 +219,28 @@ def decide(
     keep_resolutions(fork, {**known, conflict.path: resolution})
 
 
+def require_undecided_since(path: bytes, decision: bytes, known: Mapping[bytes, Resolution]) -> None:
+    """That nobody has decided otherwise since ``decision`` was all there was."""
+    if _told(known.get(path)) != decision:
+        raise DecidedMeanwhile(path, show(path))
+
+
+def _told(known: Resolution | None) -> bytes:
+    return repr(known).encode() if known is not None else b""
+
+
 def _require_unmoved(conflict: Conflicted, project: Reconciler, staged: Source) -> None:
     ours, theirs = project.look(conflict.ours.path), staged.look(conflict.theirs.path)
     if not (same_stamp(conflict.ours.entry, ours) and same_stamp(conflict.theirs.entry, theirs)):
         raise SideMoved(conflict.path, show(conflict.path))
 
 
-def forget(fork: Fork, path: bytes) -> bool:
-    """Take a decision back. Whether there was one."""
+def forget(fork: Fork, path: bytes, decision: bytes | None = None) -> bool:
+    """Take a decision back: the one that was looked at (``Conflicted.decision``; None: whatever it is). Whether there
+    was one. Raises DecidedMeanwhile."""
     known = load_resolutions(fork)
+    if decision is not None:
+        require_undecided_since(path, decision, known)
     if known.pop(path, None) is None:
         return False
     keep_resolutions(fork, known)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from mudroom.core.path import show
-from mudroom.errors import ForkMoved, MudroomError, UsageError
+from mudroom.errors import DecidedMeanwhile, ForkMoved, MudroomError, UsageError
 from mudroom.web.shape import Problem
 
 if TYPE_CHECKING:
@@ -66,7 +66,12 @@ class Raw(NamedTuple):
     headers: Mapping[str, str]
 
 
-_STATUS = {ForkMoved: (409, "moved"), UsageError: (400, "bad-request"), MudroomError: (409, "failed")}
+_STATUS = {
+    DecidedMeanwhile: (409, "decided"),
+    ForkMoved: (409, "moved"),
+    UsageError: (400, "bad-request"),
+    MudroomError: (409, "failed"),
+}
 
 
 def refusal_of(error: Exception) -> Refusal:
