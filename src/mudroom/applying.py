@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from mudroom.core.change import Changeset
 from mudroom.core.path import is_below, show
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from mudroom.vault.land import Check, Landed
 
     OnVerify = Callable[[tuple[bytes, ...]], Callable[[bytes], None]]
+
+T = TypeVar("T")
 
 
 class Applying(Workbench):
@@ -161,6 +163,22 @@ class Applying(Workbench):
 
         with self.at_rest(name) as fork:
             return find_conflict(self.vault, fork, path) if fork.record is not None else None
+
+    def each_conflict(self, name: str, make: Callable[[Conflicted], T]) -> list[T]:
+        """What is made of each of them, one after the other: all of them together may not fit into memory."""
+        from mudroom.vault.conflicted import each_conflict
+
+        with self.at_rest(name) as fork:
+            return each_conflict(self.vault, fork, make) if fork.record is not None else []
+
+    def conflict_paths(self, name: str, paths: Sequence[bytes] = ()) -> dict[bytes, bool]:
+        """Of all of them, or of those below ``paths``: whether it is decided. No content is kept."""
+        from mudroom.vault.conflicted import each_conflict
+
+        with self.at_rest(name) as fork:
+            if fork.record is None:
+                return {}
+            return dict(each_conflict(self.vault, fork, lambda one: (one.path, one.decided), paths, contents=False))
 
     def decide(
         self, name: str, conflict: Conflicted, take: Take, content: bytes | None = None, *, edited: bool = False

@@ -121,7 +121,7 @@ def _confirmed(session: Session, name: str, paths: Sequence[bytes], context: Con
         context.terminal.say(line)
     for line in credentials_line(session, name):
         context.terminal.say(f"  {context.terminal.style('!', 'yellow')} {line}")
-    left = [conflict.path for conflict in session.conflicts(name, paths) if not conflict.decided]
+    left = [path for path, decided in session.conflict_paths(name, paths).items() if not decided]
     if left:
         warning = context.terminal.style("!", "red")
         context.terminal.say(f"  {warning} conflicts with the project, and stays in the fork: {some(left)}")

@@ -78,5 +78,5 @@ def _against(result: Result, session: Session) -> str:
     if flagged and not session.settings.auto_apply_flagged:
         more = f" and {len(flagged) - 1} more" if len(flagged) > 1 else ""
         return f"{show_path(flagged[0].path)}{more} runs by itself later"
-    conflicts = session.conflicts(result.fork)
-    return f"{show_path(conflicts[0].path)} was changed in the project meanwhile" if conflicts else ""
+    conflicts = list(session.conflict_paths(result.fork))
+    return f"{show_path(conflicts[0])} was changed in the project meanwhile" if conflicts else ""

@@ -6,9 +6,9 @@ project's file and the fork's; so it is never older than they are.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from functools import cached_property
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, TypeVar
 
 from mudroom.core.change import Change
 from mudroom.core.decision import Take
@@ -34,6 +34,8 @@ from mudroom.vault.resolution import (
     read_content,
 )
 from mudroom.vault.store import Vault
+
+T = TypeVar("T")
 
 
 class Version(NamedTuple):
@@ -106,7 +108,15 @@ def find_conflicts(vault: Vault, fork: Fork, paths: Collection[bytes] = ()) -> l
 
     Raises UsageError for a path that has no change.
     """
-    return _find(vault, fork, read_record(fork), Wanted(tuple(paths)))
+    return each_conflict(vault, fork, lambda one: one, paths)
+
+
+def each_conflict(
+    vault: Vault, fork: Fork, make: Callable[[Conflicted], T], paths: Collection[bytes] = (), *, contents: bool = True
+) -> list[T]:
+    """What is made of each (``find_conflicts``): of no two of them are the contents in memory at a time. A fork may
+    have any number, each as large as can be. Without ``contents`` nothing of them is read to be kept."""
+    return _each(vault, fork, make, read_record(fork), Wanted(tuple(paths)), contents=contents)
 
 
 def find_conflict(vault: Vault, fork: Fork, path: bytes) -> Conflicted | None:
@@ -117,10 +127,11 @@ def find_conflict(vault: Vault, fork: Fork, path: bytes) -> Conflicted | None:
     """
     record = read_record(fork)
     if _stands_alone(path, record.changeset.changes):
-        found = _find(vault, fork, record, Wanted((path,), exact=True))
+        found = _each(vault, fork, lambda one: one, record, Wanted((path,), exact=True), contents=True)
         if [(one.path, one.ours.path) for one in found] == [(path, path)] and found[0].ours.entry is not None:
             return found[0]
-    return next((one for one in _find(vault, fork, record, Wanted()) if one.path == path), None)
+    every = _each(vault, fork, lambda one: one if one.path == path else None, record, Wanted(), contents=True)
+    return next((one for one in every if one is not None), None)
 
 
 def _stands_alone(path: bytes, changes: Collection[Change]) -> bool:
@@ -135,13 +146,15 @@ def _stands_alone(path: bytes, changes: Collection[Change]) -> bool:
     return is_edit and "protected" not in change.flags
 
 
-def _find(vault: Vault, fork: Fork, record: ForkRecord, wanted: Wanted) -> list[Conflicted]:
+def _each(
+    vault: Vault, fork: Fork, make: Callable[[Conflicted], T], record: ForkRecord, wanted: Wanted, *, contents: bool
+) -> list[T]:
     with reconciling(vault, fork, wanted, record, answered=False) as reconciler:
         plan = prepare(fork, wanted, reconciler, record)
         with Union(fork.layered, None) as staged:
             changes = {change.path: change for change in plan.chosen}
             known = load_resolutions(fork)
-            found = []
+            found: list[T] = []
             for conflict in plan.landing.conflicts:
                 change = changes[conflict.path]
                 if change.moved_to:
@@ -152,15 +165,22 @@ def _find(vault: Vault, fork: Fork, record: ForkRecord, wanted: Wanted) -> list[
                 sides = Sides(
                     (base_at, base), (ours_at, reconciler.look(ours_at)), (conflict.path, change.staged), conflict.path
                 )
-                one = _conflicted(conflict, sides, reconciler, staged, known.get(conflict.path))
-                if one.take == "content":
+                one = _conflicted(conflict, sides, reconciler, staged, known.get(conflict.path), contents=contents)
+                if one.take == "content" and contents:
                     one = one._replace(written=read_content(fork, known[conflict.path]))
-                found.append(one)
+                found.append(make(one))
+                del one  # before the next one's are read
     return found
 
 
 def _conflicted(
-    conflict: Conflict, sides: Sides, reconciler: Reconciler, staged: Source, known: Resolution | None
+    conflict: Conflict,
+    sides: Sides,
+    reconciler: Reconciler,
+    staged: Source,
+    known: Resolution | None,
+    *,
+    contents: bool,
 ) -> Conflicted:
     (base_at, base), (ours_at, ours), (theirs_at, theirs) = sides[:3]
     decided = known is not None and (known.ours, known.theirs) == (
@@ -170,9 +190,9 @@ def _conflicted(
     return Conflicted(
         conflict.path,
         conflict.reason,
-        Version(base_at, base, reconciler.original(base_at, base, theirs_at) if _is_file(base) else None),
-        Version(ours_at, ours, read_all(reconciler, ours_at, LIMIT) if _is_file(ours) else None),
-        Version(theirs_at, theirs, read_all(staged, theirs_at, LIMIT) if _is_file(theirs) else None),
+        Version(base_at, base, reconciler.original(base_at, base, theirs_at) if contents and _is_file(base) else None),
+        Version(ours_at, ours, read_all(reconciler, ours_at, LIMIT) if contents and _is_file(ours) else None),
+        Version(theirs_at, theirs, read_all(staged, theirs_at, LIMIT) if contents and _is_file(theirs) else None),
         decided,
         known.take if known is not None and decided else "",
         _told(known),

@@ -60,7 +60,8 @@ def chosen(
 
 def _require_undecided(session: Session, fork: str, parts: Collection[bytes]) -> None:
     """A decision is about all of a file: with a part of it, it would be a conflict again."""
-    decided = [one.path for one in session.conflicts(fork, sorted(parts)) if one.decided] if parts else []
+    known = session.conflict_paths(fork, sorted(parts)) if parts else {}
+    decided = [path for path, is_decided in known.items() if is_decided]
     if decided:
         raise Refusal(
             409,

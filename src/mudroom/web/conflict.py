@@ -45,13 +45,13 @@ def standing(call: Call) -> shape.Standing:
 
 
 def undecided(session: Session, fork: str) -> int:
-    return sum(not one.decided for one in session.conflicts(fork))
+    return sum(not decided for decided in session.conflict_paths(fork).values())
 
 
 def conflicts(call: Call) -> shape.Conflicts:
     with call.house.session(call.path["project"]) as session:
         fork = require_at_rest(session, call.path["fork"])
-        return shape.Conflicts(fork, [shown_conflict(session, one) for one in session.conflicts(fork)])
+        return shape.Conflicts(fork, session.each_conflict(fork, lambda one: shown_conflict(session, one)))
 
 
 class ConflictQuery(Struct):

@@ -70,7 +70,7 @@ def _conflicts(session: Session, looked: Looked, drift: list[Remark]) -> set[byt
     if not is_at_rest(session, looked.fork):
         return None
     try:
-        return {one.path for one in session.conflicts(looked.fork) if not one.decided}
+        return {path for path, decided in session.conflict_paths(looked.fork).items() if not decided}
     except (MudroomError, OSError):
         return None  # it is mounted, or at work after all; or an apply was cut off that has taken files out of it
 
