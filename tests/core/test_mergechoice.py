@@ -8,8 +8,9 @@ from hypothesis import strategies as st
 
 from mudroom.core.decision import Choice
 from mudroom.core.diff3 import Merged, merge3
+from mudroom.core.linediff import split_lines
 from mudroom.core.marker import resolve
-from mudroom.core.mergechoice import resolved
+from mudroom.core.mergechoice import resolved, rewritten
 
 BASE = b"1\n2\n3\n4\n5\n6\n7\n"
 
@@ -46,6 +47,20 @@ ENDS: list[tuple[bytes, bytes, list[str], bytes]] = [
 @pytest.mark.parametrize(("base", "ours", "lines", "expected"), ENDS)
 def test_how_lines_end(base: bytes, ours: bytes, lines: list[str], expected: bytes) -> None:
     assert resolved(merged(base, ours), [lines]) == expected
+
+
+@pytest.mark.parametrize(
+    ("before", "lines", "expected"),
+    [
+        (b"a\r\nx\nb\na\n", ["x", "b", "a"], b"x\nb\na\n"),  # the first of two is gone
+        (b"a\r\nx\nb\na\n", ["a", "x", "b"], b"a\r\nx\nb\n"),
+        (b"x\na\nb\na\r\n", ["b", "a", "new", "x"], b"b\na\r\nnew\nx\n"),  # one is gone, one has been moved
+        (b"x\na\r\n", ["x", "a", "a"], b"x\na\r\na\r\n"),  # repeated
+        (b"\n1\n\r\n2\n\n", ["1", "", "2", ""], b"1\n\r\n2\n\n"),
+    ],
+)
+def test_of_equal_lines_that_end_otherwise_each_keeps_its_own(before: bytes, lines: list[str], expected: bytes) -> None:
+    assert rewritten(split_lines(before), lines) == expected
 
 
 @pytest.mark.parametrize(

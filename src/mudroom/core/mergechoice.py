@@ -1,7 +1,8 @@
 """What somebody makes of the conflicting places of a text, one by one, as the bytes of the whole.
 
 A place is decided for a side, or by lines instead. Those come from a person's editor, so without line ends: a line that
-the project has there is taken as it is, and every other ends as the project's first line does. Where the file ends, it
+the project has there is taken as it is (of equal ones the one that a comparison leaves in its place), and every other
+ends as the project's first line does. Where the file ends, it
 ends with a newline or without as the project's does. If the project has nothing there, the fork's lines tell.
 """
 
@@ -11,6 +12,7 @@ from collections.abc import Mapping, Sequence
 
 from mudroom.core.decision import Choice, Side
 from mudroom.core.diff3 import Chunk, Lines, Merged
+from mudroom.core.linediff import Block, diff_lines
 from mudroom.core.marker import resolve
 
 
@@ -42,10 +44,8 @@ def rewritten(before: Sequence[bytes], lines: Sequence[str], *, keeps_end: bool 
     """Lines from an editor in the place of those before. ``keeps_end``: if these had no newline at their end, nor have
     those. Raises ValueError if a line is none."""
     end = _end_of(before)
-    known: dict[bytes, list[bytes]] = {}
-    for raw in before:
-        known.setdefault(_bare(raw), []).append(raw)
-    found = [_line(text, end, known) for text in lines]
+    given = [_bytes_of(text, end) for text in lines]
+    found = [raw if raw.endswith(b"\n") else bare + end for bare, raw in zip(given, _known(before, given), strict=True)]
     if found and keeps_end and before and not before[-1].endswith(b"\n"):
         found[-1] = _bare(found[-1])
     return b"".join(found)
@@ -63,17 +63,36 @@ def texts_of(before: Sequence[bytes], after: Sequence[bytes], *, keeps_end: bool
     return None
 
 
-def _line(text: str, end: bytes, known: Mapping[bytes, list[bytes]]) -> bytes:
+def _bytes_of(text: str, end: bytes) -> bytes:
+    """A line from an editor, without its end."""
     if "\n" in text:
         raise ValueError("a line has no newline in it")
     try:
         raw = text.encode()
     except UnicodeEncodeError:
         raise ValueError("a line is no text") from None
-    bare = raw.removesuffix(b"\r") if end == b"\r\n" else raw
-    alike = known.get(bare, [b""])
-    same = alike.pop(0) if len(alike) > 1 else alike[0]
-    return same if same.endswith(b"\n") else bare + end
+    return raw.removesuffix(b"\r") if end == b"\r\n" else raw
+
+
+def _known(before: Sequence[bytes], given: Sequence[bytes]) -> list[bytes]:
+    """For each line that is given the one of those before that it is; empty if it is none. What has been moved or
+    repeated is the first equal one that is not in its place any more, else the last of all."""
+    bare = [_bare(raw) for raw in before]
+    found = [b""] * len(given)
+    moved: dict[bytes, list[bytes]] = {}
+    at = to = 0
+    end = Block(len(before), len(before), len(given), len(given))
+    for old, old_end, new, new_end in (*diff_lines(bare, given), end):
+        found[to:new] = before[at:old]
+        for raw in before[old:old_end]:
+            moved.setdefault(_bare(raw), []).append(raw)
+        at, to = old_end, new_end
+    last = dict(zip(bare, before, strict=True))
+    for number, line in enumerate(given):
+        if not found[number]:
+            alike = moved.get(line)
+            found[number] = alike.pop(0) if alike else last.get(line, b"")
+    return found
 
 
 def _bare(raw: bytes) -> bytes:
