@@ -255,11 +255,22 @@ def test_names_of_a_proxy() -> None:
         assert ask("/public", OWN, ("origin", f"https://{host}"), names=names)[0] == 403
 
 
+@pytest.mark.parametrize(
+    ("name", "proxied"),
+    [
+        *((name, False) for name in ("localhost", "LOCALHOST", "127.0.0.1", "127.1.2.3:80", "[::1]", "x.localhost:99")),
+        *((name, True) for name in ("box", "localhost.example", "127.0.0.1.example", "[::2]", "notlocalhost:1")),
+    ],
+)
+def test_a_name_of_loopback_is_no_proxys(name: str, proxied: bool) -> None:
+    """By it other users of the machine are told from its own: naming it must not let them in."""
+    assert hosts_of(PORT, (name,)).proxied is proxied
+
+
 def test_a_port_that_is_forwarded_here() -> None:
     """It is this machine's loopback to who asks, by whatever it calls that; nobody else's connection comes by it."""
     names = ("localhost:8080",)
     assert not hosts_of(PORT, names).proxied
-    assert hosts_of(PORT, ("localhost",)).proxied
     for host in ("localhost:8080", "127.0.0.1:8080", "[::1]:8080", f"localhost:{PORT}"):
         assert ask("/public", ("host", host), ("origin", f"http://{host}"), names=names)[0] == 200
     for host in ("localhost:8081", "localhost", "x.localhost:8080", "127.0.0.2:8080"):

@@ -203,11 +203,17 @@ def hosts_of(port: int, names: Iterable[str] = ()) -> Hosts:
     own = [host for one in (port, *forwarded) for host in own_hosts(one)]
     named = [one for name in given if not _FORWARDED.fullmatch(name) for one in _ports(name, port)]
     schemes = [b"http://" + host for host in (*own, *named)] + [b"https://" + host for host in named]
-    proxied = any(not name.partition(b":")[0].endswith(b".localhost") for name in named)  # RFC 6761, 6.3: loopback
+    proxied = any(not _is_loopback(name) for name in named)
     return Hosts(frozenset([*own, *named]), frozenset(schemes), port, proxied)
 
 
 _FORWARDED = re.compile(rb"(?i:localhost|127\.0\.0\.1|\[::1\]):([0-9]{1,5})")
+
+
+def _is_loopback(name: bytes) -> bool:
+    """Whether it is a name of this machine alone, with a port or without: RFC 6761, 6.3; RFC 1122, 3.2.1.3."""
+    host = re.sub(rb":[0-9]+\Z", b"", name) if name.startswith(b"[") or name.count(b":") == 1 else name
+    return re.fullmatch(rb"(.+\.)?localhost\.?|127\.[0-9.]+|\[?::1\]?", host) is not None
 
 
 def is_forwarded(name: str) -> bool:
