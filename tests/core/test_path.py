@@ -116,6 +116,11 @@ def test_is_below(path: bytes, directory: bytes, below: bool) -> None:
         ("\u0085".encode(), r"\u0085"),
         (b"\xed\xb2\x80", r"\xed\xb2\x80"),
         ("\u2800\u3164\ufe0f".encode(), r"\u2800\u3164\ufe0f"),
+        ("é\ufe0f\u4e2d\ufe0e\u2500\ufe0f".encode(), "é\\ufe0f\u4e2d\\ufe0e\u2500\\ufe0f"),
+        (
+            "\u2194\ufe0f\u203c\ufe0e\U0001f441\ufe0f\U0001f600\ufe0f".encode(),
+            "\u2194\ufe0f\u203c\ufe0e\U0001f441\ufe0f\U0001f600\ufe0f",
+        ),
         ("\u2764\ufe0f.txt \U000e0100".encode(), "\u2764\ufe0f.txt \\U000e0100"),
         (b" rm  -rf /tmp/ /srv ", " rm  -rf /tmp/ /srv "),
     ],

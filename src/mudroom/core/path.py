@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Container
 from typing import NewType
 
+from mudroom.core.emoji import EMOJI
 from mudroom.core.unseen import CHOICE, PASSED
 
 RelPath = NewType("RelPath", bytes)
@@ -108,7 +109,7 @@ def is_seen(text: str) -> bool:
 
 def _is_seen(character: str, before: str) -> bool:
     if character in CHOICE:  # how an emoji is drawn, where there is one
-        return not before.isascii() and before not in _UNSEEN
+        return before in EMOJI
     return character not in _UNSEEN
 
 
