@@ -166,7 +166,8 @@ def test_which_side_was_decided_for(cli: Cli, choice: str, told: str) -> None:
 
 def test_an_edit_over_what_somebody_else_has_decided_meanwhile_is_kept(cli: Cli) -> None:
     assert cli("resolve", "x", "f", "--hunk", "1", "--both").returncode == 0
-    theirs = f"cd '{cli.place.project}' && '{sys.executable}' -m mudroom resolve x f --theirs >/dev/null 2>&1 || exit 9\n"
+    decide = f"'{sys.executable}' -m mudroom resolve x f --theirs"
+    theirs = f"cd '{cli.place.project}' && {decide} >/dev/null 2>&1 || exit 9\n"
     code, said = edited(cli, theirs + 'sed -i s/ours/mine/ "$1"\n')
     assert code == 4
     assert "somebody else has decided about f meanwhile" in said
