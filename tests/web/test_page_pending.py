@@ -10,7 +10,7 @@ from browser import Site, mudroom, staged
 from conftest import Place
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Page
+    from playwright.sync_api import Locator, Page
 
 pytestmark = [pytest.mark.slow, pytest.mark.anybody]
 
@@ -67,3 +67,28 @@ def test_another_fork_of_that_name_has_nothing_chosen(place: Place, review: Page
     staged(place, SCRIPT)
     review.go_back()
     review.get_by_role("button", name="Apply all 3").wait_for()
+
+
+HOOK = "echo b > b; mkdir -p .git/hooks; echo ok > .git/hooks/pre-commit; chmod +x .git/hooks/pre-commit"
+
+
+@pytest.fixture
+def hook(place: Place, site: Site, page: Page) -> Locator:
+    """The box of a hook, which is chosen."""
+    place.write(".git/config", "[core]\n")
+    staged(place, HOOK)
+    page.goto(site.address("f", "try-1", "review"))
+    box = page.get_by_role("treeitem").filter(has_text="pre-commit").get_by_role("checkbox")
+    box.check()
+    page.get_by_role("button", name="Apply all 2").wait_for()
+    return box
+
+
+def test_another_fork_of_that_name_while_the_page_is_open(place: Place, page: Page, hook: Locator) -> None:
+    page.context.set_offline(True)
+    mudroom(place, "discard", "try-1")
+    staged(place, HOOK.replace("ok", "evil") + "; echo c > c")
+    page.context.set_offline(False)
+    page.get_by_role("button", name="Reload").click()
+    page.get_by_text("2 of 3 chosen").wait_for()
+    assert not hook.is_checked()

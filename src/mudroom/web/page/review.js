@@ -56,7 +56,7 @@ export function Review({ project, fork, file, place }) {
   };
   const moved = !working && fresh && fresh.fingerprint !== held.fingerprint ? fresh : null;
   const row = place?.forks.find((/** @type {any} */ one) => one.name === fork);
-  return html`<${Files} key=${turn} project=${project} fork=${fork} file=${file} row=${row} changes=${held} moved=${moved} again=${again} setWorking=${setWorking} />`;
+  return html`<${Files} key=${`${turn} ${held.created}`} project=${project} fork=${fork} file=${file} row=${row} changes=${held} moved=${moved} again=${again} setWorking=${setWorking} />`;
 }
 
 /** Rows that did not fit into one answer. @param {string} path @param {any} held @param {(next: any) => void} setHeld */
