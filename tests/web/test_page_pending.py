@@ -59,6 +59,7 @@ def test_a_file_that_is_another_one_by_then(place: Place, review: Page) -> None:
     review.go_back()
     review.get_by_text("1 of 4 chosen").wait_for()
     assert review.get_by_role("treeitem").filter(has_text="c").get_by_role("checkbox").is_checked()
+    review.get_by_text("1 file that you had chosen has changed since, and is not chosen any more: a").wait_for()
 
 
 def test_another_fork_of_that_name_has_nothing_chosen(place: Place, review: Page) -> None:
@@ -70,6 +71,7 @@ def test_another_fork_of_that_name_has_nothing_chosen(place: Place, review: Page
 
 
 HOOK = "echo b > b; mkdir -p .git/hooks; echo ok > .git/hooks/pre-commit; chmod +x .git/hooks/pre-commit"
+OTHER = "1 file that you had chosen has changed since, and is not chosen any more: .git/hooks/pre-commit"
 
 
 @pytest.fixture
@@ -84,6 +86,25 @@ def hook(place: Place, site: Site, page: Page) -> Locator:
     return box
 
 
+def test_a_protected_file_that_is_another_one_after_a_reload(place: Place, page: Page, hook: Locator) -> None:
+    page.reload()
+    page.get_by_role("button", name="Apply all 2").wait_for()
+    page.goto("about:blank")
+    staged(place, "echo evil > .git/hooks/pre-commit")
+    page.go_back()
+    page.get_by_text(OTHER).wait_for()
+    assert not hook.is_checked()
+
+
+def test_a_protected_file_that_is_another_one_while_it_is_looked_at(place: Place, page: Page, hook: Locator) -> None:
+    staged(place, "echo evil > .git/hooks/pre-commit")
+    page.get_by_role("button", name="Reload").click()
+    page.get_by_text(OTHER).wait_for()
+    assert not hook.is_checked()
+    hook.check()
+    page.get_by_text(OTHER).wait_for(state="hidden")
+
+
 def test_another_fork_of_that_name_while_the_page_is_open(place: Place, page: Page, hook: Locator) -> None:
     page.context.set_offline(True)
     mudroom(place, "discard", "try-1")
@@ -92,3 +113,16 @@ def test_another_fork_of_that_name_while_the_page_is_open(place: Place, page: Pa
     page.get_by_role("button", name="Reload").click()
     page.get_by_text("2 of 3 chosen").wait_for()
     assert not hook.is_checked()
+
+
+def test_a_choice_that_is_too_much_to_be_kept(review: Page) -> None:
+    """Nothing is chosen then, and not what was left out."""
+    marked = "JSON.stringify(JSON.parse(sessionStorage['mudroom.picked']).map(([fork, created]) => [fork, created]))"
+    review.goto("about:blank")  # what is chosen is written when the page goes
+    review.add_init_script(f"sessionStorage['mudroom.picked'] &&= {marked}")
+    review.go_back()
+    review.get_by_text("Nothing is chosen: what you had chosen here was too much to be kept.").wait_for()
+    review.get_by_text("0 of 3 chosen").wait_for()
+    review.get_by_role("treeitem").filter(has_text="c").get_by_role("checkbox").check()
+    review.get_by_text("Nothing is chosen").wait_for(state="hidden")
+    review.get_by_role("button", name="Apply 1 of 3").wait_for()

@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 
 import { makePending } from "../../../src/mudroom/web/page/pending.js";
-import { among, blocksOf, carried, initial, request, want, wantBlocks, wantMode } from "../../../src/mudroom/web/page/picked.js";
+import { among, blocksOf, carried, dropped, initial, request, want, wantBlocks, wantMode } from "../../../src/mudroom/web/page/picked.js";
 
 /** @returns {any} */
 const row = (/** @type {string} */ id, /** @type {any} */ more = {}) => ({ id, path: id, flags: [], stamp: "1", hunks: true, ...more });
@@ -88,6 +88,7 @@ test("whatever was chosen and whatever is there now, no more is asked for than w
       assert.ok(now, "it is there");
       if (!was) assert.ok(all && !now.flags.length, "it is new");
       else if (picked.get(one.id)) assert.deepEqual([was.stamp, one.blocks], [now.stamp, [...(picked.get(one.id)?.blocks ?? [])]]);
+      else if (now.flags.length) assert.deepEqual([was.stamp, picked.get(one.id)], [now.stamp, null]);
       else assert.equal(picked.get(one.id), null);
     }
   }
@@ -118,19 +119,64 @@ test("only so much is kept over a reload, and what was chosen last goes first", 
   pending.set("p/large", { created: 1, picked: want(initial(many), ["file-1"], false), rows: many });
   pending.set("p/new", { created: 1, picked: want(initial(ROWS), ["b"], false), rows: ROWS });
   pending.write();
-  assert.ok((memory.get("picked") ?? "").length <= 202);
+  assert.ok((memory.get("picked") ?? "").length <= 202 + '["p/large",1],'.length);
   const again = makePending(memory);
-  assert.deepEqual(["p/old", "p/large", "p/new"].map((fork) => again.get(fork, 1) !== null), [true, false, true]);
-  assert.notEqual(pending.get("p/large", 1), null, "as long as the page is open");
+  assert.deepEqual(["p/old", "p/large", "p/new"].map((fork) => Boolean(again.get(fork, 1)?.lost)), [false, true, false]);
+  const large = /** @type {any} */ (again.get("p/large", 1));
+  assert.deepEqual(request(many, carried(large.picked, large.rows, many)), [], "nothing is chosen then");
+  assert.equal(again.get("p/large", 2), null, "of that fork");
+  assert.equal(pending.get("p/large", 1)?.picked.size, 99, "as long as the page is open");
   for (let at = 0; at < 30; at++) pending.set(`p/${at}`, { created: 1, picked: want(initial(ROWS), ["b"], false), rows: ROWS });
-  assert.deepEqual([pending.get("p/9", 1), pending.get("p/10", 1) !== null], [null, true]);
+  assert.deepEqual(["p/9", "p/10"].map((fork) => Boolean(pending.get(fork, 1)?.lost)), [true, false]);
 });
 
 test("a memory that holds something else holds nothing", () => {
-  for (const text of ["{", "3", "[[1,2,3]]", '[["p/f",7,[["a",0,"1",[["x"],true]]]]]', '[["p/f","7",[]]]', '[["p/f",7,[[1,0,"",1]]]]', "null"]) {
+  for (const text of ["{", "3", "[[1,2,3]]", '[["p/f",7,[["a",0,"1",[["x"],true]]]]]', '[["p/f","7",[]]]', '[["p/f",7,[[1,0,"",1]]]]', "null", '[["p/f",7,[0,"a"],"11",[]]]', '[["p/f",7,[0,"a"],"1",[[1,"",1]]]]', '[["p/f",7,["a",0],"1",[]]]', '[["p/f",7,[0,"a"]]]']) {
     const memory = storage();
     memory.set("picked", text);
     assert.equal(makePending(memory).get("p/f", 7), null, text);
+  }
+});
+
+test("what is protected or runs later is chosen as it was, over two reloads, too", () => {
+  const later = row("Makefile", { flags: ["executes-later"] });
+  const rows = [...ROWS, later, row("git", { flags: ["repository"] })];
+  const chosen = want(initial(rows), [".git/hooks/x", "git"], true);
+  const others = rows.map((one) => ({ ...one, stamp: "2" }));
+  const ids = (/** @type {any} */ asked) => asked.map((/** @type {any} */ one) => one.id);
+  assert.deepEqual(ids(reloaded(chosen, rows, rows)), ids(rows));
+  assert.deepEqual(ids(reloaded(chosen, others, rows)), ["a", "b", "c", "git"]);
+  const memory = storage();
+  makePending(memory).set("p/f", { created: 7, picked: chosen, rows });
+  for (let time = 0; time < 2; time++) {
+    const pending = makePending(memory);
+    pending.set("p/f", pending.get("p/f", 7) ?? { created: 7, picked: chosen, rows });
+    pending.write();
+  }
+  const was = /** @type {any} */ (makePending(memory).get("p/f", 7));
+  const next = carried(was.picked, was.rows, others);
+  assert.deepEqual(dropped(was.picked, next, others), [".git/hooks/x", "Makefile"]);
+  assert.deepEqual(carried(was.picked, was.rows, rows), chosen);
+});
+
+test("a memory that takes less than we thought keeps that there was a choice", () => {
+  const memory = storage();
+  const pending = makePending({ get: memory.get, set: (key, value) => value.length < 20 && memory.set(key, value) });
+  pending.set("p/f", { created: 7, picked: want(initial(ROWS), ["a"], false), rows: ROWS });
+  pending.write();
+  assert.equal(makePending(memory).get("p/f", 7)?.lost, true);
+});
+
+test("twenty thousand files are kept, whichever of them are chosen", () => {
+  const id = (/** @type {number} */ at) => Buffer.from(`web/node_modules/package-${at % 997}/dist/esm/internal/module-${at}.js`).toString("base64url");
+  const all = Array.from({ length: 20_000 }, (_, at) => id(at)).sort().map((one, at) => row(one, { flags: at % 10 ? [] : ["executes-later"], stamp: "0123abcd" }));
+  for (const picked of [want(initial(all), [all[7].id], false), want(new Map(), [all[7].id, all[10].id], true), want(initial(all), all.slice(0, 9_000).map((one) => one.id), false)]) {
+    const memory = storage();
+    const pending = makePending(memory);
+    pending.set("p/f", { created: 7, picked, rows: all });
+    pending.write();
+    const was = /** @type {any} */ (makePending(memory).get("p/f", 7));
+    assert.deepEqual(carried(was.picked, was.rows, all), picked);
   }
 });
 

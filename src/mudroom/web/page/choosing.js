@@ -1,11 +1,11 @@
 // What somebody chooses of a fork, kept until it is applied: while other views are looked at, and over a reload.
-import { useCallback, useEffect, useRef, useState } from "./html.js";
+import { useCallback, useEffect, useLayoutEffect, useMemo, useRef, useState } from "./html.js";
 import { makePending } from "./pending.js";
-import { among, carried, initial, together } from "./picked.js";
+import { among, carried, dropped, initial, together } from "./picked.js";
 import { ofTab } from "./store.js";
 
 const pending = makePending(ofTab);
-/** @type {import("./picked.js").Picked} */
+/** @type {Picked} */
 const NOTHING = new Map();
 const PAUSE = 300; // milliseconds: many choices in a row are written once
 
@@ -18,26 +18,37 @@ export function forgetChoice(project, fork) {
   pending.write();
 }
 
+/** @typedef {import("./picked.js").Picked} Picked */
+/** @typedef {import("./picked.js").Row} Row */
+/** @typedef {{picked: Picked, others: readonly string[]}} Chosen `others`: what is not chosen any more, for it is another one now */
+
+/** @param {Chosen} now @param {Row[]} known @param {Row[]} rows @param {number} total @returns {Chosen} */
+function brought({ picked, others }, known, rows, total) {
+  const next = together(NOTHING, carried(picked, known, rows, total), rows);
+  return { picked: next, others: [...others, ...dropped(picked, next, rows)] };
+}
+
 /**
  * What is chosen among the rows of a fork. Others than before: what was chosen of those, by the rules of `carried`.
  * @param {string} project @param {string} fork
- * @param {{rows: import("./picked.js").Row[], total: number, created: number}} changes
- * @returns {{picked: import("./picked.js").Picked, setPicked: (next: (now: import("./picked.js").Picked) => import("./picked.js").Picked) => void, forget: () => void}}
- *   `forget`: nothing is kept from now on
+ * @param {{rows: Row[], total: number, created: number}} changes
+ * @returns {{picked: Picked, setPicked: (next: (now: Picked) => Picked) => void, forget: () => void, others: Row[], lost: boolean}}
+ *   `forget`: nothing is kept from now on; `others`: were chosen, are others now, and are not chosen any more; `lost`: what
+ *   was chosen could not be kept, and nothing is chosen
  */
 export function usePicked(project, fork, { rows, total, created }) {
   const key = keyOf(project, fork);
   const [was] = useState(() => pending.get(key, created));
-  const [picked, setPicked] = useState(() => (was ? together(NOTHING, carried(was.picked, /** @type {any} */ (was.rows), rows, total), rows) : initial(rows)));
+  const [{ picked, others }, setChosen] = useState(() => (was ? brought({ picked: was.picked, others: [] }, /** @type {any} */ (was.rows), rows, total) : { picked: initial(rows), others: [] }));
   const before = useRef(was ? among(/** @type {any} */ (was.rows), rows, total) : rows);
   const last = useRef(rows);
   const keeps = useRef(true);
-  useEffect(() => {
+  useLayoutEffect(() => { // before it is painted: nobody applies what was chosen of other rows
     if (last.current === rows) return;
     const known = before.current;
     last.current = rows;
     before.current = among(known, rows, total);
-    setPicked((now) => together(NOTHING, carried(now, known, rows, total), rows));
+    setChosen((now) => brought(now, known, rows, total));
   }, [rows]);
   useEffect(() => {
     if (!keeps.current) return;
@@ -53,6 +64,10 @@ export function usePicked(project, fork, { rows, total, created }) {
     keeps.current = false;
     forgetChoice(project, fork);
   };
-  const choose = useCallback((/** @type {(now: import("./picked.js").Picked) => import("./picked.js").Picked} */ next) => setPicked((now) => together(now, next(now), rows)), [rows]);
-  return { picked, setPicked: choose, forget };
+  const choose = useCallback((/** @type {(now: Picked) => Picked} */ next) => setChosen((now) => {
+    const chosen = together(now.picked, next(now.picked), rows);
+    return { picked: chosen, others: now.others.filter((id) => !chosen.has(id)) };
+  }), [rows]);
+  const gone = useMemo(() => new Set(others), [others]);
+  return { picked, setPicked: choose, forget, others: rows.filter((row) => gone.has(row.id)), lost: Boolean(was?.lost) && !picked.size };
 }

@@ -2,17 +2,25 @@
 //
 // 1. It is about one fork: one of the same name that was made at another time has nothing chosen.
 // 2. Nothing is kept of a choice that nobody has made: everything, as at first.
-// 3. Over a reload only so much is kept as fits; what was chosen last goes first.
+// 3. Over a reload only so much is kept as fits; what was chosen last goes first. Of what does not fit it is kept that there
+//    was a choice: nothing is chosen then, and it can be said why.
 // 4. What comes back from the memory may be anything. It chooses among rows that are there, or nothing.
 
-import { request, withheld } from "./picked.js";
+import { exact, request, withheld } from "./picked.js";
 
 /** @typedef {import("./picked.js").Picked} Picked */
 /** @typedef {Pick<import("./picked.js").Row, "id" | "flags" | "stamp">} Row */
-/** @typedef {{created: number, picked: Picked, rows: readonly Row[]}} Pending */
+/** @typedef {{created: number, picked: Picked, rows: readonly Row[], lost?: boolean}} Pending `lost`: it could not be kept, and nothing is chosen */
 /** @typedef {{get: (key: string) => string | null, set: (key: string, value: string) => boolean}} Memory */
-/** @typedef {[id: string, withheld: 0 | 1, stamp: string, part: 0 | 1 | [blocks: number[] | null, mode: boolean]]} Packed */
+/** @typedef {1 | [blocks: number[] | null, mode: boolean]} Part 1: all of it */
+/** @typedef {[at: number, stamp: string, part: Part][]} More of rows that are chosen in one state alone */
+/**
+ * @typedef {[fork: string, created: number] | [fork: string, created: number, ids: (number | string)[], ticks: string, more: More]} Packed
+ *   `ids`: of each row how much of it is as in the one before, and the rest; `ticks`: of each row a digit, CHOSEN + WITHHELD
+ */
 
+const CHOSEN = 1;
+const WITHHELD = 2;
 const FORKS = 20;
 const LONGEST = 1_000_000; // characters; browsers keep 5 MiB of an origin for a tab (MDN, Storage quotas and eviction criteria: Web Storage)
 const KEY = "picked";
@@ -34,37 +42,60 @@ export function makePending(memory, longest = LONGEST) {
       forget(fork);
       if (request(/** @type {any} */ (pending.rows), pending.picked) === null) return;
       known.set(fork, pending);
-      for (const first of known.keys()) if (known.size > FORKS) forget(first);
+      const old = [...known].slice(0, -FORKS);
+      for (const [name, { created }] of old) known.set(name, lost(created));
     },
     forget,
     /** Bring it to the memory. */
     write() {
       const text = packed(known, longest);
-      if (text !== (memory.get(KEY) ?? "")) memory.set(KEY, text);
+      if (text !== (memory.get(KEY) ?? "") && !memory.set(KEY, text)) memory.set(KEY, packed(known, 0)); // it takes less than we thought
     },
   };
 }
+
+/** @param {number} created @returns {Pending} */
+const lost = (created) => ({ created, picked: new Map(), rows: [], lost: true });
 
 /** @param {ReadonlyMap<string, Pending>} known @param {number} longest */
 function packed(known, longest) {
   /** @type {string[]} */
   const found = [];
   let left = longest;
-  for (const [fork, { created, picked, rows }] of [...known].reverse()) {
-    const text = JSON.stringify([fork, created, rows.map((row) => packedRow(row, picked))]);
-    if (text.length > left) continue;
-    left -= text.length;
-    found.unshift(text);
+  for (const [fork, pending] of [...known].reverse()) {
+    const text = JSON.stringify(packedFork(fork, pending));
+    const fits = text.length <= left;
+    if (fits) left -= text.length;
+    found.unshift(fits ? text : JSON.stringify([fork, pending.created]));
   }
   return found.length ? `[${found.join()}]` : "";
 }
 
-/** @param {Row} row @param {Picked} picked @returns {Packed} */
-function packedRow({ id, flags, stamp }, picked) {
-  const part = picked.get(id);
-  const is = withheld({ flags }) ? 1 : 0;
-  if (!part) return [id, is, "", part === null ? 1 : 0]; // of what is chosen as a whole no state matters
-  return [id, is, stamp, [part.blocks && [...part.blocks], part.mode]];
+/** @param {string} fork @param {Pending} pending @returns {Packed} */
+function packedFork(fork, { created, picked, rows, lost: isLost }) {
+  if (isLost) return [fork, created];
+  /** @type {(number | string)[]} */
+  const ids = [];
+  /** @type {More} */
+  const more = [];
+  let [ticks, last] = ["", ""];
+  rows.forEach((row, at) => {
+    const part = picked.get(row.id);
+    const same = shared(last, row.id);
+    ids.push(same, row.id.slice(same));
+    last = row.id;
+    ticks += (part === undefined ? 0 : CHOSEN) + (withheld(row) ? WITHHELD : 0);
+    if (part) more.push([at, row.stamp, [part.blocks && [...part.blocks], part.mode]]);
+    else if (part === null && exact(row)) more.push([at, row.stamp, 1]); // of what else is chosen as a whole no state matters
+  });
+  return [fork, created, ids, ticks, more];
+}
+
+/** How many letters are the same at the beginning of both. @param {string} one @param {string} other */
+function shared(one, other) {
+  let at = 0;
+  while (at < one.length && one.charCodeAt(at) === other.charCodeAt(at)) at++;
+  return at;
 }
 
 /** @param {string | null} text @returns {Map<string, Pending>} */
@@ -72,20 +103,36 @@ function unpacked(text) {
   /** @type {Map<string, Pending>} */
   const found = new Map();
   try {
-    for (const [fork, created, rows] of JSON.parse(text || "[]")) found.set(checked(fork, "string"), { created: checked(created, "number"), ...unpackedRows(rows) });
+    for (const one of /** @type {Packed[]} */ (JSON.parse(text || "[]"))) found.set(checked(one[0], "string"), unpackedFork(one));
   } catch {
     return new Map(); // another version of the page has written it
   }
   return found;
 }
 
-/** @param {Packed[]} packed_ */
-function unpackedRows(packed_) {
-  const rows = packed_.map(([id, is, stamp]) => ({ id: checked(id, "string"), flags: is ? ["protected"] : [], stamp: checked(stamp, "string") }));
+/** @param {Packed} packed_ @returns {Pending} */
+function unpackedFork([, created, names, ticks, more]) {
+  checked(created, "number");
+  if (names === undefined) return lost(created);
+  const ids = names.values(); // a number and a string in turn
+  const next = () => /** @type {any} */ (ids.next().value);
   /** @type {Map<string, import("./picked.js").Part | null>} */
   const picked = new Map();
-  for (const [id, , , part] of packed_) if (part) picked.set(id, part === 1 ? null : { blocks: part[0] && new Set(part[0].map((block) => checked(block, "number"))), mode: part[1] === true });
-  return { rows, picked };
+  /** @type {Row[]} */
+  const rows = [];
+  let id = "";
+  for (const digit of /** @type {string} */ (checked(ticks, "string"))) {
+    id = id.slice(0, checked(next(), "number")) + checked(next(), "string");
+    if (Number(digit) & CHOSEN) picked.set(id, null);
+    rows.push({ id, flags: Number(digit) & WITHHELD ? ["protected"] : [], stamp: "" });
+  }
+  for (const [at, stamp, part] of more ?? []) {
+    const row = rows[at];
+    row.stamp = checked(stamp, "string");
+    row.flags.push("executes-later"); // it may be: so it is kept as it is, should it be kept again
+    if (part !== 1) picked.set(row.id, { blocks: part[0] && new Set(part[0].map((block) => checked(block, "number"))), mode: part[1] === true });
+  }
+  return { created, rows, picked };
 }
 
 /** @template T @param {T} value @param {"string" | "number"} type @returns {T} */

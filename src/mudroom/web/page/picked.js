@@ -4,6 +4,7 @@
 // 2. At first everything is wanted but what is never applied without being named: what is protected, and repositories.
 // 3. Of a repository all is wanted or nothing: a part of a commit is a broken one. What is protected in it is named by itself.
 // 4. Who chooses blocks has not chosen a change of permissions: that has a tick of its own, or comes with all of the file.
+// 5. What is protected, or runs later, is wanted as it is: when it is another one it is not wanted any more.
 
 /** @typedef {{blocks: Set<number> | null, mode: boolean}} Part `blocks`: null: all of them */
 /** @typedef {ReadonlyMap<string, Part | null>} Picked */
@@ -11,6 +12,9 @@
 
 /** Whether it is never applied without being named. @param {Pick<Row, "flags">} row */
 export const withheld = (row) => row.flags.includes("protected") || row.flags.includes("repository");
+
+/** Whether it is wanted as it is, or not at all. @param {Pick<Row, "flags">} row */
+export const exact = ({ flags }) => !flags.includes("repository") && (flags.includes("protected") || flags.includes("executes-later"));
 
 /** The repository that a row is a part of; empty: none. @param {Pick<Row, "flags" | "path">} row */
 export const repositoryOf = ({ flags, path }) => (flags.includes("repository") ? path.slice(0, `/${path}/`.indexOf("/.git/") + 4) : "");
@@ -46,7 +50,8 @@ export const initial = (rows) => new Map(rows.filter((row) => !withheld(row)).ma
 
 /**
  * What was chosen of other rows, for these: the same where a file was there before. One that is new is wanted only
- * where all was: who had chosen some did not choose it. Of one that is another now no hunks are chosen: their numbers mean something else.
+ * where all was: who had chosen some did not choose it. Of one that is another now no hunks are chosen: their numbers mean something else;
+ * nor is one of those that are wanted as they are.
  * Of `total` rows not all may be here yet: what is not among them is not gone, and its choice is kept until all are.
  * @param {Picked} picked @param {Row[]} before @param {Row[]} rows @param {number} [total] @returns {Picked}
  */
@@ -58,10 +63,13 @@ export function carried(picked, before, rows, total = rows.length) {
   if (rows.length >= total) for (const id of next.keys()) if (!there.has(id)) next.delete(id);
   for (const row of rows) {
     if (all && !known.has(row.id) && !withheld(row)) next.set(row.id, null);
-    else if (next.get(row.id) && known.get(row.id) !== row.stamp) next.delete(row.id);
+    else if ((next.get(row.id) || exact(row)) && known.get(row.id) !== row.stamp) next.delete(row.id);
   }
   return next;
 }
+
+/** Which of these were wanted, and are not any more. @param {Picked} before @param {Picked} after @param {Row[]} rows */
+export const dropped = (before, after, rows) => rows.filter((row) => before.has(row.id) && !after.has(row.id)).map((row) => row.id);
 
 /**
  * Rows that a choice has been made among: these, and as long as not all `total` of them are here, those before.

@@ -16,6 +16,7 @@ import { kept, ofTab } from "./store.js";
 import { flat, grow, lines, offered, sifted } from "./tree.js";
 
 const NARROW = "(max-width: 46rem)"; // as in review.css
+const NAMED = 8; // files in a line
 const OFTEN = 5000; // milliseconds between two looks at the project, while somebody looks at the page
 /** @type {Record<string, [string, string]>} */
 const VERBS = { added: ["A", "added"], modified: ["M", "modified"], deleted: ["D", "deleted"], renamed: ["R", "renamed"] };
@@ -105,7 +106,7 @@ function useLooked(name, rows) {
 function Files({ project, fork, file, row, changes, moved, again, setWorking }) {
   const path = atFork(project, fork);
   const rows = changes.rows;
-  const { picked, setPicked, forget } = usePicked(project, fork, changes);
+  const { picked, setPicked, forget, others, lost } = usePicked(project, fork, changes);
   const standing = useStanding(path, changes);
   useEffect(() => void (typeof standing.conflicts === "number" && tellConflicts(project, fork, standing.conflicts)), [standing.conflicts]);
   const { looked, mark } = useLooked(`${project}.${fork}`, rows);
@@ -190,7 +191,7 @@ function Files({ project, fork, file, row, changes, moved, again, setWorking }) 
   const choose = useCallback((/** @type {Set<number> | null} */ blocks) => setPicked((now) => (shown ? wantBlocks(now, shown, blocks) : now)), [shown]);
   return html`<main class=${"review" + (file ? " with-file" : "")} tabindex="-1">
     <h1 class="hidden">Review of ${fork}</h1>
-    <div class="notices"><${Notices} project=${project} fork=${fork} changes=${changes} moved=${moved} standing=${standing} again=${() => again()} /></div>
+    <div class="notices"><${Notices} project=${project} fork=${fork} changes=${changes} moved=${moved} standing=${standing} again=${() => again()} others=${others} lost=${lost} /></div>
     <section class="side" aria-label="Changed files">
       <div class="side-head">
         <div class="row"><${Progress} row=${row} changes=${changes} looked=${looked.size} /></div>
@@ -223,10 +224,12 @@ function Files({ project, fork, file, row, changes, moved, again, setWorking }) 
 }
 
 /** @param {any} props */
-function Notices({ project, fork, changes, moved, standing, again }) {
+function Notices({ project, fork, changes, moved, standing, again, others, lost }) {
   const more = moved ? moved.total - changes.total : 0;
   return html`<div role="status">
     ${moved && html`<p class="banner warn"><span>This fork has changed since you looked${more > 0 ? `: ${counted(more, "more file")}` : more < 0 ? `: ${counted(-more, "file")} fewer` : ""}.</span><span class="grow"></span><button type="button" onClick=${again}>Reload</button></p>`}
+    ${lost && html`<p class="banner warn">Nothing is chosen: what you had chosen here was too much to be kept.</p>`}
+    ${others.length > 0 && html`<p class="banner warn"><span>${counted(others.length, "file that you had chosen has changed since, and is", "files that you had chosen have changed since, and are")} not chosen any more: <span class="name">${others.slice(0, NAMED).map((/** @type {any} */ one, /** @type {number} */ at) => [at ? ", " : "", spelled(one.path)])}</span>${others.length > NAMED ? ` and ${others.length - NAMED} more` : ""}</span></p>`}
     ${changes.running && html`<p class="banner">A command is at work in this fork: what it changes comes when it has ended. <a href=${toFork(project, fork, "watch")}>Watch</a></p>`}
     ${standing.drift > 0 && html`<p class="banner"><span>${counted(standing.drift, "of these files was", "of these files were")} changed in the project meanwhile: ${standing.conflicts ? html`${counted(standing.conflicts, "conflict")} to <a href=${toFork(project, fork, "conflicts")}>decide</a>${standing.drift > standing.conflicts ? "; the rest is merged" : ""}.` : "what you apply is merged with that."}</span></p>`}
     ${changes.credentials.length > 0 && html`<p class="banner bad">Its commands could use your credentials: <span class="name">${changes.credentials.join(", ")}</span></p>`}
