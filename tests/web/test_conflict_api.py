@@ -14,6 +14,7 @@ pytest.importorskip("starlette", reason="the extra web")
 
 from conftest import Place, listing, tick
 from mudroom.core.settings import Settings
+from mudroom.web.region import BYTES, LINES, REGIONS
 from pageside import PageSide, changed, pick
 
 TEXT = "".join(f"line {number}\n" for number in range(1, 31))
@@ -103,6 +104,28 @@ def test_the_regions_are_the_whole_file(places: Two) -> None:
     assert conflict["texts"] == ["line 2\n", "ours 2\n", "theirs 2\n"]
     assert [line[3] for line in regions[2]["ours"]] == [f"line {number}" for number in (3, 4, 5, 9, 10, 11)]
     assert [line[2] for line in regions[2]["ours"]] == [3, 4, 5, 9, 10, 11]
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        "".join(f"{number}\nbetween\n" for number in range(REGIONS // 2 + 1)),
+        "".join(f"{number}\n" * 1000 + "between\n" for number in range(LINES // 3000 + 1)),
+        ("x" * 250_000 + "\nbetween\n") * (BYTES // 750_000 + 1),
+    ],
+    ids=["places", "lines", "bytes"],
+)
+def test_what_is_too_much_to_be_shown_place_by_place(two: Two, lines: str) -> None:
+    two.place.write("f", lines)
+    changed(two.place, "sed -i '/between/!s/^/theirs /' f", FORK)
+    tick()
+    two.place.write("f", "".join(line if "b" in line else f"ours {line}" for line in lines.splitlines(keepends=True)))
+    looked = two.look()
+    assert (looked["places"], looked["regions"]) == (lines.count("between"), None)
+    two.decide("regions", regions=["theirs"] * looked["places"])
+    shown = two.look()["result"]
+    assert (shown["choices"], bool(shown["lines"])) == (None, True)
+    assert two.apply().startswith(b"theirs ")
 
 
 def test_one_conflict_stays_and_the_rest_is_applied(places: Two) -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from browser import OpenPage, Site, mudroom, staged
 from conftest import Place, tick
+from mudroom.web.region import REGIONS
 
 if TYPE_CHECKING:
     from playwright.sync_api import Locator, Page, Route
@@ -167,6 +168,21 @@ def test_a_whole_edit_that_was_overtaken_is_kept(
     page.get_by_text("All conflicts are decided.").wait_for()
     mudroom(place, "apply", "try-1", "--yes")
     assert (place.project / "f").read_text() == "precious\n"
+
+
+def test_what_has_too_many_places_is_decided_as_a_whole(place: Place, site: Site, page: Page) -> None:
+    text = "".join(f"line {number}\nbetween {number}\n" for number in range(REGIONS))
+    place.write("f", text)
+    staged(place, "sed -i 's/^line/theirs/' f")
+    tick()
+    place.write("f", text.replace("line", "ours"))
+    page.goto(site.address("f", "try-1", "conflicts"))
+    page.get_by_text(f"It conflicts at {REGIONS:,} places, and is too long to be shown place by place").wait_for()
+    assert page.get_by_text("mudroom resolve --edit").is_visible()
+    page.get_by_role("button", name="Take the fork's").click()
+    page.get_by_text("All conflicts are decided.").wait_for()
+    mudroom(place, "apply", "try-1", "--yes")
+    assert (place.project / "f").read_text() == text.replace("line", "theirs")
 
 
 def test_unchanged_lines_come_when_they_are_asked_for(conflicting: Site, page: Page) -> None:

@@ -67,7 +67,7 @@ def conflict(call: Call) -> shape.Conflict:
         shown = shown_conflict(session, found)
         if not shown.secret:
             shown.regions = regions_of(merged) if merged is not None else None
-            shown.result = result_of(merged, found.result)
+            shown.result = result_of(merged if shown.regions is not None else None, found.result)
         return shown
 
 

@@ -20,12 +20,18 @@ MOST = 2_000
 """Lines of one side of a region that are sent."""
 EDITABLE = 256 << 10
 """Bytes of one side that are sent as they are, to be edited."""
+REGIONS, LINES, BYTES = 1_000, 8_000, 8 << 20
+"""Of all regions together. What is more than any of these is not sent at all: a browser would stand still, and of half
+a file nobody can decide."""
 
 
-def regions_of(merged: Merged) -> list[shape.Region]:
+def regions_of(merged: Merged) -> list[shape.Region] | None:
+    """None: it is too much to be sent."""
+    if len(merged.chunks) > REGIONS:
+        return None
     found: list[shape.Region] = []
     base = ours = theirs = 1
-    number, budget = 0, Budget()
+    number, budget, lines, size = 0, Budget(), 0, 0
     last = len(merged.chunks) - 1
     for place, chunk in enumerate(merged.chunks):
         if chunk.kind == "same":
@@ -33,8 +39,21 @@ def regions_of(merged: Merged) -> list[shape.Region]:
         else:
             number += chunk.kind == "conflict"
             found.append(_changed(chunk, (base, ours, theirs), number, budget))
+        lines, size = lines + _lines(found[-1]), size + _bytes(found[-1])
+        if lines > LINES or size > BYTES:
+            return None
         base, ours, theirs = base + len(chunk.base), ours + len(chunk.ours), theirs + len(chunk.theirs)
     return found
+
+
+def _lines(region: shape.Region) -> int:
+    return len(region.base) + len(region.ours) + len(region.theirs)
+
+
+def _bytes(region: shape.Region) -> int:
+    """About as many as are sent of it."""
+    shown = sum(len(line.text) for side in (region.base, region.ours, region.theirs) for line in side)
+    return shown + sum(map(len, region.texts or ()))
 
 
 def _same(lines: Lines, first: int, *, before: bool, behind: bool) -> shape.Region:

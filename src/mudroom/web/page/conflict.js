@@ -215,7 +215,9 @@ function Takes({ data, busy, decide }) {
 function Undivided({ data, draft, change, busy, problem, decide }) {
   return html`<div class="stack">
     <div class="sides">${SIDES.map((name) => html`<div key=${name}><h3>${SIDE_NAMES[name]}</h3><${Version} version=${data[name]} /></div>`)}</div>
-    <p class="dim small">${data.secret ? "It holds secrets: nothing of it is shown, and it can only be decided as a whole." : "It cannot be merged line by line: it is decided as a whole."}</p>
+    <p class="dim small">${data.secret ? "It holds secrets: nothing of it is shown, and it can only be decided as a whole."
+    : data.places ? html`It conflicts at ${plural(data.places, "place")}, and is too long to be shown place by place: decide it as a whole, or in an editor, with <code>mudroom resolve --edit</code>.`
+      : "It cannot be merged line by line: it is decided as a whole."}</p>
     <${Result} data=${data} pieces=${null} settled=${data.decided} edited=${draft.edited} edit=${(/** @type {Draft["edited"]} */ edited) => change({ edited })} />
     ${problem}
     <div class="row">${draft.edited && data.result ? html`<${SaveEdited} draft=${draft} busy=${busy} decide=${decide} />` : html`<${Takes} data=${data} busy=${busy} decide=${decide} />`}</div>

@@ -66,7 +66,8 @@ class Conflict(Struct):
     versions: str
     """A fingerprint of the three sides, and of what is decided: a decision is held to it."""
     regions: list[Region] | None = None
-    """Only of one that was asked for by its id; None then, too: it can only be decided as a whole."""
+    """Only of one that was asked for by its id. None then, too: it can only be decided as a whole; or, if it has
+    ``places``, it is too much to be shown place by place, and can be decided so without a look, or in an editor."""
     take: Take | Literal[""] = ""
     """What is decided."""
     secret: bool = False
