@@ -170,6 +170,27 @@ def test_a_whole_edit_that_was_overtaken_is_kept(
     assert (place.project / "f").read_text() == "precious\n"
 
 
+def test_an_edit_is_of_no_other_fork_of_that_name(place: Place, conflicting: Site, page: Page) -> None:
+    opened(conflicting, page)
+    page.get_by_role("button", name="Fork's everywhere").click()
+    save(page)
+    page.get_by_role("button", name="Edit the whole result").click()
+    page.get_by_label("The whole result", exact=True).fill("the old fork's\n")
+    page.get_by_role("link", name="Review", exact=True).first.click()
+    page.get_by_role("treeitem").first.wait_for()
+    mudroom(place, "discard", "try-1")
+    place.write("f", TEXT)
+    tick()
+    staged(place, "sed -i 's/^line 7$/theirs/' f")
+    tick()
+    place.write("f", TEXT.replace("line 7\n", "ours\n"))
+    page.get_by_role("treeitem").first.wait_for()
+    page.get_by_role("link", name="Conflicts").first.click()
+    page.get_by_text("1 place of 1 not decided").wait_for()
+    assert page.get_by_label("The whole result", exact=True).count() == 0
+    assert page.get_by_role("button", name="Look again").count() == 0
+
+
 def test_what_has_too_many_places_is_decided_as_a_whole(place: Place, site: Site, page: Page) -> None:
     text = "".join(f"line {number}\nbetween {number}\n" for number in range(REGIONS))
     place.write("f", text)

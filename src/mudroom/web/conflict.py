@@ -51,7 +51,8 @@ def undecided(session: Session, fork: str) -> int:
 def conflicts(call: Call) -> shape.Conflicts:
     with call.house.session(call.path["project"]) as session:
         fork = require_at_rest(session, call.path["fork"])
-        return shape.Conflicts(fork, session.each_conflict(fork, lambda one: shown_conflict(session, one)))
+        rows = session.each_conflict(fork, lambda one: shown_conflict(session, one))
+        return shape.Conflicts(fork, session.vault.fork(fork).created // 1_000_000, rows)
 
 
 class ConflictQuery(Struct):

@@ -24,13 +24,18 @@ import { plural, size } from "./wording.js";
 const MOVED = new Set(["moved", "decided", "not-found"]); // refusals after which one has to look again
 /** @type {Draft} */
 const NOTHING = { places: null, edited: null };
-/** Of each fork what is not saved, by file, and on which versions it was chosen: as long as the page is open. @type {Map<string, {drafts: Map<string, Draft>, based: Map<string, string>}>} */
+/** @typedef {{created: number, drafts: Map<string, Draft>, based: Map<string, string>}} Unsaved */
+/** Of each fork what is not saved, by file, and on which versions it was chosen: as long as the page is open. @type {Map<string, Unsaved>} */
 const unsaved = new Map();
 
-/** @param {string} project @param {string} fork */
-function unsavedOf(project, fork) {
+/**
+ * Of one of the same name that was made at another time nothing is kept.
+ * @param {string} project @param {string} fork @param {number} created when it was made @returns {Unsaved}
+ */
+function unsavedOf(project, fork, created) {
   const key = project + "\n" + fork;
-  const found = unsaved.get(key) ?? { drafts: new Map(), based: new Map() };
+  const known = unsaved.get(key);
+  const found = known?.created === created ? known : { created, drafts: new Map(), based: new Map() };
   unsaved.set(key, found);
   return found;
 }
@@ -46,7 +51,6 @@ export function Conflicts({ project, fork, file }) {
   const { data, error, reload } = useLoaded(atFork(project, fork) + "/conflicts", mine);
   const [asked, setAsked] = useState(file ?? "");
   const [note, setNote] = useState("");
-  const { drafts, based } = useMemo(() => unsavedOf(project, fork), [project, fork]);
   const decided = (/** @type {string} */ said) => {
     setNote(said);
     reload();
@@ -57,6 +61,7 @@ export function Conflicts({ project, fork, file }) {
   }, [open]);
   if (error && !data) return html`<${Failed} error=${error} again=${reload} more=${error.code === "busy" && html`<a class="button" href=${toFork(project, fork, "watch")}>Watch it, or end it</a>`} />`;
   if (!data) return html`<main class="page conflicts" aria-busy="true"><div class="skeleton"></div></main>`;
+  const { drafts, based } = unsavedOf(project, fork, data.created);
   /** @type {Conflict[]} */
   const all = data.conflicts;
   const review = `#/p/${encodeURIComponent(project)}/f/${encodeURIComponent(fork)}/review`;
@@ -80,7 +85,7 @@ export function Conflicts({ project, fork, file }) {
           <span class="name">${spelled(other.path)}</span><span class="dim small">${other.reason}</span>
           <span class=${"tag " + (other.decided ? "" : "warn")}>${other.decided ? DECIDED[other.take ?? ""] ?? "decided" : other.places ? plural(other.places, "place") + " open" : "open"}</span>
         </button></li>`)}</ul></nav>
-      <${One} key=${one.id} project=${project} fork=${fork} row=${one} drafts=${drafts} based=${based} onDecided=${decided}
+      <${One} key=${`${data.created} ${one.id}`} project=${project} fork=${fork} row=${one} drafts=${drafts} based=${based} onDecided=${decided}
         onNext=${following && following !== one ? () => setAsked(following.id) : undefined} />
     </div>
   </main>`;

@@ -78,6 +78,8 @@ class Conflict(Struct):
 
 class Conflicts(Struct):
     fork: str
+    created: int
+    """When it was made: another one may have had its name."""
     conflicts: list[Conflict]
 
 
