@@ -92,6 +92,36 @@ def test_one_that_was_overtaken_is_not_edited(places: Two) -> None:
     assert result(places)["choices"] == ["theirs", "theirs"]
 
 
+def test_what_has_come_since_an_edit_began_is_merged_with_it(places: Two) -> None:
+    places.decide("regions", regions=["theirs", "ours"])
+    begun = result(places)["text"].splitlines()
+    places.decide("regions", regions=["theirs", "theirs"])
+    now = result(places)["text"]
+    places.decide("text", lines=["first", *begun], begun=begun)
+    assert places.apply().decode() == "first\n" + now
+
+
+def test_what_does_not_go_together_with_it_is_told_and_nothing_saved(places: Two) -> None:
+    places.decide("regions", regions=["theirs", "ours"])
+    begun = result(places)["text"].splitlines()
+    edited = [line.replace("ours 25", "edited") for line in begun]
+    places.decide("regions", regions=["theirs", "theirs"])
+    refused = places.decide("text", lines=edited, begun=begun, status=409)
+    assert (refused["code"], refused["error"]) == (
+        "overlaps", "the edit and what has come since do not go together, from line 25 of the edit on",
+    )  # fmt: skip
+    assert result(places)["choices"] == ["theirs", "theirs"]
+    places.decide("text", lines=edited)
+    assert places.apply().decode().splitlines() == edited
+
+
+def test_what_cannot_be_merged_with_what_has_come_since_is_told(places: Two) -> None:
+    places.decide("ours")
+    for lines, begun in (["a\0b"], ["x"]), (["x"], ["a\0b"]), (["x"], ["two\nlines"]):
+        assert places.decide("text", lines=lines, begun=begun, status=400)["code"] == "bad-request"
+    assert result(places)["text"].startswith("line 1\nours 2\n")
+
+
 ENDS = [
     (b"1\r\n2\r\n", b"1\r\nours\r\n", ["new", "1", "ours", ""], b"new\r\n1\r\nours\r\n\r\n"),
     (b"1\n2", b"1\nours", ["1", "ours", "more"], b"1\nours\nmore"),
@@ -106,6 +136,15 @@ def test_lines_end_as_they_did(two: Two, base: bytes, ours: bytes, lines: list[s
     two.decide("ours")
     two.decide("text", lines=lines)
     assert two.apply() == expected
+
+
+def test_lines_end_as_they_do_by_now(two: Two) -> None:
+    """Of what an edit began from no ends are known: they are no change of it."""
+    two.make(b"1\n2\n3\n4\n", b"1\nours\n3\n4\n", b"1\r\ntheirs\r\n3\r\n4")
+    two.decide("ours")
+    two.decide("theirs")
+    two.decide("text", lines=["first", "1", "ours", "3", "4"], begun=["1", "ours", "3", "4"])
+    assert two.apply() == b"first\r\n1\r\ntheirs\r\n3\r\n4"
 
 
 @pytest.mark.parametrize(

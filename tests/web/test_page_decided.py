@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import pytest
@@ -12,7 +11,7 @@ from conftest import Place, tick
 from mudroom.web.region import REGIONS
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Locator, Page, Route
+    from playwright.sync_api import Locator, Page
 
 pytestmark = [pytest.mark.slow, pytest.mark.anybody]
 
@@ -123,49 +122,52 @@ def test_the_whole_result_is_edited(place: Place, conflicting: Site, page: Page)
     assert (place.project / "f").read_text() == "first\n" + before.replace("ours too\n", "")
 
 
-def refused(place: Place, page: Page) -> None:
-    """The project's file changes while the edit is on its way to be saved: nobody could have told the page before."""
-
-    def meanwhile(route: Route) -> None:
-        overtake(place)
-        route.continue_()
-
-    page.route("**/decide", meanwhile, times=1)
-    page.get_by_role("button", name="Save the whole result").click()
-    page.get_by_text("is not what was looked at any more").wait_for()
-
-
-def told(place: Place, page: Page) -> None:
-    """The page hears of a change of the fork, looks, and finds the project's file changed."""
-    overtake(place)
-    mudroom(place, "checkpoint", "try-1")
-    page.get_by_text("One side has changed meanwhile").wait_for()
-    assert page.get_by_role("button", name="Save the whole result").count() == 0
-
-
-def overtake(place: Place) -> None:
-    tick()
-    place.write("f", (place.project / "f").read_text() + "later\n")
-
-
-@pytest.mark.parametrize("how", [refused, told])
-def test_a_whole_edit_that_was_overtaken_is_kept(
-    place: Place, conflicting: Site, page: Page, how: Callable[[Place, Page], None]
-) -> None:
-    opened(conflicting, page)
+def edited_and_overtaken(place: Place, page: Page, text: str, *, old: str, new: str) -> Locator:
+    """The result is edited as a whole, the project changes meanwhile, and what came of that is decided."""
+    opened_edit = page.get_by_label("The whole result", exact=True)
     page.get_by_role("button", name="Fork's everywhere").click()
     save(page)
     page.get_by_role("button", name="Edit the whole result").click()
-    whole = page.get_by_label("The whole result", exact=True)
-    whole.fill("precious\n")
-    how(place, page)
+    opened_edit.fill(text)
+    tick()
+    file = place.project / "f"
+    place.write("f", file.read_text().replace(old, new))
+    staged(place, "echo > other")  # the page is told of that, and looks again
+    page.get_by_text("One side has changed meanwhile").wait_for()
     page.get_by_role("button", name="Look again").click()
     page.get_by_text("What this was is not decided any more").wait_for()
-    assert whole.input_value() == "precious\n"
     page.get_by_role("button", name="Fork's everywhere").click()
     page.get_by_role("button", name="Save decision").click()
+    page.get_by_text("The result has changed since you began").wait_for()
+    return opened_edit
+
+
+def test_a_whole_edit_takes_nothing_back_that_has_come_since(place: Place, conflicting: Site, page: Page) -> None:
+    opened(conflicting, page)
+    begun = TEXT.replace("line 5\n", "theirs\n").replace("line 20\n", "only theirs\n")
+    text = "first\n" + begun.replace("line 35\n", "theirs too\n")
+    whole = edited_and_overtaken(place, page, text, old="line 12\n", new="line 12, mended\n")
+    assert whole.input_value() == text
+    assert ("project's", "line 12, mended") in result(page) or ("", "line 12, mended") in result(page)
     page.get_by_role("button", name="Save the whole result").click()
-    page.get_by_text("All conflicts are decided.").wait_for()
+    page.get_by_text("It is decided, not place by place: the result says how.").wait_for()
+    assert [line for _, line in result(page) if line in ("first", "line 12", "line 12, mended")] == [
+        "first", "line 12, mended",
+    ]  # fmt: skip
+    mudroom(place, "apply", "try-1", "--yes")
+    assert (place.project / "f").read_text() == text.replace("line 12\n", "line 12, mended\n")
+
+
+def test_a_whole_edit_that_was_overtaken_is_kept(place: Place, conflicting: Site, page: Page) -> None:
+    """What cannot be merged with what has come since is saved only by somebody who says so."""
+    opened(conflicting, page)
+    whole = edited_and_overtaken(place, page, "precious\n", old="line 40\n", new="line 40\nlater\n")
+    page.get_by_role("button", name="Save the whole result").click()
+    page.get_by_text("do not go together, from line 1 of the edit on").wait_for()
+    assert whole.input_value() == "precious\n"
+    assert [line for _, line in result(page)][-1] == "later"
+    page.get_by_role("button", name="Mine, without what has come").click()
+    page.get_by_text("It is decided, not place by place: the result says how.").wait_for()
     mudroom(place, "apply", "try-1", "--yes")
     assert (place.project / "f").read_text() == "precious\n"
 

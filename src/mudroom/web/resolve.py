@@ -5,9 +5,12 @@ A decision is held to what was looked at: all three sides, and whatever somebody
 
 from __future__ import annotations
 
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
+from mudroom.core.diff3 import merge3
 from mudroom.core.linediff import split_lines
+from mudroom.core.marker import mergeable
 from mudroom.core.mergechoice import resolved, rewritten
 from mudroom.core.path import show_path
 from mudroom.reviewing import is_masked_conflict
@@ -46,7 +49,7 @@ def _decide(session: Session, fork: str, found: Conflicted, asked: shape.DecideR
     elif asked.take == "regions":
         session.decide(fork, found, "content", _content(session, found, asked.regions))
     elif asked.take == "text":
-        session.decide(fork, found, "content", _edited(session, found, asked.lines), edited=True)
+        session.decide(fork, found, "content", _edited(session, found, asked), edited=True)
     elif asked.take == "both":
         return _both(session, fork, found)
     else:
@@ -74,14 +77,31 @@ def _content(session: Session, found: Conflicted, choices: list[Any]) -> bytes:
         raise Refusal(400, "bad-request", str(error)) from None
 
 
-def _edited(session: Session, found: Conflicted, lines: list[str]) -> bytes:
+def _edited(session: Session, found: Conflicted, asked: shape.DecideRequest) -> bytes:
     before = found.result if not is_masked_conflict(session, found) else None
     if before is None or editable(before) is None:
         raise Refusal(400, "bad-request", f"{show_path(found.path)} cannot be edited as a whole", "decide it first")
+    lines = split_lines(before)
     try:
-        return rewritten(split_lines(before), lines)
+        edited = rewritten(lines, asked.lines)
+        begun = rewritten(lines, asked.begun) if asked.begun is not None else before
     except ValueError as error:
         raise Refusal(400, "bad-request", str(error)) from None
+    return edited if begun == before else _with_what_came(begun, before, edited)
+
+
+def _with_what_came(begun: bytes, now: bytes, edited: bytes) -> bytes:
+    """An edit of a text that is another one by now: it takes nothing back."""
+    reason = mergeable(begun) or mergeable(edited)
+    if reason:
+        raise Refusal(400, "bad-request", f"the edit cannot be merged with what has come since: {reason}")
+    merged = merge3(begun, now, edited)
+    if merged.clean:
+        return merged.content()
+    starts = accumulate((len(chunk.theirs) for chunk in merged.chunks), initial=1)
+    first = next(at for at, chunk in zip(starts, merged.chunks, strict=False) if chunk.kind == "conflict")
+    error = f"the edit and what has come since do not go together, from line {first} of the edit on"
+    raise Refusal(409, "overlaps", error, "nothing was saved")
 
 
 ENDPOINTS = (

@@ -40,6 +40,10 @@ function unsavedOf(project, fork, created) {
   return found;
 }
 
+/** @typedef {{regions?: any[], lines?: string[], begun?: string[]}} How as the API has it */
+/** `moved`: one has to look again. `mine`: the edit can be saved all the same, without what has come since it began */
+const FRESH = { busy: false, problem: "", hint: "", moved: false, mine: false };
+
 /** @param {Draft | undefined} draft */
 const isDrafted = (draft) => Boolean(draft && (draft.places?.size || draft.edited));
 /** What is decided. */
@@ -95,7 +99,7 @@ export function Conflicts({ project, fork, file }) {
 function One({ project, fork, row, drafts, based, onDecided, onNext }) {
   const mine = (/** @type {string} */ what, /** @type {string} */ where) => where === project && ["forks", "applies"].includes(what);
   const { data, error, reload } = useLoaded(atFork(project, fork) + "/conflict" + query({ file: row.id }), mine);
-  const [state, setState] = useState({ busy: false, problem: "", hint: "", moved: false });
+  const [state, setState] = useState(FRESH);
   const [, redraw] = useState(0);
   // The versions that this view has decided about, or leaves: the next are looked at anew. `saved`: what is no draft any more then.
   const own = useRef({ versions: "", saved: /** @type {Partial<Draft>} */ ({}) });
@@ -115,30 +119,32 @@ function One({ project, fork, row, drafts, based, onDecided, onNext }) {
   };
   const versions = based.get(row.id) ?? data.versions;
   const overtaken = versions !== data.versions && !state.problem && !state.busy && !own.current.versions;
-  const decide = (/** @type {string} */ take, /** @type {{regions?: any[], lines?: string[]}} */ how = {}) => {
-    setState({ busy: true, problem: "", hint: "", moved: false });
+  const decide = (/** @type {string} */ take, /** @type {How} */ how = {}) => {
+    setState({ ...FRESH, busy: true });
     return post(`${atFork(project, fork)}/decide`, { id: data.id, versions, take, ...how }).then(
       ({ beside, conflict }) => {
         const saved = take === "undecide" ? {} : take === "text" ? { edited: null } : { places: null };
         if (conflict?.versions === data.versions) change(saved); // the same once more
         else own.current = { versions: data.versions, saved }; // the next others are those of this decision
-        setState({ busy: false, problem: "", hint: "", moved: false });
+        setState(FRESH);
         onDecided(beside ? `The fork's ${data.path} will be put beside the project's, as ${beside}.` : "");
         reload();
       },
-      (problem) => setState({ busy: false, problem: problem.message, hint: problem.hint, moved: MOVED.has(problem.code) }),
+      (problem) => setState({ busy: false, problem: problem.message, hint: problem.hint, moved: MOVED.has(problem.code), mine: problem.code === "overlaps" }),
     );
   };
   const again = () => {
     if (versions !== data.versions) based.set(row.id, data.versions);
     else own.current = { versions: data.versions, saved: {} }; // those that come now
-    setState({ busy: false, problem: "", hint: "", moved: false });
+    setState(FRESH);
     onDecided("");
     reload();
   };
+  const drafted = draft.edited;
   const problem = (state.problem || overtaken) && html`<div class="banner bad" role="alert">${state.moved || overtaken
     ? html`<span>${state.problem || (data.decided ? "Somebody else has decided about it meanwhile" : "One side has changed meanwhile")}. What was chosen here is kept where it still fits.</span><button type="button" onClick=${again}>Look again</button>`
-    : html`<span>${state.problem}${state.hint && ` (${state.hint})`}</span>`}</div>`;
+    : html`<span>${state.problem}${state.hint && ` (${state.hint})`}</span>
+      ${state.mine && drafted && html`<button type="button" disabled=${state.busy} onClick=${() => decide("text", { lines: editedLines(drafted).lines })}>Mine, without what has come</button>`}`}</div>`;
   return html`<section class="grow conflict" aria-label=${"Conflict in " + data.path}>
     <div class="spread"><h2 class="name">${spelled(data.path)}</h2>
       <div class="row">${data.decided && html`<span class="tag">${DECIDED[data.take] ?? "decided"}</span><button type="button" disabled=${state.busy} onClick=${() => decide("undecide")}>Undecide</button>`}
@@ -150,7 +156,7 @@ function One({ project, fork, row, drafts, based, onDecided, onNext }) {
   </section>`;
 }
 
-/** @typedef {{data: any, draft: Draft, change: (next: Partial<Draft>) => void, busy: boolean, problem: any, decide: (take: string, how?: {regions?: any[], lines?: string[]}) => void}} Deciding */
+/** @typedef {{data: any, draft: Draft, change: (next: Partial<Draft>) => void, busy: boolean, problem: any, decide: (take: string, how?: How) => void}} Deciding */
 
 /** What can be decided place by place. @param {Deciding & {place: string}} props */
 function Text({ place, data, draft, change, busy, problem, decide }) {
@@ -160,12 +166,13 @@ function Text({ place, data, draft, change, busy, problem, decide }) {
   const { regions, open: show_, trouble } = useOpened(place, data);
   const keys = useMemo(() => places(regions).map(({ key }) => key), [regions]);
   const known = useMemo(() => decidedOf(regions, data.result), [regions, data]);
-  const decisions = draft.places ?? known ?? NONE;
-  const settled = data.decided && !draft.places;
+  const off = Boolean(draft.edited && data.result);
+  const chosen = off ? null : draft.places;
+  const decisions = chosen ?? known ?? NONE;
+  const settled = data.decided && !chosen;
   const pieces = useMemo(() => (settled && !known ? null : outcome(regions, decisions)), [regions, decisions, settled]);
   const ready = settled ? null : answers(regions, decisions);
   const open = settled ? 0 : keys.filter((key) => !decisions.has(key)).length;
-  const off = Boolean(draft.edited && data.result);
   const set = (/** @type {string} */ key, /** @type {import("./merge.js").Decision | null} */ decision) => {
     if (off) return;
     const next = new Map(decisions);
@@ -196,7 +203,7 @@ function Text({ place, data, draft, change, busy, problem, decide }) {
 const NONE = new Map();
 
 /** @param {{draft: Draft, busy: boolean, decide: Deciding["decide"]}} props */
-const SaveEdited = ({ draft, busy, decide }) => html`<button type="button" class="primary" disabled=${busy} onClick=${() => draft.edited && decide("text", { lines: editedLines(draft.edited) })}>Save the whole result</button>`;
+const SaveEdited = ({ draft, busy, decide }) => html`<button type="button" class="primary" disabled=${busy} onClick=${() => draft.edited && decide("text", editedLines(draft.edited))}>Save the whole result</button>`;
 
 /** What can be done with the file as a whole, besides its text. @param {{data: any, busy: boolean, decide: (take: string) => void}} props */
 const Others = ({ data, busy, decide }) => html`<details class="others"><summary>The whole file</summary><div class="row"><${Takes} data=${data} busy=${busy} decide=${decide} /></div></details>`;

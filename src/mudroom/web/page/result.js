@@ -1,6 +1,8 @@
 // What comes of a conflict: shown with where each line is from, and edited as a whole once it is decided.
 // 1. What is edited is the decided text itself, as the server has it; never what is shown of it.
 // 2. Lines end as they did, and so does the last one: a browser does not show how, so it is not its to say.
+// 3. With an edit goes the text that it began from. If the result is another one by now, what has come since is shown, and
+//    nothing of it is taken back unless somebody says so.
 import { html } from "./html.js";
 import { onePiece, split } from "./merge.js";
 import { Outcome } from "./panes.js";
@@ -9,7 +11,7 @@ import { size } from "./wording.js";
 const ROWS = 40; // of the text that is edited
 const FROM = /** @type {Record<string, import("./merge.js").Piece["from"]>} */ ({ ours: "ours", theirs: "theirs" });
 
-/** @typedef {{text: string} | null} Edited all of the result, as somebody has it; null: it is not edited */
+/** @typedef {{text: string, begun: string} | null} Edited all of the result, as somebody has it, and as it was then; null: it is not edited */
 
 /**
  * What comes of it.
@@ -18,11 +20,13 @@ const FROM = /** @type {Record<string, import("./merge.js").Piece["from"]>} */ (
  */
 export function Result({ data, pieces, settled, edited, edit }) {
   const { result, take } = data;
-  if (edited) return html`<${EditedResult} result=${result} edited=${edited} edit=${edit} />`;
+  const shown = () => (pieces || result.lines.length ? html`<${Outcome} pieces=${pieces ?? onePiece(result, FROM[take] ?? "same")} />` : html`<p class="pad">${size(result.size)}, which cannot be shown as text.</p>`);
+  if (edited) return html`<${EditedResult} result=${result} edited=${edited} edit=${edit} />
+    ${isBehind(result, edited) && html`<details open class="panel"><summary class="panel-head">The result, as it is decided now</summary>${shown()}</details>`}`;
   if (settled ? !result : !pieces) return settled && take === "delete" ? html`<p class="dim">The file will be gone.</p>` : null;
-  const begin = () => edit({ text: plain(result) });
+  const begin = () => edit({ text: plain(result), begun: plain(result) });
   return html`<details open class="panel"><summary class="panel-head">${settled ? "The result, as it is decided" : "The result"}</summary>
-    ${pieces || result.lines.length ? html`<${Outcome} pieces=${pieces ?? onePiece(result, FROM[take] ?? "same")} />` : html`<p class="pad">${size(result.size)}, which cannot be shown as text.</p>`}
+    ${shown()}
     ${!settled && pieces?.every((piece) => piece.lines) && html`<p class="dim small pad">Once it is saved, it can be edited as a whole, too.</p>`}
     ${settled && html`<div class="row pad">${result.text !== null ? html`<button type="button" class="small" onClick=${begin}>Edit the whole result</button>`
       : html`<span class="dim small">It is too long, or holds what a browser would change: it cannot be edited here as a whole.</span>`}</div>`}
@@ -32,15 +36,19 @@ export function Result({ data, pieces, settled, edited, edit }) {
 /** As a browser has it. @param {import("./merge.js").Result} result */
 const plain = ({ text }) => (text ?? "").replaceAll("\r\n", "\n");
 
-/** What is sent of it. @param {{text: string}} edited */
-export const editedLines = ({ text }) => split(text);
+/** What is sent of it. @param {NonNullable<Edited>} edited */
+export const editedLines = ({ text, begun }) => ({ lines: split(text), begun: split(begun) });
 
-/** @param {{result: import("./merge.js").Result | null, edited: {text: string}, edit: (edited: Edited) => void}} props */
+/** Whether the result is another one than the edit began from. @param {import("./merge.js").Result | null} result @param {NonNullable<Edited>} edited */
+const isBehind = (result, { begun }) => Boolean(result && plain(result) !== begun);
+
+/** @param {{result: import("./merge.js").Result | null, edited: NonNullable<Edited>, edit: (edited: Edited) => void}} props */
 function EditedResult({ result, edited, edit }) {
   const text = result?.text ?? null;
   return html`<section class="panel whole-edit" aria-label="The whole result, edited"><label class="field"><span>The whole result, edited</span>
       <textarea aria-label="The whole result" spellcheck=${false} autocomplete="off" rows=${Math.min(ROWS, Math.max(4, edited.text.split("\n").length + 1))} value=${edited.text}
-        onInput=${(/** @type {any} */ event) => edit({ text: event.currentTarget.value })}></textarea></label>
+        onInput=${(/** @type {any} */ event) => edit({ ...edited, text: event.currentTarget.value })}></textarea></label>
+    ${isBehind(result, edited) && html`<p class="banner warn" role="status">The result has changed since you began: it is shown below. What has come since is merged with your edit when you save that.</p>`}
     <div class="row">${result?.unseen && html`<span class="tag warn">It holds characters that are not visible here.</span>`}
       ${text?.includes("\r\n") && html`<span class="tag">Lines end with CR LF, as before.</span>`}
       ${text && !text.endsWith("\n") && html`<span class="tag">It ends without a newline, as before.</span>`}

@@ -92,6 +92,9 @@ class DecideRequest(Struct, forbid_unknown_fields=True):
     """For ``regions``: what becomes of each conflicting place, in order."""
     lines: list[str] = []
     """For ``text``: all of them, without their ends."""
+    begun: list[str] | None = None
+    """For ``text``: the lines that these were made of. If others are decided by now, these and those are merged; the
+    answer is 409 ``overlaps`` if that cannot be. None: nothing is merged."""
 
 
 class Decided(Struct):
