@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import re
+import shlex
+import signal
+import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from test_vault_verb import Cli
+from test_vault_verb import MUDROOM, Cli
 
 from conftest import Place, tick
+from mudroom.cli.deciding import _Edited
 
 TEXT = "".join(f"line {number}\n" for number in range(1, 41))
 
@@ -80,15 +84,100 @@ def test_an_edit_that_was_refused_is_kept(cli: Cli, body: str, reason: str) -> N
     assert "conflict" in cli("resolve", "x", "f").stdout
 
 
+def typed(cli: Cli, body: str, *words: str, before: str = "") -> tuple[int, str]:
+    """With the programs alone in a process group: what the script sends to 0 is as if it were typed."""
+    cli.environment["EDITOR"] = script(cli, body)
+    words = words or ("f", "--edit")
+    command = shlex.join([*MUDROOM, "resolve", "x", *words])
+    done = subprocess.run(
+        ["sh", "-c", f"{before} exec {command}"], cwd=cli.place.project, env=cli.environment, stdin=subprocess.DEVNULL,
+        capture_output=True, text=True, timeout=60, check=False, start_new_session=True,
+    )  # fmt: skip
+    return done.returncode, done.stderr
+
+
+def driver(cli: Cli) -> tuple[str, ...]:
+    return "f", "--tool", f"{cli.place.root / 'program'} %A %B"
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGQUIT], ids=lambda one: one.name)
+def test_what_is_typed_is_for_the_editor(cli: Cli, number: signal.Signals) -> None:
+    """It goes on, and what it writes is decided for."""
+    body = f"trap 'echo decided > \"$1\"; exit 0' {number}; kill -{number} 0; exit 9\n"
+    assert typed(cli, body) == (0, "all is decided: mudroom apply x\n")
+    assert left(cli) == []
+    assert cli("apply", "x", "--yes", "f").returncode == 0
+    assert (cli.place.project / "f").read_text() == "decided\n"
+
+
+def test_an_editor_that_ends_by_ctrl_c(cli: Cli) -> None:
+    code, said = typed(cli, 'echo precious > "$1"; kill -INT 0; exit 9')
+    assert (code, said.count("\n")) == (130, 1)
+    assert said.startswith("mudroom: the editor was ended by SIGINT (nothing was decided; ")
+    assert kept(cli, said) == "precious\n"
+
+
+def test_an_editor_that_ends_by_ctrl_c_and_nothing_written(cli: Cli) -> None:
+    code, said = typed(cli, "kill -INT 0; exit 9")
+    assert (code, said) == (130, "mudroom: the editor was ended by SIGINT (nothing was decided)\n")
+    assert list((cli.place.root / "tmp").iterdir()) == []
+
+
+@pytest.mark.parametrize("heeds", ["", "trap '' INT; "], ids=["heeds it", "does not"])
+@pytest.mark.parametrize("whom", ["0", "$PPID"], ids=["all", "mudroom alone"])
+def test_ctrl_c_ends_a_merge_driver(cli: Cli, whom: str, heeds: str) -> None:
+    code, said = typed(cli, f'{heeds}echo precious > "$1"; kill -INT {whom}; exec sleep 60', *driver(cli))
+    assert (code, said.count("\n")) == (130, 1)
+    assert said.startswith("mudroom: told to end by SIGINT (nothing was decided; ")
+    assert kept(cli, said) == "precious\n"
+
+
+@pytest.mark.parametrize("heeds", ["", "trap '' TERM HUP; "], ids=["heeds it", "does not"])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP], ids=lambda one: one.name)
 @pytest.mark.parametrize("how", ["--edit", "--tool"])
-def test_what_was_written_before_ctrl_c_is_told_of(cli: Cli, how: str) -> None:
-    body = 'echo precious > "$1"; kill -INT $PPID; exec sleep 60'
-    words = ("f", "--edit") if how == "--edit" else ("f", "--tool", f"{script(cli, body)} %A %B")
-    code, said = edited(cli, body, *words)
-    assert code == 130
-    first, second = said.splitlines()
-    assert second == "mudroom: interrupted"
-    assert kept(cli, first) == "precious\n"
+def test_who_ends_mudroom_ends_the_program(cli: Cli, how: str, number: signal.Signals, heeds: str) -> None:
+    """In order: what was written is kept and told, and what else was there is not left."""
+    leavings = 'mkdir .bak; cp "$1" .bak; touch -d "1 hour ago" "$1~"'
+    body = f'{heeds}{leavings}; echo precious > "$1"; kill -{number} $PPID; exec sleep 60'
+    code, said = typed(cli, body, *(driver(cli) if how == "--tool" else ()))
+    assert (code, said.count("\n")) == (128 + number, 1)
+    assert said.startswith(f"mudroom: told to end by {number.name} (nothing was decided; ")
+    assert kept(cli, said) == "precious\n"
+
+
+def test_what_an_editor_rescues_when_it_is_ended_is_kept(cli: Cli) -> None:
+    """It had no time to ask whether what was typed is to be saved."""
+    body = "trap 'echo unsaved > \"$1.save\"; exit 1' TERM; kill -TERM $PPID; while :; do :; done"
+    code, said = typed(cli, body)
+    assert code == 128 + signal.SIGTERM and "what was written is kept: " in said
+    assert {path.name: path.read_text() for path in left(cli)}.pop("conflict.save") == "unsaved\n"
+    assert {path.name for path in left(cli)} == {"kept", "conflict.save"}
+
+
+def test_what_mudroom_was_told_to_ignore_the_editor_ignores(cli: Cli) -> None:
+    body = 'for one in INT QUIT HUP; do kill -$one $$; kill -$one $PPID; done; echo decided > "$1"'
+    assert typed(cli, body, before="trap '' INT QUIT HUP;")[0] == 0
+    assert left(cli) == []
+
+
+def test_nothing_is_removed_by_a_link(cli: Cli) -> None:
+    project = cli.place.project
+    body = f"ln -s '{project}' link; mkdir -p a/b; ln -s '{project}' a/b/link; ln -s '{project}/f' a/f"
+    code, said = edited(cli, f'{body}; echo more >> "$1"; exit 3')
+    assert code == 125 and kept(cli, said).endswith("more\n")
+    assert [path.name for path in (cli.place.root / "tmp").rglob("*") if path.name != "kept"] == [
+        path.name for path in (cli.place.root / "tmp").iterdir()
+    ]
+    assert (project / "f").read_text() == TEXT.replace("line 3\n", "ours\n")
+
+
+def test_what_was_written_is_told_of_whatever_happens(tmp_path: Path) -> None:
+    said: list[str] = []
+    with pytest.raises(OSError, match="full"), _Edited(tmp_path / "conflict.py", b"given", said.append):
+        (tmp_path / "conflict.py").write_bytes(b"precious")
+        raise OSError("the disk is full")
+    assert said == [f"what was written is kept: {tmp_path / 'kept.py'}"]
+    assert [(path.name, path.read_bytes()) for path in tmp_path.iterdir()] == [("kept.py", b"precious")]
 
 
 @pytest.mark.parametrize("body", ["exit 0", "exit 3", 'cp "$1" "$1~"; exit 3', 'rm "$1"'])

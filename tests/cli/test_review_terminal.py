@@ -168,12 +168,7 @@ def test_an_editor_of_the_users_own(place: Place, staged: None, open_tmux: Open)
     editor.write_text('#!/bin/sh\necho editing; read word; echo "$word" > "$1"\n')
     editor.chmod(0o755)
     tmux = open_tmux(100, 30, EDITOR=str(editor))
-    tmux.mudroom("review", "f")
-    tmux.until("3 of 3 chosen")
-    tmux.keys("c")
-    tmux.until("not decided")
-    tmux.keys("4")
-    tmux.until("editing")
+    edits(tmux)
     tmux.type("by hand")
     tmux.until("[decided: merged]")
     tmux.keys("Escape")
@@ -183,6 +178,46 @@ def test_an_editor_of_the_users_own(place: Place, staged: None, open_tmux: Open)
     tmux.keys("y")
     tmux.until("3 written")
     assert (place.project / "both").read_text() == "by hand\n"
+
+
+def edits(tmux: Tmux) -> None:
+    """A review of f, and the editor in it."""
+    tmux.mudroom("review", "f")
+    tmux.until("3 of 3 chosen")
+    tmux.keys("c")
+    tmux.until("not decided")
+    tmux.keys("4")
+    tmux.until("editing")
+
+
+def test_ctrl_c_in_the_editor_is_the_editors(place: Place, staged: None, open_tmux: Open) -> None:
+    """As in vi, where it ends the insert mode: the review is still there afterwards."""
+    editor = place.root / "editor"
+    editor.write_text('#!/bin/sh\ntrap \'echo heard\' INT\necho editing\nread word || read word\necho "$word" > "$1"\n')
+    editor.chmod(0o755)
+    tmux = open_tmux(100, 30, EDITOR=str(editor))
+    edits(tmux)
+    tmux.keys("C-c")
+    tmux.until("heard")
+    tmux.type("by hand")
+    tmux.until("[decided: merged]")
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP], ids=lambda one: one.name)
+def test_a_review_that_is_ended_while_somebody_edits_tells_what_is_kept(
+    place: Place, staged: None, open_tmux: Open, number: signal.Signals
+) -> None:
+    editor = place.root / "editor"
+    editor.write_text('#!/bin/sh\necho precious > "$1"; echo editing; exec sleep 60\n')
+    editor.chmod(0o755)
+    tmux = open_tmux(100, 30, EDITOR=str(editor), TMPDIR=str(place.root))
+    edits(tmux)
+    (review,) = Path(f"/proc/{tmux.pid()}/task/{tmux.pid()}/children").read_text().split()
+    os.kill(int(review), number)
+    seen = "".join(line.ljust(100) for line in tmux.until("icanon").splitlines())
+    assert f"ended {128 + number}" in seen and " icanon" in seen
+    (kept,) = place.root.glob("mudroom-*/kept")
+    assert kept.read_text() == "precious\n" and f"what was written is kept: {kept}" in seen
 
 
 def test_ctrl_c_leaves(place: Place, staged: None, open_tmux: Open) -> None:
@@ -248,6 +283,31 @@ def test_a_terminal_that_is_closed(place: Place, staged: None, open_tmux: Open) 
     assert select.select([descriptor], [], [], 30)[0], "it has ended"
     os.close(descriptor)
     assert place.session().changes("f").changes
+
+
+def test_a_terminal_that_is_closed_while_somebody_edits(place: Place, staged: None, open_tmux: Open) -> None:
+    """What was written is kept, and mudroom ends: in a review, and without one."""
+    editor = place.root / "editor"
+    editor.write_text('#!/bin/sh\necho precious > "$1"; echo editing; exec sleep 60\n')
+    editor.chmod(0o755)
+    import select
+
+    for number, words in enumerate((["review", "f"], ["resolve", "f", "both", "--edit"])):
+        temporary = place.root / f"temporary{number}"
+        temporary.mkdir()
+        tmux = open_tmux(100, 30, EDITOR=str(editor), TMPDIR=str(temporary))
+        if words[0] == "review":
+            edits(tmux)
+        else:
+            tmux.mudroom(*words)
+            tmux.until("editing")
+        (mudroom,) = Path(f"/proc/{tmux.pid()}/task/{tmux.pid()}/children").read_text().split()
+        descriptor = os.pidfd_open(int(mudroom))
+        tmux("kill-server")
+        assert select.select([descriptor], [], [], 30)[0], "it has ended"
+        os.close(descriptor)
+        assert [path.read_text() for path in temporary.rglob("*") if path.is_file()] == ["precious\n"]
+        assert len(list(temporary.glob("mudroom-*/kept"))) == 1
 
 
 def test_without_colours(place: Place, staged: None, open_tmux: Open) -> None:

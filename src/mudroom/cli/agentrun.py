@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from mudroom.agent import Ended, run_agent
 from mudroom.cli.cardnet import Settled, by_card, settle
 from mudroom.cli.exec import tell_refused
+from mudroom.cli.lending import ToldToEnd, without
 from mudroom.cli.main import Context
 from mudroom.cli.open import exclusive, open_session, project_of, working_directory
 from mudroom.cli.run import adjusted, asked_level, show_result, standard, warn
@@ -36,14 +37,6 @@ GRACE = 5
 _SHOWN = 10
 _SHORTEST = 8
 """Digits of ``--checked``."""
-
-
-class ToldToEnd(MudroomError):
-    """Before the agent started, or by somebody who would not wait."""
-
-    def __init__(self, number: int) -> None:
-        super().__init__(f"told to end by {signal.Signals(number).name}")
-        self.exit_code = 128 + number
 
 
 def execute(args: argparse.Namespace, context: Context) -> int:
@@ -141,15 +134,7 @@ def told_to_end(session: Session) -> Iterator[list[int]]:
         for number, handler in before.items():
             signal.signal(number, handler)
         if signal.SIGHUP in told:
-            _without(terminals)
-
-
-def _without(terminals: list[int]) -> None:
-    """The terminal has gone: what there is to say goes nowhere, instead of failing."""
-    null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
-    for number in terminals:
-        os.dup2(null, number)
-    os.close(null)
+            without(terminals)
 
 
 def _branch(

@@ -10,13 +10,16 @@ from __future__ import annotations
 import os
 import shlex
 import shutil
-import subprocess
+import signal
+import stat
 import tempfile
+import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from mudroom.cli.lending import GRACE, TYPED, Lent, ToldToEnd
 from mudroom.core.path import show_path
 from mudroom.errors import MudroomError, UsageError
 
@@ -71,10 +74,11 @@ def by_editor(session: Session, fork: str, conflict: Conflicted, context: Contex
         given = with_markers(merged, Labels(b"project", b"original", fork.encode()))
     else:
         context.terminal.say(f"{show_path(conflict.path)} is decided: this is the result; --undecide for the markers")
-    with _desk() as directory:
+    with Lent() as lent, _desk() as directory:
         edited = _Edited(directory / ("conflict" + _suffix(conflict.path)), given, context.terminal.say)
         with edited:
-            _run([*shlex.split(os.fsdecode(editor)), str(edited.place)], directory, "the editor")
+            words = [*shlex.split(os.fsdecode(editor)), str(edited.place)]
+            _run(lent, words, directory, "the editor", is_typed_in=True)
             content = edited.read("the editor")
             if unresolved(content, marker_size(merged)):
                 raise UsageError(
@@ -94,7 +98,7 @@ def by_tool(session: Session, fork: str, conflict: Conflicted, tool: str, contex
     if not {"%A", "%B"} <= set(" ".join(words).split()):
         raise UsageError(f"the merge driver {tool!r} is not told the files", "a command with %O %A %B")
     sides = (conflict.base, conflict.ours, conflict.theirs)
-    with _desk() as directory:
+    with Lent() as lent, _desk() as directory:
         names = {"%P": "merged" + _suffix(conflict.path)}
         for sign, name, side in zip(("%O", "%A", "%B"), ("base", "ours", "theirs"), sides, strict=True):
             if side.content is None and (sign != "%O" or side.entry is not None):
@@ -104,7 +108,7 @@ def by_tool(session: Session, fork: str, conflict: Conflicted, tool: str, contex
             names[sign] = str(place)
         edited = _Edited(Path(names["%A"]), conflict.ours.content or b"", context.terminal.say)
         with edited:
-            _run([names.get(word, word) for word in words], directory, words[0])
+            _run(lent, [names.get(word, word) for word in words], directory, words[0], is_typed_in=False)
             content = edited.read(words[0])
             if unresolved(content) and not any(unresolved(side.content or b"") for side in sides):
                 raise UsageError(
@@ -142,6 +146,7 @@ class _Edited:
     def __init__(self, place: Path, given: bytes, say: Callable[[str], None]) -> None:
         self.place, self.given, self.say = place, given, say
         place.write_bytes(given)
+        self.beside = set(os.listdir(place.parent))
 
     def read(self, what: str) -> bytes:
         try:
@@ -153,17 +158,43 @@ class _Edited:
         pass
 
     def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
-        if error is None or not self.place.is_file() or self.place.read_bytes() == self.given:
+        if error is None or not self.place.is_file():
+            return
+        rescued = self._rescued() if isinstance(error, ToldToEnd) and error.number not in TYPED else set()
+        if self.place.read_bytes() == self.given and not rescued:
             return
         kept = self.place.with_name(KEPT + self.place.suffix)
         self.place.rename(kept)
-        for other in self.place.parent.iterdir():  # copies of the sides, and what an editor leaves beside
-            if other != kept and not other.is_dir():
-                other.unlink()
+        _clear(self.place.parent, {kept.name, *rescued})  # of copies of the sides, and what an editor leaves beside
         if not isinstance(error, MudroomError):  # Ctrl-C, a full disk: nobody else would tell where it is
             self.say(f"what was written is kept: {kept}")
         else:
             error.hint = f"{error.hint}; what was written is kept: {kept}" if error.hint else f"it is kept: {kept}"
+
+    def _rescued(self) -> set[str]:
+        """What an editor that was told to end has made of what was not saved, at once: vim a .swp, nano a .save, emacs
+        a #file#."""
+        since = time.time() - 2 * GRACE
+        found = set()
+        for one in self.place.parent.iterdir():
+            with suppress(FileNotFoundError):
+                if one.name not in self.beside and stat.S_ISREG(one.lstat().st_mode) and one.lstat().st_mtime >= since:
+                    found.add(one.name)
+        return found
+
+
+def _clear(directory: Path, kept: set[str]) -> None:
+    """Of all else; a link is removed, and not where it leads. What cannot be removed stays."""
+    own = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        for name in set(os.listdir(own)) - kept:
+            with suppress(OSError):
+                if stat.S_ISDIR(os.lstat(name, dir_fd=own).st_mode):
+                    shutil.rmtree(name, dir_fd=own)
+                else:
+                    os.unlink(name, dir_fd=own)
+    finally:
+        os.close(own)
 
 
 def undecide(session: Session, fork: str, conflict: Conflicted) -> None:
@@ -192,10 +223,15 @@ def _suffix(path: bytes) -> str:
     return suffix.decode() if suffix[1:].isalnum() and len(suffix) < 12 and suffix.isascii() else ""
 
 
-def _run(words: list[str], directory: Path, what: str) -> None:
+def _run(lent: Lent, words: list[str], directory: Path, what: str, *, is_typed_in: bool) -> None:
     try:
-        done = subprocess.run(words, cwd=directory, check=False)
+        code = lent.run(words, directory, is_typed_in=is_typed_in)
     except OSError as error:
         raise UsageError(f"{words[0]} cannot be run: {error.strerror}", "set VISUAL or EDITOR") from error
-    if done.returncode:
-        raise MudroomError(f"{what} exited with {done.returncode}", "nothing was decided")
+    if code < 0:
+        ended = MudroomError(f"{what} was ended by {signal.Signals(-code).name}", "nothing was decided")
+        if -code in TYPED:
+            ended.exit_code = 128 - code
+        raise ended
+    if code:
+        raise MudroomError(f"{what} exited with {code}", "nothing was decided")

@@ -13,7 +13,7 @@ from mudroom.cli.main import Context
 from mudroom.cli.open import only_fork, open_session
 from mudroom.cli.terminal import Terminal
 from mudroom.core.result import changes_to_json
-from mudroom.errors import UsageError
+from mudroom.errors import MudroomError, UsageError
 
 if TYPE_CHECKING:
     from mudroom.session import Conflicted, Session
@@ -82,7 +82,11 @@ def _review(session: Session, name: str | None, quiet: _Quiet, context: Context)
     from mudroom.tui.app import Hands, review
 
     def edit(session: Session, fork: str, conflict: Conflicted) -> None:
-        by_editor(session, fork, conflict, context)
+        try:
+            by_editor(session, fork, conflict, context)
+        except MudroomError as error:
+            context.terminal.say(str(error))  # stays to be read when the review has ended: it may say what is kept
+            raise
 
     settings = session.policy or session.settings
     hands = Hands(edit, line, tuple(quiet.said), settings.verify)

@@ -1,0 +1,101 @@
+"""Signals while a program of the user's has the terminal."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from mudroom.cli.lending import Lent, ToldToEnd, heeding, not_heeded
+
+SELF = os.getpid()
+
+
+def tells(number: int) -> list[str]:
+    """A program that tells whoever started it to end, and goes on."""
+    return ["sh", "-c", f"kill -{number} $PPID; exit 0"]
+
+
+def test_a_signal_means_what_is_said_and_then_what_it_did(monkeypatch: pytest.MonkeyPatch) -> None:
+    heard: list[int] = []
+    before = signal.getsignal(signal.SIGINT)
+    with heeding({signal.SIGINT: lambda number, _frame: heard.append(number)}):
+        signal.raise_signal(signal.SIGINT)
+    assert heard == [signal.SIGINT] and signal.getsignal(signal.SIGINT) is before
+
+
+def test_an_event_loop_hears_nothing_of_what_is_typed(tmp_path: Path) -> None:
+    async def heard() -> list[int]:
+        told: list[int] = []
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGUSR1):
+            loop.add_signal_handler(number, told.append, number)
+        with Lent() as lent:
+            assert lent.run(tells(signal.SIGINT), tmp_path, is_typed_in=True) == 0
+        signal.raise_signal(signal.SIGUSR1)
+        while signal.SIGUSR1 not in told:
+            await asyncio.sleep(0)
+        return told
+
+    assert asyncio.run(heard()) == [signal.SIGUSR1]
+
+
+def test_an_event_loop_hears_afterwards_of_what_ends_it(tmp_path: Path) -> None:
+    async def heard() -> list[int]:
+        told: list[int] = []
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, told.append, signal.SIGTERM)
+        with pytest.raises(ToldToEnd, match="told to end by SIGTERM"), Lent() as lent:
+            lent.run(tells(signal.SIGTERM), tmp_path, is_typed_in=True)
+        assert told == []
+        while not told:
+            await asyncio.sleep(0)
+        return told
+
+    assert asyncio.run(heard()) == [signal.SIGTERM]
+
+
+def test_what_is_begun_is_finished(tmp_path: Path) -> None:
+    """Between two steps it is said that this is the end; no program is started any more."""
+    done: list[str] = []
+    with pytest.raises(ToldToEnd) as told, Lent():
+        signal.raise_signal(signal.SIGHUP)
+        done.append("decided")
+    assert done == ["decided"] and told.value.exit_code == 128 + signal.SIGHUP
+    with pytest.raises(ToldToEnd), Lent() as lent:
+        signal.raise_signal(signal.SIGTERM)
+        lent.run(["touch", "started"], tmp_path, is_typed_in=True)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_told_twice_a_program_is_ended_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mudroom.cli.lending.GRACE", 1000.0)
+    wait = f"import signal; signal.signal(15, signal.SIG_IGN); signal.signal(1, signal.SIG_IGN); import os; " \
+        f"os.kill({SELF}, 15); os.kill({SELF}, 1); signal.pause()"  # fmt: skip
+    with pytest.raises(ToldToEnd), Lent() as lent:
+        lent.run([sys.executable, "-c", wait], tmp_path, is_typed_in=True)
+    assert threading.active_count() == 1 or "Timer" not in repr(threading.enumerate())
+
+
+def test_in_a_thread_signals_are_somebody_elses_business(tmp_path: Path) -> None:
+    codes: list[int] = []
+
+    def run() -> None:
+        with Lent() as lent:
+            codes.append(lent.run(["sh", "-c", "exit 7"], tmp_path, is_typed_in=True))
+
+    before = signal.getsignal(signal.SIGTERM)
+    thread = threading.Thread(target=run)
+    thread.start()
+    thread.join()
+    assert codes == [7] and signal.getsignal(signal.SIGTERM) is before
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGQUIT])
+def test_a_program_is_ended_by_what_is_not_heeded_here(number: int, tmp_path: Path) -> None:
+    with heeding({number: not_heeded}), Lent() as lent:
+        assert lent.run(["sh", "-c", f"kill -{number} $$"], tmp_path, is_typed_in=True) == -number
