@@ -220,6 +220,21 @@ def test_a_review_that_is_ended_while_somebody_edits_tells_what_is_kept(
     assert kept.read_text() == "precious\n" and f"what was written is kept: {kept}" in seen
 
 
+def test_ctrl_c_in_the_pager_is_the_pagers(place: Place, staged: None, open_tmux: Open) -> None:
+    pager = place.root / "pager"
+    pager.write_text("#!/bin/sh\ntrap 'echo heard' INT\necho paging\ncat > /dev/null\n"
+                     "read word </dev/tty || read word </dev/tty\necho \"seen $word\"\n")  # fmt: skip
+    pager.chmod(0o755)
+    tmux = open_tmux(100, 30, PAGER=str(pager))
+    tmux.mudroom("diff", "f")
+    tmux.until("paging")
+    tmux.keys("C-c")
+    tmux.until("heard")
+    assert "ended" not in tmux.screen().replace("; echo ended", "")
+    tmux.type("it all")
+    assert "seen it all" in tmux.until("ended 0")
+
+
 def test_ctrl_c_leaves(place: Place, staged: None, open_tmux: Open) -> None:
     tmux = open_tmux()
     tmux.mudroom("review", "f")

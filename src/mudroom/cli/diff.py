@@ -116,11 +116,16 @@ def page(lines: Iterator[bytes], context: Context) -> None:
         return
     import subprocess
 
+    from mudroom.cli.lending import TYPED, heeding, not_heeded
+
     command = shlex.split(os.fsdecode(context.environ.get(b"PAGER", b"less"))) or ["cat"]
     if shutil.which(command[0]) is None:
         command = ["cat"]
     environment = {**os.environ, "LESS": os.environ.get("LESS", "FRX"), "LESSSECURE": "1"}
-    with subprocess.Popen(command, stdin=subprocess.PIPE, env=environment) as pager:
+    with (
+        heeding(dict.fromkeys(TYPED, not_heeded)),  # less stops a search by it, and has the terminal until it ends
+        subprocess.Popen(command, stdin=subprocess.PIPE, env=environment) as pager,
+    ):
         assert pager.stdin is not None
         try:
             for line in lines:
