@@ -181,7 +181,7 @@ def test_the_keyboard_answers_the_card_that_has_it(queue: Queue, page: Page) -> 
         one.get_by_text("Denied on the page").wait_for()
         assert other.locator("button").count() > 0, "it still waits"
         other.get_by_label("Reason").fill("y")
-        assert other.get_by_role("button", name="Allow once").is_enabled()
+        other.locator("button[data-answer=once]:enabled").wait_for()
 
 
 def test_who_gave_up_waiting_is_said(queue: Queue, page: Page) -> None:
@@ -206,6 +206,41 @@ def test_later_hides_it_until_the_next(queue: Queue, page: Page) -> None:
         with queue.put(COMMAND, 60):
             card(page, "wants to run").wait_for()
             assert card(page, HOST.fingerprint).is_visible()
+
+
+def test_what_somebody_waits_for_comes_first(queue: Queue, page: Page) -> None:
+    """And what is under the pointer then takes no answer before somebody can have read it."""
+    with queue.put(HOST, 60):
+        card(page, HOST.fingerprint).wait_for()
+    queued = card(page, HOST.fingerprint)
+    queued.get_by_text("Nobody waits for it any more").wait_for()
+    queued.locator("button:enabled").first.wait_for()
+    with queue.put(COMMAND, 60):
+        one = card(page, "wants to run")
+        one.wait_for()
+        assert page.locator(".ask .what").first.inner_text() == one.locator(".what").inner_text()
+        assert queued.locator("button[data-answer]:disabled").count() == 2, "it has just moved"
+        press(one, "Deny")
+        one.get_by_text("Denied on the page").wait_for()
+        assert page.locator(".ask .what").last.inner_text() == one.locator(".what").inner_text()
+        page.mouse.move(0, 0)
+        one.wait_for(state="detached")  # though the keyboard was in it
+
+
+def test_what_was_put_off_does_not_come_again_by_a_reload(queue: Queue, page: Page) -> None:
+    """Unless somebody waits for it."""
+    with queue.put(HOST, 60):
+        card(page, HOST.fingerprint).wait_for()
+        press(page.locator("#decide"), "Later")
+        page.reload()
+        card(page, HOST.fingerprint).wait_for()
+        press(page.locator("#decide"), "Later")
+    page.reload()
+    button = page.get_by_role("button", name="Questions 1")
+    button.wait_for()
+    assert page.locator("#decide").is_hidden() and button.get_attribute("aria-expanded") == "false"
+    button.click()
+    card(page, HOST.fingerprint).wait_for()
 
 
 @pytest.mark.slow

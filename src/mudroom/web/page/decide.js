@@ -1,12 +1,14 @@
 // What waits for somebody to allow it: beside whatever is open, never in its way, and never with the keyboard.
 // 1. What lies under the pointer when a question comes may be clicked that very moment: a card takes no answer before it
-//    has been there for a while, and none goes while the pointer or the keyboard is in the panel.
-// 2. A rule is written only as it is shown; the server refuses another.
+//    has been where it is for a while, and none that has ended goes while the pointer is in the panel.
+// 2. First those that somebody waits for, then those that are only queued, then those that have ended.
+// 3. A rule is written only as it is shown; the server refuses another.
 import { at, post } from "./api.js";
 import { spelled } from "./code.js";
 import { html, useEffect, useRef, useState } from "./html.js";
 import { useKeys } from "./keys.js";
 import { ageOf, beep, endOf, headOf, keyOf, look, mayNotify, useQuestions, want, wants } from "./questions.js";
+import { ofTab } from "./store.js";
 
 const EARLY = 600; // milliseconds in which nobody can have read it
 const LINGER = 6000; // milliseconds that a card says how it has ended
@@ -24,6 +26,16 @@ function open(now) {
   for (const tell of [...openers]) tell(now);
 }
 
+const LATER = "later";
+/** Those that somebody has put off, in this tab. */
+const putOff = () => new Set((ofTab.get(LATER) ?? "").split(" "));
+
+/** Whether the panel is shown unless somebody says otherwise: what was put off, and nobody waits for, is left alone. @param {Question[]} asks */
+function calls(asks) {
+  const later = putOff();
+  return asks.some((one) => one.waiting || !later.has(keyOf(one)));
+}
+
 function useOpened() {
   const [now, setNow] = useState(opened);
   useEffect(() => {
@@ -36,7 +48,7 @@ function useOpened() {
 /** For the bar at the top: how many wait, and the panel if it is pressed. */
 export function QuestionsButton() {
   const { waiting } = useQuestions();
-  const shown = useOpened() ?? waiting.length > 0;
+  const shown = useOpened() ?? calls(waiting);
   return html`<button type="button" class=${"asked" + (waiting.length ? " some" : " quiet")} aria-expanded=${String(shown)} aria-controls="decide"
     onClick=${() => open(!shown)}>Questions${waiting.length > 0 && html` <span class="number">${waiting.length}</span>`}</button>`;
 }
@@ -49,22 +61,26 @@ export function Questions() {
   const now = useNow(shown.length > 0);
   useKeys("page", { questions: goThere });
   useKeys("decide", { "allow-once": () => answered("once"), deny: () => answered("no") });
-  const visible = choice ?? shown.length > 0;
+  const visible = choice ?? calls(shown);
+  const away = () => {
+    ofTab.set(LATER, known.waiting.map(keyOf).join(" "));
+    leave();
+  };
   const waiting = known.waiting.length;
   return html`<div class="hidden" aria-live="assertive">${heard}</div>
-    <aside id="decide" class="decide" aria-labelledby="decide-head" hidden=${!visible} ref=${panel} onKeyDown=${pressed}>
+    <aside id="decide" class="decide" aria-labelledby="decide-head" hidden=${!visible} ref=${panel} onKeyDown=${(/** @type {KeyboardEvent} */ event) => pressed(event, away)}>
       <header class="spread"><h2 id="decide-head">${waiting === 0 ? "Nothing waits" : waiting === 1 ? "1 question waits" : `${waiting} questions wait`}</h2>
         <button type="button" class="quiet" onClick=${away}>${waiting ? "Later" : "Close"}</button></header>
       ${known.problem && html`<p class="banner bad" role="status">${known.problem}</p>`}
       ${known.remarks.map((one) => html`<p class="banner warn" key=${one}>${one}</p>`)}
-      <ul class="asks">${shown.map((one) => html`<${Card} key=${keyOf(one)} one=${one} now=${now} />`)}</ul>
+      <ul class="asks">${shown.map((one, at) => html`<${Card} key=${keyOf(one)} one=${one} now=${now} above=${shown.slice(0, at).map((other) => keyOf(other) + other.state).join(" ")} />`)}</ul>
       <${Recent} recent=${known.recent.filter((one) => !shown.some((other) => keyOf(other) === keyOf(one)))} />
       <${Telling} />
     </aside>`;
 }
 
 /**
- * Those that wait, and for a while those that waited: each stays where it is. And what is to be said of a new one.
+ * Those that wait, and for a while those that waited, below them. And what is to be said of a new one.
  * @param {import("./questions.js").Known} known @param {{current: any}} panel
  * @returns {[Question[], string]}
  */
@@ -89,7 +105,7 @@ function useShown(known, panel) {
     if (!last.length) return;
     let timer = 0;
     const leave = () => {
-      if (panel.current?.matches(":hover, :focus-within")) return void (timer = window.setTimeout(leave, LINGER / 3));
+      if (isBusy(panel.current)) return void (timer = window.setTimeout(leave, LINGER / 3));
       kept.current = { ...kept.current, left: kept.current.left.filter((one) => !last.includes(one)) };
       redraw((count) => count + 1);
     };
@@ -97,8 +113,14 @@ function useShown(known, panel) {
     return () => clearTimeout(timer);
   }, [known]);
   const all = [...kept.current.left, ...known.waiting];
-  return [all.sort((one, other) => one.asked - other.asked || (one.id < other.id ? -1 : 1)), heard];
+  return [all.sort((one, other) => rank(one) - rank(other) || one.asked - other.asked || (one.id < other.id ? -1 : 1)), heard];
 }
+
+/** @param {Question} one */
+const rank = (one) => (one.state !== "waiting" ? 2 : one.waiting ? 0 : 1);
+
+/** Whether somebody is at work there: not, if he has answered and nothing more. @param {Element | null} panel */
+const isBusy = (panel) => Boolean(panel?.matches(":hover") || (panel?.matches(":focus-within") && !document.activeElement?.closest("li.ask:not(.waiting)")));
 
 /** The time, a second at a time. @param {boolean} runs */
 function useNow(runs) {
@@ -112,8 +134,8 @@ function useNow(runs) {
   return now;
 }
 
-/** What is pressed here is for nobody else: the list of files has other ideas of an "a". @param {KeyboardEvent} event */
-function pressed(event) {
+/** What is pressed here is for nobody else: the list of files has other ideas of an "a". @param {KeyboardEvent} event @param {() => void} away */
+function pressed(event, away) {
   if (event.key === "Escape") away();
   if (!"?Qyn".includes(event.key)) event.stopPropagation();
 }
@@ -135,7 +157,7 @@ function goBack() {
 }
 
 /** Close the panel. */
-function away() {
+function leave() {
   if (document.getElementById("decide")?.contains(document.activeElement)) goBack();
   open(false);
 }
@@ -152,17 +174,18 @@ function goThere() {
   });
 }
 
-/** @param {{one: Question, now: number}} props */
-function Card({ one, now }) {
+/** @param {{one: Question, now: number, above: string}} props `above`: what is above it: as long as that is the same, it stays where it is */
+function Card({ one, now, above }) {
   const [busy, setBusy] = useState(false);
-  const [early, setEarly] = useState(true);
+  const [settled, setSettled] = useState(/** @type {string | null} */ (null)); // what was above it for long enough
+  const early = settled !== above;
   const [problem, setProblem] = useState("");
   const [reason, setReason] = useState("");
   const waits = one.state === "waiting";
   useEffect(() => {
-    const timer = setTimeout(() => setEarly(false), EARLY);
+    const timer = setTimeout(() => setSettled(above), EARLY);
     return () => clearTimeout(timer);
-  }, []);
+  }, [above]);
   const answer = async (/** @type {boolean} */ allow, /** @type {boolean} */ keep) => {
     if (busy || early) return;
     setBusy(true);
