@@ -24,7 +24,7 @@ export function Result({ data, pieces, settled, edited, edit }) {
   if (edited) return html`<${EditedResult} result=${result} edited=${edited} edit=${edit} />
     ${isBehind(result, edited) && html`<details open class="panel"><summary class="panel-head">The result, as it is decided now</summary>${shown()}</details>`}`;
   if (settled ? !result : !pieces) return settled && take === "delete" ? html`<p class="dim">The file will be gone.</p>` : null;
-  const begin = () => edit({ text: plain(result), begun: plain(result) });
+  const begin = () => (edit({ text: plain(result), begun: plain(result) }), requestAnimationFrame(() => /** @type {HTMLElement | null} */ (document.querySelector(".whole-edit textarea"))?.focus()));
   return html`<details open class="panel"><summary class="panel-head">${settled ? "The result, as it is decided" : "The result"}</summary>
     ${shown()}
     ${!settled && pieces?.every((piece) => piece.lines) && html`<p class="dim small pad">Once it is saved, it can be edited as a whole, too.</p>`}
