@@ -48,7 +48,7 @@ def review(window: Window, place: Place) -> None:
     window.see("td.code .t-literal", "None")  # by a worker, which is a module
     window.click("section.hunk:nth-of-type(2) .hunk-bar input")
     window.click("input", "Apply other.txt")
-    apply(window, "Apply 2 of 3")
+    apply(window, "Apply 2 of 3, 1 of them in part")
     assert (place.project / "code.py").read_text() == LINES.replace("x_3 = 3\n", "x_3 = None\n")
     assert (place.project / "new.txt").read_text() == "new\n"
     assert (place.project / "other.txt").read_text() == "a\nb\nc\n"

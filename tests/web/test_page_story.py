@@ -50,7 +50,7 @@ def test_hunk_conflict_apply_undo(place: Place, site: Site, page: Page) -> None:
     hunks.nth(1).wait_for()
     hunks.nth(1).get_by_role("checkbox").first.uncheck()
     page.get_by_role("checkbox", name="Apply other.txt").first.uncheck()
-    apply(page, "Apply 2 of 3")
+    apply(page, "Apply 2 of 3, 1 of them in part")
     assert (place.project / "text.txt").read_text() == LINES.replace("line 3\n", "LINE 3\n")
     assert (place.project / "new.txt").read_text() == "new\n"
     assert (place.project / "other.txt").read_text() == "a\nb\nc\n"
@@ -87,7 +87,8 @@ def test_a_hunk_brings_no_permissions_along(place: Place, site: Site, page: Page
     assert permissions.is_checked()
     page.locator("section.hunk").nth(1).get_by_role("checkbox").first.uncheck()
     assert not permissions.is_checked()
-    apply(page, "Apply all 1")
+    page.get_by_text("1 of 1 chosen, 1 of them in part").wait_for()
+    apply(page, "Apply 1, 1 of them in part")
     assert (place.project / "tool").read_text() == LINES.replace("line 3\n", "LINE 3\n")
     assert (place.project / "tool").stat().st_mode & 0o7777 == 0o644
     page.get_by_role("button", name="Go on").click()

@@ -2,6 +2,7 @@
 import { at, finished, post } from "./api.js";
 import { html, useState } from "./html.js";
 import { counted } from "./home.js";
+import { toProject } from "./route.js";
 import { complain, toast } from "./toast.js";
 
 /** @type {Record<string, string>} */
@@ -32,6 +33,20 @@ export async function act(project, act, apply) {
     complain(error);
     return null;
   }
+}
+
+/** What is so where a fork changes nothing (any more), and where to go from there. @param {{project: string, fork: string, applies: any[]}} props */
+export function Emptied({ project, fork, applies }) {
+  const [busy, setBusy] = useState(false);
+  const last = applies.find((one) => one.fork === fork);
+  const run = async (/** @type {"undo" | "redo"} */ what) => {
+    setBusy(true);
+    await act(project, what, last.id);
+    setBusy(false);
+  };
+  return html`<div class="empty stack"><p>This fork changes nothing${last ? ` any more: what it changed was ${last.state === "undone" ? "applied, and taken back" : STATES[last.state] ?? last.state}` : ""}.</p>
+    <p class="row"><a class="button primary" href=${toProject(project)}>To the project</a>
+      ${last && (OFFERED[last.state] ?? []).map(([what, label], at) => html`<button type="button" key=${at} disabled=${busy} onClick=${() => run(what)}>${label}</button>`)}</p></div>`;
 }
 
 /** @param {{project: string, applies: any[], changed: () => void}} props */

@@ -8,6 +8,7 @@ import { counted } from "./home.js";
 import { html, useEffect, useRef, useState } from "./html.js";
 import { counted as countOf, repositories, repositoryOf, request } from "./picked.js";
 import { toFork, toProject } from "./route.js";
+import { amount, fates } from "./telling.js";
 
 const NAMED = 8; // files that are named before an apply
 
@@ -23,17 +24,14 @@ function warnings(rows, picked, standing) {
   const flagged = (/** @type {string} */ flag) => chosen.filter((row) => row.flags.includes(flag)).map((row) => row.path);
   const left = rows.filter((row) => row.flags.includes("protected") && !picked.has(row.id)).map((row) => row.path);
   const away = rows.filter((row) => !picked.has(row.id)).map(repositoryOf);
-  const conflicts = new Set(flagged("conflict"));
-  const merged = (standing?.drifted ?? []).map((/** @type {any} */ one) => one.path).filter((/** @type {string} */ path) => !conflicts.has(path));
-  return [
+  return /** @type {[string, string[], string][]} */ ([
     ["Runs by itself later", flagged("executes-later"), "bad"],
     ["Changes what later commands do on this machine", flagged("protected"), "bad"],
     ["Secrets", flagged("secret"), "warn"],
-    ["Conflicts with the project, and stays in the fork until it is decided", [...conflicts], "warn"],
+    ...fates(rows, picked, standing?.drifted ?? [], standing?.known ?? null),
     ["The repository, with what was committed", repositories(rows, picked), "warn"],
     ["Left out unless you choose it by name", [...new Set(away.filter(Boolean)), ...left], ""],
-    ["Changed in the project meanwhile: merged", merged, ""],
-  ].filter(([, names]) => names.length);
+  ]).filter(([, names]) => names.length);
 }
 
 /** Whether something of what was chosen is in the project now. @param {any} job */
@@ -54,7 +52,7 @@ export function Bar({ project, fork, name, changes, picked, standing, reload, st
     const found = warnings(changes.rows, picked, standing);
     if (found.length || byKey) {
       const text = !found.length ? html`<p>What is chosen goes into the project.</p>` : html`<dl class="warnings">${found.map(([label, names, mark]) => html`<div key=${label}><dt><span class=${"tag " + mark}>${label}</span></dt><dd>${some(names)}</dd></div>`)}</dl>`;
-      if (!(await confirmed({ title: count === total ? `Apply all ${total}?` : `Apply ${count} of ${total}?`, text, action: "Apply" }))) return;
+      if (!(await confirmed({ title: `Apply ${amount(changes.rows, picked, total)}?`, text, action: "Apply" }))) return;
     }
     started(true);
     setJob({ state: "running", phase: "begins" });
@@ -75,13 +73,12 @@ export function Bar({ project, fork, name, changes, picked, standing, reload, st
     reload(anew);
   };
   if (job) return html`<${Course} job=${job} project=${project} name=${name} close=${close} />`;
-  const all = count === total;
   return html`<div class="bar">
-    <button type="button" class="primary" disabled=${!count} onClick=${() => apply()}>${all ? `Apply all ${total.toLocaleString("en")}` : `Apply ${count.toLocaleString("en")} of ${total.toLocaleString("en")}`}</button>
-    ${!count && html`<span class="dim">Nothing is chosen.</span>`}
-    <details class="how"><summary>How</summary><div class="panel">
+    ${total > 0 && html`<button type="button" class="primary" disabled=${!count} onClick=${() => apply()}>Apply ${amount(changes.rows, picked, total)}</button>`}
+    ${total > 0 && !count && html`<span class="dim">Nothing is chosen.</span>`}
+    ${total > 0 && html`<details class="how"><summary>How</summary><div class="panel">
       ${/** @type {[keyof typeof how, string][]} */ ([["backups", "Leave what is replaced beside it, as NAME.bak"], ["markers", "Write conflict markers into files that conflict"]]).map(([key, label]) => html`
-        <label class="check" key=${key}><input type="checkbox" checked=${how[key]} onChange=${() => setHow({ ...how, [key]: !how[key] })} /><span>${label}</span></label>`)}</div></details>
+        <label class="check" key=${key}><input type="checkbox" checked=${how[key]} onChange=${() => setHow({ ...how, [key]: !how[key] })} /><span>${label}</span></label>`)}</div></details>`}
     <span class="grow"></span>
     ${fork && html`<button type="button" class="danger" onClick=${async () => (await discard(project, fork, changes.fingerprint)) && (applied(), (location.hash = toProject(project)))}>Discard</button>`}
   </div>`;
@@ -115,6 +112,7 @@ const SAID = { moved: "The fork has changed since you looked.", "not-found": "Th
 /** @param {{job: any, project: string, name: string, close: () => void}} props */
 function Outcome({ job, project, name, close }) {
   const [undone, setUndone] = useState(false);
+  const [busy, setBusy] = useState(false);
   if (job.problem) {
     return html`<div class="banner bad">${job.problem.code !== "recovered" && html`<strong>Nothing was applied.</strong>`} <span class="name">${SAID[job.problem.code] ?? [job.problem.error, job.problem.hint].filter(Boolean).join(": ")}</span>
       <span class="grow"></span>${job.problem.code === "busy" && html`<a class="button" href=${toFork(project, name, "watch")}>Watch</a>`}<button type="button" onClick=${close}>${job.problem.code === "moved" ? "Reload" : "Close"}</button></div>`;
@@ -124,7 +122,11 @@ function Outcome({ job, project, name, close }) {
     return html`<div class="banner bad"><strong>Nothing was applied: the verify command failed.</strong> The project is as it was.
       <span class="grow"></span><button type="button" onClick=${close}>Close</button></div>`;
   }
-  const takeBack = async () => (await act(project, "undo", undo)) && setUndone(true);
+  const turn = async () => {
+    setBusy(true);
+    if (await act(project, undone ? "redo" : "undo", undo)) setUndone(!undone);
+    setBusy(false);
+  };
   return html`<div class=${"banner " + (conflicts.length ? "warn" : "good")}>
     <strong>${undone ? "Applied, and taken back." : `Applied: ${written.toLocaleString("en")} written${removed ? `, ${removed.toLocaleString("en")} removed` : ""}.`}</strong>
     ${merged.length > 0 && html`<span>Merged with what the project had changed: ${some(merged)}.</span>`}
@@ -133,7 +135,7 @@ function Outcome({ job, project, name, close }) {
     ${withheld.length > 0 && html`<span>Left out, for nobody named it: ${some(withheld)}.</span>`}
     ${remarks.map((/** @type {any} */ one) => html`<span class="name">${one.path} ${one.text}</span>`)}
     <span class="grow"></span>
-    ${undo && !undone && html`<button type="button" onClick=${takeBack}>Undo</button>`}
-    ${remaining > 0 || conflicts.length > 0 || undone ? html`<button type="button" onClick=${close}>Go on</button>` : html`<a class="button" href=${toProject(project)}>To the project</a>`}
+    ${undo && html`<button type="button" disabled=${busy} onClick=${turn}>${undone ? "Redo" : "Undo"}</button>`}
+    ${remaining > 0 || conflicts.length > 0 ? html`<button type="button" onClick=${close}>Go on</button>` : html`<a class="button" href=${toProject(project)}>To the project</a>`}
   </div>`;
 }

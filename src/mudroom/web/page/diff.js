@@ -18,18 +18,18 @@ import { difference } from "./source.js";
 
 /**
  * @param {{project: string, fork: string, file: string, old?: string, new?: string, chosen?: Set<number> | null,
- *   onChoose?: (blocks: Set<number> | null) => void}} props
- * `old`, `new`: other states than what the fork was made from and what it is ("base", "now", FORK, FORK@CHECKPOINT).
+ *   still?: boolean, onChoose?: (blocks: Set<number> | null) => void}} props
+ * `still`: it stays as it is: it is being applied, and there may be nothing of it afterwards. `old`, `new`: other states than what the fork was made from and what it is ("base", "now", FORK, FORK@CHECKPOINT).
  * `chosen`: the changed blocks that are wanted; null or none: all. `onChoose` is told what is wanted now (null: all);
  * without it nothing can be chosen.
  */
-export function Diff({ project, fork, file, old, new: now, chosen = null, onChoose }) {
+export function Diff({ project, fork, file, old, new: now, chosen = null, still = false, onChoose }) {
   const place = useMemo(() => ({ project, fork, file, old, new: now }), [project, fork, file, old, now]);
-  const { data, error, reload } = useLoaded(difference(place), (what, where) => what === "forks" && where === project);
+  const { data, error, reload } = useLoaded(difference(place), (what, where) => !still && what === "forks" && where === project);
   const steady = useSteady(data);
   if (error && !data) return html`<p class="problem" role="alert">${error.message}${error.hint && html`<br />${error.hint}`}</p>`;
   if (!data) return html`<p aria-busy="true" class="dim">…</p>`;
-  return html`${error && html`<p class="problem" role="alert">${error.message}</p>`}<${Shown} key=${file + " " + steady.stamp} place=${place} data=${steady.data} chosen=${chosen}
+  return html`${error && !still && html`<p class="problem" role="alert">${error.message}</p>`}<${Shown} key=${file + " " + steady.stamp} place=${place} data=${steady.data} chosen=${chosen}
     onChoose=${data.divisible ? onChoose : undefined} reload=${reload} />`;
 }
 

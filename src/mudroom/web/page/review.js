@@ -1,8 +1,10 @@
 // What a fork would change: the files on the left, one of them on the right, and below what is done about it.
 import { Bar } from "./bar.js";
 import { atFork, get, query } from "./api.js";
+import { Emptied } from "./applies.js";
 import { forgetChoice, usePicked } from "./choosing.js";
 import { spelled } from "./code.js";
+import { Decided, Drift, useKnown } from "./decided.js";
 import { Diff } from "./diff.js";
 import { tellConflicts } from "./frame.js";
 import { counted, Failed, Level, Waiting } from "./home.js";
@@ -13,6 +15,7 @@ import { useLoaded } from "./load.js";
 import { blocksOf, counted as countOf, extentOf, modeOf, want, wantBlocks, wantMode } from "./picked.js";
 import { toFork, toProject } from "./route.js";
 import { kept, ofTab } from "./store.js";
+import { inPart, saidOf } from "./telling.js";
 import { flat, grow, lines, offered, sifted } from "./tree.js";
 
 const NARROW = "(max-width: 46rem)"; // as in review.css
@@ -57,7 +60,7 @@ export function Review({ project, fork, file, place }) {
   };
   const moved = !working && fresh && fresh.fingerprint !== held.fingerprint ? fresh : null;
   const row = place?.forks.find((/** @type {any} */ one) => one.name === fork);
-  return html`<${Files} key=${`${turn} ${held.created}`} project=${project} fork=${fork} file=${file} row=${row} changes=${held} moved=${moved} again=${again} setWorking=${setWorking} />`;
+  return html`<${Files} key=${`${turn} ${held.created}`} project=${project} fork=${fork} file=${file} row=${row} changes=${held} moved=${moved} again=${again} working=${working} setWorking=${setWorking} place=${place} />`;
 }
 
 /** Rows that did not fit into one answer. @param {string} path @param {any} held @param {(next: any) => void} setHeld */
@@ -83,7 +86,9 @@ function useStanding(path, changes) {
     return () => (clearInterval(timer), removeEventListener("focus", look));
   }, [path]);
   const first = { drift: changes.drift, drifted: changes.drifted, conflicts: changes.conflicts };
-  return data ? { ...data, conflicts: data.conflicts ?? (data.drift ? changes.conflicts : 0) } : first;
+  const now = data ? { ...data, conflicts: data.conflicts ?? (data.drift ? changes.conflicts : 0) } : first;
+  const known = useKnown(path, now, changes);
+  return known ? { ...now, known, conflicts: known.filter((one) => !one.decided).length } : { ...now, known };
 }
 
 /** Which files somebody has looked at, as long as they are what they were. @param {string} name @param {any[]} rows */
@@ -103,12 +108,13 @@ function useLooked(name, rows) {
 }
 
 /** @param {any} props */
-function Files({ project, fork, file, row, changes, moved, again, setWorking }) {
+function Files({ project, fork, file, row, changes, moved, again, working, setWorking, place }) {
   const path = atFork(project, fork);
   const rows = changes.rows;
   const { picked, setPicked, forget, others, lost } = usePicked(project, fork, changes);
   const standing = useStanding(path, changes);
   useEffect(() => void (typeof standing.conflicts === "number" && tellConflicts(project, fork, standing.conflicts)), [standing.conflicts]);
+  const decided = useMemo(() => new Map((standing.known ?? []).map((/** @type {any} */ one) => [one.id, saidOf(one)])), [standing.known]);
   const { looked, mark } = useLooked(`${project}.${fork}`, rows);
 
   const [text, setText] = useState("");
@@ -187,6 +193,7 @@ function Files({ project, fork, file, row, changes, moved, again, setWorking }) 
     back: () => (file ? void (location.hash = toFork(project, fork)) : false),
   });
 
+  const parts = inPart(rows, picked);
   const shown = rows.find((/** @type {any} */ one) => one.id === current);
   const choose = useCallback((/** @type {Set<number> | null} */ blocks) => setPicked((now) => (shown ? wantBlocks(now, shown, blocks) : now)), [shown]);
   return html`<main class=${"review" + (file ? " with-file" : "")} tabindex="-1">
@@ -200,24 +207,24 @@ function Files({ project, fork, file, row, changes, moved, again, setWorking }) 
           <button type="button" class="quiet" aria-pressed=${String(isTree)} onClick=${toTree}>Tree</button></div>
         <${Filters} rows=${rows} filters=${filters} setFilters=${setFilters} />
         <label class="check every"><${Box} extent=${extentOf(picked, listed.map((one) => one.id))} label=${listed.length === rows.length ? "Apply all files" : "Apply all listed files"} onChange=${() => toggle(listed.map((one) => one.id))} tabs />
-          <span class="count">${countOf(rows, picked).toLocaleString("en")} of ${changes.total.toLocaleString("en")} chosen${listed.length < rows.length ? `, ${listed.length.toLocaleString("en")} listed` : ""}</span></label>
+          <span class="count">${countOf(rows, picked).toLocaleString("en")} of ${changes.total.toLocaleString("en")} chosen${parts > 0 && `, ${parts.toLocaleString("en")} of them in part`}${listed.length < rows.length ? `, ${listed.length.toLocaleString("en")} listed` : ""}</span></label>
       </div>
-      ${items.length === 0 && html`<p class="empty">${rows.length ? "No file fits." : "This fork changes nothing."}</p>`}
+      ${items.length === 0 && rows.length > 0 && html`<p class="empty">No file fits.</p>`}
       <${Lines} label="Changed files" tree=${isTree} items=${items} active=${active} onActive=${at} onOpen=${(/** @type {any} */ one) => fold(one.key)}
         checked=${(/** @type {any} */ one) => /** @type {const} */ ({ all: "true", none: "false", some: "mixed" })[extentOf(picked, one.ids)]}
-        draw=${(/** @type {any} */ one) => html`<${Line} item=${one} tree=${isTree} extent=${extentOf(picked, one.ids)} looked=${one.row ? looked.has(one.row.id) : false} toggle=${toggle} />`} />
+        draw=${(/** @type {any} */ one) => html`<${Line} item=${one} tree=${isTree} extent=${extentOf(picked, one.ids)} looked=${one.row ? looked.has(one.row.id) : false} decided=${decided.get(one.row?.id)} toggle=${toggle} />`} />
     </section>
     <section class="file" aria-label="File">
       ${shown ? html`<div class="file-head">
           <a class="button quiet back" href=${toFork(project, fork)}>Files</a>
           <h2 class="name grow" title=${shown.path}>${shown.source && html`<span class="dim">${spelled(shown.source)} → </span>`}${spelled(shown.path)}</h2>
-          <${Tags} row=${shown} />
+          <${Tags} row=${shown} decided=${decided.get(shown.id)} />
           <label class="check"><${Box} extent=${extentOf(picked, [shown.id])} label=${"Apply " + shown.path} onChange=${() => toggle([shown.id])} tabs /><span aria-hidden="true">Apply</span></label>
-          ${shown.mode && shown.hunks && html`<label class="check"><input type="checkbox" checked=${modeOf(picked, shown.id)} aria-label=${`Apply permissions ${shown.mode.join(" → ")} of ${shown.path}`} onChange=${() => setPicked((now) => wantMode(now, shown, !modeOf(now, shown.id)))} /><span aria-hidden="true">Permissions <span class="count">${shown.mode.join(" → ")}</span></span></label>`}
+          ${shown.mode && shown.hunks && html`<label class="check"><input type="checkbox" checked=${modeOf(picked, shown.id)} disabled=${Boolean(decided.get(shown.id))} aria-label=${`Apply permissions ${shown.mode.join(" → ")} of ${shown.path}`} onChange=${() => setPicked((now) => wantMode(now, shown, !modeOf(now, shown.id)))} /><span aria-hidden="true">Permissions <span class="count">${shown.mode.join(" → ")}</span></span></label>`}
           <label class="check"><input type="checkbox" checked=${looked.has(shown.id)} aria-label=${"Looked at " + shown.path} onChange=${() => mark(shown, !looked.has(shown.id))} /><span aria-hidden="true">Looked at</span></label>
         </div>
-        <div class="file-body"><${Diff} key=${shown.id + changes.fingerprint} project=${project} fork=${fork} file=${shown.id} chosen=${blocksOf(picked, shown.id)}
-          onChoose=${shown.hunks ? choose : undefined} /></div>` : html`<p class="empty">There is nothing to look at.</p>`}
+        <div class="file-body">${decided.get(shown.id) && html`<${Decided} said=${decided.get(shown.id)} isPart=${Boolean(picked.get(shown.id))} to=${toFork(project, fork, "conflicts")} />`}<${Diff} key=${shown.id + changes.fingerprint} project=${project} fork=${fork} file=${shown.id} chosen=${blocksOf(picked, shown.id)} still=${working}
+          onChoose=${shown.hunks && !decided.get(shown.id) ? choose : undefined} /></div>` : changes.total === 0 && html`<${Emptied} project=${project} fork=${fork} applies=${place?.applies ?? []} />`}
     </section>
     <${Bar} project=${project} fork=${row} name=${fork} changes=${changes} picked=${picked} standing=${standing} reload=${again} started=${setWorking} applied=${forget} keys=${bar.current} />
   </main>`;
@@ -231,7 +238,7 @@ function Notices({ project, fork, changes, moved, standing, again, others, lost 
     ${lost && html`<p class="banner warn">Nothing is chosen: what you had chosen here was too much to be kept.</p>`}
     ${others.length > 0 && html`<p class="banner warn"><span>${counted(others.length, "file that you had chosen has changed since, and is", "files that you had chosen have changed since, and are")} not chosen any more: <span class="name">${others.slice(0, NAMED).map((/** @type {any} */ one, /** @type {number} */ at) => [at ? ", " : "", spelled(one.path)])}</span>${others.length > NAMED ? ` and ${others.length - NAMED} more` : ""}</span></p>`}
     ${changes.running && html`<p class="banner">A command is at work in this fork: what it changes comes when it has ended. <a href=${toFork(project, fork, "watch")}>Watch</a></p>`}
-    ${standing.drift > 0 && html`<p class="banner"><span>${counted(standing.drift, "of these files was", "of these files were")} changed in the project meanwhile: ${standing.conflicts ? html`${counted(standing.conflicts, "conflict")} to <a href=${toFork(project, fork, "conflicts")}>decide</a>${standing.drift > standing.conflicts ? "; the rest is merged" : ""}.` : "what you apply is merged with that."}</span></p>`}
+    ${standing.drift > 0 && html`<${Drift} standing=${standing} to=${toFork(project, fork, "conflicts")} />`}
     ${changes.credentials.length > 0 && html`<p class="banner bad">Its commands could use your credentials: <span class="name">${changes.credentials.join(", ")}</span></p>`}
     ${changes.remarks.length > 0 && html`<details class="banner"><summary>${counted(changes.remarks.length, "remark")}</summary><ul>${changes.remarks.slice(0, 200).map((/** @type {any} */ one) => html`<li class="name" key=${one.id + one.text}>${spelled(one.path)} ${one.text}</li>`)}</ul></details>`}
   </div>`;
@@ -269,13 +276,13 @@ function Box({ extent, label, onChange, tabs = false }) {
     onClick=${(/** @type {Event} */ event) => event.stopPropagation()} />`;
 }
 
-/** @param {{row: any, most?: number}} props */
-function Tags({ row, most = 9 }) {
-  return row.flags.filter((/** @type {string} */ flag) => TAGS[flag]).slice(0, most).map((/** @type {string} */ flag) => html`<span key=${flag} class=${"tag " + TAGS[flag][1]}>${TAGS[flag][0]}</span>`);
+/** @param {{row: any, most?: number, decided?: string}} props `decided`: what is, about a conflict */
+function Tags({ row, most = 9, decided = "" }) {
+  return html`${decided && html`<span class="tag" title=${decided}>decided</span>`}${row.flags.filter((/** @type {string} */ flag) => TAGS[flag]).slice(0, most).map((/** @type {string} */ flag) => html`<span key=${flag} class=${"tag " + TAGS[flag][1]}>${TAGS[flag][0]}</span>`)}`;
 }
 
-/** @param {{item: import("./tree.js").Item, tree: boolean, extent: string, looked: boolean, toggle: (ids: string[]) => void}} props */
-function Line({ item, tree, extent, looked, toggle }) {
+/** @param {{item: import("./tree.js").Item, tree: boolean, extent: string, looked: boolean, decided?: string, toggle: (ids: string[]) => void}} props */
+function Line({ item, tree, extent, looked, decided, toggle }) {
   const { row } = item;
   const label = "Apply " + (row ? row.path : item.key);
   const counts = html`<span class="counts">${item.added > 0 && html`<span class="plus">+${item.added}</span>`} ${item.removed > 0 && html`<span class="minus">−${item.removed}</span>`}</span>`;
@@ -284,5 +291,5 @@ function Line({ item, tree, extent, looked, toggle }) {
   const [letter, verb] = VERBS[row.change];
   return html`${tree && html`<span class="fold"></span>`}${box}<span class=${"verb " + row.change} title=${verb}><span aria-hidden="true">${letter}</span><span class="hidden">${verb}</span></span>
     <span class=${"name clip grow" + (looked ? " dim" : "")} title=${row.path}>${spelled(item.name)}</span>${looked && html`<span class="dim" title="looked at"><span aria-hidden="true">✓</span><span class="hidden">looked at</span></span>`}
-    <${Tags} row=${row} most=${2} />${counts}`;
+    <${Tags} row=${row} most=${2} decided=${decided} />${counts}`;
 }
