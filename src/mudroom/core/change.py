@@ -88,7 +88,7 @@ def summarise(changes: Iterable[Change]) -> Summary:
     counts = {"added": 0, "modified": 0, "deleted": 0, "renamed": 0}
     lines_added = lines_removed = size = 0
     for change in listed(list(changes)):
-        counts[change.verb] += change.entry.kind != "directory" or change.verb == "modified"
+        counts[change.verb] += 1
         lines_added += change.lines_added
         lines_removed += change.lines_removed
         if change.staged is not None:
