@@ -16,6 +16,11 @@ A denial, a conflict or a command that fails is not here: those are values (``co
 
 from __future__ import annotations
 
+import errno
+
+FULL = (errno.ENOSPC, errno.EDQUOT)
+"""Of an OSError: there is no room. Not a failure of what was looked at."""
+
 
 class MudroomError(Exception):
     exit_code = 125

@@ -545,7 +545,7 @@ def test_a_workspace_is_a_fork_like_any_other(cli: Cli, place: Place) -> None:
     card = write_card(place, "team/helper", needsKeychain=["gh"])
     fork = run_json(cli, card, "echo 2 > f; echo said")["fork"]
     assert [(row["fork"], row["agent"]) for row in cli.json("ls")["forks"]] == [(fork, "team/helper")]
-    assert f"{fork}  1 files, +1 -1  of team/helper" in cli("ls").stdout
+    assert f"{fork}  1 file, +1 -1  of team/helper" in cli("ls").stdout
     assert cli("vault", "check").returncode == 0
     assert cli("vault", "export", fork, str(place.root / "fork.tar")).returncode == 0
     assert cli("fork", "rename", fork, "mine").returncode == 0

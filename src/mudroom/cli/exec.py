@@ -8,7 +8,7 @@ import os
 from typing import TYPE_CHECKING
 
 from mudroom.cli.main import Context
-from mudroom.cli.open import open_session, working_directory
+from mudroom.cli.open import open_session, telling_of_room, working_directory
 from mudroom.cli.run import (
     adjusted,
     asked_level,
@@ -111,7 +111,7 @@ def run_command(
             stdio = standard(context)
             if stream:
                 stdio = stdio._replace(on_output=lambda name, data: _stream(name, data, context))
-            with foreground(session):
+            with foreground(session), telling_of_room(session, args.fork):
                 result = session.run(argv, fork=args.fork, cwd=_directory(session), stdio=stdio)
     finally:
         client.close()

@@ -62,7 +62,7 @@ def _ls(args: argparse.Namespace, context: Context) -> None:
     if context.as_json:
         context.terminal.out(json.dumps({"schema": "mudroom.forks/1", "forks": rows}))
     elif rows:
-        context.terminal.out("\n".join(describe(row) for row in rows))
+        context.terminal.out("\n".join(describe(row, context.terminal.columns(1)) for row in rows))
     else:
         context.terminal.say("no forks")
 

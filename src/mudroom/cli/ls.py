@@ -4,14 +4,22 @@ from __future__ import annotations
 
 import argparse
 import json
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mudroom.cli.main import Context
 from mudroom.cli.open import open_session
 from mudroom.core.change import summarise
 from mudroom.core.path import show
 from mudroom.core.result import text
+from mudroom.errors import FULL
 from mudroom.session import Session
+
+if TYPE_CHECKING:
+    from mudroom.vault.fork import Fork
+    from mudroom.vault.record import ForkRecord
+
+_LEAST = 20
+"""Columns of a command that are shown in any case."""
 
 EXAMPLES = """\
 examples:
@@ -30,7 +38,7 @@ def execute(args: argparse.Namespace, context: Context) -> int:
     if context.as_json:
         context.terminal.out(json.dumps({"schema": "mudroom.forks/1", "forks": rows}))
     elif rows:
-        context.terminal.out("\n".join(describe(row) for row in rows))
+        context.terminal.out("\n".join(describe(row, context.terminal.columns(1)) for row in rows))
     else:
         context.terminal.say("no forks")
     return 0
@@ -39,7 +47,7 @@ def execute(args: argparse.Namespace, context: Context) -> int:
 def fork_rows(session: Session) -> list[dict[str, Any]]:
     rows = []
     for fork in session.vault.forks():
-        record = session.record(fork.name)
+        record = _record(session, fork)
         running = fork.interrupted is not None
         summary = summarise(record.changeset.changes if record is not None else ())
         rows.append(
@@ -58,10 +66,34 @@ def fork_rows(session: Session) -> list[dict[str, Any]]:
     return rows
 
 
-def describe(row: dict[str, Any]) -> str:
-    counts = f"{row['changed']:,} files, +{row['lines_added']} -{row['lines_removed']}"
+def _record(session: Session, fork: Fork) -> ForkRecord | None:
+    """Where there is no room to write down what a command has left that was cut off: what is known without that."""
+    try:
+        return session.record(fork.name)
+    except OSError as error:
+        if error.errno not in FULL:
+            raise
+        return fork.record
+
+
+def describe(row: dict[str, Any], width: int) -> str:
+    """``width``: of the terminal; a longer command is cut, and so is one of several lines."""
+    counts = f"{counted(row['changed'], 'file')}, +{row['lines_added']} -{row['lines_removed']}"
     state = {"running": "  running", "cut off": "  its last command was cut off"}.get(row["state"], "")
     state += "  level 0" if row["level"] == 0 else ""
     state += f"  of {row['agent']}" if row["agent"] not in (None, row["fork"]) else ""
-    points = f"  {len(row['checkpoints'])} checkpoints" if row["checkpoints"] else ""
-    return f"{row['fork']}  {counts}{state}{points}  {show(' '.join(row['command']).encode())}".rstrip()
+    points = f"  {counted(len(row['checkpoints']), 'checkpoint')}" if row["checkpoints"] else ""
+    head = f"{row['fork']}  {counts}{state}{points}  "
+    return (head + _first_line(" ".join(row["command"]), max(width - len(head), _LEAST))).rstrip()
+
+
+def counted(number: int, what: str) -> str:
+    return f"{number:,} {what}" if number == 1 else f"{number:,} {what}s"
+
+
+def _first_line(command: str, room: int) -> str:
+    first, _newline, rest = command.strip().partition("\n")
+    shown = show(first.rstrip().encode())
+    if len(shown) > room:
+        return shown[: room - 1] + "…"
+    return shown + " …" if rest else shown

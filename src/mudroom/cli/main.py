@@ -88,9 +88,9 @@ def run(argv: Sequence[str], environ: Mapping[bytes, bytes]) -> int:
 
 
 _ADVICE = {
-    28: "make room on that file system; the project is as it was, or mudroom status says what is unfinished",
+    28: "make room there: mudroom ls shows the forks, mudroom discard FORK gives back what one holds",
     30: "that file system is read-only",
-    122: "your disk quota is used up; the project is as it was, or mudroom status says what is unfinished",
+    122: "your disk quota is used up: mudroom ls shows the forks, mudroom discard FORK gives back what one holds",
 }
 
 

@@ -13,7 +13,7 @@ from mudroom.cli.whom import ask_about_hosts_by, ask_by
 from mudroom.config import load_policy, places, trusts_any
 from mudroom.core.path import relpath, show
 from mudroom.core.settings import Loaded, Settings
-from mudroom.errors import UsageError
+from mudroom.errors import FULL, MudroomError, UsageError
 from mudroom.session import Client, Session, find_project, policy_above
 
 if TYPE_CHECKING:
@@ -186,6 +186,23 @@ def beside(rules: Callable[[], Sequence[HostRule]], more: tuple[HostRule, ...]) 
         return last[0][1]
 
     return both
+
+
+@contextmanager
+def telling_of_room(session: Session, fork: str | None = None) -> Iterator[None]:
+    """Around a command: where there is no room for what it does, say which fork to throw away. ``fork``: None, the
+    newest, which was made for it."""
+    try:
+        yield
+    except OSError as error:
+        forks = session.vault.forks()
+        if error.errno not in FULL or (fork is None and not forks):
+            raise
+        name = fork or forks[-1].name
+        raise MudroomError(
+            f"{error.strerror}: {show(session.vault.path)} has no room for what the command did in {name}",
+            f"mudroom discard {name} gives back what it holds; the project is as it was",
+        ) from error
 
 
 @contextmanager

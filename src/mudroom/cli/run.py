@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from mudroom.cli.main import Context
-from mudroom.cli.open import exclusive, open_session, with_shown, working_directory
+from mudroom.cli.open import exclusive, open_session, telling_of_room, with_shown, working_directory
 from mudroom.cli.preview import preview
 from mudroom.cli.terminal import is_terminal
 from mudroom.cli.unasked import own_level, show_short, unasked
@@ -184,7 +184,7 @@ def _working_directory(session: Session) -> bytes:
 
 def _staged(session: Session, argv: Sequence[bytes], cwd: bytes, args: argparse.Namespace, context: Context) -> int:
     warn(session, context)
-    with foreground(session):
+    with foreground(session), telling_of_room(session):
         result = session.run(argv, cwd=cwd, stdio=standard(context))
     outcome: dict[str, Any] | None = None
     code = 124 if result.timed_out else result.exit_code

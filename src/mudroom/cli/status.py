@@ -30,7 +30,7 @@ def execute(args: argparse.Namespace, context: Context) -> int:
         context.terminal.out(json.dumps(report))
         return 0
     lines = [f"project  {project}", f"vault    {vault}"]
-    lines += ["fork     " + describe(row) for row in rows] or ["no forks"]
+    lines += ["fork     " + describe(row, context.terminal.columns(1) - 9) for row in rows] or ["no forks"]
     unfinished = [apply["apply"] for apply in applies if apply["state"] in ("deferred", "interrupted")]
     for name in unfinished:
         lines.append(f"apply    {name} was cut off; the next mudroom run, apply or undo settles it")

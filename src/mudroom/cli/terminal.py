@@ -8,6 +8,7 @@ import time
 from collections.abc import Mapping
 
 _STYLES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "blue": "34", "cyan": "36"}
+_WIDE = 1 << 16
 _PROGRESS_AFTER = 0.3
 """Seconds. Work shorter than this shows no progress: a flash of text is noise."""
 
@@ -25,6 +26,13 @@ class Terminal:
 
     def coloured(self, stream: int) -> bool:
         return self._colour[stream]
+
+    def columns(self, stream: int) -> int:
+        """Columns; of what is no terminal, more than anybody has."""
+        try:
+            return os.get_terminal_size(stream).columns or _WIDE
+        except OSError:
+            return _WIDE
 
     def out(self, text: str) -> None:
         """To stdout: what was asked for."""

@@ -45,7 +45,7 @@ def before_apply(
         rows.append([("your credentials were open to its commands: " + ", ".join(seen.credentials), "warn")])
     rest = len(seen.items) - count
     if rest:
-        rows.append([(f"{rest:,} files stay in the fork", "dim")])
+        rows.append([("1 file stays in the fork" if rest == 1 else f"{rest:,} files stay in the fork", "dim")])
     if verify:
         rows.append([("first the result is tried out: ", "dim"), (show_words(verify), "")])
     return rows

@@ -10,6 +10,8 @@ import fcntl
 import os
 from collections.abc import Callable
 
+from mudroom.errors import FULL
+
 
 def _nobody(_holder: str) -> None:
     """Wait without a word."""
@@ -65,7 +67,11 @@ class Lock:
 
     def _sign(self, descriptor: int, holder: str) -> None:
         os.ftruncate(descriptor, 0)
-        os.pwrite(descriptor, holder.encode("utf-8", "replace")[:4096], 0)
+        try:
+            os.pwrite(descriptor, holder.encode("utf-8", "replace")[:4096], 0)
+        except OSError as error:
+            if error.errno not in FULL:
+                raise  # who holds it is only told; what makes room needs it, too
 
     def release(self) -> None:
         if self._descriptor >= 0:

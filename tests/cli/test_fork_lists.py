@@ -1,0 +1,38 @@
+"""Forks in a list: how they are counted, and what is shown of their commands."""
+
+from __future__ import annotations
+
+import pytest
+from test_vault_verb import Cli
+
+from conftest import Place
+from mudroom.cli.ls import describe
+
+
+@pytest.fixture
+def cli(place: Place) -> Cli:
+    place.write("src/a", "1\n")
+    (place.project / "src/lib").mkdir()
+    return Cli(place)
+
+
+def row(command: str, changed: int = 1) -> dict[str, object]:
+    return {
+        "fork": "x", "command": command.split(" "), "state": "ended", "level": 2, "changed": changed,
+        "lines_added": 1, "lines_removed": 0, "agent": None, "checkpoints": ["one"],
+    }  # fmt: skip
+
+
+def test_a_script_is_one_line() -> None:
+    assert describe(row("sh -c set -e\nmake\n"), 80) == "x  1 file, +1 -0  1 checkpoint  sh -c set -e …"
+    assert describe(row("make"), 80) == "x  1 file, +1 -0  1 checkpoint  make"
+    cut = describe(row("a" * 200, 2), 80)
+    assert len(cut) == 80 and cut.startswith("x  2 files, ") and cut.endswith("a…")
+    assert len(describe(row("a" * 200), 10)) < 60, "some of it is shown however narrow it is"
+
+
+def test_an_empty_directory_counts_everywhere(cli: Cli) -> None:
+    assert cli("exec", "--fork", "x", "--", "rm", "-rf", "src").returncode == 0
+    assert cli.json("ls")["forks"][0]["changed"] == 2
+    assert sorted(one["path"] for one in cli.json("review", "x")["changes"]["files"]) == ["src/a", "src/lib"]
+    assert cli("ls").stdout.startswith("x  2 files, +0 -1")
