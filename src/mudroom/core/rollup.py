@@ -82,7 +82,7 @@ def _heaviest(paths: Sequence[bytes]) -> bytes | None:
 
 
 def _roll(top: bytes, below: Sequence[Change]) -> Roll:
-    verbs = [change.verb for change in below if change.entry.kind != "directory"]
+    verbs = [change.verb for change in below]
     size = sum(change.staged.size for change in below if change.staged is not None)
     return Roll(
         top, verbs.count("added"), verbs.count("modified"), verbs.count("deleted"), verbs.count("renamed"), size
