@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+
 import pytest
 from test_vault_verb import Cli
 
@@ -36,3 +39,23 @@ def test_an_empty_directory_counts_everywhere(cli: Cli) -> None:
     assert cli.json("ls")["forks"][0]["changed"] == 2
     assert sorted(one["path"] for one in cli.json("review", "x")["changes"]["files"]) == ["src/a", "src/lib"]
     assert cli("ls").stdout.startswith("x  2 files, +0 -1")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounting file systems needs root")
+def test_a_full_disk_is_no_dead_end(cli: Cli) -> None:
+    state = cli.place.state
+    state.mkdir(exist_ok=True)
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=3m", "tmpfs", str(state)], check=True)
+    try:
+        assert cli("vault", "init").returncode == 0
+        done = cli("run", "--keep", "--", "sh", "-c", "head -c 5000000 /dev/zero > big")
+        (fork,) = os.listdir(next((state / "vaults").iterdir()) / "forks")
+        assert done.returncode == 125 and f"mudroom discard {fork} gives back" in done.stderr
+        for verb in ("ls", "status", "fork ls", "vault gc"):
+            listed = cli(*verb.split())
+            assert listed.returncode == 0, listed.stderr
+            assert verb == "vault gc" or fork in listed.stdout
+        assert cli("discard", fork).returncode == 0
+        assert cli("run", "--keep", "--", "touch", "small").returncode == 0
+    finally:
+        subprocess.run(["umount", "--lazy", str(state)], check=True)
