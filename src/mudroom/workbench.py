@@ -16,7 +16,7 @@ from mudroom.core.change import Changeset
 from mudroom.core.path import is_below, show
 from mudroom.core.settings import Settings
 from mudroom.desk import Desk
-from mudroom.errors import ForkMoved, MudroomError, UsageError
+from mudroom.errors import FULL, ForkMoved, MudroomError, UsageError
 from mudroom.stage.secret import Finder, make_mask
 from mudroom.vault import stacking
 from mudroom.vault.fork import Fork
@@ -313,6 +313,16 @@ class Workbench:
                 if free:
                     self._settle(fork)
         return fork.record
+
+    def known_record(self, name: str) -> ForkRecord | None:
+        """The same for a list: where there is no room to write down what a command has left that was cut off, what is
+        known without that."""
+        try:
+            return self.record(name)
+        except OSError as error:
+            if error.errno not in FULL:
+                raise
+            return self.vault.fork(name).record
 
     def opened_credentials(self, name: str) -> tuple[str, ...]:
         """The credential stores that were open to any command of a fork, by the names that cards have for them."""

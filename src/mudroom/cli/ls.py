@@ -4,19 +4,14 @@ from __future__ import annotations
 
 import argparse
 import json
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from mudroom.cli.main import Context
 from mudroom.cli.open import open_session
 from mudroom.core.change import summarise
 from mudroom.core.path import show
 from mudroom.core.result import text
-from mudroom.errors import FULL
 from mudroom.session import Session
-
-if TYPE_CHECKING:
-    from mudroom.vault.fork import Fork
-    from mudroom.vault.record import ForkRecord
 
 _LEAST = 20
 """Columns of a command that are shown in any case."""
@@ -47,7 +42,7 @@ def execute(args: argparse.Namespace, context: Context) -> int:
 def fork_rows(session: Session) -> list[dict[str, Any]]:
     rows = []
     for fork in session.vault.forks():
-        record = _record(session, fork)
+        record = session.known_record(fork.name)
         running = fork.interrupted is not None
         summary = summarise(record.changeset.changes if record is not None else ())
         rows.append(
@@ -64,16 +59,6 @@ def fork_rows(session: Session) -> list[dict[str, Any]]:
             }
         )
     return rows
-
-
-def _record(session: Session, fork: Fork) -> ForkRecord | None:
-    """Where there is no room to write down what a command has left that was cut off: what is known without that."""
-    try:
-        return session.record(fork.name)
-    except OSError as error:
-        if error.errno not in FULL:
-            raise
-        return fork.record
 
 
 def describe(row: dict[str, Any], width: int) -> str:
