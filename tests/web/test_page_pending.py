@@ -106,6 +106,8 @@ def test_a_protected_file_that_is_another_one_while_it_is_looked_at(place: Place
 
 
 def test_another_fork_of_that_name_while_the_page_is_open(place: Place, page: Page, hook: Locator) -> None:
+    page.get_by_role("checkbox", name="Apply b", exact=True).first.uncheck()
+    page.get_by_role("button", name="Apply 1 of 2").wait_for()
     page.context.set_offline(True)
     mudroom(place, "discard", "try-1")
     staged(place, HOOK.replace("ok", "evil") + "; echo c > c")
