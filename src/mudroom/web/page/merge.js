@@ -131,7 +131,8 @@ export function written({ texts }, take) {
   if (texts === null || take === "written") return null;
   const ended = (/** @type {string} */ text) => (text && !text.endsWith("\n") ? text + "\n" : text);
   const text = { ...texts, both: ended(texts.ours) + ended(texts.theirs) }[take].replaceAll("\r\n", "\n");
-  return text.includes("\r") ? null : text; // a text area makes LF of it (https://html.spec.whatwg.org/multipage/form-elements.html#concept-textarea-api-value)
+  // A text area makes LF of it: https://html.spec.whatwg.org/multipage/form-elements.html#concept-textarea-api-value
+  return text.includes("\r") ? null : text;
 }
 
 /** Whether there is something in the lines that is not seen when they are edited. @param {readonly Line[]} lines */
