@@ -247,6 +247,7 @@ class Reconciler:
         descriptor = os.open(place, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         with open(descriptor, "wb") as stream:
             stream.write(content)
+            stream.flush()  # to write to a file takes setuid from it (write(2), inode(7)), but for root
             os.fchmod(stream.fileno(), mode)
             if like:
                 self._copy_xattrs(like, stream.fileno())
