@@ -64,7 +64,7 @@ FOCUSED = """
 () => {
   const one = document.activeElement;
   const text = one.getAttribute("aria-label") ?? one.innerText ?? "";
-  return one === document.body ? "nowhere" : one.tagName + " " + text.replace(/\\s+/g, " ").slice(0, 60);
+  return one === document.body ? "nowhere" : one.tagName + " " + text.replace(/\\s+/g, " ");
 }
 """
 
