@@ -7,6 +7,7 @@ another one by now is not read in its place (``ForkMoved``).
 from __future__ import annotations
 
 import os
+from abc import ABC, abstractmethod
 from typing import Literal, NamedTuple
 
 from mudroom.core.change import Change
@@ -31,18 +32,17 @@ class Two(NamedTuple):
     """Of what was renamed: where the old one was."""
 
 
-class Pair:
+class Pair(ABC):
     """What can be asked of both sides, whatever they are."""
 
+    @abstractmethod
     def find(self, path: bytes) -> Two | None:
         """None: nothing has changed there. What has only moved away is found by its new path."""
-        del path
-        return None
 
+    @abstractmethod
     def open(self, two: Two, which: Which) -> int | None:
         """A descriptor of a regular file; None: there is none, or what it was is not known any more. Raises ForkMoved
         if the fork has another one meanwhile, OSError if it cannot be read."""
-        raise NotImplementedError
 
     def read(self, two: Two, which: Which, most: int) -> bytes | None:
         """At most so many bytes of it; None as for ``open``."""
