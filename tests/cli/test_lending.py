@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import os
+import select
 import signal
 import sys
 import threading
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -79,6 +81,38 @@ def test_told_twice_a_program_is_ended_at_once(tmp_path: Path, monkeypatch: pyte
     with pytest.raises(ToldToEnd) as told, Lent() as lent:
         lent.run([sys.executable, "-c", wait], tmp_path, is_typed_in=True)
     assert told.value.number in (signal.SIGTERM, signal.SIGHUP)
+
+
+@pytest.mark.parametrize("heeds", ["", "trap '' TERM; "], ids=["heeds it", "does not"])
+def test_a_signal_that_comes_just_before_we_wait_is_heeded(
+    heeds: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No handler runs during a wait, and it does not wake one that has not begun: signal(7)."""
+    waited: list[float | None] = []
+
+    def wait(read: list[int], write: list[int], error: list[int], seconds: float | None) -> object:
+        if not waited:
+            begun.read_text()
+            signal.raise_signal(signal.SIGTERM)
+        waited.append(seconds)
+        return select.select(read, write, error, seconds)
+
+    begun = tmp_path / "begun"
+    os.mkfifo(begun)
+    monkeypatch.setattr("mudroom.cli.lending.select", SimpleNamespace(select=wait))
+    with pytest.raises(ToldToEnd), Lent() as lent:
+        lent.run(["sh", "-c", f"{heeds}echo > begun; exec sleep 60"], tmp_path, is_typed_in=True)
+    assert waited[0] is None and all(seconds is not None for seconds in waited[1:2])
+
+
+def test_a_program_is_waited_for_where_the_end_of_children_is_not_heard_of(tmp_path: Path) -> None:
+    before = signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    try:
+        with Lent() as lent:
+            assert lent.run(["sh", "-c", "exit 7"], tmp_path, is_typed_in=True) == 7
+        assert signal.getsignal(signal.SIGCHLD) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGCHLD, before)
 
 
 def test_in_a_thread_signals_are_somebody_elses_business(tmp_path: Path) -> None:
