@@ -119,8 +119,8 @@ def _detach(write: int, parent: int) -> None:
     """Nothing of who started us is ours any more; that is when it goes on, for it waits for the end of the pipe."""
     os.setsid()
     os.chdir("/")
-    signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    for number in (signal.SIGHUP, signal.SIGINT):
+        signal.signal(number, _not_heeded)
     signal.signal(signal.SIGTERM, _end)
     _die_with(0)
     _require(parent)
@@ -156,4 +156,9 @@ def _end(_number: int, _frame: object) -> NoReturn:
 def _once() -> None:
     """What is closed from here on is not left in the middle."""
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, signal.SIG_IGN)
+        signal.signal(number, _not_heeded)
+
+
+def _not_heeded(_number: int, _frame: object) -> None:
+    """Not SIG_IGN: the interpreter complains of a signal that has come before it is ignored, and has no handler to be
+    run any more (CPython, _PyErr_CheckSignalsTstate)."""
