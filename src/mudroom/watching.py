@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from mudroom.core.change import Changeset, listed
 from mudroom.errors import ForkMoved
 from mudroom.vault.review import fingerprint
-from mudroom.vault.stacking import find_checkpoint, is_standing_on
+from mudroom.vault.stacking import find_checkpoint, timeline
 
 if TYPE_CHECKING:
     from mudroom.core.change import Change
@@ -59,8 +59,7 @@ def _dropped(changeset: Changeset) -> Dropped:
 
 def points(session: Session, fork: str) -> list[tuple[Checkpoint, bool]]:
     """The checkpoints of a fork, oldest first, and whether nothing has changed since."""
-    place = session.vault.fork(fork)
-    return [(point, is_standing_on(place, point)) for point in place.state.checkpoints]
+    return timeline(session.vault.fork(fork))
 
 
 class Page(NamedTuple):
@@ -76,10 +75,10 @@ def search(
     """The newest ``count`` events before that number that are wanted: those that are found in a second."""
     found: list[Event] = []
     until = clock() + PATIENCE
-    coarse = where._replace(agent=None, verdict=None, grep=None)
-    for looked, event in enumerate(session.vault.journal.newest(coarse, before), 1):
-        if where.matches(event):
-            found.append(event)
-        if len(found) == count or (looked % 64 == 0 and clock() > until):
-            return Page(tuple(found), event.number)
+    for looked in session.vault.journal.looked(where, before):
+        found += looked.events
+        if len(found) >= count:
+            return Page(tuple(found[:count]), found[count - 1].number)
+        if clock() > until:
+            return Page(tuple(found), looked.down_to)
     return Page(tuple(found), None)

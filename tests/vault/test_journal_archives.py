@@ -17,7 +17,7 @@ from mudroom.core.event import Event
 from mudroom.core.selection import Selection
 from mudroom.errors import MudroomError
 from mudroom.vault.journal import Journal
-from mudroom.vault.rolled import Archive, archives, read_archive
+from mudroom.vault.rolled import Archive, Damaged, archives, read_archive, read_back
 
 S = 10**9
 
@@ -104,6 +104,62 @@ def test_a_row_put_before_the_first_is_found_and_not_read(path: Path, number: in
     assert journal.archive(25) is not None
     assert numbers(journal.events()) == list(range(1, 31))
     assert journal.verify() is None, "no row of it is left"
+
+
+def test_an_archive_is_read_from_its_end_a_window_at_a_time(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    journal = filled(path, 60)
+    archive = journal.archive(50)
+    assert archive is not None
+    (line, *_others) = gzip.decompress(Path(os.fsdecode(archive.path)).read_bytes()).splitlines(keepends=True)[1:]
+    monkeypatch.setattr("mudroom.vault.rolled.WINDOW", len(line) * 8)
+    monkeypatch.setattr("mudroom.vault.rolled._AT_ONCE", 3)
+    backwards = list(reversed(list(read_archive(archive))))
+    pages = list(read_back(archive, 1 << 62))
+    assert [event for page in pages for event in page] == backwards
+    assert max(map(len, pages)) == 3
+    assert [event for page in read_back(archive, 17) for event in page] == backwards[-16:]
+    assert list(read_back(archive, 1)) == list(read_back(archive, -5)) == []
+    made: list[bytes] = []
+
+    def making(line: bytes) -> Event:
+        made.append(line)
+        return backwards[0]
+
+    monkeypatch.setattr("mudroom.vault.rolled._event", making)
+    assert len(next(read_back(archive, 1 << 62))) == len(made) == 3, "of all the others there is no event yet"
+
+
+@pytest.mark.parametrize("lines", [slice(0, 1), slice(0, 20), slice(1, None)])
+def test_an_archive_that_ends_too_early_is_no_end_of_the_journal(path: Path, lines: slice) -> None:
+    journal = filled(path, 60)
+    archive = journal.archive(50)
+    assert archive is not None
+    there = Path(os.fsdecode(archive.path))
+    there.write_bytes(gzip.compress(b"".join(gzip.decompress(there.read_bytes()).splitlines(keepends=True)[lines])))
+    with pytest.raises(Damaged):
+        list(journal.newest())
+
+
+def test_a_search_far_back_opens_only_the_archives_that_it_needs(path: Path) -> None:
+    journal = filled(path, 90)
+    found = [journal.archive(upto) for upto in (20, 40, 60)]
+    for archive in (found[0], found[2]):
+        assert archive is not None
+        Path(os.fsdecode(archive.path)).write_bytes(b"no archive")
+    assert numbers([event for event, _ in zip(journal.newest(before=35), range(10), strict=False)]) == [
+        *range(34, 24, -1)
+    ]
+    assert numbers(journal.newest(archived=False)) == list(range(90, 60, -1))
+    assert list(journal.newest(Selection(("nothing",)), archived=False)) == []
+
+
+def test_who_searches_is_told_how_far_it_is(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    journal = filled(path, 200)
+    journal.archive(150)
+    nothing = [(len(one.events), one.down_to) for one in journal.looked(Selection(grep="no such text"))]
+    assert nothing == [(0, 151), (0, 87), (0, 23), (0, 1)]
+    since = [(numbers(list(one.events)), one.down_to) for one in journal.looked(Selection(("run",), since=190 * S))]
+    assert since == [([200, 198, 196, 194, 192], 152)]
 
 
 def test_the_newest_event_stays(path: Path) -> None:

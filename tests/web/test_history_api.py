@@ -14,6 +14,7 @@ from asking import Asked
 from conftest import Place
 from mudroom.core.flow import Flow, flow_to_json
 from mudroom.core.selection import Selection
+from mudroom.core.stack import ForkState, from_text
 from mudroom.watching import search
 
 MS = 10**6
@@ -153,6 +154,28 @@ def test_a_search_ends_after_a_second_and_goes_on_where_it_was(ask: Asked) -> No
     first = search(session, Selection(grep="=no"), 1 << 62, 10, lambda: next(late))
     assert first == ((), 300 - 63)
     assert search(session, Selection(grep="17"), 180, 10).events[0].number == 179
+
+
+def test_a_timeline_reads_the_state_of_its_fork_as_often_however_many_checkpoints_it_has(
+    ask: Asked, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = ask.place.session()
+    session.new_fork("f")
+    read: list[str] = []
+
+    def reading(text: str) -> ForkState:
+        read.append(text)
+        return from_text(text)
+
+    monkeypatch.setattr("mudroom.vault.fork.from_text", reading)
+    looks = []
+    for count in (1, 30):
+        for number in range(count):
+            session.checkpoint("f", f"p{count}-{number}")
+        read.clear()
+        assert all(one["current"] for one in ask.get(f"{ask.at}/forks/f/checkpoints")["checkpoints"])
+        looks.append(len(read))
+    assert looks[0] == looks[1]
 
 
 def test_events_are_lines_of_plain_text(ask: Asked) -> None:

@@ -12,6 +12,7 @@ import pytest
 from asking import Asked
 from conftest import Place
 from mudroom.session import Stdio
+from mudroom.vault import usage
 from mudroom.vault.background import Part, Ring, read_part
 from mudroom.web.watch import _text
 
@@ -82,6 +83,20 @@ def test_what_the_disk_holds_by_kind(ask: Asked) -> None:
     found = ask.get(ask.at + "/usage")
     assert {"forks", "layers", "journal"} <= {one["what"] for one in found["amounts"]}
     assert found["total"] == sum(one["size"] for one in found["amounts"])
+
+
+def test_what_the_disk_holds_takes_one_walk(ask: Asked, monkeypatch: pytest.MonkeyPatch) -> None:
+    ask.place.session().run([b"sh", b"-c", b"mkdir -p a/b && touch a/b/c"])
+    walked: list[tuple[int, bytes]] = []
+
+    def walking(root: int, at: bytes, seen: set[tuple[int, int]], pending: list[bytes]) -> int:
+        walked.append((os.fstat(root).st_ino, at))
+        return measured(root, at, seen, pending)
+
+    measured = usage._measure_directory
+    monkeypatch.setattr(usage, "_measure_directory", walking)
+    ask.get(ask.at + "/usage")
+    assert len(walked) == len(set(walked)) > 3
 
 
 def test_output_that_is_no_text(ask: Asked) -> None:

@@ -1,4 +1,6 @@
-"""Applies in a list: of which fork, when, how much. Told by the journal, which is cheaper to read than the plans."""
+"""Applies in a list: of which fork, when, how much. Told by the journal, as far as it is not archived: that is
+cheaper to read than the plans.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +44,7 @@ def _told(vault: Vault, names: Sequence[str]) -> dict[str, Event]:
         return found
     missing = set(names)
     try:
-        newest = vault.journal.newest(Selection(("apply", "recover")))
+        newest = vault.journal.newest(Selection(("apply", "recover")), archived=False)
         for event, _looked_at in zip(newest, range(50 + 4 * len(names)), strict=False):
             name = json.loads(event.data).get("apply")
             if name in missing:

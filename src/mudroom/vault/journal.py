@@ -23,7 +23,7 @@ import os
 import sqlite3
 from _thread import allocate_lock
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from mudroom.core.event import BEGIN, GENESIS, Broken, Event, Examined, Head, chained, examine
 from mudroom.core.redact import bounded, redact_data
@@ -31,13 +31,24 @@ from mudroom.core.selection import EVERYTHING, Selection
 from mudroom.errors import MudroomError
 from mudroom.vault.head import KeptHead
 from mudroom.vault.lock import Lock
-from mudroom.vault.rolled import Archive, Damaged, archives, read_archive, set_aside, uncounted, write_archive
+from mudroom.vault.rolled import (
+    Archive,
+    Damaged,
+    archives,
+    read_archive,
+    read_back,
+    set_aside,
+    uncounted,
+    write_archive,
+)
 
 LIMIT = 64 * 10**6
 """Bytes of the database, if the policy says nothing else."""
 _VERSION = 2
 _PAGE = 1000
 """Rows that are read at a time; the lock is let go in between."""
+_PORTION = 64
+"""Events that are looked at closely before whoever searches is asked whether to go on."""
 _LEAST = 100
 """So many events stay in the database whatever they weigh."""
 
@@ -67,6 +78,15 @@ CREATE TRIGGER IF NOT EXISTS origin_is_never_removed BEFORE DELETE ON origin
 
 Entry = tuple[str, str, Mapping[str, Any]]
 """Kind, fork, data."""
+
+
+class Looked(NamedTuple):
+    """What came of looking at one part of a journal."""
+
+    events: tuple[Event, ...]
+    """Those that are wanted, newest first."""
+    down_to: int
+    """All others that are not older than this one are not."""
 
 
 class Journal:
@@ -166,29 +186,37 @@ class Journal:
                 return
             number = page[-1].number
 
-    def newest(self, where: Selection = EVERYTHING, before: int = 1 << 62) -> Iterator[Event]:
+    def newest(self, where: Selection = EVERYTHING, before: int = 1 << 62, *, archived: bool = True) -> Iterator[Event]:
         """Those before that number, newest first, until there is none, or none that can be wanted: times never go back
-        along the chain."""
+        along the chain. ``archived``: those in archives, too, of which there may be any number."""
+        for looked in self.looked(where, before, archived=archived):
+            yield from looked.events
+
+    def looked(
+        self, where: Selection = EVERYTHING, before: int = 1 << 62, *, archived: bool = True
+    ) -> Iterator[Looked]:
+        """The same, some at a time, with how far that was: whoever looks for what is rare may have enough of it."""
+        for page in self._backwards(where, before, archived=archived):
+            for at in range(0, len(page), _PORTION):
+                portion = page[at : at + _PORTION]
+                kept = _recent(portion, where)
+                yield Looked(tuple(filter(where.matches, kept)), portion[-1].number)
+                if len(kept) < len(portion):
+                    return
+
+    def _backwards(self, where: Selection, before: int, *, archived: bool) -> Iterator[list[Event]]:
+        """Pages of them; what SQLite can tell is not wanted may be missing."""
         condition, values = _condition(where)
         query = f"SELECT * FROM event WHERE number < ? AND {_LIVE} {condition} ORDER BY number DESC LIMIT {_PAGE}"
         number = before
         while True:
             origin, page = self._page(query, (number, *values))
-            for event in page:
-                if where.since is not None and event.time < where.since:
-                    return
-                number = event.number
-                if where.matches(event):
-                    yield event
+            yield page
             if len(page) < _PAGE:
                 break
-        for archive in reversed(archives(self._directory, origin.number)):
-            found = [event for event in read_archive(archive) if event.number < number]
-            for event in reversed(found):
-                if where.since is not None and event.time < where.since:
-                    return
-                if where.matches(event):
-                    yield event
+            number = page[-1].number
+        for archive in reversed(archives(self._directory, origin.number)) if archived else ():
+            yield from read_back(archive, number)
 
     def _page(self, query: str, values: tuple[Any, ...]) -> tuple[Head, list[Event]]:
         """Rows, and after which event the database starts, at one and the same moment."""
@@ -270,12 +298,17 @@ class Journal:
             if upto <= origin.number:
                 return None
             set_aside(self._directory, origin.number, self._digests(uncounted(self._directory, origin.number)))
-            kept = [event for event in self._forwards(origin.number) if event.number <= upto]
-            archive = write_archive(self._directory, kept, origin)
-            self._start_after(Head(kept[-1].number, kept[-1].digest))
+            archive = write_archive(self._directory, self._up_to(upto, origin.number), origin)
+            self._start_after(Head(archive.last, self._digests([archive.last])[archive.last]))
             return archive
         finally:
             lock.release()
+
+    def _up_to(self, upto: int, number: int) -> Iterator[Event]:
+        for event in self._forwards(number):
+            if event.number > upto:
+                return
+            yield event
 
     def _digests(self, numbers: Iterable[int]) -> dict[int, str]:
         found = {}
@@ -366,6 +399,13 @@ def _last(database: sqlite3.Connection) -> Event | None:
 def _origin(database: sqlite3.Connection) -> Head:
     row = database.execute("SELECT number, digest FROM origin").fetchone()
     return Head(*row) if row is not None else BEGIN
+
+
+def _recent(page: list[Event], where: Selection) -> list[Event]:
+    """A page that has the newest first, as far as its events can be wanted."""
+    if where.since is None or not page or page[-1].time >= where.since:
+        return page
+    return [event for event in page if event.time >= where.since]
 
 
 def _condition(where: Selection) -> tuple[str, tuple[str, ...]]:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 import os
 import re
+from collections import deque
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
@@ -23,6 +24,12 @@ from mudroom.errors import MudroomError
 _FORMAT = 1
 _NAME = re.compile(rb"(\d{9,19})-(\d{9,19})\.jsonl\.gz")
 _LEVEL = 6
+WINDOW = 16 << 20
+"""Bytes of lines that are held when an archive is read from its end."""
+_AT_ONCE = 1000
+"""Events that are made of them at a time, which take more."""
+_WRONG = (EOFError, OSError, ValueError, RecursionError)
+"""What reading an archive raises that is none."""
 _TYPES = (int, int, str, str, str, str)
 
 
@@ -56,25 +63,68 @@ def _all(directory: bytes) -> list[Archive]:
 
 def read_archive(archive: Archive) -> Iterator[Event]:
     """Its events. Raises Damaged where they end before they should, or are none."""
-    import gzip  # for the few who archive, and who read so far back
-    import zlib
-
     number = archive.first
     try:
-        with gzip.open(archive.path, "rt", encoding="ascii", newline="\n") as stream:
-            header = json.loads(stream.readline())
-            if not isinstance(header, dict) or header.get("format") != _FORMAT:
-                raise Damaged(archive.path, number, f"its format is not {_FORMAT}")
-            for line in stream:
-                row = json.loads(line)
-                if not isinstance(row, list) or tuple(map(type, row)) != _TYPES:
-                    raise ValueError("a line is no event")
-                number = row[0] + 1
-                yield Event(*row)
-    except (EOFError, OSError, ValueError, RecursionError, zlib.error) as error:
+        for line in _lines(archive):
+            event = _event(line)
+            number = event.number + 1
+            yield event
+    except _WRONG as error:
         raise Damaged(archive.path, number, str(error)) from error
     if number != archive.last + 1:
         raise Damaged(archive.path, number, f"it ends before event {archive.last}")
+
+
+def read_back(archive: Archive, before: int) -> Iterator[list[Event]]:
+    """Its events before that number, newest first, some at a time. It can only be unpacked from its beginning, so that
+    is done once for each ``WINDOW``: all of it together may be large, and mostly the end is all that is wanted. Raises
+    Damaged as ``read_archive``, of what is read."""
+    before = min(before, archive.last + 1)
+    while before > archive.first:
+        number = archive.first
+        window, held = deque[bytes](), 0
+        try:
+            for line in _lines(archive):
+                number = int(line[1 : line.index(b",")])
+                if number >= before:
+                    break
+                window.append(line)
+                held += len(line)
+                while held > WINDOW and len(window) > 1:
+                    held -= len(window.popleft())
+            else:
+                if number < before - 1:
+                    raise ValueError(f"it ends before event {archive.last}")
+            if not window:
+                raise ValueError("its events are not in order")
+            while window:
+                found = [_event(window.pop()) for _ in range(min(_AT_ONCE, len(window)))]
+                before = number = found[-1].number
+                yield found
+        except _WRONG as error:
+            raise Damaged(archive.path, number, str(error)) from error
+
+
+def _lines(archive: Archive) -> Iterator[bytes]:
+    """Those of events. Raises one of ``_WRONG``, or Damaged."""
+    import gzip  # for the few who archive, and who read so far back
+    import zlib
+
+    try:
+        with gzip.open(archive.path, "rb") as stream:
+            header = json.loads(stream.readline())
+            if not isinstance(header, dict) or header.get("format") != _FORMAT:
+                raise Damaged(archive.path, archive.first, f"its format is not {_FORMAT}")
+            yield from stream
+    except zlib.error as error:
+        raise ValueError(str(error)) from error
+
+
+def _event(line: bytes) -> Event:
+    row = json.loads(line.decode("ascii"))
+    if not isinstance(row, list) or tuple(map(type, row)) != _TYPES:
+        raise ValueError("a line is no event")
+    return Event(*row)
 
 
 def write_archive(directory: bytes, events: Iterable[Event], previous: Head) -> Archive:

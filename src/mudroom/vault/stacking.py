@@ -90,6 +90,12 @@ def is_standing_on(fork: Fork, point: Checkpoint) -> bool:
     return fork.state.layers == point.layers and upper_is_empty(fork)
 
 
+def timeline(fork: Fork) -> list[tuple[Checkpoint, bool]]:
+    """The checkpoints, oldest first, each with whether the fork is standing on it. They may be hundreds."""
+    state, clean = fork.state, upper_is_empty(fork)
+    return [(point, clean and point.layers == state.layers) for point in state.checkpoints]
+
+
 def is_left_by_rollback(point: Checkpoint) -> bool:
     return point.automatic and point.name.startswith("rollback-")
 

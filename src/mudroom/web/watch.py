@@ -14,7 +14,7 @@ from mudroom.core.path import show
 from mudroom.core.selection import Selection
 from mudroom.core.telling import shown
 from mudroom.errors import UsageError
-from mudroom.keeper import describe
+from mudroom.keeper import usage_of
 from mudroom.session import Background, Session
 from mudroom.web import shape
 from mudroom.web.endpoint import Call, Endpoint, Refusal
@@ -74,14 +74,17 @@ def _row(started: Started, ended: Ended | None, used: Used | None) -> shape.Comm
 
 
 def _last(session: Session, fork: str) -> list[shape.Command]:
-    """The last command that ran in the foreground of a fork, if what it has printed is still there."""
-    event = next(session.vault.journal.newest(Selection(("run",), (fork,))), None)
+    """The last command that ran in the foreground of a fork, if what it has printed is still there. Of one that the
+    journal has archived meanwhile nothing is told: this is asked for again and again."""
+    when = session.printed_at(fork)
+    if when is None:
+        return []
+    event = next(session.vault.journal.newest(Selection(("run",), (fork,)), archived=False), None)
     if event is None:
         return []
     data, ended = data_of(event), wall(event)
     began = ended - _number(data, "duration_ms") * _MS
-    when = session.printed_at(fork)
-    if when is None or not began - _SLACK <= when <= ended + _SLACK:
+    if not began - _SLACK <= when <= ended + _SLACK:
         return []  # that is another one's
     words = data.get("command")
     command = " ".join(map(str, words)) if isinstance(words, list) else str(words)
@@ -206,7 +209,7 @@ def usage(call: Call) -> shape.Usage:
         cpu, memory = sum(one.cpu for one in used), sum(one.memory for one in used)
         found = shape.Usage(0, [], memory, round(cpu, 2), sum(one.processes for one in used))
         if query.disk:
-            _holding, held = describe(session)
+            held = usage_of(session)
             found.total, found.remarks = held.size, list(held.remarks)
             found.amounts = [shape.Amount(what, *getattr(held, what)) for what in _KINDS]
     return found
