@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -10,8 +11,10 @@ from pathlib import Path
 import pytest
 
 from conftest import Place
+from mudroom.core.entry import Entry
 from mudroom.session import Session
 from mudroom.stage.kept import KeptFiles
+from mudroom.stage.source import DirectorySource
 from mudroom.stage.stamp import is_settled, stamp_of
 from mudroom.vault.gist import Gist, Tagged, gist_of
 from mudroom.vault.review import fingerprint
@@ -123,6 +126,34 @@ def test_rules_that_have_changed_count_at_once(
     assert ignored(session) == found
     assert ignored(session) == found
     assert gist(session).tagged(session.vault) is not before
+
+
+def test_the_project_is_not_asked_about_each_directory_that_only_the_fork_has(
+    session: Session, place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = session.files("f")
+    for number in range(50):
+        files.write(b"node_modules/p%d/lib/x.log" % number, b"new\n")
+    session.flush("f")
+    settle(place.project / ".gitignore")
+    looks: list[bytes] = []
+
+    def looking(source: DirectorySource, path: bytes) -> Entry | None:
+        looks.append(path)
+        return look(source, path)
+
+    look = DirectorySource.look
+    monkeypatch.setattr(DirectorySource, "look", looking)
+    logs = {b"node_modules/p%d/lib/x.log" % number for number in range(50)} | LOGS
+    assert ignored(session) == logs
+    assert sorted(looks) == [b".gitignore", b"d", b"d/.gitignore", b"node_modules"]
+    looks.clear()
+    assert ignored(session) == logs
+    assert sorted(looks) == [b".gitignore", b"d/.gitignore", b"node_modules"]
+    place.write("node_modules/p7/.gitignore", "!*.log\n")
+    assert ignored(session) == logs - {b"node_modules/p7/lib/x.log"}
+    shutil.rmtree(place.project / "node_modules")
+    assert ignored(session) == logs
 
 
 def test_what_the_fork_makes_of_the_rules_does_not_count(session: Session) -> None:

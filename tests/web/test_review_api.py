@@ -9,8 +9,13 @@ import pytest
 
 from conftest import Place
 from looking import Looking
+from mudroom.core.change import Change
+from mudroom.core.path import show_path
 from mudroom.core.settings import Settings
+from mudroom.reviewing import look
+from mudroom.web import review, shape
 from mudroom.web.endpoint import id_of
+from mudroom.web.review import row_of
 
 PNG = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\0\1\0\0\0\1\x08\6\0\0\0"
 NAMES = [
@@ -310,6 +315,24 @@ def test_pages_of_rows(place: Place) -> None:
     parts = [looking.get("changes", first=first, count=7) for first in range(0, 35, 7)]
     assert [row for part in parts for row in part["rows"]] == whole["rows"]
     assert {part["total"] for part in parts} == {30}
+
+
+def test_only_rows_that_are_asked_for_are_made(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    looking = staged(place, "for n in $(seq 30); do echo $n > $n; done")
+    made: list[bytes] = []
+
+    def making(change: Change, tags: tuple[str, ...]) -> shape.Row:
+        made.append(change.path)
+        return row_of(change, tags)
+
+    monkeypatch.setattr(review, "row_of", making)
+    monkeypatch.setattr(review, "_TOGETHER", 4)
+    paths = [show_path(change.path) for change in look(place.session(), "f").rows]
+    for first, count in ((5, 5), (0, 1), (29, 1), (30, 9), (4, 26), (0, 30)):
+        made.clear()
+        found = looking.get("changes", first=first, count=count)["rows"]
+        assert [row["path"] for row in found] == paths[first : first + count]
+        assert len(made) <= count + 6
 
 
 def test_lines_of_either_side(place: Place) -> None:

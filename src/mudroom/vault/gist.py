@@ -52,7 +52,7 @@ class Tagged:
 
 class _Asked(NamedTuple):
     files: Mapping[bytes, Entry | None]
-    """What was at the path of each ``.gitignore`` that could say something."""
+    """What was at the path of each ``.gitignore`` that could say something, and where there is no directory for it."""
     tagged: Tagged
 
 
@@ -102,7 +102,19 @@ def _ignored(project: Source, changes: tuple[Change, ...], asked: dict[bytes, En
     """Which of these paths the project's own ``.gitignore`` files name, or a directory above. What a fork has made of
     those files does not count. ``asked``: is told of each file that was looked for."""
 
+    absent: dict[bytes, bool] = {ROOT: False}
+
+    def is_absent(directory: bytes) -> bool:
+        """Whether the project has nothing there; the first on the way that it has not is asked for again each time."""
+        for one in climb(directory, absent):
+            absent[one] = absent[parent(one)] or project.look(one) is None
+            if absent[one] and not absent[parent(one)]:
+                asked[one] = None
+        return absent[directory]
+
     def look(path: bytes) -> Entry | None:
+        if is_absent(parent(path)):
+            return None  # what a fork has made may be thousands of directories
         asked[path] = found = project.look(path)
         return found
 

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 FEW = 2_000
 """Changes among which conflicts are looked for whenever somebody looks at the rows."""
 DRIFTED = 100
+_TOGETHER = 1_000
+"""Rows that are made at once."""
 Index = Annotated[int, Meta(ge=0, le=1 << 40)]
 AGAIN = "look at it again"
 
@@ -44,8 +46,8 @@ def changes(call: Call) -> shape.Changes:
         # Of many changes the list comes first: how they stand to the project now is asked for apart.
         drift = session.drift(name) if len(looked.changes) <= FEW else None
         conflicts = _conflicts(session, looked, drift) if drift is not None else None
-        here = slice(query.first, query.first + query.count)
-        rows = zip(looked.rows[here], looked.tagged.once(_rows)[here], strict=True)
+        here = looked.rows[query.first : query.first + query.count]
+        rows = zip(here, looked.tagged.once(_Rows).some(query.first, len(here)), strict=True)
         return shape.Changes(
             name,
             looked.fingerprint,
@@ -75,9 +77,26 @@ def _conflicts(session: Session, looked: Looked, drift: list[Remark]) -> set[byt
         return None  # it is mounted, or at work after all; or an apply was cut off that has taken files out of it
 
 
-def _rows(tagged: Tagged) -> list[shape.Row]:
-    """Nobody changes them: they may be sent more than once."""
-    return [row_of(change, tagged.tags[change.path]) for change in tagged.rows]
+class _Rows:
+    """Rows as they are sent, each made when it is asked for first: a page asks for some at a time. Nobody changes them:
+    they may be sent more than once."""
+
+    def __init__(self, tagged: Tagged) -> None:
+        self._tagged = tagged
+        self._made: dict[int, list[shape.Row]] = {}
+
+    def some(self, first: int, count: int) -> list[shape.Row]:
+        """There have to be so many."""
+        begin = first - first % _TOGETHER
+        found = [row for at in range(begin, first + count, _TOGETHER) for row in self._together(at)]
+        return found[first - begin : first - begin + count]
+
+    def _together(self, at: int) -> list[shape.Row]:
+        made = self._made.get(at)
+        if made is None:
+            rows, tags = self._tagged.rows[at : at + _TOGETHER], self._tagged.tags
+            made = self._made[at] = [row_of(change, tags[change.path]) for change in rows]
+        return made
 
 
 def _in_conflict(row: shape.Row) -> shape.Row:
