@@ -47,7 +47,7 @@ def page(base: bytes, scale: Scale) -> Iterator[Finding]:
             (project,) = server.get("/projects")
             at = f"/projects/{project['id']}/forks/{fork}"
             file = server.get(at + "/changes?count=1")["rows"][0]["id"]
-            asked = {"changes": at + "/changes", "diff": at + f"/diff?file={file}"}
+            asked = {"changes": at + "/changes?count=20000", "diff": at + f"/diff?file={file}"}
             anew = _contestant("anew", lambda: server.get(asked["changes"]), _touched(place))
             found = interleave([*_contestants(server, asked), *_git(place, name)], scale.looks * 3)
             what = f"a fork with {scale.modified:,} changed files"

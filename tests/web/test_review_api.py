@@ -15,7 +15,7 @@ from mudroom.core.settings import Settings
 from mudroom.reviewing import look
 from mudroom.web import review, shape
 from mudroom.web.endpoint import id_of
-from mudroom.web.review import row_of
+from mudroom.web.review import FEW, MOST, row_of
 
 PNG = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\0\1\0\0\0\1\x08\6\0\0\0"
 NAMES = [
@@ -315,6 +315,14 @@ def test_pages_of_rows(place: Place) -> None:
     parts = [looking.get("changes", first=first, count=7) for first in range(0, 35, 7)]
     assert [row for part in parts for row in part["rows"]] == whole["rows"]
     assert {part["total"] for part in parts} == {30}
+
+
+def test_nobody_gets_more_rows_at_once_than_a_page_shows_soon(place: Place) -> None:
+    looking = staged(place, f"seq {FEW + 5} | xargs touch")
+    found = looking.get("changes")
+    assert (len(found["rows"]), found["total"]) == (FEW, FEW + 5)
+    assert len(looking.get("changes", first=FEW, count=MOST)["rows"]) == 5
+    assert looking.refused("changes", count=MOST + 1)[0] == 400
 
 
 def test_only_rows_that_are_asked_for_are_made(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -160,6 +160,9 @@ def ignored(look: Callable[[bytes], Entry | None], read: Read) -> Out:
 
     def chain_of(directory: bytes) -> tuple[_Level, ...]:
         """What counts in a directory, its own first. Directories may be nested deeper than calls may be."""
+        known = chains.get(directory)
+        if known is not None:
+            return known
         for one in climb(directory, chains):
             chains[one] = (*own(one), *(chains[parent(one)] if one else ()))
         return chains[directory]

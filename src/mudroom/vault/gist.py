@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from functools import cached_property
+from itertools import groupby
 from typing import Any, NamedTuple, TypeVar
 
 from mudroom.core.change import Change, Changeset, Summary, listed, summarise
@@ -132,9 +133,11 @@ def _ignored(project: Source, changes: tuple[Change, ...], asked: dict[bytes, En
             within[one] = within[parent(one)] or out(one, _DIRECTORY)
         return within[directory]
 
-    return frozenset(
-        change.path for change in changes if is_within(parent(change.path)) or out(change.path, change.entry)
-    )
+    found: list[bytes] = []
+    for place, some in groupby(changes, lambda change: parent(change.path)):  # most are where the one before is
+        inside = is_within(place)
+        found += [change.path for change in some if inside or out(change.path, change.entry)]
+    return frozenset(found)
 
 
 _DIRECTORY = Entry("directory", 0o755, 0, b"", 0, 0, 1, 0, 0, 0, 0)

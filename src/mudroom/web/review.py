@@ -21,7 +21,9 @@ if TYPE_CHECKING:
     from mudroom.session import Session
 
 FEW = 2_000
-"""Changes among which conflicts are looked for whenever somebody looks at the rows."""
+"""Changes among which conflicts are looked for whenever somebody looks at the rows; and rows that are sent if nobody
+says how many: a page shows these while it asks for the rest."""
+MOST = 20_000
 DRIFTED = 100
 _TOGETHER = 1_000
 """Rows that are made at once."""
@@ -31,7 +33,7 @@ AGAIN = "look at it again"
 
 class ChangesQuery(Struct):
     first: Index = 0
-    count: Annotated[int, Meta(ge=0, le=20_000)] = 20_000
+    count: Annotated[int, Meta(ge=0, le=MOST)] = FEW
     reviewed: str = ""
     """The fingerprint of the page before: of something else, no further page is given."""
 

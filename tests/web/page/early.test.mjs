@@ -13,6 +13,7 @@ globalThis.fetch = /** @type {any} */ (async (/** @type {string} */ path, /** @t
   if (path.endsWith("/projects/a-1")) throw new TypeError("nobody there");
   const number = ++answers;
   if (how.headers["if-none-match"] === '"t1"') return { ok: false, status: 304, text: async () => "", headers: new Headers() };
+  if (path.endsWith("/short")) return { ok: true, status: 200, text: async () => (number % 3 ? "[1]" : "[2]"), headers: new Headers() };
   return { ok: true, status: 200, text: async () => JSON.stringify({ path, number }), headers: new Headers({ etag: '"t1"' }) };
 });
 const { early, first, forget } = await import("../../../src/mudroom/web/page/early.js");
@@ -83,4 +84,12 @@ test("what would be the same again is not sent again", async () => {
   assert.equal(asked.at(-1)?.[1]["if-none-match"], '"t1"');
   assert.notEqual(await get("/long"), found);
   assert.equal(asked.at(-1)?.[1]["if-none-match"], undefined);
+});
+
+test("a short answer, which has no tag, is the one before if it says the same", async () => {
+  const found = [];
+  for (let at = 0; at < 7; at++) found.push(await get("/short", undefined, found.at(-1)));
+  const changes = found.filter((one, at) => at && one !== found[at - 1]);
+  assert.deepEqual(found.map(([one]) => one).filter((one, at, all) => at && one !== all[at - 1]), changes.map(([one]) => one));
+  assert.ok(changes.length > 1 && changes.length < 6);
 });

@@ -56,6 +56,8 @@ export const keyed = (path) => BASE + path + (path.includes("?") ? "&" : "?") + 
 
 /** By which the server knows an answer again. @type {WeakMap<object, string>} */
 const tags = new WeakMap();
+/** What was sent of an answer that has no such tag. @type {WeakMap<object, string>} */
+const texts = new WeakMap();
 /** Answers from before anybody listened. @type {WeakSet<object>} */
 const olds = new WeakSet();
 
@@ -88,7 +90,7 @@ export async function ask(method, path, body, signal, before) {
     if (error instanceof DOMException && error.name === "AbortError") throw error;
     throw new Refused(0, { error: "mudroom serve does not answer", code: "gone", hint: "it may have been ended" });
   }
-  if (answer.status === 304) return before;
+  if (answer.status === 304 || (answer.ok && before && texts.get(before) === text)) return before;
   let found;
   try {
     found = JSON.parse(text);
@@ -102,6 +104,7 @@ export async function ask(method, path, body, signal, before) {
   }
   const given = answer.headers?.get("etag");
   if (given) tags.set(found, given);
+  else if (found instanceof Object) texts.set(found, text);
   if (asked && found instanceof Object) olds.add(found);
   return found;
 }

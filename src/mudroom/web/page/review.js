@@ -21,6 +21,9 @@ import { flat, grow, lines, offered, sifted } from "./tree.js";
 const NARROW = "(max-width: 46rem)"; // as in review.css
 const NAMED = 8; // files in a line
 const OFTEN = 5000; // milliseconds between two looks at the project, while somebody looks at the page
+const MOST = 20_000; // rows that are asked for at once; at first the server sends fewer
+const CALM = 5_000; // rows that are sifted at each letter
+const PAUSE = 150; // milliseconds without a letter
 /** @type {Record<string, [string, string]>} */
 const VERBS = { added: ["A", "added"], modified: ["M", "modified"], deleted: ["D", "deleted"], renamed: ["R", "renamed"] };
 /** @type {Record<string, [string, string]>} */
@@ -63,17 +66,39 @@ export function Review({ project, fork, file, place }) {
   return html`<${Files} key=${`${turn} ${held.created}`} project=${project} fork=${fork} file=${file} row=${row} changes=${held} moved=${moved} again=${again} working=${working} setWorking=${setWorking} place=${place} />`;
 }
 
-/** Rows that did not fit into one answer. @param {string} path @param {any} held @param {(next: any) => void} setHeld */
+/** Rows that did not fit into one answer: all of them at once, for each list is drawn anew. @param {string} path @param {any} held @param {(next: any) => void} setHeld */
 function useRest(path, held, setHeld) {
   const next = held && held.rows.length < held.total ? held.rows.length : 0;
   useEffect(() => {
     if (!next) return;
     const aborter = new AbortController();
-    get(path + "/changes" + query({ first: next }), aborter.signal).then((more) => {
-      if (more.fingerprint === held.fingerprint && more.rows.length) setHeld({ ...held, rows: [...held.rows, ...more.rows] });
-    }, () => {}); // what is missing is said; whoever applies is held to the fingerprint
+    rest(path, held, aborter.signal).then((rows) => void (rows.length && setHeld({ ...held, rows: [...held.rows, ...rows] })));
     return () => aborter.abort();
   }, [path, next, held?.fingerprint]);
+}
+
+/** As many as there are to be had: what is missing is said, and whoever applies is held to the fingerprint. @param {string} path @param {any} held @param {AbortSignal} signal */
+async function rest(path, held, signal) {
+  /** @type {any[]} */
+  const found = [];
+  while (held.rows.length + found.length < held.total) {
+    const more = await get(path + "/changes" + query({ first: held.rows.length + found.length, count: MOST }), signal).catch(() => null);
+    if (signal.aborted) return [];
+    if (!more || more.fingerprint !== held.fingerprint || !more.rows.length) break;
+    found.push(...more.rows);
+  }
+  return found;
+}
+
+/** What was typed, when somebody pauses: to sift very many rows takes longer than a letter. @param {string} text @param {number} count of rows */
+function useTyped(text, count) {
+  const [typed, setTyped] = useState(text);
+  const waits = text !== "" && count > CALM;
+  useEffect(() => {
+    const timer = setTimeout(() => setTyped(text), waits ? PAUSE : 0);
+    return () => clearTimeout(timer);
+  }, [text, waits]);
+  return waits ? typed : text;
 }
 
 /** How the fork stands to the project now. @param {string} path @param {any} changes */
@@ -121,10 +146,11 @@ function Files({ project, fork, file, row, changes, moved, again, working, setWo
   const [filters, setFilters] = useState(/** @type {ReadonlySet<string>} */ (new Set()));
   const [isTree, setTree] = useState(kept.get("list") !== "flat");
   const [closed, setClosed] = useState(/** @type {ReadonlySet<string>} */ (new Set()));
-  const listed = useMemo(() => sifted(rows, text, filters), [rows, text, filters]);
+  const typed = useTyped(text, rows.length);
+  const listed = useMemo(() => sifted(rows, typed, filters), [rows, typed, filters]);
   const items = useMemo(() => (isTree ? lines(grow(listed), closed) : flat(listed)), [listed, isTree, closed]);
   const first = useMemo(() => items.find((item) => item.row)?.row?.id, [items]);
-  const current = file && rows.some((/** @type {any} */ one) => one.id === file) ? file : first;
+  const current = file && (rows.length < changes.total || rows.some((/** @type {any} */ one) => one.id === file)) ? file : first;
   const [folder, setFolder] = useState(""); // the directory that the keyboard is at, if it is at one
   const active = items.findIndex((item) => (folder ? item.key === folder && !item.row : item.row?.id === current));
   const open = (/** @type {string} */ id) => {
