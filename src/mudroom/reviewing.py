@@ -4,6 +4,7 @@ draw (``web/``, ``tui/``). Values; nothing is written, and nobody is said to hav
 
 from __future__ import annotations
 
+import gc
 import os
 from _blake2 import blake2b
 from collections.abc import Iterator, Mapping
@@ -24,9 +25,11 @@ __all__ = [
     "Looked",
     "Side",
     "Tagged",
+    "collected_seldom",
     "difference",
     "has_hunks",
     "is_at_rest",
+    "keep_reading",
     "look",
     "open_side",
     "stamp_of",
@@ -80,6 +83,25 @@ def is_at_rest(session: Session, fork: str) -> bool:
         return True
     with place.lock_if_free("looking at what runs") as free:
         return free
+
+
+@contextmanager
+def collected_seldom() -> Iterator[None]:
+    """For who holds lists of changes. One of 100,000 is a million objects and no cycle: with Python's own numbers a
+    third of the time that reading it takes goes into looking for some, again and again (gc.set_threshold)."""
+    before = gc.get_threshold()
+    gc.set_threshold(50_000, 20, 100)
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)
+
+
+def keep_reading(session: Session) -> None:
+    """For who looks at many files of a fork: each of them would have all of the record read again."""
+    from mudroom.stage.kept import KeptFiles
+
+    session.vault.reading = KeptFiles()
 
 
 class Side(NamedTuple):

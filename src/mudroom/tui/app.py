@@ -20,6 +20,7 @@ from mudroom.core.event import Event
 from mudroom.core.path import show, show_path
 from mudroom.core.shown import escaped
 from mudroom.errors import MudroomError
+from mudroom.reviewing import collected_seldom, keep_reading
 from mudroom.tui.desk import Desk, forks_of
 from mudroom.tui.dialog import Choose, Working
 from mudroom.tui.pane import Pieces
@@ -71,6 +72,7 @@ class ReviewApp(App[None]):
     def __init__(self, session: Session, fork: str | None, hands: Hands, *, handles_signals: bool = True) -> None:
         super().__init__()
         self.session, self.hands = session, hands
+        keep_reading(session)
         self.fork = fork
         self.desk: Desk | None = None
         self.code = 0
@@ -172,7 +174,8 @@ def review(session: Session, fork: str | None, hands: Hands) -> Left:
     """
     app = ReviewApp(session, fork, hands)
     try:
-        app.run(mouse=False)
+        with collected_seldom():
+            app.run(mouse=False)
     finally:
         if app.desk is not None:
             app.desk.close()

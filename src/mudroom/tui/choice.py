@@ -80,7 +80,9 @@ def items_of(changes: Sequence[Change]) -> tuple[Item, ...]:
             repositories[git] = len(found)
             inside[len(found)] = [change.path]
             found.append(Item(git, change))
-    return tuple(item._replace(inside=tuple(inside.get(number, ()))) for number, item in enumerate(found))
+    for number, paths in inside.items():
+        found[number] = found[number]._replace(inside=tuple(paths))
+    return tuple(found)
 
 
 def first_choice(items: Iterable[Item]) -> dict[bytes, Pick]:
@@ -165,17 +167,17 @@ FLAGS: tuple[tuple[str, str, str], ...] = (
     ("ignored", "I", "ignored by git"),
 )
 """Flag, sign, words: what the list shows and the filters know."""
+_KNOWN, _NONE = frozenset(flag for flag, _sign, _words in FLAGS), frozenset[str]()
 
 
 def flags_of(item: Item, tags: Iterable[str], conflicts: Mapping[bytes, bool]) -> frozenset[str]:
     """``tags``: as ``reviewing`` has them. ``conflicts``: by path, whether it is decided."""
-    known = {flag for flag, _sign, _words in FLAGS}
-    found = set() if item.is_repository else known.intersection(tags)
+    found = _NONE if item.is_repository else _KNOWN.intersection(tags)
     if item.to_be_named:
-        found.add("protected")
-    if any(not conflicts.get(path, True) for path in (item.path, *item.inside)):
-        found.add("conflict")
-    return frozenset(found)
+        found |= {"protected"}
+    if conflicts and any(not conflicts.get(path, True) for path in (item.path, *item.inside)):
+        found |= {"conflict"}
+    return found
 
 
 def signs(flags: Iterable[str]) -> str:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, NamedTuple, ParamSpec, TypeVar
 
-from mudroom.core.change import Change, Remark
+from mudroom.core.change import Change, Remark, Summary
 from mudroom.core.event import Event
 from mudroom.core.hunk import select
 from mudroom.core.merge import Part
@@ -62,6 +62,7 @@ class Seen(NamedTuple):
     credentials: tuple[str, ...]
     running: bool = False
     """A command is at work in it: what that changes is not here yet, nor are its conflicts known."""
+    summary: Summary = Summary()
 
     @property
     def decided(self) -> dict[bytes, bool]:
@@ -97,7 +98,7 @@ class Desk:
         record = self.session.record(self.fork)
         conflicts: Sequence[Conflicted] = ()
         running = not self._is_at_rest()
-        if found.changes and not running:
+        if not running and self._may_conflict(found.changes):
             conflicts = self.session.conflicts(self.fork)
         return Seen(
             self.fork,
@@ -110,7 +111,12 @@ class Desk:
             record.level if record is not None else None,
             self.session.opened_credentials(self.fork),
             running,
+            found.summary,
         )
+
+    def _may_conflict(self, changes: Sequence[Change]) -> bool:
+        """What the project has as it was cannot; to find out how it goes together takes longer than all the rest."""
+        return not all(change.original_known for change in changes) or bool(self.session.drift(self.fork))
 
     def fingerprint(self) -> str | None:
         """Of what the fork holds now; None if it is gone."""

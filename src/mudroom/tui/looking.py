@@ -13,7 +13,6 @@ from textual.containers import Horizontal
 from textual.screen import Screen
 from textual.widgets import Static
 
-from mudroom.core.change import summarise
 from mudroom.core.path import show_path
 from mudroom.errors import MudroomError
 from mudroom.tui.choice import FLAGS, WHOLE, Item, Pick, first_choice, flags_of, kept
@@ -182,7 +181,7 @@ class LookingScreen(Screen[None], inherit_bindings=False):
         line = f" {project} / {self.desk.fork}"
         seen = self.seen
         if seen is not None:
-            count = summarise(seen.changes)
+            count = seen.summary
             picked = sum(item.path in self.picks for item in seen.items)
             undecided = sum(not decided for decided in seen.decided.values())
             line += f"  [{BADGES.get(seen.level, 'Not known')}]" if seen.items else ""

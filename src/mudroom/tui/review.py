@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from typing import ClassVar, TypeVar
 
@@ -142,8 +143,9 @@ class ReviewScreen(LookingScreen, inherit_bindings=False):
         items = self.seen.items if self.seen is not None else ()
         flags = self.files.flags
         rows = []
+        kinds = Counter((flags.get(item.path, frozenset()), self.picks.get(item.path)) for item in items)
         for one in FILTERS:
-            count = sum(one.accepts(flags.get(item.path, frozenset()), self.picks.get(item.path)) for item in items)
+            count = sum(many for kind, many in kinds.items() if one.accepts(*kind))
             rows.append([(f"{count:>7,}  ", "dim"), (one.name, "")])
         found = await self.app.push_screen_wait(Choose("Show only what …", rows, cursor=FILTERS.index(self.filter)))
         if found is not None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import gc
 import signal
 import socket
 import struct
@@ -15,6 +14,7 @@ import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from mudroom.errors import UsageError
+from mudroom.reviewing import collected_seldom
 from mudroom.web.guard import STRANGER
 from mudroom.web.peer import stranger
 
@@ -34,9 +34,6 @@ HEAD_SECONDS = 10.0
 """In which the head of a request has to be here."""
 READ_SECONDS = 30.0
 """In which something of what is answered has to be read."""
-_COLLECTED = 50_000, 20, 100
-"""When cycles are looked for (gc.set_threshold). A list of 100,000 changes is a million objects and no cycle: with
-Python's own numbers a third of the time that reading it takes goes into looking through it again and again."""
 _TRIES = 20
 """Ports that are tried until one is free in both families."""
 HEAD_LIMIT = 32 << 10
@@ -197,14 +194,12 @@ def serve(
 
     # uvicorn heeds signals itself while it runs, and raises them again for those who were there before: us
     before = {number: signal.signal(number, end) for number in _SIGNALS}
-    often = gc.get_threshold()
-    gc.set_threshold(*_COLLECTED)
     try:
-        ready()
-        server.run(sockets=listening)
+        with collected_seldom():
+            ready()
+            server.run(sockets=listening)
     finally:
         for one in listening:
             one.close()
-        gc.set_threshold(*often)
         for number, handler in before.items():
             signal.signal(number, handler)
