@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import json
 import os
 import sqlite3
@@ -10,9 +11,21 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import islice
 from typing import Any
 
-from bench.measure import Contestant, Finding, Lap, against, at_most, at_most_times, clocked, interleave, seconds_of
+from bench.measure import (
+    Contestant,
+    Finding,
+    Lap,
+    against,
+    at_most,
+    at_most_times,
+    clocked,
+    interleave,
+    seconds_of,
+    timed,
+)
 from bench.place import Scale, discard, fill, new_place, run
 from mudroom.session import Session
 from mudroom.vault.journal import Journal
@@ -39,6 +52,7 @@ _EVENT: dict[str, Any] = {
 _AT_ONCE = 100
 """Events of one lap; the laps are given for each of them."""
 _RATE = 1000
+_UNPACKED = "gzip -dc of it"
 _QUIET, _BUSY = "the journal quiet", "ours"
 
 _WRITER = """
@@ -77,8 +91,20 @@ def journals(base: bytes, scale: Scale) -> Iterator[Finding]:
         seconds, _archive = clocked(lambda: journal.archive(upto))
         moved = interleave([lambda: [("archive", seconds)]], 1, 0)
         yield Finding("journal", f"move {upto:,} of them to an archive", moved["archive"])
+        packed = glob.glob(os.fsdecode(place.root) + "/journal/*.gz")
+        found = interleave([_older(journal, upto), timed(_UNPACKED, ["gzip", "-dc", *packed])], scale.looks)
+        yield Finding("journal", "a page of events in the archive", found["older"], None, against(found, [_UNPACKED]))
         journal.close()
     yield from _beside(base, scale)
+
+
+def _older(journal: Journal, before: int) -> Contestant:
+    """As somebody reads on who has come to that event."""
+
+    def look() -> Iterator[Lap]:
+        yield "older", seconds_of(lambda: list(islice(journal.newest(before=before), _AT_ONCE)))
+
+    return look
 
 
 def _plain(path: bytes) -> sqlite3.Connection:

@@ -47,11 +47,16 @@ def page(base: bytes, scale: Scale) -> Iterator[Finding]:
             (project,) = server.get("/projects")
             at = f"/projects/{project['id']}/forks/{fork}"
             file = server.get(at + "/changes?count=1")["rows"][0]["id"]
-            asked = {"changes": at + "/changes?count=20000", "diff": at + f"/diff?file={file}"}
+            asked = {
+                "first": at + "/changes",
+                "changes": at + "/changes?count=20000",
+                "diff": at + f"/diff?file={file}",
+            }
             anew = _contestant("anew", lambda: server.get(asked["changes"]), _touched(place))
             found = interleave([*_contestants(server, asked), *_git(place, name)], scale.looks * 3)
             what = f"a fork with {scale.modified:,} changed files"
             yield Finding("page", f"the list of {what}", found["changes"], None, against(found, [_STATUS]))
+            yield Finding("page", f"the first rows of {what}", found["first"], None, against(found, [_STATUS]))
             yield Finding("page", f"one file of {what}", found["diff"], None, against(found, [_DIFF]))
             found = interleave([anew, *_git(place, name)], scale.looks)  # apart: nothing is kept after it
             yield Finding("page", f"the list of {what}, when it is new", found["anew"], None, against(found, [_STATUS]))
