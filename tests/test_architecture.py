@@ -104,7 +104,7 @@ MAY_IMPORT = {
     "": (),
 }  # fmt: skip
 PURE_LIBRARY = {
-    "__future__", "_blake2", "binascii", "collections", "collections.abc", "difflib", "functools", "hashlib",
+    "__future__", "_blake2", "binascii", "bisect", "collections", "collections.abc", "difflib", "functools", "hashlib",
     "itertools", "json", "re", "struct", "types", "typing",
 }  # fmt: skip
 LIBRARY_OF = {
