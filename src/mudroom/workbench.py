@@ -8,12 +8,13 @@ from __future__ import annotations
 import _thread
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from mudroom.core.change import Changeset
+from mudroom.core.change import Change, Changeset
 from mudroom.core.path import is_below, show
+from mudroom.core.secret import is_masked
 from mudroom.core.settings import Settings
 from mudroom.desk import Desk
 from mudroom.errors import FULL, ForkMoved, MudroomError, UsageError
@@ -25,6 +26,7 @@ from mudroom.vault.opened import OpenFork
 from mudroom.vault.store import Vault
 
 if TYPE_CHECKING:
+    from mudroom.core.moved import Move
     from mudroom.core.stack import Checkpoint
     from mudroom.stage.files import Files
     from mudroom.stage.mounting import Kind
@@ -348,8 +350,24 @@ class Workbench:
 
         changes = self.changes(name).changes
         chosen = [c for c in changes if not paths or any(is_below(c.path, path) for path in paths)]
+        moves = self.moves(name) if _both_ways(chosen) else ()
         with OpenFork(self.vault, self.vault.fork(name)) as opened:
-            yield from diff(opened.ground().read_original, opened.staged(), chosen)
+            yield from diff(opened.ground().read_original, opened.staged(), chosen, moves)
+
+    def moves(self, name: str) -> tuple[Move, ...]:
+        """Files of a fork that were moved and changed in one go, as far as that can be told (``core/moved.py``)."""
+        from mudroom.vault.gist import gist_of
+        from mudroom.vault.sides import Sides
+
+        gist = gist_of(self.vault.reading, self.record(name))
+        if not _both_ways(gist.changeset.changes):
+            return ()
+        with Sides(self.vault, name, gist) as sides:
+            return sides.moves(self.hides)
+
+    def hides(self, path: bytes) -> bool:
+        """Whether a file of that name is shown to nobody: a secret of the project."""
+        return is_masked(path, self.settings.secrets_mask, self.settings.secrets_show)
 
     # --- keeping house ---
 
@@ -421,3 +439,8 @@ class Workbench:
         while (now := time.clock_gettime_ns(_CLOCK_REALTIME_COARSE)) <= applied:
             pass
         return now
+
+
+def _both_ways(changes: Iterable[Change]) -> bool:
+    """Whether something came and something went."""
+    return {"added", "deleted"} <= {change.verb for change in changes}

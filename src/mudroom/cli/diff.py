@@ -51,7 +51,8 @@ def execute(args: argparse.Namespace, context: Context) -> int:
         name = only_fork(session, new)
         if context.as_json:
             changes, seen = session.review(name)
-            report = {"schema": "mudroom.diff/1", "fork": name, "changes": changes_to_json(changes), "reviewed": seen}
+            found = changes_to_json(changes, session.moves(name))
+            report = {"schema": "mudroom.diff/1", "fork": name, "changes": found, "reviewed": seen}
             context.terminal.out(json.dumps(report | {"credentials": list(session.opened_credentials(name))}))
             return 0
         if not words:

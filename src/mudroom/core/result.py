@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import binascii
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mudroom.core.change import Change, Changeset, listed, summarise
@@ -14,6 +14,7 @@ from mudroom.core.verdict import Verdict
 
 if TYPE_CHECKING:
     from mudroom.core.approval import CommandAnswer
+    from mudroom.core.moved import Move
 
 SCHEMA = "mudroom.result/1"
 REFUSED = 126
@@ -120,7 +121,9 @@ def _use(use: Reading | None) -> dict[str, Any] | None:
     }
 
 
-def changes_to_json(changeset: Changeset) -> dict[str, Any]:
+def changes_to_json(changeset: Changeset, moves: Iterable[Move] = ()) -> dict[str, Any]:
+    """``moves``: which of the changes are the two ends of a file that was moved and changed."""
+    ends = {path: move for move in moves for path in (move.old, move.new)}
     summary = summarise(changeset.changes)
     _rows, rolls = roll_up(changeset.changes, lines=1_000_000)
     return {
@@ -133,7 +136,7 @@ def changes_to_json(changeset: Changeset) -> dict[str, Any]:
             "lines_removed": summary.lines_removed,
             "bytes": summary.size,
         },
-        "files": [_file(change) for change in listed(changeset.changes)],
+        "files": [_file(change, ends.get(change.path)) for change in listed(changeset.changes)],
         "rollup": [
             named(roll.path, suffix=b"/")
             | {
@@ -148,7 +151,7 @@ def changes_to_json(changeset: Changeset) -> dict[str, Any]:
     }
 
 
-def _file(change: Change) -> dict[str, Any]:
+def _file(change: Change, move: Move | None) -> dict[str, Any]:
     entry = change.entry
     row: dict[str, Any] = {
         **named(change.path),
@@ -166,6 +169,9 @@ def _file(change: Change) -> dict[str, Any]:
         row["mode"] = [f"{change.base.mode:04o}", f"{change.staged.mode:04o}"]
     if not change.original_known:
         row["original_known"] = False
+    if move is not None:
+        row |= named(move.other(change.path), "moved_from" if change.path == move.new else "moved_to")
+        row["similarity"] = move.percent
     return row
 
 

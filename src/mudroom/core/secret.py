@@ -30,6 +30,13 @@ def is_secret(name: bytes) -> bool:
     return lower in NAMES or lower.startswith(PREFIXES) or lower.endswith(SUFFIXES)
 
 
+def is_masked(path: bytes, mask: Iterable[bytes], show: Iterable[bytes]) -> bool:
+    """Whether it would be shown empty to commands: what the policy says, then its name."""
+    if matches(path, show):
+        return False
+    return is_secret(path.rpartition(b"/")[2]) or matches(path, mask)
+
+
 def matches(path: bytes, patterns: Iterable[bytes]) -> bool:
     """Whether a path is one of ``patterns``: a path of the project, a name, or a name with ``*`` at an end."""
     name = path.rpartition(b"/")[2]

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from mudroom.core.change import Change
 from mudroom.core.entry import Entry
 from mudroom.core.linediff import is_binary, unified
+from mudroom.core.moved import Move
 from mudroom.core.path import show
 from mudroom.stage.source import Content, read_all
 
@@ -20,22 +21,27 @@ Original = Callable[[bytes, Entry, int], bytes | None]
 """Path, entry, limit → the content a file had; None if that is not known any more, or too much."""
 
 
-def diff(original: Original, staged: Content, changes: Iterable[Change]) -> Iterator[bytes]:
-    """Lines, each with its newline."""
-    for change in changes:
-        if change.entry.kind != "directory" and not change.moved_to:
-            yield from _one(original, staged, change)
+def diff(original: Original, staged: Content, changes: Iterable[Change], moves: Iterable[Move] = ()) -> Iterator[bytes]:
+    """Lines, each with its newline. ``moves``: what came is shown as what went and was changed, if both are shown."""
+    shown = {change.path: change for change in changes}
+    pairs = {move.new: move for move in moves if move.old in shown and move.new in shown}
+    gone = {move.old for move in pairs.values()}
+    for change in shown.values():
+        if change.entry.kind != "directory" and not change.moved_to and change.path not in gone:
+            move = pairs.get(change.path)
+            yield from _one(original, staged, change, move, shown[move.old] if move is not None else change)
 
 
-def _one(original: Original, staged: Content, change: Change) -> Iterator[bytes]:
-    old_path = change.source or change.path
+def _one(original: Original, staged: Content, change: Change, move: Move | None, before: Change) -> Iterator[bytes]:
+    """``before``: the change that has what it was: of what was moved that of its old path."""
+    old_path = change.source or before.path
     yield b"diff --git %s %s\n" % (_name(b"a/" + old_path), _name(b"b/" + change.path))
-    yield from _header(change)
+    yield from _header(change) if move is None else _header_of_moved(before, change, move)
     if change.verb == "renamed":
         return
-    old = _original(original, change)
+    old = _original(original, before)
     new = _staged(staged, change)
-    if old is None and change.base is not None and change.base.kind == "file" and change.base.size <= LIMIT:
+    if old is None and before.base is not None and before.base.kind == "file" and before.base.size <= LIMIT:
         yield b"# the project's file has changed since; what it was is not known any more\n"
         return
     if old is None or new is None or is_binary(old) or is_binary(new):
@@ -44,7 +50,7 @@ def _one(original: Original, staged: Content, change: Change) -> Iterator[bytes]
     yield from unified(
         old,
         new,
-        old_label=_label(b"a/" + old_path) if change.base is not None else b"/dev/null",
+        old_label=_label(b"a/" + old_path) if before.base is not None else b"/dev/null",
         new_label=_label(b"b/" + change.path) if change.staged is not None else b"/dev/null",
     )
 
@@ -57,7 +63,20 @@ def _header(change: Change) -> Iterator[bytes]:
         yield b"new file mode %06o\n" % _mode(staged)
     elif staged is None and base is not None:
         yield b"deleted file mode %06o\n" % _mode(base)
-    elif base is not None and staged is not None and _mode(base) != _mode(staged):
+    elif base is not None and staged is not None:
+        yield from _modes(base, staged)
+
+
+def _header_of_moved(before: Change, change: Change, move: Move) -> Iterator[bytes]:
+    """In the order that git has (diff.c: fill_metainfo; the modes come before it)."""
+    if before.base is not None and change.staged is not None:
+        yield from _modes(before.base, change.staged)
+    yield b"similarity index %d%%\n" % move.percent
+    yield b"rename from %s\nrename to %s\n" % (_name(before.path), _name(change.path))
+
+
+def _modes(base: Entry, staged: Entry) -> Iterator[bytes]:
+    if _mode(base) != _mode(staged):
         yield b"old mode %06o\nnew mode %06o\n" % (_mode(base), _mode(staged))
 
 

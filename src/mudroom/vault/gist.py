@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import cached_property
 from itertools import groupby
 from typing import Any, NamedTuple, TypeVar
 
 from mudroom.core.change import Change, Changeset, Summary, listed, summarise
 from mudroom.core.entry import Entry
+from mudroom.core.moved import Moves
 from mudroom.core.path import ROOT, climb, parent
 from mudroom.core.tag import tags_of
 from mudroom.stage.exclude import ignored
@@ -62,6 +64,8 @@ class Gist:
         """None: the fork holds nothing yet."""
         self.changeset = record.changeset if record is not None else Changeset()
         self._asked: _Asked | None = None
+        self._moves: Moves | None = None
+        self._moving = threading.Lock()
 
     @cached_property
     def fingerprint(self) -> str:
@@ -80,6 +84,15 @@ class Gist:
     def by_path(self) -> Mapping[bytes, Change]:
         """All of them, those of what has moved away as well."""
         return {change.path: change for change in self.changeset.changes}
+
+    @contextmanager
+    def moves(self, hides: Callable[[bytes], bool]) -> Iterator[Moves]:
+        """Looked for when somebody asks, and then kept: what ``hides`` says may be something else by now, and is for
+        the asker to look at. Of two who ask at once, one reads."""
+        with self._moving:
+            if self._moves is None:
+                self._moves = Moves(self.changeset.changes, hides)
+            yield self._moves
 
     def tagged(self, vault: Vault) -> Tagged:
         """As the project is now."""

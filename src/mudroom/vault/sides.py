@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import os
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import Literal, NamedTuple
 
 from mudroom.core.change import Change
 from mudroom.core.entry import Entry
+from mudroom.core.moved import Move
 from mudroom.core.path import show
+from mudroom.core.tag import LARGE
 from mudroom.errors import ForkMoved
 from mudroom.vault.compare import Comparison
 from mudroom.vault.gist import Gist
@@ -52,12 +55,18 @@ class Pair(ABC):
         with os.fdopen(descriptor, "rb") as stream:
             return stream.read(most)
 
+    def move(self, path: bytes, hides: Callable[[bytes], bool]) -> Move | None:
+        """Of a file that was moved and changed in one go: both its ends, if they may be read. ``hides``: whether nobody
+        reads what is at a path."""
+        del path, hides
+        return None
+
 
 class Sides(Pair):
     """``with Sides(vault, fork, gist) as sides: two = sides.find(path); sides.open(two, "old")``"""
 
     def __init__(self, vault: Vault, fork: str, gist: Gist) -> None:
-        self._changes = gist.by_path
+        self._gist, self._changes = gist, gist.by_path
         self._opened = OpenFork(vault, vault.fork(fork))
         try:
             self._staged, self._ground = self._opened.staged(), self._opened.ground(gist.changeset)
@@ -90,6 +99,27 @@ class Sides(Pair):
         if now is None or two.new is None or _stamp(now) != _stamp(two.new):
             raise ForkMoved(two.change.path, show(two.change.path))
         return self._staged.open(two.change.path)
+
+    def move(self, path: bytes, hides: Callable[[bytes], bool]) -> Move | None:
+        with self._gist.moves(hides) as moves:
+            found = moves.of(path, self._whole)
+        return found if found is not None and not hides(found.old) and not hides(found.new) else None
+
+    def moves(self, hides: Callable[[bytes], bool]) -> tuple[Move, ...]:
+        """All of them, in the order of the new paths."""
+        with self._gist.moves(hides) as moves:
+            found = moves.all(self._whole)
+        return tuple(move for move in found if not hides(move.old) and not hides(move.new))
+
+    def _whole(self, change: Change) -> bytes | None:
+        """What was deleted or added; None: it is not (any more) what is written down of it."""
+        try:
+            data = self.read(
+                Two(change, change.base, change.staged), "old" if change.staged is None else "new", LARGE + 1
+            )
+        except (ForkMoved, OSError):
+            return None
+        return data if data is not None and len(data) <= LARGE else None
 
 
 class Compared(Pair):
