@@ -5,7 +5,6 @@ draw (``web/``, ``tui/``). Values; nothing is written, and nobody is said to hav
 from __future__ import annotations
 
 import gc
-import os
 from _blake2 import blake2b
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -15,7 +14,6 @@ from mudroom.core.change import Change, Remark, Summary
 from mudroom.core.linediff import is_binary
 from mudroom.core.path import show
 from mudroom.core.picture import HEAD, picture_of
-from mudroom.core.secret import is_secret, matches
 from mudroom.core.tag import TEXT_LIMIT, has_hunks, tags_of
 from mudroom.errors import UsageError
 from mudroom.stage.stamp import stamp_of
@@ -23,6 +21,7 @@ from mudroom.stage.stamp import stamp_of
 __all__ = [
     "Difference",
     "Looked",
+    "Moved",
     "Side",
     "Tagged",
     "collected_seldom",
@@ -119,6 +118,18 @@ LINE_LIMIT = 250_000
 Kind = Literal["text", "binary", "image", "link", "directory", "large", "masked", "unknown"]
 
 
+class Moved(NamedTuple):
+    """The other end of a move. Each end is a change of its own: this is for looking at them, not for choosing."""
+
+    path: bytes
+    is_source: bool
+    """Whether it was moved from there; else it was moved to there."""
+    percent: int
+    """How much of it is the same."""
+    compared: bool
+    """Whether the old side is what is at that path: then no blocks of the change are what is shown."""
+
+
 class Difference(NamedTuple):
     change: Change
     kind: Kind
@@ -130,6 +141,14 @@ class Difference(NamedTuple):
     """Of a text: its blocks and hunks."""
     version: str
     """Of both sides, as they were written down: another one whenever one of them is."""
+    moved: Moved | None = None
+    """Of what was added or deleted: where it was moved from, or to, and changed."""
+
+    @property
+    def is_divisible(self) -> bool:
+        """Whether blocks of it can be chosen: those of a move are not those of the change."""
+        compared = self.moved is not None and self.moved.compared
+        return self.texts is not None and not compared and has_hunks(self.change)
 
 
 @contextmanager
@@ -160,47 +179,51 @@ def found(sides: Pair, path: bytes) -> Two:
 def is_masked(session: Session, two: Two, between: tuple[str, str] | None = None) -> bool:
     """Whether it is, or was, a secret of the project: nobody reads that for a review. A file of such a name that the
     fork has made itself is none; of other states that are compared it is not told whose it is."""
-    return (two.old is not None or between is not None) and _is_secret(session, two.source or two.change.path)
+    return (two.old is not None or between is not None) and session.hides(two.source or two.change.path)
 
 
 def is_masked_conflict(session: Session, found: Conflicted) -> bool:
     """Whether it is a secret wherever one of the sides has it, or had it: a rename makes it none."""
     paths = {found.path, found.base.path, found.ours.path, found.theirs.path}
-    return any(_is_secret(session, path) for path in paths)
-
-
-def _is_secret(session: Session, path: bytes) -> bool:
-    settings = session.settings
-    if matches(path, settings.secrets_show):
-        return False
-    return is_secret(os.path.basename(path)) or matches(path, settings.secrets_mask)
+    return any(session.hides(path) for path in paths)
 
 
 def difference(
-    session: Session, fork: str, path: bytes, context: int = 3, between: tuple[str, str] | None = None
+    session: Session,
+    fork: str,
+    path: bytes,
+    context: int = 3,
+    between: tuple[str, str] | None = None,
+    *,
+    as_new: bool = False,
 ) -> Difference:
-    """What a fork would change at the path of one of its rows. Raises UsageError if there is nothing (any more), and
-    ForkMoved if the file is another one than that."""
+    """What a fork would change at the path of one of its rows. What was moved there and changed is shown beside what it
+    was, or ``as_new``. Raises UsageError if there is nothing (any more), and ForkMoved if the file is another one than
+    that."""
     from mudroom.core.difference import Texts
 
     with opened(session, fork, between) as sides:
-        two = found(sides, path)
+        two = before = found(sides, path)
+        moved = _moved(session, sides, two, as_new=as_new)
+        if moved is not None and moved.compared:
+            before = found(sides, moved.path)
+            two = two._replace(old=before.old, source=moved.path)
 
         def seen(kind: Kind, images: tuple[str, str] = ("", ""), texts: Texts | None = None) -> Difference:
             lines = texts.lines if texts is not None else (0, 0)
             old, new = Side(two.old, lines[0], images[0]), Side(two.new, lines[1], images[1])
-            return Difference(two.change, kind, old, new, texts, _version(two))
+            return Difference(two.change, kind, old, new, texts, _version(two), moved)
 
         kind = "masked" if is_masked(session, two, between) else _kind_of_entries(two)
         if kind is not None:
             return seen(kind)
-        heads = _content(sides, two, "old", HEAD), _content(sides, two, "new", HEAD)
+        heads = _content(sides, before, "old", HEAD), _content(sides, two, "new", HEAD)
         if heads[0] is None or heads[1] is None:
             return seen("unknown")
         images = picture_of(heads[0], path), picture_of(heads[1], path)
         if is_binary(heads[0]) or is_binary(heads[1]):
             return seen("image" if any(images) else "binary", images)
-        old, new = _content(sides, two, "old", TEXT_LIMIT + 1), _content(sides, two, "new", TEXT_LIMIT + 1)
+        old, new = _content(sides, before, "old", TEXT_LIMIT + 1), _content(sides, two, "new", TEXT_LIMIT + 1)
         if old is None or new is None:
             return seen("unknown")
         if max(len(old), len(new)) > TEXT_LIMIT or old.count(b"\n") + new.count(b"\n") > LINE_LIMIT:
@@ -216,6 +239,19 @@ def open_side(
     with opened(session, fork, between) as sides:
         two = found(sides, path)
         return None if is_masked(session, two, between) else sides.open(two, which)
+
+
+def _moved(session: Session, sides: Pair, two: Two, *, as_new: bool) -> Moved | None:
+    """Where what was added came from, or what was deleted went to, as far as anybody may be told."""
+    change = two.change
+    if change.verb not in ("added", "deleted") or change.entry.kind != "file":
+        return None
+    move = sides.move(change.path, session.hides)
+    other = sides.find(move.other(change.path)) if move is not None else None
+    if move is None or other is None or (other.old is not None and _content(sides, other, "old", 0) is None):
+        return None  # the project has changed it meanwhile
+    is_source = change.verb == "added"
+    return Moved(other.change.path, is_source, move.percent, is_source and not as_new)
 
 
 def _kind_of_entries(two: Two) -> Kind | None:

@@ -17,7 +17,7 @@ from mudroom.core.merge import Part
 from mudroom.core.path import show, show_path
 from mudroom.core.stack import Checkpoint
 from mudroom.errors import MudroomError
-from mudroom.reviewing import difference, has_hunks, is_masked_conflict, look, stamp_of
+from mudroom.reviewing import difference, is_masked_conflict, look, stamp_of
 from mudroom.tui.choice import Chosen, Item, Pick, items_of
 from mudroom.tui.diffrow import Shown, Text
 from mudroom.watching import Dropped, preview, roll_back
@@ -162,12 +162,12 @@ class Desk:
         mode = None
         if base is not None and staged is not None and base.kind == staged.kind and base.mode != staged.mode:
             mode = (base.mode, staged.mode)
-        divisible = has_hunks(change) and found.texts is not None
+        divisible = found.is_divisible
         notes = [*_about(change), *_KINDS.get(found.kind, ())]
         if mode is not None and not divisible:
             notes.append(f"permissions {mode[0]:04o} → {mode[1]:04o}")
         text = Text(*found.texts.sides, found.texts.blocks) if found.texts is not None else None
-        return Shown(tuple(notes), mode if divisible else None, text, divisible)
+        return Shown(tuple(notes), mode if divisible else None, text, divisible, found.moved)
 
     # --- doing ---
 

@@ -6,14 +6,18 @@ on the screen are drawn from it.
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from mudroom.core.linediff import Block, diff_lines, split_lines
+from mudroom.core.path import show_path
 from mudroom.core.shown import Span
 from mudroom.core.worddiff import Budget, spans, words
 from mudroom.tui.line import text_of_line
 
-Kind = Literal["note", "mode", "hunk", "same", "old", "new", "pair"]
+if TYPE_CHECKING:
+    from mudroom.reviewing import Moved
+
+Kind = Literal["note", "moved", "mode", "hunk", "same", "old", "new", "pair"]
 
 CONTEXTS = (3, 10, 30, 100, 1 << 30)
 """Unchanged lines around a hunk; the last: all of them."""
@@ -39,6 +43,8 @@ class Shown(NamedTuple):
     text: Text | None = None
     divisible: bool = True
     """Whether hunks can be chosen from it, one by one."""
+    moved: Moved | None = None
+    """Of a file that was moved and changed: the other end of that."""
 
 
 class Row(NamedTuple):
@@ -111,6 +117,8 @@ def lay_out(shown: Shown, context: int, cuts: frozenset[int], *, side_by_side: b
     if shown.mode is not None:
         rows.append(Row("mode"))
     rows += [Row("note", number) for number in range(len(shown.notes))]
+    if shown.moved is not None:
+        rows.append(Row("moved"))
     text = shown.text
     if text is None:
         return Layout(rows, [])
@@ -174,6 +182,14 @@ class Marker:
         if old >= place.old_end or new >= place.new_end:
             return (), ()
         return spans(text_of_line(self._text.old[old]), text_of_line(self._text.new[new]), Budget())
+
+
+def line_of_moved(moved: Moved, *, mine: bool, other: bool) -> str:
+    """``mine``, ``other``: whether this end of the move is chosen, and the other one."""
+    line = f"moved {'from' if moved.is_source else 'to'} {show_path(moved.path)}, {moved.percent} % the same"
+    if mine == other:
+        return line
+    return f"{line}: only {'this one' if mine else 'that one'} of the two is chosen"
 
 
 def header_of(group: Group, number: int, count: int) -> str:

@@ -3,7 +3,18 @@
 from __future__ import annotations
 
 from mudroom.tui.choice import SIGNS, Item, Mark, Pick, toggle_block, toggle_mode, wanted_blocks
-from mudroom.tui.diffrow import CONTEXTS, Group, Layout, Marker, Row, Shown, Text, header_of, lay_out
+from mudroom.tui.diffrow import (
+    CONTEXTS,
+    Group,
+    Layout,
+    Marker,
+    Row,
+    Shown,
+    Text,
+    header_of,
+    lay_out,
+    line_of_moved,
+)
 from mudroom.tui.line import Piece, pieces
 from mudroom.tui.pane import Pane, Pieces
 
@@ -20,6 +31,8 @@ class DiffView(Pane):
         self.shown = Shown()
         self.layout_of = Layout([], [])
         self.pick: Pick | None = None
+        self.picks_other = False
+        """Of a move: whether its other end is chosen."""
         self.seen: frozenset[int] = frozenset()
         """Blocks that were marked as looked at."""
         self.context = 0
@@ -130,6 +143,9 @@ class DiffView(Pane):
             return [pointer, _sign("all" if chosen else "none"), (f" permissions {old:04o} → {new:04o}", "head")]
         if row.kind == "note":
             return [pointer, (self.shown.notes[row.old], "warn")]
+        if row.kind == "moved" and self.shown.moved is not None:
+            line = line_of_moved(self.shown.moved, mine=self.pick is not None, other=self.picks_other)
+            return [pointer, (line, "warn")]
         if text is None:
             return [pointer]
         if row.kind == "hunk":

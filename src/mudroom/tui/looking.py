@@ -254,13 +254,15 @@ class LookingScreen(Screen[None], inherit_bindings=False):
             self._blocks[item.path] = shown.text.numbers
         flags = self.files.flags.get(item.path, frozenset())
         notes = (show_path(item.path), *(f"{sign} {words}" for flag, sign, words in FLAGS if flag in flags))
-        self._show_pick(item.path)
         self.diff.show_item(item, shown._replace(notes=(*notes, *shown.notes)))
+        self._show_pick(item.path)
         if at_end:
             self.diff.to_edge(-1)
 
     def _show_pick(self, path: bytes) -> None:
         self.diff.pick = self.picks.get(path)
+        moved = self.diff.shown.moved
+        self.diff.picks_other = moved is not None and moved.path in self.picks
         marked = self.marked.get(path, frozenset())
         self.diff.seen = self._blocks.get(path, frozenset()) if -1 in marked else marked
         self.diff.refresh()
