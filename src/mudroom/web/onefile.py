@@ -22,15 +22,15 @@ from mudroom.core.path import show, show_path
 from mudroom.core.picture import HEAD, picture_of
 from mudroom.core.shown import utf16
 from mudroom.errors import ForkMoved, UsageError
-from mudroom.reviewing import difference, has_hunks, open_side, tags_of
+from mudroom.reviewing import difference, open_side, tags_of
 from mudroom.web import shape
-from mudroom.web.endpoint import Call, Endpoint, Raw, Refusal, path_of
+from mudroom.web.endpoint import Call, Endpoint, Raw, Refusal, id_of, path_of
 from mudroom.web.house import require_fork
 from mudroom.web.review import AGAIN, Index, mode_of
 
 if TYPE_CHECKING:
     from mudroom.core import difference as core
-    from mudroom.reviewing import Side
+    from mudroom.reviewing import Moved, Side
     from mudroom.session import Session
 
 BLOB_LIMIT = 20 << 20
@@ -49,6 +49,8 @@ class DiffQuery(Struct):
     version: str = ""
     old: str = ""
     new: str = ""
+    as_new: bool = False
+    """What was moved there and changed is shown as a new file, not beside what it was."""
 
 
 class TextQuery(Struct):
@@ -72,7 +74,7 @@ def diff(call: Call) -> shape.Difference:
     query: DiffQuery = call.query
     path = path_of(query.file)
     with _asked(call) as (session, name, between), _sought():
-        seen = difference(session, name, path, query.context, between)
+        seen = difference(session, name, path, query.context, between, as_new=query.as_new)
     if query.version and query.version != seen.version:
         raise Refusal(409, "moved", "the file has changed since the page before this one", AGAIN)
     hunks, following = seen.texts.page(query.first, query.lines) if seen.texts is not None else ((), None)
@@ -90,8 +92,13 @@ def diff(call: Call) -> shape.Difference:
         len(seen.texts) if seen.texts is not None else 0,
         list(tags_of(seen.change)),
         seen.version,
-        seen.texts is not None and between is None and has_hunks(seen.change),
+        seen.is_divisible and between is None,
+        _moved(seen.moved) if seen.moved is not None else None,
     )
+
+
+def _moved(moved: Moved) -> shape.Moved:
+    return shape.Moved(id_of(moved.path), show_path(moved.path), moved.percent, moved.compared)
 
 
 def _side(side: Side) -> shape.Side:

@@ -9,6 +9,7 @@ import { Fold, Hunk } from "./hunk.js";
 import { useKeys } from "./keys.js";
 import { useLayout, useNarrow } from "./layout.js";
 import { useLoaded } from "./load.js";
+import { Moved } from "./moved.js";
 import { useNear } from "./near.js";
 import { Images } from "./picture.js";
 import { Plain } from "./plain.js";
@@ -18,18 +19,24 @@ import { difference } from "./source.js";
 
 /**
  * @param {{project: string, fork: string, file: string, old?: string, new?: string, chosen?: Set<number> | null,
- *   still?: boolean, onChoose?: (blocks: Set<number> | null) => void}} props
+ *   picked?: ReadonlyMap<string, unknown>, still?: boolean, onChoose?: (blocks: Set<number> | null) => void}} props
  * `still`: it stays as it is: it is being applied, and there may be nothing of it afterwards. `old`, `new`: other states than what the fork was made from and what it is ("base", "now", FORK, FORK@CHECKPOINT).
- * `chosen`: the changed blocks that are wanted; null or none: all. `onChoose` is told what is wanted now (null: all);
+ * `picked`: the rows that are wanted: said of a file that was moved and changed. `chosen`: the changed blocks that are wanted; null or none: all. `onChoose` is told what is wanted now (null: all);
  * without it nothing can be chosen.
  */
-export function Diff({ project, fork, file, old, new: now, chosen = null, still = false, onChoose }) {
-  const place = useMemo(() => ({ project, fork, file, old, new: now }), [project, fork, file, old, now]);
+export function Diff({ project, fork, file, old, new: now, chosen = null, picked, still = false, onChoose }) {
+  const [asNew, setAsNew] = useState(false);
+  const place = useMemo(() => ({ project, fork, file, old, new: now, asNew }), [project, fork, file, old, now, asNew]);
   const { data, error, reload } = useLoaded(difference(place), (what, where) => !still && what === "forks" && where === project);
   const steady = useSteady(data);
-  if (error && !data) return html`<p class="problem" role="alert">${error.message}${error.hint && html`<br />${error.hint}`}</p>`;
-  if (!data) return html`<p aria-busy="true" class="dim">…</p>`;
-  return html`${error && !still && html`<p class="problem" role="alert">${error.message}</p>`}<${Shown} key=${file + " " + steady.stamp} place=${place} data=${steady.data} chosen=${chosen}
+  const known = useRef(/** @type {any} */ (null)); // what is said of a move stays while the other view of it is loaded
+  if (data) known.current = data.moved ? data : null;
+  const from = data?.moved?.compared ? data.moved.id : undefined;
+  const sides = useMemo(() => ({ ...place, from }), [place, from]);
+  const move = known.current && html`<${Moved} project=${project} fork=${fork} file=${file} other=${known.current.moved} isNew=${known.current.new.exists} asNew=${asNew} show=${setAsNew} picked=${picked} />`;
+  if (error && !data) return html`${move}<p class="problem" role="alert">${error.message}${error.hint && html`<br />${error.hint}`}</p>`;
+  if (!data) return html`${move}<p aria-busy="true" class="dim">…</p>`;
+  return html`${move}${error && !still && html`<p class="problem" role="alert">${error.message}</p>`}<${Shown} key=${file + " " + steady.stamp} place=${sides} data=${steady.data} chosen=${chosen}
     onChoose=${data.divisible ? onChoose : undefined} reload=${reload} />`;
 }
 

@@ -1,13 +1,17 @@
 // What the page asks the server about one file.
 import { atFork, get, keyed, query } from "./api.js";
 
-/** @typedef {{project: string, fork: string, file: string, old?: string, new?: string}} Place `old`, `new`: the states that are
- *   compared, if they are not the fork and what it was made from */
+/** @typedef {{project: string, fork: string, file: string, old?: string, new?: string, asNew?: boolean, from?: string}} Place `old`,
+ *   `new`: the states that are compared, if they are not the fork and what it was made from; `asNew`: what was moved there is shown
+ *   as a new file; `from`: else the file that has the old side */
 /** @typedef {"old" | "new"} SideName */
 
 /** @param {Place} place @param {number} [first] hunk @param {string} [version] of the page before this one */
-export const difference = ({ project, fork, file, old, new: now }, first = 0, version = "") =>
-  atFork(project, fork) + "/diff" + query({ file, old, new: now, first: first || undefined, version });
+export const difference = ({ project, fork, file, old, new: now, asNew }, first = 0, version = "") =>
+  atFork(project, fork) + "/diff" + query({ file, old, new: now, as_new: asNew || undefined, first: first || undefined, version });
+
+/** The file that a side is of. @param {Pick<Place, "file" | "from">} place @param {SideName} side */
+const fileOf = ({ file, from }, side) => (side === "old" && from) || file;
 
 /**
  * Lines of one side, as they are.
@@ -15,9 +19,9 @@ export const difference = ({ project, fork, file, old, new: now }, first = 0, ve
  * @param {number} [column] the byte of the first line to begin with
  * @returns {Promise<{first: number, total: number, whole: boolean, lines: import("./rows.js").Line[]}>}
  */
-export const text = ({ project, fork, file, old, new: now }, side, first, count, column) =>
-  get(atFork(project, fork) + "/text" + query({ file, old, new: now, side, first, count, column }));
+export const text = ({ project, fork, old, new: now, ...place }, side, first, count, column) =>
+  get(atFork(project, fork) + "/text" + query({ file: fileOf(place, side), old, new: now, side, first, count, column }));
 
 /** Where a side is, as it is: for images. @param {Place} place @param {SideName} side */
-export const blob = ({ project, fork, file, old, new: now }, side) =>
-  keyed(atFork(project, fork) + "/blob" + query({ file, old, new: now, side }));
+export const blob = ({ project, fork, old, new: now, ...place }, side) =>
+  keyed(atFork(project, fork) + "/blob" + query({ file: fileOf(place, side), old, new: now, side }));

@@ -108,6 +108,19 @@ class Side(Struct):
     """A media type that a browser shows as an image; empty: none."""
 
 
+class Moved(Struct):
+    """The other end of a file that was moved and changed in one go, told by how alike both are. Each end is a row of
+    its own, and chosen by itself."""
+
+    id: str
+    path: str
+    similarity: int
+    """In percent, as git has it."""
+    compared: bool
+    """Whether ``old`` is what is at that path, and the hunks lead from there: for looking, not for choosing. Its lines
+    are those of the old side of that path. False: of what was deleted, and with ``as_new``."""
+
+
 class Difference(Struct):
     id: str
     path: str
@@ -131,6 +144,8 @@ class Difference(Struct):
     """Of both sides: of another one, no further page is given."""
     divisible: bool = False
     """Whether blocks can be chosen from it."""
+    moved: Moved | None = None
+    """Of what was added or deleted: where it was moved from, or to, and changed."""
 
 
 class Text(Struct):
