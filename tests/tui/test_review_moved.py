@@ -6,8 +6,9 @@ import pytest
 
 pytest.importorskip("textual", reason="the extra tui is not installed")
 
-from conftest import Place
 from driving import Driver, drive
+
+from conftest import Place
 
 TEXT = "".join(f"line {number}\n" for number in range(40))
 

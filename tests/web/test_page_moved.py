@@ -45,7 +45,8 @@ def codes(page: Page, kind: str) -> list[str]:
 def test_what_was_changed_in_it_is_seen_or_all_of_it(moved: Site, page: Page) -> None:
     page.goto(review(moved, "lib/new.py"))
     line(page).get_by_text("Moved from src/old.py, 97 % the same.").wait_for()
-    page.locator("tr.removed td.code .t-literal").first.wait_for()  # the old side is coloured, and is that of the old file
+    # the old side is coloured: its lines are those of the old file
+    page.locator("tr.removed td.code .t-literal").first.wait_for()
     assert (codes(page, "removed"), codes(page, "added")) == (["line_30 = 30"], ['line_30 = "thirty"'])
     assert page.get_by_role("checkbox", name="Apply hunk").count() == 0, "it is chosen as a whole"
     page.get_by_role("button", name="Show all 26 lines").click()
