@@ -6,6 +6,7 @@ import base64
 from typing import TYPE_CHECKING
 
 import pytest
+from test_page_accessible import AXE, violations
 
 from browser import Site, staged
 from conftest import Place
@@ -17,7 +18,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.anybody]
 
 TEXT = "".join(f"line_{number} = {number}\n" for number in range(1, 61))
 ONLY_NEW = "Only the new file is chosen: the old one stays in the project, too."
-ONLY_OLD = "Only that the old one is deleted is chosen: the new file stays in the fork."
+ONLY_OLD = "Only the deletion of the old file is chosen: the new one stays in the fork."
 
 
 @pytest.fixture
@@ -79,3 +80,14 @@ def test_from_one_end_to_the_other_and_half_of_it_is_said(moved: Site, page: Pag
     line(page).get_by_role("link", name="src/old.py").click()
     page.keyboard.press("x")
     line(page).get_by_text(ONLY_OLD).wait_for()
+
+
+@pytest.mark.skipif(not AXE.exists(), reason="axe-core is not installed (npm install --prefix dev/page)")
+def test_nothing_grave(moved: Site, page: Page) -> None:
+    page.set_viewport_size({"width": 320, "height": 640})
+    page.goto(review(moved, "lib/new.py"))
+    line(page).wait_for()
+    page.keyboard.press("x")
+    line(page).get_by_text(ONLY_OLD).wait_for()
+    assert violations(page) == []
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), "nothing is beside the window"

@@ -13,7 +13,7 @@ import { toFork } from "./route.js";
 export function half(picked, came, went) {
   if (picked.has(came) === picked.has(went)) return "";
   return picked.has(came) ? "Only the new file is chosen: the old one stays in the project, too."
-    : "Only that the old one is deleted is chosen: the new file stays in the fork.";
+    : "Only the deletion of the old file is chosen: the new one stays in the fork.";
 }
 
 /**
@@ -25,7 +25,7 @@ export function Moved({ project, fork, file, other, isNew, asNew, show, picked }
   const said = picked ? (isNew ? half(picked, file, other.id) : half(picked, other.id, file)) : "";
   return html`<div class="banner moved" role="group" aria-label="Moved and changed">
     <span>${isNew ? "Moved from" : "Moved to"} <a class="name" href=${toFork(project, fork, "review", other.id)}>${spelled(other.path)}</a>, ${other.similarity} % the same.</span>
-    ${said && html`<strong>${said}</strong>`}
+    <span role="status">${said && html`<strong>${said}</strong>`}</span>
     ${isNew && html`<span class="grow"></span><span class="segments" role="group" aria-label="What it is compared with">
       <button type="button" aria-pressed=${String(!asNew)} onClick=${() => show(false)}>What has changed</button>
       <button type="button" aria-pressed=${String(asNew)} onClick=${() => show(true)}>As a new file</button></span>`}
