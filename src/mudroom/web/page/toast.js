@@ -1,5 +1,9 @@
 // Short messages that come and go. What somebody has to act on is none of them.
-import { html } from "./html.js";
+//
+// They lie on nothing: they are the last thing of the page, at its end, which stays in sight (`position: sticky`). What is
+// held to the lower edge, too, stands on them: `--told` is how high they are. What has the keyboard is moved away from
+// under them when they come, and from then on by `scroll-padding` (WCAG 2.2, 2.4.11).
+import { html, useEffect, useRef } from "./html.js";
 import { makeStore } from "./store.js";
 
 const TIME = 8000; // milliseconds that one is to be seen; one that is looked at stays
@@ -31,9 +35,24 @@ function leave(id) {
 /** @param {number} id */
 const close = (id) => toasts.set(toasts.get().filter((one) => one.id !== id));
 
+/** Whoever is above them is told how high they are. @param {Element} element */
+function makeRoom(element) {
+  const { height, top } = element.getBoundingClientRect();
+  document.documentElement.style.setProperty("--told", `${height}px`);
+  const holder = document.activeElement;
+  if (height && holder?.closest("main") && !holder.matches("main") && holder.getBoundingClientRect().bottom > top) holder.scrollIntoView({ block: "nearest" });
+}
+
 export function Toasts() {
   const now = toasts.use();
-  return html`<div class="toasts" role="status" aria-live="polite" aria-label="Messages">${now.map((one) => html`
+  const element = useRef(/** @type {HTMLElement | null} */ (null));
+  useEffect(() => {
+    const strip = /** @type {HTMLElement} */ (element.current);
+    const watching = new ResizeObserver(() => makeRoom(strip));
+    watching.observe(strip, { box: "border-box" });
+    return () => watching.disconnect();
+  }, []);
+  return html`<div ref=${element} class="toasts" role="status" aria-live="polite" aria-label="Messages">${now.map((one) => html`
     <div key=${one.id} class=${"toast" + (one.bad ? " bad" : "")}><span class="grow name">${one.text}</span>
       ${one.action && html`<button type="button" onClick=${() => (close(one.id), one.action?.run())}>${one.action.label}</button>`}
       <button type="button" class="quiet icon" onClick=${() => close(one.id)}><span aria-hidden="true">✕</span><span class="hidden">Close the message</span></button>
