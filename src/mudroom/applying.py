@@ -32,6 +32,10 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
+def _again(applied: Applied) -> dict[str, int]:
+    return {"again": len(applied.again)} if applied.again else {}
+
+
 class Applying(Workbench):
     # --- looking and choosing ---
 
@@ -237,7 +241,7 @@ class Applying(Workbench):
         if name is not None:
             require_kept(self.vault, name)
         applied = bring_back(self.vault, name, self._report("applying"), self.at_rest)
-        self._journal_applied("redo", "", applied)
+        self._journal_applied("redo", "", applied, **_again(applied))
         return applied
 
     def undo(self, name: str | None = None) -> Applied:
@@ -248,5 +252,5 @@ class Applying(Workbench):
         if name is not None:
             require_kept(self.vault, name)
         applied = take_back(self.vault, name, self._report("taking back"), self.at_rest)
-        self._journal_applied("undo", "", applied)
+        self._journal_applied("undo", "", applied, **_again(applied))
         return applied

@@ -14,6 +14,7 @@ from mudroom.cli.preview import credentials_line, left_out, preview, some
 from mudroom.core.change import Change
 from mudroom.core.path import is_below, show, show_path
 from mudroom.core.result import conflicts_to_json, text
+from mudroom.core.turned import landed_words
 from mudroom.errors import UsageError
 
 if TYPE_CHECKING:
@@ -174,9 +175,10 @@ def tell_landed(landed: Landed, fork: str, context: Context) -> None:
     if landed.verified is not None and not landed.verified.passed:
         _tell_unverified(landed.verified, fork, context)
         return
-    parts = [f"{applied.written:,} written", f"{applied.removed:,} removed" if applied.removed else ""]
     back = f"   mudroom undo takes it back ({applied.name})" if applied.name else ""
-    terminal.say(terminal.style("applied: ", "green") + ", ".join(part for part in parts if part) + back)
+    terminal.say(
+        terminal.style("applied: ", "green") + landed_words(applied.written, applied.removed, len(landed.kept)) + back
+    )
     for conflict in applied.conflicts[:20]:
         terminal.say(f"  {terminal.style('conflict', 'red')}  {show_path(conflict.path)}: {conflict.reason}")
     if len(applied.conflicts) > 20:

@@ -23,4 +23,4 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def execute(args: argparse.Namespace, context: Context) -> int:
     with open_session(context) as session, exclusive(session, context, "mudroom redo"):
         applied = session.redo(args.apply)
-    return tell(applied, "redone", "written", context)
+    return tell(applied, "redo", context)

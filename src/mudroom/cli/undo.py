@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import argparse
 import json
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from mudroom.cli.main import Context
 from mudroom.cli.open import exclusive, open_session
 from mudroom.core.path import show_path
 from mudroom.core.result import conflicts_to_json, text
+from mudroom.core.turned import turned_words
 
 if TYPE_CHECKING:
     from mudroom.session import Applied
@@ -30,11 +31,15 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def execute(args: argparse.Namespace, context: Context) -> int:
     with open_session(context) as session, exclusive(session, context, "mudroom undo"):
         applied = session.undo(args.apply)
-    return tell(applied, "undone", "brought back", context)
+    return tell(applied, "undo", context)
 
 
-def tell(applied: Applied, state: str, written: str, context: Context) -> int:
+_STATES = {"undo": "undone", "redo": "redone"}
+
+
+def tell(applied: Applied, what: Literal["undo", "redo"], context: Context) -> int:
     """What an undo or a redo has done; its exit code."""
+    state = _STATES[what]
     if context.as_json:
         report = {
             "schema": f"mudroom.{state}/1",
@@ -42,16 +47,16 @@ def tell(applied: Applied, state: str, written: str, context: Context) -> int:
             "state": "conflicts" if applied.conflicts else state,
             "written": applied.written,
             "removed": applied.removed,
+            "again": [text(path) for path in applied.again],
+            "fork": applied.holder or None,
             "conflicts": conflicts_to_json(applied.conflicts),
             "remarks": [{"path": text(remark.path), "text": remark.text} for remark in applied.remarks],
         }
         context.terminal.out(json.dumps(report))
         return 3 if applied.conflicts else 0
     terminal = context.terminal
-    terminal.say(
-        terminal.style(f"{state}: {applied.name}", "green")
-        + f", {applied.written:,} {written}, {applied.removed:,} removed"
-    )
+    said = turned_words(what, applied.written, applied.removed, len(applied.again), applied.holder)
+    terminal.say(terminal.style(f"{state}: {applied.name}", "green") + f", {said}")
     for conflict in applied.conflicts[:20]:
         terminal.say(f"  {terminal.style('stays', 'red')}  {show_path(conflict.path)}: {conflict.reason}")
     for remark in applied.remarks:

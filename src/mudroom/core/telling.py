@@ -127,7 +127,11 @@ def _flow(data: Data) -> list[str]:
 
 
 def _applied(data: Data) -> list[str]:
-    return [*_named(data, "apply", "outcome", "changed", "written", "removed", "merged", "kept", "conflicts", "undo")]
+    return [
+        *_named(
+            data, "apply", "outcome", "changed", "written", "removed", "merged", "kept", "again", "conflicts", "undo"
+        )
+    ]
 
 
 def _gap(data: Data) -> list[str]:

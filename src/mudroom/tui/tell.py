@@ -10,6 +10,7 @@ from mudroom.core.change import Change
 from mudroom.core.path import show, show_path
 from mudroom.core.quote import show_words
 from mudroom.core.stack import Checkpoint
+from mudroom.core.turned import landed_words, turned_words
 from mudroom.tui.choice import Chosen, is_covered
 from mudroom.tui.desk import Seen
 from mudroom.tui.pane import Pieces
@@ -72,7 +73,7 @@ def landed(found: Landed, wanted: Chosen) -> list[Pieces]:
             [(f"{show_words(verified.command)} {how}; the project is as it was", "bad")],
             *([(show(line.encode()), "")] for line in output),
         ]
-    rows = _counts(applied, "written")
+    rows: list[Pieces] = [[(landed_words(applied.written, applied.removed, len(found.kept)), "good")]]
     rows += _conflicts(applied, "C conflict, stays in the fork:")
     rows += _named(
         "merged with what the project had changed:", "head", [path for path in found.merged if path not in wanted.picks]
@@ -91,16 +92,11 @@ def landed(found: Landed, wanted: Chosen) -> list[Pieces]:
 
 def undone(applied: Applied) -> list[Pieces]:
     return [
-        *_counts(applied, "brought back"),
+        [(turned_words("undo", applied.written, applied.removed, len(applied.again), applied.holder), "good")],
         *_conflicts(applied, "stays as it is, for it was changed since:"),
         *([(f"{show_path(remark.path)} {remark.text}", "warn")] for remark in applied.remarks),
         [(f"mudroom redo applies it again ({applied.name})", "dim")],
     ]
-
-
-def _counts(applied: Applied, verb: str) -> list[Pieces]:
-    removed = f", {applied.removed:,} removed" if applied.removed else ""
-    return [[(f"{applied.written:,} {verb}{removed}", "good")]]
 
 
 def _conflicts(applied: Applied, title: str) -> list[Pieces]:

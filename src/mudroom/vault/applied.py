@@ -29,6 +29,8 @@ class AppliedOnce(NamedTuple):
     written: int = 0
     removed: int = 0
     conflicts: int = 0
+    kept: int = 0
+    """Files of which the project's was kept, as was decided."""
 
 
 def details(vault: Vault, applies: Sequence[tuple[str, str]]) -> list[AppliedOnce]:
@@ -60,8 +62,10 @@ def _told(vault: Vault, names: Sequence[str]) -> dict[str, Event]:
 def _one(vault: Vault, name: str, state: str, event: Event | None) -> AppliedOnce:
     if event is not None:
         data = json.loads(event.data)
-        written, removed, conflicts = (_number(data.get(key)) for key in ("written", "removed", "conflicts"))
-        return AppliedOnce(name, state, event.fork, event.time, written, removed, conflicts)
+        written, removed, conflicts, spared = (
+            _number(data.get(key)) for key in ("written", "removed", "conflicts", "kept")
+        )
+        return AppliedOnce(name, state, event.fork, event.time, written, removed, conflicts, spared)
     place = ApplyDirectory(vault.path + b"/applies/" + name.encode())
     try:
         kept = place.state()
@@ -72,7 +76,7 @@ def _one(vault: Vault, name: str, state: str, event: Event | None) -> AppliedOnc
         return AppliedOnce(name, state)
     removed = sum(op.kind == "remove" for op in record.ops)
     written = sum(op.kind in ("place", "swap", "chmod") for op in record.ops)
-    return AppliedOnce(name, state, record.fork, record.started, written, removed)
+    return AppliedOnce(name, state, record.fork, record.started, written, removed, kept=len(record.dropped))
 
 
 def _number(value: object) -> int:

@@ -64,6 +64,10 @@ class Applied(NamedTuple):
     """Files taken away."""
     conflicts: tuple[Conflict, ...] = ()
     remarks: tuple[Remark, ...] = ()
+    again: tuple[bytes, ...] = ()
+    """Where the project's was decided for: after an undo the fork has its own there again, after a redo it has not."""
+    holder: str = ""
+    """That fork, by the name it has now."""
 
 
 Settle = Callable[[Applied], tuple[Remark, ...]]

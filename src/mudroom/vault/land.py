@@ -254,7 +254,8 @@ def take_back(
     if record is None or not record.dropped:
         return undo(place, progress)
     with _holder(vault, record, resting) as fork:
-        return undo(place, progress, lambda _applied: return_dropped(vault, fork, record, place.path))
+        applied = undo(place, progress, lambda _applied: return_dropped(vault, fork, record, place.path))
+        return _again(applied, record, fork)
 
 
 def bring_back(
@@ -267,7 +268,16 @@ def bring_back(
     if record is None or not record.dropped:
         return redo(place, progress)
     with _holder(vault, record, resting) as fork:
-        return redo(place, progress, lambda applied: _drop_again(vault, fork, place.load(), applied))
+        still = fork if fork is not None and not _has_gone_on(fork, record) else None
+        applied = redo(place, progress, lambda applied: _drop_again(vault, fork, place.load(), applied))
+        return _again(applied, record, still)
+
+
+def _again(applied: Applied, record: ApplyRecord, fork: Fork | None) -> Applied:
+    """``fork``: in which there is again what was dropped, or out of which it is; None: nothing has become of it."""
+    if fork is None or record.checkpoint is None:
+        return applied
+    return applied._replace(again=record.dropped, holder=fork.name)
 
 
 @contextmanager
@@ -284,9 +294,16 @@ def _holder(vault: Vault, record: ApplyRecord, resting: Resting | None) -> Itera
 def _drop_again(vault: Vault, fork: Fork | None, record: ApplyRecord, applied: Applied) -> tuple[Remark, ...]:
     if fork is None or record.checkpoint is None:
         return ()
-    if not is_standing_on(fork, record.checkpoint) and not has_begun_anew(fork):  # cut off while it was dropped
+    if _has_gone_on(fork, record):
         return tuple(Remark(path, f"stays in {fork.name}, which has gone on") for path in record.dropped)
     return _settle_fork(vault, record._replace(fork=fork.name), {one.path for one in applied.conflicts})
+
+
+def _has_gone_on(fork: Fork, record: ApplyRecord) -> bool:
+    """Since what was dropped came back into it."""
+    if record.checkpoint is not None and is_standing_on(fork, record.checkpoint):
+        return False
+    return not has_begun_anew(fork)  # it was cut off while it was dropped
 
 
 def _apply_named(vault: Vault, name: str | None, state: str, verb: str) -> ApplyDirectory:

@@ -182,6 +182,8 @@ def turned(applied: Applied, state: Literal["undone", "redone"]) -> shape.Landed
         remarks_of(applied.remarks),
         applied.name,
         0,
+        again=[show_path(path) for path in applied.again],
+        holder=applied.holder,
     )
 
 

@@ -93,7 +93,9 @@ def project(call: Call) -> shape.Project:
     with call.house.noted(call.path["project"]) as (session, notes):
         badge, said = _around(session)
         applies = [
-            shape.Apply(one.name, one.state, one.fork, one.time // 10**6, one.written, one.removed, one.conflicts)
+            shape.Apply(
+                one.name, one.state, one.fork, one.time // 10**6, one.written, one.removed, one.conflicts, one.kept
+            )
             for one in reversed(session.applied())
         ]
         return shape.Project(

@@ -3,6 +3,7 @@ import { at, finished, post } from "./api.js";
 import { html, useState } from "./html.js";
 import { counted } from "./home.js";
 import { toProject } from "./route.js";
+import { turned } from "./telling.js";
 import { complain, toast } from "./toast.js";
 
 /** @type {Record<string, string>} */
@@ -27,7 +28,7 @@ export async function act(project, act, apply) {
     if (job.problem) throw Object.assign(new Error(job.problem.error), job.problem);
     const left = (job.landed?.conflicts ?? []).map((/** @type {any} */ one) => one.path);
     const names = left.slice(0, NAMED).join(", ") + (left.length > NAMED ? ` and ${left.length - NAMED} more` : "");
-    toast(`${apply || "The last apply"} was ${ENDED[act]}${left.length ? `, but for ${counted(left.length, "file")} that changed since: ${names}` : ""}`, { bad: left.length > 0 });
+    toast(`${apply || "The last apply"} was ${ENDED[act]}${turned(act, job.landed ?? {})}${left.length ? `, but for ${counted(left.length, "file")} that changed since: ${names}` : ""}`, { bad: left.length > 0 });
     return job.landed;
   } catch (error) {
     complain(error);
@@ -63,7 +64,7 @@ export function Applies({ project, applies, changed }) {
     <tbody>${applies.map((one) => {
       const whole = one.state === "applied" || one.state === "undone";
       return html`<tr key=${one.id}><td>${one.time ? html`<time datetime=${new Date(one.time).toISOString()}>${new Date(one.time).toLocaleString()}</time>` : one.id}</td>
-        <td><span class="name">${one.fork}</span></td><td><span class=${"tag" + (whole ? "" : " bad")}>${STATES[one.state] ?? one.state}</span></td>
+        <td><span class="name">${one.fork}</span></td><td><span class=${"tag" + (whole ? "" : " bad")}>${STATES[one.state] ?? one.state}</span>${one.kept > 0 && html` <span class="dim small">the project's was kept of ${counted(one.kept, "file")}</span>`}</td>
         <td class="number">${one.written}</td><td class="number">${one.removed}</td>
         <td class="number">${busy === one.id ? "…" : (OFFERED[one.state] ?? []).map(([what, label]) => html`
           <button type="button" key=${what} disabled=${busy !== ""} onClick=${() => run(what, one.id)}>${label}<span class="hidden"> ${one.id}</span></button> `)}</td></tr>`;

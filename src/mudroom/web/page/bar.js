@@ -8,7 +8,7 @@ import { counted } from "./home.js";
 import { html, useEffect, useRef, useState } from "./html.js";
 import { counted as countOf, repositories, repositoryOf, request } from "./picked.js";
 import { toFork, toProject } from "./route.js";
-import { amount, fates } from "./telling.js";
+import { amount, fates, landed } from "./telling.js";
 
 const NAMED = 8; // files that are named before an apply
 
@@ -117,7 +117,7 @@ function Outcome({ job, project, name, close }) {
     return html`<div class="banner bad">${job.problem.code !== "recovered" && html`<strong>Nothing was applied.</strong>`} <span class="name">${SAID[job.problem.code] ?? [job.problem.error, job.problem.hint].filter(Boolean).join(": ")}</span>
       <span class="grow"></span>${job.problem.code === "busy" && html`<a class="button" href=${toFork(project, name, "watch")}>Watch</a>`}<button type="button" onClick=${close}>${job.problem.code === "moved" ? "Reload" : "Close"}</button></div>`;
   }
-  const { state, written, removed, conflicts, merged, kept, withheld, remarks, undo, remaining } = job.landed;
+  const { state, conflicts, merged, kept, withheld, remarks, undo, remaining } = job.landed;
   if (state === "unverified") {
     return html`<div class="banner bad"><strong>Nothing was applied: the verify command failed.</strong> The project is as it was.
       <span class="grow"></span><button type="button" onClick=${close}>Close</button></div>`;
@@ -128,7 +128,7 @@ function Outcome({ job, project, name, close }) {
     setBusy(false);
   };
   return html`<div class=${"banner " + (conflicts.length ? "warn" : "good")}>
-    <strong>${undone ? "Applied, and taken back." : `Applied: ${written.toLocaleString("en")} written${removed ? `, ${removed.toLocaleString("en")} removed` : ""}.`}</strong>
+    <strong>${undone ? "Applied, and taken back." : `Applied: ${landed(job.landed)}.`}</strong>
     ${merged.length > 0 && html`<span>Merged with what the project had changed: ${some(merged)}.</span>`}
     ${kept.length > 0 && html`<span>The project's was kept: ${some(kept)}.</span>`}
     ${conflicts.length > 0 && html`<span>${counted(conflicts.length, "conflict")} left: ${some(conflicts.map((/** @type {any} */ one) => one.path))}. <a href=${toFork(project, name, "conflicts")}>Decide</a></span>`}

@@ -203,6 +203,10 @@ class Landed(Struct):
     ``output``."""
     kept: list[str] = []
     """Where the project's was kept, as was decided; undo brings the fork's back into the fork."""
+    again: list[str] = []
+    """Of an undo: what is in the fork again, for the project's had been kept; of a redo: what is out of it again."""
+    holder: str = ""
+    """That fork, by the name it has now."""
 
 
 class Job(Struct):

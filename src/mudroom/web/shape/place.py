@@ -94,6 +94,8 @@ class Apply(Struct):
     written: int
     removed: int
     conflicts: int = 0
+    kept: int = 0
+    """Files of which the project's was kept, as was decided: nothing of them was written."""
 
 
 class Project(Struct):
