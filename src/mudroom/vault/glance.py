@@ -15,12 +15,13 @@ import time
 from collections import OrderedDict
 from typing import Literal, NamedTuple
 
-from mudroom.core.change import Summary
+from mudroom.core.change import Changeset, Summary
 from mudroom.core.path import show
 from mudroom.core.stack import LIVE
 from mudroom.errors import MudroomError
 from mudroom.stage.stamp import Stamp, is_settled, stamp_of
 from mudroom.vault.fork import Fork, is_plain
+from mudroom.vault.review import fingerprint
 from mudroom.vault.store import Vault
 
 State = Literal["idle", "running", "mounted", "cut off", "damaged"]
@@ -34,6 +35,8 @@ class Brief(NamedTuple):
     exit_code: int
     level: int | None
     summary: Summary
+    fingerprint: str
+    """Of its changes, as ``Session.fingerprint`` has it."""
 
 
 class Glance(NamedTuple):
@@ -51,6 +54,17 @@ class Glance(NamedTuple):
     snapshot: bool = False
     brief: Brief | None = None
     """None: no command has ended in it yet."""
+
+    @property
+    def fingerprint(self) -> str:
+        """Of what it holds; empty: that cannot be known."""
+        if self.brief is not None:
+            return self.brief.fingerprint
+        return "" if self.state == "damaged" else _NOTHING
+
+
+_NOTHING = fingerprint(Changeset())
+"""Of a fork in which no command has ended."""
 
 
 class Glances:
@@ -111,7 +125,8 @@ class Glances:
             return None
         from mudroom.vault.gist import gist_of
 
-        brief = Brief(record.command, record.exit_code, record.level, gist_of(fork.reading, record).summary)
+        gist = gist_of(fork.reading, record)
+        brief = Brief(record.command, record.exit_code, record.level, gist.summary, gist.fingerprint)
         if stamp is not None and is_settled(stamp.ctime, now):
             with self._lock:
                 self._known[path] = stamp, brief

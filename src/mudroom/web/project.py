@@ -144,6 +144,7 @@ def _fork(glance: Glance, around: shape.Badge) -> shape.Fork:
         glance.snapshot,
         _exit_code(brief.exit_code) if brief is not None and ran else None,
         glance.problem,
+        glance.fingerprint,
     )
 
 

@@ -80,7 +80,7 @@ export function Bar({ project, fork, name, changes, picked, standing, reload, st
       ${/** @type {[keyof typeof how, string][]} */ ([["backups", "Leave what is replaced beside it, as NAME.bak"], ["markers", "Write conflict markers into files that conflict"]]).map(([key, label]) => html`
         <label class="check" key=${key}><input type="checkbox" checked=${how[key]} onChange=${() => setHow({ ...how, [key]: !how[key] })} /><span>${label}</span></label>`)}</div></details>`}
     <span class="grow"></span>
-    ${fork && html`<button type="button" class="danger" onClick=${async () => (await discard(project, fork, changes.fingerprint)) && (applied(), (location.hash = toProject(project)))}>Discard</button>`}
+    ${fork && html`<button type="button" class="danger" onClick=${async () => (await discard(project, { ...fork, summary: changes.summary, fingerprint: changes.fingerprint })) && (applied(), (location.hash = toProject(project)))}>Discard</button>`}
   </div>`;
 }
 

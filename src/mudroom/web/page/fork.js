@@ -1,5 +1,5 @@
 // A fork as a card, and throwing it away.
-import { atFork, query, remove } from "./api.js";
+import { at, atFork, get, query, remove } from "./api.js";
 import { confirmed } from "./dialog.js";
 import { html, useState } from "./html.js";
 import { counted, Level } from "./home.js";
@@ -22,24 +22,37 @@ export function Counts({ summary }) {
 }
 
 /**
- * Ask, and throw a fork away.
- * @param {string} project @param {any} fork @param {string} [reviewed] the fingerprint of what was looked at: nothing else is thrown away
+ * Ask, and throw a fork away: what was looked at, and nothing else. If more has come since, that is told, and asked about.
+ * @param {string} project @param {any} fork as it was looked at @param {any} [before] the same, as it was asked about before
  * @returns {Promise<boolean>} whether it is gone
  */
-export async function discard(project, fork, reviewed = "") {
-  const files = filesOf(fork.summary);
-  const lost = files ? `${counted(files, "changed file")} that ${files === 1 ? "is" : "are"} in no project` : "nothing is changed in it";
-  const text = html`<p><span class="name">${fork.name}</span>: ${lost}${fork.state === "running" ? ", and what runs in it is ended." : "."}</p>
-    <p>This cannot be undone.</p>`;
-  if (!(await confirmed({ title: "Discard this fork?", text, action: "Discard", danger: true }))) return false;
+export async function discard(project, fork, before = null) {
+  if (!(await confirmed({ title: before ? "Discard it as it is now?" : "Discard this fork?", text: told(project, fork, before), action: "Discard", danger: true }))) return false;
   try {
-    await remove(atFork(project, fork.name) + query(fork.state === "running" ? { end: true } : { reviewed }));
-  } catch (error) {
+    await remove(atFork(project, fork.name) + query(fork.state === "running" ? { end: true } : { reviewed: fork.fingerprint }));
+  } catch (/** @type {any} */ error) {
+    const now = error.code === "moved" ? await asItIs(project, fork) : null;
+    if (now) return discard(project, now, fork);
     complain(error);
     return false;
   }
   toast(`${fork.name} was discarded`);
   return true;
+}
+
+/** What is lost. @param {string} project @param {any} fork @param {any} before */
+function told(project, fork, before) {
+  const files = filesOf(fork.summary);
+  const lost = files ? `${counted(files, "changed file")} that ${files === 1 ? "is" : "are"} in no project` : "nothing is changed in it";
+  return html`${before && html`<p><strong>It has changed since you looked</strong>, and nothing was discarded: ${counted(filesOf(before.summary), "changed file")} then, ${counted(files, "changed file")} now. <a href=${toFork(project, fork.name)}>Review it</a></p>`}
+    <p><span class="name">${fork.name}</span>: ${lost}${fork.state === "running" ? ", and what runs in it is ended." : "."}</p>
+    <p>This cannot be undone.</p>`;
+}
+
+/** The fork as it is now, if it is the same one, and another than it was. @param {string} project @param {any} fork */
+async function asItIs(project, fork) {
+  const found = await get(at(project)).then(({ forks }) => forks.find((/** @type {any} */ one) => one.name === fork.name && one.created === fork.created), () => null);
+  return found?.fingerprint !== fork.fingerprint ? found ?? null : null;
 }
 
 /** @param {{project: string, fork: any, changed: () => void}} props */
@@ -48,8 +61,8 @@ export function ForkCard({ project, fork, changed }) {
   const [state, mark] = STATES[fork.state] ?? [fork.state, ""];
   const away = async () => {
     setBusy(true);
-    if (await discard(project, fork)) changed();
-    else setBusy(false);
+    if (!(await discard(project, fork))) setBusy(false);
+    changed(); // it may be another one than is shown
   };
   return html`<li class="card fork"><div class="spread"><h3><a class="name" href=${toFork(project, fork.name)}>${fork.name}</a></h3><${Level} badge=${fork.badge} /></div>
     ${fork.command && html`<p><code class="name clip" title=${fork.command}>${fork.command}</code></p>`}

@@ -81,6 +81,8 @@ class Fork(Struct):
     """Of the last command: 128 and the signal, if one ended it."""
     problem: str = ""
     """Of a damaged one."""
+    fingerprint: str = ""
+    """Of what it holds: a discard can be held to it. Empty: it is not known, of a damaged one."""
 
 
 class Apply(Struct):
