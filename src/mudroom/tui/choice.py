@@ -4,16 +4,19 @@
 2. A repository (``.git``) is one row: it is applied as a whole or not at all. Its hooks and settings are rows of
    their own, and each has to be chosen by itself.
 3. If all is chosen that needs no name, no path is named: so the apply is the one of ``mudroom apply FORK --yes``.
+4. Where a directory has become a file, or a file a directory, rows go together (core/together.py): what is chosen is
+   all that an apply takes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Literal, NamedTuple
 
 from mudroom.core.change import Change, listed
 from mudroom.core.flag import git_directory, is_protected
 from mudroom.core.path import is_below
+from mudroom.core.together import Needs, Row, needs, row_of, together
 
 Mark = Literal["all", "part", "none"]
 SIGNS: dict[Mark, str] = {"all": "[x]", "part": "[-]", "none": "[ ]"}
@@ -85,8 +88,21 @@ def items_of(changes: Sequence[Change]) -> tuple[Item, ...]:
     return tuple(found)
 
 
-def first_choice(items: Iterable[Item]) -> dict[bytes, Pick]:
-    return {item.path: WHOLE for item in items if not item.to_be_named}
+def first_choice(items: Sequence[Item]) -> dict[bytes, Pick]:
+    return gathered(items, {item.path: WHOLE for item in items if not item.to_be_named}, None)
+
+
+def gathered(items: Sequence[Item], picks: Mapping[bytes, Pick], before: Collection[bytes] | None) -> dict[bytes, Pick]:
+    """With what goes together. ``before``: what was chosen; None: what lacks something is not chosen."""
+    needed = _needs(items)
+    if not needed:
+        return dict(picks)
+    found = together(picks.keys(), needed, before)
+    return {item.path: picks.get(item.path, WHOLE) for item in items if item.path in found}
+
+
+def _needs(items: Sequence[Item]) -> Needs:
+    return needs(Row(item.path) if item.is_repository else row_of(item.change) for item in items)
 
 
 def mark_of(pick: Pick | None) -> Mark:
@@ -150,7 +166,7 @@ def kept(before: Sequence[Item], after: Sequence[Item], picks: Mapping[bytes, Pi
         pick = picks.get(item.path) if item.path in known else None if item.to_be_named else WHOLE
         if pick is not None and (pick == WHOLE or known.get(item.path) == item):
             found[item.path] = pick
-    return found
+    return gathered(after, found, None)
 
 
 def is_covered(path: bytes, items: Sequence[Item]) -> bool:

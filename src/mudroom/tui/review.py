@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import ClassVar, TypeVar
 
 from textual.binding import BindingType
@@ -11,7 +11,7 @@ from textual.binding import BindingType
 from mudroom.core.path import show, show_path
 from mudroom.errors import ForkMoved, MudroomError
 from mudroom.tui import tell
-from mudroom.tui.choice import WHOLE, Chosen, Item, Pick, chosen
+from mudroom.tui.choice import WHOLE, Chosen, Item, Pick, chosen, gathered
 from mudroom.tui.conflict import ConflictScreen
 from mudroom.tui.dialog import Choose, Confirm, Outcome, Tell, Words, help_for, plain
 from mudroom.tui.diffview import WIDE
@@ -93,19 +93,31 @@ class ReviewScreen(LookingScreen, inherit_bindings=False):
         self._choose(row.members, not all(self.picks.get(item.path) == WHOLE for item in row.members))
 
     def _pick(self, item: Item, pick: Pick | None) -> None:
+        before = set(self.picks)
         if pick is None:
             self.picks.pop(item.path, None)
         else:
             self.picks[item.path] = pick
-        self._refresh_choice()
+        self._choose_together(before)
 
     def _choose(self, items: Sequence[Item], wanted: bool) -> None:
         """What has to be named is named one by one."""
+        before = set(self.picks)
         for item in items:
             if not wanted:
                 self.picks.pop(item.path, None)
             elif not item.to_be_named:
                 self.picks[item.path] = WHOLE
+        self._choose_together(before, by_name=False)
+
+    def _choose_together(self, before: Collection[bytes], *, by_name: bool = True) -> None:
+        """``before``: what was chosen. ``by_name``: what has to be named may be brought by what needs it."""
+        if self.seen is not None:
+            items = self.seen.items
+            picks = gathered(items, self.picks, before)
+            unnamed = any(item.to_be_named and item.path in picks and item.path not in before for item in items)
+            self.picks = gathered(items, self.picks, None) if unnamed and not by_name else picks
+            self.files.picks = self.picks
         self._refresh_choice()
 
     def _refresh_choice(self) -> None:

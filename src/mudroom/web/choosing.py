@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+from mudroom.core.change import listed
 from mudroom.core.flag import git_directory
 from mudroom.core.hunk import select
 from mudroom.core.linediff import diff_lines, split_lines
 from mudroom.core.merge import Part
 from mudroom.core.path import show_path
+from mudroom.core.together import needs, row_of
 from mudroom.web.endpoint import Refusal, path_of
 
 if TYPE_CHECKING:
@@ -55,7 +57,20 @@ def chosen(
     if not wanted:
         raise Refusal(400, "bad-request", "nothing was chosen")
     _require_undecided(session, fork, parts)
-    return Chosen((*wanted, *(_repositories(changes, wanted) if git else ())), parts)
+    paths = (*wanted, *(_repositories(changes, wanted) if git else ()))
+    _require_together(changes, set(paths))
+    return Chosen(paths, parts)
+
+
+def _require_together(changes: Sequence[Change], wanted: set[bytes]) -> None:
+    """Nothing lands that was not shown as chosen (core/together.py)."""
+    needed = needs(row_of(change) for change in listed(changes))
+    for path in sorted(needed.keys() & wanted):
+        missing = sorted(needed[path] - wanted)
+        if missing:
+            others = f" and {len(missing) - 1:,} more" if missing[1:] else ""
+            said = f"{show_path(path)} goes only together with {show_path(missing[0])}{others}"
+            raise Refusal(400, "bad-request", said, "choose all of them")
 
 
 def _require_undecided(session: Session, fork: str, parts: Collection[bytes]) -> None:

@@ -3,6 +3,7 @@ import { useCallback, useEffect, useLayoutEffect, useMemo, useRef, useState } fr
 import { makePending } from "./pending.js";
 import { among, carried, dropped, initial, together } from "./picked.js";
 import { ofTab } from "./store.js";
+import { gathered, needs } from "./together.js";
 
 const pending = makePending(ofTab);
 /** @type {Picked} */
@@ -19,12 +20,12 @@ export function forgetChoice(project, fork) {
 }
 
 /** @typedef {import("./picked.js").Picked} Picked */
-/** @typedef {import("./picked.js").Row} Row */
+/** @typedef {import("./picked.js").Row & import("./together.js").Row} Row */
 /** @typedef {{picked: Picked, others: readonly string[]}} Chosen `others`: what is not chosen any more, for it is another one now */
 
 /** @param {Chosen} now @param {Row[]} known @param {Row[]} rows @param {number} total @returns {Chosen} */
 function brought({ picked, others }, known, rows, total) {
-  const next = together(NOTHING, carried(picked, known, rows, total), rows);
+  const next = gathered(together(NOTHING, carried(picked, known, rows, total), rows), needs(rows), null);
   return { picked: next, others: [...others, ...dropped(picked, next, rows)] };
 }
 
@@ -39,7 +40,7 @@ function brought({ picked, others }, known, rows, total) {
 export function usePicked(project, fork, { rows, total, created }) {
   const key = keyOf(project, fork);
   const [was] = useState(() => pending.get(key, created));
-  const [{ picked, others }, setChosen] = useState(() => (was ? brought({ picked: was.picked, others: [] }, /** @type {any} */ (was.rows), rows, total) : { picked: initial(rows), others: [] }));
+  const [{ picked, others }, setChosen] = useState(() => (was ? brought({ picked: was.picked, others: [] }, /** @type {any} */ (was.rows), rows, total) : { picked: gathered(initial(rows), needs(rows), null), others: [] }));
   const before = useRef(was ? among(/** @type {any} */ (was.rows), rows, total) : rows);
   const last = useRef(rows);
   const keeps = useRef(true);
@@ -65,7 +66,7 @@ export function usePicked(project, fork, { rows, total, created }) {
     forgetChoice(project, fork);
   };
   const choose = useCallback((/** @type {(now: Picked) => Picked} */ next) => setChosen((now) => {
-    const chosen = together(now.picked, next(now.picked), rows);
+    const chosen = gathered(together(now.picked, next(now.picked), rows), needs(rows), now.picked);
     return { picked: chosen, others: now.others.filter((id) => !chosen.has(id)) };
   }), [rows]);
   const gone = useMemo(() => new Set(others), [others]);

@@ -73,7 +73,8 @@ export const dropped = (before, after, rows) => rows.filter((row) => before.has(
 
 /**
  * Rows that a choice has been made among: these, and as long as not all `total` of them are here, those before.
- * @param {Row[]} before @param {Row[]} rows @param {number} total @returns {Row[]}
+ * @template {Row} T
+ * @param {T[]} before @param {T[]} rows @param {number} total @returns {T[]}
  */
 export function among(before, rows, total) {
   if (rows.length >= total) return rows;

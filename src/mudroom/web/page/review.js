@@ -4,6 +4,7 @@ import { atFork, get, query } from "./api.js";
 import { Emptied } from "./applies.js";
 import { forgetChoice, usePicked } from "./choosing.js";
 import { spelled } from "./code.js";
+import { Company } from "./company.js";
 import { Decided, Drift, useKnown } from "./decided.js";
 import { Diff } from "./diff.js";
 import { tellConflicts } from "./frame.js";
@@ -249,7 +250,7 @@ function Files({ project, fork, file, row, changes, moved, again, working, setWo
           ${shown.mode && shown.hunks && html`<label class="check"><input type="checkbox" checked=${modeOf(picked, shown.id)} disabled=${Boolean(decided.get(shown.id))} aria-label=${`Apply permissions ${shown.mode.join(" → ")} of ${shown.path}`} onChange=${() => setPicked((now) => wantMode(now, shown, !modeOf(now, shown.id)))} /><span aria-hidden="true">Permissions <span class="count">${shown.mode.join(" → ")}</span></span></label>`}
           <label class="check"><input type="checkbox" checked=${looked.has(shown.id)} aria-label=${"Looked at " + shown.path} onChange=${() => mark(shown, !looked.has(shown.id))} /><span aria-hidden="true">Looked at</span></label>
         </div>
-        <div class="file-body">${decided.get(shown.id) && html`<${Decided} said=${decided.get(shown.id)} isPart=${Boolean(picked.get(shown.id))} to=${toFork(project, fork, "conflicts")} />`}<${Diff} key=${shown.id + changes.fingerprint} project=${project} fork=${fork} file=${shown.id} chosen=${blocksOf(picked, shown.id)} picked=${picked} still=${working}
+        <div class="file-body"><${Company} row=${shown} rows=${rows} />${decided.get(shown.id) && html`<${Decided} said=${decided.get(shown.id)} isPart=${Boolean(picked.get(shown.id))} to=${toFork(project, fork, "conflicts")} />`}<${Diff} key=${shown.id + changes.fingerprint} project=${project} fork=${fork} file=${shown.id} chosen=${blocksOf(picked, shown.id)} picked=${picked} still=${working}
           onChoose=${shown.hunks && !decided.get(shown.id) ? choose : undefined} /></div>` : changes.total === 0 && html`<${Emptied} project=${project} fork=${fork} applies=${place?.applies ?? []} />`}
     </section>
     <${Bar} project=${project} fork=${row} name=${fork} changes=${changes} picked=${picked} standing=${standing} reload=${again} started=${setWorking} applied=${forget} keys=${bar.current} />
