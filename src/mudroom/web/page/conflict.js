@@ -2,6 +2,7 @@
 import { atFork, post, query } from "./api.js";
 import { spelled } from "./code.js";
 import { show } from "./diff.js";
+import { isDrafted, NOTHING, put } from "./drafts.js";
 import { tellConflicts } from "./frame.js";
 import { Failed } from "./home.js";
 import { html, useEffect, useMemo, useRef, useState } from "./html.js";
@@ -14,38 +15,18 @@ import { Panes, SIDE_NAMES, SIDES } from "./panes.js";
 import { editedLines, Result } from "./result.js";
 import { toFork } from "./route.js";
 import { named } from "./sides.js";
+import { Unfitting, unsavedOf, useKept } from "./unsaved.js";
 import { plural, size } from "./wording.js";
 
 /** @typedef {{id: string, path: string, reason: string, decided: boolean, places: number | null, base: any, ours: any, theirs: any, versions: string,
  *   regions?: import("./merge.js").Region[] | null, take?: string, secret?: boolean, result?: import("./merge.js").Result | null}} Conflict */
-/** @typedef {{places: import("./merge.js").Decisions | null, edited: import("./result.js").Edited}} Draft what is chosen and not saved.
- *   `places`: null: what is decided, or nothing */
+/** @typedef {import("./drafts.js").Draft} Draft */
 
 const MOVED = new Set(["moved", "decided", "not-found"]); // refusals after which one has to look again
-/** @type {Draft} */
-const NOTHING = { places: null, edited: null };
-/** @typedef {{created: number, drafts: Map<string, Draft>, based: Map<string, string>}} Unsaved */
-/** Of each fork what is not saved, by file, and on which versions it was chosen: as long as the page is open. @type {Map<string, Unsaved>} */
-const unsaved = new Map();
-
-/**
- * Of one of the same name that was made at another time nothing is kept.
- * @param {string} project @param {string} fork @param {number} created when it was made @returns {Unsaved}
- */
-function unsavedOf(project, fork, created) {
-  const key = project + "\n" + fork;
-  const known = unsaved.get(key);
-  const found = known?.created === created ? known : { created, drafts: new Map(), based: new Map() };
-  unsaved.set(key, found);
-  return found;
-}
-
 /** @typedef {{regions?: any[], lines?: string[], begun?: string[]}} How as the API has it */
 /** `moved`: one has to look again. `mine`: the edit can be saved all the same, without what has come since it began */
 const FRESH = { busy: false, problem: "", hint: "", moved: false, mine: false };
 
-/** @param {Draft | undefined} draft */
-const isDrafted = (draft) => Boolean(draft && (draft.places?.size || draft.edited));
 /** What is decided. */
 const DECIDED = /** @type {Record<string, string>} */ ({ ours: "decided: the project's", theirs: "decided: the fork's", delete: "decided: deleted", content: "decided: merged" });
 
@@ -65,7 +46,7 @@ export function Conflicts({ project, fork, file }) {
   }, [open]);
   if (error && !data) return html`<${Failed} error=${error} again=${reload} more=${error.code === "busy" && html`<a class="button" href=${toFork(project, fork, "watch")}>Watch it, or end it</a>`} />`;
   if (!data) return html`<main class="page conflicts" aria-busy="true"><div class="skeleton"></div></main>`;
-  const { drafts, based } = unsavedOf(project, fork, data.created);
+  const unsaved = unsavedOf(project, fork, data.created);
   /** @type {Conflict[]} */
   const all = data.conflicts;
   const review = `#/p/${encodeURIComponent(project)}/f/${encodeURIComponent(fork)}/review`;
@@ -89,32 +70,34 @@ export function Conflicts({ project, fork, file }) {
           <span class="name">${spelled(other.path)}</span><span class="dim small">${other.reason}</span>
           <span class=${"tag " + (other.decided ? "" : "warn")}>${other.decided ? DECIDED[other.take ?? ""] ?? "decided" : other.places ? plural(other.places, "place") + " open" : "open"}</span>
         </button></li>`)}</ul></nav>
-      <${One} key=${`${data.created} ${one.id}`} project=${project} fork=${fork} row=${one} drafts=${drafts} based=${based} onDecided=${decided}
+      <${One} key=${`${data.created} ${one.id}`} project=${project} fork=${fork} row=${one} unsaved=${unsaved} onDecided=${decided}
         onNext=${following && following !== one ? () => setAsked(following.id) : undefined} />
     </div>
   </main>`;
 }
 
-/** @param {{project: string, fork: string, row: Conflict, drafts: Map<string, Draft>, based: Map<string, string>, onDecided: (note: string) => void, onNext?: () => void}} props */
-function One({ project, fork, row, drafts, based, onDecided, onNext }) {
+/** @param {{project: string, fork: string, row: Conflict, unsaved: import("./drafts.js").Unsaved, onDecided: (note: string) => void, onNext?: () => void}} props */
+function One({ project, fork, row, unsaved, onDecided, onNext }) {
+  const { drafts, based, lost } = unsaved;
   const mine = (/** @type {string} */ what, /** @type {string} */ where) => where === project && ["forks", "applies"].includes(what);
   const { data, error, reload } = useLoaded(atFork(project, fork) + "/conflict" + query({ file: row.id }), mine);
   const [state, setState] = useState(FRESH);
   const [, redraw] = useState(0);
+  useKept();
   // The versions that this view has decided about, or leaves: the next are looked at anew. `saved`: what is no draft any more then.
   const own = useRef({ versions: "", saved: /** @type {Partial<Draft>} */ ({}) });
   if (error && !data) return html`<section class="grow"><p class="problem" role="alert">${error.message}</p></section>`;
   if (!data) return html`<section class="grow" aria-busy="true"><div class="skeleton"></div></section>`;
   // What was chosen here is about the versions that were here then: it is not saved as if it were about others.
   const left = own.current.versions && own.current.versions !== data.versions;
-  if (left) drafts.set(row.id, { ...NOTHING, ...drafts.get(row.id), ...own.current.saved });
+  if (left) put(unsaved, row.id, own.current.saved);
   if (left || !isDrafted(drafts.get(row.id))) {
     based.set(row.id, data.versions);
     own.current = { versions: "", saved: {} };
   }
   const draft = drafts.get(row.id) ?? NOTHING;
   const change = (/** @type {Partial<Draft>} */ next) => {
-    drafts.set(row.id, { ...NOTHING, ...drafts.get(row.id), ...next });
+    put(unsaved, row.id, next);
     redraw((count) => count + 1);
   };
   const versions = based.get(row.id) ?? data.versions;
@@ -150,6 +133,7 @@ function One({ project, fork, row, drafts, based, onDecided, onNext }) {
       <div class="row">${data.decided && html`<span class="tag">${DECIDED[data.take] ?? "decided"}</span><button type="button" disabled=${state.busy} onClick=${() => decide("undecide")}>Undecide</button>`}
         ${onNext && html`<button type="button" onClick=${onNext}>Next conflict</button>`}</div></div>
     <p>${data.reason}</p>
+    ${lost.has(row.id) && html`<p class="banner warn">What you had chosen here and not saved was too much to be kept.</p>`}
     ${data.places !== null && data.regions
       ? html`<${Text} place=${atFork(project, fork)} data=${data} draft=${draft} change=${change} busy=${state.busy} decide=${decide} problem=${problem} />`
       : html`<${Undivided} data=${data} draft=${draft} change=${change} busy=${state.busy} decide=${decide} problem=${problem} />`}
@@ -191,6 +175,7 @@ function Text({ place, data, draft, change, busy, problem, decide }) {
       aria-pressed=${pane === side ? "true" : "false"} onClick=${() => setPane(side)}>${SIDE_NAMES[side]}</button>`)}</div>`}
     <div class="panel"><${Panes} regions=${regions} decisions=${decisions} sides=${sides} settled=${settled} off=${off} decide=${set} open=${show_} /></div>
     ${trouble && html`<p class="problem" role="alert">${trouble}</p>`}
+    <${Unfitting} places=${draft.places} keys=${keys} drop=${() => change({ places: new Map([...decisions].filter(([key]) => keys.includes(key))) })} />
     <${Result} data=${data} pieces=${pieces} settled=${settled} edited=${draft.edited} edit=${(/** @type {Draft["edited"]} */ edited) => change({ edited })} />
     <div class="row save">${problem}${off ? html`<${SaveEdited} draft=${draft} busy=${busy} decide=${decide} />`
       : html`<button type="button" class="primary" disabled=${busy || ready === null} onClick=${() => ready && decide("regions", { regions: ready })}>Save decision</button>
@@ -230,6 +215,7 @@ function Undivided({ data, draft, change, busy, problem, decide }) {
     <p class="dim small">${data.secret ? "It holds secrets: nothing of it is shown, and it can only be decided as a whole."
     : data.places ? html`It conflicts at ${plural(data.places, "place")}, and is too long to be shown place by place: decide it as a whole, or in an editor, with <code>mudroom resolve --edit</code>.`
       : "It cannot be merged line by line: it is decided as a whole."}</p>
+    <${Unfitting} places=${draft.places} keys=${[]} drop=${() => change({ places: null })} />
     <${Result} data=${data} pieces=${null} settled=${data.decided} edited=${draft.edited} edit=${(/** @type {Draft["edited"]} */ edited) => change({ edited })} />
     ${problem}
     <div class="row">${draft.edited && data.result ? html`<${SaveEdited} draft=${draft} busy=${busy} decide=${decide} />` : html`<${Takes} data=${data} busy=${busy} decide=${decide} />`}</div>

@@ -1,4 +1,4 @@
-// What does not come without another row: where a directory has become something else, or the was that. Pure.
+// What does not come without another row: where a directory has become something else, or was that. Pure.
 //
 // 1. A directory that has become something else goes with all that was in it: deletions, and what has moved out of it.
 //    What was in it can go alone.
