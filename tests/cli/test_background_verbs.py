@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
 import signal
@@ -139,6 +140,22 @@ def test_the_end_of_its_keeper_is_the_end_of_all(cli: Cli, number: signal.Signal
     shown = listed(cli, row["id"])
     assert shown["state"] == "ended" and shown["exit_code"] in (137, 143)
     assert ("made", "added") in changed(cli)
+    nothing_is_left(cli)
+
+
+def test_its_keeper_heeds_a_signal_of_which_another_thread_is_told(cli: Cli) -> None:
+    """As of one that comes just before it waits: no wait of the main thread is ended by it (signal(7))."""
+    row = started(cli)
+    processes = below(row["keeper"])
+    others = [
+        int(thread.name)
+        for thread in Path(f"/proc/{row['keeper']}/task").iterdir()
+        if int(thread.name) != row["keeper"] and "SigBlk:\t0000000000000000" in (thread / "status").read_text()
+    ]
+    assert others, "the tender"
+    assert ctypes.CDLL(None, use_errno=True).tgkill(row["keeper"], others[0], signal.SIGTERM) == 0
+    ended(processes)
+    assert listed(cli, row["id"])["state"] == "ended"
     nothing_is_left(cli)
 
 

@@ -21,6 +21,7 @@ from mudroom.cli.main import Context
 from mudroom.cli.open import exclusive, open_session, project_of, working_directory
 from mudroom.cli.run import adjusted, asked_level, show_result, standard, warn
 from mudroom.cli.terminal import is_terminal
+from mudroom.cli.waking import waking
 from mudroom.config import load_card, load_policy
 from mudroom.core.path import is_below, show_path
 from mudroom.core.result import text, to_json
@@ -128,7 +129,8 @@ def told_to_end(session: Session) -> Iterator[list[int]]:
     before[signal.SIGALRM] = signal.signal(signal.SIGALRM, kill)
     terminals = [number for number in (0, 1, 2) if is_terminal(number)]
     try:
-        yield told
+        with waking():
+            yield told
     finally:
         signal.alarm(0)
         for number, handler in before.items():

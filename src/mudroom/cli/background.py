@@ -16,6 +16,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple, NoReturn
 
 from mudroom.cli.main import Context
+from mudroom.cli.waking import waking
 from mudroom.core.background import to_json
 from mudroom.core.path import show
 from mudroom.core.result import Result
@@ -83,7 +84,7 @@ def _keep(write: int, keeper: Keeper, parent: int) -> NoReturn:
         os.closerange(write + 1, os.sysconf("SC_OPEN_MAX"))
         client = Client(apart=True)
         client.start()
-        with keeper.opened(client) as session:
+        with waking(), keeper.opened(client) as session:
             background = keeper.started(session)
             if background.refused is not None:
                 _say(write, {"refused": keeper.refused(background.refused)})

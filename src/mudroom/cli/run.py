@@ -14,6 +14,7 @@ from mudroom.cli.open import exclusive, open_session, telling_of_room, with_show
 from mudroom.cli.preview import preview
 from mudroom.cli.terminal import is_terminal
 from mudroom.cli.unasked import own_level, show_short, unasked
+from mudroom.cli.waking import waking
 from mudroom.config import count, image, least, processors, seconds, size, with_setting
 from mudroom.core.flag import repositories
 from mudroom.core.level import BARE
@@ -230,7 +231,8 @@ def foreground(session: Session) -> Iterator[None]:
 
     previous = signal.signal(signal.SIGINT, on_interrupt)
     try:
-        yield
+        with waking():
+            yield
     finally:
         signal.signal(signal.SIGINT, previous)
 

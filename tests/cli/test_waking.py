@@ -1,0 +1,159 @@
+"""A signal is heeded, whatever the main thread waits for: also one of which the kernel does not tell that thread."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import signal
+import subprocess
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NoReturn, cast
+
+import pytest
+
+from mudroom.cli.agentrun import told_to_end
+from mudroom.cli.run import foreground
+from mudroom.cli.waking import waking
+from mudroom.session import Session
+
+HEEDED = (signal.SIGTERM, signal.SIGUSR1)
+
+
+class HeededError(Exception):
+    """By a handler."""
+
+
+def heed(number: int, _frame: object) -> NoReturn:
+    raise HeededError(number)
+
+
+@pytest.fixture(autouse=True)
+def _handlers() -> Iterator[None]:
+    before = {number: signal.signal(number, heed) for number in HEEDED}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+@contextmanager
+def unheard(number: int) -> Iterator[None]:
+    """A signal that does not wake the main thread: another one takes it, when that sleeps (proc_pid_stat(5))."""
+    place = Path(f"/proc/self/task/{threading.get_native_id()}/stat")
+    begun = threading.Event()
+
+    def take() -> None:
+        begun.wait()
+        while place.read_text().rpartition(")")[2].split()[0] != "S":
+            pass
+        signal.pthread_kill(threading.get_ident(), number)
+
+    thread = threading.Thread(target=take)
+    thread.start()
+    try:
+        begun.set()
+        yield
+    finally:
+        thread.join()
+
+
+def at_a_pipe() -> None:
+    read, write = os.pipe()
+    try:
+        os.read(read, 1)
+    finally:
+        os.close(read)
+        os.close(write)
+
+
+def at_a_lock() -> None:
+    lock = threading.Lock()
+    lock.acquire()
+    lock.acquire()
+
+
+def for_a_child() -> None:
+    with subprocess.Popen(["sleep", "1000"]) as child:
+        try:
+            os.waitpid(child.pid, 0)
+        finally:
+            child.kill()
+
+
+def for_a_file() -> None:
+    one, other = (os.open(__file__, os.O_RDONLY) for _ in range(2))
+    try:
+        fcntl.flock(one, fcntl.LOCK_EX)
+        fcntl.flock(other, fcntl.LOCK_EX)
+    finally:
+        os.close(one)
+        os.close(other)
+
+
+@pytest.mark.parametrize("wait", [at_a_pipe, at_a_lock, for_a_child, for_a_file])
+def test_a_wait_is_ended(wait: Callable[[], None]) -> None:
+    with waking(), pytest.raises(HeededError), unheard(signal.SIGTERM):
+        wait()
+
+
+def test_one_that_is_heeded_leaves_the_next_to_be_heeded() -> None:
+    with waking():
+        for number in (*HEEDED, *HEEDED):
+            with pytest.raises(HeededError, match=str(int(number))), unheard(number):
+                at_a_pipe()
+
+
+class Waited:
+    """A session whose command is waited for, until it is told to end."""
+
+    def __init__(self) -> None:
+        self.over, self.told, self.has_run = threading.Lock(), list[int](), True
+
+    def interrupt(self, number: int = signal.SIGTERM) -> bool:
+        self.told.append(number)
+        self.over.release()
+        return True
+
+    def wait(self) -> None:
+        for _time in range(2):
+            self.over.acquire()
+
+
+def test_an_agent_is_told_to_end() -> None:
+    session = Waited()
+    with told_to_end(cast(Session, session)) as told, unheard(signal.SIGTERM):
+        session.wait()
+    assert (told, session.told) == ([signal.SIGTERM], [signal.SIGTERM])
+
+
+def test_the_users_command_is_told_of_ctrl_c() -> None:
+    session = Waited()
+    with foreground(cast(Session, session)), unheard(signal.SIGINT):
+        session.wait()
+    assert session.told == [signal.SIGTERM]
+
+
+def test_everything_is_as_it_was() -> None:
+    descriptors = os.listdir("/proc/self/fd")
+    handler, threads = signal.getsignal(signal.SIGURG), os.listdir("/proc/self/task")
+    with waking():
+        assert signal.getsignal(signal.SIGURG) != handler
+    assert signal.getsignal(signal.SIGURG) == handler
+    assert os.listdir("/proc/self/fd") == descriptors
+    assert signal.set_wakeup_fd(-1) == -1
+    while set(os.listdir("/proc/self/task")) - set(threads):
+        pass  # it has said that it ends
+
+
+def test_in_another_thread_nothing_is_done() -> None:
+    def enter() -> None:
+        with waking():
+            found.append(signal.getsignal(signal.SIGURG))
+
+    found: list[object] = []
+    thread = threading.Thread(target=enter)
+    thread.start()
+    thread.join()
+    assert found == [signal.getsignal(signal.SIGURG)] and signal.set_wakeup_fd(-1) == -1
