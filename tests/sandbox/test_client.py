@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import ctypes
 import os
+import signal
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from box import ENVIRONMENT, Box
+from box import ENVIRONMENT, KINDS, Box
 
 from mudroom.errors import CommandNotStarted, MudroomError
 from mudroom.sandbox.capture import Output
@@ -35,6 +37,16 @@ def fresh(tmp_path: Path) -> Iterator[Box]:
 
 def descriptors() -> set[str]:
     return set(os.listdir("/proc/self/fd"))
+
+
+@contextmanager
+def stopped(box: Box) -> Iterator[None]:
+    """The launcher looks at nothing meanwhile."""
+    os.kill(box.client._pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(box.client._pid, signal.SIGCONT)
 
 
 def in_use(box: Box, number: int) -> bool:
@@ -122,3 +134,15 @@ def test_gone_after_the_launcher_died(fresh: Box) -> None:
         with pytest.raises(MudroomError, match="launcher died"):
             running.wait()
         running.gone()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGINT, signal.SIGQUIT])
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_signal_that_comes_before_the_command_is_for_the_command(kind: str, number: signal.Signals, box: Box) -> None:
+    """Both requests are there before the first is looked at: init hears of it before it has done anything."""
+    plan = box.prepared(kind)
+    with Output(None, None, None, 1 << 10) as output, stopped(box):
+        running = box.start("exec sleep 1000", output, plan)
+        running.signal(number)
+    assert running.wait().status & 0x7F == number
+    running.gone()

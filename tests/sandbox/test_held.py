@@ -132,6 +132,17 @@ def test_a_signal_is_for_one_command(box: Box, kind: str) -> None:
         assert os.waitstatus_to_exitcode(server.end().status) == 3
 
 
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1, signal.SIGINT])
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_signal_that_comes_while_it_is_started_is_heard(box: Box, kind: str, number: signal.Signals) -> None:
+    with held(box, kind) as sandbox, Output(None, None, None, 1 << 10) as output:
+        for _time in range(5):
+            running = sandbox.run([b"sleep", b"1000"], ENVIRONMENT, place_of(box, kind), output.descriptors)
+            running.signal(number)
+            assert running.wait().status & 0x7F == number
+            running.gone()
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_end_of_the_sandbox_ends_all(box: Box, kind: str) -> None:
     with held(box, kind) as sandbox:

@@ -34,8 +34,9 @@ from mudroom.sandbox.init import (
     fork_command,
     forward_signals,
     hear_signals,
-    hold_signals,
+    holding_signals,
     keep_only,
+    let_signals_come,
     mediate,
     reap,
     settle,
@@ -69,6 +70,7 @@ class Joined:
 def hold(request: Request, descriptors: list[int], report: int, context: Context | None = None) -> None:
     """Pid 1 of a sandbox: perform the plan, then serve until the other end of the door is closed."""
     context, report = settle(request, descriptors, report, context)
+    let_signals_come()
     holder = Holder(_socket.socket(fileno=context.door), context, request["mediation"])
     tell(report, ("ready",))
     holder.run()
@@ -119,7 +121,7 @@ class Holder:
         result, told = os.pipe2(os.O_CLOEXEC)
         request["mediation"] = self._mediation
         try:
-            warden = os.fork()
+            warden = holding_signals(os.fork)
         except OSError as error:
             tell(report, ("failed", -1, "clone", error.errno or 0, ""))
             for descriptor in (*descriptors, report, result, told):
@@ -186,7 +188,6 @@ def attend(request: Request, descriptors: list[int], told: int) -> None:
         _failing("terminal", told, lambda: _open_terminal(context))
     channel = take_terminal(context, request["terminal"]) if request["terminal"] else None
     ours = theirs = None
-    early = hold_signals()  # by default they would end us, and the command would not hear of them
     try:
         if request["mediation"]:
             ours, theirs = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_STREAM)
@@ -199,8 +200,7 @@ def attend(request: Request, descriptors: list[int], told: int) -> None:
         return
     wake = hear_signals()
     forward_signals(command)
-    for number in early:
-        os.kill(os.getpid(), number)
+    let_signals_come()
     if channel is not None:
         tell_stops(command, channel)
     for descriptor in (0, 1, 2):

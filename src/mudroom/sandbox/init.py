@@ -94,6 +94,10 @@ TERMINAL_SIGNALS = (_signal.SIGINT, _signal.SIGQUIT, _signal.SIGTSTP, _signal.SI
 FORWARDED_SIGNALS = (_signal.SIGTERM, _signal.SIGHUP, _signal.SIGUSR1, _signal.SIGUSR2)
 GROUP_SIGNALS = (_signal.SIGINT, _signal.SIGQUIT)
 """What a terminal tells a group is forwarded to one: the command leads its own."""
+SI_USER = 0
+"""Of a signal that a process has sent (sigaction(2)); the kernel sends those of a terminal."""
+HELD_SIGNALS = (*FORWARDED_SIGNALS, *GROUP_SIGNALS)
+"""What is sent before there is a command waits for it, blocked: nothing that is done until then is interrupted."""
 # The interpreter ignores these at start; a command must not inherit that.
 RESET_SIGNALS = (*TERMINAL_SIGNALS, *FORWARDED_SIGNALS, _signal.SIGPIPE, _signal.SIGXFSZ)
 
@@ -129,7 +133,7 @@ def spawn(request: Request) -> int:
     env = request["env"]
 
     def start(path: bytes, argv: list[bytes]) -> int:
-        return os.posix_spawn(path, argv, env, setsigdef=RESET_SIGNALS, setsid=True)
+        return os.posix_spawn(path, argv, env, setsigdef=RESET_SIGNALS, setsigmask=(), setsid=True)
 
     command = start_program(start, request["argv"], request["search"])
     assert command is not None
@@ -150,6 +154,7 @@ def fork_command(request: Request, report: int, terminal: int, channel: _socket.
             os.setsid()
         for number in RESET_SIGNALS:
             _signal.signal(number, _signal.SIG_DFL)
+        let_signals_come()
         if channel is not None:
             hand_over_listener(channel, request["mediation"][0])
         start_program(lambda path, argv: os.execve(path, argv, request["env"]), request["argv"], request["search"])
@@ -157,6 +162,31 @@ def fork_command(request: Request, report: int, terminal: int, channel: _socket.
         tell(report, ("failed", -1, "exec", error.errno or 0, ""))
     finally:
         os._exit(127)
+
+
+def holding_signals(start: Callable[[], int]) -> int:
+    """Fork, or clone, a child that has ``HELD_SIGNALS`` blocked from its first instruction on: a signal of which it
+    cannot hear yet would end it, or be lost (pid 1 hears only what it has a handler for: pid_namespaces(7))."""
+    child = -1
+    _signal.pthread_sigmask(_signal.SIG_BLOCK, HELD_SIGNALS)
+    try:
+        child = start()
+        return child
+    finally:
+        if child:
+            let_signals_come()
+
+
+def let_signals_come() -> None:
+    _signal.pthread_sigmask(_signal.SIG_UNBLOCK, HELD_SIGNALS)
+
+
+def forget_typed() -> None:
+    """In a child that has just left its group: what a terminal has told that is not for it."""
+    for number in GROUP_SIGNALS:
+        told = _signal.sigtimedwait((number,), 0)
+        if told is not None and told.si_code == SI_USER:
+            os.kill(os.getpid(), number)
 
 
 def hear_signals() -> int:
@@ -202,8 +232,7 @@ def enter(ready: int | None) -> None:
     nobody's to trace."""
     prctl(PR_SET_PDEATHSIG, _signal.SIGKILL)
     os.setsid()
-    for number in TERMINAL_SIGNALS:
-        _signal.signal(number, _signal.SIG_IGN)
+    forget_typed()
     if ready is not None and os.read(ready, 1) != b"g":
         os._exit(125)  # the launcher is gone, or could not write our id maps and has said so
     prctl(PR_SET_DUMPABLE, 0)  # not earlier: it makes our /proc files root's, the id maps included
@@ -288,6 +317,7 @@ def run_init(request: Request, descriptors: list[int], report: int, context: Con
             return
     wake = hear_signals()
     forward_signals(command)
+    let_signals_come()
     if channel is not None:
         tell_stops(command, channel)
     for descriptor in (0, 1, 2):
@@ -301,14 +331,6 @@ def run_init(request: Request, descriptors: list[int], report: int, context: Con
     tell(report, ("exited", status, usage.ru_utime, usage.ru_stime, usage.ru_maxrss, tuple(refused), empty))
 
 
-def hold_signals() -> list[int]:
-    """Those that are to be forwarded and come before there is a command: they are put into the list."""
-    early: list[int] = []
-    for number in (*FORWARDED_SIGNALS, *GROUP_SIGNALS):
-        _signal.signal(number, lambda received, _frame: early.append(received))
-    return early
-
-
 def forward_signals(command: int) -> None:
     def forward(received: int, _frame: object) -> None:
         try:
@@ -320,7 +342,7 @@ def forward_signals(command: int) -> None:
         try:
             os.killpg(command, received)
         except ProcessLookupError:
-            pass
+            forward(received, None)  # it leads no group yet (``fork_command``)
 
     for number in FORWARDED_SIGNALS:
         _signal.signal(number, forward)

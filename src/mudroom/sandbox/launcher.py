@@ -51,7 +51,16 @@ import os
 import select
 import sys
 
-from mudroom.sandbox.init import TERMINAL_SIGNALS, Run, become, end_children, enter, run_init
+from mudroom.sandbox.init import (
+    TERMINAL_SIGNALS,
+    Run,
+    become,
+    end_children,
+    enter,
+    holding_signals,
+    let_signals_come,
+    run_init,
+)
 from mudroom.sandbox.kernel import CLONE_NEWUSER, PR_SET_CHILD_SUBREAPER, clone, clone_into, prctl
 from mudroom.sandbox.wire import receive, tell
 
@@ -83,7 +92,8 @@ def start(request: Request, descriptors: list[int]) -> Run | None:
     ready_read, ready_write = os.pipe2(os.O_CLOEXEC)
     into = descriptors[-2] if request.get("into") else -1
     try:
-        pid = clone(request["namespaces"]) if into < 0 else clone_into(request["namespaces"], into)
+        flags = request["namespaces"]
+        pid = holding_signals(lambda: clone(flags) if into < 0 else clone_into(flags, into))
     except OSError as error:
         tell(report, ("failed", -1, "clone" if into < 0 else "cgroup", error.errno or 0, ""))
         for descriptor in (*descriptors, ready_read, ready_write):
@@ -113,6 +123,7 @@ def play(request: Request, descriptors: list[int], report: int, ready: int) -> N
     if request["op"] == "prepare":
         from mudroom.sandbox.template import prepare
 
+        let_signals_come()
         serve(*prepare(request, descriptors, report))
     elif request["held"]:
         from mudroom.sandbox.holder import hold

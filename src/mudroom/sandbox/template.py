@@ -8,7 +8,7 @@ from __future__ import annotations
 import _socket
 import os
 
-from mudroom.sandbox.init import Run, become, enter, keep_only, perform, run_init
+from mudroom.sandbox.init import Run, become, enter, holding_signals, keep_only, perform, run_init
 from mudroom.sandbox.kernel import clone
 from mudroom.sandbox.step import Context
 from mudroom.sandbox.wire import receive, send, tell
@@ -69,7 +69,7 @@ class Ahead:
             return None
         self.channel, theirs = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_STREAM)
         try:
-            pid = clone(self.namespaces)
+            pid = holding_signals(lambda: clone(self.namespaces))
         except OSError:
             return None  # the next command is cloned when it comes, and says what is wrong
         if pid == 0:

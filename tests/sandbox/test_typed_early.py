@@ -1,0 +1,40 @@
+"""What a terminal tells the group that a sandbox's init has just left is not for its command."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import signal
+import termios
+
+from mudroom.sandbox.init import GROUP_SIGNALS, forget_typed, holding_signals
+
+
+def child() -> int:
+    """Returns its exit code."""
+    os.setsid()
+    master, side = os.openpty()
+    fcntl.ioctl(side, termios.TIOCSCTTY, 0)
+    os.tcsetpgrp(side, os.getpgrp())
+    for number, key in zip(GROUP_SIGNALS, (b"\x03", b"\x1c"), strict=True):
+        os.write(master, key)
+        while number not in signal.sigpending():
+            pass  # the line discipline looks at it in its own time
+    forget_typed()
+    left = set(signal.sigpending())
+    os.kill(os.getpid(), signal.SIGINT)
+    forget_typed()
+    told = set(signal.sigpending())
+    return 0 if (left, told) == (set(), {signal.SIGINT}) else 1
+
+
+def test_only_what_a_process_has_sent_stays() -> None:
+    pid = holding_signals(os.fork)
+    if pid == 0:
+        code = 2
+        try:
+            code = child()
+        finally:
+            os._exit(code)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+    assert not set(GROUP_SIGNALS) & signal.pthread_sigmask(signal.SIG_BLOCK, ())
