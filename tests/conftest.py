@@ -7,7 +7,7 @@ import shutil
 import signal
 import stat
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +51,19 @@ def no_test_hangs() -> Iterator[None]:
     yield
     signal.alarm(0)
     signal.signal(signal.SIGALRM, previous)
+
+
+@pytest.fixture
+def later(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
+    """The monotonic clock of this process goes on by so many seconds at once: nobody has to be quicker than a limit of
+    time, and nobody waits for it."""
+    clock, ahead = time.monotonic, [0.0]
+
+    def skip(seconds: float) -> None:
+        ahead[0] += seconds
+
+    monkeypatch.setattr(time, "monotonic", lambda: clock() + ahead[0])
+    return skip
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -120,7 +120,7 @@ def test_a_second_one_is_held_by_the_same_process(cli: Cli) -> None:
 
 
 def test_a_time_limit_ends_it(cli: Cli) -> None:
-    row = started(cli, "trap '' TERM; echo up; echo x > made; sleep 1000 & wait; sleep 1000", "--timeout", "1s")
+    row = started(cli, "trap '' TERM; echo up; echo x > made; sleep 1000 & wait; sleep 1000", "--timeout", "4s")
     processes = below(row["keeper"])
     while listed(cli, row["id"])["state"] == "running":
         pass

@@ -45,12 +45,12 @@ class Cli:
             check=False,
         )
 
-    def start(self, *words: str) -> subprocess.Popen[str]:
+    def start(self, *words: str, stdin: int = subprocess.DEVNULL) -> subprocess.Popen[str]:
         return subprocess.Popen(
             [*MUDROOM, *words],
             cwd=self.place.project,
             env=self.environment,
-            stdin=subprocess.DEVNULL,
+            stdin=stdin,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
@@ -213,14 +213,18 @@ def test_a_command_from_a_subdirectory(cli: Cli) -> None:
 
 
 def test_the_second_run_waits_and_says_for_whom(cli: Cli) -> None:
-    first = cli.start("run", "--yes", "--", "sh", "-c", "echo running; sleep 0.5; echo 1 > order")
+    first = cli.start(
+        "run", "--yes", "--", "sh", "-c", "echo running; read word; echo 1 > order", stdin=subprocess.PIPE
+    )
     assert first.stdout is not None
     assert first.stdout.readline() == "running\n"
-    second = cli("run", "--yes", "--", "sh", "-c", "cat order; echo 2 > order")
-    first.communicate(timeout=60)
-    assert "waiting for `mudroom run" in second.stderr or "waiting for `sh" in second.stderr
-    assert f"process {first.pid}" in second.stderr
-    assert second.stdout == "1\n"
+    second = cli.start("run", "--yes", "--", "sh", "-c", "cat order; echo 2 > order")
+    assert second.stderr is not None
+    said = second.stderr.readline()
+    assert "waiting for `mudroom run" in said or "waiting for `sh" in said
+    assert f"process {first.pid}" in said
+    first.communicate("go\n", timeout=60)
+    assert second.communicate(timeout=60)[0] == "1\n"
     assert (cli.place.project / "order").read_text() == "2\n"
 
 

@@ -96,7 +96,7 @@ def test_what_is_never_applied_unasked(cli: Cli, script: str, why: str | None) -
 
 def test_nor_what_ran_out_of_time(cli: Cli) -> None:
     policy(cli, auto_apply="always")
-    done = cli("run", "--timeout", "0.5", "--", "sh", "-c", "echo new > a.txt; exec sleep 100")
+    done = cli("run", "--timeout", "3", "--", "sh", "-c", "echo new > a.txt; exec sleep 100")
     assert done.returncode == 124
     assert "not applied without asking: the command ran out of time" in done.stderr
     assert text(cli) == "old\n"

@@ -306,19 +306,29 @@ def test_the_one_that_is_wanted_or_none(fakes: Fakes) -> None:
         choose(fakes.environ, "docker")
 
 
+LIMITS = (0.3, 3.0, 20.0)
+"""Seconds: on a busy machine a program takes its time to begin."""
+
+
 @pytest.mark.parametrize("script", ["exec sleep 1000", "sleep 1000", "trap '' TERM INT; sleep 1000 & wait"])
 def test_one_that_hangs_is_ended_with_all_that_it_has_started(
     fakes: Fakes, monkeypatch: pytest.MonkeyPatch, script: str
 ) -> None:
-    monkeypatch.setattr(engines, "LOOK", 0.3)
     fakes.environ[b"PATH"] += b":/usr/bin:/bin"
     fakes.program("docker", f"echo $$ >{fakes.bin}/pid; {script}")
-    begun = time.monotonic()
-    found = next(iter(survey(fakes.environ, ("docker",))))
-    assert time.monotonic() - begun < 5
+    for limit in LIMITS:
+        monkeypatch.setattr(engines, "LOOK", limit)
+        found = next(iter(survey(fakes.environ, ("docker",))))
+        if _has_begun(fakes):
+            break
     assert "does not answer" in found.problem
     assert "container.engine" in found.hint
     assert _ends(int((fakes.bin / "pid").read_text()))
+
+
+def _has_begun(fakes: Fakes) -> bool:
+    said = fakes.bin / "pid"
+    return said.exists() and said.read_text().endswith("\n")
 
 
 def _ends(group: int) -> bool:
@@ -341,13 +351,16 @@ def _group_of(pid: str) -> int:
 def test_a_program_that_leaves_another_one_behind_with_its_output(fakes: Fakes) -> None:
     fakes.environ[b"PATH"] += b":/usr/bin:/bin"
     program = fakes.program("docker", f"sleep 1000 & echo $$ >{fakes.bin}/pid; echo {{}}")
-    with pytest.raises(MudroomError, match="does not answer for 0 s"):
-        ask([os.fsencode(program)], fakes.environ, 0.3)
+    for limit in LIMITS:
+        with pytest.raises(MudroomError, match="does not answer for"):
+            ask([os.fsencode(program)], fakes.environ, limit)
+        if _has_begun(fakes):
+            break
     assert _ends(int((fakes.bin / "pid").read_text()))
 
 
 def test_a_trial_that_hangs_is_tried_once(fakes: Fakes, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(trial, "PATIENCE", 0.3)
+    monkeypatch.setattr(trial, "PATIENCE", 3.0)
     fakes.environ[b"PATH"] += b":/usr/bin:/bin"
     tried = fakes.bin / "tried"
     program = fakes.program("docker", f"[ $1 = run ] && echo >>{tried} && exec sleep 1000")

@@ -75,8 +75,16 @@ def test_a_memory_bomb_is_killed_and_told(place: Place, kind: str) -> None:
 
 @if_held
 def test_a_memory_bomb_of_many_processes_is_one_bomb(place: Place) -> None:
-    each = f"{PYTHON} -c 'import time; x = bytearray(30_000_000); time.sleep(1)' &"
-    result = run(place, each * 5 + "wait", Limits(memory=64 * MB))
+    script = f"""exec {PYTHON} -c '
+import os, signal
+for _ in range(5):
+    if os.fork() == 0:
+        x = bytearray(30_000_000)
+        signal.pause()
+os.wait()
+os.killpg(0, signal.SIGKILL)
+'"""
+    result = run(place, script, Limits(memory=64 * MB))
     assert [one.kind for one in result.reached] == ["memory"]
 
 
@@ -306,7 +314,7 @@ def test_a_leaf_holds_whatever_the_way_of_confining(tmp_path: Path, client: Clie
     leaf = limiter.leaf()
     assert leaf is not None
     with Output(None, None, None, 1 << 20) as output:
-        script = "cat /proc/self/cgroup; for i in $(seq 50); do sleep 0.2 & done; wait"
+        script = "cat /proc/self/cgroup; for i in $(seq 50); do sleep 60 & done; wait"
         running = here.start(script, output, plan, leaf=leaf)
         attend(running, output, None, lambda: None)
         running.gone()
