@@ -76,7 +76,7 @@ function Gone({ route: { project, fork } }) {
 function useArrival(key, titles) {
   const title = titles.filter(Boolean).join(" · ");
   useEffect(() => void (document.title = title), [title]);
-  useEffect(() => {
+  useLayoutEffect(() => { // not a frame later: somebody may have taken it somewhere by then
     const main = document.querySelector("main");
     if (!main || first) return void (first = false);
     main.tabIndex = -1;

@@ -5,7 +5,7 @@
 // 3. A rule is written only as it is shown; the server refuses another.
 import { at, post } from "./api.js";
 import { spelled } from "./code.js";
-import { html, useEffect, useRef, useState } from "./html.js";
+import { html, useEffect, useLayoutEffect, useRef, useState } from "./html.js";
 import { useKeys } from "./keys.js";
 import { ageOf, beep, endOf, headOf, keyOf, look, mayNotify, useQuestions, want, wants } from "./questions.js";
 import { ofTab } from "./store.js";
@@ -98,9 +98,9 @@ function useShown(known, panel) {
     const said = [...ended.map((one) => `${one.what.slice(0, 200)}: ${endOf(one)}`), ...news.map((one) => `${headOf(one)}: ${one.what.slice(0, 200)}`)];
     kept.current = { known, left: [...state.left, ...ended], heard: said.join(". ") || state.heard, news: news.length > 0 };
   }
+  useLayoutEffect(() => void (kept.current.news && open(null)), [known]); // before anybody can have put it off
   useEffect(() => {
     setHeard(kept.current.heard);
-    if (kept.current.news) open(null);
     const last = kept.current.left;
     if (!last.length) return;
     let timer = 0;

@@ -1,6 +1,6 @@
 // The keyboard: views say what they do for a shortcut, and the help is made of the same table.
 import { Dialog } from "./dialog.js";
-import { html, useEffect, useRef } from "./html.js";
+import { html, useLayoutEffect, useRef } from "./html.js";
 import { meant, named, SCOPES, SHORTCUTS } from "./shortcut.js";
 import { kept, makeStore } from "./store.js";
 
@@ -19,7 +19,7 @@ const wanted = makeStore(kept.get("keys") !== "off");
 export function useKeys(scope, handlers) {
   const latest = useRef(handlers);
   latest.current = handlers;
-  useEffect(() => {
+  useLayoutEffect(() => { // with what is shown, not a frame after it: a key that came between was lost
     const one = { scope, handlers: latest };
     active = [one, ...active].sort((a, b) => near.indexOf(b.scope) - near.indexOf(a.scope));
     return () => void (active = active.filter((other) => other !== one));
