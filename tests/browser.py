@@ -1,7 +1,12 @@
 """A browser on the page of a running ``mudroom serve``: fixtures for tests that look at what a user sees.
 
-Every page is watched: an error in a script, a request that leaves the server, or anything that the content security
-policy had to stop fails the test, whatever it was about.
+1. Every page is watched: an error in a script, a request that leaves the server, or anything that the content security
+   policy had to stop fails the test, whatever it was about.
+2. The tests of one file share a server, and a browser that is logged in to it (``Shared``): both are as they were at
+   the beginning for each of them. A test that does something to a login, to a port or to what a browser keeps has its
+   own: it uses the fixture ``own_site``.
+3. What is done is done by Playwright, which waits until something can be clicked. What comes of it comes when it
+   comes: it is waited for (``wait_for``, ``comes``), and not read once.
 """
 
 from __future__ import annotations
@@ -13,23 +18,36 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import pytest
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, BrowserContext, Page
+    from playwright.sync_api import Browser, BrowserContext, Locator, Page, ViewportSize
 
     from conftest import Place
 
 MUDROOM = [sys.executable, "-m", "mudroom"]
-PATIENCE = 15_000
+PATIENCE = 30_000
 """Milliseconds until a page has to show what is waited for: the machine may be busy."""
 
 
-def environment(place: Place) -> dict[str, str]:
+class Around(Protocol):
+    """Where ``mudroom`` is started, and what it has there."""
+
+    @property
+    def project(self) -> Path: ...
+    @property
+    def home(self) -> Path: ...
+    @property
+    def state(self) -> Path: ...
+
+
+def environment(place: Around) -> dict[str, str]:
     """For ``mudroom`` as a user of ``place`` would start it."""
     return {
         "PATH": os.environ["PATH"],
@@ -82,7 +100,7 @@ class Site:
         return f"{self.url}#/p/{self.project}/" + "/".join(parts)
 
 
-def mudroom(place: Place, *words: str, expected: int = 0, **more: Any) -> str:
+def mudroom(place: Around, *words: str, expected: int = 0, **more: Any) -> str:
     """Run the real command in the project; its stdout."""
     done = subprocess.run(
         [*MUDROOM, *words],
@@ -98,37 +116,35 @@ def mudroom(place: Place, *words: str, expected: int = 0, **more: Any) -> str:
     return str(done.stdout)
 
 
-def staged(place: Place, script: str, fork: str = "try-1") -> None:
+def staged(place: Around, script: str, fork: str = "try-1") -> None:
     """What a shell script changes, in a fork."""
     mudroom(place, "exec", "--fork", fork, "--json", "--", "sh", "-c", script)
 
 
+def another_login(place: Around) -> str:
+    """An address that counts once, of the server that runs."""
+    return str(json.loads(mudroom(place, "serve", "--link", "--json"))["login"])
+
+
 @contextmanager
-def serving(place: Place, *words: str) -> Iterator[Site]:
+def serving(place: Around, *words: str, stderr: int | IO[str] = subprocess.PIPE) -> Iterator[Site]:
     """Ends it as a user would, and wants nothing on its stderr."""
     process = subprocess.Popen(
         [*MUDROOM, "serve", "--port", "0", "--json", *words],
         cwd=place.project,
         env=environment(place),
         stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
+        stderr=stderr,
         text=True,
     )
     try:
         yield Site(process)
         process.send_signal(signal.SIGTERM)
-        _out, err = process.communicate(timeout=30)
-        assert (process.returncode, err) == (0, "")
+        _out, err = process.communicate(timeout=60)
+        assert (process.returncode, err or "") == (0, "")
     finally:
         process.kill()
         process.communicate()
-
-
-@pytest.fixture
-def site(place: Place) -> Iterator[Site]:
-    pytest.importorskip("starlette", reason="the extra web")
-    with serving(place) as found:
-        yield found
 
 
 @contextmanager
@@ -155,30 +171,139 @@ def chromium() -> Iterator[Browser]:
 
 HOME = "main:not(.alone):not([aria-busy='true'])"
 """What is there when the page has been let in, and has asked for what it shows."""
+SIZE: ViewportSize = {"width": 1280, "height": 800}
+
+
+class Surroundings(NamedTuple):
+    project: Path
+    home: Path
+    state: Path
+
+
+class Shared:
+    """What the tests of a file share: a home and a state directory, of which no vault is left from one to the next; the
+    server on it; and a browser that is logged in.
+
+    A browser that keeps something else than its login when a test has ended is not used again."""
+
+    def __init__(self, around: Surroundings, site: Site, said: Path, browser: Browser) -> None:
+        """``said``: where its stderr goes."""
+        self.around, self.site, self._said, self._browser = around, site, said, browser
+        self._context: BrowserContext | None = None
+        self._kept: object = None
+
+    def lend(self, place: Place) -> None:
+        place.home, place.state = self.around.home, self.around.state
+
+    def take_back(self, place: Place) -> None:
+        """Fails if the server has said anything, or is not there any more."""
+        vaults = self.around.state / "vaults"
+        if vaults.exists():
+            vaults.rename(place.root / "vaults")
+        said = self._said.read_text()
+        os.truncate(self._said, 0)
+        assert (self.site.process.poll(), said) == (None, "")
+
+    def window(self) -> Page:
+        """Another one of the browser."""
+        if self._context is None:
+            self._context = self._browser.new_context(viewport=SIZE, reduced_motion="reduce")
+            first = self._context.new_page()
+            first.goto(another_login(self.around))
+            first.wait_for_selector(HOME)
+            self._kept = self._context.storage_state()
+            first.goto("about:blank")  # and it stays: chromium begins anew without a window, which takes it a second
+        return self._context.new_page()
+
+    def close(self, windows: list[Page]) -> None:
+        """Those of the test that has ended."""
+        context, self._context = self._context, None
+        if context is None or not windows:
+            return
+        if context.storage_state() == self._kept:
+            self._context = context
+            for each in context.pages[1:]:
+                each.close()
+        else:
+            context.close()
+
+
+@pytest.fixture(scope="module")
+def shared_words() -> list[str]:
+    """Of the command line of the server that the tests of a file share."""
+    return []
+
+
+@pytest.fixture(scope="module")
+def shared_root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("shared")
+    (root / "home").mkdir()
+    return root
+
+
+@pytest.fixture(scope="module")
+def shared(shared_root: Path, shared_words: list[str], chromium: Browser) -> Iterator[Shared]:
+    pytest.importorskip("starlette", reason="the extra web")
+    around, said = Surroundings(shared_root, shared_root / "home", shared_root / "state"), shared_root / "stderr"
+    with said.open("w") as stderr, serving(around, *shared_words, stderr=stderr) as site:
+        yield Shared(around, site, said, chromium)
+
+
+@pytest.fixture
+def own_site() -> None:
+    """Whoever uses it has a server and a browser of its own."""
+
+
+def is_shared(request: pytest.FixtureRequest) -> bool:
+    names = request.fixturenames
+    return "open_page" in names and "own_site" not in names
+
+
+@pytest.fixture
+def site(request: pytest.FixtureRequest, place: Place) -> Iterator[Site]:
+    pytest.importorskip("starlette", reason="the extra web")
+    if is_shared(request):
+        yield request.getfixturevalue("shared").site
+        return
+    with serving(place) as found:
+        yield found
+
+
 OpenPage = Callable[..., "Page"]
 
 
 @pytest.fixture
-def open_page(chromium: Browser, site: Site) -> Iterator[OpenPage]:
-    """``open_page(width=390, color_scheme="dark")``: a window of its own, logged in, at the list of projects."""
+def open_page(request: pytest.FixtureRequest, place: Place, chromium: Browser, site: Site) -> Iterator[OpenPage]:
+    """``open_page(width=390, color_scheme="dark")``: a window that is logged in, at the list of projects. Another one in
+    a test is of another browser."""
+    shared: Shared | None = request.getfixturevalue("shared") if is_shared(request) else None
     contexts: list[BrowserContext] = []
+    pages: list[Page] = []
     wrong: list[str] = []
 
-    def opened(width: int = 1280, height: int = 800, **options: Any) -> Page:
-        if contexts:  # the address counts once; its cookie and the key are the browser's
-            options["storage_state"] = contexts[0].storage_state()
-        context = chromium.new_context(viewport={"width": width, "height": height}, reduced_motion="reduce", **options)
-        page = context.new_page()
+    def made() -> Page:
+        if shared and not pages:
+            return shared.window()
+        contexts.append(chromium.new_context(viewport=SIZE, reduced_motion="reduce"))
+        return contexts[-1].new_page()
+
+    def opened(width: int = 1280, height: int = 800, **media: Any) -> Page:
+        page = made()
         page.set_default_timeout(PATIENCE)
+        page.set_viewport_size({"width": width, "height": height})
+        if media:
+            page.emulate_media(reduced_motion="reduce", **media)
         watch(page, site.url, wrong)
-        page.goto(site.url if contexts else site.told["login"])
-        contexts.append(context)
-        page.wait_for_selector("main:not([aria-busy='true'])")
+        page.goto(another_login(place) if pages else site.url if shared else site.told["login"])
+        pages.append(page)
+        page.wait_for_selector(HOME)
         return page
 
     yield opened
     for context in contexts:
         context.close()
+    if shared:
+        shared.close(pages)
     assert wrong == []
 
 
@@ -192,3 +317,16 @@ def watch(page: Page, url: str, wrong: list[str]) -> None:
 @pytest.fixture
 def page(open_page: OpenPage) -> Page:
     return open_page()
+
+
+def comes(page: Page, look: Callable[[], object], wanted: object) -> None:
+    """Wait until what ``look`` finds is ``wanted``."""
+    until = time.monotonic() + PATIENCE / 1000
+    while (found := look()) != wanted:
+        assert time.monotonic() < until, f"{found!r} is there, and not {wanted!r}"
+        page.wait_for_timeout(20)
+
+
+def usable(one: Locator) -> Locator:
+    """It, when it can be used: nothing that is disabled takes the keyboard."""
+    return one.and_(one.page.locator(":enabled"))

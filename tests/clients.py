@@ -9,6 +9,7 @@ import http.server
 import io
 import json
 import os
+import random
 import shutil
 import socket
 import subprocess
@@ -16,7 +17,7 @@ import tarfile
 import threading
 import zipfile
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -151,9 +152,12 @@ def running(argv: Sequence[str], ready: str, **options: Any) -> Iterator[None]:
 
 
 def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port: int = server.getsockname()[1]
-        return port
+    """One that nobody is given by chance until somebody binds it: below those that the kernel gives (ip(7))."""
+    first = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
+    while True:
+        port = random.randrange(first // 2, first)
+        with suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            return port
 
 
 @contextmanager

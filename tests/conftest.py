@@ -14,14 +14,14 @@ from typing import Any
 import pytest
 from hypothesis import settings as hypothesis_settings
 
-from browser import chromium, open_page, page, site
+from browser import chromium, is_shared, open_page, own_site, page, shared, shared_root, shared_words, site
 from engines import ENGINES, EngineHere, environment
 from mudroom.core.result import Result
 from mudroom.core.settings import Settings
 from mudroom.sandbox.client import Client
 from mudroom.session import Session
 
-__all__ = ["chromium", "open_page", "page", "site"]  # fixtures
+__all__ = ["chromium", "open_page", "own_site", "page", "shared", "shared_root", "shared_words", "site"]  # fixtures
 
 hypothesis_settings.register_profile("here", deadline=None)  # a busy machine is no finding
 hypothesis_settings.load_profile("here")
@@ -127,10 +127,15 @@ def client() -> Iterator[Client]:
 
 
 @pytest.fixture
-def place(tmp_path: Path, client: Client) -> Iterator[Place]:
+def place(request: pytest.FixtureRequest, tmp_path: Path, client: Client) -> Iterator[Place]:
     place = Place(tmp_path, client)
+    lender = request.getfixturevalue("shared") if is_shared(request) else None
+    if lender:
+        lender.lend(place)
     yield place
     place.close()
+    if lender:
+        lender.take_back(place)
 
 
 @pytest.fixture(scope="session")

@@ -4,6 +4,7 @@
    driver that speaks WebDriver over HTTP (https://w3c.github.io/webdriver/). Actions are the same in both. Chromium is
    driven by Playwright, as ``browser.py`` starts it.
 2. What a user does is done by pointer and keys, where he sees it; functions only look, and wait (``LOOKING``).
+   Where something is pointed at, nothing was drawn anew for a while: what has just moved is missed.
 3. Each has a profile in a directory of its own, and is ended by its process.
 4. What must never happen on a page is kept in ``wrong``: an error in a script, a message of one, anything that the
    content security policy has stopped, and, but for WebKit, a request to somewhere else.
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
     from websockets.sync.client import ClientConnection
 
 Found = TypeVar("Found")
-PATIENCE = 20_000
+PATIENCE = 30_000
 """Milliseconds until a page has to show what is waited for."""
 START = 60.0
 """Seconds in which a browser has to be there: the machine may be busy."""
@@ -59,6 +60,15 @@ WATCHING = """() => {
 LOOKING = """async (css, text, limit) => {
   const until = performance.now() + limit;
   const rest = () => new Promise((done) => setTimeout(done, 30));
+  const quiet = async () => {
+    let moves = 0;
+    const watching = new MutationObserver((all) => { moves += all.length; });
+    watching.observe(document.body, { childList: true, subtree: true, attributes: true });
+    await rest();
+    await rest();
+    watching.disconnect();
+    return moves === 0;
+  };
   const names = (one) => [one.getAttribute("aria-label"), one.title, one.innerText, one.textContent];
   const named = (one) => names(one).map((name) => (name ?? "").trim());
   const place = (one) => {
@@ -73,8 +83,8 @@ LOOKING = """async (css, text, limit) => {
     if (!found) continue;
     found.scrollIntoView({ block: "center" });
     const before = place(found);
-    await rest();
-    if (!found.isConnected) continue;
+    why = "is drawn again and again";
+    if (!(await quiet()) || !found.isConnected) continue;
     const [x, y] = place(found);
     why = "moves, or something is above it";
     if (x !== before[0] || y !== before[1]) continue;
@@ -123,6 +133,13 @@ class Window(ABC):
     def wait(self, function: str, *given: object) -> Any:
         """Until it comes to something; that."""
         return self.call(WAITING.replace("LIMIT", str(PATIENCE)).replace("WANTED", function), *given)
+
+    def hear(self, text: str) -> None:
+        """Wait until that is in ``wrong``: what a page does wrong is told by itself, not with an answer."""
+        until = time.monotonic() + PATIENCE / 1000
+        while not any(text in one for one in self.wrong):
+            assert time.monotonic() < until, f"{text!r} is not told, but {self.wrong}"
+            self.call("() => new Promise((done) => setTimeout(done, 30))")
 
     def click(self, css: str, text: str = "") -> None:
         x, y, _text = self._found(css, text)

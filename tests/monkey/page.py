@@ -23,10 +23,10 @@ if TYPE_CHECKING:
     from playwright.sync_api import BrowserContext, Request, Response
     from playwright.sync_api import Page as Tab
 
-PATIENCE = 15.0
+PATIENCE = 30.0
 """Seconds for what is expected to come at once."""
-LOST = 3.0
-"""Seconds after which a request is one of a page that has gone: of its end nobody is told."""
+LOST = 10.0
+"""Seconds after which a request is taken for one of a page that has gone: of its end nobody may be told."""
 SHORTCUTS = Path(__file__).parents[2] / "src/mudroom/web/page/shortcut.js"
 OFTEN = {"a": 6, "x": 8, "j": 4, "n": 4, " ": 2, "Enter": 3, "Escape": 3, "1": 2, "H": 0.3, "T": 0.3}
 """How often a key comes; others once."""
@@ -90,7 +90,7 @@ class Page:
         self.world = World(place, walk)
         self.wrong: list[str] = []
         self.asked: list[Asked] = []
-        self.open_requests: dict[Any, float] = {}
+        self.open_requests: dict[Any, tuple[Tab, float]] = {}
         self.site: Site
         self.project = ""
         self.landed = 0
@@ -131,7 +131,7 @@ class Page:
         tab = context.new_page()
         tab.set_default_timeout(PATIENCE * 1000)
         watch(tab, self.site.url, self.wrong)
-        tab.on("request", self._begins)
+        tab.on("request", lambda request: self._begins(tab, request))
         tab.on("requestfinished", self._ended)
         tab.on("requestfailed", self._ended)
         tab.on("response", self._answered)
@@ -139,10 +139,12 @@ class Page:
         tab.wait_for_selector("main:not([aria-busy='true'])")
         return tab
 
-    def _begins(self, request: Request) -> None:
+    def _begins(self, tab: Tab, request: Request) -> None:
         path = request.url.removeprefix(self.site.url)
+        if request.is_navigation_request():  # what the page before it has asked for is over
+            self.open_requests = {one: since for one, since in self.open_requests.items() if since[0] is not tab}
         if not path.startswith("api/v1/events"):
-            self.open_requests[request] = time.monotonic()
+            self.open_requests[request] = (tab, time.monotonic())
         if request.method != "GET":
             body = request.post_data
             self.asked.append(Asked(request.method, path.removeprefix("api/v1"), json.loads(body) if body else None))
@@ -204,7 +206,7 @@ class Page:
             state = tab.evaluate(STATE)
             running = [one for one in self.site.get(f"/projects/{self.project}/jobs") if one["state"] == "running"]
             begun = time.monotonic() - LOST
-            self.open_requests = {one: since for one, since in self.open_requests.items() if since > begun}
+            self.open_requests = {one: since for one, since in self.open_requests.items() if since[1] > begun}
             if not self.open_requests and not state["busy"] and not running and state["text"]:
                 return
             if time.monotonic() > until:

@@ -70,9 +70,9 @@ class Proxy(NamedTuple):
         if tls:
             trust = ssl.create_default_context(cafile=str(self.directory / "box.pem"))
             trust.check_hostname = False  # it is dialled by its address
-            line = http.client.HTTPSConnection("127.0.0.1", self.tls, timeout=20, context=trust)
+            line = http.client.HTTPSConnection("127.0.0.1", self.tls, timeout=60, context=trust)
         else:
-            line = http.client.HTTPConnection("127.0.0.1", self.plain, timeout=20)
+            line = http.client.HTTPConnection("127.0.0.1", self.plain, timeout=60)
         own = {"Host": self.host if tls else f"{NAME}:{self.plain}"}
         try:
             line.request("GET", path, None, {**own, **headers})
@@ -224,7 +224,7 @@ class Came(NamedTuple):
 
 def through(port: int, path: str, host: str, **more: str) -> Came:
     """As a browser that has the page at ``host`` asks."""
-    line = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
+    line = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
     try:
         line.request("GET", path, None, {"Host": host, "Origin": f"http://{host}", **more})
         answer = line.getresponse()

@@ -15,6 +15,7 @@ import pytest
 from test_page_accessible import AXE, violations
 
 from browser import MUDROOM, OpenPage, environment, mudroom, serving, watch
+from clients import free_port
 from conftest import Place
 from mudroom.core.approval import CommandQuestion, HostQuestion
 from mudroom.core.verdict import Verdict
@@ -31,6 +32,11 @@ gate = socket.create_connection(("127.0.0.1", 3128))
 gate.sendall(b"CONNECT %s HTTP/1.0\\r\\n\\r\\n" % sys.argv[1].encode())
 print(gate.makefile().read())
 """
+MOVED = """() => new MutationObserver(() => {
+  const cards = [...document.querySelectorAll(".ask")];
+  if (cards.length > 1) window.moved ??= cards.at(-1).querySelectorAll("button[data-answer]:disabled").length;
+}).observe(document.body, { childList: true, subtree: true })"""
+"""How many answers the second card does not take when there is one: counted before anything is drawn."""
 HOST = HostQuestion("registry.example", 443, "tls", "", "claude")
 COMMAND = CommandQuestion(
     (b"sh", b"<b>bold</b>\xe2\x80\xae.sh"),
@@ -79,6 +85,11 @@ def result(process: subprocess.Popen[str]) -> dict[str, Any]:
 
 def card(page: Page, text: str) -> Locator:
     return page.locator(".ask").filter(has_text=text)
+
+
+def attend(page: Page) -> None:
+    """Have the pointer among the questions: a card that has ended does not go meanwhile."""
+    page.locator("#decide").hover()
 
 
 def press(one: Locator, name: str) -> None:
@@ -134,12 +145,14 @@ def test_two_pages_and_a_terminal_see_one_answer(queue: Queue, page: Page, open_
     with queue.put(HOST, 60) as ticket:
         for each in (page, other):
             card(each, HOST.fingerprint).wait_for()
+            attend(each)
         press(card(other, HOST.fingerprint), "Deny")
         card(page, HOST.fingerprint).get_by_text("Denied on the page").wait_for()
         assert ticket.look() is not None
     with queue.put(COMMAND, 60) as ticket:
         for each in (page, other):
             card(each, "wants to run").wait_for()
+            attend(each)
         ticket.end("denied", "", "terminal")
         for each in (page, other):
             card(each, "wants to run").get_by_text("Denied on the terminal").wait_for()
@@ -202,10 +215,10 @@ def test_later_hides_it_until_the_next(queue: Queue, page: Page) -> None:
     with queue.put(HOST, 60):
         card(page, HOST.fingerprint).wait_for()
         press(panel, "Later")
-        assert panel.is_hidden()
+        panel.wait_for(state="hidden")
         with queue.put(COMMAND, 60):
             card(page, "wants to run").wait_for()
-            assert card(page, HOST.fingerprint).is_visible()
+            card(page, HOST.fingerprint).wait_for()
 
 
 def test_what_somebody_waits_for_comes_first(queue: Queue, page: Page) -> None:
@@ -215,11 +228,13 @@ def test_what_somebody_waits_for_comes_first(queue: Queue, page: Page) -> None:
     queued = card(page, HOST.fingerprint)
     queued.get_by_text("Nobody waits for it any more").wait_for()
     queued.locator("button:enabled").first.wait_for()
+    page.evaluate(MOVED)
     with queue.put(COMMAND, 60):
         one = card(page, "wants to run")
         one.wait_for()
         assert page.locator(".ask .what").first.inner_text() == one.locator(".what").inner_text()
-        assert queued.locator("button[data-answer]:disabled").count() == 2, "it has just moved"
+        assert page.evaluate("window.moved") == 2, "it has just moved"
+        queued.locator("button:enabled").first.wait_for()
         press(one, "Deny")
         one.get_by_text("Denied on the page").wait_for()
         assert page.locator(".ask .what").last.inner_text() == one.locator(".what").inner_text()
@@ -250,6 +265,7 @@ def test_nothing_grave_about_questions(queue: Queue, open_page: OpenPage, scheme
     page = open_page(width, color_scheme=scheme)
     with queue.put(HOST, 60) as ticket, queue.put(COMMAND, 60):
         card(page, HOST.fingerprint).wait_for()
+        attend(page)
         ticket.end("denied", "", "terminal")
         card(page, HOST.fingerprint).get_by_text("Denied on the terminal").wait_for()
         card(page, "wants to run").locator("button:enabled").first.wait_for()
@@ -260,14 +276,15 @@ def test_a_server_that_is_started_anew_shows_it_again(place: Place, queue: Queue
     wrong: list[str] = []
     with chromium.new_context() as context, queue.put(HOST, 60) as ticket:
         page = context.new_page()
-        with serving(place) as site:
+        port = str(free_port())
+        with serving(place, "--port", port) as site:
             watch(page, site.url, wrong)
             page.goto(site.told["login"])
             one = card(page, HOST.fingerprint)
             one.locator("button:enabled").first.wait_for()
         press(one, "Deny")
         one.get_by_text(re.compile("does not answer")).wait_for()
-        with serving(place, "--port", str(site.port)):
+        with serving(place, "--port", port):
             press(one, "Deny")
             one.get_by_text("Denied on the page").wait_for()
         assert ticket.look() is not None

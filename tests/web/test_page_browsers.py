@@ -8,6 +8,7 @@ from contextlib import AbstractContextManager
 import pytest
 
 from browser import serving
+from clients import free_port
 from conftest import Place
 from otherbrowsers import Window, chromium, firefox, webkit
 from pagestory import find, lose, tell
@@ -20,10 +21,11 @@ def test_a_story(place: Place, browser: Callable[[], AbstractContextManager[Wind
     """And another server at the same port, while the page is open."""
     pytest.importorskip("starlette", reason="the extra web")
     with browser() as window:
-        with serving(place) as site:
+        port = str(free_port())
+        with serving(place, "--port", port) as site:
             tell(window, place, site)
             window.go(site.address().rstrip("/"))
             window.see("h2", "Forks")
         lose(window)
-        with serving(place, "--port", str(site.port)):
+        with serving(place, "--port", port):
             find(window, place)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from browser import OpenPage, Site, mudroom, staged
+from browser import OpenPage, Site, comes, mudroom, staged
 from conftest import Place, tick
 from mudroom.web.region import REGIONS
 
@@ -16,6 +16,10 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.slow, pytest.mark.anybody]
 
 TEXT = "".join(f"line {number}\n" for number in range(1, 41))
+WRITTEN = [
+    ("written here", "by"), ("written here", ""), ("written here", "hand"), ("fork's", "only theirs"),
+    ("fork's", "theirs too"),
+]  # fmt: skip
 
 
 @pytest.fixture
@@ -39,10 +43,13 @@ def pressed(page: Page, place: int) -> list[str]:
     return group.get_by_role("button", pressed=True).all_inner_texts()
 
 
+ROWS = "all => all.map(row => ['td.from', 'td.code'].map(css => row.querySelector(css).innerText))"
+
+
 def result(page: Page) -> list[tuple[str, str]]:
-    """Where each line is from, and what it says."""
-    rows: Locator = page.get_by_role("table", name="The result").locator("tbody tr:has(td.code)")
-    return [(row.locator("td.from").inner_text(), row.locator("td.code").inner_text()) for row in rows.all()]
+    """Where each line is from, and what it says: all of it as it is at one time."""
+    rows = page.get_by_role("table", name="The result").locator("tbody tr:has(td.code)")
+    return [(where, text) for where, text in rows.evaluate_all(ROWS)]
 
 
 def take(page: Page, place: int, side: str) -> None:
@@ -53,6 +60,12 @@ def save(page: Page) -> None:
     page.get_by_role("button", name="Save decision").click()
     page.get_by_text("All conflicts are decided.").wait_for()
     page.get_by_text("It is decided; choose again to change that.").wait_for()
+
+
+def sees_by_hand(page: Page) -> None:
+    comes(page, page.get_by_label("Result of conflict 1").input_value, "by\n\nhand\n")
+    comes(page, lambda: (pressed(page, 1), pressed(page, 2)), ([], ["Fork's"]))
+    comes(page, lambda: [line for line in result(page) if line[0]], WRITTEN)
 
 
 def test_what_is_decided_is_there_after_a_reload_and_in_another_tab(
@@ -66,19 +79,13 @@ def test_what_is_decided_is_there_after_a_reload_and_in_another_tab(
     page.reload()
     for one in (page, other):
         one.get_by_text("It is decided; choose again to change that.").wait_for()
-        assert one.get_by_label("Result of conflict 1").input_value() == "by\n\nhand\n"
-        assert (pressed(one, 1), pressed(one, 2)) == ([], ["Fork's"])
-        written = [line for line in result(one) if line[0]]
-        assert written == [
-            ("written here", "by"), ("written here", ""), ("written here", "hand"), ("fork's", "only theirs"),
-            ("fork's", "theirs too"),
-        ]  # fmt: skip
+        sees_by_hand(one)
 
     # and from there on: the other place stays as it was decided
     take(other, 2, "Original")
     other.get_by_text("every place is decided").wait_for()
     other.get_by_role("button", name="Back to what is decided").click()
-    assert pressed(other, 2) == ["Fork's"]
+    comes(other, lambda: pressed(other, 2), ["Fork's"])
     other.get_by_label("Result of conflict 1").fill("once more\n")
     save(other)
     page.get_by_role("cell", name="once more", exact=True).wait_for()
@@ -90,11 +97,11 @@ def test_what_is_decided_is_there_after_a_reload_and_in_another_tab(
 def test_what_was_decided_in_a_terminal(place: Place, conflicting: Site, page: Page) -> None:
     mudroom(place, "resolve", "try-1", "f", "--hunk", "1", "--theirs", "--hunk", "2", "--both")
     opened(conflicting, page)
-    assert (pressed(page, 1), pressed(page, 2)) == (["Fork's"], ["Both"])
+    comes(page, lambda: (pressed(page, 1), pressed(page, 2)), (["Fork's"], ["Both"]))
     mudroom(place, "resolve", "try-1", "f", "--mine")
     page.get_by_text("It is decided, not place by place: the result says how.").wait_for()
-    assert result(page)[4] == ("project's", "ours")
-    assert (pressed(page, 1), pressed(page, 2)) == ([], [])
+    comes(page, lambda: result(page)[4], ("project's", "ours"))
+    comes(page, lambda: (pressed(page, 1), pressed(page, 2)), ([], []))
 
 
 def test_the_whole_result_is_edited(place: Place, conflicting: Site, page: Page) -> None:
@@ -114,10 +121,10 @@ def test_the_whole_result_is_edited(place: Place, conflicting: Site, page: Page)
     page.get_by_role("link", name="Conflicts").first.click()
     page.get_by_role("button", name="Save the whole result").click()
     page.get_by_text("It is decided, not place by place: the result says how.").wait_for()
-    assert result(page)[0] == ("", "first")
+    comes(page, lambda: result(page)[0], ("", "first"))
     page.reload()
     page.get_by_role("button", name="Edit the whole result").click()
-    assert whole.input_value().startswith("first\nline 1\n")
+    comes(page, lambda: whole.input_value().startswith("first\nline 1\n"), True)
     mudroom(place, "apply", "try-1", "--yes")
     assert (place.project / "f").read_text() == "first\n" + before.replace("ours too\n", "")
 
@@ -151,9 +158,8 @@ def test_a_whole_edit_takes_nothing_back_that_has_come_since(place: Place, confl
     assert ("project's", "line 12, mended") in result(page) or ("", "line 12, mended") in result(page)
     page.get_by_role("button", name="Save the whole result").click()
     page.get_by_text("It is decided, not place by place: the result says how.").wait_for()
-    assert [line for _, line in result(page) if line in ("first", "line 12", "line 12, mended")] == [
-        "first", "line 12, mended",
-    ]  # fmt: skip
+    some = ("first", "line 12", "line 12, mended")
+    comes(page, lambda: [line for _, line in result(page) if line in some], ["first", "line 12, mended"])
     mudroom(place, "apply", "try-1", "--yes")
     assert (place.project / "f").read_text() == text.replace("line 12\n", "line 12, mended\n")
 
@@ -165,7 +171,7 @@ def test_a_whole_edit_that_was_overtaken_is_kept(place: Place, conflicting: Site
     page.get_by_role("button", name="Save the whole result").click()
     page.get_by_text("do not go together, from line 1 of the edit on").wait_for()
     assert whole.input_value() == "precious\n"
-    assert [line for _, line in result(page)][-1] == "later"
+    comes(page, lambda: result(page)[-1][1], "later")
     page.get_by_role("button", name="Mine, without what has come").click()
     page.get_by_text("It is decided, not place by place: the result says how.").wait_for()
     mudroom(place, "apply", "try-1", "--yes")
@@ -214,9 +220,9 @@ def test_unchanged_lines_come_when_they_are_asked_for(conflicting: Site, page: P
     assert panes.get_by_role("cell", name="line 12", exact=True).count() == 0
     panes.get_by_role("button", name="Show all 8 lines").first.click()
     panes.get_by_role("cell", name="line 12", exact=True).first.wait_for()
-    assert panes.get_by_role("cell", name="line 12", exact=True).count() == 3
+    comes(page, panes.get_by_role("cell", name="line 12", exact=True).count, 3)
     take(page, 1, "Fork's")
-    assert ("", "line 12") in result(page)
+    comes(page, lambda: ("", "line 12") in result(page), True)
 
 
 def test_a_secret_that_is_decided_is_not_shown(place: Place, site: Site, page: Page) -> None:

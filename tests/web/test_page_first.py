@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pytest
+
 from browser import HOME, Site, staged
 from conftest import Place
 
@@ -20,6 +22,7 @@ def test_what_a_command_has_staged_is_there(place: Place, site: Site, page: Page
     assert page.locator("main b").count() == 0
 
 
+@pytest.mark.usefixtures("own_site")
 def test_a_long_list_is_sent_once_however_often_it_is_asked_for(place: Place, site: Site, page: Page) -> None:
     """What is asked before the modules are here is not asked again by them; and after that only what is new is sent."""
     staged(place, "for i in $(seq 200); do echo $i > f$i.txt; done")

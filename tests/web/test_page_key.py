@@ -8,12 +8,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from browser import HOME, OpenPage, Site, serving, watch
+import pytest
+
+from browser import HOME, Site, serving, watch
+from clients import free_port
 from conftest import Place
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
+pytestmark = pytest.mark.usefixtures("own_site")
 ASK = "(path) => fetch(path).then((answer) => answer.status)"
 WORKER = b"""
 self.addEventListener("install", () => self.skipWaiting());
@@ -66,7 +70,7 @@ def test_a_cookie_that_another_port_is_sent_opens_nothing(site: Site, page: Page
     assert page.evaluate(ASK, "api/v1/me") == page.evaluate(ASK, "api/v1/projects") == 401  # with the cookie alone
 
 
-def test_the_key_is_taken_out_of_the_address_and_kept(site: Site, page: Page, open_page: OpenPage) -> None:
+def test_the_key_is_taken_out_of_the_address_and_kept(site: Site, page: Page) -> None:
     assert page.url == site.url
     page.reload()
     page.wait_for_selector(HOME)
@@ -75,8 +79,7 @@ def test_the_key_is_taken_out_of_the_address_and_kept(site: Site, page: Page, op
     answer = heard.value.response()
     assert answer is not None
     assert answer.status == 200
-    second = open_page()
-    second.wait_for_selector(HOME)
+    second = page.context.new_page()
     second.goto(site.url + "#/new")
     second.get_by_role("heading", name="New session").wait_for()
 
@@ -101,7 +104,7 @@ def test_what_somebody_else_on_our_port_has_left_is_removed(place: Place, chromi
     """A service worker of his answers in our place, for as long as it is there."""
     context = chromium.new_context()
     page = context.new_page()
-    with another() as (port, _cookies):
+    with another(free_port()) as (port, _cookies):
         page.goto(f"http://127.0.0.1:{port}/")
         page.wait_for_function("document.title === 'planted'")
         page.goto("about:blank")

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING
 
 import pytest
 
-from browser import HOME, PATIENCE, Site, mudroom, serving, staged, watch
+from browser import HOME, PATIENCE, Site, another_login, mudroom, serving, staged, watch
+from clients import free_port
 from conftest import Place
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, BrowserContext, Page
 
-pytestmark = [pytest.mark.anybody, pytest.mark.slow]
+pytestmark = [pytest.mark.anybody, pytest.mark.slow, pytest.mark.usefixtures("own_site")]
 
 
 def test_eight_windows_of_one_browser(place: Place, site: Site, page: Page) -> None:
@@ -45,22 +45,19 @@ def window(context: BrowserContext, address: str) -> Page:
     return page
 
 
-def another_login(place: Place) -> str:
-    return str(json.loads(mudroom(place, "serve", "--link", "--json"))["login"])
-
-
 @pytest.mark.parametrize("stays", [True, False])
 def test_a_second_login_and_a_restart(place: Place, chromium: Browser, stays: bool) -> None:
     """The first window has the key of the second login then, whether that one's window is still there or not."""
     context = chromium.new_context(reduced_motion="reduce")
     staged(place, "echo 1 > one")
-    with serving(place) as site:
+    port = str(free_port())
+    with serving(place, "--port", port) as site:
         first = window(context, site.told["login"])
         second = window(context, another_login(place))
         if not stays:
             second.close()
     first.get_by_text("The server does not answer").wait_for()
-    with serving(place, "--port", str(site.port)):
+    with serving(place, "--port", port):
         first.get_by_text("The server does not answer").wait_for(state="hidden")
         staged(place, "echo 2 > two", "try-2")
         for page in context.pages:

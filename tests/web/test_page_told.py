@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from browser import Site, mudroom, staged
+from browser import Site, mudroom, staged, usable
 from conftest import Place, tick
 
 if TYPE_CHECKING:
@@ -118,8 +118,7 @@ def test_the_keyboard_when_what_it_was_at_stays_out_of_use(place: Place, site: S
     place.write("f", TEXT.replace("line 5\n", "ours\n"))
     page.goto(site.address("f", "try-1", "conflicts"))
     page.get_by_role("button", name="Fork's everywhere").click()
-    page.get_by_role("button", name="Save decision").focus()
-    page.keyboard.press("Enter")
+    usable(page.get_by_role("button", name="Save decision")).press("Enter")
     page.get_by_text("All conflicts are decided.").wait_for()
     page.wait_for_function("() => document.activeElement.matches('.save')")
     page.get_by_role("button", name="Edit the whole result").click()

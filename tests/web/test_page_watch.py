@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from browser import Site, mudroom, serving, staged
+from browser import Site, comes, mudroom, staged
 from conftest import Place
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from pathlib import Path
 
     from playwright.sync_api import Page
 
@@ -22,16 +22,20 @@ TRICKS = (
 REACH = 'import urllib.request as r; r.urlopen("http://no.example/")'
 
 
-@pytest.fixture
-def site(place: Place) -> Iterator[Site]:
-    """With a root below which there is something to choose."""
-    (place.home / "code" / "shop" / "src").mkdir(parents=True)
-    (place.home / "code" / "shop" / "package.json").write_text("{}")
-    (place.home / "code" / "shop" / ".env").write_text("KEY=1")
-    (place.home / "code" / "out").symlink_to("/")
+@pytest.fixture(scope="module")
+def shared_words(shared_root: Path) -> list[str]:
+    """A root below which there is something to choose."""
+    code = shared_root / "home/code"
+    (code / "shop/src").mkdir(parents=True)
+    (code / "shop/package.json").write_text("{}")
+    (code / "shop/.env").write_text("KEY=1")
+    (code / "out").symlink_to("/")
+    return ["--root", str(code)]
+
+
+@pytest.fixture(autouse=True)
+def something(place: Place) -> None:
     place.write("a.txt", "one\n")
-    with serving(place, "--root", str(place.home / "code")) as found:
-        yield found
 
 
 def test_a_command_is_started_watched_and_ended(place: Place, site: Site, page: Page) -> None:
@@ -88,7 +92,7 @@ def test_the_journal_is_searched_and_grows_and_is_as_it_was_written(place: Place
     events.get_by_text("echo hay").wait_for()
     page.get_by_label("Search the journal").fill("needle")
     events.get_by_text("echo hay").wait_for(state="detached")
-    assert events.count() == 1
+    comes(page, events.count, 1)
     assert page.locator("main b", has_text="needle").count() == 0
     staged(place, "echo another needle")
     events.get_by_text("another needle").wait_for()
@@ -108,6 +112,7 @@ def test_what_a_command_could_not_reach(place: Place, site: Site, page: Page) ->
     assert "refused" in row.inner_text()
     assert "no.example" in row.inner_text()
     page.get_by_role("tab", name="Network").press("ArrowRight")
+    page.get_by_role("tab", name="Journal", selected=True).wait_for()
     page.keyboard.press("[")
     page.get_by_role("tab", name="Network", selected=True).wait_for()
     page.keyboard.press("]")
@@ -128,7 +133,7 @@ def test_a_new_session_by_the_keyboard(site: Site, page: Page) -> None:
     page.keyboard.press("End")
     page.keyboard.press("Space")
     page.get_by_text("1 file shown empty to commands: .env").wait_for()
-    assert page.get_by_text("Sandboxed: safe to edit").is_visible()
+    page.get_by_text("Sandboxed: safe to edit").wait_for()
     assert site.get("/projects") == []
     page.get_by_label("Name of the fork").fill("../x")
     page.get_by_label("First command").fill("echo from the first command; cat .env | wc -c")
@@ -137,4 +142,4 @@ def test_a_new_session_by_the_keyboard(site: Site, page: Page) -> None:
     page.get_by_label("Name of the fork").fill("first-try")
     page.get_by_role("button", name="Start").click()
     page.get_by_label("Output: stdout").get_by_text("from the first command").wait_for()
-    assert page.get_by_label("Output: stdout").inner_text().split("\n")[1] == "0"
+    comes(page, lambda: page.get_by_label("Output: stdout").inner_text().split("\n")[1], "0")
