@@ -274,8 +274,8 @@ OpenPage = Callable[..., "Page"]
 
 @pytest.fixture
 def open_page(request: pytest.FixtureRequest, place: Place, chromium: Browser, site: Site) -> Iterator[OpenPage]:
-    """``open_page(width=390, color_scheme="dark")``: a window that is logged in, at the list of projects. Another one in
-    a test is of another browser."""
+    """``open_page(width=390, color_scheme="dark")``: a window that is logged in, at the list of projects. Another
+    one in a test is of another browser."""
     shared: Shared | None = request.getfixturevalue("shared") if is_shared(request) else None
     contexts: list[BrowserContext] = []
     pages: list[Page] = []
