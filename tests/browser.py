@@ -215,17 +215,16 @@ class Shared:
             first.goto("about:blank")  # and it stays: chromium begins anew without a window, which takes it a second
         return self._context.new_page()
 
-    def close(self, windows: list[Page]) -> None:
-        """Those of the test that has ended."""
-        context, self._context = self._context, None
-        if context is None or not windows:
+    def close(self) -> None:
+        """The windows of the test that has ended."""
+        if self._context is None:
             return
-        if context.storage_state() == self._kept:
-            self._context = context
-            for each in context.pages[1:]:
+        if self._context.storage_state() == self._kept:
+            for each in self._context.pages[1:]:
                 each.close()
         else:
-            context.close()
+            self._context.close()
+            self._context = None
 
 
 @pytest.fixture(scope="module")
@@ -245,7 +244,7 @@ def shared_root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def shared(shared_root: Path, shared_words: list[str], chromium: Browser) -> Iterator[Shared]:
     pytest.importorskip("starlette", reason="the extra web")
     around, said = Surroundings(shared_root, shared_root / "home", shared_root / "state"), shared_root / "stderr"
-    with said.open("w") as stderr, serving(around, *shared_words, stderr=stderr) as site:
+    with said.open("a") as stderr, serving(around, *shared_words, stderr=stderr) as site:
         yield Shared(around, site, said, chromium)
 
 
@@ -303,7 +302,7 @@ def open_page(request: pytest.FixtureRequest, place: Place, chromium: Browser, s
     for context in contexts:
         context.close()
     if shared:
-        shared.close(pages)
+        shared.close()
     assert wrong == []
 
 
@@ -319,12 +318,38 @@ def page(open_page: OpenPage) -> Page:
     return open_page()
 
 
+VIEWS = {
+    "projects": ("", "Projects"),
+    "project": ("p/{project}", ""),
+    "review": ("p/{project}/f/try-1/review", "Review"),
+    "conflicts": ("p/{project}/f/try-1/conflicts", "Conflicts"),
+    "watch": ("p/{project}/f/try-1/watch", "Watch"),
+    "new": ("new", "New session"),
+}
+"""Each with its address and its title; that of a project is its path."""
+
+
+def go(page: Page, site: Site, view: str) -> None:
+    """To one of ``VIEWS``, and until it is there: the last one is for a moment."""
+    address, title = VIEWS[view]
+    page.goto(f"{site.url}#/{address.format(project=site.project)}")
+    title = title or str(site.get(f"/projects/{site.project}")["path"])
+    page.wait_for_function("title => document.title.endsWith(`${title} · mudroom`)", arg=title)
+    page.locator("main:not([aria-busy=true]) h1").first.wait_for(state="attached")
+
+
 def comes(page: Page, look: Callable[[], object], wanted: object) -> None:
     """Wait until what ``look`` finds is ``wanted``."""
     until = time.monotonic() + PATIENCE / 1000
     while (found := look()) != wanted:
         assert time.monotonic() < until, f"{found!r} is there, and not {wanted!r}"
         page.wait_for_timeout(20)
+
+
+def hold(page: Page) -> None:
+    """Whatever the page asks for from now on goes out when the test waits for something next: who does two things
+    before that does them at once, for the page."""
+    page.route("**/api/v1/**", lambda route: route.continue_())
 
 
 def usable(one: Locator) -> Locator:

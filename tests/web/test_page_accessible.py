@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import pytest
 
-from browser import OpenPage, Site, mudroom, staged
+from browser import VIEWS, OpenPage, Site, go, mudroom, staged
 from conftest import Place
 
 if TYPE_CHECKING:
@@ -39,16 +39,6 @@ def lived_in(place: Place) -> Place:
     return place
 
 
-VIEWS = {
-    "projects": "",
-    "project": "p/{project}",
-    "review": "p/{project}/f/try-1/review",
-    "conflicts": "p/{project}/f/try-1/conflicts",
-    "watch": "p/{project}/f/try-1/watch",
-    "new": "new",
-}
-
-
 SCHEMES: tuple[Literal["light", "dark"], ...] = ("light", "dark")
 
 
@@ -56,9 +46,8 @@ SCHEMES: tuple[Literal["light", "dark"], ...] = ("light", "dark")
 def test_nothing_grave(lived_in: Place, site: Site, open_page: OpenPage, width: int) -> None:
     page = open_page(width)
     found = {}
-    for name, address in VIEWS.items():
-        page.goto(site.url + "#/" + address.format(project=site.project))
-        page.locator("main:not([aria-busy=true]) h1").first.wait_for(state="attached")
+    for name in VIEWS:
+        go(page, site, name)
         for scheme in SCHEMES:
             page.emulate_media(color_scheme=scheme, reduced_motion="reduce")
             found[name, scheme] = violations(page)

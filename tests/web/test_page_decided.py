@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from browser import OpenPage, Site, comes, mudroom, staged
+from browser import OpenPage, Site, comes, hold, mudroom, staged
 from conftest import Place, tick
 from mudroom.web.region import REGIONS
 
@@ -186,6 +186,7 @@ def test_an_edit_is_of_no_other_fork_of_that_name(place: Place, conflicting: Sit
     page.get_by_label("The whole result", exact=True).fill("the old fork's\n")
     page.get_by_role("link", name="Review", exact=True).first.click()
     page.get_by_role("treeitem").first.wait_for()
+    hold(page)  # else it may show what a command has not done yet
     mudroom(place, "discard", "try-1")
     place.write("f", TEXT)
     tick()

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from test_decide_page import COMMAND, HOST, attend, card, queue
 
-from browser import HOME, OpenPage, Site, comes, mudroom, serving, staged, usable, watch
+from browser import HOME, VIEWS, OpenPage, Site, comes, go, mudroom, serving, staged, usable, watch
 from clients import free_port
 from conftest import Place
 
@@ -36,14 +36,6 @@ BLANK = {
     "\u00a0": ["NBSP"],
     "\u2800": ["BLANK"],
     "\u200b": ["ZWSP"],
-}
-VIEWS = {
-    "projects": "",
-    "project": "p/{project}",
-    "review": "p/{project}/f/try-1/review",
-    "conflicts": "p/{project}/f/try-1/conflicts",
-    "watch": "p/{project}/f/try-1/watch",
-    "new": "new",
 }
 LONG = "a-name-" * 30
 SPACED = """
@@ -85,11 +77,6 @@ def lived_in(place: Place) -> Place:
     staged(place, "curl -sm2 http://no.example/ || true; sed -i s/f3/F3/ src/app.py")
     place.write("notes.txt", "uno\ntwo\nthree\n")
     return place
-
-
-def go(page: Page, site: Site, address: str) -> None:
-    page.goto(site.url + "#/" + address.format(project=site.project))
-    page.locator("main:not([aria-busy=true]) h1").first.wait_for(state="attached")
 
 
 def part(page: Page, name: str) -> None:
@@ -136,8 +123,8 @@ def test_nothing_is_wider_than_a_narrow_window(lived_in: Place, site: Site, open
 
 def widths(page: Page, site: Site) -> Iterator[tuple[str, int]]:
     """By how much each view is too wide; and its parts can be used."""
-    for name, address in VIEWS.items():
-        go(page, site, address)
+    for name in VIEWS:
+        go(page, site, name)
         if name == "review":
             page.get_by_role("treeitem").first.wait_for()
             comes(page, lambda: uncovered(page), (True, True))
@@ -163,8 +150,8 @@ def widths(page: Page, site: Site) -> Iterator[tuple[str, int]]:
 def test_text_may_be_spaced(lived_in: Place, site: Site, open_page: OpenPage) -> None:
     page = open_page(1280)
     found = {}
-    for name, address in VIEWS.items():
-        go(page, site, address)
+    for name in VIEWS:
+        go(page, site, name)
         page.evaluate(
             "text => { const sheet = new CSSStyleSheet(); sheet.replaceSync(text);"
             " document.adoptedStyleSheets = [sheet]; }",
@@ -178,7 +165,7 @@ def test_what_is_chosen_is_seen_in_the_systems_own_colours(lived_in: Place, site
     page = open_page(forced_colors="active")
     paper = "one => getComputedStyle(one).backgroundColor"
     both = "one => [getComputedStyle(one).backgroundColor, getComputedStyle(one).color]"
-    go(page, site, VIEWS["review"])
+    go(page, site, "review")
     page.locator(".line.active").wait_for()
     page.locator(".segments [aria-pressed=true]").last.wait_for()
     for chosen, other in (
@@ -193,7 +180,7 @@ def test_what_is_chosen_is_seen_in_the_systems_own_colours(lived_in: Place, site
     edge = "one => getComputedStyle(one).borderBottomColor"
     tabs = page.locator(".tabs a")
     assert tabs.nth(0).evaluate(edge) != tabs.nth(1).evaluate(edge)
-    go(page, site, VIEWS["watch"])
+    go(page, site, "watch")
     parts = page.locator(".parts button")
     assert parts.nth(0).evaluate(edge) != parts.nth(1).evaluate(edge)
 
@@ -262,7 +249,7 @@ def test_the_keyboard_when_somebody_else_answers(queue: Queue, page: Page) -> No
 def test_the_keyboard_after_a_fork_is_thrown_away(place: Place, site: Site, page: Page) -> None:
     staged(place, "echo 1 > a", "one")
     staged(place, "echo 1 > a", "two")
-    go(page, site, VIEWS["project"])
+    go(page, site, "project")
     press(page, "Discard one")
     settled(page, "BUTTON Cancel")
     page.keyboard.press("Escape")
@@ -276,7 +263,7 @@ def test_the_keyboard_after_a_fork_is_thrown_away(place: Place, site: Site, page
 def test_the_keyboard_after_an_apply_and_its_undo(place: Place, site: Site, page: Page) -> None:
     place.write("package.json", "{}\n")
     staged(place, "echo '{\"scripts\": {}}' > package.json; echo b > b.txt")
-    go(page, site, VIEWS["review"])
+    go(page, site, "review")
     page.get_by_role("checkbox", name="Apply b.txt").first.uncheck()
     press(page, "Apply 1 of 2")
     settled(page, "BUTTON Cancel")
@@ -289,7 +276,7 @@ def test_the_keyboard_after_an_apply_and_its_undo(place: Place, site: Site, page
     press(page, "Go on")
     page.locator(".bar").wait_for()
     settled(page, "MAIN")
-    go(page, site, VIEWS["project"])
+    go(page, site, "project")
     press(page, f"Redo {site.get('/projects/' + site.project)['applies'][0]['id']}")
     page.get_by_role("button", name="Undo").wait_for()
     settled(page, "T")
@@ -297,7 +284,7 @@ def test_the_keyboard_after_an_apply_and_its_undo(place: Place, site: Site, page
 
 def test_the_keyboard_after_a_rollback(place: Place, site: Site, page: Page) -> None:
     staged(place, "echo kept > kept.txt")
-    go(page, site, VIEWS["watch"])
+    go(page, site, "watch")
     part(page, "Checkpoints")
     page.get_by_label("Freeze what the fork holds now as").fill("green")
     press(page, "Make a checkpoint")
@@ -331,7 +318,7 @@ def test_the_keyboard_in_a_file(place: Place, site: Site, page: Page) -> None:
     """What is opened further goes away when all is open."""
     place.write("long.txt", "".join(f"{n}\n" for n in range(60)))
     staged(place, "sed -i -e s/^1$/one/ -e s/^40$/forty/ long.txt")
-    go(page, site, VIEWS["review"])
+    go(page, site, "review")
     page.locator(".hunk").nth(1).wait_for()
     press(page, "Show all 32 lines")
     page.get_by_role("button", name="Show all 32 lines").wait_for(state="detached")
@@ -374,7 +361,7 @@ def test_pictures_of_one_pixel_and_of_very_many(place: Place, site: Site, page: 
     place.write("one.png", png(1, 1))
     place.write("many.png", png(9000, 5000))
     staged(place, "cp many.png new.png; cp one.png many.png; cp new.png one.png; rm new.png")
-    go(page, site, VIEWS["review"])
+    go(page, site, "review")
     page.get_by_role("treeitem").filter(has_text="one.png").locator(".name").click()
     before, after = page.locator("figure").nth(0), page.locator("figure").nth(1)
     before.get_by_text("1 \N{MULTIPLICATION SIGN} 1 pixel, 64 times as large here").wait_for()
@@ -456,7 +443,7 @@ def test_a_server_that_goes_and_comes_again(place: Place, chromium: Browser) -> 
             watch(page, site.url, wrong)
             page.goto(site.told["login"])
             page.wait_for_selector(HOME)
-            go(page, site, VIEWS["review"])
+            go(page, site, "review")
             page.get_by_role("treeitem").first.wait_for()
         page.get_by_text("The server does not answer: reconnecting").wait_for()
         assert page.get_by_role("treeitem").first.is_visible(), "what was there stays"

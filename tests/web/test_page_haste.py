@@ -59,3 +59,9 @@ def test_what_is_put_off_as_soon_as_it_is_there_stays_so(queue: Queue, page: Pag
         card(page, HOST.fingerprint).wait_for(state="attached")
         page.wait_for_function(DRAWN)
         assert page.locator("#decide").is_hidden()
+
+
+def test_the_keyboard_is_not_left_with_what_is_out_of_use(site: Site, page: Page) -> None:
+    """Though nothing else changes: a browser takes it away after the frame in which a page could look (HTML, 6.6.4)."""
+    page.evaluate("() => { const one = document.querySelector('header .asked'); one.focus(); one.disabled = true; }")
+    page.wait_for_function("() => document.activeElement.matches('body :not(:disabled)')")

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from browser import Site, mudroom, staged
+from browser import Site, hold, mudroom, staged
 from conftest import Place
 
 if TYPE_CHECKING:
@@ -108,8 +108,7 @@ def test_a_protected_file_that_is_another_one_while_it_is_looked_at(place: Place
 def test_another_fork_of_that_name_while_the_page_is_open(place: Place, page: Page, hook: Locator) -> None:
     page.get_by_role("checkbox", name="Apply b", exact=True).first.uncheck()
     page.get_by_role("button", name="Apply 1 of 2").wait_for()
-    # It asks when it is told of the first, and its question is not sent before both have been.
-    page.route("**/api/v1/**", lambda route: route.continue_())
+    hold(page)
     mudroom(place, "discard", "try-1")
     staged(place, HOOK.replace("ok", "evil") + "; echo c > c")
     page.get_by_role("button", name="Reload").click()

@@ -20,6 +20,7 @@ LINES = "".join(f"line {number}\n" for number in range(1, 41))
 
 def review(page: Page, site: Site, fork: str = "try-1") -> None:
     page.goto(site.address("f", fork, "review"))
+    page.get_by_role("heading", name=f"Review of {fork}", exact=True).wait_for(state="attached")
     page.get_by_role("tree", name="Changed files").wait_for()
 
 

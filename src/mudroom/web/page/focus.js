@@ -20,7 +20,8 @@ let waits = 0;
 /** Whether it can have the keyboard. @param {Element} element */
 const usable = (element) => element.isConnected && !element.matches(":disabled") && element.getClientRects().length > 0;
 
-const nowhere = () => document.activeElement === document.body || document.activeElement === null;
+/** What has just gone out of use has it for the rest of the frame, after which nobody may be told of anything any more. */
+const nowhere = () => document.activeElement === null || document.activeElement.matches("body, :disabled");
 
 /** It belongs there, though it may be out of use at the moment. @param {Element | null} element */
 export function belongs(element) {
