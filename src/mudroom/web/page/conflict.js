@@ -76,35 +76,72 @@ export function Conflicts({ project, fork, file }) {
   </main>`;
 }
 
-/** @param {{project: string, fork: string, row: Conflict, unsaved: import("./drafts.js").Unsaved, onDecided: (note: string) => void, onNext?: () => void}} props */
-function One({ project, fork, row, unsaved, onDecided, onNext }) {
-  const { drafts, based, lost } = unsaved;
+/** @typedef {{project: string, fork: string, row: Conflict, unsaved: import("./drafts.js").Unsaved, onDecided: (note: string) => void, onNext?: () => void}} OneProps */
+
+/** @param {OneProps} props */
+function One(props) {
+  const { project, fork, row } = props;
   const mine = (/** @type {string} */ what, /** @type {string} */ where) => where === project && ["forks", "applies"].includes(what);
   const { data, error, reload } = useLoaded(atFork(project, fork) + "/conflict" + query({ file: row.id }), mine);
-  const [state, setState] = useState(FRESH);
-  const [, redraw] = useState(0);
-  useKept();
-  // The versions that this view has decided about, or leaves: the next are looked at anew. `saved`: what is no draft any more then.
-  const own = useRef({ versions: "", saved: /** @type {Partial<Draft>} */ ({}) });
   if (error && !data) return html`<section class="grow"><p class="problem" role="alert">${error.message}</p></section>`;
   if (!data) return html`<section class="grow" aria-busy="true"><div class="skeleton"></div></section>`;
-  // What was chosen here is about the versions that were here then: it is not saved as if it were about others.
-  const left = own.current.versions && own.current.versions !== data.versions;
-  if (left) put(unsaved, row.id, own.current.saved);
-  if (left || !isDrafted(drafts.get(row.id))) {
-    based.set(row.id, data.versions);
-    own.current = { versions: "", saved: {} };
-  }
-  const draft = drafts.get(row.id) ?? NOTHING;
+  return html`<${Loaded} ...${props} data=${data} reload=${reload} />`;
+}
+
+/** @param {OneProps & {data: any, reload: () => void}} props */
+function Loaded({ project, fork, row, unsaved, onDecided, onNext, data, reload }) {
+  const place = atFork(project, fork);
+  const [, redraw] = useState(0);
+  const own = useOwn(row.id, unsaved, data);
+  useKept();
+  const draft = unsaved.drafts.get(row.id) ?? NOTHING;
   const change = (/** @type {Partial<Draft>} */ next) => {
     put(unsaved, row.id, next);
     redraw((count) => count + 1);
   };
-  const versions = based.get(row.id) ?? data.versions;
+  const { state, decide, again, overtaken } = useDecision({ place, id: row.id, based: unsaved.based, own, data, reload, change, onDecided });
+  const problem = (state.problem || overtaken) && html`<${Trouble} state=${state} overtaken=${overtaken} data=${data} edited=${draft.edited} again=${again} decide=${decide} />`;
+  const deciding = { data, draft, change, busy: state.busy, decide, problem };
+  return html`<section class="grow conflict" aria-label=${"Conflict in " + data.path}>
+    <div class="spread"><h2 class="name">${spelled(data.path)}</h2>
+      <div class="row">${data.decided && html`<span class="tag">${DECIDED[data.take] ?? "decided"}</span><button type="button" disabled=${state.busy} onClick=${() => decide("undecide")}>Undecide</button>`}
+        ${onNext && html`<button type="button" onClick=${onNext}>Next conflict</button>`}</div></div>
+    <p>${data.reason}</p>
+    ${unsaved.lost.has(row.id) && html`<p class="banner warn">What you had chosen here and not saved was too much to be kept.</p>`}
+    ${data.places !== null && data.regions ? html`<${Text} place=${place} ...${deciding} />` : html`<${Undivided} ...${deciding} />`}
+  </section>`;
+}
+
+/** @typedef {{current: {versions: string, saved: Partial<Draft>}}} Own the versions that this view has decided about, or leaves:
+ *   the next are looked at anew. `saved`: what is no draft any more then */
+
+/**
+ * What was chosen here is about the versions that were here then: it is not saved as if it were about others.
+ * @param {string} id @param {import("./drafts.js").Unsaved} unsaved @param {any} data @returns {Own}
+ */
+function useOwn(id, unsaved, data) {
+  const own = useRef({ versions: "", saved: /** @type {Partial<Draft>} */ ({}) });
+  const left = own.current.versions && own.current.versions !== data.versions;
+  if (left) put(unsaved, id, own.current.saved);
+  if (left || !isDrafted(unsaved.drafts.get(id))) {
+    unsaved.based.set(id, data.versions);
+    own.current = { versions: "", saved: {} };
+  }
+  return own;
+}
+
+/**
+ * Deciding about the versions that somebody has looked at, and looking again.
+ * @param {{place: string, id: string, based: Map<string, string>, own: Own, data: any, reload: () => void,
+ *   change: (next: Partial<Draft>) => void, onDecided: (note: string) => void}} what
+ */
+function useDecision({ place, id, based, own, data, reload, change, onDecided }) {
+  const [state, setState] = useState(FRESH);
+  const versions = based.get(id) ?? data.versions;
   const overtaken = versions !== data.versions && !state.problem && !state.busy && !own.current.versions;
   const decide = (/** @type {string} */ take, /** @type {How} */ how = {}) => {
     setState({ ...FRESH, busy: true });
-    return post(`${atFork(project, fork)}/decide`, { id: data.id, versions, take, ...how }).then(
+    return post(`${place}/decide`, { id: data.id, versions, take, ...how }).then(
       ({ beside, conflict }) => {
         const saved = take === "undecide" ? {} : take === "text" ? { edited: null } : { places: null };
         if (conflict?.versions === data.versions) change(saved); // the same once more
@@ -117,27 +154,21 @@ function One({ project, fork, row, unsaved, onDecided, onNext }) {
     );
   };
   const again = () => {
-    if (versions !== data.versions) based.set(row.id, data.versions);
+    if (versions !== data.versions) based.set(id, data.versions);
     else own.current = { versions: data.versions, saved: {} }; // those that come now
     setState(FRESH);
     onDecided("");
     reload();
   };
-  const drafted = draft.edited;
-  const problem = (state.problem || overtaken) && html`<div class="banner bad" role="alert">${state.moved || overtaken
+  return { state, decide, again, overtaken };
+}
+
+/** @param {{state: typeof FRESH, overtaken: boolean, data: any, edited: Draft["edited"], again: () => void, decide: Deciding["decide"]}} props */
+function Trouble({ state, overtaken, data, edited, again, decide }) {
+  return html`<div class="banner bad" role="alert">${state.moved || overtaken
     ? html`<span>${state.problem || (data.decided ? "Somebody else has decided about it meanwhile" : "One side has changed meanwhile")}. What was chosen here is kept where it still fits.</span><button type="button" onClick=${again}>Look again</button>`
     : html`<span>${state.problem}${state.hint && ` (${state.hint})`}</span>
-      ${state.mine && drafted && html`<button type="button" disabled=${state.busy} onClick=${() => decide("text", { lines: editedLines(drafted).lines })}>Mine, without what has come</button>`}`}</div>`;
-  return html`<section class="grow conflict" aria-label=${"Conflict in " + data.path}>
-    <div class="spread"><h2 class="name">${spelled(data.path)}</h2>
-      <div class="row">${data.decided && html`<span class="tag">${DECIDED[data.take] ?? "decided"}</span><button type="button" disabled=${state.busy} onClick=${() => decide("undecide")}>Undecide</button>`}
-        ${onNext && html`<button type="button" onClick=${onNext}>Next conflict</button>`}</div></div>
-    <p>${data.reason}</p>
-    ${lost.has(row.id) && html`<p class="banner warn">What you had chosen here and not saved was too much to be kept.</p>`}
-    ${data.places !== null && data.regions
-      ? html`<${Text} place=${atFork(project, fork)} data=${data} draft=${draft} change=${change} busy=${state.busy} decide=${decide} problem=${problem} />`
-      : html`<${Undivided} data=${data} draft=${draft} change=${change} busy=${state.busy} decide=${decide} problem=${problem} />`}
-  </section>`;
+      ${state.mine && edited && html`<button type="button" disabled=${state.busy} onClick=${() => decide("text", { lines: editedLines(edited).lines })}>Mine, without what has come</button>`}`}</div>`;
 }
 
 /** @typedef {{data: any, draft: Draft, change: (next: Partial<Draft>) => void, busy: boolean, problem: any, decide: (take: string, how?: How) => void}} Deciding */
