@@ -28,7 +28,7 @@ pbi_pjobc, e_tdev, e_tpgid, pbi_nice; then two words of 64 bits, seconds and mic
 
 def rows() -> Iterator[Row]:
     """All processes of this user that are not over. What ends meanwhile is left out."""
-    return _darwin_rows() if sys.platform == "darwin" else _linux_rows()
+    return _rows()
 
 
 def carries(pid: int, variable: bytes) -> bool:
@@ -39,7 +39,7 @@ def carries(pid: int, variable: bytes) -> bool:
     always False.
     """
     try:
-        return variable in (_darwin_words(pid) if sys.platform == "darwin" else _linux_words(pid))
+        return variable in _words(pid)
     except OSError:
         return False  # it has ended, or is not ours to look into
 
@@ -115,10 +115,6 @@ if sys.platform == "darwin":
             raise OSError(ctypes.get_errno(), "sysctl")
         return words_of(answer.raw[: size.value])
 
+    _rows, _words = _darwin_rows, _darwin_words
 else:
-
-    def _darwin_rows() -> Iterator[Row]:
-        raise NotImplementedError
-
-    def _darwin_words(pid: int) -> list[bytes]:
-        raise NotImplementedError
+    _rows, _words = _linux_rows, _linux_words

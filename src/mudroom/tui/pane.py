@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Sequence
 from typing import ClassVar
 
@@ -70,8 +71,9 @@ class Pane(ScrollView, can_focus=True, inherit_bindings=False):
         self.sideways = 0
         """Cells by which long rows are shifted to the left."""
 
+    @abstractmethod
     def row(self, number: int, width: int, /) -> Pieces:
-        raise NotImplementedError
+        """What is in a row, from 0, of so many cells."""
 
     def show_rows(self, count: int, cursor: int = 0) -> None:
         """There are so many now; all may differ."""
