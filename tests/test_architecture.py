@@ -47,7 +47,7 @@ MAY_IMPORT = {
     "schema": ("core", "setting"),
     "layering": ("core", "errors", "local", "policyfile", "rulefile", "setting", "trust"),
     "private": (),
-    "compiled": ("", "core", "private"),
+    "compiled": ("", "core", "private", "stage"),
     "config": ("core", "errors", "document", "compiled", "layering", "policyfile", "setting", ""),
     "granting": ("core", "errors", "sandbox"),
     "confine": ("core", "errors", "stage", "vault", "sandbox", "granting"),

@@ -16,6 +16,7 @@ from mudroom import compiled, layering
 from mudroom.cli.policyfirst import STARTER
 from mudroom.config import load_policy
 from mudroom.core.settings import Loaded
+from mudroom.stage import stamp
 from test_layering import Files
 from test_policy_trust import LOOSE, TIGHT, Strange, text_of
 
@@ -38,7 +39,7 @@ class Kept(Strange):
 @pytest.fixture
 def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Kept:
     found = Kept(tmp_path)
-    monkeypatch.setattr(compiled, "SETTLED", -(10**12))
+    monkeypatch.setattr(stamp, "is_settled", lambda _ctime, _now: True)
     real = layering.load
 
     def counted(*args: bytes, trusts_all: bool) -> Loaded:
@@ -231,9 +232,18 @@ def test_a_command_reads_no_yaml_twice(place: Place) -> None:
     heavy = {"yaml", "tree_sitter", "mudroom.layering", "mudroom.policyfile", "mudroom.core.command"}
     assert not modules() & (heavy | {"mudroom.compiled"})
     path = place.write(".mudroom/policy.yaml", STARTER)
-    settled = time.time_ns() + 2 * compiled.SETTLED
     assert heavy <= modules() | {"tree_sitter"}
-    while time.time_ns() < settled:
-        assert path.exists()
+    while not stamp.is_settled(path.stat().st_ctime_ns, time.time_ns()):
+        pass
     modules()
     assert not modules() & heavy
+
+
+@pytest.mark.parametrize(("looked", "kept"), [(-1, False), (1, False), (10_000_000_000, True)])
+def test_what_has_changed_since_it_was_looked_at_is_not_kept(tmp_path: Path, looked: int, kept: bool) -> None:
+    """Nor just before, however long it took to read it."""
+    file = tmp_path / "policy.yaml"
+    file.write_text("{}")
+    found, place = compiled.stamp(os.fsencode(file)), os.fsencode(tmp_path / "kept")
+    compiled.store(place, ("key",), Loaded(), [(os.fsencode(file), found)], file.stat().st_ctime_ns + looked)
+    assert (compiled.load(place, ("key",)) is not None) == kept

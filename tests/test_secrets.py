@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -144,6 +146,26 @@ def test_the_index_is_only_a_cache(project: Place, tmp_path: Path) -> None:
     assert Finder(root, index, lambda: 0.0).find((), ()) == expected
     project.write("late/.env", "x")
     assert Finder(root, index, lambda: 0.0).find((), ())[0] == [b".env", b"deploy/keys/server.pem", b"late/.env"]
+
+
+def test_what_changes_while_the_rest_is_looked_at_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Within the tick of the file system's clock in which it was listed: its time stays the same."""
+    project, index, tick = tmp_path / "project", os.fsencode(tmp_path / "index"), 1_700_000_000_000_000_001
+    project.mkdir()
+    os.utime(project, ns=(tick, tick))
+    now, look = [tick + 1], Finder._row
+    monkeypatch.setattr(time, "time_ns", lambda: now[0])
+
+    def slowly(self: Finder, *given: Any) -> Any:
+        row = look(self, *given)
+        now[0] += 10_000_000_000
+        return row
+
+    monkeypatch.setattr(Finder, "_row", slowly)
+    assert Finder(os.fsencode(project), index, lambda: 0.0).find((), ()) == ([], True)
+    (project / ".env").write_text("KEY=1")
+    os.utime(project, ns=(tick, tick))
+    assert Finder(os.fsencode(project), index, lambda: 0.0).find((), ()) == ([b".env"], True)
 
 
 def test_agents_that_look_at_once_do_not_get_in_each_others_way(tmp_path: Path) -> None:

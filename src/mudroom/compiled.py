@@ -11,7 +11,6 @@ from __future__ import annotations
 import marshal
 import os
 import stat
-import time
 from collections.abc import Iterable
 from typing import Any
 
@@ -21,9 +20,6 @@ from mudroom.core.limit import Limits
 from mudroom.core.policy import ClassRule, CommandPolicy, CommandRule, Role
 from mudroom.core.settings import LeftOut, Loaded, Settings
 
-SETTLED = 100_000_000
-"""Nanoseconds: no file system that mudroom works on stamps in coarser steps than that, but those of two seconds (FAT),
-which have no owners, either."""
 _LIMIT = 16 << 20
 _KNOWN = {
     one.__name__: one for one in (ClassRule, CommandPolicy, CommandRule, LeftOut, LevelPolicy, Limits, Role, Settings)
@@ -67,12 +63,16 @@ def load(path: bytes, key: tuple[Any, ...]) -> Loaded | None:
         return None
 
 
-def store(path: bytes, key: tuple[Any, ...], loaded: Loaded, stamps: Iterable[tuple[bytes, Stamp]]) -> None:
-    """``stamps``: of all files that it was made from, taken before they were read. A snapshot that cannot be written is
-    no harm."""
+def store(
+    path: bytes, key: tuple[Any, ...], loaded: Loaded, stamps: Iterable[tuple[bytes, Stamp]], looked: int
+) -> None:
+    """``stamps``: of all files that it was made from. ``looked``: when that was begun; if one of them has changed
+    since, or just before, nothing is kept. A snapshot that cannot be written is no harm."""
+    from mudroom.stage.stamp import is_settled
+
     found = list(stamps)
-    latest = max((one[2] for _path, one in found if isinstance(one, tuple)), default=0)
-    if loaded.settings.read or latest > time.time_ns() - SETTLED:
+    settled = all(is_settled(one[2], looked) for _path, one in found if isinstance(one, tuple))
+    if loaded.settings.read or not settled:
         return
     body = (_flat(loaded.settings), _flat(loaded.left_out), loaded.why)
     data = marshal.dumps((key, found, body))

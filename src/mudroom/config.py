@@ -8,6 +8,7 @@ is a protection that is not there.
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -148,12 +149,13 @@ def load_policy(project: bytes, environ: Mapping[bytes, bytes], *, items: bool =
         return found
     from mudroom.layering import load, watched
 
+    looked = time.time_ns()
     before = {path: compiled.stamp(path) for path in watched(project, config, state)}
     loaded = load(project, config, state, trusts_all=trusts_all)
     included = [path for path in loaded.files if path not in before]
-    if included:  # which, was not known before; what has changed since is so young that nothing is kept
+    if included:  # which, was not known before
         before |= {path: compiled.stamp(path) for path in included}
-    compiled.store(kept, key, loaded, before.items())
+    compiled.store(kept, key, loaded, before.items(), looked)
     return loaded if items else loaded._replace(given=())
 
 

@@ -18,14 +18,12 @@ from mudroom.core.secret import ELSEWHERE, is_secret, matches
 from mudroom.stage.beneath import open_root
 from mudroom.stage.layer import LayerWriter, remove_tree
 from mudroom.stage.source import OpenSource
+from mudroom.stage.stamp import is_settled
 
 DIRECTORIES = 50_000
 """So many are looked at; a project with more has its secrets near the top."""
 _QUICK = 0.0005
 """Seconds. Looking that takes no longer is done every time."""
-_SETTLED = 50_000_000
-"""Nanoseconds. A directory changed less than this before it was listed may change again without another time."""
-
 _OURS = b".%d-%d"
 """Of a name that is this thread's alone: agents start side by side."""
 
@@ -70,7 +68,9 @@ class Finder:
         return found
 
     def _find(self, mask: Sequence[bytes], show: Sequence[bytes]) -> tuple[list[bytes], bool]:
-        known = self._load()
+        import time
+
+        began, known = time.time_ns(), self._load()
         found: list[bytes] = []
         now: _Known = {}
         pending = [b""]
@@ -84,7 +84,7 @@ class Finder:
             found += [prefix + name for name in row[1]]
             pending += [prefix + name for name in row[2]]
         if now != known:
-            self._save(now)
+            self._save(now, began)
         return sorted(path for path in found if not matches(path, show)), not pending
 
     def _row(
@@ -118,12 +118,9 @@ class Finder:
                 pass  # not there, or written by another version of Python: it is only a cache
         return self._known
 
-    def _save(self, known: _Known) -> None:
-        """Not what was changed just now: the next change may have the same time."""
-        import time
-
-        latest = time.time_ns() - _SETTLED
-        self._known = {path: row for path, row in known.items() if row[0] < latest}
+    def _save(self, known: _Known, began: int) -> None:
+        """Not what had been changed just before the first was listed: the next change may have the same time."""
+        self._known = {path: row for path, row in known.items() if is_settled(row[0], began)}
         beside = self._index + _OURS % (os.getpid(), get_ident()) + b".new"
         with open(beside, "wb") as stream:
             stream.write(marshal.dumps(self._known))
