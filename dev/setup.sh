@@ -40,8 +40,11 @@ virtual_environment() { # virtual_environment DIRECTORY WHAT: an editable instal
 }
 
 page_tools() { # page_tools DIRECTORY: what its package.json names, for tests of the page; without it they are skipped by name
-    [ -d "$1/node_modules/typescript" ] && [ -d "$1/node_modules/axe-core" ] && return 0
+    for package in typescript axe-core preact htm @highlightjs/cdn-assets; do
+        [ -d "$1/node_modules/$package" ] || missing_tool=$package
+    done
+    [ -n "${missing_tool:-}" ] || return 0
     command -v npm >/dev/null || { say "npm is not installed: some tests of the page are skipped by name"; return 0; }
     npm install --silent --no-audit --no-fund --no-package-lock --ignore-scripts --prefix "$1" </dev/null >/dev/null ||
-        say "npm cannot install typescript and axe-core: some tests of the page are skipped by name"
+        say "npm cannot install what dev/page/package.json names: some tests of the page are skipped by name"
 }

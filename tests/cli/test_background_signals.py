@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import signal
+import threading
 from collections.abc import Iterator
 
 import pytest
@@ -29,7 +29,7 @@ def test_two_signals_at_once_are_one_end(monkeypatch: pytest.MonkeyPatch) -> Non
         signal.signal(number, background._interrupt)
     signal.pthread_sigmask(signal.SIG_BLOCK, BOTH)
     for number in BOTH:
-        os.kill(os.getpid(), number)
+        signal.pthread_kill(threading.get_ident(), number)  # to this thread: another one does not block it
     with pytest.raises(KeyboardInterrupt):
         signal.pthread_sigmask(signal.SIG_UNBLOCK, BOTH)
     for number in BOTH:

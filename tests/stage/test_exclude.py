@@ -9,7 +9,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from mudroom.core.entry import Entry
@@ -208,6 +208,8 @@ PLACES = st.lists(st.sampled_from(["a", "b", ".x", "ab", "[", "*"]), min_size=1,
 
 
 @given(st.lists(st.text("ab*?[]!/.\\(P<>^$|", min_size=1, max_size=9), min_size=1, max_size=5), PLACES)
+@example(["[[]"], "[")
+@example(["[*--a]", "[a||b]"], "b")
 def test_what_a_rule_names_is_not_screened_out(patterns: list[str], name: str) -> None:
     rules, path = list(_rules(one.encode() for one in patterns)), name.encode()
     screen = _screen(rules)

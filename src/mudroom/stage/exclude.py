@@ -11,6 +11,7 @@ left out cannot be brought back. Symbolic links are names like any other; nothin
 from __future__ import annotations
 
 import re
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
@@ -195,9 +196,17 @@ def _screen(rules: Sequence[Rule]) -> re.Pattern[bytes]:
     most files are named by none."""
     bare = (rule.regex.pattern.replace(_NAMED_GROUP, b"(?:/)") for rule in rules)  # a name may stand there only once
     try:
-        return re.compile(b"|".join(b"(?:%s)" % one for one in bare), re.DOTALL)
+        return _compiled(b"|".join(b"(?:%s)" % one for one in bare))
     except re.error:
         return re.compile(b"")  # which names everything: another pathspec, that has other groups
+
+
+def _compiled(regex: bytes) -> re.Pattern[bytes]:
+    """``[[]`` and ``[a--b]`` are as good as any other pattern, and whose project it is wants no warning that a later
+    Python may read them otherwise (re, "Possible nested set")."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)
+        return re.compile(regex, re.DOTALL)
 
 
 def _verdict(rules: Sequence[Rule], path: bytes, entry: Entry) -> bool | None:
@@ -215,7 +224,7 @@ def _rules(lines: Iterable[bytes]) -> Iterator[Rule]:
 
         try:
             regex, included = GitIgnoreSpecPattern.pattern_to_regex(text)
-            compiled = re.compile(regex, re.DOTALL) if regex is not None else None
+            compiled = _compiled(regex) if regex is not None else None
         except (ValueError, re.error):
             continue  # pathspec's words for "no pattern": the second for [z-a]
         if compiled is not None and included is not None:
