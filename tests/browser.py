@@ -280,20 +280,21 @@ def open_page(request: pytest.FixtureRequest, place: Place, chromium: Browser, s
     pages: list[Page] = []
     wrong: list[str] = []
 
-    def made() -> Page:
-        if shared and not pages:
-            return shared.window()
-        contexts.append(chromium.new_context(viewport=SIZE, reduced_motion="reduce"))
-        return contexts[-1].new_page()
-
-    def opened(width: int = 1280, height: int = 800, **media: Any) -> Page:
-        page = made()
+    def opened(width: int = 1280, height: int = 800, enlarged: int = 1, **media: Any) -> Page:
+        first = not pages
+        if shared and first and enlarged == 1:
+            page, address = shared.window(), site.url
+        else:
+            contexts.append(chromium.new_context(device_scale_factor=enlarged, viewport=SIZE, reduced_motion="reduce"))
+            page, address = contexts[-1].new_page(), site.told["login"]
+            if shared or not first:  # it counts once
+                address = another_login(place)
         page.set_default_timeout(PATIENCE)
         page.set_viewport_size({"width": width, "height": height})
         if media:
             page.emulate_media(reduced_motion="reduce", **media)
         watch(page, site.url, wrong)
-        page.goto(another_login(place) if pages else site.url if shared else site.told["login"])
+        page.goto(address)
         pages.append(page)
         page.wait_for_selector(HOME)
         return page

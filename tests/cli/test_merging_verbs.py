@@ -266,7 +266,7 @@ def test_the_projects_own_is_kept_and_what_was_dropped_comes_back(cli: Cli) -> N
     assert cli("resolve", "x", "f", "--mine").returncode == 0
     done = cli("apply", "x", "--yes")
     assert done.returncode == 0
-    assert "applied: 0 written   mudroom undo takes it back (u1)" in done.stderr
+    assert "applied: the project stays as it is   mudroom undo takes it back (u1)" in done.stderr
     assert "the project's was kept: f" in done.stderr and "merged" not in done.stderr
     assert "apply=u1  kept=1" in cli("log").stdout
     assert cli.json("ls")["forks"][0]["changed"] == 0

@@ -35,6 +35,12 @@ def names(place: Place) -> set[str]:
     return set(listing(place.project))
 
 
+def refused(page: PageSide, *paths: str) -> str:
+    body = {"reviewed": page.fingerprint("agent-1"), "files": [pick(path) for path in paths]}
+    said: str = page.post(f"{page.project}/forks/agent-1/apply", body, status=400)["error"]
+    return said
+
+
 def test_all_of_a_fork(place: Place, page: PageSide) -> None:
     place.write("a.txt", "old\n")
     place.write("gone.txt", "gone\n")
@@ -122,10 +128,10 @@ def test_a_rename_is_one_row(place: Place, page: PageSide) -> None:
 def test_what_turns_into_a_directory_lands_whole_or_not_at_all(place: Place, page: PageSide) -> None:
     place.write("a", "file\n")
     changed(place, "rm a; mkdir a; echo x > a/x; echo y > a/y")
-    landed = page.apply("agent-1", [pick("a/x")])
-    assert {one["path"] for one in landed["conflicts"]} == {"a", "a/x"}
+    for some in (["a"], ["a/x"], ["a/x", "a/y"]):
+        assert "goes only together with" in refused(page, *some)
     assert (place.project / "a").read_text() == "file\n"
-    page.apply("agent-1", [pick("a/x"), pick("a/y")])
+    page.apply("agent-1", [pick("a"), pick("a/x"), pick("a/y")])
     assert names(place) == {"a", "a/x", "a/y"}
 
 
@@ -133,7 +139,9 @@ def test_what_turns_from_a_directory_takes_along_what_was_in_it(place: Place, pa
     place.write("a/x", "x\n")
     place.write("b", "b\n")
     changed(place, "rm -r a b; echo file > a")
-    page.apply("agent-1", [pick("a")])
+    assert refused(page, "a") == "a goes only together with a/x"
+    assert names(place) == {"a", "a/x", "b"}
+    page.apply("agent-1", [pick("a"), pick("a/x")])
     assert names(place) == {"a", "b"}
     assert (place.project / "a").read_text() == "file\n"
 

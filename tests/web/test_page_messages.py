@@ -103,7 +103,7 @@ def trouble(page: Page, times: int) -> None:
 @pytest.mark.parametrize("size", SIZES)
 def test_they_cover_nothing(busy: Site, open_page: OpenPage, size: str, tmp_path: Path) -> None:
     width, height, scale = SIZES[size]
-    page = open_page(width, height, device_scale_factor=scale)
+    page = open_page(width, height, enlarged=scale)
     page.goto(project_of(busy))
     page.get_by_role("heading", name="Applies").wait_for()
     trouble(page, 2)
