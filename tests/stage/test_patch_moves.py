@@ -82,6 +82,25 @@ def test_a_secret_is_not_told_as_moved(place: Place) -> None:
     assert b"rename" not in patch and b"new file" in patch
 
 
+def test_what_has_become_something_else_went_and_came(place: Place) -> None:
+    """Git splits it: nothing that goes or comes is left out, and the patch applies."""
+    place.write("was/a", "in a directory\n")
+    place.write("flat", "a file\n")
+    place.write("linked", "a file, too\n")
+    shutil.copytree(place.project, place.root / "copy")
+    script = "rm -r was flat linked; echo now a file >was; mkdir flat; echo in it >flat/x; ln -s was linked"
+    patch = diff(place, script)
+    for line in (b"-in a directory", b"+now a file", b"-a file", b"+in it", b"-a file, too", b"+was"):
+        assert line in patch.splitlines()
+    git("apply", patch=patch, cwd=place.root / "copy")
+    assert tree(os.fsencode(place.root / "copy")) == {
+        b"was": b"now a file\n",
+        b"flat/x": b"in it\n",
+        b"linked": b"now a file\n",
+    }
+    assert (place.root / "copy/linked").readlink() == Path("was")
+
+
 @pytest.mark.parametrize("seed", range(6))
 def test_git_applies_it(place: Place, seed: int) -> None:
     """Trees of files of any name, of which some are moved, some changed, some both, some neither."""

@@ -27,9 +27,20 @@ def diff(original: Original, staged: Content, changes: Iterable[Change], moves: 
     pairs = {move.new: move for move in moves if move.old in shown and move.new in shown}
     gone = {move.old for move in pairs.values()}
     for change in shown.values():
-        if change.entry.kind != "directory" and not change.moved_to and change.path not in gone:
-            move = pairs.get(change.path)
-            yield from _one(original, staged, change, move, shown[move.old] if move is not None else change)
+        if change.moved_to or change.path in gone:
+            continue
+        move = pairs.get(change.path)
+        for part in _parts(change):
+            yield from _one(original, staged, part, move, shown[move.old] if move is not None else part)
+
+
+def _parts(change: Change) -> Iterator[Change]:
+    """What has become something else went, and then came: a patch knows no file that is another kind of thing
+    afterwards (git-apply(1), "wrong type"), and no directories."""
+    parts = (change,)
+    if change.base is not None and change.staged is not None and change.base.kind != change.staged.kind:
+        parts = change._replace(verb="deleted", staged=None), change._replace(verb="added", base=None)
+    return (part for part in parts if part.entry.kind != "directory")
 
 
 def _one(original: Original, staged: Content, change: Change, move: Move | None, before: Change) -> Iterator[bytes]:
