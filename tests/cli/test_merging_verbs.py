@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from test_vault_verb import MUDROOM, Cli
 
-from conftest import Place, tick
+from conftest import Place, listing, tick
 
 TEXT = "".join(f"line {number}\n" for number in range(1, 41))
 
@@ -251,6 +251,38 @@ def test_a_directory_is_chosen_without_what_is_in_it(cli: Cli) -> None:
     assert "change d (directory)" in shown
     assert (cli.place.project / "d").stat().st_mode & 0o777 == 0o700
     assert (cli.place.project / "d/f").read_text() == "old\n"
+
+
+TURN = "rm -r d; echo now > d; rm g.py; mkdir g.py; echo 1 > g.py/a; echo 2 > g.py/b"
+
+
+def test_hunk_by_hunk_nothing_goes_that_was_answered_with_no(cli: Cli) -> None:
+    """Where a directory becomes a file, or a file a directory, what goes together is chosen together, or not at all."""
+    cli.place.write("d/f", "old\n")
+    edit(cli, TURN)
+    before = listing(cli.place.project)
+    _code, shown = on_terminal(cli, "y\nn\nn\ny\ny\n", "apply", "x", "-p")
+    assert "change d (directory becomes file) [" in shown and "change g.py (file becomes directory) [" in shown
+    assert "d goes only together with d/f: it stays in the fork" in shown
+    assert "g.py/b goes only together with g.py: it stays in the fork" in shown
+    assert "nothing was chosen; all stays in the fork" in shown
+    _code, shown = on_terminal(cli, "n\nn\ny\ny\nn\n", "apply", "x", "-p")
+    assert "g.py goes only together with g.py/b: it stays" in shown and "g.py/a goes only together with g.py:" in shown
+    assert listing(cli.place.project) == before
+    code, shown = on_terminal(cli, "y\ny\ny\ny\ny\n", "apply", "x", "-p")
+    assert code == 0 and "together" not in shown
+    assert (cli.place.project / "d").read_text() == "now\n" and (cli.place.project / "g.py/b").read_text() == "2\n"
+
+
+def test_a_file_in_a_directory_that_was_a_file_is_not_named_alone(cli: Cli) -> None:
+    cli.place.write("d/f", "old\n")
+    edit(cli, TURN)
+    done = cli("apply", "x", "--yes", "g.py/a")
+    assert done.returncode == 125
+    assert done.stderr == "mudroom: g.py/a goes only together with g.py (mudroom apply x g.py)\n"
+    assert cli("apply", "x", "--yes", "g.py").returncode == 0
+    assert cli("apply", "x", "--yes", "d").returncode == 0
+    assert (cli.place.project / "d").is_file() and (cli.place.project / "g.py/b").is_file()
 
 
 def test_a_part_is_merged_only_with_what_the_project_has_changed(cli: Cli) -> None:

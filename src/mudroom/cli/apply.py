@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 from mudroom.cli.main import Context
 from mudroom.cli.open import exclusive, only_fork, open_session, project_paths
 from mudroom.cli.preview import credentials_line, left_out, preview, some
-from mudroom.core.change import Change
-from mudroom.core.path import is_below, show, show_path
+from mudroom.core.change import Change, listed
+from mudroom.core.path import ancestors, is_below, show, show_path
 from mudroom.core.result import conflicts_to_json, text
+from mudroom.core.together import lacking, lacks, needs, row_of
 from mudroom.core.turned import landed_words
 from mudroom.errors import UsageError
 
@@ -70,7 +71,8 @@ def execute(args: argparse.Namespace, context: Context) -> int:
 
 def _apply(session: Session, name: str, args: argparse.Namespace, context: Context) -> Landed | None:
     """None: the user has chosen nothing."""
-    paths: Sequence[bytes] = matching(session.changes(name).changes, project_paths(args.paths, session))
+    changes = session.changes(name).changes
+    paths: Sequence[bytes] = matching(changes, project_paths(args.paths, session))
     how: dict[str, Any] = {"git": args.git, "markers": args.markers, "backups": args.bak, "reviewed": args.reviewed}
     if args.patch:
         from mudroom.cli.patch import choose
@@ -82,11 +84,23 @@ def _apply(session: Session, name: str, args: argparse.Namespace, context: Conte
         if chosen is None:
             return None
         return session.apply(name, chosen.paths, parts=chosen.parts, exact=True, **how)
+    _require_directories(changes, paths, name)
     if not args.yes:
         _require_terminal(context, "add --yes")
         if not _confirmed(session, name, paths, context):
             return None
     return session.apply(name, paths, **how)
+
+
+def _require_directories(changes: Sequence[Change], paths: Sequence[bytes], name: str) -> None:
+    """What is named in a directory that is something else in the project comes with that alone."""
+    if not paths:
+        return
+    wanted = {change.path for change in changes if any(is_below(change.path, path) for path in paths)}
+    for path, missing in lacking(wanted, needs(row_of(change) for change in listed(changes))):
+        above = set(missing).intersection(ancestors(path))
+        if above:
+            raise UsageError(lacks(path, above), f"mudroom apply {name} {show_path(min(above))}")
 
 
 def matching(changes: Sequence[Change], paths: Sequence[bytes]) -> list[bytes]:

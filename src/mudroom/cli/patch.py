@@ -1,4 +1,5 @@
-"""``mudroom apply -p``: choose file by file and hunk by hunk, with the keys of ``git add -p``."""
+"""``mudroom apply -p``: choose file by file and hunk by hunk, with the keys of ``git add -p``. What was chosen without
+what it goes together with (core/together.py) is told, and stays in the fork."""
 
 from __future__ import annotations
 
@@ -8,9 +9,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from mudroom.cli.diff import coloured
 from mudroom.cli.main import Context
+from mudroom.core.change import listed
 from mudroom.core.hunk import Hunk, hunks, select, split
 from mudroom.core.merge import Part
 from mudroom.core.path import show_path
+from mudroom.core.together import lacks, needs, row_of, together
 
 if TYPE_CHECKING:
     from mudroom.core.change import Change
@@ -21,6 +24,9 @@ y - apply this hunk                     n - leave it in the fork
 a - this one and the rest of the file   d - not this one nor the rest of the file
 s - split it into smaller ones          q - no more: what was chosen so far, and nothing else
 ? - this help"""
+
+_NAMED = 20
+"""Paths that are told of one by one."""
 
 
 class Chosen(NamedTuple):
@@ -35,31 +41,51 @@ class _Quit(Exception):
 
 def choose(session: Session, fork: str, paths: Sequence[bytes], context: Context) -> Chosen | None:
     """Ask about every change at and below ``paths`` (none: all). None if nothing was chosen."""
-    chosen: list[bytes] = []
+    chosen: list[Change] = []
     parts: dict[bytes, Part] = {}
     try:
         for change, base, staged in session.texts(fork, paths):
             if base is None or staged is None:
                 if _whole(change, context):
-                    chosen += [change.path, *([change.source] if change.source else [])]
+                    chosen.append(change)
                 continue
             part = _file(change, base, staged, context)
             if part is not None:
-                chosen += [change.path, *([change.source] if change.source else [])]
+                chosen.append(change)
                 if part != Part(staged, change.entry.mode):
                     parts[change.path] = part
     except _Quit:
         pass
-    if not chosen:
+    kept = _together(session, fork, chosen, context)
+    if not kept:
         context.terminal.say("nothing was chosen; all stays in the fork")
         return None
-    return Chosen(tuple(chosen), parts)
+    paths_of = ([change.path, *([change.source] if change.source else [])] for change in kept)
+    return Chosen(
+        tuple(path for some in paths_of for path in some),
+        {change.path: parts[change.path] for change in kept if change.path in parts},
+    )
+
+
+def _together(session: Session, fork: str, chosen: Sequence[Change], context: Context) -> list[Change]:
+    """Without what lacks something that it goes together with: that was answered with no, or not asked about."""
+    needed = needs(row_of(change) for change in listed(session.changes(fork).changes))
+    picked = {change.path for change in chosen}
+    kept = together(picked, needed)
+    left = [change.path for change in chosen if change.path not in kept]
+    for path in left[:_NAMED]:
+        context.terminal.say(f"{lacks(path, needed[path] - picked or needed[path] - kept)}: it stays in the fork")
+    if left[_NAMED:]:
+        context.terminal.say(f"so do {len(left) - _NAMED:,} more")
+    return [change for change in chosen if change.path in kept]
 
 
 def _whole(change: Change, context: Context) -> bool:
     """What has no hunks: binary files, links, directories, whole files that come or go."""
     verb = {"added": "add", "deleted": "remove", "renamed": "rename", "modified": "change"}[change.verb]
     kind = "" if change.entry.kind == "file" else f" ({change.entry.kind})"
+    if change.base is not None and change.staged is not None and change.base.kind != change.staged.kind:
+        kind = f" ({change.base.kind} becomes {change.staged.kind})"
     source = f"{show_path(change.source)} to " if change.source else ""
     while True:
         answer = _ask(f"{verb} {source}{show_path(change.path)}{kind} [y,n,q,?]? ", context)

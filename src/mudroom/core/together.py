@@ -4,16 +4,17 @@
    What was in it can go alone.
 2. What is a directory now, and was something else, comes with all that is in it: it lands by one rename.
 
-web/page/together.js has the same rules: whoever chooses sees them, and ``web/choosing.py`` holds a request to them.
+web/page/together.js has the same rules: whoever chooses sees them. ``web/choosing.py`` holds a request to them, and
+``cli/patch.py`` and ``cli/apply.py`` what was chosen or named.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Literal, NamedTuple
 
 from mudroom.core.change import Change
-from mudroom.core.path import ancestors
+from mudroom.core.path import ancestors, show_path
 
 Needs = Mapping[bytes, frozenset[bytes]]
 """By the path of a row: the rows without which it does not come."""
@@ -69,3 +70,16 @@ def together(picked: Collection[bytes], needed: Needs, before: Collection[bytes]
             else:
                 found |= missing
     return found
+
+
+def lacking(picked: Collection[bytes], needed: Needs) -> Iterator[tuple[bytes, Collection[bytes]]]:
+    """What is chosen without what it needs, and what that is."""
+    for path in sorted(needed.keys() & set(picked)):
+        missing = needed[path].difference(picked)
+        if missing:
+            yield path, missing
+
+
+def lacks(path: bytes, missing: Collection[bytes]) -> str:
+    others = f" and {len(missing) - 1:,} more" if len(missing) > 1 else ""
+    return f"{show_path(path)} goes only together with {show_path(min(missing))}{others}"

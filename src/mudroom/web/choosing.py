@@ -11,7 +11,7 @@ from mudroom.core.hunk import select
 from mudroom.core.linediff import diff_lines, split_lines
 from mudroom.core.merge import Part
 from mudroom.core.path import show_path
-from mudroom.core.together import needs, row_of
+from mudroom.core.together import lacking, lacks, needs, row_of
 from mudroom.web.endpoint import Refusal, path_of
 
 if TYPE_CHECKING:
@@ -64,13 +64,8 @@ def chosen(
 
 def _require_together(changes: Sequence[Change], wanted: set[bytes]) -> None:
     """Nothing lands that was not shown as chosen (core/together.py)."""
-    needed = needs(row_of(change) for change in listed(changes))
-    for path in sorted(needed.keys() & wanted):
-        missing = sorted(needed[path] - wanted)
-        if missing:
-            others = f" and {len(missing) - 1:,} more" if missing[1:] else ""
-            said = f"{show_path(path)} goes only together with {show_path(missing[0])}{others}"
-            raise Refusal(400, "bad-request", said, "choose all of them")
+    for path, missing in lacking(wanted, needs(row_of(change) for change in listed(changes))):
+        raise Refusal(400, "bad-request", lacks(path, missing), "choose all of them")
 
 
 def _require_undecided(session: Session, fork: str, parts: Collection[bytes]) -> None:
