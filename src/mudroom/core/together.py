@@ -30,11 +30,16 @@ def row_of(change: Change) -> Row:
     return Row(change.path, change.source, _becomes(change))
 
 
+def has_turned(change: Change) -> bool:
+    """Whether it was a directory, or is one, and not both."""
+    base, staged = change.base, change.staged
+    return base is not None and staged is not None and (base.kind == "directory") != (staged.kind == "directory")
+
+
 def _becomes(change: Change) -> Literal["", "directory", "other"]:
-    if change.base is None or change.staged is None:
+    if not has_turned(change):
         return ""
-    was, now = (entry.kind == "directory" for entry in (change.base, change.staged))
-    return "" if was == now else "directory" if now else "other"
+    return "directory" if change.entry.kind == "directory" else "other"
 
 
 def needs(rows: Iterable[Row]) -> Needs:

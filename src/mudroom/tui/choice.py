@@ -16,7 +16,7 @@ from typing import Literal, NamedTuple
 from mudroom.core.change import Change, listed
 from mudroom.core.flag import git_directory, is_protected
 from mudroom.core.path import is_below
-from mudroom.core.together import Needs, Row, needs, row_of, together
+from mudroom.core.together import Needs, Row, has_turned, needs, row_of, together
 
 Mark = Literal["all", "part", "none"]
 SIGNS: dict[Mark, str] = {"all": "[x]", "part": "[-]", "none": "[ ]"}
@@ -102,6 +102,9 @@ def gathered(items: Sequence[Item], picks: Mapping[bytes, Pick], before: Collect
 
 
 def _needs(items: Sequence[Item]) -> Needs:
+    """Asked for at every key that chooses: mostly there is nothing of the kind."""
+    if not any(has_turned(item.change) for item in items):
+        return {}
     return needs(Row(item.path) if item.is_repository else row_of(item.change) for item in items)
 
 
