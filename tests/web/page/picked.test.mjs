@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { among, blocksOf, carried, counted, extentOf, initial, modeOf, repositories, request, want, wantBlocks, wantMode, together } from "../../../src/mudroom/web/page/picked.js";
+import { among, blocksOf, carried, counted, extentOf, initial, modeOf, repositories, request, ticked, want, wantBlocks, wantMode, together } from "../../../src/mudroom/web/page/picked.js";
 import { flat, grow, lines, offered, sifted } from "../../../src/mudroom/web/page/tree.js";
 
 const row = (path, more = {}) => ({
@@ -19,6 +19,17 @@ test("everything is wanted at first but what has to be named", () => {
 test("what is protected is asked for by name", () => {
   const picked = want(initial(ROWS), [".git/hooks/x"], true);
   assert.deepEqual(request(ROWS, picked).map((one) => one.id), ROWS.map((one) => one.id));
+});
+
+test("nor is it named by one tick for many", () => {
+  const [guarded, ids, hooks] = [new Set([".git/hooks/x"]), ROWS.map((one) => one.id), [".git/hooks/x"]];
+  const plain = initial(ROWS);
+  assert.equal(ticked(plain, ids, guarded).size, 0, "all are wanted that can be, so none is then");
+  assert.deepEqual(ticked(new Map(), ids, guarded), plain);
+  assert.deepEqual(ticked(want(plain, ["z"], false), ids, guarded), new Map([["a/b/c.py", null], ["a/b/d.py", null], ["z", null]]));
+  const named = ticked(plain, hooks, guarded);
+  assert.equal(named.size, 4);
+  assert.deepEqual([ticked(named, hooks, guarded), ticked(named, ids, guarded).size], [plain, 0]);
 });
 
 test("blocks of a file, none of which means not the file", () => {

@@ -95,6 +95,17 @@ export function want(picked, ids, wanted) {
   return next;
 }
 
+/**
+ * With one tick for many: what is protected is not named by that, unless there is nothing else.
+ * @param {Picked} picked @param {readonly string[]} ids @param {ReadonlySet<string>} guarded what is protected @returns {Picked}
+ */
+export function ticked(picked, ids, guarded) {
+  const some = ids.filter((id) => !guarded.has(id));
+  const meant = some.length ? some : ids;
+  const all = extentOf(picked, meant) === "all";
+  return want(picked, all ? ids : meant, !all);
+}
+
 /** @param {Picked} picked @param {Row} row @param {Set<number> | null} blocks none of them, nor the mode: not the file @returns {Picked} */
 export const wantBlocks = (picked, row, blocks) => wantPart(picked, row, { blocks, mode: picked.get(row.id)?.mode ?? false });
 

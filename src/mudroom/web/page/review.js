@@ -13,7 +13,7 @@ import { html, useCallback, useEffect, useMemo, useRef, useState } from "./html.
 import { useKeys } from "./keys.js";
 import { Lines } from "./list.js";
 import { useLoaded } from "./load.js";
-import { blocksOf, counted as countOf, extentOf, modeOf, want, wantBlocks, wantMode } from "./picked.js";
+import { blocksOf, counted as countOf, extentOf, modeOf, ticked, wantBlocks, wantMode } from "./picked.js";
 import { toFork, toProject } from "./route.js";
 import { kept, ofTab } from "./store.js";
 import { inPart, saidOf } from "./telling.js";
@@ -172,7 +172,8 @@ function Files({ project, fork, file, row, changes, moved, again, working, setWo
     if (!next.delete(key)) next.add(key);
     return next;
   });
-  const toggle = (/** @type {string[]} */ ids) => setPicked((now) => want(now, ids, extentOf(now, ids) !== "all"));
+  const guarded = useMemo(() => new Set(rows.filter((/** @type {any} */ one) => one.flags.includes("protected")).map((/** @type {any} */ one) => one.id)), [rows]);
+  const toggle = (/** @type {string[]} */ ids) => setPicked((now) => ticked(now, ids, guarded));
   const toTree = () => setTree((is) => (kept.set("list", is ? "flat" : "tree"), !is));
   const search = useRef(/** @type {HTMLInputElement | null} */ (null));
   const bar = useRef({ apply: () => {} });
