@@ -255,19 +255,24 @@ def _moved(session: Session, sides: Pair, two: Two, *, as_new: bool) -> Moved | 
 
 
 def _kind_of_entries(two: Two) -> Kind | None:
-    """None: files, to be looked into."""
+    """None: files, to be looked into. What was a directory or a link had no lines: all of the file is new."""
     kinds = {entry.kind for entry in (two.old, two.new) if entry is not None}
+    if kinds == {"file"} or (two.new is not None and two.new.kind == "file" and kinds <= _KNOWN):
+        return None
     if "symlink" in kinds:
         return "link"
     if "directory" in kinds:
         return "directory"
-    return None if kinds == {"file"} else "binary"
+    return "binary"
+
+
+_KNOWN = {"file", "directory", "symlink"}
 
 
 def _content(sides: Pair, two: Two, which: Which, most: int) -> bytes | None:
-    """At most so many bytes; none of what is not there. None: it cannot be told any more."""
+    """At most so many bytes; none of what is no file, or not there. None: it cannot be told any more."""
     entry = two.old if which == "old" else two.new
-    return b"" if entry is None else sides.read(two, which, most)
+    return b"" if entry is None or entry.kind in ("directory", "symlink") else sides.read(two, which, most)
 
 
 def _version(two: Two) -> str:

@@ -193,6 +193,19 @@ def test_kinds(place: Place, before: str | None, script: str, kind: str, old: st
     assert (found["hunks"] == []) == (kind != "text" or (before is None and script == ": > x"))
 
 
+def test_a_file_that_was_something_else_is_shown(place: Place) -> None:
+    """All of it has come: nothing lands whose lines nobody could read."""
+    place.write("d/x", "in it\n")
+    (place.project / "link").symlink_to("d/x")
+    looking = staged(place, "rm -r d link; echo evil > d; echo evil > link")
+    for path, was, target in ((b"d", "directory", ""), (b"link", "symlink", "d/x")):
+        found = looking.get("diff", file=path)
+        assert (found["kind"], found["old"]["type"], found["old"]["target"]) == ("text", was, target)
+        assert [(line[0], line[3]) for hunk in found["hunks"] for line in hunk["lines"]] == [("+", "evil")]
+        assert not found["divisible"], "it comes as a whole"
+        assert looking.refused("text", file=path, side="old")[0] in (400, 404, 409)
+
+
 def test_a_deleted_file_is_shown_and_not_divisible(place: Place) -> None:
     place.write("x", "a\nb\n")
     found = staged(place, "rm x").get("diff", file=b"x")
