@@ -132,6 +132,7 @@ def test_it_ends_whatever_there_is(monkeypatch: pytest.MonkeyPatch) -> None:
         ("BYTES", 10 * len(lines[0])),
         ("READ", 10),
         ("STEPS", 500),
+        ("HELD", 10 * 100),
         ("FILES", 5),
         ("PAIRS", 80),
         ("EACH", 1),
@@ -143,6 +144,7 @@ def test_it_ends_whatever_there_is(monkeypatch: pytest.MonkeyPatch) -> None:
         assert {move.old: move.new for move in found}.items() <= whole.items(), name
         assert name in ("EACH", "PAIRS") or 0 < len(found) < 40, name
         assert name != "BYTES" or sum(len(contents[path]) for path in read) <= bound
+        assert name != "HELD" or sum(len(spans(contents[path]).counts) for path in read[:-1]) <= bound
 
 
 def test_a_move_among_many_files_of_others_is_found() -> None:

@@ -35,6 +35,8 @@ READ, BYTES = 1_500, 16 << 20
 """Files that are read, and bytes of them together."""
 STEPS = 1_000_000
 """Spans that are looked up: these take an eighth of a second."""
+HELD = 1_000_000
+"""Different spans of all that was read: these take 80 MB. Lines of four bytes take twenty times what they are."""
 
 Read = Callable[[Change], bytes | None]
 """The original content of what was deleted, the staged one of what was added; None: it cannot be told."""
@@ -244,7 +246,7 @@ class _Looking:
 
     def __init__(self, read: Read) -> None:
         self._read = read
-        self._files, self._bytes, self._steps = READ, BYTES, STEPS
+        self._files, self._bytes, self._steps, self._room = READ, BYTES, STEPS, HELD
         self._affords: dict[bytes, bool] = {}
         self._spans: dict[bytes, Spans | None] = {}
         self._scores: dict[tuple[bytes, bytes], int] = {}
@@ -287,6 +289,7 @@ class _Looking:
 
     def _spans_of(self, change: Change) -> Spans | None:
         if change.path not in self._spans:
-            data = self._read(change)
-            self._spans[change.path] = spans(data) if data else None
+            data = self._read(change) if self._room > 0 else None
+            self._spans[change.path] = found = spans(data) if data else None
+            self._room -= len(found.counts) if found is not None else 0
         return self._spans[change.path]
