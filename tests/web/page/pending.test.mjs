@@ -123,7 +123,7 @@ test("only so much is kept over a reload, and what was chosen last goes first", 
   const again = makePending(memory);
   assert.deepEqual(["p/old", "p/large", "p/new"].map((fork) => Boolean(again.get(fork, 1)?.lost)), [false, true, false]);
   const large = /** @type {any} */ (again.get("p/large", 1));
-  assert.deepEqual(request(many, carried(large.picked, large.rows, many)), [], "nothing is chosen then");
+  assert.deepEqual(request(many, carried(large.picked, large.rows, many, many.length, !large.lost)), [], "nothing is chosen then");
   assert.equal(again.get("p/large", 2), null, "of that fork");
   assert.equal(pending.get("p/large", 1)?.picked.size, 99, "as long as the page is open");
   for (let at = 0; at < 30; at++) pending.set(`p/${at}`, { created: 1, picked: want(initial(ROWS), ["b"], false), rows: ROWS });

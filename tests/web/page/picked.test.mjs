@@ -103,6 +103,16 @@ test("a choice among more rows than come at once outlives that they come again",
   assert.equal(early.size, 49);
 });
 
+test("rows of which the first are all withheld are chosen as if they had come at once", () => {
+  const all = [...Array.from({ length: 30 }, (_, at) => row(`.git/objects/${at}`, { flags: ["repository"] })), row("a"), row("b")];
+  for (const pages of [[all], [all.slice(0, 20), all], [all.slice(0, 30), all], [all.slice(0, 31), all]]) {
+    const { picked } = reloaded(initial(pages[0]), pages[0], pages, all.length);
+    assert.deepEqual([...picked.keys()], ["a", "b"], `${pages[0].length} rows at first`);
+  }
+  assert.deepEqual([...carried(new Map(), [], all).keys()], ["a", "b"], "nor was there anything before");
+  assert.deepEqual([...carried(new Map(), all.slice(0, 20), all, all.length, false).keys()], [], "unless what was chosen was too much to be kept");
+});
+
 test("of rows that come again one is gone, one is new, and one is another", () => {
   const all = Array.from({ length: 30 }, (_, at) => row(`f${at}`));
   const chosen = wantBlocks(wantBlocks(initial(all), row("f2"), new Set([0])), row("f28"), new Set([0]));

@@ -1,7 +1,7 @@
 // What somebody chooses of a fork, kept until it is applied: while other views are looked at, and over a reload.
 import { useCallback, useEffect, useLayoutEffect, useMemo, useRef, useState } from "./html.js";
 import { makePending } from "./pending.js";
-import { among, carried, dropped, initial, together } from "./picked.js";
+import { among, carried, dropped, everything, initial, together } from "./picked.js";
 import { ofTab } from "./store.js";
 import { gathered, needs } from "./together.js";
 
@@ -23,9 +23,13 @@ export function forgetChoice(project, fork) {
 /** @typedef {import("./picked.js").Row & import("./together.js").Row} Row */
 /** @typedef {{picked: Picked, others: readonly string[]}} Chosen `others`: what is not chosen any more, for it is another one now */
 
-/** @param {Chosen} now @param {Row[]} known @param {Row[]} rows @param {number} total @returns {Chosen} */
-function brought({ picked, others }, known, rows, total) {
-  const next = gathered(together(NOTHING, carried(picked, known, rows, total), rows), needs(rows), null);
+/** What is wanted as long as nobody has chosen. @param {Row[]} rows */
+const first = (rows) => gathered(initial(rows), needs(rows), null);
+
+/** @param {Chosen} now @param {Row[]} known @param {Row[]} rows @param {number} total @param {boolean} lost @returns {Chosen} */
+function brought({ picked, others }, known, rows, total, lost) {
+  const all = everything(picked, first(known)) && !(lost && !picked.size);
+  const next = gathered(together(NOTHING, carried(picked, known, rows, total, all), rows), needs(rows), null);
   return { picked: next, others: [...others, ...dropped(picked, next, rows)] };
 }
 
@@ -40,7 +44,8 @@ function brought({ picked, others }, known, rows, total) {
 export function usePicked(project, fork, { rows, total, created }) {
   const key = keyOf(project, fork);
   const [was] = useState(() => pending.get(key, created));
-  const [{ picked, others }, setChosen] = useState(() => (was ? brought({ picked: was.picked, others: [] }, /** @type {any} */ (was.rows), rows, total) : { picked: gathered(initial(rows), needs(rows), null), others: [] }));
+  const lost = Boolean(was?.lost);
+  const [{ picked, others }, setChosen] = useState(() => (was ? brought({ picked: was.picked, others: [] }, /** @type {any} */ (was.rows), rows, total, lost) : { picked: first(rows), others: [] }));
   const before = useRef(was ? among(/** @type {any} */ (was.rows), rows, total) : rows);
   const last = useRef(rows);
   const keeps = useRef(true);
@@ -49,7 +54,7 @@ export function usePicked(project, fork, { rows, total, created }) {
     const known = before.current;
     last.current = rows;
     before.current = among(known, rows, total);
-    setChosen((now) => brought(now, known, rows, total));
+    setChosen((now) => brought(now, known, rows, total, lost));
   }, [rows]);
   useEffect(() => {
     if (!keeps.current) return;
@@ -70,5 +75,5 @@ export function usePicked(project, fork, { rows, total, created }) {
     return { picked: chosen, others: now.others.filter((id) => !chosen.has(id)) };
   }), [rows]);
   const gone = useMemo(() => new Set(others), [others]);
-  return { picked, setPicked: choose, forget, others: rows.filter((row) => gone.has(row.id)), lost: Boolean(was?.lost) && !picked.size };
+  return { picked, setPicked: choose, forget, others: rows.filter((row) => gone.has(row.id)), lost: lost && !picked.size };
 }

@@ -53,10 +53,11 @@ export const initial = (rows) => new Map(rows.filter((row) => !withheld(row)).ma
  * where all was: who had chosen some did not choose it. Of one that is another now no hunks are chosen: their numbers mean something else;
  * nor is one of those that are wanted as they are.
  * Of `total` rows not all may be here yet: what is not among them is not gone, and its choice is kept until all are.
- * @param {Picked} picked @param {Row[]} before @param {Row[]} rows @param {number} [total] @returns {Picked}
+ * @param {Picked} picked @param {Row[]} before @param {Row[]} rows @param {number} [total]
+ * @param {boolean} [all] whether all was wanted
+ * @returns {Picked}
  */
-export function carried(picked, before, rows, total = rows.length) {
-  const all = extentOf(picked, before.filter((row) => !withheld(row)).map((row) => row.id)) === "all";
+export function carried(picked, before, rows, total = rows.length, all = everything(picked, initial(before))) {
   const known = new Map(before.map((row) => [row.id, row.stamp]));
   const next = new Map(picked);
   const there = new Set(rows.map((row) => row.id));
@@ -67,6 +68,12 @@ export function carried(picked, before, rows, total = rows.length) {
   }
   return next;
 }
+
+/**
+ * Whether all was wanted that is wanted at first: of very many rows the first may all be withheld, and nothing is.
+ * @param {Picked} picked @param {Picked} usual @returns {boolean}
+ */
+export const everything = (picked, usual) => !usual.size || extentOf(picked, [...usual.keys()]) === "all";
 
 /** Which of these were wanted, and are not any more. @param {Picked} before @param {Picked} after @param {Row[]} rows */
 export const dropped = (before, after, rows) => rows.filter((row) => before.has(row.id) && !after.has(row.id)).map((row) => row.id);
