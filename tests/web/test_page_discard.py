@@ -71,3 +71,24 @@ def test_the_same_in_a_review(place: Place, site: Site, page: Page) -> None:
     again.get_by_role("button", name="Discard").click()
     page.get_by_role("heading", name="Forks").wait_for()
     assert site.get(f"/projects/{site.project}")["forks"] == []
+
+
+@pytest.mark.slow
+@pytest.mark.anybody
+def test_what_runs_is_ended_and_what_it_has_changed_is_asked_about(place: Place, site: Site, page: Page) -> None:
+    mudroom(place, "fork", "new", "try-1")
+    words = ["sh", "-c", "echo precious > f; echo ready; exec sleep 60"]
+    assert site.ask("POST", f"/projects/{site.project}/forks/try-1/commands", {"command": words})[0] == 201
+    page.goto(site.address("f", "try-1", "watch"))
+    page.get_by_label("Output: stdout").get_by_text("ready").wait_for()
+    page.goto(f"{site.url}#/p/{site.project}")
+    page.get_by_role("listitem").get_by_text("running").wait_for()
+    page.get_by_role("button", name="Discard try-1").click()
+    asked = page.get_by_role("dialog", name="Discard this fork?")
+    asked.get_by_text("nothing is changed in it, and what runs in it is ended").wait_for()
+    asked.get_by_role("button", name="Discard").click()
+    again = page.get_by_role("dialog", name="Discard it as it is now?")
+    again.get_by_text("nothing was discarded: 0 changed files then, 1 changed file now.").wait_for()
+    assert row(site)["state"] == "idle"
+    again.get_by_role("button", name="Discard").click()
+    page.get_by_text("try-1 was discarded").wait_for()

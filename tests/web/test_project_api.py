@@ -14,6 +14,7 @@ import pytest
 pytest.importorskip("starlette", reason="the extra web")
 
 from conftest import Place
+from mudroom.session import Session
 from mudroom.stage.reading import ANEW
 from mudroom.stage.stamp import is_settled
 from mudroom.vault import fork as forks_module
@@ -267,6 +268,27 @@ def test_what_runs_in_the_background_is_ended_only_if_that_is_said(place: Place,
     assert (refused["code"], refused["error"]) == ("busy", "something runs in the background of a")
     page.ask("DELETE", f"{page.project}/forks/a?end=true")
     assert forks(page) == {}
+
+
+def test_what_it_has_changed_is_not_thrown_away_unseen(place: Place, page: PageSide) -> None:
+    session = place.session()
+    session.new_fork("a")
+    seen = page.fingerprint("a")
+    start_and_hear(session, "echo precious > f; echo ready; exec sleep 60")
+    refused = page.ask("DELETE", f"{page.project}/forks/a?end=true&reviewed={seen}", status=409)
+    assert refused["code"] == "moved" and "nothing was discarded" in refused["error"]
+    assert (forks(page)["a"]["state"], forks(page)["a"]["summary"]["added"]) == ("idle", 1)
+    page.ask("DELETE", f"{page.project}/forks/a?end=true&reviewed={page.fingerprint('a')}")
+    assert forks(page) == {}
+
+
+def start_and_hear(session: Session, script: str) -> None:
+    """Something that runs in the background of ``a``, and has said "ready"."""
+    running = session.start([b"sh", b"-c", script.encode()], fork="a")
+    deadline = time.monotonic() + 30
+    while b"ready" not in running.output()[0]:
+        assert time.monotonic() < deadline
+        running.wait(0.02)
 
 
 # --- and quickly ---

@@ -29,7 +29,7 @@ export function Counts({ summary }) {
 export async function discard(project, fork, before = null) {
   if (!(await confirmed({ title: before ? "Discard it as it is now?" : "Discard this fork?", text: told(project, fork, before), action: "Discard", danger: true }))) return false;
   try {
-    await remove(atFork(project, fork.name) + query(fork.state === "running" ? { end: true } : { reviewed: fork.fingerprint }));
+    await remove(atFork(project, fork.name) + query({ end: fork.state === "running" || undefined, reviewed: fork.fingerprint }));
   } catch (/** @type {any} */ error) {
     const now = error.code === "moved" ? await asItIs(project, fork) : null;
     if (now) return discard(project, now, fork);
