@@ -11,7 +11,7 @@ from conftest import Place
 from mudroom.web.review import FEW, MOST
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Page, Request
+    from playwright.sync_api import Page, Request, Route
 
 pytestmark = pytest.mark.anybody
 MANY = 2 * FEW + 1_500
@@ -57,3 +57,22 @@ def test_a_file_that_is_not_loaded_yet_is_not_taken_for_another(place: Place, si
     page.goto(site.address("f", "try-1", "review", row["id"]))
     page.get_by_text("late", exact=True).first.wait_for()
     assert all(f"file={row['id']}" in one for one in asked), asked
+
+
+def test_rows_that_were_not_answered_are_asked_for_again(place: Place, site: Site, page: Page) -> None:
+    staged(place, f"seq -f %05g {FEW + 10} | xargs touch")
+    asked: list[str] = []
+
+    def refuse_once(route: Route) -> None:
+        asked.append(route.request.url)
+        if len(asked) == 1:
+            route.abort()
+        else:
+            route.continue_()
+
+    page.route("**/changes?first=*", refuse_once)
+    page.goto(site.address("f", "try-1", "review"))
+    page.get_by_text(f"{FEW:,} loaded").wait_for()
+    page.get_by_text(f"{FEW:,} of {FEW + 10:,} chosen").wait_for()
+    page.get_by_text(f"{FEW + 10:,} of {FEW + 10:,} chosen").wait_for()
+    assert len(asked) == 2

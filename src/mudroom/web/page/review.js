@@ -21,7 +21,7 @@ import { flat, grow, lines, offered, sifted } from "./tree.js";
 
 const NARROW = "(max-width: 46rem)"; // as in review.css
 const NAMED = 8; // files in a line
-const OFTEN = 5000; // milliseconds between two looks at the project, while somebody looks at the page
+const OFTEN = 5000; // milliseconds between two looks at the project, while somebody looks at the page; and before what had no answer is asked again
 const MOST = 20_000; // rows that are asked for at once; at first the server sends fewer
 const CALM = 5_000; // rows that are sifted at each letter
 const PAUSE = 150; // milliseconds without a letter
@@ -44,11 +44,12 @@ export function Review({ project, fork, file, place }) {
   useEffect(() => {
     if (!fresh || (!take.current && held)) return;
     take.current = false;
-    setHeld(fresh);
+    const more = held?.fingerprint === fresh.fingerprint && held.rows.length > fresh.rows.length; // they are here already
+    setHeld(more ? { ...fresh, rows: held.rows } : fresh);
   }, [fresh]);
   useRest(path, held, setHeld);
   useEffect(() => void (error?.status === 404 && forgetChoice(project, fork)), [error]);
-  if (error && !held) return html`<${Failed} error=${error} again=${reload} />`;
+  if (error && !held) return html`<${Failed} error=${error} again=${() => reload(true)} />`;
   if (!held) return html`<${Waiting} label="Loading what has changed" />`;
   /** @param {boolean} [anew] what was chosen has been applied: nothing of the choice is left */
   const again = (anew = false) => {
@@ -59,7 +60,7 @@ export function Review({ project, fork, file, place }) {
       setHeld(fresh);
     } else {
       if (anew) setHeld(null); // what is shown is not what there is to choose from
-      reload();
+      reload(true); // what is waited for may say the same
     }
   };
   const moved = !working && fresh && fresh.fingerprint !== held.fingerprint ? fresh : null;
@@ -70,25 +71,34 @@ export function Review({ project, fork, file, place }) {
 /** Rows that did not fit into one answer: all of them at once, for each list is drawn anew. @param {string} path @param {any} held @param {(next: any) => void} setHeld */
 function useRest(path, held, setHeld) {
   const next = held && held.rows.length < held.total ? held.rows.length : 0;
+  const [tries, setTries] = useState(0);
   useEffect(() => {
     if (!next) return;
     const aborter = new AbortController();
-    rest(path, held, aborter.signal).then((rows) => void (rows.length && setHeld({ ...held, rows: [...held.rows, ...rows] })));
-    return () => aborter.abort();
-  }, [path, next, held?.fingerprint]);
+    let timer = 0;
+    rest(path, held, aborter.signal).then(({ rows, failed }) => {
+      if (aborter.signal.aborted) return;
+      if (rows.length) setHeld({ ...held, rows: [...held.rows, ...rows] });
+      else if (failed) timer = window.setTimeout(() => setTries((count) => count + 1), OFTEN);
+    });
+    return () => (clearTimeout(timer), aborter.abort());
+  }, [path, next, held?.fingerprint, tries]);
 }
 
-/** As many as there are to be had: what is missing is said, and whoever applies is held to the fingerprint. @param {string} path @param {any} held @param {AbortSignal} signal */
+/**
+ * As many as there are to be had: what is missing is said, and whoever applies is held to the fingerprint.
+ * @param {string} path @param {any} held @param {AbortSignal} signal
+ */
 async function rest(path, held, signal) {
   /** @type {any[]} */
-  const found = [];
-  while (held.rows.length + found.length < held.total) {
-    const more = await get(path + "/changes" + query({ first: held.rows.length + found.length, count: MOST }), signal).catch(() => null);
-    if (signal.aborted) return [];
+  const rows = [];
+  let more = null;
+  while (held.rows.length + rows.length < held.total) {
+    more = await get(path + "/changes" + query({ first: held.rows.length + rows.length, count: MOST }), signal).catch(() => null);
     if (!more || more.fingerprint !== held.fingerprint || !more.rows.length) break;
-    found.push(...more.rows);
+    rows.push(...more.rows);
   }
-  return found;
+  return { rows, failed: !more };
 }
 
 /** What was typed, when somebody pauses: to sift very many rows takes longer than a letter. @param {string} text @param {number} count of rows */
