@@ -134,6 +134,8 @@ export const at = (project) => "/projects/" + encodeURIComponent(project);
 /** @param {string} project @param {string} fork */
 export const atFork = (project, fork) => `${at(project)}/forks/${encodeURIComponent(fork)}`;
 
+const PAUSE = 2000; // milliseconds until it is asked again how a job is, if nobody has answered
+
 /** @type {Set<(kind: string, data: any) => void>} */
 const listeners = new Set();
 let connecting = false;
@@ -190,10 +192,13 @@ export function finished(job, step = () => {}) {
       else if (kind === "job" && data.id === job.id) settle((job = data));
       else if (kind === "hello" || kind === "missed") look();
     });
-    const look = () => get(`/jobs/${job.id}`).then((now) => settle((job = now)), (error) => {
+    const look = () => void (over || get(`/jobs/${job.id}`).then((now) => settle((job = now)), (error) => {
+      if (over) return;
+      if (error.code === "gone") return void setTimeout(look, PAUSE); // it goes on without us
+      over = true;
       stop();
-      resolve({ ...job, state: "failed", problem: { error: error.message, hint: error.hint, code: error.code } });
-    });
+      resolve({ ...job, state: "failed", problem: { error: "what has come of it is not known", hint: [error.message, error.hint].filter(Boolean).join(": "), code: "lost" } });
+    }));
     look();
   });
 }

@@ -109,12 +109,16 @@ function Output({ text, open }) {
 /** @type {Record<string, string>} */
 const SAID = { moved: "The fork has changed since you looked.", "not-found": "The fork is gone." };
 
+/** Of what was under way, or on its way there. */
+const UNSURE = new Set(["gone", "lost"]);
+
 /** @param {{job: any, project: string, name: string, close: () => void}} props */
 function Outcome({ job, project, name, close }) {
   const [undone, setUndone] = useState(false);
   const [busy, setBusy] = useState(false);
   if (job.problem) {
-    return html`<div class="banner bad">${job.problem.code !== "recovered" && html`<strong>Nothing was applied.</strong>`} <span class="name">${SAID[job.problem.code] ?? [job.problem.error, job.problem.hint].filter(Boolean).join(": ")}</span>
+    const said = UNSURE.has(job.problem.code) ? "It is not known whether anything was applied." : job.problem.code === "recovered" ? "" : "Nothing was applied.";
+    return html`<div class="banner bad">${said && html`<strong>${said}</strong>`} <span class="name">${SAID[job.problem.code] ?? [job.problem.error, job.problem.hint].filter(Boolean).join(": ")}</span>
       <span class="grow"></span>${job.problem.code === "busy" && html`<a class="button" href=${toFork(project, name, "watch")}>Watch</a>`}<button type="button" onClick=${close}>${job.problem.code === "moved" ? "Reload" : "Close"}</button></div>`;
   }
   const { state, conflicts, merged, kept, withheld, remarks, undo, remaining } = job.landed;
