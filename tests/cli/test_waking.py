@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import _thread
 import fcntl
 import os
 import signal
@@ -135,16 +136,57 @@ def test_the_users_command_is_told_of_ctrl_c() -> None:
     assert session.told == [signal.SIGTERM]
 
 
-def test_everything_is_as_it_was() -> None:
+@contextmanager
+def nothing_left() -> Iterator[None]:
     descriptors = os.listdir("/proc/self/fd")
     handler, threads = signal.getsignal(signal.SIGURG), os.listdir("/proc/self/task")
-    with waking():
-        assert signal.getsignal(signal.SIGURG) != handler
+    yield
     assert signal.getsignal(signal.SIGURG) == handler
     assert os.listdir("/proc/self/fd") == descriptors
     assert signal.set_wakeup_fd(-1) == -1
+    assert signal.pthread_sigmask(signal.SIG_BLOCK, ()) == set()
     while set(os.listdir("/proc/self/task")) - set(threads):
         pass  # it has said that it ends
+
+
+def test_everything_is_as_it_was() -> None:
+    handler = signal.getsignal(signal.SIGURG)
+    with nothing_left(), waking():
+        assert signal.getsignal(signal.SIGURG) != handler
+
+
+def test_a_handler_that_raises_when_it_has_just_begun_leaves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    start = _thread.start_new_thread
+
+    def told(run: Callable[[], None], arguments: tuple[()]) -> None:
+        start(run, arguments)
+        signal.raise_signal(signal.SIGTERM)
+
+    monkeypatch.setattr(_thread, "start_new_thread", told)
+    with nothing_left(), pytest.raises(HeededError), waking():
+        pytest.fail("it was told before")
+
+
+def test_a_handler_that_raises_while_it_ends_leaves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    write = os.write
+
+    def told(descriptor: int, data: bytes) -> int:
+        signal.raise_signal(signal.SIGTERM)
+        return write(descriptor, data)
+
+    with nothing_left(), pytest.raises(HeededError), waking():
+        monkeypatch.setattr(os, "write", told)
+    monkeypatch.undo()
+
+
+def test_where_no_thread_can_be_started_nothing_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(*_arguments: object) -> NoReturn:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(_thread, "start_new_thread", refused)
+    handler = signal.getsignal(signal.SIGURG)
+    with nothing_left(), waking():
+        assert signal.getsignal(signal.SIGURG) == handler
 
 
 def test_in_another_thread_nothing_is_done() -> None:
