@@ -121,6 +121,24 @@ def test_whatever_changes_is_seen(files: Kept, change: str) -> None:
     assert (after.settings == before.settings) is (change == "mode")
 
 
+def test_an_included_file_that_goes_while_the_rest_is_read_is_missed(
+    files: Kept, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files.write(project="include: more.yaml\n")
+    more, load = files.project / ".mudroom/more.yaml", layering.load
+    more.write_text("run: {timeout: 1m}\n")
+
+    def slowly(*args: bytes, trusts_all: bool) -> Loaded:
+        found = load(*args, trusts_all=trusts_all)
+        more.unlink()
+        return found
+
+    with monkeypatch.context() as patched:
+        patched.setattr(layering, "load", slowly)
+        files.load()
+    assert "more.yaml" in files.refusal()
+
+
 def moved(path: Path, to: Path) -> None:
     path.unlink()
     path.symlink_to(to)

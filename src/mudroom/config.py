@@ -152,10 +152,9 @@ def load_policy(project: bytes, environ: Mapping[bytes, bytes], *, items: bool =
     looked = time.time_ns()
     before = {path: compiled.stamp(path) for path in watched(project, config, state)}
     loaded = load(project, config, state, trusts_all=trusts_all)
-    included = [path for path in loaded.files if path not in before]
-    if included:  # which, was not known before
-        before |= {path: compiled.stamp(path) for path in included}
-    compiled.store(kept, key, loaded, before.items(), looked)
+    included = {path: compiled.stamp(path) for path in loaded.files if path not in before}  # which, was not known
+    if all(isinstance(stamp, tuple) for stamp in included.values()):  # else it has gone since it was read
+        compiled.store(kept, key, loaded, (before | included).items(), looked)
     return loaded if items else loaded._replace(given=())
 
 
