@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import _thread
 import os
 import pty
 import shutil
@@ -16,6 +17,7 @@ import pytest
 from screen import BASH, PATIENCE, Screen, Shell
 
 from conftest import Place
+from mudroom.errors import MudroomError
 from mudroom.sandbox.terminal import raw, substitutes
 from mudroom.session import Stdio
 
@@ -428,3 +430,20 @@ def test_a_session_without_a_terminal(place: Place) -> None:
     os.close(write)
     assert (result.exit_code, os.read(read, 100)) == (0, b"none\n")
     os.close(read)
+
+
+def test_where_no_thread_can_be_started_it_ends_and_all_is_as_it_was(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(*_arguments: object) -> None:
+        raise RuntimeError("can't start new thread")
+
+    master, slave = pty.openpty()
+    session, handler = place.session(), signal.getsignal(signal.SIGINT)
+    monkeypatch.setattr(_thread, "start_new_thread", refused)
+    with pytest.raises(MudroomError, match="can't start new thread"):
+        session.run([b"true"], stdio=Stdio(slave, slave, slave, terminal=True))
+    assert (signal.getsignal(signal.SIGINT), signal.set_wakeup_fd(-1)) == (handler, -1)
+    session.close()
+    for descriptor in (master, slave):
+        os.close(descriptor)

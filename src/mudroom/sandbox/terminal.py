@@ -155,7 +155,12 @@ class Relay:
                     self._handlers[number] = signal.signal(number, self._on_end)
         except ValueError:
             pass  # not the main thread: signals are somebody else's business
-        _thread.start_new_thread(self._serve, ())
+        try:
+            _thread.start_new_thread(self._serve, ())
+        except RuntimeError as error:  # there are as many as there may be
+            self._done.release()
+            message = f"nothing can be passed on between the terminal and the command: {error}"
+            raise MudroomError(message, "threads are limited here as processes are: ulimit -u") from error
 
     def close(self) -> None:
         """After the command has ended: wait until all that it wrote is on the terminal, and leave that as it was."""
