@@ -37,7 +37,7 @@ def diff(original: Original, staged: Content, changes: Iterable[Change], moves: 
 def _parts(change: Change) -> Iterator[Change]:
     """What has become something else went, and then came: a patch knows no file that is another kind of thing
     afterwards (git-apply(1), "wrong type"), and no directories."""
-    parts = (change,)
+    parts: tuple[Change, ...] = (change,)
     if change.base is not None and change.staged is not None and change.base.kind != change.staged.kind:
         parts = change._replace(verb="deleted", staged=None), change._replace(verb="added", base=None)
     return (part for part in parts if part.entry.kind != "directory")
