@@ -259,3 +259,19 @@ def test_light_and_dark(place: Place, staged: str) -> None:
         assert driver.app.current_theme.dark
 
     drive(place, staged, script)
+
+
+def test_a_file_that_was_a_directory_is_read_and_comes_as_a_whole(place: Place) -> None:
+    place.write("d/x", "in it\n")
+    session = place.session()
+    session.new_fork("f")
+    session.run([b"sh", b"-c", b"rm -r d; echo evil > d"], fork="f")
+
+    async def look(driver: Driver) -> None:
+        await driver.to_file(b"d")
+        assert any("directory becomes file" in one for one in driver.shown())
+        assert any("+evil" in one for one in driver.shown())
+        await driver.press("tab", "n", "space")
+        assert b"d" not in driver.review.picks
+
+    drive(place, "f", look, session=session)
