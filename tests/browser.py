@@ -27,7 +27,7 @@ from typing import IO, TYPE_CHECKING, Any, NamedTuple, Protocol
 import pytest
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, BrowserContext, Locator, Page, ViewportSize
+    from playwright.sync_api import Browser, BrowserContext, Locator, Page, Route, ViewportSize
 
     from conftest import Place
 
@@ -305,6 +305,21 @@ def open_page(request: pytest.FixtureRequest, place: Place, chromium: Browser, s
     if shared:
         shared.close()
     assert wrong == []
+
+
+def refusing_once(page: Page, pattern: str) -> list[str]:
+    """The first request of that address gets no answer. Gives the addresses that are asked for."""
+    asked: list[str] = []
+
+    def answer(route: Route) -> None:
+        asked.append(route.request.url)
+        if len(asked) == 1:
+            route.abort()
+        else:
+            route.continue_()
+
+    page.route(pattern, answer)
+    return asked
 
 
 def watch(page: Page, url: str, wrong: list[str]) -> None:

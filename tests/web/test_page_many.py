@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from browser import Site, staged
+from browser import Site, refusing_once, staged
 from conftest import Place
 from mudroom.web.review import FEW, MOST
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Page, Request, Route
+    from playwright.sync_api import Page, Request
 
 pytestmark = pytest.mark.anybody
 MANY = 2 * FEW + 1_500
@@ -61,16 +61,7 @@ def test_a_file_that_is_not_loaded_yet_is_not_taken_for_another(place: Place, si
 
 def test_rows_that_were_not_answered_are_asked_for_again(place: Place, site: Site, page: Page) -> None:
     staged(place, f"seq -f %05g {FEW + 10} | xargs touch")
-    asked: list[str] = []
-
-    def refuse_once(route: Route) -> None:
-        asked.append(route.request.url)
-        if len(asked) == 1:
-            route.abort()
-        else:
-            route.continue_()
-
-    page.route("**/changes?first=*", refuse_once)
+    asked = refusing_once(page, "**/changes?first=*")
     page.goto(site.address("f", "try-1", "review"))
     page.get_by_text(f"{FEW:,} loaded").wait_for()
     page.get_by_text(f"{FEW:,} of {FEW + 10:,} chosen").wait_for()

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from browser import Site, comes, staged
+from browser import Site, comes, refusing_once, staged
 from conftest import Place
 
 if TYPE_CHECKING:
@@ -24,16 +24,7 @@ def review(place: Place, site: Site, page: Page) -> Page:
 
 
 def test_a_question_without_an_answer_is_asked_again(place: Place, review: Page) -> None:
-    asked: list[str] = []
-
-    def refuse_once(route: Route) -> None:
-        asked.append(route.request.url)
-        if len(asked) == 1:
-            route.abort()
-        else:
-            route.continue_()
-
-    review.route("**/jobs/*", refuse_once)
+    refusing_once(review, "**/jobs/*")
     review.get_by_role("button", name="Apply all 1").click()
     review.get_by_text("Applied: 1 written.").wait_for()
     assert (place.project / "f").read_text() == "new\n"
