@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 from bench.measure import Contestant, Finding, Lap, against, at_most, at_most_times, interleave, seconds_of
 from bench.place import BWRAP, Place, Scale, have, new_place
-from mudroom.core.spec import Bind, Copy, SandboxSpec
+from mudroom.core.confinement.spec import Bind, Copy, SandboxSpec
 from mudroom.sandbox.client import Client
 from mudroom.sandbox.host import survey
 from mudroom.sandbox.linux import compile_plan

@@ -13,16 +13,16 @@ from typing import TypeVar
 
 from bench.measure import Contestant, Finding, Series, against, at_most, interleave, seconds_of, timed
 from bench.place import Scale
-from mudroom.core.command import classify_line, classify_words
-from mudroom.core.policy import CommandPolicy, decide
-from mudroom.core.verdict import Classified, Verdict
+from mudroom.core.command.policy import CommandPolicy, decide
+from mudroom.core.command.program.classification import classify_line, classify_words
+from mudroom.core.command.verdict import Classified, Verdict
 
 _Command = TypeVar("_Command")
 _TABLE = Path(__file__).parent.parent / "tests" / "core" / "commands.txt"
 _SHELL = frozenset("'\"|;&<>$(){}[]`*~#=!␤\\")
 _LIMIT = at_most(0.001, "1 ms")
-_LOAD = "from mudroom.core.command import classify_words as c; c([b'ls'])"
-_LOAD_GRAMMAR = "from mudroom.core.command import classify_line as c; c(b'ls | cat')"
+_LOAD = "from mudroom.core.command.program.classification import classify_words as c; c([b'ls'])"
+_LOAD_GRAMMAR = "from mudroom.core.command.program.classification import classify_line as c; c(b'ls | cat')"
 
 
 def classifying(_base: bytes, scale: Scale) -> Iterator[Finding]:

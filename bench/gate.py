@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 from bench.measure import Budget, Contestant, Finding, Lap, Series, against, at_most, at_most_over, interleave
 from bench.place import Scale, have
-from mudroom.core.hosts import HostRule
+from mudroom.core.network.host_rules import HostRule
 from mudroom.net.door import Door, Gate, Listener
 
 _ANSWER = b"HTTP/1.1 200 OK\r\nContent-Length: 200\r\n\r\n" + b"x" * 200

@@ -22,8 +22,8 @@ from typing import NamedTuple
 from bench.gate import _free_port
 from bench.measure import Contestant, Finding, Lap, Series, against, interleave
 from bench.place import Scale, have
-from mudroom.core.hosts import HostRule
-from mudroom.core.inspection import Inspection
+from mudroom.core.network.host_rules import HostRule
+from mudroom.core.network.inspection import Inspection
 from mudroom.net.authority import Issuer, certificate_of, load_authority
 from mudroom.net.door import Door, Gate, Listener
 

@@ -22,7 +22,7 @@ from bench.measure import (
     timed,
 )
 from bench.place import BWRAP, Place, Scale, discard, fill, have, new_place, run
-from mudroom.core.limit import Limits
+from mudroom.core.confinement.limit import Limits
 from mudroom.core.settings import Settings
 from mudroom.errors import Unsupported
 from mudroom.session import Session

@@ -21,8 +21,8 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from mudroom.core.flow import Flow, flow_from_json
-from mudroom.core.hosts import HostRule
+from mudroom.core.network.flow import Flow, flow_from_json
+from mudroom.core.network.host_rules import HostRule
 from mudroom.core.result import Result
 from mudroom.core.settings import Settings
 from mudroom.gateway import SHARED

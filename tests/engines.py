@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
-from mudroom.core.container import EngineKind
+from mudroom.core.confinement.container import EngineKind
 
 if TYPE_CHECKING:
     from conftest import Place

@@ -13,8 +13,8 @@ from contextlib import contextmanager
 import pytest
 
 from conftest import Place
-from mudroom.core.approval import CommandAnswer, CommandQuestion
-from mudroom.core.policy import ClassRule, CommandPolicy
+from mudroom.core.approval.approval import CommandAnswer, CommandQuestion
+from mudroom.core.command.policy import ClassRule, CommandPolicy
 from mudroom.core.settings import Settings
 from mudroom.session import Session
 from mudroom.vault.approval import Queue

@@ -224,7 +224,7 @@ def loaded_by(statement: str) -> set[str]:
 HEAVY = {
     "asyncio", "dataclasses", "email", "hashlib", "http", "importlib.metadata", "logging", "msgspec", "pathlib", "rich",
     "shutil", "socket", "sqlite3", "ssl", "subprocess", "tempfile", "urllib.request", "yaml", "ruamel.yaml",
-    "jeepney", "tree_sitter", "mudroom.core.preset", "mudroom.permission", "mudroom.sandbox.cgroup",
+    "jeepney", "tree_sitter", "mudroom.core.network.preset", "mudroom.permission", "mudroom.sandbox.cgroup",
     "mudroom.sandbox.limiter",
 }  # fmt: skip
 

@@ -13,9 +13,9 @@ import pytest
 
 from conftest import Place, full_listing
 from mudroom.background import Background
-from mudroom.core.approval import CommandAnswer, CommandQuestion
-from mudroom.core.hosts import HostRule
-from mudroom.core.limit import Limits
+from mudroom.core.approval.approval import CommandAnswer, CommandQuestion
+from mudroom.core.confinement.limit import Limits
+from mudroom.core.network.host_rules import HostRule
 from mudroom.core.settings import Settings
 from mudroom.errors import CommandNotStarted, Unsupported, UsageError
 from mudroom.sandbox.host import landlock_abi

@@ -15,9 +15,9 @@ import pytest
 
 from conftest import Place
 from mudroom.background import Background
-from mudroom.core.approval import CommandAnswer, CommandQuestion
+from mudroom.core.approval.approval import CommandAnswer, CommandQuestion
 from mudroom.core.background import Started
-from mudroom.core.policy import ClassRule, CommandPolicy
+from mudroom.core.command.policy import ClassRule, CommandPolicy
 from mudroom.core.settings import Settings
 from mudroom.errors import CommandNotStarted, MudroomError, UsageError
 from mudroom.sandbox.wire import send

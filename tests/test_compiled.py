@@ -247,7 +247,13 @@ def test_a_command_reads_no_yaml_twice(place: Place) -> None:
         )
         return {name for name in done.stdout.split() if name.split(".")[0] in ("mudroom", "yaml", "tree_sitter")}
 
-    heavy = {"yaml", "tree_sitter", "mudroom.layering", "mudroom.policyfile", "mudroom.core.command"}
+    heavy = {
+        "yaml",
+        "tree_sitter",
+        "mudroom.layering",
+        "mudroom.policyfile",
+        "mudroom.core.command.program.classification",
+    }
     assert not modules() & (heavy | {"mudroom.compiled"})
     path = place.write(".mudroom/policy.yaml", STARTER)
     assert heavy <= modules() | {"tree_sitter"}

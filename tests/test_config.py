@@ -14,10 +14,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from mudroom.config import Places, load_settings, parse_settings, places, seconds, size
-from mudroom.core.hosts import HostRule
-from mudroom.core.level import REFUSE, LevelPolicy
-from mudroom.core.limit import Limits
-from mudroom.core.policy import ClassRule, CommandPolicy, CommandRule, Role
+from mudroom.core.agent.level import REFUSE, LevelPolicy
+from mudroom.core.command.policy import ClassRule, CommandPolicy, CommandRule, Role
+from mudroom.core.confinement.limit import Limits
+from mudroom.core.network.host_rules import HostRule
 from mudroom.core.settings import Settings
 from mudroom.errors import UsageError
 from mudroom.setting import SECTIONS, said

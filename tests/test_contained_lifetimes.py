@@ -16,7 +16,7 @@ import pytest
 
 from conftest import Place
 from engines import PATIENCE, SOURCE, EngineHere
-from mudroom.core.limit import Limits, Reached
+from mudroom.core.confinement.limit import Limits, Reached
 from mudroom.core.result import Result
 from mudroom.core.settings import Settings
 from mudroom.errors import ContainerEnded, MudroomError, Unsupported

@@ -10,7 +10,7 @@ import pytest
 
 from conftest import Place
 from engines import EngineHere
-from mudroom.core.limit import Limits
+from mudroom.core.confinement.limit import Limits
 from mudroom.core.settings import Settings
 from mudroom.errors import Unsupported
 

@@ -11,7 +11,7 @@ import pytest
 import mudroom.contained
 from conftest import Place
 from engines import EngineHere
-from mudroom.core.container import NOBODY
+from mudroom.core.confinement.container import NOBODY
 from mudroom.core.result import Result
 from mudroom.core.settings import Settings
 from mudroom.sandbox.profile import profile

@@ -15,7 +15,7 @@ import pytest
 
 from conftest import Place, full_listing
 from engines import EngineHere
-from mudroom.core.limit import Limits
+from mudroom.core.confinement.limit import Limits
 from mudroom.core.settings import Settings
 from mudroom.errors import MudroomError
 

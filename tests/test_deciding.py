@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from conftest import Place
-from mudroom.core.approval import CommandAnswer, CommandQuestion
-from mudroom.core.policy import ClassRule, CommandPolicy
+from mudroom.core.approval.approval import CommandAnswer, CommandQuestion
+from mudroom.core.command.policy import ClassRule, CommandPolicy
+from mudroom.core.command.verdict import Action, Verdict
 from mudroom.core.settings import Settings
-from mudroom.core.verdict import Action, Verdict
 from mudroom.deciding import checkpoint_stem
 from mudroom.errors import MudroomError
 from mudroom.keeper import QueueApprover

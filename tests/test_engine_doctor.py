@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from mudroom.cli import doctor
-from mudroom.core.container import Engine, EngineKind
+from mudroom.core.confinement.container import Engine, EngineKind
 from mudroom.core.settings import Settings
 from mudroom.doctor import Finding
 from mudroom.enginedoctor import ENGINE, GATE, INSIDE, LIMITS, WALLS, examine_engines, inside, limits, walls

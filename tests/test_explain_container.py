@@ -12,7 +12,7 @@ import pytest
 
 from conftest import Place
 from engines import SOURCE, EngineHere
-from mudroom.core.container import Engine
+from mudroom.core.confinement.container import Engine
 from mudroom.sandbox.engine import choose
 from mudroom.sandbox.trial import keep, recall
 

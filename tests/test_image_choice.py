@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mudroom.core.card import AgentCard
+from mudroom.core.agent.card import AgentCard
 from mudroom.core.settings import Settings
 from mudroom.granting import image_of
 

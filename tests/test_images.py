@@ -16,7 +16,7 @@ import pytest
 
 from conftest import Place
 from engines import EngineHere
-from mudroom.core.container import user_of
+from mudroom.core.confinement.container import user_of
 from mudroom.core.result import Result
 from mudroom.core.settings import Settings
 from mudroom.errors import CommandNotStarted, MudroomError, Unsupported, UsageError

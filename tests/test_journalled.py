@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from conftest import Place
-from mudroom.core.selection import Selection
+from mudroom.core.journal.event_filter import Selection
 from mudroom.errors import MudroomError
 from mudroom.session import Session
 from mudroom.vault.journal import Journal

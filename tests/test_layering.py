@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from mudroom.config import load_policy, load_settings, user_config
-from mudroom.core.hosts import HostRule
-from mudroom.core.level import REFUSE
-from mudroom.core.policy import ClassRule, CommandRule
+from mudroom.core.agent.level import REFUSE
+from mudroom.core.command.policy import ClassRule, CommandRule
+from mudroom.core.network.host_rules import HostRule
 from mudroom.core.settings import Loaded, Settings
 from mudroom.errors import UsageError
 from mudroom.layering import LOCAL, PROJECT, USER
@@ -311,7 +311,7 @@ def test_a_great_many_settings_are_refused(files: Files) -> None:
 def test_a_rule_that_holds_too_much_is_refused_before_its_examples_are_tried(
     files: Files, rule: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("mudroom.core.command.classify_line", None)
+    monkeypatch.setattr("mudroom.core.command.program.classification.classify_line", None)
     files.write(project=f"commands: {{rules: [{{pattern: a, action: deny, {rule}}}]}}")
     assert "a rule with too many words, agents and examples" in files.refusal()
 

@@ -22,8 +22,8 @@ from typing import Any
 import pytest
 
 from conftest import Place, full_listing, tick
-from mudroom.core.card import AgentCard, Requirements
-from mudroom.core.level import BARE, REFUSE, LevelPolicy
+from mudroom.core.agent.card import AgentCard, Requirements
+from mudroom.core.agent.level import BARE, REFUSE, LevelPolicy
 from mudroom.core.result import Result, to_json
 from mudroom.core.settings import Settings
 from mudroom.errors import UsageError

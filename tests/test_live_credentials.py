@@ -15,7 +15,7 @@ from typing import Literal
 import pytest
 
 from conftest import Place
-from mudroom.core.card import AgentCard, Requirements
+from mudroom.core.agent.card import AgentCard, Requirements
 from mudroom.core.result import Result
 from mudroom.core.settings import Settings
 

@@ -119,7 +119,7 @@ import tempfile
 from mudroom.sandbox.capture import Output
 from mudroom.sandbox.macos import true_path
 from mudroom.sandbox.seatbelt import compile_profile
-from mudroom.core.spec import Copy, SandboxSpec
+from mudroom.core.confinement.spec import Copy, SandboxSpec
 with Output(None, None, None, 10) as output:
     assert len(output.descriptors) == 3
 spec = SandboxSpec(b"/p", Copy(b"/w"), b"/w", b"/h", b"/f/private", namespaces=False)

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 
 from conftest import Place, listing, tick
-from mudroom.core.landing import Landing
+from mudroom.core.merge.operations import Landing
 from mudroom.core.settings import Settings, VerifyWhen
 from mudroom.errors import ForkMoved, UsageError
 from mudroom.session import Session

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from conftest import Place
-from mudroom.core.container import Engine
+from mudroom.core.confinement.container import Engine
 from mudroom.core.settings import Settings
 from mudroom.errors import Unsupported
 from mudroom.granting import Grant

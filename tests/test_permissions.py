@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from mudroom.amend import CannotAmend, put_in, take_out
 from mudroom.config import load_settings
-from mudroom.core.hosts import Action, HostRule, Request, decide, parse_rule, show_rule
+from mudroom.core.network.host_rules import Action, HostRule, Request, decide, parse_rule, show_rule
 from mudroom.errors import MudroomError, UsageError
 from mudroom.local import Local
 from mudroom.permission import Kept, Standing, drop, keep, load, parse, section_of
@@ -323,7 +323,7 @@ def test_a_link_in_the_place_of_the_lock_is_not_followed(project: bytes, path: P
 
 def test_two_writers_take_turns(project: bytes, tmp_path: Path) -> None:
     program = (
-        "import os, sys; from mudroom.permission import keep; from mudroom.core.hosts import parse_rule;"
+        "import os, sys; from mudroom.permission import keep; from mudroom.core.network.host_rules import parse_rule;"
         "[keep(os.fsencode(sys.argv[1]), parse_rule(f'{sys.argv[2]}{n}.example', 'allow')) for n in range(15)]"
     )
     writers = [
@@ -339,7 +339,7 @@ def test_two_writers_take_turns(project: bytes, tmp_path: Path) -> None:
 
 def test_a_waiting_writer_sees_what_the_first_has_written(project: bytes) -> None:
     program = (
-        "import os, sys; from mudroom.permission import keep; from mudroom.core.hosts import parse_rule;"
+        "import os, sys; from mudroom.permission import keep; from mudroom.core.network.host_rules import parse_rule;"
         "rule = parse_rule('second.example', 'allow'); print('ready', flush=True); keep(os.fsencode(sys.argv[1]), rule)"
     )
     with Local(project, write=True) as first:

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from conftest import Place
-from mudroom.core.change import Changeset
-from mudroom.core.entry import Entry
+from mudroom.core.tree.change import Changeset
+from mudroom.core.tree.entry import Entry
 from mudroom.errors import MudroomError
 from mudroom.session import Session
 from mudroom.stage.original import SMALL, Original, Originals, append_rows

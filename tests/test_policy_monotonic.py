@@ -8,11 +8,11 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mudroom.core.hosts import Request
-from mudroom.core.hosts import decide as decide_host
-from mudroom.core.policy import STRICTNESS, decide
+from mudroom.core.command.policy import STRICTNESS, decide
+from mudroom.core.command.verdict import ACTIONS, CLASSES, Part, joined
+from mudroom.core.network.host_rules import Request
+from mudroom.core.network.host_rules import decide as decide_host
 from mudroom.core.settings import Settings
-from mudroom.core.verdict import ACTIONS, CLASSES, Part, joined
 from mudroom.errors import UsageError
 from mudroom.layering import LOCAL, PROJECT, USER, _ranked, believed, inside, merge, roles_of
 from mudroom.policyfile import Given, parse, put

@@ -12,7 +12,7 @@ import yaml
 
 from mudroom.cli.policyfirst import STARTER
 from mudroom.config import parse_settings
-from mudroom.core.policy import CommandRule
+from mudroom.core.command.policy import CommandRule
 from mudroom.policyfile import CHOSEN
 from mudroom.rulebook import KEYS as RULE_KEYS
 from mudroom.schema import KEYS, schema

@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 
 from mudroom import permission
-from mudroom.core.hosts import Request, parse_rule, vet
-from mudroom.core.hosts import decide as decide_host
-from mudroom.core.policy import decide
+from mudroom.core.command.policy import decide
+from mudroom.core.command.verdict import Classified, CommandClass, Part
+from mudroom.core.network.host_rules import Request, parse_rule, vet
+from mudroom.core.network.host_rules import decide as decide_host
 from mudroom.core.settings import Loaded, Settings
-from mudroom.core.verdict import Classified, CommandClass, Part
 from mudroom.errors import MudroomError
 from mudroom.layering import PROJECT, inside, read, roles_of
 from mudroom.rulefile import drop as drop_rule

@@ -10,7 +10,7 @@ import pytest
 
 from clients import Gated
 from conftest import Place
-from mudroom.core.hosts import HostRule
+from mudroom.core.network.host_rules import HostRule
 from mudroom.core.settings import Settings
 from mudroom.session import Session
 

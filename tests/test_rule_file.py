@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mudroom.core.policy import CommandPolicy, decide, exact_pattern
-from mudroom.core.verdict import Part, joined
+from mudroom.core.command.policy import CommandPolicy, decide, exact_pattern
+from mudroom.core.command.verdict import Part, joined
 from mudroom.errors import MudroomError, UsageError
 from mudroom.rulefile import Kept, drop, load, parse, remember
 

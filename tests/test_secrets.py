@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from conftest import Place, full_listing
-from mudroom.core.secret import is_secret, matches
 from mudroom.core.settings import Settings
+from mudroom.core.tree.secret import is_secret, matches
 from mudroom.stage.secret import Finder
 
 VIEWS = pytest.mark.parametrize("view", ["overlay", "copy"])

@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from conftest import Place, full_listing, listing, tick
-from mudroom.core.change import listed
 from mudroom.core.result import Result
 from mudroom.core.settings import Settings
+from mudroom.core.tree.change import listed
 from mudroom.errors import CommandNotStarted, UsageError
 from mudroom.session import Stdio
 from mudroom.vault.execute import Executor

@@ -17,9 +17,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
-from mudroom.core.card import AgentCard
-from mudroom.core.path import is_below, show
+from mudroom.core.agent.card import AgentCard
 from mudroom.core.result import Result
+from mudroom.core.tree.path import is_below, show
 from mudroom.errors import UsageError
 from mudroom.session import CAPTURED, Session, Stdio
 from mudroom.vault.artifact import Artifacts, collect, next_place, require_empty

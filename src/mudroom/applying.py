@@ -9,18 +9,18 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
-from mudroom.core.change import Changeset
-from mudroom.core.path import is_below, show
 from mudroom.core.result import text
+from mudroom.core.tree.change import Changeset
+from mudroom.core.tree.path import is_below, show
 from mudroom.errors import UsageError
 from mudroom.vault.fork import Fork
 from mudroom.vault.opened import OpenFork
 from mudroom.workbench import Workbench
 
 if TYPE_CHECKING:
-    from mudroom.core.change import Change, Remark
-    from mudroom.core.decision import Take
-    from mudroom.core.merge import Part
+    from mudroom.core.merge.merge import Part
+    from mudroom.core.merge.resolution_words import Take
+    from mudroom.core.tree.change import Change, Remark
     from mudroom.vault.applied import AppliedOnce
     from mudroom.vault.apply import Applied
     from mudroom.vault.commits import Commits
@@ -43,8 +43,8 @@ class Applying(Workbench):
         """The changes of a fork that a person counts, each with the original and the staged text; both None where it
         has no hunks to choose from: binary and large files, links, directories, what is deleted or turns into
         something else."""
-        from mudroom.core.change import listed
-        from mudroom.core.linediff import is_binary
+        from mudroom.core.text.linediff import is_binary
+        from mudroom.core.tree.change import listed
         from mudroom.stage.collect import TEXT_LIMIT
         from mudroom.stage.source import read_all
 

@@ -6,7 +6,7 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from mudroom.core.path import show
+from mudroom.core.tree.path import show
 from mudroom.sandbox.capture import GRACE
 
 if TYPE_CHECKING:

@@ -15,9 +15,9 @@ from collections.abc import Iterable
 from typing import Any
 
 from mudroom import __version__, private
-from mudroom.core.level import LevelPolicy
-from mudroom.core.limit import Limits
-from mudroom.core.policy import ClassRule, CommandPolicy, CommandRule, Role
+from mudroom.core.agent.level import LevelPolicy
+from mudroom.core.command.policy import ClassRule, CommandPolicy, CommandRule, Role
+from mudroom.core.confinement.limit import Limits
 from mudroom.core.settings import LeftOut, Loaded, Settings
 
 _LIMIT = 16 << 20
@@ -26,7 +26,13 @@ _KNOWN = {
 }
 _SOURCES = (
     *("compiled.py", "document.py", "layering.py", "policyfile.py", "rulebook.py", "rulefile.py", "setting.py"),
-    *("trust.py", "core/command.py", "core/hosts.py", "core/policy.py", "core/preset.py"),
+    *(
+        "trust.py",
+        "core/command/program/classification.py",
+        "core/network/host_rules.py",
+        "core/command/policy.py",
+        "core/network/preset.py",
+    ),
 )
 """Of the program: whoever works on it is not to find what it did before."""
 
@@ -132,7 +138,7 @@ def _made(value: Any) -> Any:
 
 def _class(name: str) -> Any:
     if name == "HostRule":
-        from mudroom.core.hosts import HostRule
+        from mudroom.core.network.host_rules import HostRule
 
         return HostRule
     return _KNOWN[name]

@@ -12,15 +12,15 @@ import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from mudroom.core.limit import show_size
-from mudroom.core.path import show
+from mudroom.core.confinement.limit import show_size
 from mudroom.core.settings import Loaded, Settings
+from mudroom.core.tree.path import show
 from mudroom.document import line_at
 from mudroom.errors import UsageError
 from mudroom.setting import count, image, least, processors, seconds, size, with_setting
 
 if TYPE_CHECKING:
-    from mudroom.core.card import AgentCard
+    from mudroom.core.agent.card import AgentCard
 
 __all__ = [
     "Places",
@@ -86,7 +86,7 @@ def load_card(path: bytes) -> AgentCard:
     import json
     from hashlib import sha256
 
-    from mudroom.core.card import CardError, parse_card
+    from mudroom.core.agent.card import CardError, parse_card
 
     name = show(path)
     try:
@@ -111,7 +111,7 @@ def load_card(path: bytes) -> AgentCard:
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """Of a key that is given twice JSON takes the last, and a reader sees the first."""
-    from mudroom.core.card import CardError
+    from mudroom.core.agent.card import CardError
 
     found = dict(pairs)
     if len(found) < len(pairs):

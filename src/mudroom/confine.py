@@ -9,14 +9,14 @@ from _blake2 import blake2b
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
-from mudroom.core.container import NOBODY, user_of
-from mudroom.core.environment import select, select_inside
-from mudroom.core.fallback import AFTER, AFTER_IN_A_CONTAINER, BARE_LOST, CONTAINERS, ELSEWHERE, Mode
-from mudroom.core.limit import rlimits
-from mudroom.core.path import is_below, show
-from mudroom.core.plan import Plan
+from mudroom.core.confinement.container import NOBODY, user_of
+from mudroom.core.confinement.environment import select, select_inside
+from mudroom.core.confinement.fallback import AFTER, AFTER_IN_A_CONTAINER, BARE_LOST, CONTAINERS, ELSEWHERE, Mode
+from mudroom.core.confinement.limit import rlimits
+from mudroom.core.confinement.plan import Plan
+from mudroom.core.confinement.spec import Bind, Copy, Network, Overlay, SandboxSpec
 from mudroom.core.settings import Settings
-from mudroom.core.spec import Bind, Copy, Network, Overlay, SandboxSpec
+from mudroom.core.tree.path import is_below, show
 from mudroom.errors import MudroomError, Unsupported, UsageError
 from mudroom.granting import PLAIN, Grant, graphics, in_the_way
 from mudroom.sandbox.client import StepFailed
@@ -29,7 +29,7 @@ from mudroom.stage.preflight import MountTable, filesystem, submounts
 from mudroom.vault.store import Vault
 
 if TYPE_CHECKING:
-    from mudroom.core.image import User
+    from mudroom.core.confinement.image import User
     from mudroom.sandbox.imagefile import Provided
 
 Rlimits = tuple[tuple[int, int, int], ...]
@@ -359,7 +359,7 @@ class Confinement:
         return self._resolves
 
     def _provided(self, image: str) -> Provided:
-        from mudroom.core.image import User
+        from mudroom.core.confinement.image import User
 
         uid, gid = user_of(os.geteuid(), os.getegid())
         return self._images(image, User(user_name(), uid, gid, self._home))
@@ -368,7 +368,7 @@ class Confinement:
         """The same plan, if it is for an image, with what a container of it needs besides."""
         if not grant.image:
             return plan
-        from mudroom.core.image import volumes_in_memory
+        from mudroom.core.confinement.image import volumes_in_memory
 
         provided = self._provided(grant.image)
         image, mounts = provided.image, (*provided.mounts, *plan.mounts)

@@ -15,12 +15,12 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from mudroom import __version__
-from mudroom.core.container import LABEL, NAMES, Container, Engine, EngineKind, Mount, unspeakable, user_of
-from mudroom.core.image import User
-from mudroom.core.limit import Limits
-from mudroom.core.path import is_below, show
-from mudroom.core.plan import Plan
+from mudroom.core.confinement.container import LABEL, NAMES, Container, Engine, EngineKind, Mount, unspeakable, user_of
+from mudroom.core.confinement.image import User
+from mudroom.core.confinement.limit import Limits
+from mudroom.core.confinement.plan import Plan
 from mudroom.core.settings import Settings
+from mudroom.core.tree.path import is_below, show
 from mudroom.errors import ContainerEnded, MudroomError, Unsupported
 from mudroom.sandbox.allowance import Allowed, allow
 from mudroom.sandbox.box import Box, mounts_of, name_of, start

@@ -13,9 +13,9 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
-from mudroom.core import stack
-from mudroom.core.path import show
-from mudroom.core.verdict import Verdict
+from mudroom.core.command.verdict import Verdict
+from mudroom.core.tree import stack
+from mudroom.core.tree.path import show
 from mudroom.errors import MudroomError, UsageError
 from mudroom.granting import Grant, granted
 from mudroom.starting import Starting
@@ -24,10 +24,10 @@ from mudroom.vault.fork import Fork
 from mudroom.vault.opened import OpenFork
 
 if TYPE_CHECKING:
-    from mudroom.core.approval import CommandAnswer, CommandApprover, CommandQuestion, Remember
-    from mudroom.core.card import AgentCard
-    from mudroom.core.policy import CommandPolicy
-    from mudroom.core.verdict import Classified
+    from mudroom.core.agent.card import AgentCard
+    from mudroom.core.approval.approval import CommandAnswer, CommandApprover, CommandQuestion, Remember
+    from mudroom.core.command.policy import CommandPolicy
+    from mudroom.core.command.verdict import Classified
 
 _STEM = 40
 """Letters of a checkpoint's name that come from the command."""
@@ -72,7 +72,7 @@ OWN = Case(Verdict())
 def checkpoint_stem(argv: Sequence[bytes], known: Collection[str] = ()) -> str:
     """What a checkpoint before this command is called, but for its number: ``before-rm-rf-build``. Names are shown in
     more places than commands are, so no secret gets into one; ``known``: values that are secrets."""
-    from mudroom.core.redact import redact, redact_words
+    from mudroom.core.text.redaction import redact, redact_words
 
     words = [show(word[:_READ]) for word in argv]
     if len(words) > 2 and words[0].rpartition("/")[2] in _SHELLS and words[1] in ("-c", "-lc"):
@@ -136,8 +136,8 @@ class Deciding(Starting):
         return self._judged(argv, cwd or self.project)[0]
 
     def _judged(self, argv: Sequence[bytes], cwd: bytes) -> tuple[Verdict, Classified]:
-        from mudroom.core.command import classify_words
-        from mudroom.core.policy import decide
+        from mudroom.core.command.policy import decide
+        from mudroom.core.command.program.classification import classify_words
 
         classified = classify_words(argv, project=self.project, cwd=cwd)
         verdict = decide(classified, self._policy(), self.agent)
@@ -145,7 +145,7 @@ class Deciding(Starting):
 
     def _in_background(self, verdict: Verdict) -> Verdict:
         """The stricter of what is said of a command and of all that are to stay."""
-        from mudroom.core.verdict import ACTIONS
+        from mudroom.core.command.verdict import ACTIONS
 
         action = self.settings.background
         if ACTIONS.index(action) <= ACTIONS.index(verdict.action):
@@ -169,15 +169,15 @@ class Deciding(Starting):
         """For the result: of a command of the user's own, which nobody has judged, what it is."""
         if case is not OWN:
             return case
-        from mudroom.core.command import classify_words
+        from mudroom.core.command.program.classification import classify_words
 
         return Case(case.verdict._replace(classes=classify_words(argv, project=self.project, cwd=cwd).classes))
 
     def _asked(self, fork: Fork, name: str, argv: tuple[bytes, ...], cwd: bytes) -> Case:
         """The same, after whoever may answer has been asked. ``name``: of the fork; empty for one that was made for
         this command: it will have another name when it is asked about again."""
-        from mudroom.core.approval import CommandAnswer, asked
-        from mudroom.core.fingerprint import Uncovered
+        from mudroom.core.approval.approval import CommandAnswer, asked
+        from mudroom.core.approval.fingerprint import Uncovered
 
         try:
             question = self._question(fork, name, argv, cwd)
@@ -197,7 +197,7 @@ class Deciding(Starting):
     def _keep(self, pattern: str, answer: CommandAnswer) -> CommandAnswer:
         """The rule holds for this session at once, and where it is kept for all others; where it cannot be kept the
         answer holds for this command."""
-        from mudroom.core.policy import rules_of_pattern
+        from mudroom.core.command.policy import rules_of_pattern
 
         if self._remember_command is not None:
             try:
@@ -210,8 +210,8 @@ class Deciding(Starting):
         return answer
 
     def _question(self, fork: Fork, name: str, argv: tuple[bytes, ...], cwd: bytes) -> CommandQuestion:
-        from mudroom.core.approval import CommandQuestion
-        from mudroom.core.policy import exact_pattern
+        from mudroom.core.approval.approval import CommandQuestion
+        from mudroom.core.command.policy import exact_pattern
 
         verdict, classified = self._judged(argv, cwd)
         pattern = exact_pattern(classified, self._policy(), self.agent) or ""
@@ -223,7 +223,7 @@ class Deciding(Starting):
         self, fork: Fork, asked: CommandQuestion, classified: Classified
     ) -> tuple[str, tuple[tuple[bytes, str], ...]]:
         """The fingerprint of a question, and the files that it covers."""
-        from mudroom.core.fingerprint import digests, fingerprint
+        from mudroom.core.approval.fingerprint import digests, fingerprint
 
         with self._reader(fork) as (read, strays):
             files = digests(classified.parts, asked.command, asked.cwd, read, strays)
@@ -236,9 +236,9 @@ class Deciding(Starting):
     def _conditions(self) -> tuple[tuple[str, ...], list[bytes]]:
         """The terms on which a command would run just now, as people are shown them, and the variables that decide
         what is run, with their values: those that were asked for, and of the usual ones PATH and its like."""
-        from mudroom.core.approval import terms_of
-        from mudroom.core.environment import select
-        from mudroom.core.variable import runs_code
+        from mudroom.core.approval.approval import terms_of
+        from mudroom.core.command.variable import runs_code
+        from mudroom.core.confinement.environment import select
 
         settings, grant = self.settings, self._grant
         extra = (*settings.environment, *grant.variables)
@@ -284,7 +284,7 @@ class Deciding(Starting):
         asked = case.question
         if asked is None:
             return True
-        from mudroom.core.fingerprint import Uncovered, holds
+        from mudroom.core.approval.fingerprint import Uncovered, holds
 
         verdict, classified = self._judged(asked.command, asked.cwd)
         try:

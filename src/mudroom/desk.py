@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from mudroom.core.path import show
+from mudroom.core.tree.path import show
 from mudroom.errors import MudroomError
 from mudroom.sandbox.client import Running
 from mudroom.vault.fork import Fork

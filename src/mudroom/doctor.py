@@ -9,8 +9,8 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import Literal, NamedTuple
 
+from mudroom.core.confinement.why import Why
 from mudroom.core.settings import EngineChoice, Settings
-from mudroom.core.why import Why
 from mudroom.errors import MudroomError, UsageError
 from mudroom.sandbox.client import Client
 from mudroom.sandbox.darwin import DarwinClient
@@ -286,7 +286,7 @@ def _told(run: Runner) -> Finding:
 
 def _crashes(core_pattern: str, most: int) -> Finding:
     """The one thing here that is not tried: it would be a crash that the host is told of. ``most``: our own hard limit
-    of core dumps, which a command's cannot exceed; it has to be 1. See ``core/limit.py``."""
+    of core dumps, which a command's cannot exceed; it has to be 1. See ``core/confinement/limit.py``."""
     name = "crashes stay inside"
     if core_pattern.startswith("@"):
         found = f"the kernel hands crashes to the host's {core_pattern}, whatever the limit of core dumps"

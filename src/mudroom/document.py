@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from mudroom.core.path import show
+from mudroom.core.tree.path import show
 from mudroom.errors import UsageError
 
 if TYPE_CHECKING:
     from yaml.nodes import Node
 
-    from mudroom.core.hosts import Action, HostRule
+    from mudroom.core.network.host_rules import Action, HostRule
 
 _DEPTH = 8
 """Of collections in a file; nothing that is read needs more than four."""
@@ -113,7 +113,7 @@ def texts(node: Node, where: str) -> list[Text]:
 
 def host_rules(node: Node, where: str, name: str, action: Action, *, private: bool = False) -> list[HostRule]:
     """A list of host rules. ``where``: the key, with file and line. Each says where it stands: ``policy.yaml:12``."""
-    from mudroom.core.hosts import parse_rule
+    from mudroom.core.network.host_rules import parse_rule
 
     key = where.rpartition(": ")[2]
     short = name.rpartition("/")[2]
@@ -150,8 +150,8 @@ def inspect_rules(node: Node, where: str, name: str) -> list[HostRule]:
 
 
 def _inspect_rule(node: Node, where: str, name: str) -> HostRule:
-    from mudroom.core.hosts import parse_rule
-    from mudroom.core.inspection import parse_header
+    from mudroom.core.network.host_rules import parse_rule
+    from mudroom.core.network.inspection import parse_header
 
     key = where.rpartition(": ")[2]
     values: dict[str, Any] = {}

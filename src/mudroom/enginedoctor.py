@@ -8,8 +8,8 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Literal, NamedTuple
 
 from mudroom.contained import provide_profile
-from mudroom.core.container import KINDS, Engine, EngineKind
-from mudroom.core.limit import NAMES
+from mudroom.core.confinement.container import KINDS, Engine, EngineKind
+from mudroom.core.confinement.limit import NAMES
 from mudroom.errors import MudroomError
 from mudroom.sandbox.engine import ANY, Found, install, survey
 from mudroom.sandbox.image import provide_host_image

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 from fsspec.spec import AbstractFileSystem  # type: ignore[import-untyped]
 
-from mudroom.core.entry import Entry
+from mudroom.core.tree.entry import Entry
 from mudroom.stage.files import Draft, Files, os_error
 
 if TYPE_CHECKING:

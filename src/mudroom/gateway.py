@@ -20,14 +20,14 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any, Protocol
 
-from mudroom.core.flow import Answer, Flow, Question
-from mudroom.core.hosts import HostRule
+from mudroom.core.network.flow import Answer, Flow, Question
+from mudroom.core.network.host_rules import HostRule
 from mudroom.errors import MudroomError, UsageError
 from mudroom.sandbox.client import Running
 
 if TYPE_CHECKING:
-    from mudroom.core.inspection import Inspection
-    from mudroom.core.placeholder import Wanted
+    from mudroom.core.network.inspection import Inspection
+    from mudroom.core.network.placeholder import Wanted
     from mudroom.net.door import Door, Gate, Kind
 
 _SOCK_SEQPACKET = _socket.SOCK_SEQPACKET

@@ -1,6 +1,6 @@
 """What a command is granted: its level, and which of the user's credentials are open to it.
 
-The policy and the machine decide (``core/level.py``); a card and a command line ask. Nothing is opened that was not
+The policy and the machine decide (``core/agent/level.py``); a card and a command line ask. Nothing is opened that was not
 named, and what was named and is not there is said.
 """
 
@@ -9,16 +9,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
-from mudroom.core.container import EngineKind
-from mudroom.core.image import HOST
-from mudroom.core.level import BARE, Decision, Means, decide_level
-from mudroom.core.path import is_below, show
+from mudroom.core.agent.level import BARE, Decision, Means, decide_level
+from mudroom.core.confinement.container import EngineKind
+from mudroom.core.confinement.image import HOST
 from mudroom.core.settings import Settings
+from mudroom.core.tree.path import is_below, show
 from mudroom.errors import Refused, Unsupported
 
 if TYPE_CHECKING:
-    from mudroom.core.card import AgentCard, Opened
-    from mudroom.core.spec import Bind
+    from mudroom.core.agent.card import AgentCard, Opened
+    from mudroom.core.confinement.spec import Bind
 
 
 class Grant(NamedTuple):
@@ -42,7 +42,7 @@ PLAIN = Grant()
 
 def opened_by(card: AgentCard, home: bytes, environ: Mapping[bytes, bytes]) -> Opened:
     """The credentials that a card names, as they are here."""
-    from mudroom.core.card import wanted
+    from mudroom.core.agent.card import wanted
     from mudroom.sandbox.opening import open_stores
 
     return open_stores(wanted(card), home, environ)

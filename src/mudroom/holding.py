@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
-from mudroom.core.fallback import Mode
-from mudroom.core.path import show
+from mudroom.core.confinement.fallback import Mode
+from mudroom.core.tree.path import show
 from mudroom.deciding import Case, Deciding
 from mudroom.errors import UsageError
 from mudroom.sandbox.client import StepFailed

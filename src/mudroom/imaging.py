@@ -10,9 +10,9 @@ import os
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
-from mudroom.core.container import Engine, EngineKind
-from mudroom.core.image import LABEL, name_error, shown_labels
-from mudroom.core.recipe import Recipe, default_name, labels, recipe_error, suite_of
+from mudroom.core.confinement.container import Engine, EngineKind
+from mudroom.core.confinement.image import LABEL, name_error, shown_labels
+from mudroom.core.confinement.image_recipe import Recipe, default_name, labels, recipe_error, suite_of
 from mudroom.errors import MudroomError, UsageError
 from mudroom.sandbox.building import Progress, Workshop, build
 from mudroom.sandbox.engine import ask, choose

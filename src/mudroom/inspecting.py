@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from mudroom.core.change import Changeset
+from mudroom.core.tree.change import Changeset
 from mudroom.errors import UsageError
 from mudroom.joining import Joining
 
 if TYPE_CHECKING:
-    from mudroom.core.boundary import Inspected, Prepared
+    from mudroom.core.fork_report import Inspected, Prepared
 
 LOOKED_AT = 500
 """Events of the journal in which refusals are looked for."""
@@ -29,8 +29,8 @@ class Inspecting(Joining):
         """Have a fork ready for an agent's first command, and say what that will find. The fork is made if there is
         none, as ``new_fork`` makes it; one that is there must not be asked for with other origins. ``checkpoint``:
         freeze what it holds under this name. Raises UsageError, or Unsupported as ``run`` does."""
-        from mudroom.core.boundary import Prepared
-        from mudroom.core.policy import class_actions
+        from mudroom.core.command.policy import class_actions
+        from mudroom.core.fork_report import Prepared
 
         self._notes = []
         self._grant = grant = self.granted()
@@ -61,7 +61,7 @@ class Inspecting(Joining):
 
     def inspect(self, name: str) -> Inspected:
         """What a fork is and holds, and what was refused to its commands. Raises UsageError if there is none."""
-        from mudroom.core.boundary import Inspected
+        from mudroom.core.fork_report import Inspected
 
         record = self.record(name)
         fork = self.vault.fork(name)

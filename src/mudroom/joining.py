@@ -13,8 +13,8 @@ from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
 from mudroom.background import Background
-from mudroom.core.change import Changeset
-from mudroom.core.limit import reached_else
+from mudroom.core.confinement.limit import reached_else
+from mudroom.core.tree.change import Changeset
 from mudroom.deciding import Case
 from mudroom.errors import MudroomError, Unsupported, UsageError
 from mudroom.holding import Holding, common_of, nothing
@@ -28,7 +28,7 @@ from mudroom.vault.turn import LOOK
 if TYPE_CHECKING:
     from mudroom.core.background import Ended, Started
     from mudroom.core.result import Result
-    from mudroom.core.stack import Checkpoint
+    from mudroom.core.tree.stack import Checkpoint
     from mudroom.sandbox.held import Joined
     from mudroom.sandbox.processes import Usage
     from mudroom.tending import Tended

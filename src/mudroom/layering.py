@@ -6,7 +6,7 @@ project on this machine.
 
 Rules of this file:
 
-1. Lists add up. Of rules a denial wins (``core/policy.py``, ``core/hosts.py``).
+1. Lists add up. Of rules a denial wins (``core/command/policy.py``, ``core/network/host_rules.py``).
 2. Of the user's two files the nearer counts. Between the user and the project, the stricter counts of a setting that
    protects (``Setting.stricter``); of others what is for this project: local, project, user. Which role an agent has,
    and what verifies, the user says first: another one could be milder.
@@ -21,9 +21,9 @@ import os
 import stat
 from collections.abc import Callable, Iterable
 
-from mudroom.core.path import show
-from mudroom.core.policy import RANKS, ClassRule, CommandRule
+from mudroom.core.command.policy import RANKS, ClassRule, CommandRule
 from mudroom.core.settings import LeftOut, Loaded
+from mudroom.core.tree.path import show
 from mudroom.errors import UsageError
 from mudroom.local import Local, read_open
 from mudroom.policyfile import ROLE, Folder, Given, parse, put

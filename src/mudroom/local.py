@@ -14,7 +14,7 @@ import stat
 import struct
 import time
 
-from mudroom.core.path import show
+from mudroom.core.tree.path import show
 from mudroom.errors import UsageError
 
 LIMIT = 1 << 20

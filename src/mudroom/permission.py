@@ -13,11 +13,11 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from mudroom.answerfile import AnswerFile
-from mudroom.core.path import show
+from mudroom.core.tree.path import show
 from mudroom.local import Local
 
 if TYPE_CHECKING:
-    from mudroom.core.hosts import Action, HostRule
+    from mudroom.core.network.host_rules import Action, HostRule
 
     Rows = list[tuple[str, HostRule]]
     """(section, rule)."""
@@ -168,7 +168,7 @@ def keep(project: bytes, rule: HostRule, note: str = "", *, state: bytes | None 
 def drop(project: bytes, text: str, *, state: bytes | None = None) -> tuple[HostRule, ...]:
     """Take out of the file what stands there for these hosts and ports, and return it. Raises ValueError if the text is
     no rule (``parse_rule``), else as ``keep``."""
-    from mudroom.core.hosts import parse_rule
+    from mudroom.core.network.host_rules import parse_rule
 
     wanted = _text(parse_rule(text, "deny"))
     if not any(_text(one) == wanted for one in load(project)):
@@ -194,7 +194,7 @@ def _vouch(
 
 def section_of(rule: HostRule) -> str:
     """The key under which a rule stands."""
-    from mudroom.core.hosts import parse_rule
+    from mudroom.core.network.host_rules import parse_rule
 
     if rule.action != "allow":
         return rule.action
@@ -202,7 +202,7 @@ def section_of(rule: HostRule) -> str:
 
 
 def _text(rule: HostRule) -> str:
-    from mudroom.core.hosts import show_rule
+    from mudroom.core.network.host_rules import show_rule
 
     return show_rule(rule)
 

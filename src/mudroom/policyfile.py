@@ -10,9 +10,9 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from mudroom.core.path import show
-from mudroom.core.policy import ClassRule, Role
+from mudroom.core.command.policy import ClassRule, Role
 from mudroom.core.settings import Settings
+from mudroom.core.tree.path import show
 from mudroom.document import compose, host_rules, inspect_rules, items, plain, texts, unknown
 from mudroom.errors import UsageError
 from mudroom.rulebook import MOST, class_actions, command_rules, text_pattern, weight
@@ -21,7 +21,7 @@ from mudroom.setting import SECTIONS, Setting, with_setting
 if TYPE_CHECKING:
     from yaml.nodes import Node
 
-    from mudroom.core.hosts import Action, HostRule
+    from mudroom.core.network.host_rules import Action, HostRule
 
 CHOSEN = ("roles", "agents", "include")
 """Sections whose keys people choose, and further files."""
@@ -204,7 +204,7 @@ def _hosts(key: str, node: Node, where: str, name: str) -> Iterator[tuple[HostRu
     """Rules of ``network`` with their lines: which hosts, or the presets that name them."""
     below = key.partition(".")[2]
     if below == "presets":
-        from mudroom.core.preset import PRESETS, preset_rules
+        from mudroom.core.network.preset import PRESETS, preset_rules
 
         for text, line in texts(node, where):
             if text not in PRESETS:

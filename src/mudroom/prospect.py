@@ -15,10 +15,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
 
-from mudroom.core.entry import Entry
-from mudroom.core.path import is_below, relpath, show
-from mudroom.core.secret import ELSEWHERE, is_secret, matches
 from mudroom.core.settings import Settings
+from mudroom.core.tree.entry import Entry
+from mudroom.core.tree.path import is_below, relpath, show
+from mudroom.core.tree.secret import ELSEWHERE, is_secret, matches
 from mudroom.errors import Refused, Unsupported, UsageError
 from mudroom.session import Session
 from mudroom.stage.beneath import directory, open_root

@@ -10,11 +10,11 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from mudroom.core.change import Change, Remark, Summary
-from mudroom.core.linediff import is_binary
-from mudroom.core.path import show
-from mudroom.core.picture import HEAD, picture_of
-from mudroom.core.tag import TEXT_LIMIT, has_hunks, tags_of
+from mudroom.core.text.linediff import is_binary
+from mudroom.core.text.picture import HEAD, picture_of
+from mudroom.core.tree.change import Change, Remark, Summary
+from mudroom.core.tree.path import show
+from mudroom.core.tree.review_tags import TEXT_LIMIT, has_hunks, tags_of
 from mudroom.errors import UsageError
 from mudroom.stage.stamp import stamp_of
 
@@ -36,8 +36,8 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
-    from mudroom.core.difference import Texts
-    from mudroom.core.entry import Entry
+    from mudroom.core.text.difference import Texts
+    from mudroom.core.tree.entry import Entry
     from mudroom.session import Conflicted, Session
     from mudroom.vault.gist import Tagged
     from mudroom.vault.sides import Pair, Two, Which
@@ -200,7 +200,7 @@ def difference(
     """What a fork would change at the path of one of its rows. What was moved there and changed is shown beside what it
     was, or ``as_new``. Raises UsageError if there is nothing (any more), and ForkMoved if the file is another one than
     that."""
-    from mudroom.core.difference import Texts
+    from mudroom.core.text.difference import Texts
 
     with opened(session, fork, between) as sides:
         two = before = found(sides, path)

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from mudroom.core.path import show
-from mudroom.core.policy import CommandRule, Pattern, matches
-from mudroom.core.verdict import ACTIONS, CLASSES, Action, CommandClass
-from mudroom.core.wording import split_words
+from mudroom.core.command.pattern_text import split_words
+from mudroom.core.command.policy import CommandRule, Pattern, matches
+from mudroom.core.command.verdict import ACTIONS, CLASSES, Action, CommandClass
+from mudroom.core.tree.path import show
 from mudroom.document import items, texts, unknown
 from mudroom.errors import UsageError
 
@@ -134,7 +134,7 @@ def _action(value: Any, where: str) -> Action:
 def _try_examples(rule: CommandRule, at: str, key: str) -> None:
     if not rule.match and not rule.not_match:
         return
-    from mudroom.core.command import classify_line
+    from mudroom.core.command.program.classification import classify_line
 
     for wanted, examples in ((True, rule.match), (False, rule.not_match)):
         for example in examples:

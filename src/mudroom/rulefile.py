@@ -10,9 +10,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from mudroom.answerfile import AnswerFile
-from mudroom.core.policy import STRICTNESS, CommandRule
-from mudroom.core.verdict import ACTIONS, Action
-from mudroom.core.wording import quote_words, split_all, split_words
+from mudroom.core.command.pattern_text import quote_words, split_all, split_words
+from mudroom.core.command.policy import STRICTNESS, CommandRule
+from mudroom.core.command.verdict import ACTIONS, Action
 from mudroom.errors import UsageError
 from mudroom.local import Local
 from mudroom.policyfile import Given
@@ -67,7 +67,7 @@ def remember(
     otherwise about the same commands goes. With mudroom's ``state`` it is trusted on this machine, or missed if it
     denies and goes. Durable when it returns. Raises UsageError for what is no pattern or a file that cannot be
     understood, MudroomError for one to which nothing can be added."""
-    from mudroom.core.path import show
+    from mudroom.core.tree.path import show
 
     texts = _texts(pattern)
     comment = show(note.encode("utf-8", "surrogateescape"))

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from mudroom.core.preset import PRESETS
-from mudroom.core.verdict import ACTIONS, CLASSES
+from mudroom.core.command.verdict import ACTIONS, CLASSES
+from mudroom.core.network.preset import PRESETS
 from mudroom.setting import MOST_WARM, SECTIONS
 
 _TEXT = {"type": "string"}

@@ -19,14 +19,14 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from mudroom.background import Background
-from mudroom.core.change import Changeset
-from mudroom.core.fallback import ELSEWHERE, Mode
-from mudroom.core.limit import explain_limits
-from mudroom.core.path import show
-from mudroom.core.plan import Plan, explain
+from mudroom.core.confinement.fallback import ELSEWHERE, Mode
+from mudroom.core.confinement.limit import explain_limits
+from mudroom.core.confinement.plan import Plan, explain
+from mudroom.core.confinement.spec import Copy
 from mudroom.core.result import REFUSED, Denial, Result
 from mudroom.core.settings import Settings
-from mudroom.core.spec import Copy
+from mudroom.core.tree.change import Changeset
+from mudroom.core.tree.path import show
 from mudroom.deciding import Case
 from mudroom.errors import UsageError
 from mudroom.granting import engine_of
@@ -62,14 +62,14 @@ __all__ = [
 
 if TYPE_CHECKING:
     from mudroom.applying import OnVerify
-    from mudroom.core.approval import CommandApprover, Remember
-    from mudroom.core.card import AgentCard
-    from mudroom.core.flow import Flow
-    from mudroom.core.hosts import HostRule
-    from mudroom.core.landing import Landing
-    from mudroom.core.policy import CommandPolicy
-    from mudroom.core.surroundings import Surroundings
-    from mudroom.core.why import Why
+    from mudroom.core.agent.card import AgentCard
+    from mudroom.core.approval.approval import CommandApprover, Remember
+    from mudroom.core.command.policy import CommandPolicy
+    from mudroom.core.confinement.container_report import Surroundings
+    from mudroom.core.confinement.why import Why
+    from mudroom.core.merge.operations import Landing
+    from mudroom.core.network.flow import Flow
+    from mudroom.core.network.host_rules import HostRule
     from mudroom.gateway import Approver
     from mudroom.sandbox.processes import Usage as Used
     from mudroom.stage.source import Source
@@ -229,7 +229,7 @@ class Session(Inspecting):
         around = self._surroundings()
         mode, container, lines = self._example_mode(around), None, list[str]()
         if around is not None:
-            from mudroom.core.surroundings import as_json, explain_container
+            from mudroom.core.confinement.container_report import as_json, explain_container
 
             container, lines = as_json(around), list(explain_container(around, mode))
         lines += [*explain(self._example(cwd)), *explain_limits(self.settings.limits)]
@@ -240,8 +240,8 @@ class Session(Inspecting):
         grant = self.granted()
         if grant.level != 2:
             return None
-        from mudroom.core.container import user_of
-        from mudroom.core.surroundings import Surroundings
+        from mudroom.core.confinement.container import user_of
+        from mudroom.core.confinement.container_report import Surroundings
         from mudroom.sandbox.engine import current
         from mudroom.sandbox.trial import recall
 
@@ -263,7 +263,7 @@ class Session(Inspecting):
 
     def why_path(self, path: bytes) -> Why:
         """What a command of this session finds at an absolute path, and why."""
-        from mudroom.core.why import Why, why_place
+        from mudroom.core.confinement.why import Why, why_place
 
         self.look_for_secrets()
         inside = path[len(self.project) + 1 :]
@@ -452,8 +452,8 @@ class Session(Inspecting):
                 self.look_for_secrets()
 
     def _journal_run(self, result: Result, cwd: bytes, kind: str = "run") -> None:
-        from mudroom.core.change import summarise
         from mudroom.core.result import denial_to_json, text, verdict_to_json
+        from mudroom.core.tree.change import summarise
 
         data = {
             "command": [text(word) for word in result.command],

@@ -12,12 +12,12 @@ import os
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from mudroom.core.image import HOST, name_error
-from mudroom.core.level import LEVELS, REFUSE
-from mudroom.core.limit import parse_size, show_size
-from mudroom.core.path import show
-from mudroom.core.policy import STRICTNESS
+from mudroom.core.agent.level import LEVELS, REFUSE
+from mudroom.core.command.policy import STRICTNESS
+from mudroom.core.confinement.image import HOST, name_error
+from mudroom.core.confinement.limit import parse_size, show_size
 from mudroom.core.settings import Settings
+from mudroom.core.tree.path import show
 from mudroom.errors import UsageError
 
 LONGEST = 100 * 366 * 86400.0

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mudroom.applying import Applying
 from mudroom.confine import Confinement, Rlimits
-from mudroom.core.fallback import CONTAINERS, ELSEWHERE, Mode
-from mudroom.core.limit import Reached, Reading, difference, needed, reached, reached_else, without_groups
-from mudroom.core.path import show
-from mudroom.core.plan import Plan
+from mudroom.core.confinement.fallback import CONTAINERS, ELSEWHERE, Mode
+from mudroom.core.confinement.limit import Reached, Reading, difference, needed, reached, reached_else, without_groups
+from mudroom.core.confinement.plan import Plan
+from mudroom.core.confinement.spec import Bind
 from mudroom.core.settings import Settings
-from mudroom.core.spec import Bind
+from mudroom.core.tree.path import show
 from mudroom.errors import CommandNotStarted, MudroomError, Unsupported
 from mudroom.granting import PLAIN
 from mudroom.sandbox.capture import Output, Watch, attend
@@ -37,10 +37,10 @@ from mudroom.vault.turn import LOOK
 
 if TYPE_CHECKING:
     from mudroom.contained import Containers
-    from mudroom.core.flow import Flow
-    from mudroom.core.hosts import HostRule
-    from mudroom.core.image import User
-    from mudroom.core.placeholder import Wanted
+    from mudroom.core.confinement.image import User
+    from mudroom.core.network.flow import Flow
+    from mudroom.core.network.host_rules import HostRule
+    from mudroom.core.network.placeholder import Wanted
     from mudroom.gateway import Approver, Doorkeeper, Gateway
     from mudroom.net.equip import Equipment
     from mudroom.sandbox.cgroup import Leaf
@@ -94,7 +94,7 @@ def shown(equipment: Equipment | None) -> tuple[Bind, ...]:
 
 
 def _secret_values(environ: Mapping[bytes, bytes]) -> set[str]:
-    from mudroom.core.redact import secret_values
+    from mudroom.core.text.redaction import secret_values
 
     return secret_values(environ)
 
@@ -352,7 +352,7 @@ class Starting(Applying):
         self._notes += keeper.notes
         if not keeper.flows:
             return ()
-        from mudroom.core.flow import flow_to_json
+        from mudroom.core.network.flow import flow_to_json
 
         told = [("flow", fork.name, flow_to_json(flow)) for flow in keeper.flows]
         try:
@@ -479,7 +479,7 @@ class Starting(Applying):
     def _meanwhile(self, fork: Fork, view: View) -> None:
         """While the command runs: load what collecting needs, clean up after the command before this one, merge
         layers that have become many, and look for what the overlay could not change."""
-        import mudroom.core.command
+        import mudroom.core.command.program.classification
         import mudroom.stage.collect
         import mudroom.vault.journal  # noqa: F401 - loaded for later
 

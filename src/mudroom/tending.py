@@ -22,9 +22,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
-from mudroom.core import stack
 from mudroom.core.background import Ended, Started
-from mudroom.core.fallback import Mode
+from mudroom.core.confinement.fallback import Mode
+from mudroom.core.tree import stack
 from mudroom.errors import MudroomError, UsageError
 from mudroom.sandbox.capture import GRACE, SIGKILL, SIGTERM
 from mudroom.sandbox.held import Held, Joined

@@ -18,8 +18,8 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
-from mudroom.core.path import show
-from mudroom.core.policy import BY_CLASS, RANKS, STRICTNESS, ClassRule, CommandRule, Pattern
+from mudroom.core.command.policy import BY_CLASS, RANKS, STRICTNESS, ClassRule, CommandRule, Pattern
+from mudroom.core.tree.path import show
 from mudroom.errors import MudroomError
 from mudroom.policyfile import ROLE, Given
 
@@ -280,7 +280,7 @@ def _shown(value: Any) -> str:
 
 
 def _host(rule: Any) -> str:
-    from mudroom.core.hosts import show_rule
+    from mudroom.core.network.host_rules import show_rule
 
     words = [show_rule(rule)]
     if rule.action != "allow":

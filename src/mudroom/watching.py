@@ -6,16 +6,16 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
-from mudroom.core.change import Changeset, listed
+from mudroom.core.tree.change import Changeset, listed
 from mudroom.errors import ForkMoved
 from mudroom.vault.review import fingerprint
 from mudroom.vault.stacking import find_checkpoint, timeline
 
 if TYPE_CHECKING:
-    from mudroom.core.change import Change
-    from mudroom.core.event import Event
-    from mudroom.core.selection import Selection
-    from mudroom.core.stack import Checkpoint
+    from mudroom.core.journal.event import Event
+    from mudroom.core.journal.event_filter import Selection
+    from mudroom.core.tree.change import Change
+    from mudroom.core.tree.stack import Checkpoint
     from mudroom.session import Session
 
 PATIENCE = 1.0

@@ -7,9 +7,9 @@ import os
 from collections.abc import Callable, Mapping
 from typing import Any, Literal, NamedTuple
 
-from mudroom.core.limit import Limits
-from mudroom.core.spec import Around, Copy, SandboxSpec
-from mudroom.core.windowscommand import join
+from mudroom.core.confinement.limit import Limits
+from mudroom.core.confinement.spec import Around, Copy, SandboxSpec
+from mudroom.core.confinement.windows_command import join
 from mudroom.errors import MudroomError
 from mudroom.sandbox.windows import Command, Machine, compile_plan, system_variables
 from mudroom.sandbox.windows_calls import CallFailed, Calls

@@ -12,10 +12,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from mudroom.core.change import Change, Changeset
-from mudroom.core.path import is_below, show
-from mudroom.core.secret import is_masked
 from mudroom.core.settings import Settings
+from mudroom.core.tree.change import Change, Changeset
+from mudroom.core.tree.path import is_below, show
+from mudroom.core.tree.secret import is_masked
 from mudroom.desk import Desk
 from mudroom.errors import FULL, ForkMoved, MudroomError, UsageError
 from mudroom.stage.secret import Finder, make_mask
@@ -26,8 +26,8 @@ from mudroom.vault.opened import OpenFork
 from mudroom.vault.store import Vault
 
 if TYPE_CHECKING:
-    from mudroom.core.moved import Move
-    from mudroom.core.stack import Checkpoint
+    from mudroom.core.tree.similar_renames import Move
+    from mudroom.core.tree.stack import Checkpoint
     from mudroom.stage.files import Files
     from mudroom.stage.mounting import Kind
     from mudroom.vault.apply import Applied, Recovered
@@ -355,7 +355,7 @@ class Workbench:
             yield from diff(opened.ground().read_original, opened.staged(), chosen, moves)
 
     def moves(self, name: str) -> tuple[Move, ...]:
-        """Files of a fork that were moved and changed in one go, as far as that can be told (``core/moved.py``)."""
+        """Files of a fork that were moved and changed in one go, as far as that can be told (``core/tree/similar_renames.py``)."""
         from mudroom.vault.gist import gist_of
         from mudroom.vault.sides import Sides
 

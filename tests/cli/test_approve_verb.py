@@ -17,9 +17,9 @@ from screen import BASH, Screen
 from test_vault_verb import Cli
 
 from conftest import Place
-from mudroom.core.approval import CommandQuestion, HostQuestion
-from mudroom.core.queued import Row
-from mudroom.core.verdict import Verdict
+from mudroom.core.approval.approval import CommandQuestion, HostQuestion
+from mudroom.core.approval_queue import Row
+from mudroom.core.command.verdict import Verdict
 from mudroom.vault.approval import Queue
 
 VERDICT = Verdict("require_approval", ("host_escape_risk",), "class host_escape_risk", "loads a module")
@@ -41,7 +41,7 @@ import os, sys
 import signal
 from mudroom.cli.approving import by_queue, by_terminal, first_of
 from mudroom.cli.terminal import Terminal
-from mudroom.core.approval import asked
+from mudroom.core.approval.approval import asked
 from mudroom.vault.approval import Queue
 from test_approve_verb import QUESTION
 how, vault, patience, pattern = sys.argv[1:]

@@ -178,7 +178,7 @@ IMPATIENT = """
 import os, sys
 from mudroom.cli import asking
 from mudroom.cli.terminal import Terminal
-from mudroom.core.flow import Question
+from mudroom.core.network.flow import Question
 from mudroom.vault.approval import Queue
 asking.PATIENCE = 0.2
 never, _word = os.pipe()

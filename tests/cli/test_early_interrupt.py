@@ -10,7 +10,7 @@ import pytest
 
 from conftest import Place
 from mudroom.cli.run import foreground
-from mudroom.core.plan import Plan
+from mudroom.core.confinement.plan import Plan
 from mudroom.sandbox.client import Client
 from mudroom.session import Session
 

@@ -23,9 +23,9 @@ from test_command_line import MUDROOM, Cli
 from conftest import Place
 from mudroom.cli import eventrow
 from mudroom.cli.log import moment
-from mudroom.core import telling
-from mudroom.core.event import Event
-from mudroom.core.flow import Flow, flow_to_json
+from mudroom.core.journal import event_text
+from mudroom.core.journal.event import Event
+from mudroom.core.network.flow import Flow, flow_to_json
 from mudroom.errors import UsageError
 from mudroom.vault.journal import Journal
 
@@ -125,8 +125,8 @@ def _texts(nodes: Sequence[ast.expr]) -> set[str]:
 def test_every_kind_has_a_row() -> None:
     kinds = kinds_written()
     assert {"run", "apply", "undo", "redo", "recover", "fork", "gc", "flow", "net", "gap", "verify"} <= kinds
-    assert kinds <= set(telling.ROWS), kinds - set(telling.ROWS)
-    assert {"verdict", "approval", "policy", "background", "agent"} <= set(telling.ROWS)
+    assert kinds <= set(event_text.ROWS), kinds - set(event_text.ROWS)
+    assert {"verdict", "approval", "policy", "background", "agent"} <= set(event_text.ROWS)
 
 
 SOMETHING: dict[str, Any] = {
@@ -140,13 +140,13 @@ SOMETHING: dict[str, Any] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("kind", [*telling.ROWS, "of a newer mudroom\x1b"])
+@pytest.mark.parametrize("kind", [*event_text.ROWS, "of a newer mudroom\x1b"])
 @pytest.mark.parametrize("odd", [{}, SOMETHING, dict.fromkeys(SOMETHING), dict.fromkeys(SOMETHING, "\x1b[31m\n")])
 def test_a_row_of_anything_is_one_line_and_no_command_for_the_terminal(kind: str, odd: dict[str, Any]) -> None:
     for value in (odd, {**odd, "verdict": "deny", "clock": 5}, {**odd, "command": 5, "answer": {"allow": False}}):
         told = eventrow.line(Event(1, NOW, kind, "f\x1b[0m", json.dumps(value), "d"))
         assert told.isprintable(), told
-        assert telling.gravity(Event(1, NOW, kind, "f", json.dumps(value), "d")) in (0, 1, 2)
+        assert event_text.gravity(Event(1, NOW, kind, "f", json.dumps(value), "d")) in (0, 1, 2)
     assert eventrow.line(Event(1, NOW, kind, "", "not JSON", "d")).isprintable()
 
 

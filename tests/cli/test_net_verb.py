@@ -13,7 +13,7 @@ import pytest
 from test_vault_verb import MUDROOM, Cli
 
 from conftest import Place
-from mudroom.core.flow import Flow, flow_to_json
+from mudroom.core.network.flow import Flow, flow_to_json
 
 NONE = "note: network.mode is none: commands have no network at all\n"
 GATE = "network:\n  mode: gate\n"

@@ -16,8 +16,8 @@ from conftest import Place
 from mudroom.cli.main import Context
 from mudroom.cli.open import _Commands
 from mudroom.cli.terminal import Terminal
-from mudroom.core.command import classify_words
-from mudroom.core.policy import decide
+from mudroom.core.command.policy import decide
+from mudroom.core.command.program.classification import classify_words
 from mudroom.errors import UsageError
 from mudroom.rulefile import remember
 

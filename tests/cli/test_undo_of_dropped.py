@@ -8,7 +8,7 @@ import pytest
 from test_vault_verb import Cli
 
 from conftest import Place, tick
-from mudroom.core.turned import landed_words, turned_words
+from mudroom.core.merge.apply_summary import landed_words, turned_words
 from mudroom.tui import tell
 from mudroom.tui.choice import Chosen
 

@@ -22,8 +22,8 @@ from typing import NamedTuple
 
 from triples import ENV, Triple, git_merge
 
-from mudroom.core.diff3 import merge3
-from mudroom.core.marker import mergeable
+from mudroom.core.merge.diff3 import merge3
+from mudroom.core.merge.marker import mergeable
 
 _ROUGHLY = [1, 1, 2, 2, 3, 5, 10]
 

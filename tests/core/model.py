@@ -13,12 +13,12 @@ from typing import NamedTuple
 
 from hypothesis import strategies as st
 
-from mudroom.core.change import Change
-from mudroom.core.entry import Entry, Kind, same_shape, same_stamp
-from mudroom.core.judge import Live
-from mudroom.core.landing import Landing, Op, inverse
-from mudroom.core.path import ROOT, ancestors, is_below, parent, sort_key
-from mudroom.core.rename import pair_renames
+from mudroom.core.merge.merge_tree import Live
+from mudroom.core.merge.operations import Landing, Op, inverse
+from mudroom.core.tree.change import Change
+from mudroom.core.tree.entry import Entry, Kind, same_shape, same_stamp
+from mudroom.core.tree.path import ROOT, ancestors, is_below, parent, sort_key
+from mudroom.core.tree.rename import pair_renames
 
 PROJECT, FORK, SLOTS, LATER = 1, 2, 3, 4
 """Device numbers: who made the inode."""

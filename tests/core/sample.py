@@ -6,8 +6,8 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from mudroom.core.change import Change
-from mudroom.core.entry import Entry, Kind
+from mudroom.core.tree.change import Change
+from mudroom.core.tree.entry import Entry, Kind
 
 ENTRY = Entry("file", 0o644, 1, b"", 1, 10, 1, 1000, 1000, 5, 5)
 

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from mudroom.core.a2a import EXTENSION, Standing, a2a_card, a2a_card_old, paths_of, sandbox_params, unsupported
-from mudroom.core.card import AgentCard, Requirements
-from mudroom.core.level import REFUSE, LevelPolicy, decide_level
+from mudroom.core.agent.a2a import EXTENSION, Standing, a2a_card, a2a_card_old, paths_of, sandbox_params, unsupported
+from mudroom.core.agent.card import AgentCard, Requirements
+from mudroom.core.agent.level import REFUSE, LevelPolicy, decide_level
 
 TEXT, TRUTH, TEXTS = {"type": "string"}, {"type": "boolean"}, {"type": "array", "items": {"type": "string"}}
 EXTENSIONS = {

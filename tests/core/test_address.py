@@ -9,7 +9,7 @@ import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
-from mudroom.core.address import (
+from mudroom.core.network.address import (
     RANGES,
     SYNTHETIC_IPV4,
     SYNTHETIC_IPV6,

@@ -16,10 +16,10 @@ import triples
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mudroom.core import alignment, sliding
-from mudroom.core.alignment import align, gaps
-from mudroom.core.linediff import Block, split_lines
-from mudroom.core.sliding import Matches, every_alignment, settled
+from mudroom.core.text import alignment, sliding
+from mudroom.core.text.alignment import align, gaps
+from mudroom.core.text.linediff import Block, split_lines
+from mudroom.core.text.sliding import Matches, every_alignment, settled
 
 TRIPLES = int(os.environ.get("MUDROOM_TRIPLES", "300"))
 

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from mudroom.core.approval import (
+from mudroom.core.approval.approval import (
     CommandAnswer,
     CommandQuestion,
     HostQuestion,
@@ -16,7 +16,7 @@ from mudroom.core.approval import (
     is_same,
     terms_of,
 )
-from mudroom.core.fingerprint import (
+from mudroom.core.approval.fingerprint import (
     IMPLIED,
     LARGEST,
     LARGEST_NAMED,
@@ -26,8 +26,8 @@ from mudroom.core.fingerprint import (
     holds,
     question_about,
 )
-from mudroom.core.queued import Moment, elapsed
-from mudroom.core.verdict import Part, Verdict
+from mudroom.core.approval_queue import Moment, elapsed
+from mudroom.core.command.verdict import Part, Verdict
 
 QUESTION = CommandQuestion((b"make",), b"/p", "f", "a", Verdict("require_approval"), "make", "1234")
 

@@ -14,8 +14,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mudroom.core.host import Authority, parse_authority
-from mudroom.core.hosts import Request, decide, parse_rule, vet
+from mudroom.core.network.host import Authority, parse_authority
+from mudroom.core.network.host_rules import Request, decide, parse_rule, vet
 
 OWN = (ipaddress.ip_address("203.1.1.1").packed,)
 EVIL, GOOD = "45.45.45.45", "151.101.0.223"

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from mudroom.core import card as module
-from mudroom.core.card import AgentCard, CardError, Requirements, parse_card, wanted
-from mudroom.core.level import LEVELS
-from mudroom.core.wallet import STORES, places, store_of_agent
+from mudroom.core.agent import card as module
+from mudroom.core.agent.card import AgentCard, CardError, Requirements, parse_card, wanted
+from mudroom.core.agent.credential_stores import STORES, places, store_of_agent
+from mudroom.core.agent.level import LEVELS
 
 SCHEMA = json.loads((Path(__file__).parents[2] / "docs/card.schema.json").read_text())
 

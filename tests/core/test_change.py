@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sample import added, deleted, directory, file, modified, paths, symlink
 
-from mudroom.core.change import Change, Changeset, Summary, listed, summarise
-from mudroom.core.path import is_below
+from mudroom.core.tree.change import Change, Changeset, Summary, listed, summarise
+from mudroom.core.tree.path import is_below
 
 
 def test_the_entry_of_a_change() -> None:

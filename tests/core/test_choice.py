@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sample import added, deleted, directory, file, modified, paths, symlink
 
-from mudroom.core.change import Change, listed
-from mudroom.core.choice import at_or_below, exactly
+from mudroom.core.tree.change import Change, listed
+from mudroom.core.tree.choice import at_or_below, exactly
 
 RENAMED = Change(b"new/f", "renamed", None, file(5), source=b"old/f")
 NEW = [added(b"d", directory()), added(b"d/e", directory()), added(b"d/e/f"), added(b"d/g")]

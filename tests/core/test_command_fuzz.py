@@ -10,8 +10,8 @@ from command_files import COMMANDS, EVASIONS
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mudroom.core.command import classify_line, classify_words
-from mudroom.core.verdict import CLASSES, Classified
+from mudroom.core.command.program.classification import classify_line, classify_words
+from mudroom.core.command.verdict import CLASSES, Classified
 
 UNFINISHED = (b"ls &&", b"ls )", b"ls ) ; rm x", b"((ls); rm x)", b"if ls; then")
 """What is put around these finishes them, or makes them something else."""

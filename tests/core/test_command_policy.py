@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mudroom.core.policy import (
+from mudroom.core.command.pattern_text import quote_words, split_all, split_words
+from mudroom.core.command.policy import (
     BY_CLASS,
     STRICTNESS,
     ClassRule,
@@ -21,8 +22,7 @@ from mudroom.core.policy import (
     matches,
     show_pattern,
 )
-from mudroom.core.verdict import ACTIONS, CLASSES, Action, CommandClass, Part, Verdict, joined
-from mudroom.core.wording import quote_words, split_all, split_words
+from mudroom.core.command.verdict import ACTIONS, CLASSES, Action, CommandClass, Part, Verdict, joined
 
 
 def part(text: str, *classes: CommandClass, complete: bool = True) -> Part:

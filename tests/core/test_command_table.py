@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from command_files import COMMANDS, EVASIONS
 
-from mudroom.core.command import TABLES, classify_line, classify_words
-from mudroom.core.verdict import CLASSES
+from mudroom.core.command.program.classification import TABLES, classify_line, classify_words
+from mudroom.core.command.verdict import CLASSES
 
 ROOT = Path(__file__).parent.parent.parent
 

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mudroom.core.command import classify_line, classify_words
-from mudroom.core.verdict import Part
+from mudroom.core.command.program.classification import classify_line, classify_words
+from mudroom.core.command.verdict import Part
 
 # The lines beside bash are the same in every run: a new one that fails is a finding, not a broken change.
 needs_bash = pytest.mark.skipif(shutil.which("bash") is None, reason="bash is not installed")
@@ -235,7 +235,8 @@ def test_what_bash_starts_is_among_the_parts(
 
 def test_a_plain_program_loads_no_grammar() -> None:
     program = (
-        "import sys; from mudroom.core.command import classify_words as c; c([b'git', b'status']); c([b'sudo', b'rm']);"
+        "import sys; from mudroom.core.command.program.classification import classify_words as c;"
+        "c([b'git', b'status']); c([b'sudo', b'rm']);"
         "print('tree_sitter' in sys.modules); c([b'bash', b'-c', b'ls']);"
         "print('tree_sitter' in sys.modules, 'importlib.resources' in sys.modules)"
     )

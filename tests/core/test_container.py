@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mudroom.core.container import (
+from mudroom.core.confinement.container import (
     Container,
     Engine,
     EngineKind,

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from mudroom.core.contradiction import contradictions, covers, locked_out, pointless, unused_roles
-from mudroom.core.policy import ClassRule, CommandPolicy, CommandRule, Role
-from mudroom.core.verdict import CLASSES, Action
-from mudroom.core.wording import split_words
+from mudroom.core.command.contradiction import contradictions, covers, locked_out, pointless, unused_roles
+from mudroom.core.command.pattern_text import split_words
+from mudroom.core.command.policy import ClassRule, CommandPolicy, CommandRule, Role
+from mudroom.core.command.verdict import CLASSES, Action
 
 
 def rule(text: str, action: Action, source: str = "", **more: object) -> CommandRule:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mudroom.core.credential import has_password, holds_secret, identity, is_credential
+from mudroom.core.confinement.credential_file import has_password, holds_secret, identity, is_credential
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import get_args
 
 import mudroom
-from mudroom.core import decision
-from mudroom.core.decision import Either, Side, Take, said, said_of_take
+from mudroom.core.merge import resolution_words
+from mudroom.core.merge.resolution_words import Either, Side, Take, said, said_of_take
 
 PAGE = Path(mudroom.__file__).parent / "web/page"
 
@@ -22,8 +22,8 @@ def table(module: str, name: str) -> dict[str, str]:
 
 
 def test_there_is_a_word_for_each() -> None:
-    assert tuple(decision.SIDES) == get_args(Side)
-    assert tuple(decision.TAKES) == get_args(Take)
+    assert tuple(resolution_words.SIDES) == get_args(Side)
+    assert tuple(resolution_words.TAKES) == get_args(Take)
     assert set(get_args(Either)) < set(get_args(Side))
 
 
@@ -41,7 +41,7 @@ def test_the_page_says_the_same_of_a_file() -> None:
 
 
 def test_the_page_says_the_same_of_a_place() -> None:
-    sides = decision.SIDES
+    sides = resolution_words.SIDES
     assert {key: name[0].lower() + name[1:] for key, name in table("panes.js", "SIDE_NAMES").items()} == {
         side: sides[side] for side in ("ours", "base", "theirs")
     }

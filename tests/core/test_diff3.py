@@ -10,8 +10,8 @@ import triples
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mudroom.core.diff3 import Chunk, Merged, merge3
-from mudroom.core.linediff import split_lines
+from mudroom.core.merge.diff3 import Chunk, Merged, merge3
+from mudroom.core.text.linediff import split_lines
 
 KINDS = {"=": "same", "o": "ours", "t": "theirs", "b": "both", "!": "conflict"}
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sample import KINDS, directory, file, symlink
 
-from mudroom.core.entry import Entry, Kind, StatResult, from_stat, same_shape, same_stamp
+from mudroom.core.tree.entry import Entry, Kind, StatResult, from_stat, same_shape, same_stamp
 
 FORMATS: list[tuple[int, Kind]] = [
     (0o100000, "file"),

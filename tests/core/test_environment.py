@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mudroom.core.environment import select, select_inside
+from mudroom.core.confinement.environment import select, select_inside
 
 OURS = {b"HOME": b"/home/u", b"PWD": b"/p", b"TMPDIR": b"/tmp", b"MUDROOM": b"1"}
 PATH = {b"PATH": b"/usr/local/bin:/usr/bin:/bin"}

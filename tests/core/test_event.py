@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mudroom.core.event import (
+from mudroom.core.journal.event import (
     BEGIN,
     GENESIS,
     TOLERATED,

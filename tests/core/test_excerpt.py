@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mudroom.core.difference import line_of
-from mudroom.core.excerpt import ENOUGH, excerpt
-from mudroom.core.linediff import split_lines
-from mudroom.core.shown import WIDEST
+from mudroom.core.text.difference import line_of
+from mudroom.core.text.escaping import WIDEST
+from mudroom.core.text.excerpt import ENOUGH, excerpt
+from mudroom.core.text.linediff import split_lines
 
 DATA = st.lists(st.sampled_from([b"a", b"\n", b"\xff", "é".encode(), b"\r", b"bc"]), max_size=40).map(b"".join)
 

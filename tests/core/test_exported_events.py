@@ -13,10 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from opentelemetry.proto.logs.v1.logs_pb2 import LogsData
 
-from mudroom.core.event import Event
-from mudroom.core.otlp import logs_data
-from mudroom.core.selection import Selection
-from mudroom.core.sheet import COLUMNS, header, row, sheet_row
+from mudroom.core.journal.csv import COLUMNS, header, row, sheet_row
+from mudroom.core.journal.event import Event
+from mudroom.core.journal.event_filter import Selection
+from mudroom.core.journal.otlp import logs_data
 
 S = 10**9
 

@@ -6,7 +6,7 @@ from typing import get_args
 
 import pytest
 
-from mudroom.core.fallback import AFTER, Mode, Next
+from mudroom.core.confinement.fallback import AFTER, Mode, Next
 from mudroom.sandbox.step import STEPS
 
 ORDER: tuple[Mode, ...] = get_args(Mode)

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from sample import paths
 
-from mudroom.core.change import Change
-from mudroom.core.entry import Entry
-from mudroom.core.flag import flags_of, git_directory, git_runs, is_protected, protect
+from mudroom.core.tree.change import Change
+from mudroom.core.tree.entry import Entry
+from mudroom.core.tree.flag import flags_of, git_directory, git_runs, is_protected, protect
 
 EXECUTES = b"""
 package.json Makefile sub/conftest.py deep/er/.envrc setup.py pyproject.toml .pre-commit-config.yaml .gitattributes

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mudroom.core.flow import Flow, flow_from_json, flow_to_json
+from mudroom.core.network.flow import Flow, flow_from_json, flow_to_json
 
 FLOW = Flow(1_700_000_000_000_000_000, "http", "example.com", 80, "allow", "policy.yaml:3", "policy.yaml:3 allows it")
 

@@ -8,8 +8,8 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mudroom.core.flow import Flow
-from mudroom.core.har import HIDDEN, kept, to_har
+from mudroom.core.network.flow import Flow
+from mudroom.core.network.har import HIDDEN, kept, to_har
 
 FLOW = Flow(
     started=1_795_281_334_059_808_281,

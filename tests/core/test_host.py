@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from mudroom.core.host import Authority, Host, parse_authority, parse_host, parse_port
+from mudroom.core.network.host import Authority, Host, parse_authority, parse_host, parse_port
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mudroom.core.host import parse_authority, parse_host
-from mudroom.core.hosts import (
+from mudroom.core.network.host import parse_authority, parse_host
+from mudroom.core.network.host_rules import (
     Action,
     Decision,
     HostRule,

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mudroom.core.diff3 import merge3
-from mudroom.core.hunk import hunks, select, split
-from mudroom.core.linediff import unified
+from mudroom.core.merge.diff3 import merge3
+from mudroom.core.text.hunk import hunks, select, split
+from mudroom.core.text.linediff import unified
 
 BASE = b"".join(b"%d\n" % number for number in range(1, 31))
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from mudroom.core.hosts import HostRule, Request, decide
-from mudroom.core.inspection import (
+from mudroom.core.network.host_rules import HostRule, Request, decide
+from mudroom.core.network.inspection import (
     Inspection,
     connection_rules,
     is_inspected,
@@ -15,7 +15,7 @@ from mudroom.core.inspection import (
     parse_never,
     wants_inspection,
 )
-from mudroom.core.placeholder import parse_wanted, with_value
+from mudroom.core.network.placeholder import parse_wanted, with_value
 
 API = "api.example.com"
 LOOKS = HostRule("allow", "*.example.com", inspect=True)

@@ -26,12 +26,12 @@ from model import (
 )
 from sample import directory, file
 
-from mudroom.core.change import Change
-from mudroom.core.entry import same_stamp
-from mudroom.core.flag import git_directory, is_protected
-from mudroom.core.judge import lifts
-from mudroom.core.landing import Landing, Op, expand, inverse, plan_landing
-from mudroom.core.path import ancestors, is_below, parent
+from mudroom.core.merge.merge_tree import lifts
+from mudroom.core.merge.operations import Landing, Op, expand, inverse, plan_landing
+from mudroom.core.tree.change import Change
+from mudroom.core.tree.entry import same_stamp
+from mudroom.core.tree.flag import git_directory, is_protected
+from mudroom.core.tree.path import ancestors, is_below, parent
 
 
 class Case:

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mudroom.core.card import AgentCard
-from mudroom.core.level import LEVELS, REFUSE, LevelPolicy, Means, decide_level
+from mudroom.core.agent.card import AgentCard
+from mudroom.core.agent.level import LEVELS, REFUSE, LevelPolicy, Means, decide_level
 
 ALL = Means({})
 CARD, BARE, BOXED, HELD = AgentCard("a"), AgentCard("a", 0), AgentCard("a", 1), AgentCard("a", 2)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mudroom.core.limit import (
+from mudroom.core.confinement.limit import (
     RLIMIT_CORE,
     RLIMIT_DATA,
     RLIMIT_FSIZE,

@@ -15,8 +15,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from mudroom.core import linediff
-from mudroom.core.linediff import Block, Counts, count_lines, diff_lines, is_binary, split_lines, unified
+from mudroom.core.text import linediff
+from mudroom.core.text.linediff import Block, Counts, count_lines, diff_lines, is_binary, split_lines, unified
 
 # Few different lines, so that they repeat; among them those that could be taken for parts of a diff.
 _LINES = [b"", b"a", b"b", b"c", b"a\r", b"\r", b"x\ry", b"\x0c", b"\xff\x00", b"\\ No newline at end of file"]

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from mudroom.core.diff3 import Chunk, Merged, merge3
-from mudroom.core.marker import LINES, Labels, Style, marker_size, mergeable, resolve, unresolved, with_markers
+from mudroom.core.merge.diff3 import Chunk, Merged, merge3
+from mudroom.core.merge.marker import LINES, Labels, Style, marker_size, mergeable, resolve, unresolved, with_markers
 
 LABELS = Labels(b"o", b"b", b"t")
 CASES = {

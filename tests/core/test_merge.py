@@ -8,11 +8,8 @@ from typing import Any, get_args
 import pytest
 from sample import directory, file, symlink
 
-from mudroom.core import merge
-from mudroom.core.change import Change, Verb
-from mudroom.core.entry import Entry, same_shape
-from mudroom.core.judge import _delta_by_stamp
-from mudroom.core.merge import (
+from mudroom.core.merge import merge
+from mudroom.core.merge.merge import (
     TABLE,
     TAKE,
     Decision,
@@ -24,6 +21,9 @@ from mudroom.core.merge import (
     merged_mode,
     theirs_delta,
 )
+from mudroom.core.merge.merge_tree import _delta_by_stamp
+from mudroom.core.tree.change import Change, Verb
+from mudroom.core.tree.entry import Entry, same_shape
 
 BASE, THEIRS, OTHER = file(1), file(2, inode=20), file(3, inode=30)
 KINDS: dict[str, Entry | None] = {

@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mudroom.core.decision import Choice
-from mudroom.core.diff3 import Merged, merge3
-from mudroom.core.linediff import split_lines
-from mudroom.core.marker import resolve
-from mudroom.core.mergechoice import resolved, rewritten
+from mudroom.core.merge.diff3 import Merged, merge3
+from mudroom.core.merge.marker import resolve
+from mudroom.core.merge.resolution_words import Choice
+from mudroom.core.merge.resolve_hunks import resolved, rewritten
+from mudroom.core.text.linediff import split_lines
 
 BASE = b"1\n2\n3\n4\n5\n6\n7\n"
 

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mudroom.core.decision import Choice
-from mudroom.core.diff3 import Merged, merge3
-from mudroom.core.mergechoice import resolved
-from mudroom.core.mergeread import choices_of
+from mudroom.core.merge.diff3 import Merged, merge3
+from mudroom.core.merge.read_resolution import choices_of
+from mudroom.core.merge.resolution_words import Choice
+from mudroom.core.merge.resolve_hunks import resolved
 
 BASE = b"0\n1\n2\n3\n4\n5\n6\n7\n"
 OURS = b"0\nours\n2\n3\n4\n5\nours 6\n7\n"

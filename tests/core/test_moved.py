@@ -11,11 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sample import added, deleted, directory, file, modified, paths, symlink
 
-from mudroom.core import moved
-from mudroom.core.change import Change
-from mudroom.core.moved import Move, Moves, Read
-from mudroom.core.similarity import LEAST, can_be_similar, score, spans
-from mudroom.core.tag import LARGE
+from mudroom.core.tree import similar_renames
+from mudroom.core.tree.change import Change
+from mudroom.core.tree.review_tags import LARGE
+from mudroom.core.tree.similar_renames import Move, Moves, Read
+from mudroom.core.tree.similarity import LEAST, can_be_similar, score, spans
 
 Contents = dict[bytes, bytes]
 
@@ -138,7 +138,7 @@ def test_it_ends_whatever_there_is(monkeypatch: pytest.MonkeyPatch) -> None:
         ("EACH", 1),
     ):
         with monkeypatch.context() as patch:
-            patch.setattr(moved, name, bound)
+            patch.setattr(similar_renames, name, bound)
             read, found = looked_at(changes, contents)
         assert len(read) == len(set(read))
         assert {move.old: move.new for move in found}.items() <= whole.items(), name
@@ -153,7 +153,7 @@ def test_a_move_among_many_files_of_others_is_found() -> None:
     others = [added(b"node_modules/%d.ts" % number, file(len(TEXT))) for number in range(10_000)]
     read, found = looked_at([*others, *changes], contents)
     assert [(move.old, move.new) for move in found] == [(b"src/old.ts", b"src/new.ts")]
-    assert len(read) <= 2 + 2 * moved.EACH
+    assert len(read) <= 2 + 2 * similar_renames.EACH
 
 
 def test_namesakes_need_nobody_else() -> None:

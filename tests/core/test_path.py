@@ -10,7 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from sample import paths
 
-from mudroom.core.path import ROOT, ancestors, is_below, name, parent, relpath, show, show_path, sort_key
+from mudroom.core.tree.path import ROOT, ancestors, is_below, name, parent, relpath, show, show_path, sort_key
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mudroom.core.placeholder import (
+from mudroom.core.network.placeholder import (
     MARK,
     SHORTEST,
     Credential,

@@ -6,7 +6,7 @@ import inspect
 
 import pytest
 
-from mudroom.core.plan import _DESCRIPTIONS, NAMESPACES, Plan, Step, describe, explain
+from mudroom.core.confinement.plan import _DESCRIPTIONS, NAMESPACES, Plan, Step, describe, explain
 from mudroom.sandbox.step import STEPS
 
 EXAMPLES: list[tuple[Step, str]] = [

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from mudroom.core.hosts import Request, decide, show_rule
-from mudroom.core.preset import PRESETS, preset_rules
+from mudroom.core.network.host_rules import Request, decide, show_rule
+from mudroom.core.network.preset import PRESETS, preset_rules
 
 
 @pytest.mark.parametrize("name", PRESETS)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from mudroom.core.protection import PROTECTIONS, WAYS, Protection, document, rows
+from mudroom.core.confinement.protection import PROTECTIONS, WAYS, Protection, document, rows
 from mudroom.doctor import diagnose
 from mudroom.errors import Unsupported
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mudroom.core.quote import show_word, show_words
+from mudroom.core.tree.quote import show_word, show_words
 
 BASH = shutil.which("bash") or ""
 

@@ -10,7 +10,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mudroom.core.redact import LONGEST, MARK, MOST, SHAPES, bounded, redact, redact_data, redact_words, secret_values
+from mudroom.core.text.redaction import (
+    LONGEST,
+    MARK,
+    MOST,
+    SHAPES,
+    bounded,
+    redact,
+    redact_data,
+    redact_words,
+    secret_values,
+)
 
 ALNUM = "q7Zx2LmT9vKcR4bW8nYd1HsF6gJpU3eA5tXo0iEw"
 HEX = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sample import added, deleted, directory, file, modified, paths, symlink
 
-from mudroom.core.change import Change
-from mudroom.core.path import name
-from mudroom.core.rename import pair_renames
+from mudroom.core.tree.change import Change
+from mudroom.core.tree.path import name
+from mudroom.core.tree.rename import pair_renames
 
 Contents = dict[bytes, bytes]
 

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sample import added, deleted, directory, file, modified, paths, symlink
 
-from mudroom.core.change import Change, Changeset, Remark
-from mudroom.core.merge import Conflict
+from mudroom.core.command.verdict import Verdict
+from mudroom.core.merge.merge import Conflict
 from mudroom.core.result import (
     SCHEMA,
     Denial,
@@ -21,7 +21,7 @@ from mudroom.core.result import (
     text,
     to_json,
 )
-from mudroom.core.verdict import Verdict
+from mudroom.core.tree.change import Change, Changeset, Remark
 
 RESULT = Result("run-7f3a", (b"npm", b"install"), 1, 0, None, False, 1.2344, Changeset())
 

@@ -20,7 +20,7 @@ from mudroom.core.retention import (
     unneeded,
 )
 from mudroom.core.settings import Settings
-from mudroom.core.stack import Checkpoint, ForkState
+from mudroom.core.tree.stack import Checkpoint, ForkState
 
 NOW = 1000 * DAY
 WIDE = Kept(30 * DAY, 50, 1 << 40)

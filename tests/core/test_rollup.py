@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sample import added, deleted, directory, file, modified, names
 
-from mudroom.core.change import Change, listed, summarise
-from mudroom.core.path import ancestors, is_below, sort_key
-from mudroom.core.rollup import MANY, Roll, roll_up, whole_directories
+from mudroom.core.tree.change import Change, listed, summarise
+from mudroom.core.tree.path import ancestors, is_below, sort_key
+from mudroom.core.tree.rollup import MANY, Roll, roll_up, whole_directories
 
 
 def many(top: bytes, count: int = MANY + 1) -> list[Change]:

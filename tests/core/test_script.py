@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from mudroom.core.command import classify_words
-from mudroom.core.fingerprint import Uncovered, digests
+from mudroom.core.approval.fingerprint import Uncovered, digests
+from mudroom.core.command.program.classification import classify_words
 
 FILES = {
     b"/p/x.sh": b"0",

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from mudroom.core.shown import WIDEST, shown, utf16
+from mudroom.core.text.escaping import WIDEST, shown, utf16
 
 LINES = st.one_of(st.binary(max_size=60), st.text(max_size=40).map(lambda text: text.encode("utf-8", "surrogatepass")))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mudroom.core.spec import Bind, Copy, SandboxSpec
+from mudroom.core.confinement.spec import Bind, Copy, SandboxSpec
 
 
 def test_what_is_not_said_is_confined() -> None:

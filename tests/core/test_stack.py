@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mudroom.core import stack
-from mudroom.core.stack import LIVE, Checkpoint, ForkState, from_text, to_text
+from mudroom.core.tree import stack
+from mudroom.core.tree.stack import LIVE, Checkpoint, ForkState, from_text, to_text
 
 IDS = st.text("0123456789abcdef", min_size=1, max_size=12)
 NAMES = st.text(string.ascii_letters + string.digits + "-_.", min_size=1, max_size=64)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from mudroom.core.spec import Bind
-from mudroom.core.trust import INSIDE, merge, named, trust
+from mudroom.core.confinement.certificate_trust import INSIDE, merge, named, trust
+from mudroom.core.confinement.spec import Bind
 
 ONE = b"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"
 TWO = b"-----BEGIN CERTIFICATE-----\nBBBB\nCC==\n-----END CERTIFICATE-----\n"

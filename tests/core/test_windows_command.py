@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mudroom.core.windowscommand import environment_block, find_program, is_batch, quote, quote_batch
+from mudroom.core.confinement.windows_command import environment_block, find_program, is_batch, quote, quote_batch
 
 
 def split(line: str) -> list[str]:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mudroom.core.windowsname import collisions, fold, is_named, why_no_link, why_no_name, why_not
+from mudroom.core.tree.windows_name import collisions, fold, is_named, why_no_link, why_no_name, why_not
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mudroom.core.worddiff import Budget, pairs, spans, words
+from mudroom.core.text.worddiff import Budget, pairs, spans, words
 
 WORDS = st.lists(st.sampled_from(["foo", "bar", "x", "1", " ", "  ", "(", ")", "=", "é", "😀"]), max_size=12).map(
     "".join

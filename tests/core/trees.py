@@ -21,14 +21,14 @@ sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[2] / "src
 
 from model import Node, Tree, derive  # noqa: E402
 
-from mudroom.core.change import Change  # noqa: E402
-from mudroom.core.diff3 import merge3  # noqa: E402
-from mudroom.core.entry import Entry, same_stamp  # noqa: E402
-from mudroom.core.judge import Live, Sides  # noqa: E402
-from mudroom.core.landing import plan_landing  # noqa: E402
-from mudroom.core.marker import mergeable  # noqa: E402
-from mudroom.core.merge import Combined, Delta, delta_of, merged_mode  # noqa: E402
-from mudroom.core.path import ancestors  # noqa: E402
+from mudroom.core.merge.diff3 import merge3  # noqa: E402
+from mudroom.core.merge.marker import mergeable  # noqa: E402
+from mudroom.core.merge.merge import Combined, Delta, delta_of, merged_mode  # noqa: E402
+from mudroom.core.merge.merge_tree import Live, Sides  # noqa: E402
+from mudroom.core.merge.operations import plan_landing  # noqa: E402
+from mudroom.core.tree.change import Change  # noqa: E402
+from mudroom.core.tree.entry import Entry, same_stamp  # noqa: E402
+from mudroom.core.tree.path import ancestors  # noqa: E402
 
 _ENVIRONMENT = {**os.environ, "GIT_CONFIG_GLOBAL": "/dev/null", "GIT_CONFIG_SYSTEM": "/dev/null", "LC_ALL": "C"}
 _MODES = {"100644": ("file", 0o644), "100755": ("file", 0o755), "120000": ("symlink", 0)}

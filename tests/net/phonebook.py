@@ -10,7 +10,7 @@ import sys
 from collections import Counter
 from pathlib import Path
 
-from mudroom.core.address import parse_ipv4, parse_ipv6
+from mudroom.core.network.address import parse_ipv4, parse_ipv6
 from mudroom.net.process import main as serve
 
 

@@ -8,8 +8,8 @@ import struct
 from island import Island
 from town import OpenDoor, Town
 
-from mudroom.core.address import show_address
-from mudroom.core.hosts import HostRule
+from mudroom.core.network.address import show_address
+from mudroom.core.network.host_rules import HostRule
 from mudroom.net import dns
 from mudroom.net.door import Kind
 

@@ -17,9 +17,9 @@ from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, EllipticCurvePublicKey
 from cryptography.hazmat.primitives.serialization import pkcs12
 
-from mudroom.core.inspection import parse_never
-from mudroom.core.placeholder import parse_wanted
-from mudroom.core.trust import INSIDE
+from mudroom.core.confinement.certificate_trust import INSIDE
+from mudroom.core.network.inspection import parse_never
+from mudroom.core.network.placeholder import parse_wanted
 from mudroom.errors import MudroomError, Unsupported, UsageError
 from mudroom.net import authority as module
 from mudroom.net.authority import Issuer, certificate_of, load_authority

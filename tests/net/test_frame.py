@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mudroom.core.host import Authority, parse_host
+from mudroom.core.network.host import Authority, parse_host
 from mudroom.net.frame import LONGEST, PREFACE, Bucket, Flood, Frames, Goaway, goaway
 from mudroom.net.head import BadHead
 from mudroom.net.pseudo import parse_request, parse_response, parse_trailers

@@ -14,7 +14,7 @@ from origin import Web, client_context, tls
 from settlement import Site, answers, question
 from town import Town, echo, read_all, read_exactly, read_until
 
-from mudroom.core.hosts import HostRule
+from mudroom.core.network.host_rules import HostRule
 from mudroom.net import dns
 
 

@@ -17,7 +17,7 @@ from origin import Web, certificate, tls
 from settlement import Site
 from town import Town
 
-from mudroom.core.hosts import HostRule
+from mudroom.core.network.host_rules import HostRule
 
 
 def needs(program: str) -> pytest.MarkDecorator:

@@ -13,7 +13,7 @@ import pytest
 from origin import Web
 from town import OpenDoor, Town, read_all, read_until
 
-from mudroom.core.hosts import HostRule
+from mudroom.core.network.host_rules import HostRule
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ import pytest
 from town import WAIT, OpenDoor, Town, echo, read_all, read_exactly
 
 import mudroom
-from mudroom.core.hosts import HostRule
+from mudroom.core.network.host_rules import HostRule
 from mudroom.errors import MudroomError
 from mudroom.net.door import Gate, Listener
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from mudroom.core.host import parse_host
+from mudroom.core.network.host import parse_host
 from mudroom.net import dns, head, hello, say, socks
 from mudroom.net.connect import parse_connect
 from mudroom.net.synthetic import MOST, Synthetic, is_synthetic

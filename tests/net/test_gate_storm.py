@@ -11,7 +11,7 @@ import pytest
 from origin import Web
 from town import OpenDoor, Town, read_all
 
-from mudroom.core.hosts import HostRule
+from mudroom.core.network.host_rules import HostRule
 
 HASTE = {"read.HEAD_TIME": 0.3, "accept.FIRST_BYTE": 0.3, "tunnel.FIRST_WORDS": 0.3, "socks.PATIENCE": 0.3}
 HASTE |= {"peer.DISMISSAL": 0.1}

@@ -14,7 +14,7 @@ import pytest
 from origin import Web, certificate, client_context, tls
 from town import OpenDoor, Town, echo, read_all, read_exactly, read_until
 
-from mudroom.core.hosts import HostRule
+from mudroom.core.network.host_rules import HostRule
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from town import Town, echo, read_all, read_exactly, read_until
 
-from mudroom.core.hosts import HostRule
+from mudroom.core.network.host_rules import HostRule
 from mudroom.net.door import Gate
 from mudroom.net.upstream import parse_upstream
 

@@ -13,8 +13,8 @@ import pytest
 from town import Town, read_until
 
 from mudroom import gateway
-from mudroom.core.flow import Answer, Flow, Question
-from mudroom.core.hosts import HostRule
+from mudroom.core.network.flow import Answer, Flow, Question
+from mudroom.core.network.host_rules import HostRule
 from mudroom.core.result import Denial, Result
 from mudroom.core.settings import Settings
 from mudroom.errors import UsageError

@@ -16,8 +16,8 @@ from seal import Seal
 from town import Town
 
 from mudroom import gateway
-from mudroom.core.hosts import HostRule
-from mudroom.core.placeholder import parse_wanted
+from mudroom.core.network.host_rules import HostRule
+from mudroom.core.network.placeholder import parse_wanted
 from mudroom.core.result import Result
 from mudroom.core.settings import Settings
 from mudroom.session import Session

@@ -21,9 +21,9 @@ from town import OpenDoor, Town, read_all, read_until
 pytest.importorskip("cryptography", reason="inspection needs the library cryptography")
 from seal import Seal, client
 
-from mudroom.core.hosts import HostRule
-from mudroom.core.inspection import Inspection, parse_never
-from mudroom.core.placeholder import Credential, parse_wanted, with_value
+from mudroom.core.network.host_rules import HostRule
+from mudroom.core.network.inspection import Inspection, parse_never
+from mudroom.core.network.placeholder import Credential, parse_wanted, with_value
 from mudroom.net.authority import certificate_of, load_authority
 
 HOST = "api.example"

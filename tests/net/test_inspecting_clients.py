@@ -17,8 +17,8 @@ from town import OpenDoor, Town
 pytest.importorskip("cryptography", reason="inspection needs the library cryptography")
 from seal import Seal
 
-from mudroom.core.hosts import HostRule
-from mudroom.core.inspection import Inspection
+from mudroom.core.network.host_rules import HostRule
+from mudroom.core.network.inspection import Inspection
 from mudroom.net.authority import load_authority
 from mudroom.net.roots import prepare
 

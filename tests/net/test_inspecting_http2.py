@@ -33,9 +33,9 @@ from hyperframe.frame import (
 )
 from seal import Seal, client
 
-from mudroom.core.hosts import HostRule
-from mudroom.core.inspection import Inspection
-from mudroom.core.placeholder import parse_wanted, with_value
+from mudroom.core.network.host_rules import HostRule
+from mudroom.core.network.inspection import Inspection
+from mudroom.core.network.placeholder import parse_wanted, with_value
 from mudroom.net.authority import load_authority
 from mudroom.net.frame import PREFACE, goaway
 

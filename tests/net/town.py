@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any, Self
 
 import mudroom
-from mudroom.core.flow import Flow, Question
-from mudroom.core.hosts import HostRule
-from mudroom.core.inspection import Inspection
+from mudroom.core.network.flow import Flow, Question
+from mudroom.core.network.host_rules import HostRule
+from mudroom.core.network.inspection import Inspection
 from mudroom.net.door import Door, Gate, Kind, Listener
 
 _PATHS = [str(Path(mudroom.__file__).parent.parent), str(Path(__file__).parent)]

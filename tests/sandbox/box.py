@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from mudroom.confine import _permitted
-from mudroom.core.limit import Limits, rlimits
-from mudroom.core.plan import Plan
-from mudroom.core.spec import Copy, Overlay, SandboxSpec
+from mudroom.core.confinement.limit import Limits, rlimits
+from mudroom.core.confinement.plan import Plan
+from mudroom.core.confinement.spec import Copy, Overlay, SandboxSpec
 from mudroom.sandbox.capture import Output, attend
 from mudroom.sandbox.client import Client, Exit, Running
 from mudroom.sandbox.host import landlock_abi, survey, without

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from mudroom.core.spec import Around, Bind, Copy, SandboxSpec
+from mudroom.core.confinement.spec import Around, Bind, Copy, SandboxSpec
 
 WORK = b"/Users/ann/Library/mudroom/p-1/forks/f/copy/work"
 PRIVATE = b"/Users/ann/Library/mudroom/p-1/forks/f/private"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from mudroom.core.plan import NAMESPACES, Plan, explain
-from mudroom.core.spec import Around, Bind, Copy, Overlay, SandboxSpec
+from mudroom.core.confinement.plan import NAMESPACES, Plan, explain
+from mudroom.core.confinement.spec import Around, Bind, Copy, Overlay, SandboxSpec
 from mudroom.sandbox.bare import PERMITTED, RULES, compile_bare
 from mudroom.sandbox.syscall import DENY, NUMBERS
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from mudroom.core.container import Engine
-from mudroom.core.image import LABEL
-from mudroom.core.recipe import Recipe
+from mudroom.core.confinement.container import Engine
+from mudroom.core.confinement.image import LABEL
+from mudroom.core.confinement.image_recipe import Recipe
 from mudroom.errors import MudroomError, UsageError
 from mudroom.sandbox.building import Workshop, build
 

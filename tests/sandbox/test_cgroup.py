@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from mudroom.core.limit import Limits
+from mudroom.core.confinement.limit import Limits
 from mudroom.sandbox.cgroup import Leaf, Mount, NotHere, Tree, directory, find, find_v2, memberships, mounts, sweep
 from mudroom.sandbox.limiter import disks
 from mudroom.sandbox.scope import bus_address, make

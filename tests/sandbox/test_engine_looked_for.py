@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from mudroom.core.container import Engine, EngineKind
+from mudroom.core.confinement.container import Engine, EngineKind
 from mudroom.errors import MudroomError, Unsupported
 from mudroom.sandbox import engine as engines
 from mudroom.sandbox import trial

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from mudroom.core.container import Engine
+from mudroom.core.confinement.container import Engine
 from mudroom.sandbox.fate import clause, happened, tell
 
 FULL = "its memory was full, and the kernel ended the launcher with the command"

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from mudroom.core.container import Engine
-from mudroom.core.limit import Limits, Reading
+from mudroom.core.confinement.container import Engine
+from mudroom.core.confinement.limit import Limits, Reading
 from mudroom.errors import Unsupported
 from mudroom.sandbox.allowance import OWN_MEMORY, OWN_PROCESSES, allow
 from mudroom.sandbox.gauge import Gauge, find

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from mudroom.core.plan import NAMESPACES, explain
-from mudroom.core.spec import Bind, Copy, Overlay, SandboxSpec
+from mudroom.core.confinement.plan import NAMESPACES, explain
+from mudroom.core.confinement.spec import Bind, Copy, Overlay, SandboxSpec
 from mudroom.sandbox import runtime
 from mudroom.sandbox.imaged import OURS, compile_imaged, places, private
 from mudroom.sandbox.linux import compile_plan

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from mudroom.core.container import Engine
-from mudroom.core.image import Image, User
+from mudroom.core.confinement.container import Engine
+from mudroom.core.confinement.image import Image, User
 from mudroom.errors import MudroomError, Unsupported
 from mudroom.sandbox import imagefile, runtime, trial
 from mudroom.sandbox.orphans import OWNER

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from mudroom.core.plan import explain
-from mudroom.core.spec import Bind, Copy, SandboxSpec
+from mudroom.core.confinement.plan import explain
+from mudroom.core.confinement.spec import Bind, Copy, SandboxSpec
 from mudroom.sandbox.inside import compile_inside
 from mudroom.sandbox.linux import PROXY_PORT, filter_for
 from mudroom.sandbox.syscall import DENY, NO_NETWORK

@@ -11,7 +11,7 @@ import pytest
 from test_limits import groups_of
 
 from conftest import Place
-from mudroom.core.limit import Limits
+from mudroom.core.confinement.limit import Limits
 from mudroom.core.settings import Settings
 from mudroom.session import Session
 

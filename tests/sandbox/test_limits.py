@@ -13,7 +13,7 @@ import box
 import pytest
 
 from conftest import Place
-from mudroom.core.limit import Limits, Reached
+from mudroom.core.confinement.limit import Limits, Reached
 from mudroom.core.result import Result, to_json
 from mudroom.core.settings import Settings
 from mudroom.errors import Unsupported

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mudroom.core.path import is_below
-from mudroom.core.plan import _DESCRIPTIONS, NAMESPACES, Plan, Step, explain
-from mudroom.core.spec import Bind, Copy, Overlay, SandboxSpec
+from mudroom.core.confinement.plan import _DESCRIPTIONS, NAMESPACES, Plan, Step, explain
+from mudroom.core.confinement.spec import Bind, Copy, Overlay, SandboxSpec
+from mudroom.core.tree.path import is_below
 from mudroom.errors import UsageError
 from mudroom.sandbox.linux import compile_plan, filesystem_rights
 from mudroom.sandbox.seccomp import compile_filter

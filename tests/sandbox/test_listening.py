@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 from box import Box, Conversation
 
-from mudroom.core.plan import Plan
+from mudroom.core.confinement.plan import Plan
 from mudroom.sandbox.client import Client
 from mudroom.sandbox.linux import PROXY_PORT
 

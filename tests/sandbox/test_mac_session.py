@@ -21,9 +21,9 @@ from sbpl import parse
 
 from conftest import Place, full_listing
 from mudroom.confine import _permitted
-from mudroom.core.card import AgentCard, Requirements
-from mudroom.core.hosts import HostRule
-from mudroom.core.limit import Limits
+from mudroom.core.agent.card import AgentCard, Requirements
+from mudroom.core.confinement.limit import Limits
+from mudroom.core.network.host_rules import HostRule
 from mudroom.core.settings import Settings
 from mudroom.errors import CommandNotStarted, MudroomError, Unsupported
 from mudroom.sandbox.capture import SIGKILL
@@ -355,8 +355,8 @@ def test_file_tools_see_a_running_command(mac: Mac) -> None:
 
 
 def test_pause_and_resume(mac: Mac, tmp_path: Path) -> None:
-    from mudroom.core.plan import Plan
-    from mudroom.core.spec import Copy
+    from mudroom.core.confinement.plan import Plan
+    from mudroom.core.confinement.spec import Copy
     from mudroom.sandbox.seatbelt import compile_seatbelt
 
     work, private = tmp_path / "work", tmp_path / "f/private"

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from box import Box
 
-from mudroom.core.spec import Copy
+from mudroom.core.confinement.spec import Copy
 from mudroom.sandbox.capture import Output, attend
 from mudroom.sandbox.client import Client
 from mudroom.sandbox.denial import denials

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from mudroom.core.spec import Bind
+from mudroom.core.confinement.spec import Bind
 from mudroom.sandbox.mirror import LIMIT, SETTLED, Mirror, mirror_of
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from mudroom.contained import provide_profile
-from mudroom.core.container import Engine
+from mudroom.core.confinement.container import Engine
 from mudroom.errors import MudroomError
 from mudroom.sandbox import box
 from mudroom.sandbox.orphans import hold, hold_below, make_held, orphans, rows, sweep_containers, sweep_directory

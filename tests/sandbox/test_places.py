@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from box import Box, if_namespaces
 
-from mudroom.core.spec import Bind
+from mudroom.core.confinement.spec import Bind
 from mudroom.sandbox.client import Client
 from mudroom.sandbox.host import survey
 

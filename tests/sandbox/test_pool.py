@@ -9,7 +9,7 @@ from typing import cast
 
 import pytest
 
-from mudroom.core.container import Container, Mount
+from mudroom.core.confinement.container import Container, Mount
 from mudroom.errors import MudroomError
 from mudroom.sandbox.box import Box
 from mudroom.sandbox.pool import Pool, Rules, covers, serves

@@ -12,9 +12,17 @@ import pytest
 
 from conftest import Place
 from engines import EngineHere
-from mudroom.core.container import Container, Engine, Mount, exec_argv, session_argv, user_of, variable_lines
-from mudroom.core.plan import Plan
-from mudroom.core.spec import Bind, Copy, SandboxSpec
+from mudroom.core.confinement.container import (
+    Container,
+    Engine,
+    Mount,
+    exec_argv,
+    session_argv,
+    user_of,
+    variable_lines,
+)
+from mudroom.core.confinement.plan import Plan
+from mudroom.core.confinement.spec import Bind, Copy, SandboxSpec
 from mudroom.errors import MudroomError, Unsupported
 from mudroom.sandbox.client import Client, Exit
 from mudroom.sandbox.engine import choose

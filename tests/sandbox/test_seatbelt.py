@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from macbox import BARE, PRIVATE, SPEC, STATE, WORK
 from sbpl import Profile, parse, read
 
-from mudroom.core.plan import explain
-from mudroom.core.spec import Around, Bind, Copy, Overlay, SandboxSpec
+from mudroom.core.confinement.plan import explain
+from mudroom.core.confinement.spec import Around, Bind, Copy, Overlay, SandboxSpec
 from mudroom.sandbox.seatbelt import ancestors, compile_profile, compile_seatbelt, quote, real, writable
 from mudroom.sandbox.service import GUARDED, MACH
 

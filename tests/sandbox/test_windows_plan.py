@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mudroom.core.limit import Limits
-from mudroom.core.spec import Around, Bind, Copy, Overlay, SandboxSpec
-from mudroom.core.windowsplan import CHANGE, JOB, OPS, READ, WindowsPlan, describe, explain
+from mudroom.core.confinement.limit import Limits
+from mudroom.core.confinement.spec import Around, Bind, Copy, Overlay, SandboxSpec
+from mudroom.core.confinement.windows_plan import CHANGE, JOB, OPS, READ, WindowsPlan, describe, explain
 from mudroom.errors import Unsupported, UsageError
 from mudroom.sandbox.windows import (
     JOB_FLAGS,

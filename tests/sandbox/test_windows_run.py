@@ -6,8 +6,8 @@ import pytest
 from test_windows_plan import BARE, COMMAND, SPEC, plan
 from windows_fake import PACKAGE, Fake
 
-from mudroom.core.limit import Limits, Reached
-from mudroom.core.windowsplan import OPS, WindowsPlan
+from mudroom.core.confinement.limit import Limits, Reached
+from mudroom.core.confinement.windows_plan import OPS, WindowsPlan
 from mudroom.errors import CommandNotStarted, MudroomError, Unsupported
 from mudroom.sandbox import windows_types as w
 from mudroom.sandbox.windows import Machine

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from mudroom.core.windowsplan import CAPABILITIES
+from mudroom.core.confinement.windows_plan import CAPABILITIES
 from mudroom.sandbox import windows_types as w
 from mudroom.sandbox.windows_calls import Accounting, CallFailed, Console, Creation, Luid, Process
 

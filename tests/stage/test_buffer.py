@@ -18,7 +18,7 @@ from ground import Ground, fill, shape
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from mudroom.core.entry import Entry
+from mudroom.core.tree.entry import Entry
 from mudroom.stage.buffer import Buffer
 from mudroom.stage.files import Tree
 from mudroom.stage.flush import Writer
@@ -426,7 +426,7 @@ def test_it_needs_nothing_of_linux() -> None:
     program = "import os, sys; sys.modules['fcntl'] = sys.modules['ctypes'] = None; del os.memfd_create, os.geteuid"
     program += """
 import tempfile
-from mudroom.core.entry import Entry
+from mudroom.core.tree.entry import Entry
 class Empty:
     def look(self, path): return None if path else Entry("directory", 0o755, 0, b"", 0, 0, 1, 0, 0, 0, 0)
     def names(self, path): return {}

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from mudroom.core.entry import Entry
+from mudroom.core.tree.entry import Entry
 from mudroom.errors import UsageError
 from mudroom.stage.copy import listed
 from mudroom.stage.exclude import _ignored, _rules, _screen, _verdict, _without, choose, never_copied

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from mudroom.core.entry import Entry
+from mudroom.core.tree.entry import Entry
 from mudroom.errors import MudroomError
 from mudroom.stage.kept import KeptFiles
 from mudroom.stage.original import Originals

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from mudroom.core.verdict import Action
+from mudroom.core.command.verdict import Action
 
 AGENT = "coder"
 FORK = "refactor"

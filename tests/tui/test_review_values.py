@@ -17,11 +17,11 @@ from rich.style import Style
 from textual.app import App, ComposeResult
 from textual.screen import Screen
 
-from mudroom.core.change import Change
-from mudroom.core.entry import Entry
-from mudroom.core.hunk import select
-from mudroom.core.linediff import Block, split_lines
-from mudroom.core.shown import WIDEST
+from mudroom.core.text.escaping import WIDEST
+from mudroom.core.text.hunk import select
+from mudroom.core.text.linediff import Block, split_lines
+from mudroom.core.tree.change import Change
+from mudroom.core.tree.entry import Entry
 from mudroom.tui.choice import (
     WHOLE,
     Pick,

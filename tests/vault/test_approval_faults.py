@@ -26,8 +26,8 @@ from faults import (
     why_impossible,
 )
 
-from mudroom.core.approval import CommandQuestion, asked
-from mudroom.core.verdict import Verdict
+from mudroom.core.approval.approval import CommandQuestion, asked
+from mudroom.core.command.verdict import Verdict
 from mudroom.errors import MudroomError
 from mudroom.vault.approval import Queue
 from mudroom.vault.approver import QueueApprover

@@ -15,10 +15,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from mudroom.core.approval import CommandAnswer, CommandQuestion, HostQuestion, asked
-from mudroom.core.flow import NOBODY, Answer, Question
-from mudroom.core.queued import Moment, Room, Row
-from mudroom.core.verdict import Verdict
+from mudroom.core.approval.approval import CommandAnswer, CommandQuestion, HostQuestion, asked
+from mudroom.core.approval_queue import Moment, Room, Row
+from mudroom.core.command.verdict import Verdict
+from mudroom.core.network.flow import NOBODY, Answer, Question
 from mudroom.errors import MudroomError, UsageError
 from mudroom.vault import approval
 from mudroom.vault import ticket as waiting

@@ -17,9 +17,9 @@ import msgspec
 import pytest
 
 from conftest import Place, listing
-from mudroom.core.change import Changeset
 from mudroom.core.retention import DAY, Kept
 from mudroom.core.settings import Settings
+from mudroom.core.tree.change import Changeset
 from mudroom.errors import MudroomError, UsageError
 from mudroom.sandbox.client import Client
 from mudroom.session import Session

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from conftest import Place
-from mudroom.core.entry import Entry
+from mudroom.core.tree.entry import Entry
 from mudroom.session import Session
 from mudroom.stage.kept import KeptFiles
 from mudroom.stage.source import DirectorySource

@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from mudroom.core.event import Head, data_of, wall
-from mudroom.core.selection import Selection
+from mudroom.core.journal.event import Head, data_of, wall
+from mudroom.core.journal.event_filter import Selection
 from mudroom.errors import MudroomError
 from mudroom.vault.journal import Journal
 
@@ -149,7 +149,7 @@ def test_a_removal_with_new_numbers_is_found(path: Path) -> None:
 
 def test_an_edit_with_its_own_digest_made_anew_is_found(path: Path) -> None:
     """And the same for all that follow: the kept head tells."""
-    from mudroom.core.event import digest_of
+    from mudroom.core.journal.event import digest_of
 
     journal = filled(path)
     rows = list(journal.events())
@@ -392,7 +392,7 @@ def test_a_damaged_file_is_named(path: Path) -> None:
 
 def test_a_journal_of_an_older_mudroom(path: Path) -> None:
     """Without origin and head."""
-    from mudroom.core.event import BEGIN, chained
+    from mudroom.core.journal.event import BEGIN, chained
 
     database = sqlite3.connect(path)
     database.execute("PRAGMA journal_mode=WAL")

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from mudroom.core.event import Event
-from mudroom.core.selection import Selection
+from mudroom.core.journal.event import Event
+from mudroom.core.journal.event_filter import Selection
 from mudroom.errors import MudroomError
 from mudroom.vault.journal import Journal
 from mudroom.vault.rolled import Archive, Damaged, archives, read_archive, read_back

@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 
 from conftest import Place, tick
-from mudroom.core.decision import Take
+from mudroom.core.merge.resolution_words import Take
 from mudroom.session import Session
 
 FORK = "agent-1"

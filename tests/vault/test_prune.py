@@ -13,9 +13,9 @@ import pytest
 
 import mudroom.vault.expire
 from conftest import Place
-from mudroom.core import stack
 from mudroom.core.retention import DAY, SECOND, YOUNG, Expired, Kept
 from mudroom.core.settings import Settings
+from mudroom.core.tree import stack
 from mudroom.errors import MudroomError, UsageError
 from mudroom.session import Session
 from mudroom.vault.apply import ApplyDirectory

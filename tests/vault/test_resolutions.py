@@ -7,9 +7,9 @@ import os
 import pytest
 
 from conftest import Place, tick
-from mudroom.core.decision import Take
-from mudroom.core.judge import Answer
-from mudroom.core.merge import Part
+from mudroom.core.merge.merge import Part
+from mudroom.core.merge.merge_tree import Answer
+from mudroom.core.merge.resolution_words import Take
 from mudroom.errors import ForkMoved, MudroomError, SideMoved
 from mudroom.session import Session
 from mudroom.vault.conflicted import Conflicted

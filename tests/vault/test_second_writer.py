@@ -32,7 +32,7 @@ from faults import ASK_AGAIN, KILL_BEFORE, PASS, Call, at, passing, watched, wit
 from faults import why_impossible as why_not_watched
 from world import APART, PLAIN, TOGETHER, Portrait, Portraits, Way, World, fast_place, portraits, why_impossible
 
-from mudroom.core.merge import Conflict
+from mudroom.core.merge.merge import Conflict
 from mudroom.sandbox.client import Client
 
 SECONDS = float(os.environ.get("MUDROOM_WRITER", "4"))

@@ -12,7 +12,7 @@ pytest.importorskip("starlette", reason="the extra web")
 from test_conflict_api import FORK, TEXT, Two, edit, page, two
 
 from conftest import tick
-from mudroom.core.diff3 import Merged, merge3
+from mudroom.core.merge.diff3 import Merged, merge3
 from mudroom.vault import conflicted, reconcile
 from pageside import changed, pick
 

@@ -13,9 +13,9 @@ import pytest
 
 from browser import Site, mudroom
 from conftest import Place
-from mudroom.core.approval import CommandQuestion, HostQuestion
-from mudroom.core.queued import Moment, Row
-from mudroom.core.verdict import Verdict
+from mudroom.core.approval.approval import CommandQuestion, HostQuestion
+from mudroom.core.approval_queue import Moment, Row
+from mudroom.core.command.verdict import Verdict
 from mudroom.vault.approval import Queue
 
 VERDICT = Verdict("require_approval", ("networked",), "class networked", "may run scripts of strangers")

@@ -17,8 +17,8 @@ from test_page_accessible import AXE, violations
 from browser import MUDROOM, OpenPage, environment, mudroom, serving, watch
 from clients import free_port
 from conftest import Place
-from mudroom.core.approval import CommandQuestion, HostQuestion
-from mudroom.core.verdict import Verdict
+from mudroom.core.approval.approval import CommandQuestion, HostQuestion
+from mudroom.core.command.verdict import Verdict
 from mudroom.vault.approval import Queue
 
 if TYPE_CHECKING:

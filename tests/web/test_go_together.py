@@ -8,9 +8,9 @@ import pytest
 
 from browser import Site, staged
 from conftest import Place, listing
-from mudroom.core.change import Change
-from mudroom.core.choice import exactly
-from mudroom.core.together import Row, needs, row_of, together
+from mudroom.core.tree.change import Change
+from mudroom.core.tree.choice import exactly
+from mudroom.core.tree.dependent_rows import Row, needs, row_of, together
 from mudroom.tui.choice import WHOLE, chosen, first_choice, gathered, items_of
 
 if TYPE_CHECKING:

@@ -12,9 +12,9 @@ import pytest
 
 from asking import Asked
 from conftest import Place
-from mudroom.core.flow import Flow, flow_to_json
-from mudroom.core.selection import Selection
-from mudroom.core.stack import ForkState, from_text
+from mudroom.core.journal.event_filter import Selection
+from mudroom.core.network.flow import Flow, flow_to_json
+from mudroom.core.tree.stack import ForkState, from_text
 from mudroom.watching import search
 
 MS = 10**6

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from mudroom.core.approval import HostQuestion
+from mudroom.core.approval.approval import HostQuestion
 from mudroom.vault.approval import Queue
 from mudroom.vault.bell import listeners, ring
 from mudroom.web import hub as module

@@ -9,9 +9,9 @@ import pytest
 
 from conftest import Place
 from looking import Looking
-from mudroom.core.change import Change
-from mudroom.core.path import show_path
 from mudroom.core.settings import Settings
+from mudroom.core.tree.change import Change
+from mudroom.core.tree.path import show_path
 from mudroom.reviewing import look
 from mudroom.web import review, shape
 from mudroom.web.endpoint import id_of

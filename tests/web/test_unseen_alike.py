@@ -11,9 +11,9 @@ from importlib.resources import files
 
 import pytest
 
-from mudroom.core.path import is_seen
-from mudroom.core.shown import shown
-from mudroom.core.unseen import ACTING, CHOICE, PASSED
+from mudroom.core.text.escaping import shown
+from mudroom.core.text.invisible_characters import ACTING, CHOICE, PASSED
+from mudroom.core.tree.path import is_seen
 from mudroom.tui import line
 from mudroom.web.region import result_of
 

@@ -17,9 +17,9 @@ from typing import Any
 
 import pytest
 
-from mudroom.core.limit import Limits, Reached
-from mudroom.core.spec import Copy, SandboxSpec
-from mudroom.core.windowsplan import WindowsPlan
+from mudroom.core.confinement.limit import Limits, Reached
+from mudroom.core.confinement.spec import Copy, SandboxSpec
+from mudroom.core.confinement.windows_plan import WindowsPlan
 from mudroom.errors import CommandNotStarted, Unsupported
 from mudroom.sandbox import windows_types as w
 
@@ -195,7 +195,7 @@ def test_no_handle_but_three_is_inherited(box: Box, tmp_path: Path) -> None:
 
 
 def test_quoted_words_arrive(box: Box, tmp_path: Path) -> None:
-    from mudroom.core.windowscommand import quote
+    from mudroom.core.confinement.windows_command import quote
 
     program = tmp_path / "words.py"
     program.write_text("import sys, json; print(json.dumps(sys.argv[1:]))")
@@ -208,7 +208,7 @@ def test_quoted_words_arrive(box: Box, tmp_path: Path) -> None:
 
 
 def test_a_batch_file_gets_words_and_nothing_else(box: Box, tmp_path: Path) -> None:
-    from mudroom.core.windowscommand import quote_batch
+    from mudroom.core.confinement.windows_command import quote_batch
 
     batch = tmp_path / "show it.cmd"
     batch.write_text("@echo [%1] [%2] [%3]\r\n")
@@ -274,7 +274,7 @@ def spec(directory: Path) -> SandboxSpec:
 
 
 def compiled(directory: Path, line: str, level: int) -> WindowsPlan:
-    from mudroom.core.spec import Around
+    from mudroom.core.confinement.spec import Around
 
     found = spec(directory)
     if level == 0:
@@ -357,7 +357,7 @@ def test_doctor_says_what_it_has_tried(tmp_path: Path) -> None:
 def test_quoting_against_windows_own_parser() -> None:
     import random
 
-    from mudroom.core.windowscommand import quote
+    from mudroom.core.confinement.windows_command import quote
 
     shell32, kernel32 = ctypes.WinDLL("shell32"), ctypes.WinDLL("kernel32")
     shell32.CommandLineToArgvW.restype = ctypes.POINTER(ctypes.c_wchar_p)
@@ -378,7 +378,7 @@ def test_quoting_against_windows_own_parser() -> None:
     "name", [b"a", b"console", b"com10", b"a b", b"x" * 200, "ä😀".encode(), b"~1a", b".a", b"a.b"]
 )
 def test_names_that_may_land_are_made_as_they_are(tmp_path: Path, name: bytes) -> None:
-    from mudroom.core.windowsname import why_no_name
+    from mudroom.core.tree.windows_name import why_no_name
 
     assert why_no_name(name) is None
     (tmp_path / os.fsdecode(name)).write_bytes(b"")
@@ -387,7 +387,7 @@ def test_names_that_may_land_are_made_as_they_are(tmp_path: Path, name: bytes) -
 
 @pytest.mark.parametrize("name", ["nul", "NUL", "a.", "a ", "a:b", "a?", "a|b", "a*"])
 def test_names_that_may_not_are_not(tmp_path: Path, name: str) -> None:
-    from mudroom.core.windowsname import why_no_name
+    from mudroom.core.tree.windows_name import why_no_name
 
     assert why_no_name(name.encode())
     try:
@@ -399,7 +399,7 @@ def test_names_that_may_not_are_not(tmp_path: Path, name: str) -> None:
 
 
 def test_two_names_that_are_one_there(tmp_path: Path) -> None:
-    from mudroom.core.windowsname import fold
+    from mudroom.core.tree.windows_name import fold
 
     for lower, upper in (("a", "A"), ("\u00e4", "\u00c4"), ("\u0436", "\u0416"), ("\u03c9", "\u03a9")):
         (tmp_path / lower).write_bytes(b"lower")

@@ -13,8 +13,8 @@ from mudroom.cli.main import Context
 from mudroom.cli.open import project_of, settings_of
 from mudroom.cli.run import configure_confinement
 from mudroom.config import load_card, places
-from mudroom.core.card import AgentCard, Opened
-from mudroom.core.level import BARE, Decision
+from mudroom.core.agent.card import AgentCard, Opened
+from mudroom.core.agent.level import BARE, Decision
 from mudroom.core.settings import Settings
 from mudroom.errors import UsageError
 from mudroom.granting import graphics, image_of, promised

@@ -23,14 +23,14 @@ from mudroom.cli.run import adjusted, asked_level, show_result, standard, warn
 from mudroom.cli.terminal import is_terminal
 from mudroom.cli.waking import waking
 from mudroom.config import load_card, load_policy
-from mudroom.core.path import is_below, show_path
 from mudroom.core.result import text, to_json
+from mudroom.core.tree.path import is_below, show_path
 from mudroom.errors import MudroomError, Refused, UsageError
 from mudroom.granting import decide
 from mudroom.session import Client, Session
 
 if TYPE_CHECKING:
-    from mudroom.core.card import AgentCard
+    from mudroom.core.agent.card import AgentCard
     from mudroom.core.settings import Settings
 
 GRACE = 5

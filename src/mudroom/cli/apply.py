@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 from mudroom.cli.main import Context
 from mudroom.cli.open import exclusive, only_fork, open_session, project_paths
 from mudroom.cli.preview import credentials_line, left_out, preview, some
-from mudroom.core.change import Change, listed
-from mudroom.core.path import ancestors, is_below, show, show_path
+from mudroom.core.merge.apply_summary import landed_words
 from mudroom.core.result import conflicts_to_json, text
-from mudroom.core.together import lacking, lacks, needs, row_of
-from mudroom.core.turned import landed_words
+from mudroom.core.tree.change import Change, listed
+from mudroom.core.tree.dependent_rows import lacking, lacks, needs, row_of
+from mudroom.core.tree.path import ancestors, is_below, show, show_path
 from mudroom.errors import UsageError
 
 if TYPE_CHECKING:

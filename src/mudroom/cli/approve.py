@@ -13,8 +13,8 @@ from mudroom.cli.asking import CHOICES, heard, text
 from mudroom.cli.main import Context
 from mudroom.cli.open import open_session
 from mudroom.cli.whom import remember_command
-from mudroom.core.approval import CommandAnswer, HostQuestion, rule_of
-from mudroom.core.queued import VALIDITY, Decision, Row, row_to_json
+from mudroom.core.approval.approval import CommandAnswer, HostQuestion, rule_of
+from mudroom.core.approval_queue import VALIDITY, Decision, Row, row_to_json
 from mudroom.errors import MudroomError, UsageError
 from mudroom.session import Session
 
@@ -88,7 +88,7 @@ def _list(rows: list[Row], queue: Queue, context: Context) -> int:
 
 
 def _what(row: Row) -> str:
-    from mudroom.core.quote import show_words
+    from mudroom.core.tree.quote import show_words
 
     if row.asked.host is not None:
         return f"to reach {text(row.asked.host.host)}:{row.asked.host.port}"
@@ -162,7 +162,7 @@ def keep_host(session: Session, host: HostQuestion, allow: bool) -> None:
     """Write the rule of an answer about a host, for this machine. Raises MudroomError."""
     import time
 
-    from mudroom.core.hosts import HostRule
+    from mudroom.core.network.host_rules import HostRule
     from mudroom.permission import keep
 
     rule = HostRule("allow" if allow else "deny", host.host, (host.port,), source="asked")

@@ -12,9 +12,9 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from mudroom.cli.asking import also, forget_typed, heard, interrupts, ready_of, text
-from mudroom.core.approval import CommandAnswer, CommandApprover, CommandQuestion, can_be_kept
-from mudroom.core.path import show
-from mudroom.core.queued import Asked, Decision, State, answer_of
+from mudroom.core.approval.approval import CommandAnswer, CommandApprover, CommandQuestion, can_be_kept
+from mudroom.core.approval_queue import Asked, Decision, State, answer_of
+from mudroom.core.tree.path import show
 from mudroom.errors import MudroomError
 
 if TYPE_CHECKING:
@@ -138,7 +138,7 @@ def _told(question: CommandQuestion, ticket: Ticket, queue: Queue) -> list[str]:
 
 def told(question: CommandQuestion, asked: Asked | None = None) -> list[str]:
     """What is asked, in lines for a terminal."""
-    from mudroom.core.quote import show_words
+    from mudroom.core.tree.quote import show_words
 
     place = f"in the fork {text(question.fork)}" if question.fork else "in a new fork"
     head = f"{text(question.agent)} wants to run, {place}" if question.agent else f"To run {place}"

@@ -17,14 +17,14 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from mudroom.core.flow import Answer, Question
-from mudroom.core.path import show
-from mudroom.core.queued import Decision
+from mudroom.core.approval_queue import Decision
+from mudroom.core.network.flow import Answer, Question
+from mudroom.core.tree.path import show
 from mudroom.errors import MudroomError
 
 if TYPE_CHECKING:
     from mudroom.cli.terminal import Terminal
-    from mudroom.core.queued import State
+    from mudroom.core.approval_queue import State
     from mudroom.keeper import Queue, Ticket
 
 PATIENCE = 55.0

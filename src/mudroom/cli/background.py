@@ -18,8 +18,8 @@ from typing import Any, NamedTuple, NoReturn
 from mudroom.cli.main import Context
 from mudroom.cli.waking import waking
 from mudroom.core.background import to_json
-from mudroom.core.path import show
 from mudroom.core.result import Result
+from mudroom.core.tree.path import show
 from mudroom.errors import MudroomError
 from mudroom.session import Background, Client, Session
 

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, NamedTuple
 from mudroom.cli.main import Context
 from mudroom.cli.open import project_of, standing
 from mudroom.config import load_policy
-from mudroom.core.card import AgentCard
-from mudroom.core.hosts import HostRule, show_rule
+from mudroom.core.agent.card import AgentCard
+from mudroom.core.agent.card_hosts import Wish, wish
+from mudroom.core.network.host_rules import HostRule, show_rule
 from mudroom.core.settings import Settings
-from mudroom.core.wish import Wish, wish
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -8,7 +8,7 @@ import time
 
 from mudroom.cli.main import Context
 from mudroom.cli.open import only_fork, open_session
-from mudroom.core.boundary import checkpoints_to_json
+from mudroom.core.fork_report import checkpoints_to_json
 from mudroom.session import Session
 
 EXAMPLES = """\

@@ -20,13 +20,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mudroom.cli.lending import GRACE, TYPED, Lent, ToldToEnd
-from mudroom.core.path import show_path
+from mudroom.core.tree.path import show_path
 from mudroom.errors import MudroomError, UsageError
 
 if TYPE_CHECKING:
     from mudroom.cli.main import Context
-    from mudroom.core.decision import Either
-    from mudroom.core.diff3 import Merged
+    from mudroom.core.merge.diff3 import Merged
+    from mudroom.core.merge.resolution_words import Either
     from mudroom.session import Conflicted, Session
 
 KEPT = "kept"
@@ -63,7 +63,7 @@ def by_hunk(session: Session, fork: str, conflict: Conflicted, hunks: Mapping[in
 
 def by_editor(session: Session, fork: str, conflict: Conflicted, context: Context) -> None:
     """With conflict markers; of one that is decided, what is."""
-    from mudroom.core.marker import Labels, marker_size, mergeable, unresolved, with_markers
+    from mudroom.core.merge.marker import Labels, marker_size, mergeable, unresolved, with_markers
 
     _require_shown(session, conflict)
     editor = context.environ.get(b"VISUAL") or context.environ.get(b"EDITOR") or b"vi"
@@ -89,7 +89,7 @@ def by_editor(session: Session, fork: str, conflict: Conflicted, context: Contex
 
 def by_tool(session: Session, fork: str, conflict: Conflicted, tool: str, context: Context) -> None:
     """A merge driver as git has them (gitattributes(5)): %O base, %A ours and the result, %B theirs, %P the path."""
-    from mudroom.core.marker import unresolved
+    from mudroom.core.merge.marker import unresolved
 
     _require_shown(session, conflict)
     words = shlex.split(DRIVERS.get(tool, tool))
@@ -203,7 +203,7 @@ def undecide(session: Session, fork: str, conflict: Conflicted) -> None:
 
 
 def _keep(session: Session, fork: str, conflict: Conflicted, merged: Merged, choices: Mapping[int, Either]) -> None:
-    from mudroom.core.marker import resolve
+    from mudroom.core.merge.marker import resolve
 
     session.decide(fork, conflict, "content", resolve(merged, choices).content())
 

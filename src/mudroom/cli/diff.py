@@ -13,8 +13,8 @@ from collections.abc import Iterator
 from mudroom.cli.main import Context
 from mudroom.cli.open import only_fork, open_session, project_paths
 from mudroom.cli.preview import credentials_line
-from mudroom.core.path import is_below, show_path
 from mudroom.core.result import changes_to_json
+from mudroom.core.tree.path import is_below, show_path
 from mudroom.session import Session
 
 EXAMPLES = """\
@@ -71,8 +71,8 @@ def _is_side(session: Session, word: str) -> bool:
 def _conflicts(session: Session, name: str, words: list[str], context: Context) -> int:
     """With markers, as far as texts go; exit code 3 if there are any."""
     from mudroom.cli.resolve import conflict_to_json
-    from mudroom.core.linediff import unified
-    from mudroom.core.marker import Labels, with_markers
+    from mudroom.core.merge.marker import Labels, with_markers
+    from mudroom.core.text.linediff import unified
     from mudroom.reviewing import is_masked_conflict
 
     found = session.conflicts(name, project_paths(words, session))

@@ -61,7 +61,7 @@ def _engine(context: Context) -> EngineChoice:
 
 
 def _table(context: Context) -> int:
-    from mudroom.core.protection import document, rows
+    from mudroom.core.confinement.protection import document, rows
 
     if context.as_json:
         names = ("protection", "level", "platform", "mechanism", "tested")

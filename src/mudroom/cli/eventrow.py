@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from mudroom.core.event import Event, wall
-from mudroom.core.telling import ROWS, gravity, shown, words
+from mudroom.core.journal.event import Event, wall
+from mudroom.core.journal.event_text import ROWS, gravity, shown, words
 
 _STYLES = {1: "yellow", 2: "red"}
 

@@ -21,13 +21,13 @@ from mudroom.cli.run import (
 )
 from mudroom.cli.whom import ASKS, Ask, ask_about_hosts_by
 from mudroom.config import load_card
-from mudroom.core.path import is_below, show
 from mudroom.core.result import Result
+from mudroom.core.tree.path import is_below, show
 from mudroom.errors import UsageError
 from mudroom.session import Background, Client, Session
 
 if TYPE_CHECKING:
-    from mudroom.core.card import AgentCard
+    from mudroom.core.agent.card import AgentCard
 
 EXAMPLES = """\
 examples:

@@ -8,7 +8,7 @@ import json
 from mudroom.cli.ls import describe, fork_rows
 from mudroom.cli.main import Context
 from mudroom.cli.open import open_session
-from mudroom.core.change import summarise
+from mudroom.core.tree.change import summarise
 from mudroom.errors import UsageError
 
 EXAMPLES = """\

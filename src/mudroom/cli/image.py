@@ -12,8 +12,8 @@ from mudroom.cli.main import Context
 from mudroom.cli.open import project_of, settings_of
 from mudroom.cli.sweep import amount
 from mudroom.config import places
-from mudroom.core.image import HOST
-from mudroom.core.recipe import KINDS, Recipe, split
+from mudroom.core.confinement.image import HOST
+from mudroom.core.confinement.image_recipe import KINDS, Recipe, split
 from mudroom.errors import UsageError
 from mudroom.imaging import Made, listed, make, remove
 

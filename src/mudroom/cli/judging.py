@@ -8,11 +8,11 @@ import os
 
 from mudroom.cli.main import Context
 from mudroom.cli.open import project_of, settings_of, working_directory
-from mudroom.core.command import classify_line, classify_words
-from mudroom.core.path import show
-from mudroom.core.policy import decide
+from mudroom.core.command.policy import decide
+from mudroom.core.command.program.classification import classify_line, classify_words
+from mudroom.core.command.verdict import Classified, Verdict
 from mudroom.core.result import text
-from mudroom.core.verdict import Classified, Verdict
+from mudroom.core.tree.path import show
 from mudroom.errors import UsageError
 
 

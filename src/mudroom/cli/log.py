@@ -15,11 +15,11 @@ from mudroom.cli.eventrow import line
 from mudroom.cli.logexport import FORMS, as_json, export
 from mudroom.cli.main import Context
 from mudroom.cli.open import open_session
-from mudroom.core.event import Event, Examined
-from mudroom.core.path import show
-from mudroom.core.selection import Selection
-from mudroom.core.telling import ROWS
-from mudroom.core.verdict import ACTIONS
+from mudroom.core.command.verdict import ACTIONS
+from mudroom.core.journal.event import Event, Examined
+from mudroom.core.journal.event_filter import Selection
+from mudroom.core.journal.event_text import ROWS
+from mudroom.core.tree.path import show
 from mudroom.errors import UsageError
 from mudroom.session import Session
 

@@ -13,10 +13,10 @@ from contextlib import contextmanager
 from typing import Any
 
 from mudroom import __version__
-from mudroom.core.event import Event, data_of, wall
-from mudroom.core.otlp import logs_data
-from mudroom.core.sheet import header, sheet_row
-from mudroom.core.telling import gravity, words
+from mudroom.core.journal.csv import header, sheet_row
+from mudroom.core.journal.event import Event, data_of, wall
+from mudroom.core.journal.event_text import gravity, words
+from mudroom.core.journal.otlp import logs_data
 
 _BATCH = 500
 """Events in one line of OTLP: receivers read a line at a time."""

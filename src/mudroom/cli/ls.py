@@ -8,9 +8,9 @@ from typing import Any
 
 from mudroom.cli.main import Context
 from mudroom.cli.open import open_session
-from mudroom.core.change import summarise
-from mudroom.core.path import show
 from mudroom.core.result import text
+from mudroom.core.tree.change import summarise
+from mudroom.core.tree.path import show
 from mudroom.session import Session
 
 _LEAST = 20

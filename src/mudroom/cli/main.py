@@ -49,6 +49,22 @@ VERBS = {
 }
 
 
+_SHELVES = {
+    verb: shelf
+    for shelf, verbs in {
+        "command": ("run", "exec", "shell", "agent", "proxy", "ps"),
+        "fork": ("fork", "ls", "status", "checkpoint", "rollback", "mount", "unmount", "discard"),
+        "change": ("diff", "review", "apply", "resolve", "undo", "redo", "recover"),
+        "policy": ("policy", "approve"),
+        "net": ("net",),
+        "vault": ("log", "vault"),
+        "host": ("serve", "image", "doctor"),
+    }.items()
+    for verb in verbs
+}
+"""Verb → the folder of its module."""
+
+
 class Context(NamedTuple):
     environ: Mapping[bytes, bytes]
     terminal: Terminal
@@ -104,7 +120,7 @@ def _run(argv: list[str], environ: Mapping[bytes, bytes], terminal: Terminal) ->
     verb = argv[0]
     if verb not in VERBS:
         raise UsageError(f"there is no verb {verb!r}", _near(verb))
-    module: Any = importlib.import_module(f"mudroom.cli.{verb}")
+    module: Any = importlib.import_module(f"mudroom.cli.{_SHELVES[verb]}.{verb}")
     parser = _Parser(
         prog=f"mudroom {verb}",
         description=VERBS[verb][0].upper() + VERBS[verb][1:] + ".",

@@ -10,8 +10,8 @@ from typing import Any
 
 from mudroom.cli.main import Context
 from mudroom.cli.open import open_session, working_directory
-from mudroom.core.path import show
 from mudroom.core.result import text
+from mudroom.core.tree.path import show
 from mudroom.session import Session
 
 EXAMPLES = """\

@@ -8,7 +8,7 @@ import json
 from mudroom.cli.main import Context
 from mudroom.cli.open import open_session
 from mudroom.config import places
-from mudroom.core.placeholder import Wanted, parse_wanted
+from mudroom.core.network.placeholder import Wanted, parse_wanted
 from mudroom.errors import UsageError
 
 

@@ -10,10 +10,10 @@ import time
 from mudroom import __version__
 from mudroom.cli.main import Context
 from mudroom.cli.open import open_session
-from mudroom.core.event import Event, data_of
-from mudroom.core.flow import Flow, flow_from_json
-from mudroom.core.har import to_har
-from mudroom.core.telling import shown, told
+from mudroom.core.journal.event import Event, data_of
+from mudroom.core.journal.event_text import shown, told
+from mudroom.core.network.flow import Flow, flow_from_json
+from mudroom.core.network.har import to_har
 from mudroom.session import Session
 
 _PAUSE = 0.2

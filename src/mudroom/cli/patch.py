@@ -1,5 +1,5 @@
 """``mudroom apply -p``: choose file by file and hunk by hunk, with the keys of ``git add -p``. What was chosen without
-what it goes together with (core/together.py) is told, and stays in the fork."""
+what it goes together with (core/tree/dependent_rows.py) is told, and stays in the fork."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from mudroom.cli.diff import coloured
 from mudroom.cli.main import Context
-from mudroom.core.change import listed
-from mudroom.core.hunk import Hunk, hunks, select, split
-from mudroom.core.merge import Part
-from mudroom.core.path import show_path
-from mudroom.core.together import lacks, needs, row_of, together
+from mudroom.core.merge.merge import Part
+from mudroom.core.text.hunk import Hunk, hunks, select, split
+from mudroom.core.tree.change import listed
+from mudroom.core.tree.dependent_rows import lacks, needs, row_of, together
+from mudroom.core.tree.path import show_path
 
 if TYPE_CHECKING:
-    from mudroom.core.change import Change
+    from mudroom.core.tree.change import Change
     from mudroom.session import Session
 
 HELP = """\

@@ -10,9 +10,9 @@ from typing import Any
 
 from mudroom.cli.main import Context
 from mudroom.cli.open import open_session
-from mudroom.core.path import show
-from mudroom.core.selection import Selection
-from mudroom.core.why import Why
+from mudroom.core.confinement.why import Why
+from mudroom.core.journal.event_filter import Selection
+from mudroom.core.tree.path import show
 from mudroom.doctor import why_call
 from mudroom.errors import UsageError
 from mudroom.session import Session

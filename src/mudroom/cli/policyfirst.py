@@ -11,7 +11,7 @@ from mudroom.cli.main import Context
 from mudroom.cli.open import project_of
 from mudroom.cli.trusting import note_change
 from mudroom.config import places, user_config
-from mudroom.core.path import show
+from mudroom.core.tree.path import show
 from mudroom.errors import UsageError
 from mudroom.layering import PROJECT, read, roles_of
 from mudroom.schema import schema

@@ -9,8 +9,8 @@ import os
 from mudroom.cli.main import Context
 from mudroom.cli.open import left_out, project_of
 from mudroom.config import load_policy, user_config
-from mudroom.core.path import show
-from mudroom.core.policy import BY_CLASS
+from mudroom.core.command.policy import BY_CLASS
+from mudroom.core.tree.path import show
 from mudroom.trust import said
 
 

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from mudroom.cli.terminal import Terminal
-from mudroom.core.change import Change, Changeset, summarise
-from mudroom.core.flag import git_directory, is_protected, repositories
-from mudroom.core.path import ancestors, name, show_path
-from mudroom.core.rollup import Roll, roll_up
+from mudroom.core.tree.change import Change, Changeset, summarise
+from mudroom.core.tree.flag import git_directory, is_protected, repositories
+from mudroom.core.tree.path import ancestors, name, show_path
+from mudroom.core.tree.rollup import Roll, roll_up
 
 if TYPE_CHECKING:
     from mudroom.session import Session

@@ -10,9 +10,9 @@ from mudroom.cli.main import Context
 from mudroom.cli.open import only_fork, open_session
 from mudroom.cli.preview import preview
 from mudroom.cli.run import adjusted, asked_level, configure_confinement
-from mudroom.core.boundary import Inspected, Prepared, inspected_to_json, prepared_to_json
-from mudroom.core.path import show
+from mudroom.core.fork_report import Inspected, Prepared, inspected_to_json, prepared_to_json
 from mudroom.core.result import changes_to_json
+from mudroom.core.tree.path import show
 from mudroom.errors import UsageError
 
 EXAMPLES = """\

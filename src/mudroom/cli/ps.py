@@ -13,7 +13,7 @@ from mudroom.cli.main import Context
 from mudroom.cli.open import open_session
 from mudroom.config import seconds
 from mudroom.core.background import to_json
-from mudroom.core.path import show
+from mudroom.core.tree.path import show
 from mudroom.errors import UsageError
 from mudroom.session import Session
 

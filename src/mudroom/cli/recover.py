@@ -8,8 +8,8 @@ import os
 
 from mudroom.cli.main import Context
 from mudroom.cli.open import open_session, tell_recovered
-from mudroom.core.path import show_path
 from mudroom.core.result import conflicts_to_json
+from mudroom.core.tree.path import show_path
 
 EXAMPLES = """\
 examples:

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from mudroom.cli.main import Context
 from mudroom.cli.open import only_fork, open_session, project_paths, with_shown
-from mudroom.core.decision import said, said_of_take
-from mudroom.core.path import show, show_path
+from mudroom.core.merge.resolution_words import said, said_of_take
 from mudroom.core.result import named
+from mudroom.core.tree.path import show, show_path
 from mudroom.errors import UsageError
 
 if TYPE_CHECKING:
@@ -122,7 +122,7 @@ def _state(conflict: Conflicted) -> tuple[str, str]:
 
 def _places(conflict: Conflicted) -> str:
     """What was made of a text, place by place; empty: it was made in another way."""
-    from mudroom.core.mergeread import choices_of
+    from mudroom.core.merge.read_resolution import choices_of
 
     merged, content = conflict.merged, conflict.result
     choices = choices_of(merged, content) if merged is not None and content is not None else None

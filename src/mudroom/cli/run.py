@@ -16,11 +16,11 @@ from mudroom.cli.terminal import is_terminal
 from mudroom.cli.unasked import own_level, show_short, unasked
 from mudroom.cli.waking import waking
 from mudroom.config import count, image, least, processors, seconds, size, with_setting
-from mudroom.core.flag import repositories
-from mudroom.core.level import BARE
-from mudroom.core.path import is_below, show, show_path
+from mudroom.core.agent.level import BARE
 from mudroom.core.result import Denial, Result
 from mudroom.core.settings import Settings
+from mudroom.core.tree.flag import repositories
+from mudroom.core.tree.path import is_below, show, show_path
 from mudroom.errors import UsageError
 from mudroom.session import Client, Session, Stdio
 
@@ -280,9 +280,9 @@ def refused(denials: Sequence[Denial]) -> list[str]:
 
 def _private_hint(host: str, reason: str) -> str:
     """For a name that leads to an address which a rule can open: "10.1.2.3 is in a private network"."""
-    from mudroom.core.address import openable
-    from mudroom.core.host import parse_host
-    from mudroom.core.pattern import network_of
+    from mudroom.core.network.address import openable
+    from mudroom.core.network.host import parse_host
+    from mudroom.core.network.host_pattern import network_of
 
     try:
         address = parse_host(reason.partition(" is ")[0].encode("utf-8", "surrogateescape"))

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any
 from mudroom.cli.main import Context
 from mudroom.cli.open import project_of, standing
 from mudroom.config import load_card, load_policy, places
-from mudroom.core.a2a import Standing, a2a_card, a2a_card_old, paths_of
-from mudroom.core.path import show
+from mudroom.core.agent.a2a import Standing, a2a_card, a2a_card_old, paths_of
+from mudroom.core.tree.path import show
 from mudroom.errors import UsageError
 from mudroom.granting import promised
 
 if TYPE_CHECKING:
-    from mudroom.core.card import AgentCard
+    from mudroom.core.agent.card import AgentCard
     from mudroom.web.seal import Seal
     from mudroom.web.whereabouts import Post, Whereabouts
 
@@ -243,8 +243,8 @@ def card_of(card: AgentCard, context: Context, *, old: bool = False) -> Callable
 def stand(card: AgentCard, context: Context) -> Standing:
     """What was decided about an agent here. Raises MudroomError if the policy cannot be read."""
     from mudroom.cli.cardnet import by_card
-    from mudroom.core.hosts import show_rule
-    from mudroom.core.wish import wish
+    from mudroom.core.agent.card_hosts import wish
+    from mudroom.core.network.host_rules import show_rule
 
     project = project_of(context)
     settings = load_policy(project, context.environ).settings

@@ -10,7 +10,7 @@ import time
 from mudroom.cli.main import Context
 from mudroom.cli.open import open_session, project_of
 from mudroom.config import places, user_config
-from mudroom.core.path import show
+from mudroom.core.tree.path import show
 from mudroom.errors import UsageError
 from mudroom.layering import inside, read, roles_of
 from mudroom.permission import loosening, missing, tightening

@@ -11,12 +11,12 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from mudroom.cli.main import Context
-from mudroom.core.change import summarise
-from mudroom.core.path import show_path
-from mudroom.core.policy import CommandRule, matches
+from mudroom.core.command.policy import CommandRule, matches
+from mudroom.core.command.verdict import Part
 from mudroom.core.result import Result
 from mudroom.core.settings import Settings
-from mudroom.core.verdict import Part
+from mudroom.core.tree.change import summarise
+from mudroom.core.tree.path import show_path
 from mudroom.session import Session
 
 _FLAGS = ("executes-later", "protected")

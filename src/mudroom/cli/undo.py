@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Literal
 
 from mudroom.cli.main import Context
 from mudroom.cli.open import exclusive, open_session
-from mudroom.core.path import show_path
+from mudroom.core.merge.apply_summary import turned_words
 from mudroom.core.result import conflicts_to_json, text
-from mudroom.core.turned import turned_words
+from mudroom.core.tree.path import show_path
 
 if TYPE_CHECKING:
     from mudroom.session import Applied

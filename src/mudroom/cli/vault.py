@@ -13,8 +13,8 @@ from mudroom.cli.main import Context
 from mudroom.cli.open import exclusive, open_session
 from mudroom.cli.sweep import amount, sweep
 from mudroom.config import places, size
-from mudroom.core.path import show
 from mudroom.core.result import text
+from mudroom.core.tree.path import show
 from mudroom.errors import UsageError
 
 EXAMPLES = """\

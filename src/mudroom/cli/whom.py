@@ -21,8 +21,8 @@ from mudroom.errors import UsageError
 from mudroom.session import Session
 
 if TYPE_CHECKING:
-    from mudroom.core.approval import CommandAnswer, CommandQuestion
-    from mudroom.core.flow import Answer, Question
+    from mudroom.core.approval.approval import CommandAnswer, CommandQuestion
+    from mudroom.core.network.flow import Answer, Question
     from mudroom.gateway import Waiting
     from mudroom.keeper import HostApprover
 

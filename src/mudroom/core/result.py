@@ -6,15 +6,15 @@ import binascii
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from mudroom.core.change import Change, Changeset, listed, summarise
-from mudroom.core.limit import Reached, Reading
-from mudroom.core.merge import Conflict
-from mudroom.core.rollup import roll_up
-from mudroom.core.verdict import Verdict
+from mudroom.core.command.verdict import Verdict
+from mudroom.core.confinement.limit import Reached, Reading
+from mudroom.core.merge.merge import Conflict
+from mudroom.core.tree.change import Change, Changeset, listed, summarise
+from mudroom.core.tree.rollup import roll_up
 
 if TYPE_CHECKING:
-    from mudroom.core.approval import CommandAnswer
-    from mudroom.core.moved import Move
+    from mudroom.core.approval.approval import CommandAnswer
+    from mudroom.core.tree.similar_renames import Move
 
 SCHEMA = "mudroom.result/1"
 REFUSED = 126

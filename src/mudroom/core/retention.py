@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal, NamedTuple
 
 from mudroom.core.settings import Settings
-from mudroom.core.stack import LIVE, ForkState
+from mudroom.core.tree.stack import LIVE, ForkState
 
 SECOND = 10**9
 DAY = 86400 * SECOND

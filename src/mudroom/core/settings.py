@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from mudroom.core.level import LevelPolicy
-from mudroom.core.limit import Limits
-from mudroom.core.policy import CommandPolicy, Pattern
-from mudroom.core.spec import Network
-from mudroom.core.verdict import Action
+from mudroom.core.agent.level import LevelPolicy
+from mudroom.core.command.policy import CommandPolicy, Pattern
+from mudroom.core.command.verdict import Action
+from mudroom.core.confinement.limit import Limits
+from mudroom.core.confinement.spec import Network
 
 if TYPE_CHECKING:
-    from mudroom.core.hosts import HostRule
+    from mudroom.core.network.host_rules import HostRule
 
 VerifyWhen = Literal["merged", "always", "never"]
 ViewChoice = Literal["auto", "overlay", "copy"]
@@ -40,7 +40,7 @@ class Settings(NamedTuple):
     engine: EngineChoice = "auto"
     """Whose containers there are at level 2; ``auto``: the first that answers."""
     image: str | None = None
-    """What containers are made from: a name, or ``host`` (``core/image.py``). None: nobody has said so, and a card may
+    """What containers are made from: a name, or ``host`` (``core/confinement/image.py``). None: nobody has said so, and a card may
     ask; then, and by itself, it is the host's own toolchain."""
     image_cards: tuple[str, ...] = ()
     """Agents (by agentId) whose cards may say which image they run in."""

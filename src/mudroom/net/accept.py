@@ -8,7 +8,7 @@ import socket
 from collections.abc import Callable
 from typing import NamedTuple
 
-from mudroom.core.host import Authority, parse_host
+from mudroom.core.network.host import Authority, parse_host
 from mudroom.net import say
 from mudroom.net.captured import Where, captured, original_destination, own_address
 from mudroom.net.connect import connect

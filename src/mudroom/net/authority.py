@@ -17,9 +17,9 @@ from functools import lru_cache
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
-from mudroom.core.host import parse_host
-from mudroom.core.inspection import EXTRA
-from mudroom.core.path import show
+from mudroom.core.network.host import parse_host
+from mudroom.core.network.inspection import EXTRA
+from mudroom.core.tree.path import show
 from mudroom.errors import MudroomError, Unsupported
 
 if TYPE_CHECKING:

@@ -24,9 +24,9 @@ from h2.events import (
 )
 from h2.exceptions import ProtocolError
 
-from mudroom.core.host import Authority
-from mudroom.core.path import show
-from mudroom.core.placeholder import Misused
+from mudroom.core.network.host import Authority
+from mudroom.core.network.placeholder import Misused
+from mudroom.core.tree.path import show
 from mudroom.net import say
 from mudroom.net.exchange import Exchange, Refused
 from mudroom.net.frame import Flood

@@ -9,7 +9,7 @@ from __future__ import annotations
 import socket
 import struct
 
-from mudroom.core.address import IPV4_MAPPED, show_address
+from mudroom.core.network.address import IPV4_MAPPED, show_address
 from mudroom.net.exchange import Exchange, Refused, Unreachable
 from mudroom.net.guard import Guard
 from mudroom.net.peer import Peer

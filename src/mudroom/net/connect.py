@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from mudroom.core.host import Authority, parse_authority
-from mudroom.core.path import show
+from mudroom.core.network.host import Authority, parse_authority
+from mudroom.core.tree.path import show
 from mudroom.net import say
 from mudroom.net.exchange import Exchange, Refused, Unreachable
 from mudroom.net.guard import Guard

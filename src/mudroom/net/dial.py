@@ -8,7 +8,7 @@ import os
 import socket
 from collections.abc import Sequence
 
-from mudroom.core.address import show_address
+from mudroom.core.network.address import show_address
 from mudroom.net.peer import Peer
 
 FIRST, LAST = 3.0, 15.0

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import h11
 
-from mudroom.core.placeholder import Misused
+from mudroom.core.network.placeholder import Misused
 from mudroom.net.exchange import Exchange, Refused
 from mudroom.net.head import LIMIT, Head, end_to_end
 from mudroom.net.manner import Manner

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from mudroom.core.host import parse_host
+from mudroom.core.network.host import parse_host
 
 A, AAAA, ANY = 1, 28, 255
 IN = 1

@@ -19,9 +19,9 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
-from mudroom.core.flow import Flow, Question
-from mudroom.core.hosts import HostRule
-from mudroom.core.inspection import Inspection
+from mudroom.core.network.flow import Flow, Question
+from mudroom.core.network.host_rules import HostRule
+from mudroom.core.network.inspection import Inspection
 from mudroom.errors import MudroomError
 from mudroom.net import wire
 from mudroom.net.upstream import parse_upstream

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from mudroom.core.hosts import HostRule
-from mudroom.core.inspection import Inspection
-from mudroom.core.placeholder import Wanted
-from mudroom.core.spec import Bind
+from mudroom.core.confinement.spec import Bind
+from mudroom.core.network.host_rules import HostRule
+from mudroom.core.network.inspection import Inspection
+from mudroom.core.network.placeholder import Wanted
 from mudroom.net.authority import load_authority
 from mudroom.net.reveal import reveal, variables
 from mudroom.net.roots import own_roots, prepare

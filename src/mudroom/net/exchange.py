@@ -11,9 +11,9 @@ import errno
 import os
 import time
 
-from mudroom.core.flow import Fields, Flow, Way
-from mudroom.core.host import Authority, parse_host
-from mudroom.core.hosts import USUAL, Decision, Request, vet
+from mudroom.core.network.flow import Fields, Flow, Way
+from mudroom.core.network.host import Authority, parse_host
+from mudroom.core.network.host_rules import USUAL, Decision, Request, vet
 from mudroom.net.dial import dial
 from mudroom.net.guard import Guard
 from mudroom.net.peer import Gone, Peer

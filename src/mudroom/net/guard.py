@@ -14,10 +14,10 @@ from collections import deque
 from collections.abc import Coroutine
 from typing import Any, NamedTuple
 
-from mudroom.core.flow import Flow, Question, Way
-from mudroom.core.hosts import Decision, HostRule, Request, decide
-from mudroom.core.inspection import Inspection, connection_rules, is_inspected
-from mudroom.core.placeholder import Credential
+from mudroom.core.network.flow import Flow, Question, Way
+from mudroom.core.network.host_rules import Decision, HostRule, Request, decide
+from mudroom.core.network.inspection import Inspection, connection_rules, is_inspected
+from mudroom.core.network.placeholder import Credential
 from mudroom.net import wire
 from mudroom.net.peer import Gone, Peer
 from mudroom.net.resolve import Resolver

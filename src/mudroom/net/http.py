@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 import h11
 
-from mudroom.core.host import Authority
-from mudroom.core.path import show
+from mudroom.core.network.host import Authority
+from mudroom.core.tree.path import show
 from mudroom.net import say
 from mudroom.net.dialogue import Dialogue, Message
 from mudroom.net.exchange import Exchange, Refused, Unreachable

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import ssl
 
-from mudroom.core.har import kept
-from mudroom.core.host import Authority, parse_host
-from mudroom.core.hosts import HostRule
-from mudroom.core.inspection import EXTRA, Inspection
-from mudroom.core.path import show
-from mudroom.core.placeholder import Misused, check_path, put_in, without
+from mudroom.core.network.har import kept
+from mudroom.core.network.host import Authority, parse_host
+from mudroom.core.network.host_rules import HostRule
+from mudroom.core.network.inspection import EXTRA, Inspection
+from mudroom.core.network.placeholder import Misused, check_path, put_in, without
+from mudroom.core.tree.path import show
 from mudroom.net import say
 from mudroom.net.authority import Issuer, client_context, issuer
 from mudroom.net.exchange import Exchange, Unreachable

@@ -7,9 +7,9 @@ given the real value, and headers of a rule.
 
 from __future__ import annotations
 
-from mudroom.core.flow import Way
-from mudroom.core.hosts import HostRule
-from mudroom.core.placeholder import Credential, Misused, Watch, check_path, check_trailers, put_in
+from mudroom.core.network.flow import Way
+from mudroom.core.network.host_rules import HostRule
+from mudroom.core.network.placeholder import Credential, Misused, Watch, check_path, check_trailers, put_in
 from mudroom.net.exchange import Exchange
 from mudroom.net.peer import Peer
 

@@ -10,8 +10,8 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from mudroom.core.host import Authority, parse_authority
-from mudroom.core.path import show
+from mudroom.core.network.host import Authority, parse_authority
+from mudroom.core.tree.path import show
 from mudroom.net.head import HOP, BadHead
 
 Field = tuple[bytes, bytes]

@@ -13,7 +13,7 @@ import socket
 from collections.abc import Awaitable, Callable, Collection
 from concurrent.futures import ThreadPoolExecutor
 
-from mudroom.core.address import parse_ipv4, parse_ipv6
+from mudroom.core.network.address import parse_ipv4, parse_ipv6
 
 PATIENCE = 5.0
 """Seconds."""

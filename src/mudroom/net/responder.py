@@ -10,8 +10,8 @@ import asyncio
 import socket
 from collections.abc import Sequence
 
-from mudroom.core.hosts import HostRule, Request
-from mudroom.core.path import show
+from mudroom.core.network.host_rules import HostRule, Request
+from mudroom.core.tree.path import show
 from mudroom.net import dns
 from mudroom.net.exchange import Exchange
 from mudroom.net.guard import Guard

@@ -8,8 +8,8 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 
-from mudroom.core.path import show
-from mudroom.core.placeholder import Credential, Wanted, with_value
+from mudroom.core.network.placeholder import Credential, Wanted, with_value
+from mudroom.core.tree.path import show
 from mudroom.errors import MudroomError, Unsupported, UsageError
 
 _LONGEST = 64 << 10

@@ -1,4 +1,4 @@
-"""The files of roots that a sandbox is shown, made on the host: see ``core/trust.py``.
+"""The files of roots that a sandbox is shown, made on the host: see ``core/confinement/certificate_trust.py``.
 
 Rules of this file: nothing secret is in them. They are made anew when what they are made of has changed, under a name
 of their own, whole or not at all: commands that run keep what they were shown.
@@ -9,8 +9,18 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 
-from mudroom.core.path import show
-from mudroom.core.trust import BUNDLE, EXTRA, PASSWORD, PLACES, STORE, Trust, merge, named, trust
+from mudroom.core.confinement.certificate_trust import (
+    BUNDLE,
+    EXTRA,
+    PASSWORD,
+    PLACES,
+    STORE,
+    Trust,
+    merge,
+    named,
+    trust,
+)
+from mudroom.core.tree.path import show
 from mudroom.errors import MudroomError, Unsupported
 from mudroom.net.authority import certificate_of
 

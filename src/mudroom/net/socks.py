@@ -1,6 +1,6 @@
 """SOCKS5 (RFC 1928): CONNECT by name or address, without authentication, and nothing else.
 
-Rules of this file: a name is read as ``core/host.py`` reads any; one with a NUL in it is none. UDP ASSOCIATE and BIND
+Rules of this file: a name is read as ``core/network/host.py`` reads any; one with a NUL in it is none. UDP ASSOCIATE and BIND
 are refused: there is no UDP out of a sandbox, and nothing comes in.
 """
 
@@ -9,9 +9,9 @@ from __future__ import annotations
 import asyncio
 from typing import NamedTuple
 
-from mudroom.core.address import show_address
-from mudroom.core.host import Host, parse_host
-from mudroom.core.path import show
+from mudroom.core.network.address import show_address
+from mudroom.core.network.host import Host, parse_host
+from mudroom.core.tree.path import show
 from mudroom.net.exchange import Exchange, Refused, Unreachable
 from mudroom.net.guard import Guard
 from mudroom.net.peer import Peer

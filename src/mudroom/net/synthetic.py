@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 
-from mudroom.core.address import SYNTHETIC_IPV4, SYNTHETIC_IPV6
+from mudroom.core.network.address import SYNTHETIC_IPV4, SYNTHETIC_IPV6
 
 MOST = 16_384
 _IPV4, _IPV4_BITS = SYNTHETIC_IPV4

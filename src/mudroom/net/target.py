@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from mudroom.core.host import Authority, parse_authority
+from mudroom.core.network.host import Authority, parse_authority
 from mudroom.net.head import BadHead, Head
 
 

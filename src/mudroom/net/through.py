@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import binascii
 
-from mudroom.core.host import Authority
+from mudroom.core.network.host import Authority
 from mudroom.net.dial import dial
 from mudroom.net.head import END, LIMIT
 from mudroom.net.peer import Peer

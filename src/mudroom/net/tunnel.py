@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 from typing import NamedTuple
 
-from mudroom.core.host import parse_host
+from mudroom.core.network.host import parse_host
 from mudroom.net import hello, say
 from mudroom.net.exchange import Exchange, Refused
 from mudroom.net.peer import Peer

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from mudroom.core.host import Authority, parse_authority
+from mudroom.core.network.host import Authority, parse_authority
 
 _ESCAPE = re.compile(rb"%([0-9A-Fa-f]{2})")
 

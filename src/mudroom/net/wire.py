@@ -14,9 +14,9 @@ from collections.abc import Sequence
 
 import msgspec
 
-from mudroom.core.flow import Flow, Question
-from mudroom.core.hosts import HostRule
-from mudroom.core.inspection import Inspection
+from mudroom.core.network.flow import Flow, Question
+from mudroom.core.network.host_rules import HostRule
+from mudroom.core.network.inspection import Inspection
 
 _PACKET = 65_536
 _LONGEST = 64 << 20

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from mudroom.core.container import Engine
-from mudroom.core.limit import NAMES, Limits, of_command, of_total, show_limit, stand_in
+from mudroom.core.confinement.container import Engine
+from mudroom.core.confinement.limit import NAMES, Limits, of_command, of_total, show_limit, stand_in
 from mudroom.errors import Unsupported
 
 BY_ENGINE = ("memory", "processes", "cpus")

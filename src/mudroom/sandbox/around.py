@@ -14,10 +14,10 @@ import stat
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
-from mudroom.core.credential import is_credential
-from mudroom.core.path import is_below
-from mudroom.core.spec import Around, Bind
-from mudroom.core.wallet import places
+from mudroom.core.agent.credential_stores import places
+from mudroom.core.confinement.credential_file import is_credential
+from mudroom.core.confinement.spec import Around, Bind
+from mudroom.core.tree.path import is_below
 from mudroom.sandbox.opening import is_socket
 
 _SOCKETS = b"/proc/net/unix"

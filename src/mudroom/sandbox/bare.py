@@ -16,8 +16,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from mudroom.core.plan import NAMESPACES, Plan, Step
-from mudroom.core.spec import Around, Bind, Copy, SandboxSpec
+from mudroom.core.confinement.plan import NAMESPACES, Plan, Step
+from mudroom.core.confinement.spec import Around, Bind, Copy, SandboxSpec
 from mudroom.sandbox.linux import (
     FILE_RIGHTS,
     FS_EXECUTE,

@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 
-from mudroom.core.container import Container, Engine, Mount, remove_argv, run_argv
+from mudroom.core.confinement.container import Container, Engine, Mount, remove_argv, run_argv
 from mudroom.errors import MudroomError
 from mudroom.sandbox.client import KILLED, Client, Exit
 from mudroom.sandbox.connection import Connection

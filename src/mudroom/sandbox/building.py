@@ -14,10 +14,10 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from typing import IO, NamedTuple
 
-from mudroom.core.container import Engine
-from mudroom.core.image import bases
-from mudroom.core.path import show
-from mudroom.core.recipe import Recipe, bootstrap_words, build_words, import_words, last_words
+from mudroom.core.confinement.container import Engine
+from mudroom.core.confinement.image import bases
+from mudroom.core.confinement.image_recipe import Recipe, bootstrap_words, build_words, import_words, last_words
+from mudroom.core.tree.path import show
 from mudroom.errors import MudroomError, Unsupported, UsageError
 from mudroom.sandbox.engine import ask
 from mudroom.sandbox.imagefile import look, words

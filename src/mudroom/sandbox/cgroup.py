@@ -26,7 +26,7 @@ import signal
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from mudroom.core.limit import (
+from mudroom.core.confinement.limit import (
     OWN_PROCESSES,
     READ_V1,
     READ_V2,

@@ -16,8 +16,8 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from mudroom.core.path import show
-from mudroom.core.plan import NAMESPACES, Plan, Step, describe
+from mudroom.core.confinement.plan import NAMESPACES, Plan, Step, describe
+from mudroom.core.tree.path import show
 from mudroom.errors import CommandNotStarted, MudroomError
 from mudroom.sandbox.connection import Connection, wait_readable, with_report
 from mudroom.sandbox.report import ReportError, read_record, read_report

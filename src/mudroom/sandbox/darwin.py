@@ -14,7 +14,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from mudroom.core.plan import Plan
+from mudroom.core.confinement.plan import Plan
 from mudroom.errors import MudroomError, Unsupported
 from mudroom.sandbox.client import Client, Exit, Running
 from mudroom.sandbox.connection import Connection

@@ -21,8 +21,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
 
-from mudroom.core.container import KINDS, NAMES, Engine, EngineKind
-from mudroom.core.path import show
+from mudroom.core.confinement.container import KINDS, NAMES, Engine, EngineKind
+from mudroom.core.tree.path import show
 from mudroom.errors import MudroomError, Unsupported
 
 PATIENCE = 60.0

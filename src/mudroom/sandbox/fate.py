@@ -10,7 +10,7 @@ import time
 from collections.abc import Mapping
 from contextlib import suppress
 
-from mudroom.core.container import Engine, events_argv
+from mudroom.core.confinement.container import Engine, events_argv
 from mudroom.errors import MudroomError
 from mudroom.sandbox.engine import ask
 

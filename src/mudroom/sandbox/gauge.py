@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple, TypeVar
 
-from mudroom.core.limit import READ_V1, READ_V2, Reading, difference, reading_v1, reading_v2
+from mudroom.core.confinement.limit import READ_V1, READ_V2, Reading, difference, reading_v1, reading_v2
 from mudroom.sandbox.cgroup import V1_NAMES, directory, memberships, mounts, read
 
 _Number = TypeVar("_Number", int, float)
@@ -22,7 +22,7 @@ _BATCH = 4 << 20
 class Place(NamedTuple):
     version: int
     where: Mapping[str, str]
-    """Controller, as ``core/limit.py`` names it, → directory; in version 2 the only one is under ""."""
+    """Controller, as ``core/confinement/limit.py`` names it, → directory; in version 2 the only one is under ""."""
 
 
 def find(pid: int, proc: str = "/proc") -> Place | None:

@@ -12,7 +12,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from mudroom.core.plan import Plan
+from mudroom.core.confinement.plan import Plan
 from mudroom.errors import MudroomError, UsageError
 from mudroom.sandbox.client import Client, Exit, Running
 from mudroom.sandbox.connection import Connection, wait_readable, with_report

@@ -11,9 +11,9 @@ import sys
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from mudroom.core.credential import holds_secret, identity, is_credential
-from mudroom.core.path import is_below
-from mudroom.core.spec import Bind
+from mudroom.core.confinement.credential_file import holds_secret, identity, is_credential
+from mudroom.core.confinement.spec import Bind
+from mudroom.core.tree.path import is_below
 
 _SYSTEM = (b"/usr", b"/etc", b"/opt", b"/bin", b"/sbin", b"/lib", b"/lib32", b"/lib64", b"/libx32", b"/nix", b"/gnu")
 _SYSTEM_PARTS = (

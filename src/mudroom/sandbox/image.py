@@ -8,7 +8,7 @@ import subprocess
 import tarfile
 from collections.abc import Mapping
 
-from mudroom.core.container import Engine
+from mudroom.core.confinement.container import Engine
 from mudroom.errors import MudroomError
 from mudroom.sandbox.engine import ask
 

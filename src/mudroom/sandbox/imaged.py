@@ -13,9 +13,9 @@ somewhere else.
 
 from __future__ import annotations
 
-from mudroom.core.path import is_below
-from mudroom.core.plan import NAMESPACES, Plan, Step
-from mudroom.core.spec import Bind, Overlay, SandboxSpec
+from mudroom.core.confinement.plan import NAMESPACES, Plan, Step
+from mudroom.core.confinement.spec import Bind, Overlay, SandboxSpec
+from mudroom.core.tree.path import is_below
 from mudroom.sandbox.linux import (
     NOEXEC,
     NOSUID,

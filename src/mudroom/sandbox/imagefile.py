@@ -17,9 +17,9 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import IO, NamedTuple
 
-from mudroom.core.container import LABEL, Engine
-from mudroom.core.image import Image, User, group, name_error, parse_inspected, passwd
-from mudroom.core.path import show
+from mudroom.core.confinement.container import LABEL, Engine
+from mudroom.core.confinement.image import Image, User, group, name_error, parse_inspected, passwd
+from mudroom.core.tree.path import show
 from mudroom.errors import MudroomError, Unsupported, UsageError
 from mudroom.sandbox.engine import PATIENCE, ask
 from mudroom.sandbox.orphans import OWNER

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from mudroom.core.plan import Plan, Step
-from mudroom.core.spec import Copy, SandboxSpec
+from mudroom.core.confinement.plan import Plan, Step
+from mudroom.core.confinement.spec import Copy, SandboxSpec
 from mudroom.sandbox.linux import PROXY_PORT, SCOPE_ABSTRACT_UNIX_SOCKET, SCOPE_SIGNAL, filter_for, silence
 from mudroom.sandbox.seccomp import rows
 from mudroom.sandbox.syscall import DENY, NO_NETWORK

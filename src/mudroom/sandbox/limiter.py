@@ -10,7 +10,7 @@ import os
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Literal, NamedTuple
 
-from mudroom.core.limit import (
+from mudroom.core.confinement.limit import (
     CONTROLLERS,
     KINDS,
     NAMES,

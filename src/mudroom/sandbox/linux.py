@@ -13,9 +13,9 @@ from __future__ import annotations
 import functools
 from typing import Any
 
-from mudroom.core.path import is_below, show
-from mudroom.core.plan import NAMESPACES, Plan, Step
-from mudroom.core.spec import Bind, Copy, SandboxSpec
+from mudroom.core.confinement.plan import NAMESPACES, Plan, Step
+from mudroom.core.confinement.spec import Bind, Copy, SandboxSpec
+from mudroom.core.tree.path import is_below, show
 from mudroom.errors import UsageError
 from mudroom.sandbox.metadata import calls, route
 from mudroom.sandbox.seccomp import compile_filter, rows

@@ -8,7 +8,7 @@ import fcntl
 import os
 from collections.abc import Iterable, Sequence
 
-from mudroom.core.spec import Around, Bind
+from mudroom.core.confinement.spec import Around, Bind
 from mudroom.sandbox.around import Home, Named, hidden_places
 from mudroom.sandbox.host import Host, survey_paths
 
@@ -93,6 +93,6 @@ def look_around_mac(
 
 def absent_places(home: bytes) -> list[bytes]:
     """Credential stores that are not there."""
-    from mudroom.core.wallet import places
+    from mudroom.core.agent.credential_stores import places
 
     return [home + b"/" + place for place in places() if not os.path.lexists(home + b"/" + place)]

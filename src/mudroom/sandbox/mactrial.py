@@ -13,7 +13,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Literal, NamedTuple
 
-from mudroom.core.spec import Copy, SandboxSpec
+from mudroom.core.confinement.spec import Copy, SandboxSpec
 from mudroom.errors import MudroomError
 from mudroom.sandbox.client import Client
 from mudroom.sandbox.macos import survey_mac, true_path

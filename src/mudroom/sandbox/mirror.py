@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
-from mudroom.core.spec import Bind
+from mudroom.core.confinement.spec import Bind
 
 SETTLED = 0.08
 """Seconds for which the command has not written: less than there is between two looks."""

@@ -13,10 +13,10 @@ import os
 import stat
 from collections.abc import Collection, Iterable, Iterator, Mapping
 
-from mudroom.core.card import Opened, Wanted
-from mudroom.core.path import is_below, show
-from mudroom.core.spec import Bind
-from mudroom.core.wallet import STORES, Store, places
+from mudroom.core.agent.card import Opened, Wanted
+from mudroom.core.agent.credential_stores import STORES, Store, places
+from mudroom.core.confinement.spec import Bind
+from mudroom.core.tree.path import is_below, show
 
 _BUS = b"DBUS_SESSION_BUS_ADDRESS"
 _NOT_SOCKETS = (b"/tmp/.X11-unix", b"$XAUTHORITY")
@@ -122,7 +122,7 @@ def _sockets_of(store: Store, environ: Mapping[bytes, bytes]) -> Iterator[bytes]
 
 
 def socket_path(socket: bytes, environ: Mapping[bytes, bytes]) -> bytes:
-    """Where a socket of ``core/wallet.py`` is; empty if that cannot be said."""
+    """Where a socket of ``core/agent/credential_stores.py`` is; empty if that cannot be said."""
     if socket.startswith(b"$"):
         socket = environ.get(socket[1:], b"")
     if not socket.startswith(b"/"):

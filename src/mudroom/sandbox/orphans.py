@@ -18,7 +18,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Any
 
-from mudroom.core.container import LABEL, Engine, list_argv, remove_argv
+from mudroom.core.confinement.container import LABEL, Engine, list_argv, remove_argv
 from mudroom.errors import MudroomError
 from mudroom.sandbox.engine import ask
 from mudroom.sandbox.owner import Owner, is_gone, parse

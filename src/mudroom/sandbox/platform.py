@@ -10,12 +10,12 @@ import os
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from mudroom.core.fallback import Mode
+from mudroom.core.confinement.fallback import Mode
 from mudroom.errors import Unsupported
 
 if TYPE_CHECKING:
-    from mudroom.core.plan import Plan
-    from mudroom.core.spec import SandboxSpec
+    from mudroom.core.confinement.plan import Plan
+    from mudroom.core.confinement.spec import SandboxSpec
     from mudroom.sandbox.client import Client
 
 

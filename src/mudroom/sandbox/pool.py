@@ -20,8 +20,8 @@ import time
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
-from mudroom.core.container import Container, Mount
-from mudroom.core.path import is_below
+from mudroom.core.confinement.container import Container, Mount
+from mudroom.core.tree.path import is_below
 from mudroom.errors import MudroomError
 from mudroom.sandbox.box import Box
 

@@ -20,8 +20,8 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
-from mudroom.core.container import Container, Engine, exec_argv, remove_argv, session_argv, variable_lines
-from mudroom.core.plan import Plan
+from mudroom.core.confinement.container import Container, Engine, exec_argv, remove_argv, session_argv, variable_lines
+from mudroom.core.confinement.plan import Plan
 from mudroom.errors import MudroomError, Unsupported, UsageError
 from mudroom.sandbox import mux
 from mudroom.sandbox.cgroup import Leaf

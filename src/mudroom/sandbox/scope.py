@@ -18,7 +18,7 @@ import os
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from mudroom.core.limit import Limits
+from mudroom.core.confinement.limit import Limits
 from mudroom.sandbox.cgroup import NotHere, Tree, directory, make_v2, memberships, mounts, read, write
 
 TIMEOUT = 10.0

@@ -31,8 +31,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any, Literal, NamedTuple
 
-from mudroom.core.plan import Plan, Step
-from mudroom.core.spec import Copy, SandboxSpec
+from mudroom.core.confinement.plan import Plan, Step
+from mudroom.core.confinement.spec import Copy, SandboxSpec
 from mudroom.sandbox.service import GUARDED, MACH, SYSCTL, SYSCTL_OF_NETWORK, SYSCTL_PREFIXES, services
 
 Action = Literal["allow", "deny"]

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any, NamedTuple
 
-from mudroom.core.container import LABEL, Container, Engine, Mount, remove_argv, run_argv, user_of, variants
+from mudroom.core.confinement.container import LABEL, Container, Engine, Mount, remove_argv, run_argv, user_of, variants
 from mudroom.errors import MudroomError, Unsupported
 from mudroom.sandbox.engine import DECISIVE, LOOK, Unusable, ask
 from mudroom.sandbox.orphans import OWNER

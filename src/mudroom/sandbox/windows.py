@@ -21,10 +21,10 @@ import struct
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from mudroom.core.limit import NAMES, Limits, of_command, of_total, show_limit
-from mudroom.core.spec import Bind, Copy, SandboxSpec
-from mudroom.core.windowscommand import environment_block, is_batch, join, quote, quote_batch
-from mudroom.core.windowsplan import CAPABILITIES, CHANGE, EVERYONE, READ, Step, WindowsPlan
+from mudroom.core.confinement.limit import NAMES, Limits, of_command, of_total, show_limit
+from mudroom.core.confinement.spec import Bind, Copy, SandboxSpec
+from mudroom.core.confinement.windows_command import environment_block, is_batch, join, quote, quote_batch
+from mudroom.core.confinement.windows_plan import CAPABILITIES, CHANGE, EVERYONE, READ, Step, WindowsPlan
 from mudroom.errors import Unsupported, UsageError
 from mudroom.sandbox import windows_types as w
 
@@ -50,7 +50,7 @@ _SYSTEM = frozenset((
     "PROGRAMFILES", "PROGRAMFILES(X86)", "PROGRAMW6432", "COMMONPROGRAMFILES", "COMMONPROGRAMFILES(X86)",
     "COMMONPROGRAMW6432", "ALLUSERSPROFILE", "USERNAME", "PSMODULEPATH",
 ))  # fmt: skip
-"""Beside what ``core/environment.py`` lets through: without SystemRoot no socket can be made, nor the CRT be found."""
+"""Beside what ``core/confinement/environment.py`` lets through: without SystemRoot no socket can be made, nor the CRT be found."""
 
 
 class Command(NamedTuple):
@@ -59,7 +59,7 @@ class Command(NamedTuple):
     words: tuple[str, ...]
     """The program's own name first."""
     variables: Mapping[str, str]
-    """What ``core/environment.py`` chose, and the host's variables of the system (``system_variables``)."""
+    """What ``core/confinement/environment.py`` chose, and the host's variables of the system (``system_variables``)."""
     terminal: tuple[int, int] | None = None
     """Columns and rows of a pseudo-console."""
 

@@ -15,8 +15,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple, NoReturn
 
-from mudroom.core.limit import Limits, Reached
-from mudroom.core.windowsplan import CAPABILITIES, WindowsPlan, describe
+from mudroom.core.confinement.limit import Limits, Reached
+from mudroom.core.confinement.windows_plan import CAPABILITIES, WindowsPlan, describe
 from mudroom.errors import CommandNotStarted, MudroomError, Unsupported
 from mudroom.sandbox import windows_types as w
 from mudroom.sandbox.windows_calls import Accounting, CallFailed, Calls, Console, Creation, Process
@@ -154,7 +154,7 @@ _ADMINISTRATION = ("S-1-5-18", "S-1-5-32-544")
 
 
 class _Performing:
-    """State while a plan is performed; one method for each op of ``core/windowsplan.py``."""
+    """State while a plan is performed; one method for each op of ``core/confinement/windows_plan.py``."""
 
     def __init__(self, calls: Calls, running: Running, stdio: tuple[int, int, int] | None) -> None:
         self._calls = calls

@@ -22,9 +22,9 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, BinaryIO
 
-from mudroom.core.entry import Entry, Kind
-from mudroom.core.path import is_below, parent, relpath
-from mudroom.core.path import name as last
+from mudroom.core.tree.entry import Entry, Kind
+from mudroom.core.tree.path import is_below, parent, relpath
+from mudroom.core.tree.path import name as last
 from mudroom.stage.content import PER_FILE, TOTAL, Content, Contents, Spool, read_whole
 from mudroom.stage.files import Draft, check_file, no_file, os_error, refusal
 from mudroom.stage.flush import Writer, take_in, write_out

@@ -17,8 +17,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from typing import TypeVar
 
-from mudroom.core.entry import Entry
-from mudroom.core.path import ancestors
+from mudroom.core.tree.entry import Entry
+from mudroom.core.tree.path import ancestors
 from mudroom.stage.beneath import O_PATH, directory, handle, look_beneath, open_beneath
 
 _ALL = stat.S_IRWXU

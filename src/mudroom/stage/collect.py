@@ -16,13 +16,13 @@ import os
 from _blake2 import blake2b
 from collections.abc import Iterable
 
-from mudroom.core.change import Change, Changeset, Remark, Verb
-from mudroom.core.entry import Entry
-from mudroom.core.flag import flags_of, git_runs, protect
-from mudroom.core.linediff import count_lines, is_binary, split_lines
-from mudroom.core.path import sort_key
-from mudroom.core.rename import pair_renames
-from mudroom.core.rollup import whole_directories
+from mudroom.core.text.linediff import count_lines, is_binary, split_lines
+from mudroom.core.tree.change import Change, Changeset, Remark, Verb
+from mudroom.core.tree.entry import Entry
+from mudroom.core.tree.flag import flags_of, git_runs, protect
+from mudroom.core.tree.path import sort_key
+from mudroom.core.tree.rename import pair_renames
+from mudroom.core.tree.rollup import whole_directories
 from mudroom.stage import xattr
 from mudroom.stage.ground import Ground
 from mudroom.stage.source import Source, read_all, same_bytes

@@ -13,7 +13,7 @@ import os
 import sys
 from collections.abc import Callable, Mapping
 
-from mudroom.core.entry import Entry
+from mudroom.core.tree.entry import Entry
 from mudroom.stage import xattr
 from mudroom.stage.beneath import directory, open_beneath, open_file
 from mudroom.stage.source import Source

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 
-from mudroom.core.change import Change
-from mudroom.core.entry import Entry
-from mudroom.core.linediff import is_binary, unified
-from mudroom.core.moved import Move
-from mudroom.core.path import show
+from mudroom.core.text.linediff import is_binary, unified
+from mudroom.core.tree.change import Change
+from mudroom.core.tree.entry import Entry
+from mudroom.core.tree.path import show
+from mudroom.core.tree.similar_renames import Move
 from mudroom.stage.source import Content, read_all
 
 LIMIT = 16 * 1024 * 1024

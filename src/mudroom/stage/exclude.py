@@ -15,8 +15,8 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from mudroom.core.entry import Entry
-from mudroom.core.path import climb, name, parent, show
+from mudroom.core.tree.entry import Entry
+from mudroom.core.tree.path import climb, name, parent, show
 from mudroom.errors import UsageError
 
 Items = dict[bytes, Entry]

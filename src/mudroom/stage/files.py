@@ -18,9 +18,9 @@ from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import TYPE_CHECKING, BinaryIO, NamedTuple, Protocol, TypeAlias
 
-from mudroom.core.entry import Entry
-from mudroom.core.path import ancestors, is_below, parent, relpath, show
-from mudroom.core.path import name as last
+from mudroom.core.tree.entry import Entry
+from mudroom.core.tree.path import ancestors, is_below, parent, relpath, show
+from mudroom.core.tree.path import name as last
 from mudroom.errors import UsageError
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ import errno
 import os
 from collections.abc import Sequence
 
-from mudroom.core.entry import Entry
+from mudroom.core.tree.entry import Entry
 from mudroom.stage import xattr
 from mudroom.stage.beneath import directory, open_root
 from mudroom.stage.copy import copy_entry, copy_file, copy_open_file

@@ -6,8 +6,8 @@ import os
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from mudroom.core.change import Changeset
-from mudroom.core.entry import Entry, same_stamp
+from mudroom.core.tree.change import Changeset
+from mudroom.core.tree.entry import Entry, same_stamp
 from mudroom.stage.landed import Landed, open_kept
 from mudroom.stage.original import Originals
 from mudroom.stage.source import Source

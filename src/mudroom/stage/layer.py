@@ -22,8 +22,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
 
-from mudroom.core.entry import Entry
-from mudroom.core.path import ancestors
+from mudroom.core.tree.entry import Entry
+from mudroom.core.tree.path import ancestors
 from mudroom.stage import xattr
 from mudroom.stage.beneath import directory, entries, look, look_beneath, open_file, open_root
 from mudroom.stage.closed import Loosened, through

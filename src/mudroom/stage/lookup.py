@@ -16,7 +16,7 @@ _MOST_LINKS = 40
 
 
 def reader(source: Source, project: bytes) -> Callable[[bytes, int], bytes | None]:
-    """Reads files by their absolute paths (``core/fingerprint.py:Read``); those outside of the project are none."""
+    """Reads files by their absolute paths (``core/approval/fingerprint.py:Read``); those outside of the project are none."""
 
     def read(path: bytes, limit: int) -> bytes | None:
         found = find(source, project, path)
@@ -27,7 +27,7 @@ def reader(source: Source, project: bytes) -> Callable[[bytes, int], bytes | Non
 
 def strays(source: Source, project: bytes, writable: Callable[[bytes], bool]) -> Callable[[bytes], bool]:
     """Whether an absolute path leads out of the project to where ``writable`` says that commands may write
-    (``core/fingerprint.py:Strays``): by the links of the view, and by those of the host outside of it."""
+    (``core/approval/fingerprint.py:Strays``): by the links of the view, and by those of the host outside of it."""
 
     def leads_there(path: bytes) -> bool:
         inside, outside = resolve(source, project, path)

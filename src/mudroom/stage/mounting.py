@@ -16,7 +16,7 @@ import subprocess
 from collections.abc import Sequence
 from typing import Literal
 
-from mudroom.core.path import show
+from mudroom.core.tree.path import show
 from mudroom.errors import MudroomError, Unsupported
 from mudroom.stage.beneath import directory, open_root
 from mudroom.stage.layer import OPAQUE, make_whiteout

@@ -18,7 +18,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
 
-from mudroom.core.entry import Entry
+from mudroom.core.tree.entry import Entry
 from mudroom.errors import MudroomError
 from mudroom.stage import own
 from mudroom.stage.beneath import nameless

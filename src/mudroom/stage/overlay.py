@@ -6,8 +6,8 @@ import os
 import stat
 from collections.abc import Callable, Iterator, Sequence
 
-from mudroom.core.entry import Entry
-from mudroom.core.spec import Overlay
+from mudroom.core.confinement.spec import Overlay
+from mudroom.core.tree.entry import Entry
 from mudroom.stage import own
 from mudroom.stage.beneath import directory, look, open_root
 from mudroom.stage.layer import Listing, listing, loosened, remove_at

@@ -11,7 +11,7 @@ import errno
 import os
 import stat
 
-from mudroom.core.path import show
+from mudroom.core.tree.path import show
 from mudroom.errors import MudroomError
 from mudroom.stage.beneath import open_root
 

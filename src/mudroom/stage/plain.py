@@ -15,9 +15,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import BinaryIO
 
-from mudroom.core.entry import Entry
-from mudroom.core.path import ancestors, parent, relpath
-from mudroom.core.path import name as last
+from mudroom.core.tree.entry import Entry
+from mudroom.core.tree.path import ancestors, parent, relpath
+from mudroom.core.tree.path import name as last
 from mudroom.stage.beneath import O_PATH, directory, handle, look, open_beneath
 from mudroom.stage.closed import Loosened
 from mudroom.stage.content import read_whole

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from threading import Lock
 from typing import NamedTuple
 
-from mudroom.core.path import is_below, show
+from mudroom.core.tree.path import is_below, show
 from mudroom.errors import UsageError
 from mudroom.stage.beneath import entries, open_root
 

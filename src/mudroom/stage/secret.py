@@ -14,7 +14,7 @@ from _thread import get_ident
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from mudroom.core.secret import ELSEWHERE, is_secret, matches
+from mudroom.core.tree.secret import ELSEWHERE, is_secret, matches
 from mudroom.stage.beneath import open_root
 from mudroom.stage.layer import LayerWriter, remove_tree
 from mudroom.stage.source import OpenSource

@@ -13,8 +13,8 @@ import functools
 import os
 from collections.abc import Callable, Collection
 
-from mudroom.core.entry import Entry
 from mudroom.core.settings import Settings
+from mudroom.core.tree.entry import Entry
 from mudroom.errors import MudroomError, UsageError
 from mudroom.stage.beneath import open_file, open_root
 from mudroom.stage.copy import clone, listed

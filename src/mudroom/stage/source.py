@@ -11,7 +11,7 @@ import os
 from collections.abc import Iterator
 from typing import Protocol
 
-from mudroom.core.entry import Entry
+from mudroom.core.tree.entry import Entry
 from mudroom.stage.beneath import directory, entries, look_beneath, open_file, open_root
 
 

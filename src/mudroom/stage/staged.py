@@ -13,9 +13,9 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 
-from mudroom.core.entry import Entry, same_shape, same_stamp
-from mudroom.core.path import parent, sort_key
-from mudroom.core.spec import Copy
+from mudroom.core.confinement.spec import Copy
+from mudroom.core.tree.entry import Entry, same_shape, same_stamp
+from mudroom.core.tree.path import parent, sort_key
 from mudroom.stage.beneath import directory, look, open_beneath, open_root
 from mudroom.stage.closed import look_through, through
 from mudroom.stage.copy import clone, listed

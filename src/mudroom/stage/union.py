@@ -10,9 +10,9 @@ import os
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from mudroom.core.entry import Entry
-from mudroom.core.path import ancestors, parent
-from mudroom.core.path import name as last
+from mudroom.core.tree.entry import Entry
+from mudroom.core.tree.path import ancestors, parent
+from mudroom.core.tree.path import name as last
 from mudroom.stage.beneath import look, open_root
 from mudroom.stage.closed import look_through
 from mudroom.stage.layer import Listing, is_whiteout, open_staged, read_directory

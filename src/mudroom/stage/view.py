@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple, Protocol
 
-from mudroom.core.entry import Entry
-from mudroom.core.spec import Copy, Overlay
+from mudroom.core.confinement.spec import Copy, Overlay
+from mudroom.core.tree.entry import Entry
 from mudroom.stage.source import Source
 
 

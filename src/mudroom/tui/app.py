@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar
 from textual.app import App
 from textual.binding import Binding, BindingType
 
-from mudroom.core.event import Event
-from mudroom.core.path import show, show_path
-from mudroom.core.shown import escaped
+from mudroom.core.journal.event import Event
+from mudroom.core.text.escaping import escaped
+from mudroom.core.tree.path import show, show_path
 from mudroom.errors import MudroomError
 from mudroom.reviewing import collected_seldom, keep_reading
 from mudroom.tui.desk import Desk, forks_of

@@ -4,7 +4,7 @@
 2. A repository (``.git``) is one row: it is applied as a whole or not at all. Its hooks and settings are rows of
    their own, and each has to be chosen by itself.
 3. If all is chosen that needs no name, no path is named: so the apply is the one of ``mudroom apply FORK --yes``.
-4. Where a directory has become a file, or a file a directory, rows go together (core/together.py): what is chosen is
+4. Where a directory has become a file, or a file a directory, rows go together (core/tree/dependent_rows.py): what is chosen is
    all that an apply takes.
 """
 
@@ -13,10 +13,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Literal, NamedTuple
 
-from mudroom.core.change import Change, listed
-from mudroom.core.flag import git_directory, is_protected
-from mudroom.core.path import is_below
-from mudroom.core.together import Needs, Row, has_turned, needs, row_of, together
+from mudroom.core.tree.change import Change, listed
+from mudroom.core.tree.dependent_rows import Needs, Row, has_turned, needs, row_of, together
+from mudroom.core.tree.flag import git_directory, is_protected
+from mudroom.core.tree.path import is_below
 
 Mark = Literal["all", "part", "none"]
 SIGNS: dict[Mark, str] = {"all": "[x]", "part": "[-]", "none": "[ ]"}

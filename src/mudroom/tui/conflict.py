@@ -17,10 +17,10 @@ from textual.containers import Horizontal, Vertical
 from textual.screen import Screen
 from textual.widgets import Static
 
-from mudroom.core.decision import Choice, Either, said
-from mudroom.core.diff3 import Merged
-from mudroom.core.mergechoice import resolved
-from mudroom.core.path import show_path
+from mudroom.core.merge.diff3 import Merged
+from mudroom.core.merge.resolution_words import Choice, Either, said
+from mudroom.core.merge.resolve_hunks import resolved
+from mudroom.core.tree.path import show_path
 from mudroom.errors import MudroomError, SideMoved
 from mudroom.tui.conflictrow import (
     decided_choices,

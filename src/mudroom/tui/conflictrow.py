@@ -6,13 +6,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from mudroom.core.decision import OPEN, Choice, said_of_take
-from mudroom.core.diff3 import Chunk, Merged
-from mudroom.core.linediff import split_lines
-from mudroom.core.marker import chosen, mergeable
-from mudroom.core.mergechoice import lines_at
-from mudroom.core.mergeread import choices_of
-from mudroom.core.path import show_path
+from mudroom.core.merge.diff3 import Chunk, Merged
+from mudroom.core.merge.marker import chosen, mergeable
+from mudroom.core.merge.read_resolution import choices_of
+from mudroom.core.merge.resolution_words import OPEN, Choice, said_of_take
+from mudroom.core.merge.resolve_hunks import lines_at
+from mudroom.core.text.linediff import split_lines
+from mudroom.core.tree.path import show_path
 from mudroom.tui.line import pieces
 from mudroom.tui.pane import Pieces
 

@@ -10,12 +10,12 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, NamedTuple, ParamSpec, TypeVar
 
-from mudroom.core.change import Change, Remark, Summary
-from mudroom.core.event import Event
-from mudroom.core.hunk import select
-from mudroom.core.merge import Part
-from mudroom.core.path import show, show_path
-from mudroom.core.stack import Checkpoint
+from mudroom.core.journal.event import Event
+from mudroom.core.merge.merge import Part
+from mudroom.core.text.hunk import select
+from mudroom.core.tree.change import Change, Remark, Summary
+from mudroom.core.tree.path import show, show_path
+from mudroom.core.tree.stack import Checkpoint
 from mudroom.errors import MudroomError
 from mudroom.reviewing import difference, is_masked_conflict, look, stamp_of
 from mudroom.tui.choice import Chosen, Item, Pick, items_of
@@ -23,7 +23,7 @@ from mudroom.tui.diffrow import Shown, Text
 from mudroom.watching import Dropped, preview, roll_back
 
 if TYPE_CHECKING:
-    from mudroom.core.decision import Take
+    from mudroom.core.merge.resolution_words import Take
     from mudroom.session import Applied, Conflicted, Landed, Session
 
 OnVerify = Callable[[tuple[bytes, ...]], Callable[[bytes], None]]

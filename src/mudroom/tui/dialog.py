@@ -13,8 +13,8 @@ from textual.screen import ModalScreen
 from textual.strip import Strip
 from textual.widgets import Input, Static
 
-from mudroom.core.path import show
-from mudroom.core.quote import show_words
+from mudroom.core.tree.path import show
+from mudroom.core.tree.quote import show_words
 from mudroom.errors import MudroomError
 from mudroom.tui.desk import Busy
 from mudroom.tui.key import LEGEND, Key

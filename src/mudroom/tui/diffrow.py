@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from mudroom.core.linediff import Block, diff_lines, split_lines
-from mudroom.core.path import show_path
-from mudroom.core.shown import Span
-from mudroom.core.worddiff import Budget, spans, words
+from mudroom.core.text.escaping import Span
+from mudroom.core.text.linediff import Block, diff_lines, split_lines
+from mudroom.core.text.worddiff import Budget, spans, words
+from mudroom.core.tree.path import show_path
 from mudroom.tui.line import text_of_line
 
 if TYPE_CHECKING:

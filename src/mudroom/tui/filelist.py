@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from rich.cells import cell_len, set_cell_size
 
-from mudroom.core.path import name, parent, show_path
+from mudroom.core.tree.path import name, parent, show_path
 from mudroom.tui.choice import SIGNS, Item, Mark, Pick, mark_of, mark_of_all, signs
 from mudroom.tui.line import spelled
 from mudroom.tui.pane import Pane, Pieces

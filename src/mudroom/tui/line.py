@@ -1,6 +1,6 @@
 """One line of a file as pieces of text that can be put on a terminal. Pure.
 
-Whatever is in the line, it stays one line, is read from left to right, and steers nothing (``core/shown.py``).
+Whatever is in the line, it stays one line, is read from left to right, and steers nothing (``core/text/escaping.py``).
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import itertools
 import re
 from typing import NamedTuple
 
-from mudroom.core.shown import Span, escaped, shown
+from mudroom.core.text.escaping import Span, escaped, shown
 
 TAB = 4
 _ESCAPE = re.compile(r"(\\\\|\\(?:x[0-9a-f]{2}|u[0-9a-f]{4}|U[0-9a-f]{8}|[ntr]))")

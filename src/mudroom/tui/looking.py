@@ -13,7 +13,7 @@ from textual.containers import Horizontal
 from textual.screen import Screen
 from textual.widgets import Static
 
-from mudroom.core.path import show_path
+from mudroom.core.tree.path import show_path
 from mudroom.errors import MudroomError
 from mudroom.tui.choice import FLAGS, WHOLE, Item, Pick, first_choice, flags_of, kept
 from mudroom.tui.desk import Desk, Seen, Vanished

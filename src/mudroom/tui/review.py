@@ -8,7 +8,7 @@ from typing import ClassVar, TypeVar
 
 from textual.binding import BindingType
 
-from mudroom.core.path import show, show_path
+from mudroom.core.tree.path import show, show_path
 from mudroom.errors import ForkMoved, MudroomError
 from mudroom.tui import tell
 from mudroom.tui.choice import WHOLE, Chosen, Item, Pick, chosen, gathered

@@ -6,11 +6,11 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from mudroom.core.change import Change
-from mudroom.core.path import show, show_path
-from mudroom.core.quote import show_words
-from mudroom.core.stack import Checkpoint
-from mudroom.core.turned import landed_words, turned_words
+from mudroom.core.merge.apply_summary import landed_words, turned_words
+from mudroom.core.tree.change import Change
+from mudroom.core.tree.path import show, show_path
+from mudroom.core.tree.quote import show_words
+from mudroom.core.tree.stack import Checkpoint
 from mudroom.tui.choice import Chosen, is_covered
 from mudroom.tui.desk import Seen
 from mudroom.tui.pane import Pieces

@@ -9,7 +9,7 @@ from typing import Any
 
 from textual.dom import DOMNode
 
-from mudroom.core.path import show
+from mudroom.core.tree.path import show
 from mudroom.errors import MudroomError
 
 Work = Callable[[], Awaitable[None]]

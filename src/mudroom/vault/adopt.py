@@ -13,10 +13,10 @@ from typing import IO, NamedTuple, TypeVar
 
 import msgspec
 
-from mudroom.core.change import Changeset
-from mudroom.core.entry import Entry
-from mudroom.core.path import show
-from mudroom.core.stack import LIVE, Checkpoint, ForkState, from_text
+from mudroom.core.tree.change import Changeset
+from mudroom.core.tree.entry import Entry
+from mudroom.core.tree.path import show
+from mudroom.core.tree.stack import LIVE, Checkpoint, ForkState, from_text
 from mudroom.errors import UsageError
 from mudroom.stage.landed import LANDED, Landed, add_landed
 from mudroom.stage.source import OpenSource

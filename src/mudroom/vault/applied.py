@@ -9,8 +9,8 @@ import os
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from mudroom.core.event import Event
-from mudroom.core.selection import Selection
+from mudroom.core.journal.event import Event
+from mudroom.core.journal.event_filter import Selection
 from mudroom.errors import MudroomError
 from mudroom.vault.apply import ApplyDirectory
 from mudroom.vault.store import Vault

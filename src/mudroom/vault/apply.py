@@ -21,11 +21,11 @@ import os
 from collections.abc import Callable, Sequence
 from typing import Literal, NamedTuple
 
-from mudroom.core.change import Remark
-from mudroom.core.entry import Entry
-from mudroom.core.landing import Landing, Op, expand, inverse
-from mudroom.core.merge import Conflict
-from mudroom.core.path import parent, show
+from mudroom.core.merge.merge import Conflict
+from mudroom.core.merge.operations import Landing, Op, expand, inverse
+from mudroom.core.tree.change import Remark
+from mudroom.core.tree.entry import Entry
+from mudroom.core.tree.path import parent, show
 from mudroom.errors import ForkMoved, MudroomError, UsageError
 from mudroom.stage.beneath import directory, look, mount_of, open_root
 from mudroom.stage.closed import entered, look_through

@@ -4,7 +4,7 @@ Rules of this file:
 1. No lock of the vault is needed, and nobody is waited for: a user's command may have the vault alone meanwhile.
 2. Only a question with the very same fingerprint, of the same fork and agent, gets an answer that was given when nobody
    waited, and only one of them does.
-3. What is here is bounded (``core/queued.py:Room``), and it goes with time.
+3. What is here is bounded (``core/approval_queue.py:Room``), and it goes with time.
 """
 
 from __future__ import annotations
@@ -13,9 +13,8 @@ import os
 import time
 from collections.abc import Callable, Iterable
 
-from mudroom.core.approval import CommandQuestion, HostQuestion, difference, is_same
-from mudroom.core.path import show
-from mudroom.core.queued import (
+from mudroom.core.approval.approval import CommandQuestion, HostQuestion, difference, is_same
+from mudroom.core.approval_queue import (
     VALIDITY,
     Asked,
     Decision,
@@ -29,6 +28,7 @@ from mudroom.core.queued import (
     storable_text,
     surplus,
 )
+from mudroom.core.tree.path import show
 from mudroom.errors import MudroomError, UsageError
 from mudroom.vault import question as disk
 from mudroom.vault.bell import Bell, listeners, ring

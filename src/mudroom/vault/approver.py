@@ -1,6 +1,6 @@
 """Approvers that ask by the queue (``vault/approval.py``), of commands and of hosts.
 
-Whatever goes wrong with the queue raises; who calls an approver takes that for a refusal (``core/approval.py:asked``;
+Whatever goes wrong with the queue raises; who calls an approver takes that for a refusal (``core/approval/approval.py:asked``;
 the gate's adapter does it itself).
 """
 
@@ -9,10 +9,10 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from mudroom.core.approval import CommandAnswer, CommandQuestion, HostQuestion
-from mudroom.core.flow import NOBODY, Answer, Question
-from mudroom.core.path import show
-from mudroom.core.queued import Decision, answer_of
+from mudroom.core.approval.approval import CommandAnswer, CommandQuestion, HostQuestion
+from mudroom.core.approval_queue import Decision, answer_of
+from mudroom.core.network.flow import NOBODY, Answer, Question
+from mudroom.core.tree.path import show
 from mudroom.errors import MudroomError
 from mudroom.vault.approval import Queue
 from mudroom.vault.ticket import Ticket

@@ -15,8 +15,8 @@ import stat
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from mudroom.core.artifact import matcher
-from mudroom.core.change import Change
+from mudroom.core.agent.artifact import matcher
+from mudroom.core.tree.change import Change
 from mudroom.errors import UsageError
 from mudroom.stage.source import Content
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from mudroom.core.change import Remark
-from mudroom.core.landing import Landing, Op
-from mudroom.core.path import name
+from mudroom.core.merge.operations import Landing, Op
+from mudroom.core.tree.change import Remark
+from mudroom.core.tree.path import name
 from mudroom.vault.reconcile import BACKUP, Reconciler
 
 _LONGEST = 255  # NAME_MAX of linux/limits.h, which every common file system has

@@ -1,7 +1,7 @@
 """One fork as a file: a tar archive (docs/FORMAT.md) that another vault, of this project or of another, can take in.
 
     mudroom-fork                what this is: format, name, the project it comes from
-    state                       the stack and the checkpoints (core/stack.py)
+    state                       the stack and the checkpoints (core/tree/stack.py)
     digests                     of the content of every original that is known
     record, landed              of the fork
     layers/<id>/record          of a sealed layer
@@ -24,8 +24,8 @@ from typing import IO, NamedTuple, cast
 
 import msgspec
 
-from mudroom.core.entry import Entry, same_stamp
-from mudroom.core.stack import LIVE, ForkState, to_text
+from mudroom.core.tree.entry import Entry, same_stamp
+from mudroom.core.tree.stack import LIVE, ForkState, to_text
 from mudroom.errors import MudroomError, UsageError
 from mudroom.stage import own
 from mudroom.stage.landed import LANDED, load_landed

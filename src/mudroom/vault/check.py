@@ -11,8 +11,8 @@ import os
 from collections.abc import Callable, Iterator
 from typing import NamedTuple, TypeVar
 
-from mudroom.core.path import show
-from mudroom.core.stack import LIVE, ForkState
+from mudroom.core.tree.path import show
+from mudroom.core.tree.stack import LIVE, ForkState
 from mudroom.errors import MudroomError
 from mudroom.stage import own
 from mudroom.stage.landed import LANDED, load_landed

@@ -14,7 +14,7 @@ import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
-from mudroom.core.path import is_below, show
+from mudroom.core.tree.path import is_below, show
 from mudroom.errors import UsageError
 from mudroom.stage.source import Source
 

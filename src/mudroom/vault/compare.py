@@ -11,11 +11,11 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Mapping
 
-from mudroom.core.change import Change, Changeset, Verb
-from mudroom.core.entry import Entry
-from mudroom.core.flag import flags_of
-from mudroom.core.linediff import count_lines, is_binary, split_lines
-from mudroom.core.path import sort_key
+from mudroom.core.text.linediff import count_lines, is_binary, split_lines
+from mudroom.core.tree.change import Change, Changeset, Verb
+from mudroom.core.tree.entry import Entry
+from mudroom.core.tree.flag import flags_of
+from mudroom.core.tree.path import sort_key
 from mudroom.errors import UsageError
 from mudroom.stage.collect import TEXT_LIMIT
 from mudroom.stage.diff import diff

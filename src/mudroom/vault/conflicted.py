@@ -10,14 +10,14 @@ from collections.abc import Callable, Collection, Mapping
 from functools import cached_property
 from typing import Literal, NamedTuple, TypeVar
 
-from mudroom.core.change import Change
-from mudroom.core.decision import Take
-from mudroom.core.diff3 import Merged, merge3
-from mudroom.core.entry import Entry, same_stamp
-from mudroom.core.judge import Sides
-from mudroom.core.marker import mergeable
-from mudroom.core.merge import Conflict, merged_mode
-from mudroom.core.path import ancestors, show
+from mudroom.core.merge.diff3 import Merged, merge3
+from mudroom.core.merge.marker import mergeable
+from mudroom.core.merge.merge import Conflict, merged_mode
+from mudroom.core.merge.merge_tree import Sides
+from mudroom.core.merge.resolution_words import Take
+from mudroom.core.tree.change import Change
+from mudroom.core.tree.entry import Entry, same_stamp
+from mudroom.core.tree.path import ancestors, show
 from mudroom.errors import DecidedMeanwhile, SideMoved, UsageError
 from mudroom.stage.source import Source, read_all
 from mudroom.stage.union import Union

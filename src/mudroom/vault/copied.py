@@ -8,9 +8,9 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 
-from mudroom.core.change import Change
-from mudroom.core.entry import Entry, same_shape, same_stamp
-from mudroom.core.path import show
+from mudroom.core.tree.change import Change
+from mudroom.core.tree.entry import Entry, same_shape, same_stamp
+from mudroom.core.tree.path import show
 from mudroom.errors import ForkMoved
 from mudroom.stage.collect import collect
 from mudroom.stage.layer import remove_tree

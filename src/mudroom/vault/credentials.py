@@ -9,12 +9,12 @@ from __future__ import annotations
 import json
 import os
 
-from mudroom.core.path import show
+from mudroom.core.tree.path import show
 from mudroom.errors import MudroomError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from mudroom.core.placeholder import Wanted
+    from mudroom.core.network.placeholder import Wanted
 
 _NAME = b"/credentials.json"
 
@@ -26,7 +26,7 @@ def has_credentials(vault: bytes) -> bool:
 
 def load_credentials(vault: bytes) -> tuple[Wanted, ...]:
     """Raises MudroomError if the file is not what ``save_credentials`` wrote: none at all would be another answer."""
-    from mudroom.core.placeholder import Wanted
+    from mudroom.core.network.placeholder import Wanted
 
     try:
         with open(vault + _NAME, "rb") as stream:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 
-from mudroom.core import stack
+from mudroom.core.tree import stack
 from mudroom.stage.flatten import flatten
 from mudroom.stage.original import Originals
 from mudroom.vault.fork import Fork

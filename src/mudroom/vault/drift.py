@@ -10,9 +10,9 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 
-from mudroom.core.change import Change, Remark
-from mudroom.core.entry import Entry, same_shape, same_stamp
-from mudroom.core.path import name, parent
+from mudroom.core.tree.change import Change, Remark
+from mudroom.core.tree.entry import Entry, same_shape, same_stamp
+from mudroom.core.tree.path import name, parent
 from mudroom.stage.beneath import directory, look, open_root
 from mudroom.stage.ground import Ground
 from mudroom.stage.source import Content, DirectorySource, same_bytes

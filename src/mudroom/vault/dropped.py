@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import os
 
-from mudroom.core.change import Remark
-from mudroom.core.stack import Checkpoint, free_name, rolled_back
+from mudroom.core.tree.change import Remark
+from mudroom.core.tree.stack import Checkpoint, free_name, rolled_back
 from mudroom.errors import UsageError
 from mudroom.stage.landed import KEPT, LANDED, add_landed, load_landed
 from mudroom.vault import stacking

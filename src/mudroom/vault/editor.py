@@ -12,8 +12,8 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from mudroom.core.entry import Entry
-from mudroom.core.fallback import Mode
+from mudroom.core.confinement.fallback import Mode
+from mudroom.core.tree.entry import Entry
 from mudroom.stage.beneath import open_root
 from mudroom.stage.buffer import Buffer
 from mudroom.stage.flush import Writer

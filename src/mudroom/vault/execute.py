@@ -15,10 +15,10 @@ import errno
 import os
 from collections.abc import Callable, Iterable, Mapping
 
-from mudroom.core.change import Remark
-from mudroom.core.entry import Entry, same_stamp
-from mudroom.core.landing import Op
-from mudroom.core.merge import Conflict
+from mudroom.core.merge.merge import Conflict
+from mudroom.core.merge.operations import Op
+from mudroom.core.tree.change import Remark
+from mudroom.core.tree.entry import Entry, same_stamp
 from mudroom.stage.beneath import look, open_beneath, open_root
 from mudroom.vault.rename import At, aside_of, is_same_file, mend, sync_filesystem, take
 from mudroom.vault.tree import (

@@ -11,8 +11,8 @@ from __future__ import annotations
 import errno
 import os
 
-from mudroom.core.path import show
 from mudroom.core.retention import ApplyFact, Expired, Kept, expired_applies
+from mudroom.core.tree.path import show
 from mudroom.errors import MudroomError
 from mudroom.stage.beneath import directory, open_root
 from mudroom.stage.layer import remove_at

@@ -1,7 +1,7 @@
 """One fork on disk.
 
 forks/<name>/
-    state           its stack of layers, its checkpoints (core/stack.py)
+    state           its stack of layers, its checkpoints (core/tree/stack.py)
     record          what its last command changed (vault/record.py); absent while the first one runs
     landed          what applies have made of paths that its layers still hold (stage/original.py)
     lock            flock(2): one command, apply or mount of this fork at a time
@@ -23,14 +23,14 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from mudroom.core.path import show
-from mudroom.core.stack import ForkState, from_text, to_text
+from mudroom.core.tree.path import show
+from mudroom.core.tree.stack import ForkState, from_text, to_text
 from mudroom.errors import MudroomError, UsageError
 from mudroom.stage.reading import ANEW, Reading
 from mudroom.vault.lock import Lock
 
 if TYPE_CHECKING:
-    from mudroom.core.change import Changeset
+    from mudroom.core.tree.change import Changeset
     from mudroom.vault.record import ForkRecord
 
 CREDENTIALS = b"/credentials"
@@ -236,7 +236,7 @@ class Fork:
     @property
     def sealed_changes(self) -> Changeset:
         """What its sealed layers come to."""
-        from mudroom.core.change import Changeset
+        from mudroom.core.tree.change import Changeset
 
         layers = self.state.layers
         record = self.reading.of(self.layer(layers[-1]) + b"/record", load_record) if layers else None

@@ -6,11 +6,11 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
-from mudroom.core.change import Changeset
-from mudroom.core.container import user_of
-from mudroom.core.fallback import Mode
+from mudroom.core.confinement.container import user_of
+from mudroom.core.confinement.fallback import Mode
 from mudroom.core.settings import Settings
-from mudroom.core.stack import LIVE
+from mudroom.core.tree.change import Changeset
+from mudroom.core.tree.stack import LIVE
 from mudroom.stage.overlay import OverlayView
 from mudroom.stage.view import View
 from mudroom.vault.fork import Fork

@@ -15,11 +15,11 @@ from functools import cached_property
 from itertools import groupby
 from typing import Any, NamedTuple, TypeVar
 
-from mudroom.core.change import Change, Changeset, Summary, listed, summarise
-from mudroom.core.entry import Entry
-from mudroom.core.moved import Moves
-from mudroom.core.path import ROOT, climb, parent
-from mudroom.core.tag import tags_of
+from mudroom.core.tree.change import Change, Changeset, Summary, listed, summarise
+from mudroom.core.tree.entry import Entry
+from mudroom.core.tree.path import ROOT, climb, parent
+from mudroom.core.tree.review_tags import tags_of
+from mudroom.core.tree.similar_renames import Moves
 from mudroom.stage.exclude import ignored
 from mudroom.stage.reading import Reading
 from mudroom.stage.source import OpenSource, Source, read_all

@@ -15,9 +15,9 @@ import time
 from collections import OrderedDict
 from typing import Literal, NamedTuple
 
-from mudroom.core.change import Changeset, Summary
-from mudroom.core.path import show
-from mudroom.core.stack import LIVE
+from mudroom.core.tree.change import Changeset, Summary
+from mudroom.core.tree.path import show
+from mudroom.core.tree.stack import LIVE
 from mudroom.errors import MudroomError
 from mudroom.stage.stamp import Stamp, is_settled, stamp_of
 from mudroom.vault.fork import Fork, is_plain

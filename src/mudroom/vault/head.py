@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 
-from mudroom.core.event import Head
+from mudroom.core.journal.event import Head
 
 _LENGTH = 20 + 1 + 20 + 1 + 64 + 1 + 20 + 1
 _Line = tuple[int, Head]

@@ -1,10 +1,10 @@
-"""The journal of one vault: an insert-only SQLite table, each row chained to the one before (``core/event.py``).
+"""The journal of one vault: an insert-only SQLite table, each row chained to the one before (``core/journal/event.py``).
 
     journal.db          the newest events (WAL); table origin: after which event it starts
     journal.head        the last event's number and digest (vault/head.py)
     journal/            archives of older events (vault/rolled.py)
 
-Rules of this file. Whatever is appended is redacted here (``core/redact.py``), so that nobody can forget it. An event
+Rules of this file. Whatever is appended is redacted here (``core/text/redaction.py``), so that nobody can forget it. An event
 is appended in one transaction that looks at the last one, so processes and threads make one chain between them, and
 its time is never less than the last one's. If the database ends before the kept head says, that is noted first, as an
 event of its own (``gap``).
@@ -25,9 +25,9 @@ from _thread import allocate_lock
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from mudroom.core.event import BEGIN, GENESIS, Broken, Event, Examined, Head, chained, examine
-from mudroom.core.redact import bounded, redact_data
-from mudroom.core.selection import EVERYTHING, Selection
+from mudroom.core.journal.event import BEGIN, GENESIS, Broken, Event, Examined, Head, chained, examine
+from mudroom.core.journal.event_filter import EVERYTHING, Selection
+from mudroom.core.text.redaction import bounded, redact_data
 from mudroom.errors import MudroomError
 from mudroom.vault.head import KeptHead
 from mudroom.vault.lock import Lock

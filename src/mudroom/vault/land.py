@@ -11,12 +11,12 @@ from contextlib import AbstractContextManager, contextmanager
 from types import MappingProxyType
 from typing import NamedTuple
 
-from mudroom.core.change import Change, Remark
-from mudroom.core.choice import at_or_below, exactly
-from mudroom.core.flag import repositories
-from mudroom.core.landing import Landing, Op, plan_landing
-from mudroom.core.merge import Conflict, Part
-from mudroom.core.path import ancestors, is_below
+from mudroom.core.merge.merge import Conflict, Part
+from mudroom.core.merge.operations import Landing, Op, plan_landing
+from mudroom.core.tree.change import Change, Remark
+from mudroom.core.tree.choice import at_or_below, exactly
+from mudroom.core.tree.flag import repositories
+from mudroom.core.tree.path import ancestors, is_below
 from mudroom.errors import MudroomError, UsageError
 from mudroom.stage.collect import MASKED
 from mudroom.stage.source import Source
@@ -98,7 +98,7 @@ class Wanted(NamedTuple):
     markers: bool = False
     """Write conflict markers into the files of the project that cannot be merged."""
     exact: bool = False
-    """Only what is at the paths, nothing below them (``core/choice.py``)."""
+    """Only what is at the paths, nothing below them (``core/tree/choice.py``)."""
 
 
 class Plan(NamedTuple):

@@ -11,10 +11,10 @@ from __future__ import annotations
 import os
 from contextlib import ExitStack
 
-from mudroom.core import stack
-from mudroom.core.entry import Entry, same_shape
 from mudroom.core.retention import surplus_checkpoints
-from mudroom.core.stack import Checkpoint
+from mudroom.core.tree import stack
+from mudroom.core.tree.entry import Entry, same_shape
+from mudroom.core.tree.stack import Checkpoint
 from mudroom.stage import xattr
 from mudroom.stage.beneath import open_root
 from mudroom.stage.flatten import flatten

@@ -10,9 +10,9 @@ from __future__ import annotations
 import os
 from typing import NamedTuple, cast
 
-from mudroom.core.change import Changeset
-from mudroom.core.path import show
-from mudroom.core.stack import LIVE
+from mudroom.core.tree.change import Changeset
+from mudroom.core.tree.path import show
+from mudroom.core.tree.stack import LIVE
 from mudroom.errors import UsageError
 from mudroom.stage.layer import remove_tree
 from mudroom.stage.mounting import (

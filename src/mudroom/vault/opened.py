@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
 
-from mudroom.core.change import Changeset
-from mudroom.core.stack import LIVE
+from mudroom.core.tree.change import Changeset
+from mudroom.core.tree.stack import LIVE
 from mudroom.stage.ground import Ground
 from mudroom.stage.landed import LANDED, load_landed
 from mudroom.stage.original import Originals

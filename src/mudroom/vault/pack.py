@@ -11,8 +11,8 @@ import os
 import tarfile
 from typing import IO
 
-from mudroom.core.entry import Entry
-from mudroom.core.path import show
+from mudroom.core.tree.entry import Entry
+from mudroom.core.tree.path import show
 from mudroom.stage import own, xattr
 from mudroom.stage.beneath import directory, entries, look, open_root
 from mudroom.stage.layer import OPAQUE, WHITEOUT, is_whiteout, loosened, open_staged

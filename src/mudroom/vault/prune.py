@@ -23,10 +23,10 @@ import os
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from mudroom.core import stack
-from mudroom.core.path import show
 from mudroom.core.retention import DAY, YOUNG, Expired, Kept, expired_checkpoints, horizon, unneeded
-from mudroom.core.stack import ForkState
+from mudroom.core.tree import stack
+from mudroom.core.tree.path import show
+from mudroom.core.tree.stack import ForkState
 from mudroom.errors import MudroomError
 from mudroom.stage.layer import remove_tree
 from mudroom.vault.expire import sweep_applies

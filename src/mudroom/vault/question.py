@@ -1,6 +1,6 @@
 """One question on disk, and its one end.
 
-    approvals/<id>/question     MessagePack of core/queued.py:Asked; never changed
+    approvals/<id>/question     MessagePack of core/approval_queue.py:Asked; never changed
                    waiter       flock(2): held by the process that waits, with its "PID START"
                    decided      MessagePack of Decision; once it is there it never changes
                    used         the same file, by another name: what was decided has been heeded
@@ -21,8 +21,8 @@ from typing import TypeVar
 
 import msgspec
 
-from mudroom.core.path import show
-from mudroom.core.queued import Asked, Decision, Row
+from mudroom.core.approval_queue import Asked, Decision, Row
+from mudroom.core.tree.path import show
 from mudroom.errors import MudroomError
 from mudroom.vault.record import sync_directory
 

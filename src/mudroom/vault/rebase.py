@@ -16,8 +16,8 @@ import os
 from _blake2 import blake2b
 from collections.abc import Iterable, Mapping, Sequence
 
-from mudroom.core.change import Change, Changeset
-from mudroom.core.entry import Entry, same_shape, same_stamp
+from mudroom.core.tree.change import Change, Changeset
+from mudroom.core.tree.entry import Entry, same_shape, same_stamp
 from mudroom.stage.beneath import directory
 from mudroom.stage.collect import collect
 from mudroom.stage.ground import Ground

@@ -10,12 +10,12 @@ import os
 import sys
 from collections.abc import Callable, Collection, Mapping
 
-from mudroom.core.change import Change
-from mudroom.core.diff3 import merge3
-from mudroom.core.entry import Entry, same_shape, same_stamp
-from mudroom.core.judge import Answer, Live, Sides
-from mudroom.core.marker import Labels, mergeable, with_markers
-from mudroom.core.merge import BINARY, Combined, Delta, Part, combine_modes, delta_of, merged_mode
+from mudroom.core.merge.diff3 import merge3
+from mudroom.core.merge.marker import Labels, mergeable, with_markers
+from mudroom.core.merge.merge import BINARY, Combined, Delta, Part, combine_modes, delta_of, merged_mode
+from mudroom.core.merge.merge_tree import Answer, Live, Sides
+from mudroom.core.tree.change import Change
+from mudroom.core.tree.entry import Entry, same_shape, same_stamp
 from mudroom.stage import xattr
 from mudroom.stage.beneath import directory, entries, look, look_beneath, open_root
 from mudroom.stage.collect import user_xattrs

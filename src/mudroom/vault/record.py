@@ -12,11 +12,11 @@ from typing import NamedTuple, TypeVar
 
 import msgspec
 
-from mudroom.core.change import Changeset
-from mudroom.core.entry import Entry
-from mudroom.core.landing import Op
-from mudroom.core.merge import Part
-from mudroom.core.stack import Checkpoint
+from mudroom.core.merge.merge import Part
+from mudroom.core.merge.operations import Op
+from mudroom.core.tree.change import Changeset
+from mudroom.core.tree.entry import Entry
+from mudroom.core.tree.stack import Checkpoint
 from mudroom.errors import MudroomError
 from mudroom.stage import own
 

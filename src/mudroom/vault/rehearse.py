@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from mudroom.core.change import Change
-from mudroom.core.landing import Landing
+from mudroom.core.merge.operations import Landing
+from mudroom.core.tree.change import Change
 from mudroom.stage.files import Tree
 from mudroom.stage.source import Source
 from mudroom.stage.union import OneLayer

@@ -11,11 +11,11 @@ from __future__ import annotations
 import os
 from collections.abc import Collection, Mapping
 
-from mudroom.core.change import Change, Changeset
-from mudroom.core.entry import Entry
-from mudroom.core.linediff import count_lines, is_binary
-from mudroom.core.merge import Part
-from mudroom.core.stack import LIVE
+from mudroom.core.merge.merge import Part
+from mudroom.core.text.linediff import count_lines, is_binary
+from mudroom.core.tree.change import Change, Changeset
+from mudroom.core.tree.entry import Entry
+from mudroom.core.tree.stack import LIVE
 from mudroom.stage.beneath import nameless
 from mudroom.stage.collect import TEXT_LIMIT
 from mudroom.stage.landed import KEPT, LANDED, Landed, add_landed, elsewhere, keep_original

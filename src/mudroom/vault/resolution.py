@@ -11,11 +11,11 @@ from _blake2 import blake2b
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
-from mudroom.core.change import Change
-from mudroom.core.decision import Take
-from mudroom.core.entry import Entry
-from mudroom.core.judge import Answer
-from mudroom.core.merge import Combined
+from mudroom.core.merge.merge import Combined
+from mudroom.core.merge.merge_tree import Answer
+from mudroom.core.merge.resolution_words import Take
+from mudroom.core.tree.change import Change
+from mudroom.core.tree.entry import Entry
 from mudroom.errors import MudroomError
 from mudroom.stage.source import Source
 from mudroom.vault.fork import Fork

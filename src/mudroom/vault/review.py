@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from _blake2 import blake2b
 
-from mudroom.core.change import Changeset
+from mudroom.core.tree.change import Changeset
 from mudroom.errors import ForkMoved
 from mudroom.vault.fork import Fork
 

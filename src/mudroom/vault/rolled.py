@@ -17,8 +17,8 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from mudroom.core.event import Event, Head
-from mudroom.core.path import show
+from mudroom.core.journal.event import Event, Head
+from mudroom.core.tree.path import show
 from mudroom.errors import MudroomError
 
 _FORMAT = 1

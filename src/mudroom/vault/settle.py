@@ -8,10 +8,10 @@ from typing import NamedTuple
 
 import msgspec
 
-from mudroom.core.change import Change, Changeset
-from mudroom.core.entry import Entry
-from mudroom.core.path import relpath, show
-from mudroom.core.stack import LIVE, ForkState
+from mudroom.core.tree.change import Change, Changeset
+from mudroom.core.tree.entry import Entry
+from mudroom.core.tree.path import relpath, show
+from mudroom.core.tree.stack import LIVE, ForkState
 from mudroom.errors import MudroomError
 from mudroom.stage.beneath import directory
 from mudroom.stage.landed import Landed, elsewhere

@@ -11,11 +11,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Literal, NamedTuple
 
-from mudroom.core.change import Change
-from mudroom.core.entry import Entry
-from mudroom.core.moved import Move
-from mudroom.core.path import show
-from mudroom.core.tag import LARGE
+from mudroom.core.tree.change import Change
+from mudroom.core.tree.entry import Entry
+from mudroom.core.tree.path import show
+from mudroom.core.tree.review_tags import LARGE
+from mudroom.core.tree.similar_renames import Move
 from mudroom.errors import ForkMoved
 from mudroom.vault.compare import Comparison
 from mudroom.vault.gist import Gist

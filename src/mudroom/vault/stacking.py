@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import os
 
-from mudroom.core import stack
-from mudroom.core.stack import Checkpoint
+from mudroom.core.tree import stack
+from mudroom.core.tree.stack import Checkpoint
 from mudroom.errors import MudroomError, UsageError
 from mudroom.stage import own
 from mudroom.vault.fork import Fork, fork_directory, is_plain

@@ -28,7 +28,7 @@ from _blake2 import blake2b
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
-from mudroom.core.path import show
+from mudroom.core.tree.path import show
 from mudroom.errors import MudroomError, UsageError
 from mudroom.stage.reading import ANEW, Reading
 from mudroom.stage.secret import NO_MASK
@@ -37,7 +37,7 @@ from mudroom.vault.lock import Lock
 from mudroom.vault.turn import Turn
 
 if TYPE_CHECKING:
-    from mudroom.core.stack import ForkState
+    from mudroom.core.tree.stack import ForkState
     from mudroom.vault.approval import Queue
     from mudroom.vault.journal import Journal
 
@@ -110,7 +110,7 @@ class Vault:
 
     def new_fork(self, name: str, *, time: int = 0, named: bool = False) -> Fork:
         """An empty fork. Raises UsageError if there is one of that name."""
-        from mudroom.core.stack import ForkState
+        from mudroom.core.tree.stack import ForkState
 
         return self.add_fork(name, ForkState(self.new_layer(), created=time, named=named))
 
@@ -126,7 +126,7 @@ class Vault:
     def seal(self, fork: Fork) -> None:
         """The fork's upper as it is becomes a sealed layer. What the stack up to here comes to goes with it; the
         fork's own record stays until its next command."""
-        from mudroom.core import stack
+        from mudroom.core.tree import stack
 
         state = fork.state
         beside = self.layer(state.upper) + b"/record"
@@ -180,7 +180,7 @@ class Vault:
 
     def _only_of(self, state: ForkState) -> list[bytes]:
         """The layers and the snapshot that no other fork needs. Its upper is always its own."""
-        from mudroom.core.stack import LIVE
+        from mudroom.core.tree.stack import LIVE
 
         if state.references == {state.upper} and state.base == LIVE:
             return [self.layer(state.upper)]

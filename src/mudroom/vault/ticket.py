@@ -6,7 +6,7 @@ import select
 import time
 from typing import TYPE_CHECKING
 
-from mudroom.core.queued import Asked, Decision, State
+from mudroom.core.approval_queue import Asked, Decision, State
 
 if TYPE_CHECKING:
     from mudroom.vault.approval import Queue

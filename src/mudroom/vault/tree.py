@@ -7,9 +7,9 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-from mudroom.core.entry import Entry, same_stamp
-from mudroom.core.landing import Op
-from mudroom.core.path import show
+from mudroom.core.merge.operations import Op
+from mudroom.core.tree.entry import Entry, same_stamp
+from mudroom.core.tree.path import show
 from mudroom.errors import ForkMoved
 from mudroom.stage import xattr
 from mudroom.stage.beneath import (

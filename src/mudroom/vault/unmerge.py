@@ -9,10 +9,10 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 
-from mudroom.core.entry import Entry
-from mudroom.core.landing import Op
-from mudroom.core.linediff import is_binary
-from mudroom.core.merge import combine_modes
+from mudroom.core.merge.merge import combine_modes
+from mudroom.core.merge.operations import Op
+from mudroom.core.text.linediff import is_binary
+from mudroom.core.tree.entry import Entry
 from mudroom.stage.beneath import look, look_beneath, open_beneath
 from mudroom.stage.original import SMALL, Originals
 from mudroom.stage.source import DirectorySource, read_all

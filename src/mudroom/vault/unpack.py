@@ -12,7 +12,7 @@ import tarfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from mudroom.core.path import relpath, show
+from mudroom.core.tree.path import relpath, show
 from mudroom.stage import xattr
 from mudroom.stage.beneath import open_beneath, open_root
 from mudroom.stage.layer import OPAQUE, WHITEOUT, make_whiteout

@@ -10,8 +10,8 @@ import os
 import re
 from typing import NamedTuple
 
-from mudroom.core.change import summarise
-from mudroom.core.path import show
+from mudroom.core.tree.change import summarise
+from mudroom.core.tree.path import show
 from mudroom.errors import MudroomError
 from mudroom.stage.beneath import O_PATH, directory
 from mudroom.vault.store import FORMAT, Vault, project_of

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from mudroom.core.a2a import WELL_KNOWN, WELL_KNOWN_OLD, paths_of, unsupported
+from mudroom.core.agent.a2a import WELL_KNOWN, WELL_KNOWN_OLD, paths_of, unsupported
 from mudroom.errors import MudroomError
 
 if TYPE_CHECKING:

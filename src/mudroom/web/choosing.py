@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from mudroom.core.change import listed
-from mudroom.core.flag import git_directory
-from mudroom.core.hunk import select
-from mudroom.core.linediff import diff_lines, split_lines
-from mudroom.core.merge import Part
-from mudroom.core.path import show_path
-from mudroom.core.together import lacking, lacks, needs, row_of
+from mudroom.core.merge.merge import Part
+from mudroom.core.text.hunk import select
+from mudroom.core.text.linediff import diff_lines, split_lines
+from mudroom.core.tree.change import listed
+from mudroom.core.tree.dependent_rows import lacking, lacks, needs, row_of
+from mudroom.core.tree.flag import git_directory
+from mudroom.core.tree.path import show_path
 from mudroom.web.endpoint import Refusal, path_of
 
 if TYPE_CHECKING:
-    from mudroom.core.change import Change
+    from mudroom.core.tree.change import Change
     from mudroom.session import Session
     from mudroom.web.shape import Pick
 
@@ -63,7 +63,7 @@ def chosen(
 
 
 def _require_together(changes: Sequence[Change], wanted: set[bytes]) -> None:
-    """Nothing lands that was not shown as chosen (core/together.py)."""
+    """Nothing lands that was not shown as chosen (core/tree/dependent_rows.py)."""
     for path, missing in lacking(wanted, needs(row_of(change) for change in listed(changes))):
         raise Refusal(400, "bad-request", lacks(path, missing), "choose all of them")
 

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from msgspec import Meta, Struct
 
-from mudroom.core.linediff import split_lines
-from mudroom.core.path import show_path
-from mudroom.core.picture import HEAD, picture_of
+from mudroom.core.text.linediff import split_lines
+from mudroom.core.text.picture import HEAD, picture_of
+from mudroom.core.tree.path import show_path
 from mudroom.reviewing import is_masked_conflict
 from mudroom.web import shape
 from mudroom.web.endpoint import Call, Endpoint, Refusal, id_of, path_of

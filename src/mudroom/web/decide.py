@@ -3,7 +3,7 @@
 Rules of this file:
 1. A question has one end (``vault/question.py``): who is second is told how it ended, and by whom.
 2. A rule is written only as it was shown; the answer stands, whether its rule can be written or not.
-3. What is shown is a command's own words with nothing hidden (``core/quote.py``), as on a terminal.
+3. What is shown is a command's own words with nothing hidden (``core/tree/quote.py``), as on a terminal.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from __future__ import annotations
 import os
 from contextlib import closing
 
-from mudroom.core.approval import CommandQuestion, HostQuestion, can_be_kept, rule_of
-from mudroom.core.path import show, show_path
-from mudroom.core.queued import Row
-from mudroom.core.quote import LONGEST, show_words
+from mudroom.core.approval.approval import CommandQuestion, HostQuestion, can_be_kept, rule_of
+from mudroom.core.approval_queue import Row
+from mudroom.core.tree.path import show, show_path
+from mudroom.core.tree.quote import LONGEST, show_words
 from mudroom.errors import MudroomError, UsageError
 from mudroom.keeper import Queue, Vault, why_unusable
 from mudroom.web import shape

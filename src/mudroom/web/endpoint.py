@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from mudroom.core.path import show
+from mudroom.core.tree.path import show
 from mudroom.errors import DecidedMeanwhile, ForkMoved, MudroomError, UsageError
 from mudroom.web.shape import Problem
 

@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from mudroom.core.path import show
+from mudroom.core.tree.path import show
 from mudroom.web.login import CSRF, KEY
 from mudroom.web.shape import Problem
 

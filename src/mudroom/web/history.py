@@ -6,10 +6,10 @@ from typing import Any
 
 from msgspec import Struct
 
-from mudroom.core.event import Event, data_of, wall
-from mudroom.core.flow import flow_from_json
-from mudroom.core.selection import Selection
-from mudroom.core.telling import gravity, shown, told, words
+from mudroom.core.journal.event import Event, data_of, wall
+from mudroom.core.journal.event_filter import Selection
+from mudroom.core.journal.event_text import gravity, shown, told, words
+from mudroom.core.network.flow import flow_from_json
 from mudroom.watching import points, preview, roll_back, search
 from mudroom.web import shape
 from mudroom.web.endpoint import Call, Endpoint, Refusal

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from typing import Any
 
-from mudroom.core.path import show_path
+from mudroom.core.tree.path import show_path
 from mudroom.errors import MudroomError, UsageError
 from mudroom.keeper import Glances, KeptFiles, Vault, vault_named, vaults_of, why_unusable
 from mudroom.reviewing import stamp_of

@@ -11,8 +11,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Literal
 
-from mudroom.core.path import show_path
-from mudroom.core.quote import show_words
+from mudroom.core.tree.path import show_path
+from mudroom.core.tree.quote import show_words
 from mudroom.web import shape
 from mudroom.web.choosing import Chosen, chosen
 from mudroom.web.endpoint import Call, Endpoint, Refusal, id_of
@@ -22,8 +22,8 @@ from mudroom.web.job import problem_of
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from mudroom.core.change import Remark
-    from mudroom.core.merge import Conflict
+    from mudroom.core.merge.merge import Conflict
+    from mudroom.core.tree.change import Remark
     from mudroom.keeper import Recovered
     from mudroom.session import Applied, Landed, Session, Verified
     from mudroom.web.job import Told

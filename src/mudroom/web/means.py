@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from mudroom.core.approval import HostQuestion
+from mudroom.core.approval.approval import HostQuestion
 from mudroom.prospect import Outlook
 from mudroom.session import Session
 

@@ -1,7 +1,7 @@
 """One file that a fork would change: both its sides as text that was compared, as lines, and as it is.
 
-Everything here is hostile: names, contents, targets of links. Names are shown as ``core/path.py`` shows them, and asked
-for by the bytes that they are; lines as ``core/shown.py`` does; what is sent as it is (``blob``) is either a picture by
+Everything here is hostile: names, contents, targets of links. Names are shown as ``core/tree/path.py`` shows them, and asked
+for by the bytes that they are; lines as ``core/text/escaping.py`` does; what is sent as it is (``blob``) is either a picture by
 its first bytes, in a sandbox, or something to be saved.
 """
 
@@ -15,12 +15,12 @@ from urllib.parse import quote
 
 from msgspec import Meta, Struct
 
-from mudroom.core.excerpt import excerpt
-from mudroom.core.language import language_of
-from mudroom.core.path import name as last
-from mudroom.core.path import show, show_path
-from mudroom.core.picture import HEAD, picture_of
-from mudroom.core.shown import utf16
+from mudroom.core.text.escaping import utf16
+from mudroom.core.text.excerpt import excerpt
+from mudroom.core.text.picture import HEAD, picture_of
+from mudroom.core.tree.language import language_of
+from mudroom.core.tree.path import name as last
+from mudroom.core.tree.path import show, show_path
 from mudroom.errors import ForkMoved, UsageError
 from mudroom.reviewing import difference, open_side, tags_of
 from mudroom.web import shape
@@ -29,7 +29,7 @@ from mudroom.web.house import require_fork
 from mudroom.web.review import AGAIN, Index, mode_of
 
 if TYPE_CHECKING:
-    from mudroom.core import difference as core
+    from mudroom.core.text import difference as core
     from mudroom.reviewing import Moved, Side
     from mudroom.session import Session
 

@@ -11,9 +11,9 @@ from contextlib import closing
 
 from msgspec import Struct
 
-from mudroom.core.change import Summary, summarise
-from mudroom.core.path import show_path
-from mudroom.core.quote import show_words
+from mudroom.core.tree.change import Summary, summarise
+from mudroom.core.tree.path import show_path
+from mudroom.core.tree.quote import show_words
 from mudroom.errors import MudroomError
 from mudroom.keeper import Glance, Vault, why_unusable
 from mudroom.session import Session

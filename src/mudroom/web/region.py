@@ -5,13 +5,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from mudroom.core.diff3 import Chunk, Lines, Merged
-from mudroom.core.difference import line_of
-from mudroom.core.linediff import split_lines
-from mudroom.core.marker import mergeable
-from mudroom.core.mergeread import choices_of
-from mudroom.core.shown import shown, utf16
-from mudroom.core.worddiff import Budget, words
+from mudroom.core.merge.diff3 import Chunk, Lines, Merged
+from mudroom.core.merge.marker import mergeable
+from mudroom.core.merge.read_resolution import choices_of
+from mudroom.core.text.difference import line_of
+from mudroom.core.text.escaping import shown, utf16
+from mudroom.core.text.linediff import split_lines
+from mudroom.core.text.worddiff import Budget, words
 from mudroom.web import shape
 
 AROUND = 3
@@ -98,7 +98,7 @@ def _texts(chunk: Chunk) -> tuple[str, str, str] | None:
     sides = [b"".join(side) for side in (chunk.base, chunk.ours, chunk.theirs)]
     if any(len(side) > EDITABLE for side in sides):
         return None
-    base, ours, theirs = (side.decode() for side in sides)  # what is not UTF-8 is not merged (core/marker.py)
+    base, ours, theirs = (side.decode() for side in sides)  # what is not UTF-8 is not merged (core/merge/marker.py)
     return base, ours, theirs
 
 

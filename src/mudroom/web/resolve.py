@@ -8,11 +8,11 @@ from __future__ import annotations
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
-from mudroom.core.diff3 import merge3
-from mudroom.core.linediff import split_lines
-from mudroom.core.marker import mergeable
-from mudroom.core.mergechoice import resolved, rewritten
-from mudroom.core.path import show_path
+from mudroom.core.merge.diff3 import merge3
+from mudroom.core.merge.marker import mergeable
+from mudroom.core.merge.resolve_hunks import resolved, rewritten
+from mudroom.core.text.linediff import split_lines
+from mudroom.core.tree.path import show_path
 from mudroom.reviewing import is_masked_conflict
 from mudroom.web import shape
 from mudroom.web.conflict import found_conflict, moved, require_same, same_sides, shown_conflict, versions_of

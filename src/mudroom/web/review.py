@@ -7,8 +7,8 @@ from zlib import crc32
 
 from msgspec import Meta, Struct, msgpack, structs
 
-from mudroom.core.change import Change, Remark
-from mudroom.core.path import show_path
+from mudroom.core.tree.change import Change, Remark
+from mudroom.core.tree.path import show_path
 from mudroom.errors import MudroomError
 from mudroom.reviewing import has_hunks, is_at_rest, look, tags_of
 from mudroom.web import shape
@@ -16,7 +16,7 @@ from mudroom.web.endpoint import Call, Endpoint, Refusal, id_of
 from mudroom.web.house import require_fork
 
 if TYPE_CHECKING:
-    from mudroom.core.entry import Entry
+    from mudroom.core.tree.entry import Entry
     from mudroom.reviewing import Looked, Tagged
     from mudroom.session import Session
 

@@ -10,7 +10,7 @@ import secrets
 import stat
 
 from mudroom import private
-from mudroom.core.path import show
+from mudroom.core.tree.path import show
 from mudroom.errors import MudroomError
 
 _SIZE = 32

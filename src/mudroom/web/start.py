@@ -9,7 +9,7 @@ from contextlib import ExitStack, closing, contextmanager
 from msgspec import Struct
 
 from mudroom import prospect
-from mudroom.core.path import show_path
+from mudroom.core.tree.path import show_path
 from mudroom.errors import UsageError
 from mudroom.web import shape
 from mudroom.web.endpoint import Call, Endpoint, Refusal, id_of, path_of

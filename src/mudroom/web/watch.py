@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from mudroom.core.event import data_of, wall
-from mudroom.core.path import show
-from mudroom.core.selection import Selection
-from mudroom.core.telling import shown
+from mudroom.core.journal.event import data_of, wall
+from mudroom.core.journal.event_filter import Selection
+from mudroom.core.journal.event_text import shown
+from mudroom.core.tree.path import show
 from mudroom.errors import UsageError
 from mudroom.keeper import usage_of
 from mudroom.session import Background, Session

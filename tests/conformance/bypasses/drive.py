@@ -25,8 +25,8 @@ sys.path[:0] = [str(_HERE.parent.parent), _SOURCE]
 
 from conformance.bypasses.phone import RULES  # noqa: E402
 from mudroom import gateway  # noqa: E402
-from mudroom.core.flow import Answer  # noqa: E402
-from mudroom.core.hosts import HostRule  # noqa: E402
+from mudroom.core.network.flow import Answer  # noqa: E402
+from mudroom.core.network.host_rules import HostRule  # noqa: E402
 from mudroom.core.settings import Settings  # noqa: E402
 from mudroom.net.door import Gate  # noqa: E402
 from mudroom.sandbox.seccomp import compile_filter  # noqa: E402

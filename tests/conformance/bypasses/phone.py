@@ -72,7 +72,7 @@ def addresses(name: str, before: int = 0) -> list[str]:
 
 def main(log: str) -> None:
     """The gate process with this directory in the place of the machine's resolver."""
-    from mudroom.core.address import parse_ipv4, parse_ipv6
+    from mudroom.core.network.address import parse_ipv4, parse_ipv6
     from mudroom.net import process
 
     asked: Counter[str] = Counter()

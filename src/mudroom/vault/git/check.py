@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from mudroom.core.path import show
+from mudroom.core.tree.path import show
 
 TREE, LINK, FILE, PROGRAM, MODULE = b"40000", b"120000", b"100644", b"100755", b"160000"
 _MODES = frozenset((TREE, LINK, FILE, PROGRAM, MODULE))

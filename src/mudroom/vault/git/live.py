@@ -17,7 +17,7 @@ from dulwich.object_store import DiskObjectStore
 from dulwich.objects import ObjectID
 from dulwich.refs import DiskRefsContainer, Ref, SymrefLoop
 
-from mudroom.core.path import show
+from mudroom.core.tree.path import show
 from mudroom.errors import MudroomError, UsageError
 
 # gitrepository-layout(5), git-config(1) extensions.*: what does not change what objects and refs are

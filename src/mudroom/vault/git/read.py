@@ -6,7 +6,7 @@ import os
 import stat
 import zlib
 
-from mudroom.core.path import show
+from mudroom.core.tree.path import show
 from mudroom.errors import UsageError
 from mudroom.stage.source import Source, is_absence
 

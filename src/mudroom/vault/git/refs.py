@@ -6,7 +6,7 @@ import os
 
 from dulwich.refs import Ref, check_ref_format
 
-from mudroom.core.path import show
+from mudroom.core.tree.path import show
 from mudroom.errors import UsageError
 from mudroom.stage.source import Source
 from mudroom.vault.git.check import is_id

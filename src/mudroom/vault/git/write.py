@@ -14,7 +14,7 @@ from dulwich.objects import ObjectID
 from dulwich.pack import UnpackedObject, write_pack_data, write_pack_index_v2
 from dulwich.refs import Ref
 
-from mudroom.core.path import show
+from mudroom.core.tree.path import show
 from mudroom.errors import UsageError
 from mudroom.vault.git.live import NUMBERS, Repository
 

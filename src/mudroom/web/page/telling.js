@@ -66,7 +66,7 @@ export const inPart = (rows, picked) => rows.reduce((sum, row) => sum + (picked.
 /** @param {number} count */
 const number = (count) => count.toLocaleString("en");
 
-/** What has come of an apply, as core/turned.py says it. @param {{written: number, removed: number, kept: string[]}} landed */
+/** What has come of an apply, as core/merge/apply_summary.py says it. @param {{written: number, removed: number, kept: string[]}} landed */
 export function landed({ written, removed, kept }) {
   if (kept.length && !written && !removed) return "the project stays as it is";
   return `${number(written)} written${removed ? `, ${number(removed)} removed` : ""}`;

@@ -4,7 +4,7 @@
 //    What was in it can go alone.
 // 2. What is a directory now, and was something else, comes with all that is in it: it lands by one rename.
 //
-// The rules are those of core/together.py, to which the server holds a request.
+// The rules are those of core/tree/dependent_rows.py, to which the server holds a request.
 
 /** @typedef {{id: string, path: string, flags: string[], type: string, source: string}} Row */
 /** @typedef {import("./picked.js").Picked} Picked */

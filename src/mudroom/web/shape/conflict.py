@@ -6,7 +6,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from mudroom.core.decision import Choice, Take
+from mudroom.core.merge.resolution_words import Choice, Take
 from mudroom.web.shape.change import Line, Side
 
 

@@ -1,0 +1,95 @@
+"""``find`` and ``fd``: what they look for is harmless, what they do with it need not be (find(1), ACTIONS)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from mudroom.core.command.locations import Finding, Scene, names_credentials, where, written
+from mudroom.core.command.program.wrapper import filled
+from mudroom.core.command.table_rule import READ, Rule, names, tidy
+from mudroom.core.command.verdict import CommandClass, Part
+from mudroom.core.command.word import UNKNOWN, Word
+
+_RUNS = names("-exec -execdir -ok -okdir")
+_PRINTS_TO = names("-fprint -fprint0 -fls -fprintf")
+_HARMLESS = names(
+    """-name -iname -path -ipath -wholename -iwholename -regex -iregex -regextype -type -xtype -size -empty -perm -user
+    -group -uid -gid -nouser -nogroup -links -inum -samefile -newer -anewer -cnewer -newermt -newerat -newerct -mtime
+    -atime -ctime -mmin -amin -cmin -used -daystart -depth -d -maxdepth -mindepth -mount -xdev -noleaf -follow -prune
+    -quit -print -print0 -printf -ls -true -false -not -a -and -o -or -L -P -H -O1 -O2 -O3 -D -lname -ilname -fstype
+    -readable -writable -executable -warn -nowarn -ignore_readdir_race -context"""
+)
+
+
+def find(words: Sequence[Word], scene: Scene) -> Finding:
+    classes: set[CommandClass] = set()
+    reason, parts, at = "looks for files", list[Part](), 1
+    roots = _roots(words[1:])
+    while at < len(words):
+        word = words[at]
+        at += 1
+        if not word.literal and word.may_be_option:
+            classes, reason = classes | {"unknown"}, "an action that cannot be told"
+        elif word.text in _RUNS:
+            end = next((place for place in range(at, len(words)) if words[place].text in (b";", b"+")), len(words))
+            started = [_each(inside, roots, scene) for inside in words[at:end]]
+            reason = "runs a command for each file that it finds"
+            parts += scene.words(started or [UNKNOWN], scene)
+            at = end + 1
+        elif word.text == b"-delete":
+            classes, reason = classes | {"destructive", *written(roots, scene)[0]}, "removes what it finds"
+        elif word.text in _PRINTS_TO:
+            target = words[at] if at < len(words) else UNKNOWN
+            classes, reason = classes | {"mutating", *written([target], scene)[0]}, "writes a file"
+            at += 1
+        elif word.text in (b"-files0-from",) or (word.text.startswith(b"-") and word.text not in _HARMLESS):
+            numeric = word.text[1:].rstrip(b"kMGcwb").isdigit()
+            if not numeric and word.text != b"--":
+                classes, reason = classes | {"unknown"}, "an option that is not in the tables"
+    if any(names_credentials(word) for word in words[1:]):
+        classes.add("host_escape_risk")
+    return Finding(tidy(classes), reason, tuple(parts))
+
+
+def _roots(words: Sequence[Word]) -> list[Word]:
+    """Where it looks: the words before the first that belongs to the expression; the current directory if none."""
+    found: list[Word] = []
+    for word in words:
+        if word.text in (b"-L", b"-P", b"-H"):
+            continue
+        if word.text.startswith((b"-", b"(", b"!")):
+            break
+        found.append(word)
+    return found or [Word(b".")]
+
+
+def _each(word: Word, roots: Sequence[Word], scene: Scene) -> Word:
+    """find(1): ``{}`` is replaced everywhere in the words of -exec; alone it is a path below one of the roots."""
+    if word.text != b"{}":
+        return filled(word, b"{}")
+    root = max(roots, key=lambda root: ("inside", "unknown", "outside").index(where(root, scene)))
+    if not root.literal:
+        return UNKNOWN
+    start = root.text.rstrip(b"/") + b"/"
+    return Word(start + b"*", "pattern", len(start))
+
+
+def fd(words: Sequence[Word], scene: Scene) -> Finding:
+    """``fd``: all behind -x or -X is a command."""
+    runs = names("-x -X --exec --exec-batch")
+    for at, word in enumerate(words[1:], 1):
+        if word.text in runs and word.literal:
+            started = [_each(inside, [Word(b".")], scene) for inside in words[at + 1 :]]
+            parts = scene.words([*started, UNKNOWN] if started else [UNKNOWN], scene)
+            return Finding(READ, "runs a command for each file that it finds", tuple(parts))
+        head = word.text.partition(b"=")[0]
+        cluster = head.startswith(b"-") and not head.startswith(b"--") and (b"x" in head or b"X" in head)
+        if (not word.literal and word.may_be_option) or head.startswith(b"--e") or cluster:
+            return Finding(tidy({"unknown"}), "an option that cannot be told")
+    return Finding(READ, "looks for files")
+
+
+FINDERS: dict[bytes, Rule] = {
+    **{name: Rule(READ, "looks for files", judge=find) for name in (b"find", b"gfind")},
+    **{name: Rule(READ, "looks for files", judge=fd) for name in (b"fd", b"fdfind")},
+}

@@ -1,0 +1,237 @@
+"""git: its global options, and what its subcommands do (git(1) and the pages of the subcommands).
+
+git runs what a repository's own configuration tells it to (hooks, filters, core.fsmonitor). Words do not show that, so
+it is not judged here; configuration that the words themselves bring along is.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from mudroom.core.command.locations import Finding, Scene, moved, where
+from mudroom.core.command.program.git_subcommand import (
+    SAFE_KEYS,
+    branch,
+    by_first,
+    checkout,
+    config,
+    foreach,
+    grep,
+    push,
+    rebase,
+    restore,
+    tag,
+)
+from mudroom.core.command.table_rule import (
+    CHANGE,
+    ESCAPE,
+    FETCH,
+    LOSE,
+    REACH,
+    READ,
+    UNSURE,
+    Classes,
+    Rule,
+    judged,
+    names,
+    option,
+    same,
+    tidy,
+)
+from mudroom.core.command.verdict import CommandClass
+from mudroom.core.command.word import UNKNOWN, Word
+
+_READS = "only reads the repository"
+_OUTPUT = option("--output -o", CHANGE, "writes a file")
+_LONG_OUTPUT = option("--output", CHANGE, "writes a file")
+_HELPERS = option("--ext-diff --textconv --filters", UNSURE, "runs helpers that the repository names")
+_SERVER = option("--upload-pack --receive-pack --exec -u", UNSURE, "runs a program that it names")
+_SHOWS = Rule(READ, _READS, (_LONG_OUTPUT, _HELPERS), takes=names("-S -G --grep --author --since --until --format"))
+_LISTS = Rule(READ, _READS)
+_COMMITS = Rule(CHANGE, "changes the repository")
+_MOVES = Rule(CHANGE, "changes the repository and its files")
+_TALKS = Rule(
+    FETCH, "fetches from another repository", (option("--upload-pack", UNSURE, "runs a program that it names"),)
+)
+_CODE = Rule(UNSURE, "runs another program")
+_LOSES = Rule(LOSE, "loses what is not committed or not reachable")
+
+_INFORMS = names("--version --help -v -h --html-path --man-path --info-path --exec-path")
+_GLOBAL_FLAGS = names(
+    """--no-pager -P -p --paginate --no-replace-objects --literal-pathspecs --glob-pathspecs --noglob-pathspecs
+    --icase-pathspecs --no-optional-locks --no-advice --bare --no-lazy-fetch"""
+)
+
+
+def git(words: Sequence[Word], scene: Scene) -> Finding:
+    extra: set[CommandClass] = set()
+    reason, at = "", 1
+    while at < len(words) and words[at].literal and words[at].text.startswith(b"-"):
+        text = words[at].text
+        value = words[at + 1] if at + 1 < len(words) else UNKNOWN
+        if text == b"-C":
+            scene = scene._replace(places=moved(value, scene))
+        elif text == b"-c":
+            if not re.match(SAFE_KEYS, value.start) or not value.literal:
+                extra, reason = extra | {"unknown"}, "brings configuration that may run programs"
+        elif text in _INFORMS and len(words) == at + 1:
+            return Finding(READ, "tells about itself")
+        elif text not in _GLOBAL_FLAGS:
+            extra, reason = extra | {"unknown"}, "an option that names another repository or other programs"
+        at += 2 if text in (b"-C", b"-c", b"--git-dir", b"--work-tree", b"--namespace", b"--config-env") else 1
+    if at >= len(words):
+        return Finding(READ, "tells about itself") if not extra else Finding(UNSURE, reason)
+    rule = SUBCOMMANDS.get(words[at].text) if words[at].literal else None
+    if rule is None:
+        return Finding(UNSURE, "a subcommand that is not in the tables: it may be an alias")
+    found = judged(words[at:], rule, scene)
+    if any(b"ext::" in word.text or b"fd::" in word.text for word in words[at:]):
+        extra, reason = extra | {"unknown"}, "runs a program as its transport"
+    if {"mutating", "destructive"} & set(found.classes) and scene.places:
+        spot = where(Word(b"."), scene)
+        if spot != "inside":
+            extra, reason = extra | {"host_escape_risk" if spot == "outside" else "unknown"}, "in another repository"
+    return Finding(tidy({*found.classes, *extra}), reason or found.reason, found.parts)
+
+
+def _with(rule: Rule, names_: str, classes: Classes, reason: str) -> Rule:
+    return rule._replace(options=(*rule.options, option(names_, classes, reason)))
+
+
+SUBCOMMANDS: dict[bytes, Rule] = {
+    **same(
+        "log show diff blame annotate shortlog whatchanged diff-tree diff-index diff-files range-diff cat-file", _SHOWS
+    ),
+    **same(
+        "status describe rev-parse rev-list ls-files ls-tree name-rev merge-base for-each-ref show-ref cherry", _LISTS
+    ),
+    **same("count-objects check-ignore check-attr check-mailmap check-ref-format var version fsck show-branch", _LISTS),
+    **same("column stripspace patch-id get-tar-commit-id verify-commit verify-tag verify-pack merge-tree", _LISTS),
+    b"help": Rule(READ, "tells about itself", (option("-w --web -i --info", UNSURE, "opens a viewer"),)),
+    b"grep": Rule(READ, "", judge=grep),
+    **same("add commit stage mv update-index write-tree commit-tree mktree hash-object notes symbolic-ref", _COMMITS),
+    **same("sparse-checkout pack-objects pack-refs gc repack commit-graph multi-pack-index rerere", _COMMITS),
+    **same("merge cherry-pick revert am apply switch read-tree checkout-index merge-file", _MOVES),
+    b"switch": _with(_MOVES, "-f --force --discard-changes -C", LOSE, "throws away changes"),
+    b"gc": _with(_COMMITS, "--prune", LOSE, "loses what is not reachable"),
+    b"init": Rule(CHANGE, "makes a repository", (option("--template", UNSURE, "brings hooks along"),), targets="all"),
+    b"clone": Rule(
+        FETCH,
+        "fetches a repository",
+        (_SERVER, option("-c --config --template", UNSURE, "brings configuration along")),
+        targets="last",
+    ),
+    **same("fetch pull", _TALKS),
+    b"remote": by_first(
+        _LISTS,
+        show=Rule(REACH, "asks another repository"),
+        get_url=_LISTS,
+        add=_COMMITS,
+        set_url=_COMMITS,
+        rename=_COMMITS,
+        remove=_LOSES,
+        rm=_LOSES,
+        update=_TALKS,
+        prune=_TALKS,
+        set_head=_COMMITS,
+        set_branches=_COMMITS,
+    ),
+    b"ls-remote": Rule(REACH, "asks another repository", (_SERVER,)),
+    b"push": Rule(REACH, "", judge=push),
+    b"checkout": Rule(CHANGE, "", judge=checkout),
+    b"branch": Rule(CHANGE, "", judge=branch),
+    b"tag": Rule(CHANGE, "", judge=tag),
+    b"restore": Rule(LOSE, "", judge=restore),
+    b"rebase": Rule(CHANGE, "", judge=rebase),
+    b"config": Rule(UNSURE, "", judge=config),
+    b"reset": Rule(CHANGE, "moves the branch", (option("--hard --merge --keep", LOSE, "takes back what was changed"),)),
+    b"clean": Rule(
+        LOSE, "removes files that are not tracked", softened=names("-n --dry-run"), takes=names("-e --exclude")
+    ),
+    b"rm": Rule(LOSE, "removes files"),
+    b"stash": by_first(
+        _MOVES,
+        list=_LISTS,
+        show=_SHOWS,
+        push=_MOVES,
+        save=_MOVES,
+        apply=_MOVES,
+        pop=_MOVES,
+        branch=_MOVES,
+        create=_COMMITS,
+        store=_COMMITS,
+        drop=_LOSES,
+        clear=_LOSES,
+    ),
+    b"reflog": by_first(_LISTS, show=_LISTS, exists=_LISTS, list=_LISTS, expire=_LOSES, delete=_LOSES),
+    b"worktree": by_first(
+        _LISTS,
+        list=_LISTS,
+        add=Rule(CHANGE, "makes a work tree", targets="all"),
+        lock=_COMMITS,
+        unlock=_COMMITS,
+        prune=_LOSES,
+        repair=_COMMITS,
+        remove=_LOSES,
+        move=Rule(CHANGE, "moves a work tree", targets="all"),
+    ),
+    b"submodule": by_first(
+        _LISTS,
+        status=_LISTS,
+        summary=_LISTS,
+        init=_COMMITS,
+        update=_TALKS,
+        add=_TALKS,
+        sync=_COMMITS,
+        deinit=_LOSES,
+        absorbgitdirs=_COMMITS,
+        foreach=Rule(UNSURE, "", judge=foreach),
+    ),
+    b"bisect": by_first(
+        _LISTS,
+        start=_MOVES,
+        good=_MOVES,
+        bad=_MOVES,
+        old=_MOVES,
+        new=_MOVES,
+        skip=_MOVES,
+        reset=_MOVES,
+        log=_LISTS,
+        visualize=_CODE,
+        view=_CODE,
+        run=_CODE,
+        terms=_LISTS,
+        next=_MOVES,
+    ),
+    b"bundle": by_first(_LISTS, create=Rule(CHANGE, "writes a file", targets="all"), verify=_LISTS, unbundle=_COMMITS),
+    b"lfs": by_first(
+        _LISTS,
+        ls_files=_LISTS,
+        status=_LISTS,
+        env=_LISTS,
+        track=_COMMITS,
+        untrack=_COMMITS,
+        pull=_TALKS,
+        fetch=_TALKS,
+        push=Rule(REACH, "sends files"),
+        install=_CODE,
+        prune=_LOSES,
+        version=_LISTS,
+        checkout=_MOVES,
+    ),
+    b"format-patch": Rule(CHANGE, "writes files", (_OUTPUT, _HELPERS)),
+    b"archive": Rule(
+        READ,
+        "prints an archive",
+        (_OUTPUT, option("--remote", REACH, "asks another repository"), option("--exec", UNSURE, "runs a program")),
+    ),
+    b"update-ref": Rule(CHANGE, "changes the repository", (option("-d --stdin", LOSE, "removes references"),)),
+    **same("prune prune-packed filter-repo replace", _LOSES),
+    b"filter-branch": Rule(("destructive", "unknown"), "rewrites history with commands"),
+    **same("difftool mergetool gui citool gitk instaweb send-email request-pull svn p4 daemon hook shell", _CODE),
+    **same("upload-pack receive-pack upload-archive http-backend fast-import fast-export imap-send quiltimport", _CODE),
+    b"credential": Rule(ESCAPE, "asks for credentials"),
+    b"maintenance": Rule(ESCAPE, "may change the machine's timers"),
+}
+GIT: dict[bytes, Rule] = {b"git": Rule(READ, "", judge=git)}

@@ -1,0 +1,158 @@
+"""The subcommands of git whose words need more than a table (the pages of git(1))."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from mudroom.core.command.locations import Finding, Scene
+from mudroom.core.command.table_rule import (
+    CHANGE,
+    ESCAPE,
+    LOSE,
+    REACH,
+    READ,
+    UNSURE,
+    Rule,
+    added,
+    could_be,
+    judged,
+    names,
+    operands,
+    option,
+    tidy,
+)
+from mudroom.core.command.word import UNKNOWN, Word
+
+_READS = "only reads the repository"
+SAFE_KEYS = (
+    rb"(?is)(?:user\.(?:name|email)|color\..*|advice\..*|core\.(?:quotepath|autocrlf|abbrev|filemode)|init\.defaultbranch"
+    rb"|log\..*|diff\.(?:renames|renamelimit|algorithm|context)|merge\.conflictstyle|pull\.(?:rebase|ff)|rebase\.autostash"
+    rb"|push\.default|fetch\.prune|column\..*|status\..*|commit\.verbose|tag\.sort|branch\.sort|grep\..*)(?:=.*)?\Z"
+    rb"|commit\.gpgsign=(?:false|no|0)\Z|core\.pager=(?:cat)?\Z|tag\.gpgsign=false\Z"
+)
+
+
+def checkout(words: Sequence[Word], _scene: Scene) -> Finding:
+    rest = words[1:]
+    if any(could_be(word.text, name) for word in rest for name in (b"-b", b"--orphan", b"--detach", b"--track")):
+        return Finding(CHANGE, "goes to another branch")
+    forced = any(could_be(word.text, b"--force") or could_be(word.text, b"-f") for word in rest)
+    named = operands(rest)
+    paths = any(word.text == b"--" for word in rest) or len(named) > 1
+    like = [word for word in named if not word.literal or re.search(rb"\A\.|/\Z|\.[A-Za-z]\w*\Z|\A:", word.text)]
+    if forced or paths or like or any(could_be(word.text, name) for word in rest for name in (b"-B", b"-p", b"--ours")):
+        return Finding(LOSE, "takes back what was changed in files")
+    return Finding(CHANGE, "goes to another branch")
+
+
+def branch(words: Sequence[Word], _scene: Scene) -> Finding:
+    rest = words[1:]
+    if any(
+        could_be(word.text, name)
+        for word in rest
+        for name in (b"-d", b"-D", b"--delete", b"-f", b"--force", b"-M", b"-C")
+    ):
+        return Finding(LOSE, "removes or moves a branch")
+    looks = names(
+        "-v -vv --verbose --show-current --sort --format --color --no-color --column --no-column --ignore-case -i"
+    )
+    listing = names("--list -l -a --all -r --remotes --contains --no-contains --merged --no-merged --points-at")
+    listed = any(word.literal and word.text.partition(b"=")[0] in listing for word in rest)
+    plain = all(word.literal and word.text.partition(b"=")[0] in looks for word in rest)
+    if listed or plain:
+        return Finding(READ, _READS)
+    return Finding(CHANGE, "makes or changes a branch")
+
+
+def tag(words: Sequence[Word], _scene: Scene) -> Finding:
+    rest = words[1:]
+    if any(word.text in (b"-d", b"--delete", b"-f", b"--force") for word in rest):
+        return Finding(LOSE, "removes or moves a tag")
+    if not operands(rest) or any(word.literal and word.text in (b"-l", b"--list") for word in rest):
+        return Finding(READ, _READS)
+    return Finding(CHANGE, "makes a tag")
+
+
+def push(words: Sequence[Word], _scene: Scene) -> Finding:
+    rest = words[1:]
+    losing = (b"-f", b"--force", b"--force-with-lease", b"-d", b"--delete", b"--mirror", b"--prune")
+    if any(could_be(word.text, b"--receive-pack") or could_be(word.text, b"--exec") for word in rest):
+        return Finding(("networked", "unknown"), "runs a program that it names")
+    if any(could_be(word.text, name) for word in rest for name in losing) or any(
+        word.text.startswith((b"+", b":")) for word in operands(rest)
+    ):
+        return Finding(("networked", "destructive"), "overwrites or removes what others have")
+    doubted = any(not word.literal and word.may_be_option for word in rest)
+    return Finding(("networked", "unknown") if doubted else REACH, "sends commits to another repository")
+
+
+def restore(words: Sequence[Word], _scene: Scene) -> Finding:
+    texts = [word.text for word in words[1:] if word.literal]
+    staged = b"--staged" in texts or b"-S" in texts
+    if staged and not any(could_be(word.text, b"--worktree") or could_be(word.text, b"-W") for word in words[1:]):
+        return Finding(CHANGE, "takes files out of the index")
+    return Finding(LOSE, "takes back what was changed in files")
+
+
+def rebase(words: Sequence[Word], scene: Scene) -> Finding:
+    for at, word in enumerate(words[1:], 1):
+        if could_be(word.text, b"-x") or could_be(word.text, b"--exec"):
+            value = words[at + 1] if at + 1 < len(words) and word.text in (b"-x", b"--exec") else UNKNOWN
+            parts = tuple(scene.line(value.text, scene)) if value.literal else ()
+            return Finding(("mutating", "unknown"), "runs a command for each commit", parts)
+    interactive = any(could_be(word.text, name) for word in words[1:] for name in (b"-i", b"--interactive"))
+    return Finding(("mutating", "unknown") if interactive else CHANGE, "changes the repository and its files")
+
+
+def config(words: Sequence[Word], _scene: Scene) -> Finding:
+    rest = words[1:]
+    texts = [word.text for word in rest]
+    reading = names(
+        "--get --get-all --get-regexp --get-urlmatch --list -l --show-origin --show-scope get list --name-only"
+    )
+    said = any(word.literal and word.text in reading and word.text.startswith(b"-") for word in rest[:3])
+    if said or texts[:1] in ([b"get"], [b"list"]):
+        return Finding(READ, _READS)
+    machine = any(could_be(word.text, name) for word in rest for name in (b"--global", b"--system"))
+    file = any(could_be(word.text, name) for word in rest for name in (b"--file", b"-f", b"--edit", b"-e"))
+    named = [word for word in operands(rest) if word.text not in (b"set", b"unset", b"--")]
+    if machine:
+        return Finding(ESCAPE, "changes the configuration of the user")
+    if len(named) == 1 and not file and named[0].literal and len(rest) == 1:
+        return Finding(READ, _READS)
+    safe = len(named) == 2 and named[0].literal and re.match(SAFE_KEYS, named[0].text + b"=" + named[1].text)
+    known = safe and not file and all(word.literal for word in rest)
+    return Finding(CHANGE if known else UNSURE, "changes the repository's configuration, which may name programs")
+
+
+def by_first(default: Rule, **verbs: Rule) -> Rule:
+    """A subcommand with verbs of its own: ``git stash drop``."""
+    table = {name.replace("_", "-").encode(): rule for name, rule in verbs.items()}
+
+    def judge(words: Sequence[Word], scene: Scene) -> Finding:
+        at = next((at for at, word in enumerate(words[1:], 1) if not word.text.startswith(b"-")), None)
+        if at is None:
+            return judged(words, default, scene)
+        if not words[at].literal:
+            return Finding(UNSURE, "a verb that cannot be told")
+        return judged(words[at:], table.get(words[at].text, Rule(UNSURE, "a verb that is not in the tables")), scene)
+
+    return Rule(UNSURE, "", judge=judge)
+
+
+def foreach(words: Sequence[Word], scene: Scene) -> Finding:
+    rest = [word for word in words[1:] if not word.text.startswith(b"--")]
+    parts = tuple(scene.line(b" ".join(word.text for word in rest), scene)) if all(w.literal for w in rest) else ()
+    return Finding(UNSURE, "runs a command in each submodule", parts)
+
+
+def grep(words: Sequence[Word], _scene: Scene) -> Finding:
+    rule = Rule(
+        READ,
+        _READS,
+        (option("-O --open-files-in-pager --ext-grep --textconv", UNSURE, "runs a program"),),
+        takes=names("-e -f --and -A -B -C -m --max-count"),
+    )
+    more, reason = added(words[1:], rule)
+    return Finding(tidy(more), reason or _READS)

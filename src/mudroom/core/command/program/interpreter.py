@@ -1,0 +1,164 @@
+"""Interpreters, and programs with a small language in their words: sed, awk, databases.
+
+Code is not read here: a program that gets code is unknown, except for the scripts of sed and awk that surely only edit
+text.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from mudroom.core.command.locations import Finding, Scene, names_credentials, written
+from mudroom.core.command.table_rule import (
+    CHANGE,
+    INFORMS,
+    REACH,
+    READ,
+    UNSURE,
+    Classes,
+    Rule,
+    could_be,
+    names,
+    operands,
+    same,
+    tidy,
+)  # fmt: skip
+from mudroom.core.command.verdict import CommandClass
+from mudroom.core.command.word import Word
+
+_MODULES = names(
+    "pip venv mypy ruff black isort flake8 pylint compileall py_compile build twine uv poetry pdm coverage"
+)
+_AWK_RUNS = rb"(?s)system|getline|close|fflush|@|print.*[|>]"
+_LOSES = (
+    rb"(?i)\b(drop\s+(database|table|schema|index|view|user|role|collection)|truncate\b|delete\s+from|flushall|flushdb"
+    rb"|dropdatabase|deletemany|\.drop\(|alter\s+table\s+\S+\s+drop)"
+)
+
+
+def python(words: Sequence[Word], scene: Scene) -> Finding:
+    flags = names("-u -B -I -E -s -S -O -OO -q -b -v -P")
+    takes = names("-W -X")
+    at = 1
+    while at < len(words) and words[at].literal and words[at].text in flags | takes:
+        at += 2 if words[at].text in takes else 1
+    if at < len(words) and words[at].literal:
+        if words[at].text in INFORMS and len(words) == at + 1:
+            return Finding(READ, "tells about itself")
+        if words[at].text == b"-m" and at + 1 < len(words) and words[at + 1].literal:
+            inside = words[at + 1 :]
+            if inside[0].text in _MODULES:
+                parts = tuple(scene.words(inside, scene))
+                return Finding(UNSURE, "runs a module that the project may replace", parts)
+    return Finding(UNSURE, "runs code")
+
+
+def sed(words: Sequence[Word], scene: Scene) -> Finding:
+    from mudroom.core.command.program.sed_script import sed_does
+
+    classes: set[CommandClass] = set()
+    scripts: list[Word] = []
+    files: list[Word] = []
+    reason, given, at = "only prints", False, 1
+    while at < len(words):
+        word = words[at]
+        text = word.text
+        at += 1
+        if not word.literal and word.may_be_option:
+            classes, reason = classes | {"unknown"}, "an option or a script that cannot be told"
+        if text in (b"-e", b"--expression") and at < len(words):
+            scripts, given, at = [*scripts, words[at]], True, at + 1
+        elif text.startswith(b"--expression="):
+            scripts, given = [*scripts, word._replace(text=text.partition(b"=")[2])], True
+        elif could_be(text, b"--in-place") or (text.startswith(b"-i") and word.literal):
+            classes, reason = classes | {"mutating"}, "edits files in place"
+        elif (
+            text.startswith(b"--")
+            and text
+            in names("--quiet --silent --regexp-extended --null-data --separate --debug --posix --unbuffered --sandbox")
+        ) or text == b"--":
+            continue
+        elif text.startswith(b"-") and len(text) > 1:
+            if set(text[1:]) & set(b"i"):
+                classes, reason = classes | {"mutating"}, "edits files in place"
+            if not set(text[1:]) <= set(b"nErszui"):
+                classes, reason = classes | {"unknown"}, "an option that is not in the tables"
+        elif not given:
+            scripts, given = [*scripts, word], True
+        else:
+            files.append(word)
+    for script in scripts:
+        does = sed_does(script.text) if script.literal else "runs"
+        if does == "writes":
+            classes, reason = classes | {"mutating", "unknown"}, "its script writes files"
+        elif does == "runs":
+            classes, reason = classes | {"unknown"}, "its script may run commands"
+    if "mutating" in classes:
+        more, where = written(files, scene)
+        classes, reason = classes | set(more), f"{reason}, {where}" if where else reason
+    if any(names_credentials(word) for word in files):
+        classes, reason = classes | {"host_escape_risk"}, "names a place of keys"
+    return Finding(tidy(classes), reason)
+
+
+def awk(words: Sequence[Word], _scene: Scene) -> Finding:
+    at = 1
+    while at < len(words) and words[at].literal and words[at].text.startswith(b"-"):
+        text = words[at].text
+        if text in (b"-F", b"-v"):
+            at += 2
+        elif text.startswith((b"-F", b"-v")):
+            at += 1
+        else:
+            return Finding(UNSURE, "an option that is not in the tables")
+    if at >= len(words) or not words[at].literal or re.search(_AWK_RUNS, words[at].text):
+        return Finding(UNSURE, "its program may run commands or write files")
+    if any(names_credentials(word) for word in words[at:]):
+        return Finding(("host_escape_risk",), "names a place of keys")
+    return Finding(READ, "only prints")
+
+
+def database(base: Classes) -> Rule:
+    def judge(words: Sequence[Word], _scene: Scene) -> Finding:
+        classes: set[CommandClass] = {*base, "unknown"}
+        if any(re.search(_LOSES, word.text) for word in words[1:]):
+            return Finding(tidy({*classes, "destructive"}), "drops or deletes data")
+        return Finding(tidy(classes), "runs statements of a database")
+
+    return Rule(UNSURE, "", judge=judge)
+
+
+def code(words: Sequence[Word], _scene: Scene) -> Finding:
+    """An interpreter that has no harmless way of being called but to tell its version."""
+    informs = len(words) == 2 and words[1].text in INFORMS
+    return Finding(READ, "tells about itself") if informs else Finding(UNSURE, "runs code")
+
+
+def jq(words: Sequence[Word], _scene: Scene) -> Finding:
+    if any(could_be(word.text, b"--from-file") or word.text in (b"-f", b"-L") for word in words[1:]):
+        return Finding(UNSURE, "reads a program from a file")
+    secret = any(names_credentials(word) for word in operands(words[1:]))
+    return Finding(("host_escape_risk",), "names a place of keys") if secret else Finding(READ, "only prints")
+
+
+INTERPRETERS: dict[bytes, Rule] = {
+    **same(
+        "python python2 python3 python3.10 python3.11 python3.12 python3.13 python3.14 pypy pypy3 py",
+        Rule(UNSURE, "", judge=python),
+    ),
+    **same(
+        "node nodejs deno ts-node tsx perl ruby php lua luajit Rscript R julia java scala groovy kotlin elixir",
+        Rule(UNSURE, "", judge=code),
+    ),
+    **same(
+        "erl ghc runghc runhaskell ocaml guile racket sbcl clojure tclsh wish osascript octave ipython irb",
+        Rule(UNSURE, "", judge=code),
+    ),
+    **same("vi vim nvim nano emacs ed ex pico micro code view vimdiff", Rule(UNSURE, "an editor")),
+    **same("sed gsed", Rule(READ, "", judge=sed)),
+    **same("awk gawk mawk nawk", Rule(READ, "", judge=awk)),
+    b"jq": Rule(READ, "", judge=jq),
+    b"sqlite3": database(CHANGE),
+    **same("psql mysql mariadb mongosh mongo redis-cli cqlsh clickhouse-client mysqladmin dropdb", database(REACH)),
+}

@@ -1,0 +1,272 @@
+"""Which files a command runs, by its words: where it goes, what an interpreter is given, what a build tool reads.
+
+Rules of this file:
+1. What may be run is named too often rather than not at all: a name that leads nowhere costs a look.
+2. What is *surely* run, as far as words tell, is marked so: no approval holds for it where it cannot be read.
+3. Where the words that decide it are only known once the command runs, it is ``Uncovered``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from mudroom.core.command.program.classification import UNTOLD
+from mudroom.core.command.table_rule import INFORMS
+from mudroom.core.command.verdict import Part
+from mudroom.core.tree.path import show
+
+if TYPE_CHECKING:
+    from mudroom.core.command.word import Word
+
+MOST_PLACES = 64
+"""Directories in which it may run."""
+_LONGEST = 128 << 10
+_SHELLS = (
+    b"sh", b"bash", b"dash", b"zsh", b"ksh", b"mksh", b"ash", b"rbash", b"csh", b"tcsh", b"fish", b"source", b".",
+)  # fmt: skip
+_OF_LINES = (*_SHELLS, b"eval", b"watch", b"trap", b"su", b"flock")
+"""What gets a line of shell in one word."""
+_LANGUAGES = (
+    b"python", b"pypy", b"node", b"nodejs", b"deno", b"bun", b"ruby", b"perl", b"php", b"lua", b"luajit", b"Rscript",
+    b"awk", b"gawk", b"mawk", b"nawk", b"tsx", b"ts-node", b"tclsh", b"wish", b"julia", b"osascript",
+)  # fmt: skip
+_WRAPPERS = (
+    b"env", b"sudo", b"doas", b"nohup", b"timeout", b"nice", b"ionice", b"xargs", b"find", b"exec", b"command", b"time",
+    b"setsid", b"stdbuf", b"strace", b"parallel", b"watch",
+)  # fmt: skip
+"""Programs that run another one."""
+_SHELL_FLAGS, _PYTHON_FLAGS = frozenset(b"euxvlnfa"), frozenset(b"uBEsSOqbvPI")
+"""Letters of options that take no value."""
+_MOVERS = {
+    **dict.fromkeys((b"env", b"make", b"gmake", b"ninja", b"git", b"cargo", b"go", b"meson", b"poetry"), b"C"),
+    **dict.fromkeys((b"pnpm", b"npm", b"yarn", b"bun", b"uv", b"hatch", b"composer"), b"C"),
+    **dict.fromkeys((b"sudo",), b"D"),
+    **dict.fromkeys((b"just", b"task", b"composer"), b"d"),
+}
+"""Program → letter of the option that says where it runs."""
+_TO = (
+    b"--chdir", b"--directory", b"--prefix", b"--cwd", b"--dir", b"--working-directory", b"--working-dir", b"--project",
+)  # fmt: skip
+_PACKAGE = (b"package.json", b".npmrc")
+IMPLIED: dict[bytes, tuple[bytes, ...]] = {
+    b"make": (b"GNUmakefile", b"makefile", b"Makefile"),
+    b"gmake": (b"GNUmakefile", b"makefile", b"Makefile"),
+    b"ninja": (b"build.ninja",),
+    b"cmake": (b"CMakeLists.txt",),
+    b"meson": (b"meson.build",),
+    b"just": (b"justfile", b"Justfile", b".justfile"),
+    b"task": (b"Taskfile.yml", b"Taskfile.yaml"),
+    b"npm": _PACKAGE,
+    b"npx": _PACKAGE,
+    b"yarn": (*_PACKAGE, b".yarnrc.yml"),
+    b"pnpm": _PACKAGE,
+    b"bun": _PACKAGE,
+    b"deno": (b"deno.json", b"deno.jsonc"),
+    b"cargo": (b"Cargo.toml", b"build.rs"),
+    b"go": (b"go.mod",),
+    b"mvn": (b"pom.xml",),
+    b"gradle": (b"build.gradle", b"build.gradle.kts", b"settings.gradle", b"settings.gradle.kts"),
+    b"gradlew": (b"build.gradle", b"build.gradle.kts", b"settings.gradle", b"settings.gradle.kts"),
+    b"ant": (b"build.xml",),
+    b"rake": (b"Rakefile", b"rakefile"),
+    b"bundle": (b"Gemfile",),
+    b"composer": (b"composer.json",),
+    b"pip": (b"pyproject.toml", b"setup.py", b"setup.cfg"),
+    b"pip3": (b"pyproject.toml", b"setup.py", b"setup.cfg"),
+    b"uv": (b"pyproject.toml", b"setup.py"),
+    b"poetry": (b"pyproject.toml",),
+    b"pdm": (b"pyproject.toml",),
+    b"hatch": (b"pyproject.toml",),
+    b"tox": (b"tox.ini", b"pyproject.toml", b"setup.cfg"),
+    b"nox": (b"noxfile.py",),
+    b"invoke": (b"tasks.py",),
+    b"pytest": (b"conftest.py", b"pyproject.toml", b"pytest.ini"),
+    b"pre-commit": (b".pre-commit-config.yaml",),
+    b"docker": (b"Dockerfile", b"compose.yaml", b"docker-compose.yml"),
+    b"docker-compose": (b"compose.yaml", b"docker-compose.yml"),
+    b"git": (b".git/config",),
+}
+"""Program → files that it reads by itself, in the directory where it runs or in one that it is given."""
+
+
+class Uncovered(ValueError):
+    """A file that would be run is too large, or there are too many: no approval could be tied to it."""
+
+
+def require_told(parts: Sequence[Part]) -> None:
+    """Raises Uncovered if it is not known what one of these runs, or where."""
+    for part in parts:
+        if part.complete:
+            continue
+        if not part.words:
+            if part.reason == UNTOLD:
+                raise Uncovered("which program it runs is not known before it runs")
+            continue
+        name, rest = _base(part.words[0]), part.words[1:]
+        if name in (b"cd", b"pushd"):
+            raise Uncovered(f"where {show(name)} leads is not known before it runs")
+        if (_interprets(name) and not _is_given(rest)) or (name in IMPLIED and not _is_past(name, rest)):
+            raise Uncovered(f"what {show(name)} gets to run is not known before it runs")
+
+
+def directories(lines: Iterable[Sequence[bytes]], cwd: bytes) -> list[bytes]:
+    """Where it may run: each change of directory counts from all those before it. Raises Uncovered."""
+    found = {cwd: None}
+    for line in lines:
+        for target in _moves(line):
+            found |= dict.fromkeys([join(base, target) for base in found])
+            if len(found) > MOST_PLACES:
+                raise Uncovered("it changes its directory too often")
+    return list(found)
+
+
+def runs(lines: Sequence[Sequence[bytes]]) -> Iterator[tuple[bytes, bool]]:
+    """Names of what may be run, as they stand in the command, and whether it surely is. Raises Uncovered."""
+    bare = any(line and _interprets(_base(line[0])) and not _is_given(line[1:]) for line in lines)
+    fed = any(_is_fed(line) for line in lines)
+    for line in lines:
+        if fed:  # by a pipe, with what others of its commands read
+            yield from ((word, True) for word in line[1:] if not word.startswith(b"-"))
+        program = _base(line[0]) if line else b""
+        wrapped = program in _WRAPPERS
+        for at, word in enumerate(line):
+            if b"/" in word and (at == 0 or (wrapped and not word.startswith(b"-"))):
+                yield word, at == 0 or program == b"strace"  # what others run is a part of its own
+            name, rest = _base(word), line[at + 1 :]
+            if _interprets(name):
+                yield from ((script, sure and (at == 0 or wrapped)) for script, sure in _scripts(name, rest))
+            if name in IMPLIED:
+                yield from ((file, sure and (at == 0 or wrapped)) for file, sure in _implied(name, rest))
+        if program in _OF_LINES:
+            for source in _inputs(line[1:]):
+                if source.literal:
+                    yield source.text, bare
+                elif bare:
+                    raise Uncovered("what it reads and runs is not known before it runs")
+
+
+def join(base: bytes, name: bytes) -> bytes:
+    """Absolute. ``..`` stays: where it leads depends on the links before it, which ``read`` follows."""
+    parts = (name if name.startswith(b"/") else base + b"/" + name).split(b"/")
+    return b"/" + b"/".join(part for part in parts if part not in (b"", b"."))
+
+
+def _base(word: bytes) -> bytes:
+    return word.rpartition(b"/")[2]
+
+
+def _interprets(program: bytes) -> bool:
+    return program in _SHELLS or program.rstrip(b"0123456789.") in _LANGUAGES or program == b"."
+
+
+def _is_given(words: Sequence[bytes]) -> bool:
+    """Whether an interpreter surely has what it runs in the words that are known: a script, or code."""
+    return bool(words) and (not words[0].startswith(b"-") or any(_gives(word) for word in words[:-1]))
+
+
+def _is_fed(line: Sequence[bytes]) -> bool:
+    """Whether an interpreter runs what it reads from its input."""
+    informs = len(line) == 2 and line[1] in INFORMS
+    return bool(line) and _interprets(_base(line[0])) and not informs and all(word[:1] == b"-" for word in line[1:])
+
+
+def _gives(option: bytes) -> bool:
+    if option.startswith(b"--"):
+        return option in (b"--eval", b"--command", b"--file", b"--execute")
+    return option.startswith(b"-") and option[-1:] in (b"c", b"e", b"m", b"f", b"r")
+
+
+def _is_past(program: bytes, words: Sequence[bytes]) -> bool:
+    """Whether what is not known of a build tool's words cannot lead it elsewhere any more."""
+    verb = program in (b"git", b"docker", b"docker-compose") and words[:1] != () and not words[0].startswith(b"-")
+    return verb or b"--" in words
+
+
+def _moves(line: Sequence[bytes]) -> Iterator[bytes]:
+    if line and line[0] in (b"cd", b"pushd"):
+        over = line.index(b"--") + 1 if b"--" in line else 1
+        operands = [word for word in line[over:] if over > 1 or not word.startswith(b"-")]
+        if line[0] == b"cd" and len(line) == over:
+            raise Uncovered("it goes to the home directory")
+        yield from operands[:1]
+    for at, word in enumerate(line):
+        letter = _MOVERS.get(_base(word))
+        if letter is not None:
+            yield from (value for option, value in _values(line[at + 1 :], letter) if option in _TO)
+
+
+def _values(words: Sequence[bytes], letter: bytes) -> Iterator[tuple[bytes, bytes]]:
+    """Options by their whole names, with their values, attached or not. ``letter``: of the short one for ``_TO``."""
+    for word, following in zip(words, (*words[1:], b""), strict=False):
+        if word.startswith(b"--") and len(word) > 3:
+            head, equals, value = word.partition(b"=")
+            name = next((name for name in _TO if name.startswith(head)), head)
+            yield name, value if equals else following
+        elif word.startswith(b"-") and letter in word[1:] and not word.startswith(b"--"):
+            yield _TO[0], word[1:].partition(letter)[2] or following
+
+
+def _scripts(program: bytes, words: Sequence[bytes]) -> Iterator[tuple[bytes, bool]]:
+    """What an interpreter may be given to run: an option may have a value, so it is not only the first word."""
+    free, valued = 0, False
+    for at, word in enumerate(words):
+        if word.startswith(b"-") and word != b"-":
+            yield from ((value, True) for value in _attached(word))
+            if word.startswith(b"-m"):  # python -m
+                module = (word[2:] or b"".join(words[at + 1 : at + 2])).replace(b".", b"/")
+                yield from ((module + b".py", True), (module + b"/__main__.py", True))
+            valued = not _is_flag(program, word)
+            continue
+        yield word, free == 0
+        free += not valued
+        valued = False
+        if free == 4:
+            return
+
+
+def _is_flag(program: bytes, option: bytes) -> bool:
+    letters = _SHELL_FLAGS if program in _SHELLS else _PYTHON_FLAGS if program.startswith(b"python") else frozenset()
+    return letters >= set(option[1:])
+
+
+def _attached(option: bytes) -> Iterator[bytes]:
+    """The value in ``--file=VALUE``, ``-fVALUE``, ``-sfVALUE``."""
+    if option.startswith(b"--"):
+        yield option.partition(b"=")[2]
+    else:
+        yield from dict.fromkeys((option[2:], option[1:].partition(b"f")[2]))
+
+
+def _implied(program: bytes, words: Sequence[bytes]) -> Iterator[tuple[bytes, bool]]:
+    """What a build tool reads by itself, here and in directories that it is given, and a file that is named in its
+    place. Operands of git are no directories to run in."""
+    operands = [word for word in words if not word.startswith(b"-")][:4]
+    attached = [value for word in words if word.startswith(b"-") for value in _attached(word)]
+    for name in IMPLIED[program]:
+        yield name, True
+        for directory in (*operands, *filter(None, attached)):
+            yield directory.rstrip(b"/") + b"/" + name, program != b"git" and directory in operands
+    for word, following in zip(words, (*words[1:], b""), strict=False):
+        head, equals, value = word.partition(b"=")
+        if word.startswith(b"--") and b"file" in head:
+            yield value if equals else following, True
+        elif word.startswith(b"-") and not word.startswith(b"--") and b"f" in word:
+            yield word.partition(b"f")[2] or following, program != b"git"
+
+
+def _inputs(words: Iterable[bytes]) -> Iterator[Word]:
+    """What lines of shell read by ``<``, with whatever is run there."""
+    for line in words:
+        if b"<" not in line or b"\0" in line or len(line) > _LONGEST:
+            continue
+        from mudroom.core.command.shell.grammar import tree_of
+        from mudroom.core.command.shell.quoting import word_of
+
+        nodes = [tree_of(line)]
+        while nodes:
+            node = nodes.pop()
+            nodes += node.children
+            if node.type == "file_redirect" and any(child.type in ("<", "<>") for child in node.children):
+                targets = [child for child in node.children if child.is_named and child.type != "file_descriptor"]
+                yield from map(word_of, targets[:1])

@@ -1,0 +1,237 @@
+"""What the programs of a system do, by name. A program that is in none of the tables is unknown."""
+
+from __future__ import annotations
+
+from mudroom.core.command.program.file_command import (
+    chmod,
+    date,
+    link,
+    named_only,
+    remote,
+    rsync,
+    scp,
+    second_written,
+    tar,
+)
+from mudroom.core.command.table_rule import (
+    CHANGE,
+    ESCAPE,
+    FETCH,
+    LOSE,
+    REACH,
+    READ,
+    UNSURE,
+    Rule,
+    names,
+    option,
+    same,
+)  # fmt: skip
+
+_READS = Rule(READ, "only reads")
+_WRITES_ALL = Rule(CHANGE, "writes files", targets="all")
+_OUT = "writes a file"
+_RUNS = "runs a program"
+_WRITES_OUT = option("-o --output", CHANGE, _OUT)
+
+READERS = """
+    ls cat head tail wc grep egrep fgrep zgrep cut tr nl od hexdump hexyl strings stat du df pwd echo basename dirname
+    realpath readlink which whereis whoami id groups users who w uname arch nproc uptime free ps pgrep pidof printenv
+    locale getconf getent seq sleep tac rev fold fmt column expand unexpand pr comm join paste cmp cksum md5sum sha1sum
+    sha224sum sha256sum sha384sum sha512sum b2sum sum base32 basenc zcat bzcat xzcat lz4cat expr factor
+    numfmt tsort look cal ncal lsblk lscpu lsof lsusb lspci lsmod pstree vmstat iostat readelf size c++filt tokei tty
+    logname hostid pathchk apropos whatis eza exa lsd locate plocate mlocate dircolors tput clear reset mountpoint
+    findmnt lslocks lsns getfacl lsattr getcap namei
+"""
+
+PROGRAMS: dict[bytes, Rule] = {
+    **same(READERS, _READS),
+    **same("mkdir touch mktemp mkfifo rmdir tee patch split csplit", _WRITES_ALL),
+    **same("cp install", Rule(CHANGE, "writes files", targets="last")),
+    b"ln": Rule(CHANGE, "", judge=link),
+    b"mv": Rule(CHANGE, "moves files", targets="all"),
+    b"rm": Rule(LOSE, "removes files", targets="all"),
+    **same("unlink shred srm wipe trash rimraf", Rule(LOSE, "removes or overwrites files", targets="all")),
+    b"truncate": Rule(LOSE, "cuts files short", targets="all"),
+    b"dd": Rule(READ, "copies bytes", (option("of=", LOSE, "overwrites a file"),), "none"),
+    b"chmod": Rule(CHANGE, "", judge=chmod),
+    **same("chown chgrp setfacl chattr", Rule(CHANGE, "changes owners or attributes", targets="all")),
+    b"setcap": Rule(ESCAPE, "gives a program capabilities"),
+    b"mknod": Rule(ESCAPE, "makes a device"),
+    b"sort": Rule(
+        READ,
+        "only reads",
+        (_WRITES_OUT, option("--compress-program --files0-from", UNSURE, _RUNS)),
+        takes=names("-k -t -S --key --field-separator"),
+    ),
+    **same("base64 zstdcat", Rule(READ, "only reads", (_WRITES_OUT,))),
+    b"shuf": Rule(READ, "only reads", (_WRITES_OUT,), takes=names("-n -i -e")),
+    b"tree": Rule(
+        READ, "only reads", (option("-o", CHANGE, _OUT), option("-R", UNSURE, _RUNS)), takes=names("-L -I -P")
+    ),
+    b"file": Rule(
+        READ, "only reads", (option("-C --compile", CHANGE, _OUT), option("-m -z", UNSURE, "reads a magic file"))
+    ),
+    **same("diff colordiff", Rule(READ, "only reads", (_WRITES_OUT._replace(names=(b"-o",)),), takes=names("-U -x"))),
+    **same(
+        "less more most bat batcat",
+        Rule(READ, "only reads", (option("-o -O --log-file --LOG-FILE --pager +*", UNSURE, _OUT),)),
+    ),
+    b"man": Rule(READ, "only reads", (option("-P --pager -H --html -C --config-file", UNSURE, _RUNS),)),
+    b"info": Rule(READ, "only reads", (option("-o --output --restore --init-file", UNSURE, _OUT),)),
+    b"top": Rule(READ, "only reads"),
+    **same(
+        "htop btop dmesg journalctl",
+        Rule(
+            READ,
+            "tells about the machine",
+            (
+                option(
+                    "-C --clear -c --vacuum-size --vacuum-time --rotate --flush", ESCAPE, "changes the machine's log"
+                ),
+            ),
+        ),
+    ),
+    **same(
+        "rg ripgrep",
+        Rule(
+            READ,
+            "only reads",
+            (option("--pre --hostname-bin", UNSURE, _RUNS),),
+            takes=names("-e -g -t -T -A -B -C -m --glob --type --regexp --max-count"),
+        ),
+    ),
+    b"ag": Rule(READ, "only reads", (option("--pager", UNSURE, _RUNS),)),
+    b"ack": Rule(READ, "only reads", (option("--pager --ackrc --output", UNSURE, _RUNS),)),
+    b"yq": Rule(
+        READ,
+        "only reads",
+        (option("-i --inplace --in-place", CHANGE, "edits files in place"), option("-s --split-exp", CHANGE, _OUT)),
+        takes=names("-o -p"),
+    ),
+    **same("uniq xxd", Rule(READ, "", judge=second_written)),
+    b"iconv": Rule(READ, "only reads", (_WRITES_OUT,), takes=names("-f -t")),
+    **same("nm objdump addr2line", Rule(READ, "only reads", (option("--plugin", UNSURE, "loads code"),))),
+    b"diff3": Rule(READ, "only reads", (option("--diff-program", UNSURE, _RUNS),)),
+    b"sdiff": Rule(READ, "only reads", (_WRITES_OUT, option("--diff-program", UNSURE, _RUNS))),
+    **same("ldd", Rule(UNSURE, "may run what it looks at")),
+    b"tar": Rule(READ, "", judge=tar),
+    **same("bsdtar gtar", Rule(READ, "", judge=tar)),
+    b"unzip": Rule(CHANGE, "unpacks an archive", softened=names("-l -t -Z -p -v"), targets="all"),
+    b"zip": Rule(
+        CHANGE,
+        "writes an archive",
+        (
+            option("-T -TT --test --unzip-command", UNSURE, _RUNS),
+            option("-m --move -d --delete", LOSE, "removes files"),
+        ),
+        "all",
+    ),
+    **same("7z 7za 7zr unrar rar cpio", Rule(CHANGE, "packs or unpacks an archive", targets="all")),
+    **same(
+        "gzip gunzip bzip2 bunzip2 xz unxz zstd unzstd lz4 lzma unlzma brotli compress uncompress",
+        Rule(
+            CHANGE,
+            "replaces files",
+            (option("-o", CHANGE, _OUT),),
+            "all",
+            takes=names("-S -F -T -M -o --suffix --format --threads"),
+            softened=names("-c --stdout --to-stdout -l --list -t --test"),
+        ),
+    ),
+    b"date": Rule(READ, "", judge=date),
+    b"hostname": named_only("sets the name of the machine"),
+    b"domainname": named_only("sets the name of the machine"),
+    b"sync": _READS,
+    **same(
+        "curl xh http https",
+        Rule(
+            REACH,
+            "wants the network",
+            (
+                option("-o --output -O --remote-name --remote-name-all -J --output-dir --create-dirs", CHANGE, _OUT),
+                option(
+                    "-c --cookie-jar -D --dump-header --trace --trace-ascii --stderr --hsts --alt-svc --etag-save"
+                    " --libcurl",
+                    CHANGE,
+                    _OUT,
+                ),
+                option("-K --config --engine", UNSURE, "takes options from a file"),
+                option("--unix-socket --abstract-unix-socket", ESCAPE, "talks to a service of the machine"),
+            ),
+            takes=names("-H -d -X -u -A -b -e -F --header --data --data-raw --request --max-time -m --retry"),
+        ),
+    ),
+    **same(
+        "wget aria2c axel",
+        Rule(
+            FETCH,
+            "fetches files",
+            (
+                option("-e --execute --use-askpass --config --on-download-complete --conf-path", UNSURE, _RUNS),
+                option("-O --output-document -P --directory-prefix -o --output-file -a -d --dir", CHANGE, _OUT),
+            ),
+            takes=names("--header -U"),
+        ),
+    ),
+    **same(
+        "ping ping6 dig nslookup host traceroute tracepath mtr whois",
+        Rule(REACH, "wants the network", (option("-f", UNSURE, "reads a file"),)),
+    ),
+    **same(
+        "nc netcat ncat socat telnet ftp tftp nmap tcpdump openssl",
+        Rule(("networked", "unknown"), "talks over the network"),
+    ),
+    **same("ssh mosh sshpass autossh", Rule(REACH, "", judge=remote)),
+    **same("scp sftp", Rule(REACH, "", judge=scp)),
+    b"rsync": Rule(CHANGE, "", judge=rsync),
+    **same(
+        "ssh-keygen ssh-add ssh-agent ssh-copy-id gpg gpg2 gpgconf age pass secret-tool security keychain op vault",
+        Rule(ESCAPE, "handles keys"),
+    ),
+    **same(
+        "docker podman nerdctl buildah skopeo crictl ctr runc lxc lxc-attach docker-compose podman-compose"
+        " vagrant minikube kind",
+        Rule(ESCAPE, "runs containers: past this sandbox"),
+    ),
+    **same(
+        "kubectl helm oc kustomize terraform tofu pulumi ansible ansible-playbook aws gcloud az gsutil s3cmd doctl"
+        " flyctl fly heroku"
+        " vercel netlify firebase wrangler eb sam cdk serverless",
+        Rule(("networked", "host_escape_risk"), "acts with an account elsewhere"),
+    ),
+    **same(
+        "mount umount losetup insmod rmmod modprobe depmod kexec swapon swapoff fdisk parted sfdisk gdisk wipefs"
+        " cryptsetup"
+        " mdadm lvm pvcreate vgcreate lvcreate debugfs hdparm mke2fs mkswap e2fsck fsck tune2fs resize2fs badblocks",
+        Rule(ESCAPE, "changes disks or the kernel"),
+    ),
+    **same(
+        "mkfs mkfs.ext4 mkfs.xfs mkfs.btrfs mkfs.vfat mkfs.ext3 mkfs.ext2",
+        Rule(("destructive", "host_escape_risk"), "makes a file system"),
+    ),
+    **same(
+        "systemctl service initctl rc-service update-rc.d reboot shutdown halt poweroff init telinit loginctl"
+        " timedatectl"
+        " hostnamectl localectl launchctl crontab at batch anacron",
+        Rule(ESCAPE, "changes what the machine runs"),
+    ),
+    **same(
+        "iptables ip6tables nft ufw firewall-cmd sysctl ip ifconfig route tc bridge ethtool arp iw nmcli netplan wg",
+        Rule(ESCAPE, "changes the machine's network or kernel"),
+    ),
+    **same(
+        "useradd userdel usermod groupadd groupdel passwd chpasswd chsh chfn visudo vipw adduser deluser addgroup",
+        Rule(ESCAPE, "changes the machine's users"),
+    ),
+    **same(
+        "criu bpftool bpftrace nsjail firejail bwrap proot fakeroot unshadow dbus-send busctl gdbus xdg-open open",
+        Rule(ESCAPE, "reaches past a sandbox"),
+    ),
+    **same(
+        "strace ltrace gdb lldb valgrind perf",
+        Rule(UNSURE, "runs what it is told to", (option("-p --pid --attach", ESCAPE, "looks into another process"),)),
+    ),
+    **same("script expect screen tmux entr inotifywait nodemon", Rule(UNSURE, "runs what it is told to")),
+    **same("yes", _READS),
+    **same("pandoc convert magick ffmpeg gs pdflatex latex xelatex", Rule(("mutating", "unknown"), "converts files")),
+}

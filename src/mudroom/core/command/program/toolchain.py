@@ -1,0 +1,291 @@
+"""Package managers, build tools, test runners, formatters.
+
+What runs code of the project (scripts of package.json, targets, tests, build scripts) is unknown: the words do not say
+what that code does. Installing is ``mutating`` and ``networked``; that packages may bring code is known to everybody.
+"""
+
+from __future__ import annotations
+
+from mudroom.core.command.table_rule import (  # fmt: skip
+    CHANGE,
+    ESCAPE,
+    FETCH,
+    LOSE,
+    REACH,
+    READ,
+    UNSURE,
+    Rule,
+    names,
+    option,
+    same,
+)
+
+_READS = Rule(READ, "only reads")
+_ASKS = Rule(REACH, "asks the registry")
+_CODE = Rule(UNSURE, "runs code of the project")
+_FETCHED_CODE = Rule(("networked", "unknown"), "runs code that it fetches")
+_WRITES = Rule(CHANGE, "changes files of the project")
+_REMOVES = Rule(CHANGE, "removes packages")
+_PUBLISHES = Rule(("networked", "host_escape_risk"), "publishes, or acts with an account")
+_MACHINE = Rule(ESCAPE, "changes the machine")
+_CLEANS = Rule(LOSE, "removes what was built")
+_WIDE = option("-g --global", ESCAPE, "for the whole machine")
+_ADDS = Rule(FETCH, "installs packages", (_WIDE,))
+_PIPS = Rule(FETCH, "installs packages", (option("-t --target --prefix --root --src", CHANGE, "installs packages"),))
+_INSTALLS = Rule(FETCH, "installs packages")
+_CHECKED = Rule(CHANGE, "checks files, and may write a cache")
+
+
+def _verbs(classes: Rule, **groups: str) -> dict[bytes, Rule]:
+    """A table of subcommands by what they do: ``reads="list info"``."""
+    kinds = {
+        "reads": _READS, "asks": _ASKS, "code": _CODE, "fetched": _FETCHED_CODE, "writes": _WRITES, "adds": classes,
+        "removes": _REMOVES, "publishes": _PUBLISHES, "machine": _MACHINE, "cleans": _CLEANS, "checked": _CHECKED,
+    }  # fmt: skip
+    found: dict[bytes, Rule] = {}
+    for kind, verbs in groups.items():
+        found |= same(verbs, kinds[kind])
+    return found
+
+
+def _manager(alone: Rule, subcommands: dict[bytes, Rule], takes: str = "", flags: str = "") -> Rule:
+    return Rule(alone.classes, alone.reason, subcommands=subcommands, takes=names(takes), flags=names(flags))
+
+
+_NPM = _verbs(
+    _ADDS,
+    reads="list ls ll la root prefix bin get explain why help help-search completion fund query",
+    asks="view info show v search s find outdated ping doctor audit",
+    adds="install i in ins add ci clean-install install-test it update up upgrade dedupe ddp link ln rebuild",
+    removes="uninstall un remove rm r prune",
+    code="run run-script test t tst start stop restart pack version rum urn edit explore build dev",
+    fetched="exec x create init dlx",
+    publishes="publish unpublish deprecate owner access token login adduser logout team org profile dist-tag hook star",
+)
+_PNPM = _verbs(
+    _ADDS,
+    reads="list ls ll la root prefix bin get explain why help licenses",
+    asks="view info show search outdated audit",
+    adds="install i add ci update up upgrade dedupe link ln rebuild rb import fetch",
+    removes="uninstall un remove rm prune unlink",
+    code="run run-script test t start stop restart pack exec recursive m dev build lint",
+    fetched="dlx create init",
+    publishes="publish login logout",
+    cleans="store",
+)
+_YARN = _verbs(
+    _ADDS,
+    reads="list why help versions bin licenses",
+    asks="info outdated audit npm",
+    adds="install add upgrade up import dedupe link autoclean set",
+    removes="remove unlink",
+    code="run test start pack exec workspaces workspace node rebuild build dev lint version",
+    fetched="dlx create init global",
+    publishes="publish login logout owner tag team",
+)
+_PIP = _verbs(
+    _PIPS,
+    reads="list show freeze check inspect debug help completion hash cache",
+    asks="index search",
+    adds="install download wheel lock",
+    removes="uninstall",
+)
+_UV = _verbs(
+    _INSTALLS,
+    reads="tree version help export",
+    adds="add sync lock update self",
+    removes="remove",
+    writes="init venv",
+    code="run build",
+    publishes="publish auth",
+    cleans="cache",
+) | {
+    b"pip": _manager(_READS, {**_PIP, b"sync": _INSTALLS, b"compile": _INSTALLS, b"tree": _READS}),
+    b"tool": _manager(
+        _READS, _verbs(_INSTALLS, reads="list dir", fetched="run", machine="install upgrade uninstall update-shell")
+    ),
+    b"python": _manager(_READS, _verbs(_INSTALLS, reads="list find dir", adds="install pin", machine="uninstall")),
+}
+_POETRY = _verbs(
+    _INSTALLS,
+    reads="show check version about env help list search",
+    adds="install add update lock sync self",
+    removes="remove",
+    writes="init new export",
+    code="run build shell",
+    publishes="publish",
+    cleans="cache",
+)
+_CARGO = _verbs(
+    _INSTALLS,
+    reads="tree metadata version locate-project pkgid read-manifest verify-project help config",
+    asks="search info",
+    adds="add remove rm update fetch vendor generate-lockfile",
+    writes="new init fmt",
+    code="build b check c test t run r bench doc d clippy rustc rustdoc fix nextest miri watch expand package",
+    fetched="install",
+    machine="uninstall",
+    publishes="publish yank login logout owner",
+    cleans="clean",
+)
+_GO = _verbs(
+    _INSTALLS,
+    reads="version help doc",
+    adds="get build install list vet",
+    writes="fmt fix",
+    code="test run generate tool",
+    cleans="clean",
+) | {
+    b"mod": _manager(
+        _READS, _verbs(_INSTALLS, reads="graph verify why", adds="tidy download vendor", writes="init edit")
+    ),
+    b"work": _manager(_READS, _verbs(_INSTALLS, writes="init use edit sync vendor")),
+    b"env": Rule(READ, "only reads", (option("-w -u", ESCAPE, "changes the configuration of the user"),)),
+}
+_GEM = _verbs(
+    _INSTALLS,
+    reads="list contents dependency environment help specification which",
+    asks="search outdated info",
+    adds="install update fetch",
+    removes="uninstall cleanup",
+    code="build exec",
+    publishes="push yank owner signin signout",
+)
+_BUNDLE = _verbs(
+    _INSTALLS,
+    reads="list show info check platform help doctor env licenses",
+    asks="outdated",
+    adds="install update add lock cache package",
+    removes="remove clean",
+    writes="init config binstubs",
+    code="exec console gem open",
+)
+_COMPOSER = _verbs(
+    _INSTALLS,
+    reads="show licenses validate status depends why check-platform-reqs help diagnose",
+    asks="search outdated audit",
+    adds="install update require create-project dump-autoload",
+    removes="remove",
+    writes="init bump",
+    code="run-script exec run test",
+    machine="global self-update",
+)
+_SYSTEM_ASKS = "search show list info policy depends rdepends provides files repolist query"
+_SYSTEM = {
+    **same(_SYSTEM_ASKS, Rule(READ, "asks the system's packages")),
+    **same(
+        """install remove purge update upgrade full-upgrade dist-upgrade autoremove autoclean clean source build-dep
+        reinstall add del downgrade erase tap untap cleanup link unlink services pin edit-sources download""",
+        Rule(("networked", "host_escape_risk"), "changes the packages of the machine"),
+    ),
+}
+_GH = {
+    **same("search browse status help version completion", _ASKS),
+    **same("auth secret ssh-key gpg-key variable codespace ruleset", _PUBLISHES),
+    **{
+        name: _manager(
+            _ASKS,
+            _verbs(
+                _ADDS,
+                asks="list view status diff checks",
+                publishes="create edit close reopen merge comment delete review ready lock unlock pin transfer fork"
+                " rename archive upload run rerun cancel sync develop enable disable set",
+            )
+            | {b"clone": _INSTALLS, b"checkout": _INSTALLS, b"download": _INSTALLS, b"watch": _ASKS},
+        )
+        for name in names("pr issue repo run release workflow gist label project cache org")
+    },
+}
+
+TOOLS: dict[bytes, Rule] = {
+    b"npm": _manager(
+        _READS, _NPM, "--prefix -C --workspace -w --loglevel", "--silent -s --quiet -q --no-fund --no-audit"
+    ),
+    b"pnpm": _manager(_READS, _PNPM, "-C --dir --filter -F", "--silent -s -r --recursive -w --workspace-root"),
+    **same("yarn yarnpkg", _manager(_ADDS, _YARN, "--cwd", "--silent -s --offline --frozen-lockfile --immutable")),
+    b"bun": _manager(_READS, {**_PNPM, b"x": _FETCHED_CODE, b"pm": _READS}),
+    **same("npx pnpx bunx uvx pipx corepack", _FETCHED_CODE),
+    **same("pip pip3 pip3.11 pip3.12", _manager(_READS, _PIP, "--proxy --cache-dir", "-q --quiet -v --no-input")),
+    b"uv": _manager(_READS, _UV, "--directory --project", "-q --quiet -v --verbose --offline"),
+    **same("poetry pdm rye hatch pipenv", _manager(_READS, _POETRY, "-C --directory -P --project", "-q -n -v")),
+    **same(
+        "conda mamba micromamba",
+        _manager(
+            _READS,
+            _verbs(
+                _INSTALLS,
+                reads="list info env help compare",
+                asks="search",
+                adds="install create update upgrade",
+                removes="remove",
+                code="run activate init",
+                cleans="clean",
+            ),
+        ),
+    ),
+    b"cargo": _manager(_READS, _CARGO, "--color -C", "-q --quiet -v --verbose --locked --offline --frozen --list"),
+    b"go": _manager(_READS, _GO, "-C"),
+    b"gem": _manager(_READS, _GEM),
+    **same("bundle bundler", _manager(_INSTALLS, _BUNDLE)),
+    b"composer": _manager(_READS, _COMPOSER, "-d --working-dir", "-n -q --no-interaction --quiet --ansi"),
+    **same("mvn mvnw ./mvnw gradle gradlew ./gradlew ant sbt lein mill", _CODE),
+    **same("make gmake cmake ninja meson bazel buck just task rake tox nox invoke scons autoreconf ./configure", _CODE),
+    **same(
+        "pytest py.test unittest jest vitest mocha ava karma cypress playwright phpunit rspec cucumber ctest", _CODE
+    ),
+    **same("eslint webpack vite rollup esbuild parcel next nuxt gulp grunt turbo nx lerna astro svelte-kit", _CODE),
+    **same("pre-commit husky lint-staged rails dotnet swift mix stack cabal flutter dart pod nix", _CODE),
+    **same(
+        "black isort autopep8 yapf rustfmt stylua",
+        Rule(CHANGE, "rewrites files", softened=names("--check --diff"), targets="all"),
+    ),
+    **same("gofmt goimports shfmt", Rule(READ, "only prints", (option("-w", CHANGE, "rewrites files"),))),
+    b"clang-format": Rule(READ, "only prints", (option("-i", CHANGE, "rewrites files"),)),
+    **same("prettier mypy pyright tsc flake8 pylint bandit golint staticcheck stylelint vulture pydocstyle", _CHECKED),
+    **same("shellcheck hadolint yamllint markdownlint actionlint jsonlint xmllint tidy codespell", _READS),
+    **same(
+        "gcc g++ cc c++ clang clang++ rustc javac ld as ar strip objcopy nasm kotlinc protoc",
+        Rule(
+            CHANGE,
+            "compiles",
+            (
+                option("-o", CHANGE, "compiles"),
+                option("-wrapper -fplugin -Xclang -load -B -specs --plugin", UNSURE, "loads code"),
+            ),
+            style="single",
+        ),
+    ),
+    **same(
+        "apt apt-get apt-cache aptitude yum dnf apk zypper brew snap flatpak port pkg emerge",
+        _manager(_READS, _SYSTEM, "-o -t", "-y -q -qq --yes --quiet"),
+    ),
+    **same(
+        "pacman dpkg rpm nix-env nix-channel update-alternatives", Rule(ESCAPE, "changes the packages of the machine")
+    ),
+    b"twine": _manager(_READS, {b"check": _READS, b"upload": _PUBLISHES, b"register": _PUBLISHES}),
+    b"gh": _manager(_READS, _GH),
+    **same("glab hub", Rule(("networked", "unknown"), "acts with an account")),
+    b"coverage": _manager(
+        _READS, _verbs(_INSTALLS, reads="report debug help", code="run", writes="html xml json combine", cleans="erase")
+    ),
+    b"venv": Rule(CHANGE, "makes an environment", targets="all"),
+    b"virtualenv": Rule(CHANGE, "makes an environment", targets="all"),
+    **same("compileall py_compile build", _WRITES),
+    b"ruff": Rule(
+        READ,
+        "",
+        subcommands={
+            b"check": Rule(
+                READ,
+                "only reads",
+                (
+                    option("--fix --fix-only --unsafe-fixes --add-noqa -w --watch", CHANGE, "rewrites files"),
+                    option("--output-file -o", CHANGE, "writes a file"),
+                ),
+            ),
+            b"format": Rule(CHANGE, "rewrites files", softened=names("--check --diff"), targets="all"),
+            **same("version help rule linter config", _READS),
+            b"clean": _CLEANS,
+        },
+    ),
+}

@@ -1,0 +1,214 @@
+"""Programs that run another command: what they do themselves, and which of their words are that command.
+
+The command inside is a part of its own. An option that is not in the table makes it unknown where the command begins,
+so it is unknown then, whatever stands behind it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from mudroom.core.command.locations import Finding, Scene, moved
+from mudroom.core.command.table_rule import CHANGE, ESCAPE, INFORMS, READ, UNSURE, Classes, Rule, names, same, tidy
+from mudroom.core.command.variable import runs_code
+from mudroom.core.command.word import UNKNOWN, Word
+
+Judge = Callable[[Sequence[Word], Scene], Finding]
+_SHELL_WORDS = names("-o +o pipefail errexit nounset --norc --noprofile --login --posix --restricted")
+_SHELL_LETTERS = frozenset(b"celuxnvfao")
+
+
+def inner_start(
+    words: Sequence[Word], takes: frozenset[bytes], flags: frozenset[bytes], operands: int = 0
+) -> tuple[int, bool]:
+    """Where the command inside begins (behind the last word: nowhere), and whether that is sure."""
+    at, sure = 1, True
+    short = tuple(name for name in takes if len(name) == 2)
+    letters = {name[1:] for name in flags if len(name) == 2}
+    while at < len(words):
+        word = words[at]
+        if word.literal and word.text == b"--":
+            at += 1
+            break
+        if not word.literal or not word.text.startswith(b"-") or word.text == b"-":
+            break
+        head, sign, _value = word.text.partition(b"=")
+        if word.text in takes:
+            at += 2
+            continue
+        together = all(word.text[place : place + 1] in letters for place in range(1, len(word.text)))
+        sure = sure and (
+            word.text in flags or (bool(sign) and head in takes) or word.text.startswith(short) or together
+        )
+        at += 1
+    return at + operands, sure
+
+
+def prefix(
+    takes: str = "", flags: str = "", operands: int = 0, classes: Classes = READ, reason: str = "runs another command"
+) -> Rule:
+    """An entry for ``NAME [options] [operands] COMMAND…``."""
+    valued, plain = names(takes), names(flags)
+
+    def judge(words: Sequence[Word], scene: Scene) -> Finding:
+        at, sure = inner_start(words, valued, plain, operands)
+        return _started(words[at:], scene, classes if sure else tidy({*classes, "unknown"}), reason)
+
+    return Rule(classes, reason, judge=judge)
+
+
+def _started(words: Sequence[Word], scene: Scene, classes: Classes, reason: str) -> Finding:
+    return Finding(classes, reason, tuple(scene.words(words, scene)) if words else ())
+
+
+def shell(words: Sequence[Word], scene: Scene) -> Finding:
+    """``bash -c LINE``: the line counts; a shell that reads a file or its input is unknown."""
+    line = doubt = False
+    for word in words[1:]:
+        text = word.text
+        if not word.literal:
+            return Finding(UNSURE, "runs what cannot be told")
+        if text in _SHELL_WORDS:
+            continue
+        if text[:1] in (b"-", b"+") and len(text) > 1:
+            line = line or (text[:1] == b"-" and text[1:2] != b"-" and b"c" in text)
+            doubt = doubt or not set(text[1:]) <= _SHELL_LETTERS
+            continue
+        if not line:
+            return Finding(UNSURE, "runs a script")
+        parts = tuple(scene.line(text, scene))
+        return (
+            Finding(UNSURE, "an option of the shell that is not in the tables", parts)
+            if doubt
+            else Finding(READ, "runs a line of shell", parts)
+        )
+    return Finding(UNSURE, "runs what it reads")
+
+
+def other_shell(words: Sequence[Word], scene: Scene) -> Finding:
+    found = shell(words, scene)
+    return Finding(UNSURE, "a shell whose grammar is another", found.parts)
+
+
+def env(words: Sequence[Word], scene: Scene) -> Finding:
+    classes, reason, at = READ, "runs another command", 1
+    while at < len(words):
+        word = words[at]
+        name, sign, _value = word.start.partition(b"=")
+        if word.text in (b"-u", b"--unset", b"-C", b"--chdir"):
+            value = words[at + 1] if at + 1 < len(words) else UNKNOWN
+            if word.text in (b"-C", b"--chdir"):
+                scene = scene._replace(places=moved(value, scene))
+            elif runs_code(value.text):
+                classes, reason = UNSURE, "takes away a variable that decides what is run"
+            at += 2
+        elif (
+            word.literal and word.text in (b"-i", b"-", b"--ignore-environment", b"-0", b"--null", b"-v", b"--debug")
+        ) or (word.literal and word.text == b"--"):
+            at += 1
+        elif word.text.startswith(b"-"):
+            classes, reason = UNSURE, "an option that is not in the tables"
+            at += 1
+        elif sign and not name.startswith(b"-"):
+            if runs_code(name):
+                classes, reason = UNSURE, "sets a variable that decides what is run"
+            at += 1
+        else:
+            break
+    return _started(words[at:], scene, classes, reason)
+
+
+def looked_up(words: Sequence[Word], scene: Scene) -> Finding:
+    """``command``: with -v it only tells where a program is."""
+    if len(words) > 1 and words[1].literal and words[1].text in (b"-v", b"-V"):
+        return Finding(READ, "tells what a name stands for")
+    at, sure = inner_start(words, frozenset(), names("-p"))
+    return _started(words[at:], scene, READ if sure else UNSURE, "runs another command")
+
+
+def joined_line(words: Sequence[Word], scene: Scene) -> Finding:
+    """``watch``: its words are joined with spaces and given to a shell."""
+    at, sure = inner_start(words, names("-n --interval"), names("-d -t -b -e -g -c -p --no-title --differences"))
+    inside = words[at:]
+    if not inside or not all(word.literal for word in inside):
+        return Finding(UNSURE, "runs a line that cannot be told")
+    line = b" ".join(word.text for word in inside)
+    return Finding(READ if sure else UNSURE, "runs a line again and again", tuple(scene.line(line, scene)))
+
+
+def xargs(words: Sequence[Word], scene: Scene) -> Finding:
+    """The command inside gets words that cannot be told."""
+    takes = names("-n -L -P -I -d -E -s -a --max-args --max-lines --max-procs --replace --delimiter --arg-file")
+    flags = names("-0 -r -t -x -p --null --no-run-if-empty --verbose --exit --interactive")
+    at, sure = inner_start(words, takes, flags)
+    mark = b""
+    for place, word in enumerate(words[1:at], 1):
+        if word.text == b"-I" and place + 1 < len(words):
+            mark = words[place + 1].text
+        elif word.text.startswith((b"-I", b"--replace=")):
+            mark = word.text.removeprefix(b"-I").removeprefix(b"--replace=")
+    inside = words[at:]
+    inside = [filled(word, mark) for word in inside] if mark else [*inside, UNKNOWN] if inside else ()
+    return _started(inside, scene, READ if sure else UNSURE, "runs a command for what it reads")
+
+
+def filled(word: Word, mark: bytes) -> Word:
+    """A word in which something else is put for ``mark``."""
+    at = word.text.find(mark)
+    return word if at < 0 else Word(word.text, "computed", min(at, len(word.start)))
+
+
+def applet(words: Sequence[Word], scene: Scene) -> Finding:
+    if len(words) < 2 or words[1].text in INFORMS or words[1].text == b"--list":
+        return Finding(READ, "tells about itself")
+    return _started(words[1:], scene, READ, "runs a program of its own")
+
+
+def lock(words: Sequence[Word], scene: Scene) -> Finding:
+    """``flock FILE COMMAND…`` and ``flock FILE -c LINE``."""
+    at, sure = inner_start(words, names("-w --timeout -E"), names("-n -x -s -u -o -e --nonblock --nb"), 1)
+    inside = words[at:]
+    if inside and inside[0].text in (b"-c", b"--command"):
+        if len(inside) != 2 or not inside[1].literal:
+            return Finding(UNSURE, "runs a line that cannot be told")
+        return Finding(CHANGE if sure else UNSURE, "runs a line of shell", tuple(scene.line(inside[1].text, scene)))
+    return _started(inside, scene, CHANGE if sure else UNSURE, "makes a lock file and runs another command")
+
+
+def become(takes: str, reason: str = "becomes another user", flags: str = "-E -H -n -S -b -k -i -s -A") -> Rule:
+    return prefix(takes, flags, classes=ESCAPE, reason=reason)
+
+
+_ROOTS = "enters other namespaces, or another root"
+WRAPPERS: dict[bytes, Rule] = {
+    **same("bash sh dash rbash", Rule(UNSURE, "a shell", judge=shell)),
+    **same("zsh ksh mksh ash fish csh tcsh pwsh nu xonsh elvish", Rule(UNSURE, "a shell", judge=other_shell)),
+    **same(
+        "{ } ! if then else elif fi while until do done for case esac select function in",
+        prefix(classes=UNSURE, reason="a word of the shell at a place where the grammar does not see it"),
+    ),
+    b"env": Rule(READ, "runs another command", judge=env),
+    b"sudo": become("-u -g -h -p -C -U -r -t -D -R -T --user --group --host --prompt --chdir --chroot"),
+    b"doas": become("-u -C -a"),
+    **same("su runuser pkexec gosu su-exec setpriv newgrp sg sudoedit", become("-u --user -c -s")),
+    **same("chroot nsenter unshare systemd-run machinectl", become("-t -S -G --target", _ROOTS, "")),
+    b"nohup": prefix(),
+    b"time": prefix("-f --format", "-p -v -a --verbose --portability --append"),
+    b"nice": prefix("-n --adjustment"),
+    b"ionice": prefix("-c -n --class --classdata", "-t"),
+    b"chrt": prefix("", "-b -f -r -o -i -m", 1),
+    b"taskset": prefix("", "-c -a --cpu-list", 1),
+    b"timeout": prefix("-s -k --signal --kill-after", "-v -f -p --preserve-status --foreground --verbose", 1),
+    b"gtimeout": prefix("-s -k --signal --kill-after", "--preserve-status --foreground --verbose", 1),
+    b"stdbuf": prefix("-i -o -e --input --output --error"),
+    b"setsid": prefix("", "-c -f -w --ctty --fork --wait"),
+    **same("unbuffer chronic caffeinate setarch linux64 dbus-run-session coproc", prefix(classes=UNSURE)),
+    b"builtin": prefix(),
+    b"exec": prefix("-a", "-c -l"),
+    b"command": Rule(READ, "runs another command", judge=looked_up),
+    b"watch": Rule(UNSURE, "runs a line", judge=joined_line),
+    b"xargs": Rule(READ, "runs a command", judge=xargs),
+    b"parallel": prefix("-j --jobs", "-k", classes=UNSURE, reason="runs commands that it puts together"),
+    **same("busybox toybox", Rule(READ, "runs a program of its own", judge=applet)),
+    b"flock": Rule(CHANGE, "runs another command", judge=lock),
+}

@@ -1,0 +1,336 @@
+"""A line of shell, read as its parts.
+
+The tree comes from tree-sitter's grammar of bash, which is not bash itself. Rules of this file:
+
+* Every node has a way of being read; what has none, an ERROR, a node that was made up (MISSING), and text that no node
+  covers become an unknown part, and what is understood inside them counts as well.
+* Where bash and the grammar are known to differ (control characters, a line that goes on in the middle of a word,
+  pieces that touch, operators inside ``[ … ]``) the part is unknown.
+* Nothing recurses deeper than ``DEEPEST``, whatever the line; lines longer than ``LONGEST`` are not read.
+* A line with anything unknown in it is looked at a second time, crudely, so that what is hidden behind a mistake of the
+  grammar is not milder than what stands in the open.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from mudroom.core.command.fallback_scan import crudely
+from mudroom.core.command.locations import Scene, moved, names_credentials
+from mudroom.core.command.shell.grammar import tree_of
+from mudroom.core.command.shell.quoting import word_of
+from mudroom.core.command.shell.redirect import heredoc_is_plain, redirection
+from mudroom.core.command.shell.tree import BLANK, BLANK_IN_LINE, LEAVES, VALUES, WORDS, TreeReader, names_of, unread
+from mudroom.core.command.variable import runs_code
+from mudroom.core.command.verdict import Part
+from mudroom.core.command.word import UNKNOWN, Word, glued, known
+
+if TYPE_CHECKING:
+    from tree_sitter import Node
+
+LONGEST = 128 << 10
+_MOST_PLACES = 8
+_ODD_BYTES = re.compile(rb"[\x00-\x08\x0b-\x1f\x7f]")
+_ODD_TEXT = re.compile(  # blank or invisible: spaces, joiners, marks of direction, tags
+    "[^\\S \t\n]|[\u00ad\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180e\u200b-\u200f\u202a-\u202e\u2060-\u206f\u3164"
+    "\ufe00-\ufe0f\ufeff\uffa0\ufff9-\ufffb\U000e0000-\U000e007f]"
+)
+_BROKEN_WORD = re.compile(rb"[^ \t\n\\;|&(]\\\n[^ \t\n]")
+_NAME = re.compile(rb"[A-Za-z_]\w*\Z")
+_BEYOND_A_WORD = re.compile(rb"[\s;&|<>()`]")
+_SPECIAL_IN_BACKTICKS = re.compile(rb"\\[`$\\\"]")
+_APART = names_of("subshell command_substitution process_substitution")
+"""What runs in a process of its own, so that a change of directory inside does not count outside."""
+_PERHAPS = names_of("list pipeline if_statement while_statement case_statement for_statement function_definition")
+_REDIRECTS = names_of("< > >> &> &>> <& >& >| <&- >&-")
+_IN_THIS_SHELL = frozenset({b"time", b"-p", b"command", b"builtin", b"!", b"{", b"then", b"do", b"--"})
+_DOES_NOTHING = re.compile(rb"\s*(?::|true|time|exec|!|\s)+\Z")
+
+
+def parts_of(line: bytes, scene: Scene) -> tuple[Part, ...]:
+    """The parts of a line of shell. Never raises; a line that cannot be read has an unknown part."""
+    if len(line) > LONGEST or b"\0" in line:
+        reason = "holds a NUL" if len(line) <= LONGEST else f"longer than {LONGEST >> 10} KiB"
+        return (unread(reason), *crudely(line, scene))
+    reader = Reader(line, scene)
+    odd = _oddity(line)
+    if odd:
+        reader.unread(odd)
+    root = tree_of(line)
+    if not BLANK.match(line, 0, root.start_byte) or not BLANK.match(line, root.end_byte):
+        reader.unread()
+    reader.visit(root, 0)
+    if reader.numbers.doubtful():
+        reader.unread("evaluates a variable that may hold a command")
+    hidden = crudely(line, scene) if reader.doubts else ()
+    return (*reader.parts, *hidden)
+
+
+def _oddity(line: bytes) -> str:
+    if _ODD_BYTES.search(line):
+        return "holds control characters"
+    if _BROKEN_WORD.search(line):
+        return "goes on in the next line in the middle of a word"
+    if line.isascii():
+        return ""
+    try:
+        return "holds characters that cannot be seen" if _ODD_TEXT.search(line.decode()) else ""
+    except UnicodeDecodeError:
+        return "is not text"
+
+
+def _for_read(node: Node) -> bool:
+    """Whether it is set for one ``read`` only: ``IFS= read -r line``."""
+    name = node.parent.child_by_field_name("name") if node.parent is not None else None
+    return name is not None and name.text in (b"read", b"mapfile", b"readarray")
+
+
+class Reader(TreeReader):
+    """Walks the tree of one line and collects its parts."""
+
+    def __init__(self, source: bytes, scene: Scene) -> None:
+        super().__init__(source, scene)
+        self.functions: set[bytes] = set()
+
+    def structure(self, node: Node, depth: int) -> None:
+        before = self.scene
+        kind = node.type
+        if kind == "for_statement":
+            self.loop_variable(node)
+        if kind == "command_substitution":
+            text = (node.text or b"").lstrip()
+            if text.startswith(b"`") and _SPECIAL_IN_BACKTICKS.search(text):
+                self.unread("backslashes between backticks, which are taken off before it is read")
+        spine: list[Node] = []
+        while node.type == "list" and node.children and node.children[0].type == "list":
+            spine.append(node)
+            node = node.children[0]
+        self.children(node, depth)
+        for outer in reversed(spine):
+            for child in outer.children[1:]:
+                self.visit(child, depth + 1)
+        self.leave(kind, before)
+
+    def leave(self, kind: str, before: Scene) -> None:
+        """Where the next command may run, after one that may or may not have gone elsewhere."""
+        if kind in _APART:
+            self.scene = before
+        elif kind in _PERHAPS and self.scene.places != before.places:
+            places = tuple(sorted({*before.places, *self.scene.places}, key=repr))
+            self.scene = before._replace(places=places[:_MOST_PLACES] + ((None,) if len(places) > _MOST_PLACES else ()))
+
+    def loop_variable(self, node: Node) -> None:
+        name = node.child_by_field_name("variable")
+        text = b"" if name is None else name.text or b""
+        if runs_code(text):
+            self.unread("sets a variable that decides what is run")
+        values = [
+            child for child in node.children if child.is_named and child.type not in ("variable_name", "do_group")
+        ]
+        self.numbers.looped(text, values)
+        self.keys_among(values)
+
+    def keys_among(self, values: Sequence[Node]) -> None:
+        """Words that a variable gets, and a command through it."""
+        if any(names_credentials(word_of(value)) for value in values):
+            self.parts.append(Part((), False, ("host_escape_risk",), "names a place of keys"))
+
+    def on_command(self, node: Node, depth: int, extra: Sequence[Word] = ()) -> None:
+        words: list[Word] = []
+        end = -1
+        self.gaps(node)
+        for child in node.children:
+            kind = child.type
+            if kind == "command_name" and child.child_count == 1:
+                child = child.children[0]
+            if kind == "file_redirect" and child.start_byte == end and child.children[0].type == "file_descriptor":
+                self.unread()
+            if kind == "file_redirect":
+                words += self.redirect(child, depth, bare=False)
+            elif kind in ("variable_assignment", "herestring_redirect"):
+                self.visit(child, depth + 1)
+            elif kind == "subshell":
+                if [word.text for word in words] not in ([b"time"], [b"time", b"-p"]):
+                    self.unread()
+                self.visit(child, depth + 1)
+            else:
+                word = word_of(child) if child.is_named and kind != "regex" else UNKNOWN
+                if kind == "regex" and _BEYOND_A_WORD.search(child.text or b""):
+                    self.unread("takes what stands behind an operator for a part of it")
+                if child.is_named or child.is_missing:
+                    self.visit(child, depth + 1)
+                if child.start_byte == end:
+                    words[-1:] = [glued([*words[-1:], word, UNKNOWN])]
+                    self.unread("words that touch")
+                else:
+                    words.append(word)
+            end = child.end_byte
+        self.simple([*words, *extra])
+
+    def simple(self, words: Sequence[Word]) -> None:
+        if not words:
+            return
+        if words[0].literal and words[0].text in self.functions:
+            self.parts.append(Part(known(words), False, ("unknown",), "calls a function of this line"))
+            return
+        self.parts.extend(self.scene.words(words, self.scene))
+        while len(words) > 1 and words[0].literal and words[0].text in _IN_THIS_SHELL:
+            words = words[1:]
+        name = words[0].text
+        if name in (b"cd", b"pushd", b"popd") and words[0].literal:
+            target = next(
+                (word for word in words[1:] if word.text not in (b"-P", b"-L", b"--")), Word(b"~", "computed")
+            )
+            self.scene = self.scene._replace(places=moved(target, self.scene))
+        elif name in (b"read", b"mapfile", b"readarray", b"getopts", b"printf"):
+            self.numbers.told(word.text for word in words[1:])
+
+    def on_redirected_statement(self, node: Node, depth: int) -> None:
+        body = node.child_by_field_name("body")
+        extra: list[Word] = []
+        self.gaps(node)
+        for child in node.children:
+            if body is not None and child.id == body.id:
+                continue
+            if child.type == "file_redirect":
+                extra += self.redirect(child, depth, bare=body is None or bool(_DOES_NOTHING.match(body.text or b"")))
+            elif child.type == "heredoc_redirect":
+                extra += self.heredoc(child, depth)
+            else:
+                self.visit(child, depth + 1)
+        if body is not None and body.type == "command":
+            self.on_command(body, depth + 1, extra)
+        elif body is not None:
+            self.visit(body, depth + 1)
+            if extra:
+                self.unread()
+        else:
+            self.simple(extra)
+
+    def on_file_redirect(self, node: Node, depth: int) -> None:
+        self.simple(self.redirect(node, depth, bare=True))
+
+    def on_heredoc_redirect(self, node: Node, depth: int) -> None:
+        self.simple(self.heredoc(node, depth))
+
+    def on_herestring_redirect(self, node: Node, depth: int) -> None:
+        self.gaps(node, apart=True)
+        if [child.type for child in node.children if not child.is_named] != ["<<<"]:
+            self.unread()
+        self.value(node, depth)
+
+    def redirect(self, node: Node, depth: int, bare: bool) -> list[Word]:
+        """Adds what the redirection does; gives the words behind its target, which belong to the command."""
+        operator, words = "", list[Word]()
+        self.gaps(node, apart=True)
+        for child in node.children:
+            if child.is_missing or child.type == "ERROR":
+                self.visit(child, depth + 1)
+            elif not child.is_named:
+                if operator or child.type not in _REDIRECTS:
+                    self.unread()
+                operator = operator or child.type
+            elif child.type != "file_descriptor":
+                self.visit(child, depth + 1)
+                words.append(word_of(child))
+        if operator in (">&-", "<&-"):
+            return words
+        if not words:
+            self.unread()
+            return []
+        if operator in (">&", "<&") and words[0].text.startswith(b"-") and words[0].text != b"-":
+            self.unread("closes a descriptor, and what stands behind it is a word of its own")
+        self.parts.extend(redirection(operator, words[0], bare, self.scene))
+        return words[1:]
+
+    def heredoc(self, node: Node, depth: int) -> list[Word]:
+        """What stands behind ``<<END`` on its line, and what is run inside the text."""
+        extra: list[Word] = []
+        self.tokens(node)
+        if not heredoc_is_plain(node, self.source):
+            self.unread("a here-document whose end cannot be told")
+        at, last = node.start_byte, ""
+        for child in node.children:
+            kind = child.type
+            if kind not in ("heredoc_body", "heredoc_end"):
+                touching = child.start_byte == at and kind in WORDS and (last in WORDS or last.startswith("heredoc"))
+                if touching or not BLANK_IN_LINE.match(self.source, at, child.start_byte):
+                    self.unread("cannot be read beside a here-document")
+            at, last = child.end_byte, kind
+            if kind == "file_redirect":
+                extra += self.redirect(child, depth, bare=False)
+            elif kind == "heredoc_body":
+                if child.child_count:
+                    self.value(child, depth)
+                elif not any(mark in (node.text or b"").partition(b"\n")[0] for mark in (b"'", b'"', b"\\")):
+                    self.text_of(child.text or b"")
+            elif kind in LEAVES or kind in VALUES or kind == "expansion":
+                self.visit(child, depth + 1)
+                extra.append(word_of(child))
+            elif kind not in ("heredoc_start", "heredoc_end") and (child.is_named or child.is_missing):
+                self.visit(child, depth + 1)
+        return extra
+
+    def on_variable_assignment(self, node: Node, depth: int) -> None:
+        name = node.child_by_field_name("name")
+        self.children(node, depth, strict=False)
+        text = b"" if name is None else (name.text or b"").partition(b"[")[0]
+        self.gaps(node)
+        if not _NAME.match(text) or any(
+            not child.is_named and child.type not in ("=", "+=") for child in node.children
+        ):
+            self.unread("sets what is not a variable")
+        value = node.child_by_field_name("value")
+        if value is not None and value.type not in WORDS and value.type != "process_substitution":
+            self.unread("sets a variable to what is no word")
+        self.numbers.assigned(text, value)
+        self.keys_among([] if value is None else value.named_children if value.type == "array" else [value])
+        if runs_code(text) and not (text == b"IFS" and _for_read(node)):
+            self.unread("sets a variable that decides what is run")
+        elif node.parent is None or node.parent.type not in ("command", "declaration_command"):
+            self.parts.append(Part((), True, ("read_only",), "sets a variable of the shell"))
+
+    def on_variable_assignments(self, node: Node, depth: int) -> None:
+        self.children(node, depth)
+
+    def on_declaration_command(self, node: Node, depth: int) -> None:
+        words: list[Word] = [Word(node.children[0].type.encode())]
+        self.gaps(node, apart=True)
+        for child in node.children[1:]:
+            self.visit(child, depth + 1)
+            if child.type != "variable_assignment":
+                words.append(word_of(child))
+        if any(word.text.startswith(b"-") and {*b"nif"} & {*word.text[1:]} for word in words[1:]):
+            self.unread("declares names with a meaning of their own")
+        self.simple(words)
+
+    def on_unset_command(self, node: Node, depth: int) -> None:
+        self.on_declaration_command(node, depth)
+
+    def on_function_definition(self, node: Node, depth: int) -> None:
+        before = self.scene
+        name = node.child_by_field_name("name")
+        self.functions.add(b"" if name is None else name.text or b"")
+        for child in node.children:
+            if (child.is_named or child.is_missing) and (name is None or child.id != name.id):
+                self.visit(child, depth + 1)
+        self.parts.append(Part((), True, ("read_only",), "defines a function"))
+        self.leave(node.type, before)
+
+    def on_compound_statement(self, node: Node, depth: int) -> None:
+        if node.children and node.children[0].type == "((":
+            self.on_arithmetic_expansion(node, depth)
+            self.parts.append(Part((), True, ("read_only",), "calculates"))
+        else:
+            self.children(node, depth)
+
+    def on_c_style_for_statement(self, node: Node, depth: int) -> None:
+        before = self.scene
+        for child in node.children:
+            if child.type in ("do_group", "compound_statement"):
+                self.visit(child, depth + 1)
+            elif child.is_named or child.is_missing:
+                self.on_arithmetic_expansion(child, depth + 1)
+        self.leave("for_statement", before)

@@ -1,0 +1,121 @@
+"""From nodes of the grammar's tree to words, as bash would take their quotes off.
+
+Source: bash(1), QUOTING and EXPANSION.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from mudroom.core.command.word import UNKNOWN, Word, glued
+
+if TYPE_CHECKING:
+    from tree_sitter import Node
+
+_WILD = re.compile(rb"[*?\[]|[@!+]\(")
+_SPECIAL = re.compile(rb"(?<!\\)[{}$`]")
+_NAMES_IN_BRACES = re.compile(rb"[\w./,@+:%={}-]*\{[\w./,@+:%={}-]*\Z")
+_ODD_IN_BRACES = re.compile(rb"[{,][-/~]")
+_NOT_EXPANDED = re.compile(rb"\{(?![^{}]*\.\.)[^{},$`]*\}")
+"""Braces without a comma or two dots stand for themselves: ``{}``, ``@{u}``."""
+_ANSI = re.compile(
+    rb"\\(?:x([0-9a-fA-F]{1,2})|([0-7]{1,3})|u([0-9a-fA-F]{1,4})|U([0-9a-fA-F]{1,8})|c(.)|(.))", re.DOTALL
+)
+_LETTERS = dict(zip(b"abeEfnrtv\\'\"?", b"\a\b\x1b\x1b\f\n\r\t\v\\'\"?", strict=True))
+
+
+def _bare(text: bytes) -> Word:
+    """A piece without quotes: backslashes taken off, wildcards and braces found."""
+    plain, wild, special, at = b"", False, -1, 0
+    while at < len(text):
+        byte = text[at : at + 1]
+        if byte == b"\\":
+            taken = text[at + 1 : at + 2]
+            plain += b"" if taken == b"\n" else taken
+            at += 2
+            continue
+        if _WILD.match(text, at):
+            wild = True
+            special = len(plain) if special < 0 else special
+        plain += byte
+        at += 1
+    return Word(plain, "pattern", special) if wild else Word(plain)
+
+
+def _ansi(text: bytes) -> Word:
+    def one(match: re.Match[bytes]) -> bytes:
+        hexadecimal, octal, short, long, control, letter = match.groups()
+        if hexadecimal:
+            return bytes([int(hexadecimal, 16)])
+        if octal:
+            return bytes([int(octal, 8) & 0xFF])
+        if short or long:
+            code = int(short or long, 16)
+            return chr(code).encode("utf-8", "replace") if code < 0x110000 else b"?"
+        if control:
+            return bytes([control[0] & 0x1F])
+        return bytes([_LETTERS[letter[0]]]) if letter[0] in _LETTERS else b"\\" + letter
+
+    return Word(_ANSI.sub(one, text[2:-1]).partition(b"\0")[0])
+
+
+def _double(node: Node) -> Word:
+    pieces: list[Word] = []
+    source, at = node.text or b"", 1
+    start = node.start_byte
+    for child in node.named_children:
+        if child.type == "string_content":
+            continue
+        pieces.append(_in_double(source[at : child.start_byte - start]))
+        pieces.append(Word(child.text or b"", "computed"))
+        at = child.end_byte - start
+    pieces.append(_in_double(source[at:-1]))
+    return glued(pieces)
+
+
+def _in_double(text: bytes) -> Word:
+    plain = re.sub(rb"\\([$`\"\\\n])", lambda match: b"" if match[1] == b"\n" else match[1], text)
+    return Word(plain)
+
+
+def _braced(text: bytes) -> Word:
+    """``src/{a,b}``: names of files that differ in a piece, if that is surely all; else computed."""
+    counted = re.sub(rb"\{\w+\.\.\w+\}", b"{1}", text)
+    if _NAMES_IN_BRACES.match(counted) and b".." not in counted and not _ODD_IN_BRACES.search(counted):
+        return Word(text, "pattern", text.index(b"{"))
+    return Word(text, "computed", 0)
+
+
+def word_of(node: Node) -> Word:
+    """The word that a node stands for."""
+    kind, text = node.type, node.text or b""
+    if kind in ("word", "number", "variable_name", "file_descriptor", "test_operator", "extglob_pattern", "regex"):
+        if node.named_child_count:
+            return UNKNOWN
+        found = _bare(text)
+        if text.startswith(b"~"):
+            return Word(found.text, "computed", 0)
+        if not _SPECIAL.search(_NOT_EXPANDED.sub(b"", text)) or text in (b"{", b"}"):
+            return found
+        return _braced(text)
+    if kind == "raw_string":
+        return Word(text[1:-1])
+    if kind == "string":
+        return _double(node)
+    if kind == "ansi_c_string":
+        return _ansi(text)
+    if kind == "concatenation":
+        pieces = [word_of(child) for child in node.children]
+        found = glued(pieces)
+        if text.startswith(b"~"):
+            return Word(found.text, "computed", 0)
+        bare = b"".join(child.text or b"" for child in node.children if child.type in ("word", "brace_expression"))
+        if _SPECIAL.search(_NOT_EXPANDED.sub(b"", bare)):
+            return _braced(text) if found.kind != "computed" or b"$" not in text else Word(found.text, "computed", 0)
+        return found
+    if kind == "brace_expression":
+        return _braced(text)
+    if kind == "process_substitution":
+        return Word(b"/dev/fd/", "computed", len(b"/dev/fd/"))
+    return Word(text, "computed")

@@ -1,0 +1,64 @@
+"""Redirections: where a command writes beside what it does itself (bash(1), REDIRECTION)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from mudroom.core.command.locations import Scene, names_credentials, where
+from mudroom.core.command.table_rule import tidy
+from mudroom.core.command.verdict import CommandClass, Part
+from mudroom.core.command.word import Word
+
+if TYPE_CHECKING:
+    from tree_sitter import Node
+
+_NOWHERE = frozenset({b"/dev/null", b"/dev/stdout", b"/dev/stderr", b"/dev/tty"})
+_ENDS_A_WORD = (b"", b" ", b"\t", b"\n", b";", b"&", b"|", b"<", b">", b")")
+_DELIMITER = re.compile(rb"(?P<quote>['\"]?)\\?(?P<name>\w+)(?P=quote)\Z")
+
+
+def redirection(operator: str, target: Word, bare: bool, scene: Scene) -> Iterable[Part]:
+    """What it does; nothing if it only joins descriptors or writes to nowhere. ``bare``: there is no command, so that
+    the file is emptied."""
+    text = target.text
+    if text == b"/dev/fd/":
+        return  # a process substitution, whose commands are parts of their own
+    if operator in (">&", "<&") and target.literal and (text.isdigit() or text == b"-" or text[:-1].isdigit()):
+        return
+    if text.startswith((b"/dev/tcp/", b"/dev/udp/")) or (not target.literal and text.startswith(b"/dev/")):
+        yield Part((), False, ("networked", "unknown"), "opens a connection")
+        return
+    classes: set[CommandClass] = set()
+    verb = "writes" if ">" in operator else "reads"
+    if ">" in operator and text not in _NOWHERE:
+        place = where(target, scene)
+        empties = bare and operator in (">", ">|")
+        classes.add("destructive" if empties else "mutating")
+        verb = "empties" if empties else verb
+        if place != "inside":
+            classes.add("host_escape_risk" if place == "outside" else "unknown")
+    if names_credentials(target):
+        classes.add("host_escape_risk")
+    if classes:
+        yield Part((), False, tidy(classes), f"{verb} {text.decode(errors='replace')}")
+
+
+def heredoc_is_plain(node: Node, source: bytes) -> bool:
+    """Whether the grammar surely ended the here-document where bash does: at the first line that is the delimiter."""
+    start = next((child for child in node.children if child.type == "heredoc_start"), None)
+    body = next((child for child in node.children if child.type == "heredoc_body"), None)
+    end = next((child for child in node.children if child.type == "heredoc_end"), None)
+    said = _DELIMITER.match(start.text or b"") if start is not None else None
+    if start is None or source[start.end_byte : start.end_byte + 1] not in _ENDS_A_WORD:
+        return False
+    if said is None or end is None or end.is_missing or (end.text or b"").lstrip(b"\t") != said["name"]:
+        return False
+    tabs = any(child.type == "<<-" for child in node.children)
+    line_start = source.rfind(b"\n", 0, end.start_byte) + 1
+    before = source[line_start : end.start_byte]
+    if before.strip(b"\t") or (before and not tabs) or source[end.end_byte : end.end_byte + 1] not in (b"", b"\n"):
+        return False
+    lines = source[body.start_byte : line_start].split(b"\n") if body is not None else []
+    return not any((line.lstrip(b"\t") if tabs else line) == said["name"] for line in lines)

@@ -1,0 +1,258 @@
+"""The tree of a line, walked: which node is read how, and what is run inside words, sums and tests.
+
+Every node has a way of being read. What has none, and what does not look as the grammar says it does, is unknown:
+tree-sitter's grammar of bash is not bash itself.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from mudroom.core.command.shell.arithmetic import Numbers
+from mudroom.core.command.variable import runs_code
+from mudroom.core.command.verdict import Part
+
+if TYPE_CHECKING:
+    from tree_sitter import Node
+
+    from mudroom.core.command.locations import Scene
+
+DEEPEST = 60
+BLANK = re.compile(rb"(?:[ \t\n]|\\\n)*\Z")
+BLANK_IN_LINE = re.compile(rb"(?:[ \t]|\\\n)*\Z")
+_RUNS_INSIDE = re.compile(rb"(?<!\\)(?:\\\\)*(?:`|\$\(|[<>]\()")
+_BRACKETS = re.compile(rb"(\[\[?)[ \t\n].*[ \t\n]\]\]?\Z", re.DOTALL)
+_LEADING = re.compile(rb"\A(?:[ \t\n]|\\\n)+")
+_BLANK_IN_WORD = re.compile(rb"(?<!\\)(?:\\\\)*[ \t\n]|\\\n")
+_WORD = re.compile(rb"(?:[^'\"`;&|<>()\\\s]|\\.)*\Z", re.DOTALL)
+_ANSI = re.compile(rb"\$'(?:[^'\\]|\\.)*'\Z", re.DOTALL)
+_QUOTE_INSIDE = re.compile(rb"(?<!\\)(?:\\\\)*\"")
+_SHELL_VALUES = frozenset("QEAaKkUuL")
+
+
+def names_of(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+_STRUCTURE = names_of(
+    "program subshell do_group if_statement elif_clause else_clause while_statement case_statement case_item"
+    " for_statement list pipeline negated_command command_substitution process_substitution"
+)
+_TOKENS = names_of(
+    "; ;; ;& ;;& & && || | |& ( ) { } ! if then elif else fi while until do done for select in case esac $( ` <( >("
+) | {"\n"}
+LEAVES = names_of("word number raw_string ansi_c_string variable_name special_variable_name extglob_pattern regex")
+_QUIET = names_of("heredoc_start heredoc_end test_operator file_descriptor")
+VALUES = names_of("string concatenation simple_expansion brace_expression array translated_string")
+_WITH_SIGNS = frozenset({"negated_command", "compound_statement"})
+_AFTER_SIGN = (b" ", b"\t", b"\n")
+_AFTER_BRACE = (b"", b" ", b"\t", b"\n", b";", b"&", b"|", b")", b">", b"<")
+WORDS = LEAVES | VALUES | {"expansion", "arithmetic_expansion", "variable_assignment", "command_substitution"}
+_SUM_NODES = names_of(
+    "binary_expression unary_expression ternary_expression postfix_expression parenthesized_expression subscript"
+    " variable_assignment arithmetic_expansion compound_statement"
+)
+_TEST_NODES = names_of("binary_expression unary_expression ternary_expression parenthesized_expression")
+_SUMS = names_of("-eq -ne -lt -le -gt -ge")
+_BRACKET_TOKENS = names_of("[ ] = == != !")
+
+
+def unread(reason: str) -> Part:
+    return Part((), False, ("unknown",), reason)
+
+
+class TreeReader:
+    """Collects what is run inside words; ``Reader`` adds what commands are."""
+
+    def __init__(self, source: bytes, scene: Scene) -> None:
+        self.source = source
+        self.scene = scene
+        self.parts: list[Part] = []
+        self.doubts = False
+        self.numbers = Numbers()
+        self.quoted = False
+        """Inside double quotes: a single quote is nothing special there, in spite of the grammar."""
+
+    def unread(self, reason: str = "cannot be read") -> None:
+        self.doubts = True
+        part = unread(reason)
+        if part not in self.parts[-1:]:
+            self.parts.append(part)
+
+    def visit(self, node: Node, depth: int) -> None:
+        kind = node.type
+        if depth > DEEPEST:
+            self.unread("nested too deeply")
+        elif node.is_missing or kind == "ERROR":
+            self.unread()
+            self.children(node, depth, strict=False)
+        elif not node.is_named:
+            if kind not in _TOKENS:
+                self.unread()
+        elif kind in LEAVES:
+            text = node.text or b""
+            if kind not in ("raw_string", "ansi_c_string") and _RUNS_INSIDE.search(text):
+                self.unread()
+            if kind in ("regex", "extglob_pattern") and (b"\n" in text or b" ]]" in text):
+                self.unread("a pattern that goes on behind its test")
+            if kind == "word" and not _WORD.match(text):
+                self.unread("a word with something in it that ends words")
+            if kind == "ansi_c_string" and not _ANSI.match(text):
+                self.unread("a string whose end cannot be told")
+            if self.quoted and kind in ("raw_string", "ansi_c_string"):
+                self.unread("single quotes inside double quotes")
+            if kind in ("word", "number", "variable_name") and _BLANK_IN_WORD.search(text):
+                self.unread("a blank inside a word")
+            self.children(node, depth, strict=False)
+        elif kind in _STRUCTURE or kind == "string":
+            outer, self.quoted = self.quoted, kind == "string"
+            self.value(node, depth) if kind == "string" else self.structure(node, depth)
+            self.quoted = outer
+        elif kind in VALUES:
+            self.value(node, depth)
+        elif kind in ("string_content", "heredoc_content"):
+            self.text_of(node.text or b"")
+            if kind == "string_content" and _QUOTE_INSIDE.search(node.text or b""):
+                self.unread("a string whose end cannot be told")
+        elif kind not in _QUIET:
+            way = getattr(self, "on_" + kind, None)
+            if way is None:
+                self.unread()
+                self.children(node, depth, strict=False)
+            else:
+                way(node, depth)
+
+    def structure(self, node: Node, depth: int) -> None:
+        self.children(node, depth)
+
+    def children(self, node: Node, depth: int, strict: bool = True) -> None:
+        """Visits all children; ``strict``: tokens too, and nothing but blanks may stand between them."""
+        if strict:
+            self.gaps(node, lines=True)
+        for child in node.children:
+            if strict or child.is_named or child.is_missing:
+                self.visit(child, depth + 1)
+
+    def gaps(self, node: Node, apart: bool = False, lines: bool = False) -> None:
+        """Nothing but blanks may stand between children; ``apart``: words may not touch; ``lines``: a line's end may
+        stand there, too."""
+        blank = BLANK if lines else BLANK_IN_LINE
+        at, last = node.start_byte, ""
+        self.tokens(node)
+        for child in node.children:
+            if child.start_byte > at and not blank.match(self.source, at, child.start_byte):
+                self.unread()
+            if apart and child.start_byte == at and last in WORDS and child.type in WORDS:
+                self.unread("words that touch")
+            at, last = child.end_byte, child.type
+        if node.end_byte > at and not blank.match(self.source, at, node.end_byte):
+            self.unread()
+
+    def tokens(self, node: Node) -> None:
+        """A token has to be what it is called: the grammar lets ``<<`` take the end of a word along."""
+        for child in node.children:
+            if not child.is_named and not child.is_missing:
+                text = _LEADING.sub(b"", child.text or b"").decode(errors="replace")
+                if child.type in ("!", "{", "}") and node.type in _WITH_SIGNS and not self.stands_alone(child):
+                    self.unread("a sign that is a part of a word")
+                if text != child.type and not (child.type == "\n" and not text.strip()):
+                    self.unread()
+
+    def stands_alone(self, node: Node) -> bool:
+        """``{``, ``!`` and ``}`` are words of the shell only where a word ends behind them."""
+        after = self.source[node.end_byte : node.end_byte + 1]
+        return after in (_AFTER_BRACE if node.type == "}" else _AFTER_SIGN)
+
+    def value(self, node: Node, depth: int) -> None:
+        """A piece of a word. What stands between its children is text, in which nothing may be run."""
+        at = node.start_byte
+        self.tokens(node)
+        if node.type == "simple_expansion" and any(
+            blank in (node.text or b"").lstrip() for blank in (b" ", b"\t", b"\n")
+        ):
+            self.unread("a sign that stands alone")
+        for child in node.children:
+            self.text_of(self.source[at : child.start_byte])
+            at = child.end_byte
+            if child.is_named or child.is_missing:
+                self.visit(child, depth + 1)
+        self.text_of(self.source[at : node.end_byte])
+
+    def text_of(self, text: bytes) -> None:
+        if _RUNS_INSIDE.search(text):
+            self.unread("runs something inside its text")
+
+    def sum_of(self, node: Node, depth: int) -> None:
+        """bash evaluates variables in a sum, and what they hold, and runs commands that it finds in subscripts."""
+        if depth > DEEPEST:
+            self.unread("nested too deeply")
+            return
+        self.tokens(node)
+        if node.type not in _SUM_NODES:
+            self.numbers.leaf(node)
+            self.visit(node, depth + 1)
+            return
+        self.numbers.evaluated(node)
+        for child in node.children:
+            if child.type in _SUM_NODES:
+                self.sum_of(child, depth + 1)
+            elif child.is_named or child.is_missing:
+                self.visit(child, depth + 1)
+
+    def on_arithmetic_expansion(self, node: Node, depth: int) -> None:
+        self.sum_of(node, depth)
+
+    def on_subscript(self, node: Node, depth: int) -> None:
+        index = node.child_by_field_name("index")
+        if index is not None and (index.text or b"") not in (b"@", b"*"):
+            self.sum_of(node, depth)
+
+    def on_expansion(self, node: Node, depth: int) -> None:
+        self.tokens(node)
+        if (node.text or b"").lstrip()[2:3] in (b" ", b"\t", b"\n", b"|", b"("):
+            self.unread("runs commands in place of a variable")  # ${ command; } of bash 5.3
+        tokens = [child.type for child in node.children if not child.is_named]
+        named = [child for child in node.children if child.is_named]
+        kinds = [child.type for child in named]
+        if "!" in tokens and kinds[:1] != ["subscript"] and not {"*", "@"} & set(tokens):
+            self.unread("takes a variable by a name that cannot be told")
+        if "@" in tokens and "!" not in tokens and not set(tokens[tokens.index("@") + 1 :]) <= _SHELL_VALUES | {"}"}:
+            self.unread("evaluates a variable")
+        if {"=", ":="} & set(tokens) and named and runs_code(named[0].text or b""):
+            self.unread("sets a variable that decides what is run")
+        for at, child in enumerate(node.children):
+            if at and node.children[at - 1].type == ":" and child.is_named:
+                self.sum_of(child, depth + 1)
+            elif child.is_named or child.is_missing:
+                self.visit(child, depth + 1)
+
+    def on_test_command(self, node: Node, depth: int) -> None:
+        plain = bool(node.children) and node.children[0].type == "["
+        if not _BRACKETS.match(node.text or b"") or (plain and b"\n" in (node.text or b"")):
+            self.unread("a bracket that is a part of a word")
+        self.tested(node, depth, plain)
+        self.parts.append(Part((b"[",) if plain else (b"[[",), False, ("read_only",), "tests something"))
+
+    def tested(self, node: Node, depth: int, plain: bool) -> None:
+        operators = {child.text for child in node.children if child.type == "test_operator"}
+        sums = bool({operator.decode() for operator in operators if operator} & _SUMS) and not plain
+        self.gaps(node, lines=not plain)
+        if {b"-v", b"-R"} & operators and _RUNS_INSIDE.search(node.text or b""):
+            self.unread("a name of a variable that cannot be told")
+        if depth > DEEPEST:
+            self.unread("nested too deeply")
+            return
+        for child in node.children:
+            if not child.is_named and plain and child.type not in _BRACKET_TOKENS:
+                self.unread("an operator of the shell inside a test")
+            if child.type in _TEST_NODES:
+                self.tested(child, depth + 1, plain)
+            elif sums and child.is_named and child.type != "test_operator":
+                self.sum_of(child, depth + 1)
+            elif child.is_named or child.is_missing:
+                self.visit(child, depth + 1)
+
+    def on_comment(self, node: Node, _depth: int) -> None:
+        if node.start_byte and self.source[node.start_byte - 1] not in b" \t\n;&|":
+            self.unread("a comment that may be a word")

@@ -1,0 +1,57 @@
+"""What is said beforehand of the container in which a command would run: ``run --explain``. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+from mudroom.core.confinement.container import Container, Engine
+from mudroom.core.confinement.fallback import Mode
+from mudroom.core.tree.path import show
+
+
+class Surroundings(NamedTuple):
+    engine: Engine
+    user: int
+    image: str = ""
+    """Empty: with the host's own toolchain."""
+    tried: bool = False
+    """Whether it is known what can be done in a container of this engine: nothing is started to find it out."""
+
+
+_IN_IT: Mapping[str, str] = {
+    "overlay": "in it, namespaces of the command's own, with a staged view",
+    "copy": "in it, namespaces of the command's own, with a staged copy of the project",
+    "plain": "in it, no namespaces of the command's own: a staged copy of the project, and the walls of the container, "
+    "which it shares with what else runs in its fork",
+    "remote": "in it, no namespaces of the command's own: a staged copy of the project, in a container for this "
+    "command alone, which only the engine's command line reaches",
+}
+_UNTRIED = (
+    "no container has been started with this engine yet: the first one tells whether namespaces can be made in it, and "
+    "without them it is a staged copy and the container's walls alone"
+)
+
+
+def explain_container(around: Surroundings, mode: Mode) -> Iterator[str]:
+    """Before the lines of the plan."""
+    image = f"the image {around.image}" if around.image else "the host's own toolchain"
+    memory = ", ".join(show(path) for path in Container._field_defaults["private"])
+    yield (
+        f"in a container of {around.engine.title}, made from {image}, as user {around.user}: no network but its own "
+        f"loopback, no capability, no way to gain one, a read-only root, {memory} in memory"
+    )
+    yield _IN_IT[mode]
+    if not around.tried:
+        yield _UNTRIED
+
+
+def as_json(around: Surroundings) -> dict[str, Any]:
+    return {
+        "engine": around.engine.kind,
+        "version": around.engine.version,
+        "rootless": around.engine.rootless,
+        "image": around.image or None,
+        "user": around.user,
+        "tried": around.tried,
+    }

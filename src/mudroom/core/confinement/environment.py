@@ -1,0 +1,107 @@
+"""Which environment variables a command gets: by allowlist, because the one that is forgotten is the leaked one.
+
+Of those on the list, a value that holds a password (in a URL) does not pass, but for proxies with a network. CARGO_HOME
+and GOPATH are not on it: they name caches, and those inside are the vault's, in their usual places.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+from mudroom.core.confinement.credential_file import has_password
+
+_NAMES = frozenset(
+    b"""PATH HOME USER LOGNAME SHELL TERM COLORTERM TERM_PROGRAM LANG LANGUAGE TZ COLUMNS LINES NO_COLOR FORCE_COLOR
+    CLICOLOR CLICOLOR_FORCE CI EDITOR VISUAL PAGER LESS MANPAGER VIRTUAL_ENV CONDA_PREFIX CONDA_DEFAULT_ENV
+    PYENV_ROOT PYENV_VERSION NVM_DIR NVM_BIN VOLTA_HOME RUSTUP_HOME RUSTUP_TOOLCHAIN GOROOT GOFLAGS JAVA_HOME
+    GRADLE_HOME MAVEN_HOME SDKMAN_DIR ANDROID_HOME DOTNET_ROOT GEM_HOME RBENV_ROOT NODE_ENV NODE_OPTIONS NODE_PATH
+    PYTHONPATH PYTHONUNBUFFERED PYTHONDONTWRITEBYTECODE PYTHONWARNINGS CC CXX CFLAGS CXXFLAGS CPPFLAGS LDFLAGS MAKEFLAGS
+    PKG_CONFIG_PATH LD_LIBRARY_PATH SOURCE_DATE_EPOCH DEBIAN_FRONTEND SSL_CERT_FILE SSL_CERT_DIR CURL_CA_BUNDLE
+    REQUESTS_CA_BUNDLE NODE_EXTRA_CA_CERTS GIT_SSL_CAINFO PIP_CERT PIP_FIND_LINKS PIP_DEFAULT_TIMEOUT
+    PIP_DISABLE_PIP_VERSION_CHECK PIP_NO_CACHE_DIR""".split()
+)
+_PREFIXES = (b"LC_",)
+_OF_A_TERMINAL = frozenset(
+    b"TERM COLORTERM TERM_PROGRAM COLUMNS LINES NO_COLOR FORCE_COLOR CLICOLOR CLICOLOR_FORCE CI TZ".split()
+)
+_PATH_OF_IMAGES = b"/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+"""Where an image says nothing: what engines say then."""
+_USELESS = {
+    b"NODE_OPTIONS": (b"--require", b"-r ", b"--import", b"--loader", b"--experimental-loader", b"--inspect"),
+    b"MAKEFLAGS": (b"--jobserver",),
+}
+"""What makes a variable stay outside: it names files or descriptors that are not there (an editor's debugger, the make
+that runs us), and every command of that kind would fail."""
+_PROXY_NAMES = frozenset(
+    b"http_proxy https_proxy ftp_proxy all_proxy no_proxy HTTP_PROXY HTTPS_PROXY FTP_PROXY ALL_PROXY NO_PROXY".split()
+)
+_PROXIES = b"http_proxy https_proxy all_proxy HTTP_PROXY HTTPS_PROXY ALL_PROXY".split()
+"""All the same, and all ``http://``: for ``socks5h://`` some clients need a library that is not there, and fail."""
+_OWN = b"localhost,127.0.0.1,::1"
+"""What runs inside is reached without the gate, and nothing else is."""
+
+
+def select(
+    environ: Mapping[bytes, bytes],
+    *,
+    home: bytes,
+    cwd: bytes,
+    network: bool,
+    proxy: bytes = b"",
+    extra: Collection[bytes] = (),
+) -> dict[bytes, bytes]:
+    """The variables that reach the command.
+
+    ``extra`` are NAME (taken over from ``environ``) or NAME=VALUE. The host's proxy variables pass only with its
+    ``network``; ``proxy`` is the URL of the gate's, inside.
+    """
+    chosen = {name: value for name, value in environ.items() if _is_allowed(name, value, network)}
+    return _completed(chosen, environ, home, cwd, proxy, extra)
+
+
+def select_inside(
+    image: Mapping[bytes, bytes],
+    environ: Mapping[bytes, bytes],
+    *,
+    home: bytes,
+    cwd: bytes,
+    user: bytes,
+    proxy: bytes = b"",
+    extra: Collection[bytes] = (),
+) -> dict[bytes, bytes]:
+    """The same in an image: what the image says, but for proxies; of the host's only what belongs to its terminal, as
+    paths of the host's mean nothing there."""
+    chosen = {name: value for name, value in image.items() if name not in _PROXY_NAMES}
+    chosen |= {name: value for name, value in environ.items() if name in _OF_A_TERMINAL}
+    chosen |= {b"USER": user, b"LOGNAME": user}
+    chosen.setdefault(b"PATH", _PATH_OF_IMAGES)
+    return _completed(chosen, environ, home, cwd, proxy, extra)
+
+
+def _completed(
+    chosen: dict[bytes, bytes],
+    environ: Mapping[bytes, bytes],
+    home: bytes,
+    cwd: bytes,
+    proxy: bytes,
+    extra: Collection[bytes],
+) -> dict[bytes, bytes]:
+    if proxy:
+        chosen |= dict.fromkeys(_PROXIES, proxy) | dict.fromkeys((b"no_proxy", b"NO_PROXY"), _OWN)
+    for item in extra:
+        name, equals, value = item.partition(b"=")
+        if equals:
+            chosen[name] = value
+        elif name in environ:
+            chosen[name] = environ[name]
+    chosen.update({b"HOME": home, b"PWD": cwd, b"TMPDIR": b"/tmp", b"MUDROOM": b"1"})
+    chosen.setdefault(b"PATH", b"/usr/local/bin:/usr/bin:/bin")
+    return chosen
+
+
+def _is_allowed(name: bytes, value: bytes, network: bool) -> bool:
+    if name in _PROXY_NAMES:
+        return network
+    if name not in _NAMES and not name.startswith(_PREFIXES):
+        return False
+    return not has_password(value) and not any(word in value for word in _USELESS.get(name, ()))

@@ -1,0 +1,151 @@
+"""A plan: the exact steps by which a launcher turns a process into a confined one, as data that can be printed.
+
+A step is a tuple ``(op, *arguments)``, the op being one of ``STEPS`` in ``sandbox/step.py``. It is a plain tuple
+because the launcher imports nothing of ``core``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+from mudroom.core.tree.path import show
+
+Step = tuple[Any, ...]
+
+NAMESPACES = {
+    "user": 0x10000000,
+    "mount": 0x00020000,
+    "pid": 0x20000000,
+    "ipc": 0x08000000,
+    "uts": 0x04000000,
+    "cgroup": 0x02000000,
+    "net": 0x40000000,
+}
+"""clone(2) flags, from include/uapi/linux/sched.h."""
+
+
+class Plan(NamedTuple):
+    namespaces: int
+    """CLONE_NEW* flags."""
+    maps: tuple[bytes, bytes, bool]
+    """uid_map, gid_map, whether setgroups is denied first: user_namespaces(7)."""
+    steps: tuple[Step, ...]
+    shared: int = 0
+    """So many leading steps are the same for all commands of a session, and can be performed once for all."""
+    ahead: int = 0
+    """So many steps after those can be performed for a command before it is known."""
+    last: int = 0
+    """So many steps at the end are the same for all commands of a session, but performed for each."""
+    mediation: tuple[bytes, dict[int, tuple[Any, ...]], tuple[bytes, ...]] | None = None
+    """Where there is no mount namespace: the filter that routes metadata calls, what each of them is, and the
+    directories in which they are performed (``sandbox/metadata.py``)."""
+    mounts: tuple[tuple[bytes, bytes, bool], ...] = ()
+    """What a container has to be made with, for steps that mount nothing themselves: source, place, whether it is
+    writable. Later ones are on top."""
+    memory: tuple[bytes, ...] = ()
+    """Directories in memory that it has to be made with, below those."""
+    cwd: bytes = b""
+    """Where a command works that the engine starts itself, in a container that no launcher is in."""
+    gate: int = 0
+    """The port of this machine's loopback to which such a container's connections to its proxy go; 0: nowhere."""
+    image: str = ""
+    """The identity of the image that it is made from; empty: of the one that is the host's own toolchain."""
+    emptied: tuple[bytes, ...] = ()
+    """Variables of that image, which the container's first process gets empty."""
+
+
+def _attributes(bits: int) -> str:
+    words = [word for bit, word in ((1, "ro"), (2, "nosuid"), (4, "nodev"), (8, "noexec")) if bits & bit]
+    return ",".join(words) or "rw"
+
+
+_RLIMITS = {1: "bytes of a file", 2: "bytes of data", 4: "core dump", 6: "processes", 7: "open files"}
+"""By their numbers in setrlimit(2)."""
+
+
+def _at(path: bytes) -> str:
+    return "/" + show(path)
+
+
+_DESCRIPTIONS: dict[str, Callable[..., str]] = {
+    "private": lambda: "stop mount events from passing between here and the host",
+    "root": lambda _path, _options: "a new, empty root",
+    "host": lambda _path, bits: f"the host's root, with all that is mounted there ({_attributes(bits)})",
+    "image": lambda _path, bits: f"the image's root, with all that is mounted there ({_attributes(bits)})",
+    "beneath": lambda path: f"make sure that {_at(path)} is no link",
+    "enter": lambda: "start from the session's prepared root",
+    "bind": lambda source, path, bits, _optional: f"show {show(source)} at {_at(path)} ({_attributes(bits)})",
+    "tmpfs": lambda path, _options, bits: f"private tmpfs at {_at(path)} ({_attributes(bits)})",
+    "proc": lambda path: f"fresh proc at {_at(path)}",
+    "devpts": lambda path: f"own pseudo-terminals at {_at(path)}",
+    "terminal": lambda _path: "a pseudo-terminal of the command's own, if it is run on one",
+    "overlay": lambda path, lowers, upper, _work, _volatile: (
+        f"staged view at {_at(path)}: {' over '.join(show(p) for p in (upper, *lowers))}"
+    ),
+    "view": lambda path: f"hand {_at(path.lstrip(b'/'))} to mudroom's own file tools, if they asked for it",
+    "directory": lambda path, mode: f"directory {_at(path)} ({mode:o})",
+    "symlink": lambda target, path: f"link {_at(path)} -> {show(target)}",
+    "file": lambda path, content, _mode: f"file {_at(path)} ({len(content)} bytes)",
+    "seal": lambda path, bits: f"make {_at(path)} {_attributes(bits)}",
+    "cover": lambda path: f"hide {_at(path)}",
+    "freeze": lambda path: f"make {_at(path)} read-only",
+    "pivot": lambda: "leave the host's root behind",
+    "hostname": lambda name: f"host name {show(name)}",
+    "loopback": lambda: "bring the private loopback up",
+    "routes": lambda: "every address leads to the gate, and nowhere else",
+    "listen": lambda proxy, _redirected, ports: (
+        f"listeners of the gate: proxy ({proxy}), DNS, all other ports by nftables, or "
+        + ", ".join(str(port) for port in ports)
+    ),
+    "hand_over": lambda: "hand the listeners to the gate, outside",
+    "rlimit": lambda resource, soft, _hard: f"limit of each process: {_RLIMITS.get(resource, resource)} = {soft}",
+    "umask": lambda mask: f"umask {mask:03o}",
+    "cwd": lambda path: f"work in {show(path)}",
+    "drop_bounding_set": lambda: "let no program gain a capability",
+    "drop_capabilities": lambda: "drop every capability, and check",
+    "no_new_privs": lambda: "no_new_privs: no set-uid program gains anything",
+    "landlock": lambda _fs, _net, _scoped, rules, _flags, ports=(): (
+        f"Landlock, {len(rules)} rules" + "".join(f", TCP to port {port} only" for port, _access in ports)
+    ),
+    "seccomp": lambda program, telling=b"", _rows=None: (
+        f"system call filter, {len(program) // 8} instructions" + (", what it refuses is told" if telling else "")
+    ),
+    "seatbelt": lambda _path, profile: f"Seatbelt profile, {len(profile)} bytes: of rules that fit, the last decides",
+}
+
+
+def describe(step: Step) -> str:
+    """One line for a person. Every op has a description; a test keeps it so."""
+    return _DESCRIPTIONS[step[0]](*step[1:])
+
+
+_PLACES = {"cover": 1, "bind": 2, "tmpfs": 1, "proc": 1, "devpts": 1, "overlay": 1}
+"""Steps that show something, and which of their words is the place, relative to the new root."""
+
+
+def shown_at(plan: Plan, path: bytes) -> Step | None:
+    """The step that decides what a command finds at an absolute path: the last one to cover it, or a directory above
+    it. None where nothing but the empty root is; without namespaces always, as nothing is covered then."""
+    found: Step | None = None
+    for step in plan.steps:
+        if step[0] in ("host", "image"):
+            found = step
+        place = b"/" + step[_PLACES[step[0]]] if step[0] in _PLACES else None
+        if place is not None and (path == place or path.startswith(place + b"/")):
+            found = step
+    return found
+
+
+def explain(plan: Plan) -> Iterator[str]:
+    names = [name for name, bit in NAMESPACES.items() if plan.namespaces & bit]
+    yield "namespaces: " + (", ".join(names) or "none")
+    for number, step in enumerate(plan.steps, 1):
+        yield f"{number:3}. {describe(step)}"
+        if step[0] == "seatbelt":
+            yield from (f"     {show(line)}" for line in step[2].splitlines())
+    for source, place, writable in plan.mounts:
+        yield f"  -  the container shows {show(source)} at {show(place)} ({'rw' if writable else 'ro'})"
+    if plan.mediation is not None:
+        _program, calls, roots = plan.mediation
+        yield f"  +  mediate {len(calls)} metadata calls: only in " + ", ".join(show(root) for root in roots)

@@ -1,0 +1,361 @@
+"""How a changeset lands in a project, as a list of operations. Pure: the live project is asked through a callable.
+
+Every operation moves between the project and a numbered *slot*, a place in the apply's own directory:
+
+    op       project           slot before    slot after     taken back by
+    -------  ----------------  -------------  -------------  -------------
+    place    nothing → new     new            nothing        remove
+    swap     old → new         new            old            swap
+    remove   old → nothing     nothing        old            place
+    mkdir    nothing → dir     -              -              rmdir
+    rmdir    dir → nothing     -              -              mkdir
+    chmod    old mode → new    -              -              chmod
+
+Old and new may be whole directories. Each is one ``renameat2``, so each is atomic, and what was replaced lies complete
+in the slot: the backup is made by the very act that replaces. Whether an operation has happened can be told from
+inode numbers alone, which is what recovery after a crash does.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterator, Sequence
+from typing import Literal, NamedTuple
+
+from mudroom.core.merge.merge import Conflict
+from mudroom.core.merge.merge_tree import Judgement, Live, judge
+from mudroom.core.tree.change import Change, Remark
+from mudroom.core.tree.entry import Entry
+from mudroom.core.tree.flag import git_directory
+from mudroom.core.tree.path import ROOT, ancestors, parent, sort_key
+
+OpKind = Literal["place", "swap", "remove", "mkdir", "rmdir", "chmod"]
+
+_DIFFERING = frozenset(("mode", "content", "type", "xattr"))
+_DIRECTORY = Entry("directory", 0o755, 0, b"", 0, 0, 1, 0, 0, 0, 0)
+_STUCK = "turns a directory into something else, but not all of it can go along"
+
+
+class Op(NamedTuple):
+    kind: OpKind
+    path: bytes
+    slot: int
+    old: Entry | None
+    """What the project must hold for the operation to go ahead."""
+    new: Entry | None
+    """What it holds afterwards."""
+    whole: bool = False
+    """Old or new is a directory that goes with all that is in it."""
+    copy: bool = False
+    """What is staged is copied into its slot, not moved: a file in it shares its inode with a name that stays in the
+    fork."""
+    merged: str = ""
+    """What the new content is kept under if it is not the fork's own: merged, resolved, a part of it."""
+    origin: bytes = b""
+    """The path of the change in the fork, if the project has the file under another name."""
+    after: bytes = b""
+    """Where the file that is removed here has gone: not before it has arrived."""
+
+
+class Landing(NamedTuple):
+    ops: tuple[Op, ...]
+    conflicts: tuple[Conflict, ...] = ()
+    withheld: tuple[bytes, ...] = ()
+    """Protected paths that nobody named."""
+    satisfied: tuple[bytes, ...] = ()
+    """The project already is as the fork wants it."""
+    remarks: tuple[Remark, ...] = ()
+    taken: tuple[Change, ...] = ()
+    """The changes that the operations are made of; ``base`` is what the project holds now."""
+    differing: frozenset[bytes] = frozenset()
+    """Paths in the fork that land, or need not, and leave the project other than the fork has them."""
+    dropped: frozenset[bytes] = frozenset()
+    """Paths in the fork at which the project's was decided for: nothing of them lands, nothing of them stays."""
+    unmoved: frozenset[bytes] = frozenset()
+    """Paths of which a part lands, and the project has changed nothing there."""
+
+
+def plan_landing(
+    changes: Sequence[Change],
+    live: Live,
+    named: Collection[bytes] = (),
+    blocked: Collection[bytes] = (),
+    masked: Collection[bytes] = (),
+) -> Landing:
+    """Decide every change and put the survivors in order. ``changes`` are in walking order.
+
+    ``named``: paths given by the user, which lifts the protection of those. A repository (``.git``) is left out as a
+    whole unless it is named; its hooks and settings are left out even then, unless they are named themselves.
+    ``blocked``: paths in the fork that cannot be applied (sockets); no directory that holds one moves as a whole.
+    ``masked``: paths that the fork never saw as they are (secrets): whatever it has done there is left out.
+    """
+    return _Planner(judge(changes, live, named, masked), changes, live, blocked).plan(changes)
+
+
+class _Planner:
+    def __init__(self, judgement: Judgement, changes: Sequence[Change], live: Live, blocked: Collection[bytes]) -> None:
+        self._live = live
+        self._judgement = judgement
+        self._taken, self._conflicts = judgement.taken, judgement.conflicts
+        self._slots = 0
+        self._counts = _counts_below({change.path for change in changes}.union(blocked))
+        self._directories: dict[bytes, bool] = {}
+        self._refused: set[bytes] = set()
+        self._made: dict[bytes, Change] = {}
+
+    def plan(self, changes: Sequence[Change]) -> Landing:
+        self._settle()
+        ops = tuple(self._operations())
+        conflicts = tuple(self._conflicts[path] for path in sorted(self._conflicts))
+        withheld, satisfied = self._judgement.withheld, set(self._judgement.satisfied)
+        return Landing(
+            ops,
+            conflicts,
+            tuple(change.path for change in changes if change.path in withheld),
+            tuple(change.path for change in changes if change.path in satisfied),
+            taken=tuple(self._taken),
+            differing=frozenset(self._judgement.differing),
+            dropped=frozenset(self._judgement.dropped - self._conflicts.keys()),
+            unmoved=frozenset(self._judgement.unmoved),
+        )
+
+    def _refuse(self, path: bytes, reason: str) -> None:
+        coming = self._judgement.coming.get(path)
+        origin = coming.origin if coming is not None else path
+        self._conflicts.setdefault(origin, Conflict(origin, reason))
+        self._refused.add(path)
+
+    def _settle(self) -> None:
+        """A conflict takes others along: what lies in it, the rest of its repository. Until no more are found."""
+        self._make_again()
+        found = -1
+        while found != len(self._conflicts):
+            found = len(self._conflicts)
+            self._refused.clear()
+            self._git_as_one_unit()
+            self._strand()
+            self._part_with_renames()
+            self._taken = [change for change in self._taken if change.path not in self._refused]
+        if self._made:
+            holding = {
+                above for change in self._taken if change.path not in self._made for above in ancestors(change.path)
+            }
+            self._taken = [change for change in self._taken if change.path not in self._made.keys() - holding]
+
+    def _make_again(self) -> None:
+        """The directories of what is new, where the project no longer has them."""
+        coming = {change.path for change in self._taken}
+        for change in self._taken:
+            if change.base is not None or change.staged is None or not self._orphaned(change, coming):
+                continue
+            there = {above: self._live.look(above) for above in ancestors(change.path)}
+            in_the_way = any(entry is not None and entry.kind != "directory" for entry in there.values())
+            refused = not self._conflicts.keys().isdisjoint(there) or not self._judgement.withheld.isdisjoint(there)
+            if in_the_way or refused or git_directory(change.path) is not None:
+                continue
+            for above in there:
+                if above in coming or above in self._made or there[above] is not None:
+                    continue
+                entry = self._live.staged_directory(above) or _DIRECTORY
+                self._made[above] = Change(above, "added", None, entry._replace(mode=entry.mode | 0o700))
+        if self._made:
+            self._taken += self._made.values()
+            self._taken.sort(key=lambda change: sort_key(change.path))
+
+    def _git_as_one_unit(self) -> None:
+        """A repository lands whole or not at all: half of a commit is a broken repository."""
+        units = {git for change in self._taken if (git := git_directory(change.path)) is not None}
+        broken = {git_directory(path) for path in self._conflicts} | {git for git in units if self._live.git_moved(git)}
+        for change in self._taken:
+            if git_directory(change.path) in broken - {None}:
+                self._refuse(change.path, "the repository moved on in the project meanwhile")
+
+    def _strand(self) -> None:
+        """What has nowhere to go: its directory is not there, or is part of what cannot turn into something else."""
+        coming = {change.path for change in self._taken}
+        for index, change in enumerate(self._taken):
+            below = _below(self._taken, index) if _turns(change) else ()
+            if self._orphaned(change, coming):
+                self._refuse(change.path, "its directory is not in the project any more")
+            elif _turns(change) and not self._goes_whole(change, below):
+                for one in (change, *below):
+                    self._refuse(one.path, _STUCK)
+
+    def _part_with_renames(self) -> None:
+        """Of a rename both ends land or none: a file must not go while it has not arrived."""
+        for change in self._taken:
+            if change.moved_to in self._conflicts:
+                self._refuse(change.path, "its new name cannot be taken")
+
+    def _operations(self) -> Iterator[Op]:
+        """In walking order; directories to be removed come last, deepest first."""
+        late: list[Op] = []
+        coming = {change.path for change in self._taken if change.staged is not None}
+        shared = _partly_shared(self._taken)
+        index = 0
+        while index < len(self._taken):
+            change = self._taken[index]
+            below = _below(self._taken, index)
+            index += 1
+            partly = bool(shared) and any(_inode(one) in shared for one in below)
+            whole = _turns(change) or (not partly and self._goes_whole(change, below))
+            if whole:
+                index += len(below)
+            for op in self._op(change, whole, copy=_inode(change) in shared or (whole and partly)):
+                op = self._from_elsewhere(op)
+                if change.moved_to in coming and op.kind == "remove" and not op.whole:
+                    op = op._replace(after=change.moved_to)
+                if _closes_directory(op) or op.after:
+                    late.append(op)
+                else:
+                    yield op
+        yield from reversed(late)
+
+    def _from_elsewhere(self, op: Op) -> Op:
+        coming = self._judgement.coming.get(op.path)
+        if coming is None or not op.slot:
+            return op
+        return op._replace(merged=coming.name, origin=coming.origin if coming.origin != op.path else b"", copy=False)
+
+    def _orphaned(self, change: Change, coming: Collection[bytes]) -> bool:
+        """Whether it is to be in a directory that neither comes along nor is there."""
+        above = parent(change.path)
+        return change.staged is not None and above != ROOT and above not in coming and not self._is_directory(above)
+
+    def _is_directory(self, path: bytes) -> bool:
+        if path not in self._directories:
+            entry = self._live.look(path)
+            self._directories[path] = entry is not None and entry.kind == "directory"
+        return self._directories[path]
+
+    def _goes_whole(self, change: Change, below: Sequence[Change]) -> bool:
+        """Whether one rename can move this directory and everything in it."""
+        if not (_turns(change) or (change.verb != "modified" and change.entry.kind == "directory")):
+            return False
+        if (
+            change.path in self._made
+            or self._counts[change.path] != len(below)
+            or any(one.path in self._judgement.coming for one in below)
+        ):
+            return False
+        if change.base is not None and change.base.kind == "directory":
+            expected = {c.path: c.base for c in below if c.base is not None}
+            return self._live.same_tree(change.path, expected)
+        return True
+
+    def _op(self, change: Change, whole: bool, copy: bool) -> list[Op]:
+        path, base, staged = change.path, change.base, change.staged
+        if base is None or staged is None:
+            return self._one_sided(change, whole, copy)
+        if _is_chmod(change):
+            return [Op("chmod", path, 0, base, base._replace(mode=staged.mode))]
+        return [Op("swap", path, self._slot(), base, staged, whole, copy)]
+
+    def _one_sided(self, change: Change, whole: bool, copy: bool) -> list[Op]:
+        path, base, staged = change.path, change.base, change.staged
+        separate = change.entry.kind == "directory" and not whole
+        if staged is None:
+            return (
+                [Op("rmdir", path, 0, base, None)]
+                if separate
+                else [Op("remove", path, self._slot(), base, None, whole)]
+            )
+        if not separate:
+            return [Op("place", path, self._slot(), None, staged, whole, copy)]
+        enterable = staged._replace(mode=staged.mode | 0o700)
+        ops = [Op("mkdir", path, 0, None, enterable)]
+        return ops if staged == enterable else [*ops, Op("chmod", path, 0, enterable, staged)]
+
+    def _slot(self) -> int:
+        self._slots += 1
+        return self._slots
+
+
+def _closes_directory(op: Op) -> bool:
+    """Whether it must wait until all inside the directory is done: its removal, or the loss of write permission."""
+    if op.kind == "chmod" and op.new is not None and op.new.kind == "directory":
+        return op.new.mode & 0o700 != 0o700
+    return op.kind == "rmdir"
+
+
+def _counts_below(paths: Collection[bytes]) -> Counter[bytes]:
+    """How many of the paths each directory has below it."""
+    counts: Counter[bytes] = Counter()
+    for above, count in Counter(map(parent, paths)).items():
+        for directory in (*ancestors(above), above) if above else ():
+            counts[directory] += count
+    return counts
+
+
+def _below(changes: Sequence[Change], index: int) -> Sequence[Change]:
+    """The changes inside the directory of ``changes[index]``: in walking order they follow it directly."""
+    prefix = changes[index].path + b"/"
+    end = index + 1
+    while end < len(changes) and changes[end].path.startswith(prefix):
+        end += 1
+    return changes[index + 1 : end]
+
+
+def _turns(change: Change) -> bool:
+    """Whether a directory turns into something else, or the other way round."""
+    if change.base is None or change.staged is None:
+        return False
+    return (change.base.kind == "directory") != (change.staged.kind == "directory")
+
+
+def _is_chmod(change: Change) -> bool:
+    """Whether the project's own file or directory stays, with another mode. Not if it has other names, which are the
+    same file: they would change, too."""
+    if change.base is None or change.staged is None:
+        return False
+    if change.base.kind == change.staged.kind == "directory":
+        return True
+    return change.base.links == 1 and _DIFFERING & set(change.flags) == {"mode"}
+
+
+def _inode(change: Change) -> tuple[int, int]:
+    return (change.staged.device, change.staged.inode) if change.staged is not None else (0, 0)
+
+
+def _partly_shared(changes: Sequence[Change]) -> set[tuple[int, int]]:
+    """Inodes of staged files that also have a name which stays in the fork: it does not land, or only its mode does.
+    Moving one would tie project and fork."""
+    names: dict[tuple[int, int], int] = {}
+    links: dict[tuple[int, int], int] = {}
+    for change in changes:
+        if change.staged is None or change.staged.kind != "file" or _is_chmod(change):
+            continue
+        if change.staged.links > 1:
+            names[_inode(change)] = names.get(_inode(change), 0) + 1
+            links[_inode(change)] = change.staged.links
+    return {inode for inode, count in names.items() if count < links[inode]}
+
+
+def inverse(op: Op) -> Op:
+    """The operation that takes ``op`` back. Its slot holds what it needs, by the table above."""
+    kinds: dict[OpKind, OpKind] = {
+        "place": "remove",
+        "remove": "place",
+        "swap": "swap",
+        "mkdir": "rmdir",
+        "rmdir": "mkdir",
+        "chmod": "chmod",
+    }
+    return op._replace(kind=kinds[op.kind], old=op.new, new=op.old, copy=False, after=b"")
+
+
+def expand(op: Op, tree: dict[bytes, Entry], first_slot: int) -> list[Op]:
+    """The removal of a whole directory as the removal of each thing in it, for when it has come to hold more.
+
+    ``tree`` names what we put there, relative to the directory; anything else in it stays.
+    """
+    assert op.kind == "remove" and op.old is not None
+    ops: list[Op] = []
+    directories = [Op("rmdir", op.path, 0, op.old, None)]
+    for path in sorted(tree, key=sort_key):
+        at = op.path + b"/" + path
+        if tree[path].kind == "directory":
+            directories.append(Op("rmdir", at, 0, tree[path], None))
+        else:
+            ops.append(Op("remove", at, first_slot + len(ops), tree[path], None))
+    return ops + directories[::-1]

@@ -1,0 +1,129 @@
+"""What a host is called. Everything that a client sent is read here before anything else looks at it.
+
+Rules of this file: bytes come in, and a canonical host goes out or a ValueError with the reason. A host is a name of
+ASCII labels, or a strict IP literal, and nothing else: getaddrinfo(3) would cut at a NUL, read ``127.1``, ``0x7f.1``
+and ``2130706433`` as 127.0.0.1 (inet_aton(3)), and Python would fold a ``1`` in a circle to ``1``. So what is decided
+about, looked up and written down is this one spelling. International names come as ``xn--`` labels only (RFC 5891):
+what looks like another name is then seen to be another.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Literal, NamedTuple
+
+from mudroom.core.network.address import IPV4_MAPPED, parse_ipv4, parse_ipv6, show_address
+from mudroom.core.tree.path import show
+
+Kind = Literal["name", "ipv4", "ipv6"]
+
+_LABEL = re.compile(rb"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?")
+_NUMBER = re.compile(rb"[0-9]+|0x[0-9a-f]*")
+_PORT = re.compile(rb"[1-9][0-9]{0,4}")
+_USER = "there is a user in front of the host"
+"""Said without showing it: a password may be there."""
+_LONGEST = 253
+"""Of a name as it is written: 255 octets on the wire, less the first length and the root (RFC 1035 2.3.4)."""
+
+
+class Host(NamedTuple):
+    kind: Kind
+    text: str
+    """Canonical: lower case, no trailing dot, addresses in the shortest form (RFC 5952), without brackets."""
+
+    def __str__(self) -> str:
+        return self.text
+
+
+class Authority(NamedTuple):
+    host: Host
+    port: int
+
+    def __str__(self) -> str:
+        shown = f"[{self.host.text}]" if self.host.kind == "ipv6" else self.host.text
+        return f"{shown}:{self.port}"
+
+
+def parse_host(raw: bytes) -> Host:
+    """A name, or an address without brackets. IPv4 in IPv6's clothes (``::ffff:1.2.3.4``) is the IPv4 address.
+
+    Raises ValueError, printable, that says what is wrong with it."""
+    if not raw:
+        raise ValueError("there is no host")
+    if b"@" in raw:
+        raise ValueError(_USER)
+    if b":" in raw:
+        return _address(raw)
+    text = raw.lower()
+    packed = parse_ipv4(text)
+    if packed is not None:
+        return Host("ipv4", show_address(packed))
+    return Host("name", _name(text, raw))
+
+
+def parse_authority(raw: bytes, default: int | None = None) -> Authority:
+    """``host:port``, an IPv6 address in brackets. ``default``: the port where none is written; None: there must be one.
+
+    Raises ValueError, printable, that says what is wrong with it."""
+    if b"@" in raw:
+        raise ValueError(_USER)
+    if raw.startswith(b"["):
+        inside, closed, rest = raw[1:].partition(b"]")
+        if not closed or (rest and not rest.startswith(b":")):
+            raise ValueError(f"{show(raw)}: the brackets do not fit")
+        host = parse_host(inside)
+        if b":" not in inside:
+            raise ValueError(f"{show(raw)}: only an IPv6 address stands in brackets")
+        written, port = bool(rest), rest[1:]
+    else:
+        name, colon, port = raw.partition(b":")
+        if b":" in port:
+            raise ValueError(f"{show(raw)}: an IPv6 address with a port stands in brackets")
+        host, written = parse_host(name), bool(colon)
+    if not written and default is not None:
+        return Authority(host, default)
+    return Authority(host, parse_port(port))
+
+
+def parse_port(raw: bytes) -> int:
+    """1 to 65535 in plain digits. Raises ValueError."""
+    if not _PORT.fullmatch(raw) or int(raw) > 65535:
+        raise ValueError(f"{show(raw)} is no port (1 to 65535)" if raw else "there is no port")
+    return int(raw)
+
+
+def _address(raw: bytes) -> Host:
+    if b"%" in raw:
+        raise ValueError(f"{show(raw)}: an address with a zone means another host on every machine")
+    packed = parse_ipv6(raw)
+    if packed is None:
+        raise ValueError(f"{show(raw)} is no IPv6 address")
+    if packed.startswith(IPV4_MAPPED):
+        return Host("ipv4", show_address(packed[12:]))
+    return Host("ipv6", show_address(packed))
+
+
+def _name(text: bytes, raw: bytes) -> str:
+    shown = show(raw)
+    if not raw.isascii():
+        raise ValueError(f"{shown} is not ASCII; international names are written as xn--…")
+    labels = text.removesuffix(b".").split(b".")
+    if sum(map(len, labels)) + len(labels) - 1 > _LONGEST:
+        raise ValueError(f"a name of {len(raw)} bytes is too long; {_LONGEST} are allowed")
+    for label in labels:
+        if not _LABEL.fullmatch(label):
+            raise ValueError(f"{shown}: {_what_is_wrong(label)}")
+    if _NUMBER.fullmatch(labels[-1]):
+        raise ValueError(f"{shown} is neither a name nor an address in its usual form: names do not end in a number")
+    return b".".join(labels).decode("ascii")
+
+
+def _what_is_wrong(label: bytes) -> str:
+    if not label:
+        return "between two dots, or in front of the first, there is nothing"
+    if len(label) > 63:
+        return "what stands between two dots has 63 characters at most"
+    if label.startswith(b"-") or label.endswith(b"-"):
+        return "a part of a name neither begins nor ends with '-'"
+    odd = re.sub(rb"[a-z0-9_-]", b"", label)[:1].decode("ascii")
+    return f"{odd!r} is not for names" if odd.isprintable() else "a control character is not for names"

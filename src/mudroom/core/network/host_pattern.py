@@ -1,0 +1,76 @@
+"""Which hosts a pattern stands for.
+
+Rules of this file: whole labels, never a piece of one. A wildcard stands for names, an address or a network for those
+who use addresses; neither ever stands for the other.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from mudroom.core.network.address import Network, parse_network
+from mudroom.core.network.host import Host, parse_host
+from mudroom.core.tree.path import show
+
+METADATA = {
+    "metadata.google.internal": "the metadata service of Google's cloud",
+    "metadata.goog": "the metadata service of Google's cloud",
+    "instance-data": "the metadata service of AWS",
+    "instance-data.ec2.internal": "the metadata service of AWS",
+    "metadata.azure.internal": "the metadata service of Azure",
+    "metadata.tencentyun.com": "the metadata service of Tencent's cloud",
+    "metadata.platformequinix.com": "the metadata service of Equinix",
+}
+"""Names that stand for a metadata service where there is one. Their addresses are refused in any case."""
+
+
+def parse_pattern(raw: bytes) -> tuple[str, Network | None]:
+    """The canonical pattern; for addresses and networks what they cover, too. Raises ValueError, printable."""
+    if b"/" in raw:
+        network = parse_network(raw)
+        if network is None:
+            raise ValueError(f"{show(raw)} is no network; one is written as 10.0.0.0/8, and a host without '/'")
+        return str(network), network
+    if raw == b"*":
+        return "*", None
+    stars = b"**." if raw.startswith(b"**.") else b"*." if raw.startswith(b"*.") else b""
+    if b"*" in raw[len(stars) :]:
+        raise ValueError(f"{show(raw)}: a '*' stands alone, or in front of a whole name: *.example.com, **.example.com")
+    host = parse_host(raw[len(stars) :])
+    if host.kind == "name":
+        return stars.decode() + host.text, None
+    if stars:
+        raise ValueError(f"{show(raw)}: an address has nothing below it; a network is written as 10.0.0.0/8")
+    return host.text, network_of(host.text)
+
+
+def matches(pattern: str, host: Host) -> bool:
+    """Whether a canonical pattern stands for this host."""
+    if host.kind != "name":
+        return host.text == pattern or ("/" in pattern and network_of(host.text).prefix in network_of(pattern))
+    if pattern == "*":
+        return True
+    if pattern.startswith("**."):
+        return host.text == pattern[3:] or host.text.endswith(pattern[2:])
+    if pattern.startswith("*."):
+        return host.text.endswith(pattern[1:])
+    return host.text == pattern
+
+
+def narrowness(pattern: str) -> tuple[int, int]:
+    """The more, the fewer hosts a pattern stands for."""
+    if "/" in pattern:
+        return 3, network_of(pattern).length
+    kind = 0 if pattern == "*" else 1 if pattern.startswith("**.") else 2 if pattern.startswith("*.") else 4
+    return kind, len(pattern)
+
+
+@lru_cache(maxsize=4096)
+def network_of(pattern: str) -> Network:
+    """What a canonical address or network covers."""
+    raw = pattern.encode()
+    if "/" not in pattern:
+        raw += b"/128" if ":" in pattern else b"/32"
+    network = parse_network(raw)
+    assert network is not None, pattern
+    return network

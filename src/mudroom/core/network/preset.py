@@ -1,0 +1,82 @@
+"""Hosts that belong together, under a name: what the tools of one ecosystem need, and no more.
+
+Rules of this file: data only. None of it is in force unless the policy names it (``network.presets``). Reading is what
+they are for; where a host also takes what is sent to it (a forge with a token, a registry with an account), the preset
+says so, since what can be read can then be sent away.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from mudroom.core.network.host_rules import HostRule, parse_rule
+
+
+class Preset(NamedTuple):
+    about: str
+    hosts: tuple[str, ...]
+    takes: bool = False
+    """Anybody with an account can also publish there."""
+
+
+PRESETS: dict[str, Preset] = {
+    "alpine": Preset("apk", ("dl-cdn.alpinelinux.org",)),
+    "bitbucket": Preset("git and archives", ("bitbucket.org:22,80,443", "api.bitbucket.org"), True),
+    "codeberg": Preset("git and archives", ("codeberg.org:22,80,443",), True),
+    "conda": Preset("conda, mamba", ("repo.anaconda.com", "conda.anaconda.org")),
+    "cpan": Preset("Perl", ("www.cpan.org", "cpan.metacpan.org", "fastapi.metacpan.org")),
+    "cran": Preset("R", ("cran.r-project.org", "cloud.r-project.org")),
+    "crates": Preset("cargo", ("index.crates.io", "static.crates.io", "crates.io"), True),
+    "debian": Preset("apt", ("deb.debian.org", "security.debian.org", "cdn-fastly.deb.debian.org")),
+    "deno": Preset("deno.land", ("deno.land", "dl.deno.land")),
+    "docker": Preset(
+        "images of Docker Hub",
+        (
+            "registry-1.docker.io",
+            "auth.docker.io",
+            "index.docker.io",
+            "production.cloudflare.docker.com",
+            "production.cloudfront.docker.com",
+            "docker-images-prod.6aa30f8b08e16409b46e0173d6de2f56.r2.cloudflarestorage.com",
+        ),
+        True,
+    ),
+    "ghcr": Preset("images of GitHub", ("ghcr.io", "pkg-containers.githubusercontent.com"), True),
+    "github": Preset(
+        "git, releases, archives, API",
+        (
+            "github.com:22,80,443",
+            "api.github.com",
+            "codeload.github.com",
+            "raw.githubusercontent.com",
+            "objects.githubusercontent.com",
+            "release-assets.githubusercontent.com",
+            "media.githubusercontent.com",
+        ),
+        True,
+    ),
+    "gitlab": Preset("git, archives, API", ("gitlab.com:22,80,443",), True),
+    "go": Preset("go", ("proxy.golang.org", "sum.golang.org")),
+    "gradle": Preset("wrapper and plugins", ("services.gradle.org", "downloads.gradle.org", "plugins.gradle.org")),
+    "hackage": Preset("cabal", ("hackage.haskell.org",)),
+    "hex": Preset("Elixir, Erlang", ("hex.pm", "repo.hex.pm", "builds.hex.pm")),
+    "huggingface": Preset("models and data sets", ("huggingface.co", "**.hf.co", "*.huggingface.co"), True),
+    "jsr": Preset("jsr.io", ("jsr.io", "npm.jsr.io")),
+    "maven": Preset("Maven Central", ("repo.maven.apache.org", "repo1.maven.org")),
+    "node": Preset("Node itself, and headers for native modules", ("nodejs.org",)),
+    "npm": Preset("npm, pnpm", ("registry.npmjs.org",), True),
+    "nuget": Preset(".NET", ("api.nuget.org", "www.nuget.org")),
+    "packagist": Preset("composer", ("repo.packagist.org", "packagist.org")),
+    "pypi": Preset("pip, uv, poetry", ("pypi.org", "files.pythonhosted.org")),
+    "quay": Preset("images of quay.io", ("quay.io", "*.quay.io"), True),
+    "rubygems": Preset("gem, bundler", ("rubygems.org", "index.rubygems.org"), True),
+    "rustup": Preset("Rust itself", ("static.rust-lang.org",)),
+    "terraform": Preset("providers and modules", ("registry.terraform.io", "releases.hashicorp.com")),
+    "ubuntu": Preset("apt", ("**.archive.ubuntu.com", "security.ubuntu.com", "ports.ubuntu.com")),
+    "yarn": Preset("yarn", ("registry.yarnpkg.com", "repo.yarnpkg.com")),
+}
+
+
+def preset_rules(name: str) -> tuple[HostRule, ...]:
+    """Raises KeyError if there is no such preset."""
+    return tuple(parse_rule(text, "allow", f"preset {name}") for text in PRESETS[name].hosts)

@@ -1,0 +1,266 @@
+"""Tells which lines of two texts belong together beyond doubt.
+
+A comparison picks one shortest edit script among many; which one, hangs on trifles. A merge that relied on it might
+take for unchanged what another comparison of the same texts calls changed. So this one looks at all of them:
+
+1. A line is *sure* of its partner if every shortest script matches the two. All changes lie between sure lines.
+2. Nothing else is claimed. What cannot be looked at in full (too many edits, too many ways) is not sure.
+3. It knows numbers and nothing else: equal lines have equal numbers.
+
+How all shortest scripts are looked at without listing them: let F(x, y) be the least number of edits that lead from the
+start to the point before old line x and new line y, and R(x, y) from there to the end. Along a diagonal (x - y == k)
+neither F falls nor R rises. Myers' greedy search yields the furthest x of each diagonal with F <= d, and a search from
+the end the first with R <= D - d; between them lie the points of shortest scripts, of which all have D edits. Let the
+lowest point of column x (the largest y) be (x, y), and the highest of column x + 1 be (x + 1, y + 1): no script can get
+from the one column to the other but by matching old line x with new line y. Conversely, a line that is always matched
+leaves nothing else.
+
+Where there are few scripts between two sure lines, each is brought to rest (core/text/sliding.py): a block that could lie at
+several places lies at one, and the lines around it are sure, too.
+
+The scripts meant are those that git would look at, so that what it finds is among them:
+
+* Lines that the other side lacks are set aside. No script can match them.
+* So are lines that are frequent on the other side, if they stand among such lines: a blank line in the middle of a new
+  function is none of those that were there before.
+* With more edits than _MAX_EDITS, git guesses. Then only what both have at their beginnings and ends is sure.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterator, Sequence
+from typing import NamedTuple
+
+from mudroom.core.text.linediff import Block
+from mudroom.core.text.sliding import Matches, every_alignment, settled
+
+# Up to here git, too, finds a shortest script: it searches from both ends, and guesses after 256 edits on each.
+_MAX_EDITS = 512
+# How far git looks for lines that the other side lacks, and how often at most a line occurs that it calls frequent.
+_WINDOW = 100
+_FREQUENT = 1024
+# What is looked at in full: so many lines of one side, times those of the other; so many alignments.
+_TABLE = 10_000
+_WAYS = 200
+# What may be spent on it in all, in cells of tables and matches of alignments: about a quarter of a second.
+_WORK = 1_000_000
+
+_Rows = list[tuple[int, list[int]]]
+
+
+class Alignment(NamedTuple):
+    """What is known of how two texts belong together."""
+
+    partners: list[int]
+    """For each old line the new line that it is sure to belong to, or -1."""
+    doubtful: set[int]
+    """Old lines that may belong to one new line or to another."""
+
+
+class _Side(NamedTuple):
+    """One text without the lines that are set aside."""
+
+    places: list[int]
+    lines: list[int]
+    frequent: set[int]
+    """Places of lines that are set aside although the other side has them."""
+
+
+def align(old: Sequence[int], new: Sequence[int]) -> Alignment:
+    """Compares two texts, given as one number for each line."""
+    counts, new_counts = Counter(old), Counter(new)
+    head, tail = _common_ends(old, new)
+    a, b = _side(old, new_counts, head, tail), _side(new, counts, head, tail)
+    head, tail = _common_ends(a.lines, b.lines)
+    # A line that occurs once on both sides is sure, if all before it is equal: to leave it out would lose a match.
+    start = _behind_unique(a.lines[:head], counts, new_counts)
+    end = _behind_unique(a.lines[len(a.lines) - tail :][::-1], counts, new_counts)
+    pairs = _sure_matches(_middle(a.lines, start, end), _middle(b.lines, start, end))
+    guessed = pairs is None and head + tail < min(len(a.lines), len(b.lines))
+    partners = [-1] * len(old)
+    for x, y in zip(a.places[:start], b.places[:start], strict=True):
+        partners[x] = y
+    for x, y in zip(a.places[len(a.places) - end :], b.places[len(b.places) - end :], strict=True):
+        partners[x] = y
+    for x, y in pairs or ():
+        partners[a.places[start + x]] = b.places[start + y]
+    if a.frequent or b.frequent:
+        _widen(old, new, partners, a.frequent, b.frequent)
+    return _refined(old, new, partners, set(a.places), set(b.places), work=0 if guessed else _WORK)
+
+
+def gaps(partners: Sequence[int], new_length: int) -> Iterator[Block]:
+    """Yields what lies between sure lines, where either side has other lines."""
+    x = y = 0
+    for i, j in enumerate(partners):
+        if j < 0:
+            continue
+        if i > x or j > y:
+            yield Block(x, i, y, j)
+        x, y = i + 1, j + 1
+    if x < len(partners) or y < new_length:
+        yield Block(x, len(partners), y, new_length)
+
+
+def _common_ends(a: Sequence[int], b: Sequence[int]) -> tuple[int, int]:
+    """How many lines are equal at the beginning, and of the others at the end."""
+    shorter = min(len(a), len(b))
+    head = next((n for n in range(shorter) if a[n] != b[n]), shorter)
+    rest = shorter - head
+    return head, next((n for n in range(rest) if a[-1 - n] != b[-1 - n]), rest)
+
+
+def _middle(lines: list[int], start: int, end: int) -> list[int]:
+    return lines[start : len(lines) - end]
+
+
+def _behind_unique(lines: Sequence[int], counts: Counter[int], new_counts: Counter[int]) -> int:
+    """How many lines there are up to the last that occurs once on both sides, and with it."""
+    unique = (n for n in range(len(lines), 0, -1) if counts[lines[n - 1]] == 1 == new_counts[lines[n - 1]])
+    return next(unique, 0)
+
+
+def _side(lines: Sequence[int], there: Counter[int], head: int, tail: int) -> _Side:
+    """Sets aside what the other side lacks, and what is frequent there and stands among such lines."""
+    often = min(_rough_root(len(lines)), _FREQUENT)
+    occurs = [there[line] for line in lines[head : len(lines) - tail]]
+    # Of each line: does the other side lack it (0), have it (1), or have it often (2)?
+    kinds = bytes(0 if not count else 1 if count < often else 2 for count in occurs)
+    aside = {head + n for n, kind in enumerate(kinds) if not kind}
+    frequent = {head + n for n, kind in enumerate(kinds) if kind == 2 and _is_lost(kinds, n)}
+    places = [n for n in range(len(lines)) if n not in aside and n not in frequent]
+    return _Side(places, [lines[n] for n in places], frequent)
+
+
+def _rough_root(count: int) -> int:
+    """A power of two near the square root: what git takes for it."""
+    return 1 << (count.bit_length() + 1) // 2
+
+
+def _is_lost(kinds: bytes, n: int) -> bool:
+    """Tells whether a frequent line stands among lines that the other side lacks.
+
+    The lines around it count, up to the next ordinary one: some must be lacking above and below, and of all
+    of them more than three in four. The line itself counts twice, as git has it.
+    """
+    above = kinds[max(0, n - _WINDOW) : n].rpartition(b"\1")[2]
+    below = kinds[n + 1 : n + 1 + _WINDOW].partition(b"\1")[0]
+    lacking = above.count(0), below.count(0)
+    return all(lacking) and 3 * (len(above) + len(below) - sum(lacking) + 2) < sum(lacking)
+
+
+def _widen(
+    old: Sequence[int],
+    new: Sequence[int],
+    partners: list[int],
+    frequent: Collection[int],
+    new_frequent: Collection[int],
+) -> None:
+    """Takes back what is sure beside a gap with frequent lines that were set aside, as far as a block might slide.
+
+    A block that begins or ends with such a line may slide over an equal one, which is then no longer matched. The
+    search does not know of that.
+    """
+    before = -1
+    while before != (before := partners.count(-1)):
+        for gap in list(gaps(partners, len(new))):
+            here, there = range(gap.old_start, gap.old_end), range(gap.new_start, gap.new_end)
+            if any(x in frequent for x in here) or any(y in new_frequent for y in there):
+                inside = {*(old[x] for x in here), *(new[y] for y in there)}
+                for way in (range(gap.old_start - 1, -1, -1), range(gap.old_end, len(old))):
+                    for x in way:
+                        if old[x] not in inside:
+                            break
+                        partners[x] = -1
+
+
+def _refined(
+    old: Sequence[int], new: Sequence[int], partners: list[int], places: set[int], new_places: set[int], work: int
+) -> Alignment:
+    """Looks at all alignments within each gap, brought to rest, as far as the work goes."""
+    doubtful: set[int] = set()
+    for gap in list(gaps(partners, len(new))):
+        x, x_end, y, y_end = gap
+        xs, ys = [n for n in range(x, x_end) if n in places], [n for n in range(y, y_end) if n in new_places]
+        if not xs or not ys:
+            continue
+        found = None
+        work -= len(xs) * len(ys)
+        if len(xs) * len(ys) <= _TABLE and work > 0:
+            found = every_alignment([old[n] for n in xs], [new[n] for n in ys], _WAYS)
+        if found is None:
+            shared = {new[n] for n in range(y, y_end)}
+            doubtful.update(n for n in range(x, x_end) if old[n] in shared)
+            continue
+        work -= sum(map(len, found)) * 4
+        ways = {settled(old[x:x_end], new[y:y_end], tuple((xs[i] - x, ys[j] - y) for i, j in way)) for way in found}
+        for i, j in set[tuple[int, int]].intersection(*map(set, ways)):
+            partners[x + i] = y + j
+        doubtful.update(x + i for i in _several(ways))
+    return Alignment(partners, doubtful)
+
+
+def _several(ways: Collection[Matches]) -> set[int]:
+    """The old lines that are matched with different new lines."""
+    pairs = {pair for way in ways for pair in way}
+    return {i for i, count in Counter(i for i, _ in pairs).items() if count > 1}
+
+
+def _sure_matches(a: list[int], b: list[int]) -> list[tuple[int, int]] | None:
+    """The matches that all shortest scripts have in common, or None if these have too many edits."""
+    forward = _reaches(a, b, _MAX_EDITS)
+    if forward is None:
+        return None
+    backward = _reaches(a[::-1], b[::-1], len(forward) - 1)
+    assert backward is not None, "it is as far from the end as from the start"
+    least, most = _columns(len(a), len(b), forward, backward)
+    return [(x, x - k) for x, (k, behind) in enumerate(zip(least, most[1:], strict=False)) if k == behind]
+
+
+def _reaches(a: list[int], b: list[int], limit: int) -> _Rows | None:
+    """Myers' greedy search. Returns for each number of edits the first diagonal and how far x gets on every second one.
+
+    A diagonal that leaves the rectangle stands at its edge: to get there takes no more edits than to get beyond.
+    """
+    n, m = len(a), len(b)
+    furthest = [0] * (2 * limit + 3)  # by diagonal; a negative one is a negative index
+    rows: _Rows = []
+    for edits in range(limit + 1):
+        first, last = 2 * max(0, edits - m) - edits, edits - 2 * max(0, edits - n)
+        row = []
+        for k in range(first, last + 1, 2):
+            if k == -edits or (k != edits and furthest[k - 1] < furthest[k + 1]):
+                x = furthest[k + 1]
+            else:
+                x = furthest[k - 1] + 1
+            if x > n or x - k > m:
+                x = min(n, m + k)
+            y = x - k
+            while x < n and y < m and a[x] == b[y]:
+                x, y = x + 1, y + 1
+            furthest[k] = x
+            row.append(x)
+        rows.append((first, row))
+        # The end lies on diagonal n - m, and this one has been looked at if it has the parity of the edits.
+        if abs(n - m) <= edits and (edits - n + m) % 2 == 0 and furthest[n - m] == n:
+            return rows
+    return None
+
+
+def _columns(n: int, m: int, forward: _Rows, backward: _Rows) -> tuple[list[int], list[int]]:
+    """The least and the greatest diagonal (lowest and highest point) of shortest scripts, for each column."""
+    spans = []
+    for (first, row), (first_back, row_back) in zip(forward, reversed(backward), strict=True):
+        for i, high in enumerate(row):
+            k = first + 2 * i
+            back = (n - m - k - first_back) // 2  # seen from the end, this is diagonal n - m - k
+            if 0 <= back < len(row_back) and n - row_back[back] <= high:
+                spans.append((k, n - row_back[back], high + 1))
+    spans.sort()
+    least, most = [0] * (n + 1), [0] * (n + 1)
+    for k, low, high in spans:
+        most[low:high] = [k] * (high - low)
+    for k, low, high in reversed(spans):
+        least[low:high] = [k] * (high - low)
+    return least, most

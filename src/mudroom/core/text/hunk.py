@@ -1,0 +1,103 @@
+"""The hunks of a change, to choose among: each covers one block of changed lines or several that lie close together."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import NamedTuple
+
+from mudroom.core.text.linediff import Block, diff_lines, split_lines
+
+Lines = tuple[bytes, ...]
+
+
+class Hunk(NamedTuple):
+    blocks: tuple[int, ...]
+    """Numbers of the changed blocks in it, from 0 through the whole file."""
+    header: bytes
+    """As in a unified diff: ``@@ -1,3 +1,4 @@``."""
+    lines: Lines
+    """With a sign in front, as in a unified diff."""
+
+
+class _Texts(NamedTuple):
+    old: list[bytes]
+    new: list[bytes]
+    blocks: list[Block]
+    context: int
+
+
+def hunks(base: bytes, theirs: bytes, context: int = 3) -> tuple[Hunk, ...]:
+    """In order. Blocks with at most ``2 * context`` equal lines between them are in one hunk."""
+    texts = _texts(base, theirs, context)
+    return tuple(_hunk(texts, group) for group in _groups(texts, 2 * context))
+
+
+def split(base: bytes, theirs: bytes, hunk: Hunk, context: int = 3) -> tuple[Hunk, ...]:
+    """A hunk as one hunk per block; the same alone if it has only one."""
+    texts = _texts(base, theirs, context)
+    return tuple(_hunk(texts, (number,)) for number in hunk.blocks)
+
+
+def select(base: bytes, theirs: bytes, wanted: Collection[int]) -> bytes:
+    """The base with only these blocks changed. All: theirs; none: the base."""
+    texts = _texts(base, theirs, 0)
+    result: list[bytes] = []
+    at = 0
+    for number, block in enumerate(texts.blocks):
+        result += texts.old[at : block.old_start]
+        if number in wanted:
+            result += texts.new[block.new_start : block.new_end]
+        else:
+            result += texts.old[block.old_start : block.old_end]
+        at = block.old_end
+    return _joined(result + texts.old[at:])
+
+
+def _joined(lines: list[bytes]) -> bytes:
+    """A line without a newline that is no longer the last gets one: it would run into the next."""
+    return b"".join(line if line.endswith(b"\n") else line + b"\n" for line in lines[:-1]) + b"".join(lines[-1:])
+
+
+def _texts(base: bytes, theirs: bytes, context: int) -> _Texts:
+    old, new = split_lines(base), split_lines(theirs)
+    return _Texts(old, new, diff_lines(old, new), context)
+
+
+def _groups(texts: _Texts, most: int) -> list[tuple[int, ...]]:
+    groups: list[tuple[int, ...]] = []
+    for number, block in enumerate(texts.blocks):
+        if groups and block.old_start - texts.blocks[number - 1].old_end <= most:
+            groups[-1] += (number,)
+        else:
+            groups.append((number,))
+    return groups
+
+
+def _hunk(texts: _Texts, group: tuple[int, ...]) -> Hunk:
+    old, new, blocks, context = texts
+    first, last = blocks[group[0]], blocks[group[-1]]
+    before = blocks[group[0] - 1].old_end if group[0] else 0
+    after = blocks[group[-1] + 1].old_start if group[-1] + 1 < len(blocks) else len(old)
+    start, end = max(before, first.old_start - context), min(after, last.old_end + context)
+    lines: list[bytes] = []
+    at = start
+    for number in group:
+        block = blocks[number]
+        lines += (b" " + line for line in old[at : block.old_start])
+        lines += (b"-" + line for line in old[block.old_start : block.old_end])
+        lines += (b"+" + line for line in new[block.new_start : block.new_end])
+        at = block.old_end
+    lines += (b" " + line for line in old[at:end])
+    lead = first.old_start - start
+    header = b"@@ -%d,%d +%d,%d @@\n" % (
+        _first(start, end),
+        end - start,
+        _first(first.new_start - lead, last.new_end + end - last.old_end),
+        last.new_end + end - last.old_end - first.new_start + lead,
+    )
+    return Hunk(group, header, tuple(line if line.endswith(b"\n") else line + b"\n" for line in lines))
+
+
+def _first(start: int, end: int) -> int:
+    """Lines count from 1; of an empty range the line before it is told."""
+    return start + (end > start)
