@@ -43,7 +43,7 @@ from bench.small import cold_command, session_command
 from bench.stacking import stacks
 from bench.table import header, lines, summary, to_json
 from bench.view import workloads
-from mudroom.stage.layer import remove_tree
+from mudroom.stage.layers.layer import remove_tree
 
 Bench = Callable[[bytes, Scale], Iterator[Finding]]
 

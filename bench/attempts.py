@@ -24,7 +24,7 @@ from bench.measure import Contestant, Finding, Lap, against, command, interleave
 from bench.place import Place, Scale, new_place
 from bench.rivals import sandfs
 from mudroom.session import Session
-from mudroom.stage.layer import remove_tree
+from mudroom.stage.layers.layer import remove_tree
 
 _ATTEMPTS = 8
 _SMALL, _PER_DIRECTORY = 14_000, 100

@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterator
 from bench.measure import Contestant, Finding, Lap, against, at_most, interleave, seconds_of
 from bench.place import Place, Scale, new_place
 from mudroom.stage.beneath import open_root
-from mudroom.stage.buffer import Buffer
-from mudroom.stage.files import Files
-from mudroom.stage.layer import LayerWriter, remove_tree
+from mudroom.stage.buffer.buffer import Buffer
+from mudroom.stage.buffer.files import Files
+from mudroom.stage.layers.layer import LayerWriter, remove_tree
 from mudroom.stage.source import OpenSource
 
 _CONTENT = b"x" * 4000

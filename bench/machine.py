@@ -7,7 +7,7 @@ import platform
 import pwd
 
 import mudroom
-from mudroom.stage.preflight import filesystem, mounts
+from mudroom.stage.views.preflight import filesystem, mounts
 
 
 def facts(directory: bytes) -> dict[str, str]:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from bench.measure import Budget, Contestant, Finding, against, at_most, command, interleave, seconds_of
 from bench.place import Scale
 from mudroom.core.merge.diff3 import merge3
-from mudroom.stage.layer import remove_tree
+from mudroom.stage.layers.layer import remove_tree
 
 _ROUNDS = 5
 Triple = tuple[bytes, bytes, bytes]

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from bench.measure import command
 from mudroom.core.result import Result
 from mudroom.session import Session
-from mudroom.stage.layer import remove_tree
+from mudroom.stage.layers.layer import remove_tree
 
 _CLOCK_REALTIME_COARSE = 5  # linux/time.h
 _PER_DIRECTORY = 100

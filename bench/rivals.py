@@ -19,7 +19,7 @@ from typing import Any, Protocol
 from bench.measure import command
 from bench.place import Place, have
 from mudroom.session import Session
-from mudroom.stage.layer import remove_tree
+from mudroom.stage.layers.layer import remove_tree
 
 CHANGED = b"d0000/changed"
 _IMAGE = 8 << 30

@@ -16,7 +16,7 @@ from conftest import Place
 from mudroom.core.settings import Settings
 from mudroom.errors import MudroomError
 from mudroom.stage.beneath import open_root
-from mudroom.stage.closed import Loosened
+from mudroom.stage.layers.closed_directory import Loosened
 
 View = Literal["overlay", "copy"]
 

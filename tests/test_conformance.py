@@ -18,7 +18,7 @@ import pytest
 
 from conftest import Place, full_listing, listing
 from mudroom.core.settings import Settings
-from mudroom.stage.mounting import best_kind
+from mudroom.stage.views.mount import best_kind
 from test_property import PROGRAM, perform
 
 BASE: list[tuple[Any, ...]] = [

@@ -16,10 +16,10 @@ import pytest
 
 from mudroom.filesystem import MudroomFileSystem
 from mudroom.stage.beneath import open_root
-from mudroom.stage.buffer import Buffer
-from mudroom.stage.files import Files, Tree
-from mudroom.stage.plain import PlainTree
+from mudroom.stage.buffer.buffer import Buffer
+from mudroom.stage.buffer.files import Files, Tree
 from mudroom.stage.source import OpenSource
+from mudroom.stage.views.real_directory import PlainTree
 
 ROOT = Path(__file__).parent.parent
 
@@ -224,6 +224,8 @@ def test_it_is_found_by_its_entry_point(tmp_path: Path) -> None:
 
 
 def test_nothing_else_loads_fsspec() -> None:
-    program = "import sys, mudroom, mudroom.cli.main, mudroom.stage.files, mudroom.stage.buffer; print(*sys.modules)"
+    program = (
+        "import sys, mudroom.cli.main, mudroom.stage.buffer.files, mudroom.stage.buffer.buffer; print(*sys.modules)"
+    )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert "fsspec" not in done.stdout.split() and "mudroom.filesystem" not in done.stdout.split()

@@ -22,9 +22,9 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invar
 from conftest import Listing, Place, full_listing, listing
 from mudroom.core.settings import Settings
 from mudroom.sandbox.client import Client
-from mudroom.stage.files import Tree
-from mudroom.stage.plain import PlainTree
+from mudroom.stage.buffer.files import Tree
 from mudroom.stage.source import Source, read_all, walk
+from mudroom.stage.views.real_directory import PlainTree
 from mudroom.vault import deep
 from mudroom.vault.opened import OpenFork
 from test_property import OPERATION, PROGRAM, perform

@@ -13,8 +13,8 @@ from mudroom.core.tree.change import Changeset
 from mudroom.core.tree.entry import Entry
 from mudroom.errors import MudroomError
 from mudroom.session import Session
-from mudroom.stage.original import SMALL, Original, Originals, append_rows
-from mudroom.stage.overlay import OverlayView
+from mudroom.stage.originals.original import SMALL, Original, Originals, append_rows
+from mudroom.stage.views.overlay import OverlayView
 from mudroom.vault.record import FORMAT, ForkRecord, load, save
 
 FILE = Entry("file", 0o644, 3, b"", 1, 1, 1, 0, 0, 0, 0)

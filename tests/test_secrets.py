@@ -13,7 +13,7 @@ import pytest
 from conftest import Place, full_listing
 from mudroom.core.settings import Settings
 from mudroom.core.tree.secret import is_secret, matches
-from mudroom.stage.secret import Finder
+from mudroom.stage.views.secret import Finder
 
 VIEWS = pytest.mark.parametrize("view", ["overlay", "copy"])
 

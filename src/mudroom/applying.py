@@ -45,7 +45,7 @@ class Applying(Workbench):
         something else."""
         from mudroom.core.text.linediff import is_binary
         from mudroom.core.tree.change import listed
-        from mudroom.stage.collect import TEXT_LIMIT
+        from mudroom.stage.originals.collection import TEXT_LIMIT
         from mudroom.stage.source import read_all
 
         changes = self.changes(name).changes

@@ -24,8 +24,8 @@ from mudroom.sandbox.host import Host, settings_of, survey, umask, user_name, wi
 from mudroom.sandbox.linux import PROXY_PORT
 from mudroom.sandbox.owner import beside
 from mudroom.sandbox.platform import LINUX, Platform
-from mudroom.stage.layer import private_directories
-from mudroom.stage.preflight import MountTable, filesystem, submounts
+from mudroom.stage.layers.layer import private_directories
+from mudroom.stage.views.preflight import MountTable, filesystem, submounts
 from mudroom.vault.store import Vault
 
 if TYPE_CHECKING:

@@ -264,7 +264,7 @@ class Deciding(Starting):
         """Reads files of the project as a command in this fork would find them, through links, up to a limit, and says
         which paths lead to where commands write outside of it. All else there is the host's own, which no command of
         an agent can change."""
-        from mudroom.stage.lookup import reader, strays
+        from mudroom.stage.views.lookup import reader, strays
 
         def writable(path: bytes) -> bool:
             return self.confinement.is_writable(path, self.settings, self._grant)

@@ -13,8 +13,8 @@ from mudroom.vault.stacking import require_idle
 from mudroom.vault.store import Vault
 
 if TYPE_CHECKING:
-    from mudroom.stage.files import Tree
-    from mudroom.stage.live import LiveTree
+    from mudroom.stage.buffer.files import Tree
+    from mudroom.stage.views.live import LiveTree
     from mudroom.vault.editor import Editor
 
 
@@ -60,7 +60,7 @@ class Desk:
 
     def go_live(self, name: str, running: Running) -> None:
         """File tools go through the mount of this command from here on, if it gets so far."""
-        from mudroom.stage.live import LiveTree
+        from mudroom.stage.views.live import LiveTree
 
         try:
             self._live[name] = LiveTree(running.view())

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 from fsspec.spec import AbstractFileSystem  # type: ignore[import-untyped]
 
 from mudroom.core.tree.entry import Entry
-from mudroom.stage.files import Draft, Files, os_error
+from mudroom.stage.buffer.files import Draft, Files, os_error
 
 if TYPE_CHECKING:
     from mudroom.session import Session

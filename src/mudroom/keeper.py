@@ -12,8 +12,8 @@ from contextlib import closing
 from mudroom.core.retention import SECOND, Kept, kept_by
 from mudroom.errors import MudroomError
 from mudroom.session import Session
-from mudroom.stage.kept import KeptFiles
-from mudroom.stage.layer import remove_tree
+from mudroom.stage.file_cache import KeptFiles
+from mudroom.stage.layers.layer import remove_tree
 from mudroom.vault.adopt import LIMIT, Imported, import_fork
 from mudroom.vault.apply import Recovered
 from mudroom.vault.approval import Queue

@@ -23,9 +23,9 @@ from mudroom.errors import Refused, Unsupported, UsageError
 from mudroom.session import Session
 from mudroom.stage.beneath import directory, open_root
 from mudroom.stage.exclude import left_out, megabytes, weight
-from mudroom.stage.preflight import check_project
-from mudroom.stage.snapshot import read_patterns
+from mudroom.stage.originals.snapshot import read_patterns
 from mudroom.stage.source import DirectorySource
+from mudroom.stage.views.preflight import check_project
 from mudroom.vault.store import Vault
 
 MOST = 500

@@ -98,7 +98,7 @@ def collected_seldom() -> Iterator[None]:
 
 def keep_reading(session: Session) -> None:
     """For who looks at many files of a fork: each of them would have all of the record read again."""
-    from mudroom.stage.kept import KeptFiles
+    from mudroom.stage.file_cache import KeptFiles
 
     session.vault.reading = KeptFiles()
 

@@ -35,8 +35,8 @@ from mudroom.sandbox.capture import SIGTERM
 from mudroom.sandbox.client import Client, StepFailed
 from mudroom.sandbox.denial import denials
 from mudroom.sandbox.platform import LINUX, Platform, platform_here
-from mudroom.stage.overlay import OverlayView
-from mudroom.stage.preflight import check_project, find_project, policy_above
+from mudroom.stage.views.overlay import OverlayView
+from mudroom.stage.views.preflight import check_project, find_project, policy_above
 from mudroom.starting import Ran, Stdio
 from mudroom.vault import stacking
 from mudroom.vault.fork import Fork

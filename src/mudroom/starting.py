@@ -25,9 +25,9 @@ from mudroom.granting import PLAIN
 from mudroom.sandbox.capture import Output, Watch, attend
 from mudroom.sandbox.client import Client, Exit, Running, StepFailed
 from mudroom.sandbox.platform import LINUX, Platform
-from mudroom.stage.overlay import OverlayView
-from mudroom.stage.preflight import foreign
 from mudroom.stage.view import View
+from mudroom.stage.views.overlay import OverlayView
+from mudroom.stage.views.preflight import foreign
 from mudroom.vault.credentials import has_credentials, load_credentials, save_credentials
 from mudroom.vault.fork import Fork
 from mudroom.vault.gather import Progress
@@ -480,7 +480,7 @@ class Starting(Applying):
         """While the command runs: load what collecting needs, clean up after the command before this one, merge
         layers that have become many, and look for what the overlay could not change."""
         import mudroom.core.command.program.classification
-        import mudroom.stage.collect
+        import mudroom.stage.originals.collection
         import mudroom.vault.journal  # noqa: F401 - loaded for later
 
         self._keep_journal()

@@ -28,7 +28,7 @@ from mudroom.core.tree import stack
 from mudroom.errors import MudroomError, UsageError
 from mudroom.sandbox.capture import GRACE, SIGKILL, SIGTERM
 from mudroom.sandbox.held import Held, Joined
-from mudroom.stage.overlay import OverlayView
+from mudroom.stage.views.overlay import OverlayView
 from mudroom.vault.background import Book, Ring
 from mudroom.vault.fork import Fork
 from mudroom.vault.gather import Command, gather, view_of

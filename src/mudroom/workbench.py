@@ -18,7 +18,7 @@ from mudroom.core.tree.path import is_below, show
 from mudroom.core.tree.secret import is_masked
 from mudroom.desk import Desk
 from mudroom.errors import FULL, ForkMoved, MudroomError, UsageError
-from mudroom.stage.secret import Finder, make_mask
+from mudroom.stage.views.secret import Finder, make_mask
 from mudroom.vault import stacking
 from mudroom.vault.fork import Fork
 from mudroom.vault.gather import Command, Progress, gather, take_snapshot, view_of
@@ -28,8 +28,8 @@ from mudroom.vault.store import Vault
 if TYPE_CHECKING:
     from mudroom.core.tree.similar_renames import Move
     from mudroom.core.tree.stack import Checkpoint
-    from mudroom.stage.files import Files
-    from mudroom.stage.mounting import Kind
+    from mudroom.stage.buffer.files import Files
+    from mudroom.stage.views.mount import Kind
     from mudroom.vault.apply import Applied, Recovered
     from mudroom.vault.compare import Comparison
     from mudroom.vault.mount import Mounted
@@ -267,7 +267,7 @@ class Workbench:
         While a command of this session runs in the fork, the same calls go through its live mount. Raises UsageError
         if there is no such fork.
         """
-        from mudroom.stage.files import Files
+        from mudroom.stage.buffer.files import Files
 
         self.vault.fork(name)
         self.look_for_secrets()

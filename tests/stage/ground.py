@@ -9,8 +9,8 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from mudroom.stage.beneath import open_root
-from mudroom.stage.buffer import Buffer
-from mudroom.stage.layer import LayerWriter
+from mudroom.stage.buffer.buffer import Buffer
+from mudroom.stage.layers.layer import LayerWriter
 from mudroom.stage.source import OpenSource, Source, read_all, walk
 
 MB = 1 << 20

@@ -19,13 +19,13 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from mudroom.core.tree.entry import Entry
-from mudroom.stage.buffer import Buffer
-from mudroom.stage.files import Tree
-from mudroom.stage.flush import Writer
-from mudroom.stage.layer import LayerWriter, remove_tree
-from mudroom.stage.plain import PlainTree, PlainWriter
+from mudroom.stage.buffer.buffer import Buffer
+from mudroom.stage.buffer.files import Tree
+from mudroom.stage.buffer.flush import Writer
+from mudroom.stage.layers.layer import LayerWriter, remove_tree
+from mudroom.stage.layers.union import Union
 from mudroom.stage.source import OpenSource, read_all
-from mudroom.stage.union import Union
+from mudroom.stage.views.real_directory import PlainTree, PlainWriter
 
 pytestmark = pytest.mark.anybody
 
@@ -431,8 +431,8 @@ class Empty:
     def look(self, path): return None if path else Entry("directory", 0o755, 0, b"", 0, 0, 1, 0, 0, 0, 0)
     def names(self, path): return {}
     def open(self, path): raise FileNotFoundError(2, "no such file", path)
-from mudroom.stage.buffer import Buffer
-from mudroom.stage.files import Files
+from mudroom.stage.buffer.buffer import Buffer
+from mudroom.stage.buffer.files import Files
 with tempfile.TemporaryDirectory() as spill:
     buffer = Buffer(Empty(), keep=lambda path: None, spill=os.fsencode(spill), per_file=4)
     files = Files(lambda: buffer)

@@ -14,12 +14,12 @@ from pathlib import Path
 import pytest
 from ground import MB, Ground, fill, shape
 
-from mudroom.stage import content
-from mudroom.stage.buffer import Buffer
-from mudroom.stage.flush import Writer
-from mudroom.stage.layer import LayerWriter
-from mudroom.stage.plain import PlainTree
-from mudroom.stage.union import Union
+from mudroom.stage.buffer import content
+from mudroom.stage.buffer.buffer import Buffer
+from mudroom.stage.buffer.flush import Writer
+from mudroom.stage.layers.layer import LayerWriter
+from mudroom.stage.layers.union import Union
+from mudroom.stage.views.real_directory import PlainTree
 
 
 @pytest.fixture
@@ -99,7 +99,7 @@ def test_what_was_opened_stays_what_it_was(ground: Ground) -> None:
 
 FILL = """
 import os, sys
-from mudroom.stage.buffer import Buffer
+from mudroom.stage.buffer.buffer import Buffer
 from mudroom.stage.source import OpenSource
 base, spill, written, per_file, total = sys.argv[1].encode(), sys.argv[2].encode(), *map(int, sys.argv[3:])
 buffer = Buffer(OpenSource(base), keep=lambda path: None, spill=spill, per_file=per_file, total=total)

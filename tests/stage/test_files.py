@@ -10,10 +10,10 @@ import pytest
 
 from mudroom.errors import UsageError
 from mudroom.stage.beneath import open_root
-from mudroom.stage.buffer import Buffer
-from mudroom.stage.files import Files, Found, Tree
-from mudroom.stage.plain import PlainTree
+from mudroom.stage.buffer.buffer import Buffer
+from mudroom.stage.buffer.files import Files, Found, Tree
 from mudroom.stage.source import OpenSource
+from mudroom.stage.views.real_directory import PlainTree
 
 
 @pytest.fixture(params=["buffer", "directory"])

@@ -9,7 +9,7 @@ import pytest
 
 from mudroom.core.confinement.container import NOBODY, user_of
 from mudroom.stage.source import OpenSource
-from mudroom.stage.staged import CopyView
+from mudroom.stage.views.copy_view import CopyView
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root may give files away")
 

@@ -17,8 +17,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
-from mudroom.stage.kept import LIMIT, KeptFiles
-from mudroom.stage.reading import ANEW
+from mudroom.stage.file_cache import LIMIT, KeptFiles
+from mudroom.stage.reader import ANEW
 from mudroom.stage.stamp import Stamp, is_settled, stamp_of
 
 SECOND = 10**9

@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 
 from mudroom.errors import Unsupported
 from mudroom.stage.beneath import open_root
-from mudroom.stage.layer import OPAQUE, WHITEOUT, LayerWriter, read_directory, remove_tree
-from mudroom.stage.mounting import mount_overlay, unmount
+from mudroom.stage.layers.layer import OPAQUE, WHITEOUT, LayerWriter, read_directory, remove_tree
+from mudroom.stage.layers.union import Union
 from mudroom.stage.source import OpenSource, Source, read_all, walk
-from mudroom.stage.union import Union
+from mudroom.stage.views.mount import mount_overlay, unmount
 
 Shown = dict[bytes, tuple[str, int, bytes]]
 BELOW = ("nothing", "file", "link", "fifo", "directory")

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from mudroom.stage.lookup import reader, strays
 from mudroom.stage.source import OpenSource
+from mudroom.stage.views.lookup import reader, strays
 
 
 @pytest.fixture

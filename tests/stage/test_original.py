@@ -10,9 +10,9 @@ import pytest
 
 from mudroom.core.tree.entry import Entry
 from mudroom.errors import MudroomError
-from mudroom.stage.kept import KeptFiles
-from mudroom.stage.original import Originals
-from mudroom.stage.reading import ANEW, Reading
+from mudroom.stage.file_cache import KeptFiles
+from mudroom.stage.originals.original import Originals
+from mudroom.stage.reader import ANEW, Reading
 
 
 def entry(size: int) -> Entry:

@@ -12,9 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from mudroom.stage import beneath, plain
+from mudroom.stage import beneath
 from mudroom.stage.beneath import open_root
-from mudroom.stage.plain import PlainTree, PlainWriter
+from mudroom.stage.views import real_directory
+from mudroom.stage.views.real_directory import PlainTree, PlainWriter
 
 
 @pytest.fixture(params=["openat2", "by hand"])
@@ -127,7 +128,7 @@ def test_the_mode_is_the_one_asked_for_whatever_the_umask(tree: PlainTree, root:
 
 
 def test_what_a_crash_left_is_not_in_the_way(tree: PlainTree, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(plain, "_numbers", iter([1, 2]))
+    monkeypatch.setattr(real_directory, "_numbers", iter([1, 2]))
     (root / f".mudroom-{os.getpid()}-1").write_text("left")
     tree.write(b"new", b"x")
     assert (root / "new").read_text() == "x" and (root / f".mudroom-{os.getpid()}-1").read_text() == "left"

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from mudroom.errors import UsageError
-from mudroom.stage.preflight import (
+from mudroom.stage.views.preflight import (
     Mount,
     MountTable,
     check_project,

@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from mudroom.errors import MudroomError, Unsupported
-from mudroom.stage.layer import OPAQUE, WHITEOUT
-from mudroom.stage.mounting import mount_overlay, unmount
+from mudroom.stage.layers.layer import OPAQUE, WHITEOUT
+from mudroom.stage.layers.union import OneLayer, Union, staged_source
 from mudroom.stage.source import OpenSource, Source, read_all, walk
-from mudroom.stage.union import OneLayer, Union, staged_source
+from mudroom.stage.views.mount import mount_overlay, unmount
 
 Shown = dict[bytes, tuple[str, int, bytes]]
 

@@ -15,10 +15,10 @@ from conftest import Place, listing
 from mudroom import keeper
 from mudroom.core.settings import Settings
 from mudroom.stage.beneath import open_root
-from mudroom.stage.layer import OPAQUE, LayerWriter, make_whiteout, read_directory
-from mudroom.stage.preflight import filesystem, mounts
+from mudroom.stage.layers.layer import OPAQUE, LayerWriter, make_whiteout, read_directory
+from mudroom.stage.layers.union import OneLayer, Union
 from mudroom.stage.source import OpenSource
-from mudroom.stage.union import OneLayer, Union
+from mudroom.stage.views.preflight import filesystem, mounts
 
 
 @pytest.fixture(autouse=True)

@@ -11,7 +11,7 @@ import pytest
 from conftest import Place
 from mudroom.errors import MudroomError
 from mudroom.session import Session
-from mudroom.stage.layer import remove_tree
+from mudroom.stage.layers.layer import remove_tree
 from mudroom.vault.check import Problem, check
 
 

@@ -19,7 +19,7 @@ import pytest
 import mudroom.vault.rename
 from conftest import Listing, Place, listing, tick
 from mudroom.sandbox.client import Client
-from mudroom.stage.layer import remove_tree
+from mudroom.stage.layers.layer import remove_tree
 from mudroom.vault.land import Landed
 
 pytestmark = pytest.mark.anybody

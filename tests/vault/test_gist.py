@@ -13,7 +13,7 @@ import pytest
 from conftest import Place
 from mudroom.core.tree.entry import Entry
 from mudroom.session import Session
-from mudroom.stage.kept import KeptFiles
+from mudroom.stage.file_cache import KeptFiles
 from mudroom.stage.source import DirectorySource
 from mudroom.stage.stamp import is_settled, stamp_of
 from mudroom.vault.gist import Gist, Tagged, gist_of

@@ -22,7 +22,7 @@ from mudroom.core.settings import Settings
 from mudroom.errors import UsageError
 from mudroom.keeper import kept_by, problems
 from mudroom.sandbox.client import Client
-from mudroom.stage.layer import remove_tree
+from mudroom.stage.layers.layer import remove_tree
 from mudroom.vault.apply import Recovered
 from mudroom.vault.prune import collect_garbage
 

@@ -15,7 +15,7 @@ pytest.importorskip("starlette", reason="the extra web")
 
 from conftest import Place
 from mudroom.session import Session
-from mudroom.stage.reading import ANEW
+from mudroom.stage.reader import ANEW
 from mudroom.stage.stamp import is_settled
 from mudroom.vault import fork as forks_module
 from pageside import PageSide, changed, cut_off

@@ -18,7 +18,7 @@ from mudroom.core.tree.entry import Entry
 from mudroom.core.tree.path import show
 from mudroom.core.tree.stack import LIVE, Checkpoint, ForkState, from_text
 from mudroom.errors import UsageError
-from mudroom.stage.landed import LANDED, Landed, add_landed
+from mudroom.stage.layers.landed import LANDED, Landed, add_landed
 from mudroom.stage.source import OpenSource
 from mudroom.vault.archive import Archive, Refused, name_of, refusing
 from mudroom.vault.bundle import FORMAT, Label

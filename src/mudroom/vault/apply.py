@@ -28,9 +28,9 @@ from mudroom.core.tree.entry import Entry
 from mudroom.core.tree.path import parent, show
 from mudroom.errors import ForkMoved, MudroomError, UsageError
 from mudroom.stage.beneath import directory, look, mount_of, open_root
-from mudroom.stage.closed import entered, look_through
+from mudroom.stage.layers.closed_directory import entered, look_through
+from mudroom.stage.layers.union import Union
 from mudroom.stage.source import walk as walk_source
-from mudroom.stage.union import Union
 from mudroom.vault.execute import FEW, Executor, Progress
 from mudroom.vault.record import FORMAT, ApplyRecord, load, save, sync_directory
 from mudroom.vault.rename import sync_filesystem

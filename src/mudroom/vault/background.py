@@ -181,7 +181,7 @@ class Book:
         self.note(None)
 
     def _forget(self) -> None:
-        from mudroom.stage.layer import remove_tree
+        from mudroom.stage.layers.layer import remove_tree
 
         over = [started for started, ended in self.rows() if ended is not None]
         for started in over[: max(0, len(over) - KEPT + 1)]:

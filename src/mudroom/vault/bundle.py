@@ -28,8 +28,8 @@ from mudroom.core.tree.entry import Entry, same_stamp
 from mudroom.core.tree.stack import LIVE, ForkState, to_text
 from mudroom.errors import MudroomError, UsageError
 from mudroom.stage import own
-from mudroom.stage.landed import LANDED, load_landed
-from mudroom.stage.original import Original, Originals, read_rows
+from mudroom.stage.layers.landed import LANDED, load_landed
+from mudroom.stage.originals.original import Original, Originals, read_rows
 from mudroom.stage.source import OpenSource
 from mudroom.vault.fork import Fork, load_record
 from mudroom.vault.pack import Packer

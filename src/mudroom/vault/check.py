@@ -15,9 +15,9 @@ from mudroom.core.tree.path import show
 from mudroom.core.tree.stack import LIVE, ForkState
 from mudroom.errors import MudroomError
 from mudroom.stage import own
-from mudroom.stage.landed import LANDED, load_landed
-from mudroom.stage.original import read_rows
-from mudroom.stage.snapshot import SnapshotSource
+from mudroom.stage.layers.landed import LANDED, load_landed
+from mudroom.stage.originals.original import read_rows
+from mudroom.stage.originals.snapshot import SnapshotSource
 from mudroom.vault.apply import ApplyDirectory
 from mudroom.vault.fork import Fork, load_record
 from mudroom.vault.leftover import is_unborn

@@ -17,11 +17,11 @@ from mudroom.core.tree.entry import Entry
 from mudroom.core.tree.flag import flags_of
 from mudroom.core.tree.path import sort_key
 from mudroom.errors import UsageError
-from mudroom.stage.collect import TEXT_LIMIT
 from mudroom.stage.diff import diff
-from mudroom.stage.ground import Ground
+from mudroom.stage.layers.union import OneLayer, Union, staged_source
+from mudroom.stage.originals.collection import TEXT_LIMIT
+from mudroom.stage.originals.ground import Ground
 from mudroom.stage.source import OpenSource, Source
-from mudroom.stage.union import OneLayer, Union, staged_source
 from mudroom.vault.fork import Fork, load_record
 from mudroom.vault.opened import OpenFork
 from mudroom.vault.stacking import find_checkpoint

@@ -19,8 +19,8 @@ from mudroom.core.tree.change import Change
 from mudroom.core.tree.entry import Entry, same_stamp
 from mudroom.core.tree.path import ancestors, show
 from mudroom.errors import DecidedMeanwhile, SideMoved, UsageError
+from mudroom.stage.layers.union import Union
 from mudroom.stage.source import Source, read_all
-from mudroom.stage.union import Union
 from mudroom.vault.fork import Fork
 from mudroom.vault.land import Wanted, prepare, read_record, reconciling
 from mudroom.vault.reconcile import LIMIT, Reconciler

@@ -12,11 +12,11 @@ from mudroom.core.tree.change import Change
 from mudroom.core.tree.entry import Entry, same_shape, same_stamp
 from mudroom.core.tree.path import show
 from mudroom.errors import ForkMoved
-from mudroom.stage.collect import collect
-from mudroom.stage.layer import remove_tree
+from mudroom.stage.layers.layer import remove_tree
+from mudroom.stage.layers.union import OneLayer
+from mudroom.stage.originals.collection import collect
 from mudroom.stage.source import Source
-from mudroom.stage.staged import CopyView
-from mudroom.stage.union import OneLayer
+from mudroom.stage.views.copy_view import CopyView
 from mudroom.vault.fork import Fork
 from mudroom.vault.opened import OpenFork
 from mudroom.vault.record import ForkRecord, save

@@ -8,8 +8,8 @@ from __future__ import annotations
 import os
 
 from mudroom.core.tree import stack
-from mudroom.stage.flatten import flatten
-from mudroom.stage.original import Originals
+from mudroom.stage.layers.flatten import flatten
+from mudroom.stage.originals.original import Originals
 from mudroom.vault.fork import Fork
 from mudroom.vault.store import Vault
 

@@ -14,7 +14,7 @@ from mudroom.core.tree.change import Change, Remark
 from mudroom.core.tree.entry import Entry, same_shape, same_stamp
 from mudroom.core.tree.path import name, parent
 from mudroom.stage.beneath import directory, look, open_root
-from mudroom.stage.ground import Ground
+from mudroom.stage.originals.ground import Ground
 from mudroom.stage.source import Content, DirectorySource, same_bytes
 from mudroom.vault.fork import Fork
 from mudroom.vault.opened import OpenFork

@@ -15,7 +15,7 @@ import os
 from mudroom.core.tree.change import Remark
 from mudroom.core.tree.stack import Checkpoint, free_name, rolled_back
 from mudroom.errors import UsageError
-from mudroom.stage.landed import KEPT, LANDED, add_landed, load_landed
+from mudroom.stage.layers.landed import KEPT, LANDED, add_landed, load_landed
 from mudroom.vault import stacking
 from mudroom.vault.fork import Fork, load_record
 from mudroom.vault.record import ApplyRecord, sync_directory

@@ -15,11 +15,11 @@ from contextlib import contextmanager
 from mudroom.core.confinement.fallback import Mode
 from mudroom.core.tree.entry import Entry
 from mudroom.stage.beneath import open_root
-from mudroom.stage.buffer import Buffer
-from mudroom.stage.flush import Writer
-from mudroom.stage.layer import LayerWriter, remove_tree
-from mudroom.stage.plain import PlainWriter
+from mudroom.stage.buffer.buffer import Buffer
+from mudroom.stage.buffer.flush import Writer
+from mudroom.stage.layers.layer import LayerWriter, remove_tree
 from mudroom.stage.source import Source
+from mudroom.stage.views.real_directory import PlainWriter
 from mudroom.vault.fork import Fork
 from mudroom.vault.gather import Command, gather, view_of
 from mudroom.vault.opened import OpenFork

@@ -15,7 +15,7 @@ from mudroom.core.retention import ApplyFact, Expired, Kept, expired_applies
 from mudroom.core.tree.path import show
 from mudroom.errors import MudroomError
 from mudroom.stage.beneath import directory, open_root
-from mudroom.stage.layer import remove_at
+from mudroom.stage.layers.layer import remove_at
 from mudroom.stage.source import is_absence
 from mudroom.vault.apply import ApplyDirectory
 from mudroom.vault.record import ApplyRecord, load

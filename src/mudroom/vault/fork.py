@@ -3,11 +3,11 @@
 forks/<name>/
     state           its stack of layers, its checkpoints (core/tree/stack.py)
     record          what its last command changed (vault/record.py); absent while the first one runs
-    landed          what applies have made of paths that its layers still hold (stage/original.py)
+    landed          what applies have made of paths that its layers still hold (stage/originals/original.py)
     lock            flock(2): one command, apply or mount of this fork at a time
     running         when the command began that is running, or was when mudroom was killed
     work/<n>/       of the overlay's mounts
-    copy/           of the copy view (stage/staged.py)
+    copy/           of the copy view (stage/views/copy_view.py)
     artifacts/<n>/  of a copy view: what its commands printed; of an agent: what was collected (vault/artifact.py)
     agent           flock(2): the agent whose workspace this is, by its id, while and after it runs
     credentials     the stores that were open to its commands, a name a line
@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING
 from mudroom.core.tree.path import show
 from mudroom.core.tree.stack import ForkState, from_text, to_text
 from mudroom.errors import MudroomError, UsageError
-from mudroom.stage.reading import ANEW, Reading
+from mudroom.stage.reader import ANEW, Reading
 from mudroom.vault.lock import Lock
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ from mudroom.core.confinement.fallback import Mode
 from mudroom.core.settings import Settings
 from mudroom.core.tree.change import Changeset
 from mudroom.core.tree.stack import LIVE
-from mudroom.stage.overlay import OverlayView
 from mudroom.stage.view import View
+from mudroom.stage.views.overlay import OverlayView
 from mudroom.vault.fork import Fork
 from mudroom.vault.opened import OpenFork
 from mudroom.vault.store import Vault
@@ -45,7 +45,7 @@ def view_of(
         layers = (*fork.sealed, *((vault.mask.layer,) if vault.mask.layer else ()))
         works = os.path.dirname(fork.upper) if level == 2 else fork.path
         return OverlayView(base, layers, fork.upper, works + b"/work")
-    from mudroom.stage.staged import CopyView
+    from mudroom.stage.views.copy_view import CopyView
 
     report = None if progress is None else lambda done, total: progress("copying the project", done, total)
     owner = user_of(os.geteuid(), os.getegid()) if level == 2 else None
@@ -67,7 +67,7 @@ def stand_on_copy(vault: Vault, fork: Fork, settings: Settings, progress: Progre
 
 def take_snapshot(vault: Vault, fork: Fork, settings: Settings, progress: Progress | None = None) -> list[str]:
     """Freeze the project as it is now, and let the fork stand on that. Returns notes: what had to be left out."""
-    from mudroom.stage.snapshot import chooser, take
+    from mudroom.stage.originals.snapshot import chooser, take
 
     report = None if progress is None else lambda done, total: progress("copying the project", done, total)
     name = vault.new_id()
@@ -101,7 +101,7 @@ def keep_artifacts(fork: Fork, argv: Sequence[bytes], streams: Mapping[str, byte
 
 def gather(fork: Fork, opened: OpenFork, view: View, command: Command, started: int) -> Changeset:
     """Collect what the fork holds and write it down. Hold the fork's lock; no command may be running in it."""
-    from mudroom.stage.collect import collect
+    from mudroom.stage.originals.collection import collect
 
     changeset = collect(view, opened.staged(), opened.lower, opened.ground(), started)
     if changeset.changes or changeset.remarks or fork.state.layers:

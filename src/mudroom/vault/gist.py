@@ -1,6 +1,6 @@
 """What a record comes to for somebody who looks at it: rows, tags, a fingerprint, each worked out once.
 
-Of a fork's record that is kept (``stage/kept.py``) this is kept with it. What depends on the project, too, is looked
+Of a fork's record that is kept (``stage/file_cache.py``) this is kept with it. What depends on the project, too, is looked
 at again each time: which rows the project's ``.gitignore`` files name is only taken from before if each of these files
 is still the very file that was read.
 """
@@ -21,7 +21,7 @@ from mudroom.core.tree.path import ROOT, climb, parent
 from mudroom.core.tree.review_tags import tags_of
 from mudroom.core.tree.similar_renames import Moves
 from mudroom.stage.exclude import ignored
-from mudroom.stage.reading import Reading
+from mudroom.stage.reader import Reading
 from mudroom.stage.source import OpenSource, Source, read_all
 from mudroom.stage.stamp import is_settled
 from mudroom.vault.record import ForkRecord

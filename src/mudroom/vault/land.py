@@ -18,9 +18,9 @@ from mudroom.core.tree.choice import at_or_below, exactly
 from mudroom.core.tree.flag import repositories
 from mudroom.core.tree.path import ancestors, is_below
 from mudroom.errors import MudroomError, UsageError
-from mudroom.stage.collect import MASKED
+from mudroom.stage.layers.union import Union
+from mudroom.stage.originals.collection import MASKED
 from mudroom.stage.source import Source
-from mudroom.stage.union import Union
 from mudroom.vault.apply import Applied, ApplyDirectory, Recovered, apply, new_record, recover, redo, trees_of, undo
 from mudroom.vault.backup import with_backups
 from mudroom.vault.dropped import has_begun_anew, holder_of, lay_aside, return_dropped

@@ -17,10 +17,10 @@ from mudroom.core.tree.entry import Entry, same_shape
 from mudroom.core.tree.stack import Checkpoint
 from mudroom.stage import xattr
 from mudroom.stage.beneath import open_root
-from mudroom.stage.flatten import flatten
-from mudroom.stage.layer import open_staged, read_directory
+from mudroom.stage.layers.flatten import flatten
+from mudroom.stage.layers.layer import open_staged, read_directory
 from mudroom.stage.source import same_bytes
-from mudroom.stage.staged import CopyView
+from mudroom.stage.views.copy_view import CopyView
 from mudroom.vault.copied import as_in_layer
 from mudroom.vault.deep import merge_originals
 from mudroom.vault.fork import Fork

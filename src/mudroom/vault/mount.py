@@ -14,8 +14,9 @@ from mudroom.core.tree.change import Changeset
 from mudroom.core.tree.path import show
 from mudroom.core.tree.stack import LIVE
 from mudroom.errors import UsageError
-from mudroom.stage.layer import remove_tree
-from mudroom.stage.mounting import (
+from mudroom.stage.layers.layer import remove_tree
+from mudroom.stage.views.copy_view import CopyView
+from mudroom.stage.views.mount import (
     Kind,
     best_kind,
     convert_fuse_layer,
@@ -24,8 +25,7 @@ from mudroom.stage.mounting import (
     mount_overlay,
     unmount,
 )
-from mudroom.stage.overlay import OverlayView
-from mudroom.stage.staged import CopyView
+from mudroom.stage.views.overlay import OverlayView
 from mudroom.vault.fork import Fork
 from mudroom.vault.gather import Command, gather
 from mudroom.vault.opened import OpenFork

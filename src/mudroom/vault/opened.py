@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, TypeVar
 
 from mudroom.core.tree.change import Changeset
 from mudroom.core.tree.stack import LIVE
-from mudroom.stage.ground import Ground
-from mudroom.stage.landed import LANDED, load_landed
-from mudroom.stage.original import Originals
+from mudroom.stage.layers.landed import LANDED, load_landed
+from mudroom.stage.layers.union import OneLayer, Union, staged_source
+from mudroom.stage.originals.ground import Ground
+from mudroom.stage.originals.original import Originals
 from mudroom.stage.source import OpenSource
-from mudroom.stage.union import OneLayer, Union, staged_source
 from mudroom.vault.fork import Fork
 from mudroom.vault.store import Vault
 
 if TYPE_CHECKING:
-    from mudroom.stage.snapshot import SnapshotSource
+    from mudroom.stage.originals.snapshot import SnapshotSource
 
     Base = OpenSource | SnapshotSource
 
@@ -35,7 +35,7 @@ class OpenFork:
             if state.base == LIVE:
                 self.base: Base = self._keep(OpenSource(vault.project))
             else:
-                from mudroom.stage.snapshot import SnapshotSource
+                from mudroom.stage.originals.snapshot import SnapshotSource
 
                 self._snapshot = self.base = SnapshotSource(vault.base(state.base))
             self._masking = (vault.mask.layer,) if vault.mask.layer else ()

@@ -15,7 +15,7 @@ from mudroom.core.tree.entry import Entry
 from mudroom.core.tree.path import show
 from mudroom.stage import own, xattr
 from mudroom.stage.beneath import directory, entries, look, open_root
-from mudroom.stage.layer import OPAQUE, WHITEOUT, is_whiteout, loosened, open_staged
+from mudroom.stage.layers.layer import OPAQUE, WHITEOUT, is_whiteout, loosened, open_staged
 
 XATTR = "SCHILY.xattr."
 _SETID = 0o6000

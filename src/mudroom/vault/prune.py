@@ -28,7 +28,7 @@ from mudroom.core.tree import stack
 from mudroom.core.tree.path import show
 from mudroom.core.tree.stack import ForkState
 from mudroom.errors import MudroomError
-from mudroom.stage.layer import remove_tree
+from mudroom.stage.layers.layer import remove_tree
 from mudroom.vault.expire import sweep_applies
 from mudroom.vault.fork import Fork
 from mudroom.vault.leftover import fork_leftovers, is_unborn, vault_leftovers

@@ -19,13 +19,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from mudroom.core.tree.change import Change, Changeset
 from mudroom.core.tree.entry import Entry, same_shape, same_stamp
 from mudroom.stage.beneath import directory
-from mudroom.stage.collect import collect
-from mudroom.stage.ground import Ground
-from mudroom.stage.landed import Landed, elsewhere
-from mudroom.stage.original import Originals
-from mudroom.stage.overlay import OverlayView
+from mudroom.stage.layers.landed import Landed, elsewhere
+from mudroom.stage.layers.union import Union, staged_source
+from mudroom.stage.originals.collection import collect
+from mudroom.stage.originals.ground import Ground
+from mudroom.stage.originals.original import Originals
 from mudroom.stage.source import Content, OpenSource, Source, same_bytes, walk
-from mudroom.stage.union import Union, staged_source
+from mudroom.stage.views.overlay import OverlayView
 from mudroom.vault.tree import set_mode
 
 Claim = tuple[bytes, Entry]

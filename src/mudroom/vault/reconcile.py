@@ -18,10 +18,10 @@ from mudroom.core.tree.change import Change
 from mudroom.core.tree.entry import Entry, same_shape, same_stamp
 from mudroom.stage import xattr
 from mudroom.stage.beneath import directory, entries, look, look_beneath, open_root
-from mudroom.stage.collect import user_xattrs
 from mudroom.stage.copy import copy_open_file, listed
-from mudroom.stage.ground import Ground
-from mudroom.stage.layer import remove_tree
+from mudroom.stage.layers.layer import remove_tree
+from mudroom.stage.originals.collection import user_xattrs
+from mudroom.stage.originals.ground import Ground
 from mudroom.stage.source import OpenSource, Source, read_all, same_bytes
 
 LIMIT = 32 * 1024 * 1024

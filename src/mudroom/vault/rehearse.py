@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from mudroom.core.merge.operations import Landing
 from mudroom.core.tree.change import Change
-from mudroom.stage.files import Tree
+from mudroom.stage.buffer.files import Tree
+from mudroom.stage.layers.union import OneLayer
 from mudroom.stage.source import Source
-from mudroom.stage.union import OneLayer
 
 _CHUNK = 1 << 20
 

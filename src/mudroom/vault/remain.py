@@ -17,11 +17,11 @@ from mudroom.core.tree.change import Change, Changeset
 from mudroom.core.tree.entry import Entry
 from mudroom.core.tree.stack import LIVE
 from mudroom.stage.beneath import nameless
-from mudroom.stage.collect import TEXT_LIMIT
-from mudroom.stage.landed import KEPT, LANDED, Landed, add_landed, elsewhere, keep_original
-from mudroom.stage.layer import remove_tree
+from mudroom.stage.layers.landed import KEPT, LANDED, Landed, add_landed, elsewhere, keep_original
+from mudroom.stage.layers.layer import remove_tree
+from mudroom.stage.layers.union import Union
+from mudroom.stage.originals.collection import TEXT_LIMIT
 from mudroom.stage.source import OpenSource, Source, read_all
-from mudroom.stage.union import Union
 from mudroom.vault.fork import Fork
 from mudroom.vault.record import ForkRecord, save
 from mudroom.vault.resolution import RESOLUTIONS, RESOLVED

@@ -14,12 +14,12 @@ from mudroom.core.tree.path import relpath, show
 from mudroom.core.tree.stack import LIVE, ForkState
 from mudroom.errors import MudroomError
 from mudroom.stage.beneath import directory
-from mudroom.stage.landed import Landed, elsewhere
-from mudroom.stage.layer import remove_tree
-from mudroom.stage.original import Originals
-from mudroom.stage.snapshot import SnapshotSource
+from mudroom.stage.layers.landed import Landed, elsewhere
+from mudroom.stage.layers.layer import remove_tree
+from mudroom.stage.layers.union import Union
+from mudroom.stage.originals.original import Originals
+from mudroom.stage.originals.snapshot import SnapshotSource
 from mudroom.stage.source import OpenSource, Source, walk
-from mudroom.stage.union import Union
 from mudroom.vault.archive import Refused, refusing
 from mudroom.vault.bundle import kept_digests, rows_of
 from mudroom.vault.rebase import Claim, Rebase, align_modes, collect_layer, same_file

@@ -11,8 +11,8 @@
         cache/          the caches of package managers, shared by all commands of this project
         forks/<name>/   one fork: its state and the changes of its last command (vault/fork.py)
         layers/<id>/    one layer: tree/, originals/, and once it is sealed the record of what the stack came to
-        masks/<hash>/   a layer that shows secrets empty; secrets: where they are (stage/secret.py)
-        bases/<id>/     one snapshot of the project (stage/snapshot.py)
+        masks/<hash>/   a layer that shows secrets empty; secrets: where they are (stage/views/secret.py)
+        bases/<id>/     one snapshot of the project (stage/originals/snapshot.py)
         applies/<uN>/   one apply: its plan and its slots (vault/apply.py)
         applies/pending the name of the apply that is going on, or was when mudroom was killed
         merged/         what was merged on its way into the project (vault/reconcile.py)
@@ -30,8 +30,8 @@ from typing import TYPE_CHECKING
 
 from mudroom.core.tree.path import show
 from mudroom.errors import MudroomError, UsageError
-from mudroom.stage.reading import ANEW, Reading
-from mudroom.stage.secret import NO_MASK
+from mudroom.stage.reader import ANEW, Reading
+from mudroom.stage.views.secret import NO_MASK
 from mudroom.vault.fork import Fork, fork_directory
 from mudroom.vault.lock import Lock
 from mudroom.vault.turn import Turn
@@ -131,7 +131,7 @@ class Vault:
         state = fork.state
         beside = self.layer(state.upper) + b"/record"
         if os.path.lexists(beside):
-            from mudroom.stage.layer import remove_tree
+            from mudroom.stage.layers.layer import remove_tree
 
             remove_tree(beside)  # a crash has left it, or who is in a container has put it there
         if fork.record is not None:
@@ -206,7 +206,7 @@ class Vault:
         raise MudroomError("the vault's trash is full")
 
     def empty_trash(self) -> None:
-        from mudroom.stage.layer import remove_tree
+        from mudroom.stage.layers.layer import remove_tree
 
         for name in os.listdir(self.path + b"/trash"):
             try:

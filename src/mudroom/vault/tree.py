@@ -22,12 +22,12 @@ from mudroom.stage.beneath import (
     open_beneath,
     open_root,
 )
-from mudroom.stage.closed import entered, through
 from mudroom.stage.copy import clone, copy_open_file
-from mudroom.stage.layer import remove_at
+from mudroom.stage.layers.closed_directory import entered, through
+from mudroom.stage.layers.layer import remove_at
+from mudroom.stage.layers.union import OneLayer, Union
 from mudroom.stage.source import Source
 from mudroom.stage.source import walk as walk_source
-from mudroom.stage.union import OneLayer, Union
 from mudroom.vault.rename import At, exchange, move
 
 

@@ -14,7 +14,7 @@ from mudroom.core.merge.operations import Op
 from mudroom.core.text.linediff import is_binary
 from mudroom.core.tree.entry import Entry
 from mudroom.stage.beneath import look, look_beneath, open_beneath
-from mudroom.stage.original import SMALL, Originals
+from mudroom.stage.originals.original import SMALL, Originals
 from mudroom.stage.source import DirectorySource, read_all
 from mudroom.vault.reconcile import merge_texts
 from mudroom.vault.record import sync_directory

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from mudroom.core.tree.path import relpath, show
 from mudroom.stage import xattr
 from mudroom.stage.beneath import open_beneath, open_root
-from mudroom.stage.layer import OPAQUE, WHITEOUT, make_whiteout
+from mudroom.stage.layers.layer import OPAQUE, WHITEOUT, make_whiteout
 from mudroom.vault.archive import BLOCK, Archive, Refused, name_of
 from mudroom.vault.pack import XATTR
 

@@ -1,7 +1,7 @@
 """What all requests share: the vaults of the state directory, sessions on them, jobs and listeners.
 
 A session is opened for a request and closed with it: nothing of a fork is kept between two but what was read of its
-files, as long as they are the same files (``stage/kept.py``). So a page never shows what was, and a fork that is gone
+files, as long as they are the same files (``stage/file_cache.py``). So a page never shows what was, and a fork that is gone
 is gone.
 """
 

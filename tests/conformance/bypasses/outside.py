@@ -22,7 +22,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from mudroom.stage.layer import remove_tree
+from mudroom.stage.layers.layer import remove_tree
 
 from . import phone
 from .attempt import TABLE

@@ -21,7 +21,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from mudroom.stage.layer import remove_tree
+from mudroom.stage.layers.layer import remove_tree
 
 from .attempt import TABLE, Attempt
 from .call import buffer, call

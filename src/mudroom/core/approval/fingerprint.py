@@ -25,7 +25,7 @@ __all__ = ["IMPLIED", "Uncovered", "digests", "fingerprint", "holds", "question_
 
 Read = Callable[[bytes, int], bytes | None]
 """The content of a regular file at an absolute path of the view, found as open(2) would find it; None if there is none.
-If it has more bytes than the second says: at least one more than that many. ``stage/lookup.py`` has one."""
+If it has more bytes than the second says: at least one more than that many. ``stage/views/lookup.py`` has one."""
 Strays = Callable[[bytes], bool]
 """Whether an absolute path leads out of the project to where commands may write; ``read`` finds nothing there."""
 LARGEST = 64 << 20

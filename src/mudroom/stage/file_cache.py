@@ -13,7 +13,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any
 
-from mudroom.stage.reading import Reading, T, V
+from mudroom.stage.reader import Reading, T, V
 from mudroom.stage.stamp import Stamp, is_settled, stamp_of
 
 LIMIT = 16 << 20

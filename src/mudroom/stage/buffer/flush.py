@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Protocol
 
-from mudroom.stage.content import Contents
-from mudroom.stage.node import Node, join, nodes
+from mudroom.stage.buffer.content import Contents
+from mudroom.stage.buffer.node import Node, join, nodes
 
 if TYPE_CHECKING:
     from mudroom.stage.source import Source

@@ -4,7 +4,7 @@
     copy/manifest    for every entry of it: what lies below, and the stamp of the copy (MessagePack)
 
 It is made once per fork and costs what the project weighs. A file whose copy still has its stamp has not changed.
-The base of such a fork is always a snapshot (``stage/snapshot.py``), so that what a change is judged against does not
+The base of such a fork is always a snapshot (``stage/originals/snapshot.py``), so that what a change is judged against does not
 move either.
 """
 
@@ -17,12 +17,12 @@ from mudroom.core.confinement.spec import Copy
 from mudroom.core.tree.entry import Entry, same_shape, same_stamp
 from mudroom.core.tree.path import parent, sort_key
 from mudroom.stage.beneath import directory, look, open_beneath, open_root
-from mudroom.stage.closed import look_through, through
 from mudroom.stage.copy import clone, listed
-from mudroom.stage.layer import LayerWriter, open_staged, remove_tree
-from mudroom.stage.plain import PlainWriter
+from mudroom.stage.layers.closed_directory import look_through, through
+from mudroom.stage.layers.layer import LayerWriter, open_staged, remove_tree
 from mudroom.stage.source import OpenSource, Source
 from mudroom.stage.view import Difference
+from mudroom.stage.views.real_directory import PlainWriter
 
 Manifest = dict[bytes, tuple[Entry, Entry]]
 """Per path: the entry of the original, and of its copy."""

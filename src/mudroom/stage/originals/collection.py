@@ -4,7 +4,7 @@
    overlay copies a whole file up when it is merely opened for writing or touched.
 2. An original is believed only if it was not touched while the command ran ("stamp before trust"): its ctime must be
    older than the command's start. Otherwise ``original_known`` is False and apply treats it as a conflict. A believed
-   one is kept at once (``stage/original.py``): the live file may be another one tomorrow.
+   one is kept at once (``stage/originals/original.py``): the live file may be another one tomorrow.
 3. What cannot be applied (sockets, devices) becomes a remark, never silence.
 
 Only the writable layer is walked; what the sealed ones below it hold comes from the changeset of when they were sealed.
@@ -24,7 +24,7 @@ from mudroom.core.tree.path import sort_key
 from mudroom.core.tree.rename import pair_renames
 from mudroom.core.tree.rollup import whole_directories
 from mudroom.stage import xattr
-from mudroom.stage.ground import Ground
+from mudroom.stage.originals.ground import Ground
 from mudroom.stage.source import Source, read_all, same_bytes
 from mudroom.stage.view import Difference, View
 

@@ -19,8 +19,8 @@ from typing import Literal
 from mudroom.core.tree.path import show
 from mudroom.errors import MudroomError, Unsupported
 from mudroom.stage.beneath import directory, open_root
-from mudroom.stage.layer import OPAQUE, make_whiteout
-from mudroom.stage.preflight import mounts
+from mudroom.stage.layers.layer import OPAQUE, make_whiteout
+from mudroom.stage.views.preflight import mounts
 
 Kind = Literal["overlay", "fuse", "copy"]
 

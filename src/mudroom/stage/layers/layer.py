@@ -26,8 +26,8 @@ from mudroom.core.tree.entry import Entry
 from mudroom.core.tree.path import ancestors
 from mudroom.stage import xattr
 from mudroom.stage.beneath import directory, entries, look, look_beneath, open_file, open_root
-from mudroom.stage.closed import Loosened, through
 from mudroom.stage.copy import copy_content, copy_xattrs
+from mudroom.stage.layers.closed_directory import Loosened, through
 from mudroom.stage.source import Source, is_absence
 
 OPAQUE, WHITEOUT = "user.overlay.opaque", "user.overlay.whiteout"

@@ -19,11 +19,11 @@ from mudroom.core.tree.entry import Entry
 from mudroom.core.tree.path import ancestors, parent, relpath
 from mudroom.core.tree.path import name as last
 from mudroom.stage.beneath import O_PATH, directory, handle, look, open_beneath
-from mudroom.stage.closed import Loosened
-from mudroom.stage.content import read_whole
+from mudroom.stage.buffer.content import read_whole
+from mudroom.stage.buffer.files import Draft, check_file, os_error, refusal
 from mudroom.stage.copy import copy_content, copy_xattrs
-from mudroom.stage.files import Draft, check_file, os_error, refusal
-from mudroom.stage.layer import remove_at
+from mudroom.stage.layers.closed_directory import Loosened
+from mudroom.stage.layers.layer import remove_at
 from mudroom.stage.source import DirectorySource, is_absence
 
 _numbers = itertools.count(1)

@@ -13,7 +13,7 @@ from mudroom.core.tree.entry import Entry
 from mudroom.stage import xattr
 from mudroom.stage.beneath import directory, open_root
 from mudroom.stage.copy import copy_entry, copy_file, copy_open_file
-from mudroom.stage.layer import OPAQUE, Listing, make_whiteout, open_staged, read_directory
+from mudroom.stage.layers.layer import OPAQUE, Listing, make_whiteout, open_staged, read_directory
 
 _Place = tuple[bytes, tuple[int, ...], bool]
 """A directory: its path, the layers that make it up (topmost first), whether something hides what is below them."""

@@ -19,7 +19,7 @@ from mudroom.errors import MudroomError, UsageError
 from mudroom.stage.beneath import open_file, open_root
 from mudroom.stage.copy import clone, listed
 from mudroom.stage.exclude import choose, never_copied, weight
-from mudroom.stage.layer import remove_tree
+from mudroom.stage.layers.layer import remove_tree
 from mudroom.stage.source import DirectorySource, OpenSource, is_absence, read_all
 
 DEFAULT_LIMIT = 500 * 1024 * 1024

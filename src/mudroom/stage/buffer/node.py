@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from mudroom.core.tree.entry import Entry
-from mudroom.stage.content import Content
+from mudroom.stage.buffer.content import Content
 
 
 class Node:

@@ -10,7 +10,7 @@ from mudroom.core.confinement.spec import Overlay
 from mudroom.core.tree.entry import Entry
 from mudroom.stage import own
 from mudroom.stage.beneath import directory, look, open_root
-from mudroom.stage.layer import Listing, listing, loosened, remove_at
+from mudroom.stage.layers.layer import Listing, listing, loosened, remove_at
 from mudroom.stage.source import Source
 from mudroom.stage.view import Difference
 

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from mudroom.core.tree.secret import ELSEWHERE, is_secret, matches
 from mudroom.stage.beneath import open_root
-from mudroom.stage.layer import LayerWriter, remove_tree
+from mudroom.stage.layers.layer import LayerWriter, remove_tree
 from mudroom.stage.source import OpenSource
 from mudroom.stage.stamp import is_settled
 

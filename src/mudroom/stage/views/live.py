@@ -8,7 +8,7 @@ from collections.abc import Callable
 from threading import RLock
 from typing import Any
 
-from mudroom.stage.plain import PlainTree
+from mudroom.stage.views.real_directory import PlainTree
 
 
 class LiveTree:

@@ -23,7 +23,7 @@ from mudroom.errors import MudroomError
 from mudroom.stage import own
 from mudroom.stage.beneath import nameless
 from mudroom.stage.copy import copy_content
-from mudroom.stage.reading import ANEW, Reading
+from mudroom.stage.reader import ANEW, Reading
 
 SMALL = 1024 * 1024
 """Bytes. A larger file is kept as a file of its own, a reflink where the file system has them."""

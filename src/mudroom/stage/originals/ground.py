@@ -8,8 +8,8 @@ from types import MappingProxyType
 
 from mudroom.core.tree.change import Changeset
 from mudroom.core.tree.entry import Entry, same_stamp
-from mudroom.stage.landed import Landed, open_kept
-from mudroom.stage.original import Originals
+from mudroom.stage.layers.landed import Landed, open_kept
+from mudroom.stage.originals.original import Originals
 from mudroom.stage.source import Source
 
 _NO_LANDED: Mapping[bytes, Landed] = MappingProxyType({})

@@ -25,10 +25,10 @@ from typing import TYPE_CHECKING, BinaryIO
 from mudroom.core.tree.entry import Entry, Kind
 from mudroom.core.tree.path import is_below, parent, relpath
 from mudroom.core.tree.path import name as last
-from mudroom.stage.content import PER_FILE, TOTAL, Content, Contents, Spool, read_whole
-from mudroom.stage.files import Draft, check_file, no_file, os_error, refusal
-from mudroom.stage.flush import Writer, take_in, write_out
-from mudroom.stage.node import TOP, Node, join, nodes
+from mudroom.stage.buffer.content import PER_FILE, TOTAL, Content, Contents, Spool, read_whole
+from mudroom.stage.buffer.files import Draft, check_file, no_file, os_error, refusal
+from mudroom.stage.buffer.flush import Writer, take_in, write_out
+from mudroom.stage.buffer.node import TOP, Node, join, nodes
 
 if TYPE_CHECKING:
     from mudroom.stage.source import Source
@@ -38,7 +38,7 @@ _inodes = itertools.count(1)  # of all buffers: they may lie on each other
 
 
 class Buffer:
-    """A ``Tree`` (``stage/files.py``) over ``below``. Of all the errors, ValueError is for a path that is no RelPath.
+    """A ``Tree`` (``stage/buffer/files.py``) over ``below``. Of all the errors, ValueError is for a path that is no RelPath.
 
     ``keep(path)`` captures the original of a path, once, before its first change, with the buffer's lock held.
     ``spill`` is a directory for what does not fit into memory. ``clock`` gives nanoseconds since 1970.

@@ -14,8 +14,8 @@ from mudroom.core.tree.entry import Entry
 from mudroom.core.tree.path import ancestors, parent
 from mudroom.core.tree.path import name as last
 from mudroom.stage.beneath import look, open_root
-from mudroom.stage.closed import look_through
-from mudroom.stage.layer import Listing, is_whiteout, open_staged, read_directory
+from mudroom.stage.layers.closed_directory import look_through
+from mudroom.stage.layers.layer import Listing, is_whiteout, open_staged, read_directory
 from mudroom.stage.source import OpenSource, Source
 
 
