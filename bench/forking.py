@@ -20,8 +20,8 @@ from bench.measure import (
 )
 from bench.place import Place, Scale, discard, fill, have, make_repository, new_place, run
 from mudroom.session import Session
-from mudroom.vault.gather import view_of
-from mudroom.vault.opened import OpenFork
+from mudroom.vault.forks.collection import view_of
+from mudroom.vault.forks.open_fork import OpenFork
 
 _FORKS = 40
 _COPIED = 10_000

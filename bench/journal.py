@@ -28,7 +28,7 @@ from bench.measure import (
 )
 from bench.place import Scale, discard, fill, new_place, run
 from mudroom.session import Session
-from mudroom.vault.journal import Journal
+from mudroom.vault.journal.journal import Journal
 
 _EVENT: dict[str, Any] = {
     "command": ["npm", "install", "--save-dev", "typescript"],
@@ -57,7 +57,7 @@ _QUIET, _BUSY = "the journal quiet", "ours"
 
 _WRITER = """
 import json, os, sys, time
-from mudroom.vault.journal import Journal
+from mudroom.vault.journal.journal import Journal
 journal, event, rate = Journal(sys.argv[1].encode()), json.loads(sys.argv[2]), int(sys.argv[3])
 print("ready", flush=True)
 start, count = time.monotonic(), 0

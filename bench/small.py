@@ -22,8 +22,8 @@ from bench.measure import (
 )
 from bench.place import BWRAP, Scale, discard, fill, have, new_place, run
 from mudroom.session import Session
-from mudroom.vault.gather import view_of
-from mudroom.vault.opened import OpenFork
+from mudroom.vault.forks.collection import view_of
+from mudroom.vault.forks.open_fork import OpenFork
 
 TRUE = "/bin/true"
 _IN_A_ROW = 10

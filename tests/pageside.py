@@ -16,8 +16,8 @@ from conftest import Place, tick
 from mudroom.cli.main import Context
 from mudroom.cli.serving import means_of
 from mudroom.cli.terminal import Terminal
-from mudroom.vault import apply as apply_module
-from mudroom.vault.execute import Executor
+from mudroom.vault.apply import transaction as apply_module
+from mudroom.vault.apply.execution import Executor
 from mudroom.web.app import build
 from mudroom.web.endpoint import id_of
 from mudroom.web.house import House

@@ -17,8 +17,8 @@ from mudroom.core.approval.approval import CommandAnswer, CommandQuestion
 from mudroom.core.command.policy import ClassRule, CommandPolicy
 from mudroom.core.settings import Settings
 from mudroom.session import Session
-from mudroom.vault.approval import Queue
-from mudroom.vault.approver import QueueApprover
+from mudroom.vault.approvals.approver import QueueApprover
+from mudroom.vault.approvals.queue import Queue
 
 SETTINGS = Settings(commands=CommandPolicy((ClassRule("unknown", "require_approval", "policy.yaml:1", 1),)))
 LATER = 0.0
@@ -209,7 +209,7 @@ def test_an_exec_that_was_killed_while_it_waited(place: Place, monkeypatch: pyte
         "import os, sys\n"
         "from test_approved_commands import SETTINGS\n"
         "from mudroom.session import Session\n"
-        "from mudroom.vault.approver import QueueApprover\n"
+        "from mudroom.vault.approvals.approver import QueueApprover\n"
         "project, state, home = map(os.fsencode, sys.argv[1:])\n"
         "del os.environ['PYTHONPATH']\n"
         "ask = lambda question: QueueApprover(session.vault.approvals, 60)(question)\n"

@@ -20,7 +20,7 @@ from mudroom.core.settings import Settings
 from mudroom.errors import CommandNotStarted, Unsupported, UsageError
 from mudroom.sandbox.host import landlock_abi
 from mudroom.session import Session, Stdio
-from mudroom.vault.background import RING
+from mudroom.vault.forks.background import RING
 from mudroom.visits import visit
 
 SH = (b"sh", b"-c")

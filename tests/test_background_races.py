@@ -22,8 +22,8 @@ from mudroom.core.settings import Settings
 from mudroom.errors import CommandNotStarted, MudroomError, UsageError
 from mudroom.sandbox.wire import send
 from mudroom.session import Session
-from mudroom.vault.background import Book
-from mudroom.vault.fork import Fork
+from mudroom.vault.forks.background import Book
+from mudroom.vault.store.fork import Fork
 
 ASKING = Settings(commands=CommandPolicy((ClassRule("unknown", "require_approval", "policy.yaml:1", 1),)))
 SCRIPT = [b"sh", b"run.sh"]

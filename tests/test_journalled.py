@@ -16,7 +16,7 @@ from conftest import Place
 from mudroom.core.journal.event_filter import Selection
 from mudroom.errors import MudroomError
 from mudroom.session import Session
-from mudroom.vault.journal import Journal
+from mudroom.vault.journal.journal import Journal
 
 SECRET = "correct-horse-battery"
 

@@ -174,7 +174,7 @@ def test_a_file_system_without_swaps_or_hard_links(tmp_path: Path) -> None:
         (tmp_path / name).write_text(name)
     program = f"""
 LIBSYSTEM["renameatx_np"] = not_supported
-from mudroom.vault.rename import exchange, move
+from mudroom.vault.apply.rename import exchange, move
 os.link = lambda *_words, **_named: not_supported()
 place = os.open({str(tmp_path)!r}, os.O_RDONLY)
 exchange((place, b"one"), (place, b"other"))

@@ -25,8 +25,8 @@ from mudroom.sandbox.client import Client
 from mudroom.stage.buffer.files import Tree
 from mudroom.stage.source import Source, read_all, walk
 from mudroom.stage.views.real_directory import PlainTree
-from mudroom.vault import deep
-from mudroom.vault.opened import OpenFork
+from mudroom.vault.forks import flatten
+from mudroom.vault.forks.open_fork import OpenFork
 from test_property import OPERATION, PROGRAM, perform
 
 pytestmark = pytest.mark.anybody
@@ -235,8 +235,8 @@ class Machine(RuleBasedStateMachine):
 
 @pytest.mark.parametrize("view", ["overlay", "copy"])
 def test_forks_are_copies(client: Client, view: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(deep, "DEEP", 5)  # so that merging layers comes up
-    monkeypatch.setattr(deep, "KEPT", 2)
+    monkeypatch.setattr(flatten, "DEEP", 5)  # so that merging layers comes up
+    monkeypatch.setattr(flatten, "KEPT", 2)
     from hypothesis.stateful import run_state_machine_as_test
 
     machine = type("Machine", (Machine,), {"client": client, "view": view})

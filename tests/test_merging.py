@@ -14,7 +14,7 @@ from mudroom.core.settings import Settings, VerifyWhen
 from mudroom.errors import ForkMoved, UsageError
 from mudroom.session import Session
 from mudroom.stage.source import Source
-from mudroom.vault.land import Landed, Verified
+from mudroom.vault.apply.landing import Landed, Verified
 
 TEXT = "".join(f"line {number}\n" for number in range(1, 21))
 

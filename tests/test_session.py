@@ -18,7 +18,7 @@ from mudroom.core.settings import Settings
 from mudroom.core.tree.change import listed
 from mudroom.errors import CommandNotStarted, UsageError
 from mudroom.session import Stdio
-from mudroom.vault.execute import Executor
+from mudroom.vault.apply.execution import Executor
 
 
 def verbs(result: Result) -> dict[str, str]:

@@ -142,7 +142,7 @@ def test_a_killed_user_command_leaves_nobody_stopped(place: Place) -> None:
     agent = Agent(session, "one")
     program = f"""
 import sys
-from mudroom.vault.store import open_vault
+from mudroom.vault.store.store import open_vault
 vault = open_vault({os.fsencode(place.state)!r}, {os.fsencode(place.project)!r})
 vault.turn.take(lambda: None)
 print("alone", flush=True)

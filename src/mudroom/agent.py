@@ -22,9 +22,9 @@ from mudroom.core.result import Result
 from mudroom.core.tree.path import is_below, show
 from mudroom.errors import UsageError
 from mudroom.session import CAPTURED, Session, Stdio
-from mudroom.vault.artifact import Artifacts, collect, next_place, require_empty
-from mudroom.vault.fork import Fork, is_plain
-from mudroom.vault.opened import OpenFork
+from mudroom.vault.forks.artifact import Artifacts, collect, next_place, require_empty
+from mudroom.vault.forks.open_fork import OpenFork
+from mudroom.vault.store.fork import Fork, is_plain
 
 _MANY = 100
 """Workspaces of one agent, of which the first that nobody works in is taken."""

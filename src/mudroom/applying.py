@@ -13,19 +13,19 @@ from mudroom.core.result import text
 from mudroom.core.tree.change import Changeset
 from mudroom.core.tree.path import is_below, show
 from mudroom.errors import UsageError
-from mudroom.vault.fork import Fork
-from mudroom.vault.opened import OpenFork
+from mudroom.vault.forks.open_fork import OpenFork
+from mudroom.vault.store.fork import Fork
 from mudroom.workbench import Workbench
 
 if TYPE_CHECKING:
     from mudroom.core.merge.merge import Part
     from mudroom.core.merge.resolution_words import Take
     from mudroom.core.tree.change import Change, Remark
-    from mudroom.vault.applied import AppliedOnce
-    from mudroom.vault.apply import Applied
-    from mudroom.vault.commits import Commits
-    from mudroom.vault.conflicted import Conflicted
-    from mudroom.vault.land import Check, Landed
+    from mudroom.vault.apply.applied import AppliedOnce
+    from mudroom.vault.apply.conflict import Conflicted
+    from mudroom.vault.apply.landing import Check, Landed
+    from mudroom.vault.apply.transaction import Applied
+    from mudroom.vault.git.commits import Commits
 
     OnVerify = Callable[[tuple[bytes, ...]], Callable[[bytes], None]]
 
@@ -65,7 +65,7 @@ class Applying(Workbench):
 
     def review(self, name: str) -> tuple[Changeset, str]:
         """What a fork holds, for somebody to look at, and its fingerprint: an apply is held to it from here on."""
-        from mudroom.vault.review import remember
+        from mudroom.vault.forks.review import remember
 
         changes = self.changes(name)
         return changes, remember(self.vault.fork(name), changes)
@@ -96,7 +96,7 @@ class Applying(Workbench):
         nothing below. ``on_verify``: called with the command that verifies the result when that begins; what it gives
         is called with all that the command prints, as it is printed.
         """
-        from mudroom.vault.land import Wanted, land
+        from mudroom.vault.apply.landing import Wanted, land
 
         with self.at_rest(name) as fork:
             record = None if verify_fork else fork.record
@@ -116,7 +116,7 @@ class Applying(Workbench):
         """Bring the commits of a fork into the project's repository as a branch (default: ``mudroom/<fork>``); its
         files, index and HEAD stay as they are. Hold the vault's lock. Raises UsageError if there are none, or they
         cannot be brought; no branch has changed then."""
-        from mudroom.vault.commits import bring_commits
+        from mudroom.vault.git.commits import bring_commits
 
         with self.at_rest(name) as fork, OpenFork(self.vault, fork) as opened:
             found = bring_commits(self.project, repository, opened.merged(), branch=branch, fork=name)
@@ -125,7 +125,7 @@ class Applying(Workbench):
         return found
 
     def _require_reviewed(self, fork: Fork, expected: str | None) -> None:
-        from mudroom.vault import review
+        from mudroom.vault.forks import review
 
         expected = expected or review.reviewed(fork)
         if expected is not None:
@@ -142,42 +142,42 @@ class Applying(Workbench):
 
     def fingerprint(self, name: str) -> str:
         """Of what a fork holds now; unlike ``review``, this is no look at it."""
-        from mudroom.vault.gist import gist_of
+        from mudroom.vault.forks.record_view import gist_of
 
         return gist_of(self.vault.reading, self.record(name)).fingerprint
 
     def drift(self, name: str) -> list[Remark]:
         """What the project has changed itself, since, where the fork has changes. Cheap, and holds no lock: an apply
         merges it, or finds a conflict (``conflicts``)."""
-        from mudroom.vault.drift import find_drift
+        from mudroom.vault.apply.drift import find_drift
 
         return find_drift(self.vault, self.vault.fork(name))
 
     def conflicts(self, name: str, paths: Sequence[bytes] = ()) -> list[Conflicted]:
         """Where a fork, or what is below ``paths`` in it, conflicts with the project as it is now: all sides of each,
         those that are decided, too."""
-        from mudroom.vault.conflicted import find_conflicts
+        from mudroom.vault.apply.conflict import find_conflicts
 
         with self.at_rest(name) as fork:
             return find_conflicts(self.vault, fork, paths) if fork.record is not None else []
 
     def conflict(self, name: str, path: bytes) -> Conflicted | None:
         """The one at this path, at the cost of that one if it can be; None: there is none."""
-        from mudroom.vault.conflicted import find_conflict
+        from mudroom.vault.apply.conflict import find_conflict
 
         with self.at_rest(name) as fork:
             return find_conflict(self.vault, fork, path) if fork.record is not None else None
 
     def each_conflict(self, name: str, make: Callable[[Conflicted], T]) -> list[T]:
         """What is made of each of them, one after the other: all of them together may not fit into memory."""
-        from mudroom.vault.conflicted import each_conflict
+        from mudroom.vault.apply.conflict import each_conflict
 
         with self.at_rest(name) as fork:
             return each_conflict(self.vault, fork, make) if fork.record is not None else []
 
     def conflict_paths(self, name: str, paths: Sequence[bytes] = ()) -> dict[bytes, bool]:
         """Of all of them, or of those below ``paths``: whether it is decided. No content is kept."""
-        from mudroom.vault.conflicted import each_conflict
+        from mudroom.vault.apply.conflict import each_conflict
 
         with self.at_rest(name) as fork:
             if fork.record is None:
@@ -192,7 +192,7 @@ class Applying(Workbench):
         ``take``: ours (what the project has), theirs (what the fork has), content (which is given), delete.
         ``edited``: the content came of what is decided, and has the permissions of that.
         """
-        from mudroom.vault.conflicted import decide
+        from mudroom.vault.apply.conflict import decide
 
         with self.at_rest(name) as fork:
             decide(self.vault, fork, conflict, take, content, edited=edited)
@@ -200,9 +200,9 @@ class Applying(Workbench):
     def keep_both(self, name: str, conflict: Conflicted) -> bytes:
         """Decide for the project's file, and have the fork's beside it, as ``NAME.theirs.SUFFIX``: its path. For files
         that cannot be merged. Raises UsageError if something is there."""
-        from mudroom.vault import review
-        from mudroom.vault.conflicted import require_undecided_since
-        from mudroom.vault.resolution import load_resolutions
+        from mudroom.vault.apply.conflict import require_undecided_since
+        from mudroom.vault.conflict.resolution import load_resolutions
+        from mudroom.vault.forks import review
 
         stem, suffix = os.path.splitext(conflict.path)
         beside = stem + b".theirs" + suffix
@@ -222,21 +222,21 @@ class Applying(Workbench):
     def forget_decision(self, name: str, path: bytes, decision: bytes | None = None) -> bool:
         """Take a decision back: the one that was looked at (``Conflicted.decision``; None: whatever it is). Whether
         there was one."""
-        from mudroom.vault.conflicted import forget
+        from mudroom.vault.apply.conflict import forget
 
         with self.at_rest(name) as fork:
             return forget(fork, path, decision)
 
     def applied(self, last: int = 100) -> list[AppliedOnce]:
         """The newest applies, oldest first, with what is known of each without much ado."""
-        from mudroom.vault.applied import details
+        from mudroom.vault.apply.applied import details
 
         return details(self.vault, [(one["apply"], one["state"]) for one in self.applies()[-last:]])
 
     def redo(self, name: str | None = None) -> Applied:
         """Apply once more what was undone: the one named, or the last. Hold the vault's lock."""
-        from mudroom.vault.land import bring_back
-        from mudroom.vault.tombstone import require_kept
+        from mudroom.vault.apply.landing import bring_back
+        from mudroom.vault.retention.tombstone import require_kept
 
         if name is not None:
             require_kept(self.vault, name)
@@ -246,8 +246,8 @@ class Applying(Workbench):
 
     def undo(self, name: str | None = None) -> Applied:
         """Take an apply back: the one named, or the last. Hold the vault's lock."""
-        from mudroom.vault.land import take_back
-        from mudroom.vault.tombstone import require_kept
+        from mudroom.vault.apply.landing import take_back
+        from mudroom.vault.retention.tombstone import require_kept
 
         if name is not None:
             require_kept(self.vault, name)

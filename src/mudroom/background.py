@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from mudroom.core.result import Result
     from mudroom.joining import Joining
     from mudroom.sandbox.processes import Usage
-    from mudroom.vault.background import Part
+    from mudroom.vault.forks.background import Part
 
 LATER = 0.05
 """Seconds between two looks at what another process has written down."""
@@ -64,7 +64,7 @@ class Background:
 
     def output(self) -> tuple[bytes, bytes]:
         """What it has written to stdout and stderr until now: the last of it, at least a mebibyte of each."""
-        from mudroom.vault.background import Book, read_ring
+        from mudroom.vault.forks.background import Book, read_ring
 
         place = Book(self._session.vault.fork(self.fork)).place(self.id)
         return read_ring(place + b"/stdout"), read_ring(place + b"/stderr")
@@ -72,7 +72,7 @@ class Background:
     def printed(self, marks: Sequence[str] = ("", ""), limit: int = 1 << 16) -> tuple[Part, Part]:
         """What it has written to stdout and stderr since the ``marks`` of an earlier answer, or the end of it: at most
         so many bytes of each, however fast it writes."""
-        from mudroom.vault.background import Book, read_part
+        from mudroom.vault.forks.background import Book, read_part
 
         place = Book(self._session.vault.fork(self.fork)).place(self.id)
         out, err = marks

@@ -26,7 +26,7 @@ from mudroom.sandbox.owner import beside
 from mudroom.sandbox.platform import LINUX, Platform
 from mudroom.stage.layers.layer import private_directories
 from mudroom.stage.views.preflight import MountTable, filesystem, submounts
-from mudroom.vault.store import Vault
+from mudroom.vault.store.store import Vault
 
 if TYPE_CHECKING:
     from mudroom.core.confinement.image import User

@@ -32,7 +32,7 @@ from mudroom.sandbox.owner import beside, this_process
 from mudroom.sandbox.pool import Pool
 from mudroom.sandbox.profile import profile
 from mudroom.sandbox.trial import ready
-from mudroom.vault.store import Vault
+from mudroom.vault.store.store import Vault
 
 if TYPE_CHECKING:
     from mudroom.sandbox.client import Client

@@ -19,9 +19,9 @@ from mudroom.core.tree.path import show
 from mudroom.errors import MudroomError, UsageError
 from mudroom.granting import Grant, granted
 from mudroom.starting import Starting
-from mudroom.vault import stacking
-from mudroom.vault.fork import Fork
-from mudroom.vault.opened import OpenFork
+from mudroom.vault.forks import stacking
+from mudroom.vault.forks.open_fork import OpenFork
+from mudroom.vault.store.fork import Fork
 
 if TYPE_CHECKING:
     from mudroom.core.agent.card import AgentCard

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 from mudroom.core.tree.path import show
 from mudroom.errors import MudroomError
 from mudroom.sandbox.client import Running
-from mudroom.vault.fork import Fork
-from mudroom.vault.stacking import require_idle
-from mudroom.vault.store import Vault
+from mudroom.vault.forks.stacking import require_idle
+from mudroom.vault.store.fork import Fork
+from mudroom.vault.store.store import Vault
 
 if TYPE_CHECKING:
     from mudroom.stage.buffer.files import Tree
     from mudroom.stage.views.live import LiveTree
-    from mudroom.vault.editor import Editor
+    from mudroom.vault.forks.editor import Editor
 
 
 class Desk:
@@ -43,7 +43,7 @@ class Desk:
             return live  # it passes everything on to one that is
         editor = self._editor(name)
         if editor is None:
-            from mudroom.vault.editor import Editor
+            from mudroom.vault.forks.editor import Editor
 
             fork = self._vault.fork(name)
             with fork.lock("file tools"):

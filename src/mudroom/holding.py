@@ -14,10 +14,10 @@ from mudroom.deciding import Case, Deciding
 from mudroom.errors import UsageError
 from mudroom.sandbox.client import StepFailed
 from mudroom.starting import shown
-from mudroom.vault import stacking
-from mudroom.vault.fork import Fork
-from mudroom.vault.gather import stand_on_copy, view_of
-from mudroom.vault.opened import OpenFork
+from mudroom.vault.forks import stacking
+from mudroom.vault.forks.collection import stand_on_copy, view_of
+from mudroom.vault.forks.open_fork import OpenFork
+from mudroom.vault.store.fork import Fork
 
 if TYPE_CHECKING:
     from mudroom.stage.view import View
@@ -65,7 +65,7 @@ class Holding(Deciding):
         """Raises UsageError if something runs in the background of a fork: nobody else can have it."""
         if not os.path.exists(fork.path + b"/background/sandbox"):
             return
-        from mudroom.vault.background import Book
+        from mudroom.vault.forks.background import Book
 
         rows = [started for started, ended in Book(fork).rows() if ended is None]
         with fork.lock_if_free("looking at what is left") as free:

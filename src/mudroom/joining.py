@@ -20,9 +20,9 @@ from mudroom.errors import MudroomError, Unsupported, UsageError
 from mudroom.holding import Holding, common_of, nothing
 from mudroom.sandbox.capture import GRACE, Output, Watch, attend
 from mudroom.starting import Ran, Stdio, relay_for
-from mudroom.vault import stacking
-from mudroom.vault.fork import Fork
-from mudroom.vault.gather import Command
+from mudroom.vault.forks import stacking
+from mudroom.vault.forks.collection import Command
+from mudroom.vault.store.fork import Fork
 from mudroom.vault.turn import LOOK
 
 if TYPE_CHECKING:
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from mudroom.sandbox.held import Joined
     from mudroom.sandbox.processes import Usage
     from mudroom.tending import Tended
-    from mudroom.vault.apply import Recovered
-    from mudroom.vault.background import Part
+    from mudroom.vault.apply.transaction import Recovered
+    from mudroom.vault.forks.background import Part
     from mudroom.visits import Visit
 
 MARK = b"MUDROOM_BACKGROUND"
@@ -179,7 +179,7 @@ class Joining(Holding):
     def backgrounds(self, name: str | None = None) -> list[tuple[Started, Ended | None]]:
         """What has been started in the background of a fork, or of all, oldest first; the last of those that are
         over are among them."""
-        from mudroom.vault.background import Book
+        from mudroom.vault.forks.background import Book
 
         forks = self.vault.forks() if name is None else [self.vault.fork(name)]
         found = []
@@ -218,8 +218,8 @@ class Joining(Holding):
     def printed(self, name: str, marks: Sequence[str] = ("", ""), limit: int = 1 << 16) -> tuple[Part, Part]:
         """What the command in the foreground of a fork has printed since the ``marks`` of an earlier answer, or the end
         of it, as far as it is captured; of the last one if none runs."""
-        from mudroom.vault.background import read_part
-        from mudroom.vault.printed import PLACE
+        from mudroom.vault.forks.background import read_part
+        from mudroom.vault.forks.live_output import PLACE
 
         place = self.vault.fork(name).path + PLACE
         out, err = marks
@@ -227,7 +227,7 @@ class Joining(Holding):
 
     def printed_at(self, name: str) -> int | None:
         """When that was printed last, in nanoseconds since 1970; None: nothing is there."""
-        from mudroom.vault.printed import PLACE
+        from mudroom.vault.forks.live_output import PLACE
 
         times = []
         for stream in (b"/stdout", b"/stderr"):
@@ -247,7 +247,7 @@ class Joining(Holding):
 
     def _root(self, started: Started) -> int:
         """From whom the processes of a command descend: who holds it, or the first of its container."""
-        from mudroom.vault.background import Book
+        from mudroom.vault.forks.background import Book
 
         common = Book(self.vault.fork(started.fork)).common() or {}
         return int(common.get("root", started.keeper))
@@ -423,7 +423,7 @@ class Joining(Holding):
     def _settle(self, fork: Fork) -> None:
         super()._settle(fork)
         if os.path.isdir(fork.path + b"/background"):
-            from mudroom.vault.background import Book
+            from mudroom.vault.forks.background import Book
 
             Book(fork).settle(self._clock())
 

@@ -14,17 +14,17 @@ from mudroom.errors import MudroomError
 from mudroom.session import Session
 from mudroom.stage.file_cache import KeptFiles
 from mudroom.stage.layers.layer import remove_tree
-from mudroom.vault.adopt import LIMIT, Imported, import_fork
-from mudroom.vault.apply import Recovered
-from mudroom.vault.approval import Queue
-from mudroom.vault.approver import HostApprover, QueueApprover, failed, host_answer, host_question
-from mudroom.vault.bundle import Exported, export_fork
-from mudroom.vault.check import Problem, check
-from mudroom.vault.glance import Glance, Glances
-from mudroom.vault.prune import Swept, collect_garbage, old_forks
-from mudroom.vault.store import Vault
-from mudroom.vault.ticket import Ticket
-from mudroom.vault.usage import Holding, Usage, holding, usage, vault_named, vaults, why_unusable
+from mudroom.vault.apply.transaction import Recovered
+from mudroom.vault.approvals.approver import HostApprover, QueueApprover, failed, host_answer, host_question
+from mudroom.vault.approvals.queue import Queue
+from mudroom.vault.approvals.ticket import Ticket
+from mudroom.vault.forks.fork_summary import Glance, Glances
+from mudroom.vault.retention.check import Problem, check
+from mudroom.vault.retention.prune import Swept, collect_garbage, old_forks
+from mudroom.vault.retention.usage import Holding, Usage, holding, usage, vault_named, vaults, why_unusable
+from mudroom.vault.store.store import Vault
+from mudroom.vault.transfer.bundle import Exported, export_fork
+from mudroom.vault.transfer.import_fork import LIMIT, Imported, import_fork
 
 __all__ = [
     "LIMIT",

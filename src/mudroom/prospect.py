@@ -26,7 +26,7 @@ from mudroom.stage.exclude import left_out, megabytes, weight
 from mudroom.stage.originals.snapshot import read_patterns
 from mudroom.stage.source import DirectorySource
 from mudroom.stage.views.preflight import check_project
-from mudroom.vault.store import Vault
+from mudroom.vault.store.store import Vault
 
 MOST = 500
 """Folders that are listed."""

@@ -39,8 +39,8 @@ if TYPE_CHECKING:
     from mudroom.core.text.difference import Texts
     from mudroom.core.tree.entry import Entry
     from mudroom.session import Conflicted, Session
-    from mudroom.vault.gist import Tagged
-    from mudroom.vault.sides import Pair, Two, Which
+    from mudroom.vault.forks.both_sides import Pair, Two, Which
+    from mudroom.vault.forks.record_view import Tagged
 
 
 AGAIN = "look again: it has moved on"
@@ -67,7 +67,7 @@ class Looked(NamedTuple):
 
 def look(session: Session, fork: str) -> Looked:
     """What a fork holds now. Raises UsageError if there is none of that name."""
-    from mudroom.vault.gist import gist_of
+    from mudroom.vault.forks.record_view import gist_of
 
     gist = gist_of(session.vault.reading, session.record(fork))
     tagged, running = gist.tagged(session.vault), not is_at_rest(session, fork)
@@ -155,8 +155,8 @@ class Difference(NamedTuple):
 def opened(session: Session, fork: str, between: tuple[str, str] | None = None) -> Iterator[Pair]:
     """Both sides of a fork's changes, to read from. ``between``: two states instead, as ``Session.compare`` has them.
     Raises UsageError."""
-    from mudroom.vault.gist import gist_of
-    from mudroom.vault.sides import Compared, Sides
+    from mudroom.vault.forks.both_sides import Compared, Sides
+    from mudroom.vault.forks.record_view import gist_of
 
     if between is not None:
         for name in set(between) - {"base", "now"}:

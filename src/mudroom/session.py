@@ -38,11 +38,11 @@ from mudroom.sandbox.platform import LINUX, Platform, platform_here
 from mudroom.stage.views.overlay import OverlayView
 from mudroom.stage.views.preflight import check_project, find_project, policy_above
 from mudroom.starting import Ran, Stdio
-from mudroom.vault import stacking
-from mudroom.vault.fork import Fork
-from mudroom.vault.gather import Command, Progress, gather, keep_artifacts, stand_on_copy, view_of
-from mudroom.vault.opened import OpenFork
-from mudroom.vault.store import Vault, open_vault
+from mudroom.vault.forks import stacking
+from mudroom.vault.forks.collection import Command, Progress, gather, keep_artifacts, stand_on_copy, view_of
+from mudroom.vault.forks.open_fork import OpenFork
+from mudroom.vault.store.fork import Fork
+from mudroom.vault.store.store import Vault, open_vault
 
 __all__ = [
     "CAPTURED",
@@ -74,10 +74,10 @@ if TYPE_CHECKING:
     from mudroom.sandbox.processes import Usage as Used
     from mudroom.stage.source import Source
     from mudroom.tending import Tended
-    from mudroom.vault.apply import Applied
-    from mudroom.vault.background import Part
-    from mudroom.vault.conflicted import Conflicted
-    from mudroom.vault.land import Check, Landed, Verified
+    from mudroom.vault.apply.conflict import Conflicted
+    from mudroom.vault.apply.landing import Check, Landed, Verified
+    from mudroom.vault.apply.transaction import Applied
+    from mudroom.vault.forks.background import Part
     from mudroom.visits import Visit
 
 
@@ -406,7 +406,7 @@ class Session(Inspecting):
                     keep_artifacts(fork, argv, {stream.name: stream.data for stream in ran.output.streams})
                 fork.end()
             if self._merged is not None:
-                from mudroom.vault.deep import stand_on
+                from mudroom.vault.forks.flatten import stand_on
 
                 stand_on(fork, self._merged)
                 self._merged = None
@@ -416,8 +416,8 @@ class Session(Inspecting):
         settings = self.policy or self.settings
         if not settings.verify or settings.verify_when == "never":
             return None
-        from mudroom.vault.land import Verified
-        from mudroom.vault.rehearse import rehearse
+        from mudroom.vault.apply.landing import Verified
+        from mudroom.vault.apply.rehearsal import rehearse
 
         def check(landing: Landing, staged: Source, merged: bytes) -> Verified | None:
             if settings.verify_when == "merged" and not landing.differing:

@@ -28,11 +28,11 @@ from mudroom.sandbox.platform import LINUX, Platform
 from mudroom.stage.view import View
 from mudroom.stage.views.overlay import OverlayView
 from mudroom.stage.views.preflight import foreign
-from mudroom.vault.credentials import has_credentials, load_credentials, save_credentials
-from mudroom.vault.fork import Fork
-from mudroom.vault.gather import Progress
-from mudroom.vault.printed import Printed
-from mudroom.vault.store import Vault
+from mudroom.vault.forks.collection import Progress
+from mudroom.vault.forks.live_output import Printed
+from mudroom.vault.store.credentials import has_credentials, load_credentials, save_credentials
+from mudroom.vault.store.fork import Fork
+from mudroom.vault.store.store import Vault
 from mudroom.vault.turn import LOOK
 
 if TYPE_CHECKING:
@@ -481,13 +481,13 @@ class Starting(Applying):
         layers that have become many, and look for what the overlay could not change."""
         import mudroom.core.command.program.classification
         import mudroom.stage.originals.collection
-        import mudroom.vault.journal  # noqa: F401 - loaded for later
+        import mudroom.vault.journal.journal  # noqa: F401 - loaded for later
 
         self._keep_journal()
         if isinstance(view, OverlayView):
             view.tidy()
         if len(fork.state.layers) > 1:
-            from mudroom.vault.deep import is_deep, merge_lowest
+            from mudroom.vault.forks.flatten import is_deep, merge_lowest
 
             self._merged = merge_lowest(self.vault, fork) if is_deep(fork) else None
         if os.geteuid() and not self._looked and isinstance(view, OverlayView):

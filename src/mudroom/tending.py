@@ -29,11 +29,11 @@ from mudroom.errors import MudroomError, UsageError
 from mudroom.sandbox.capture import GRACE, SIGKILL, SIGTERM
 from mudroom.sandbox.held import Held, Joined
 from mudroom.stage.views.overlay import OverlayView
-from mudroom.vault.background import Book, Ring
-from mudroom.vault.fork import Fork
-from mudroom.vault.gather import Command, gather, view_of
-from mudroom.vault.opened import OpenFork
-from mudroom.vault.store import Vault
+from mudroom.vault.forks.background import Book, Ring
+from mudroom.vault.forks.collection import Command, gather, view_of
+from mudroom.vault.forks.open_fork import OpenFork
+from mudroom.vault.store.fork import Fork
+from mudroom.vault.store.store import Vault
 from mudroom.vault.turn import LOOK
 
 if TYPE_CHECKING:
@@ -224,7 +224,7 @@ class Tended:
         """Freeze what the fork holds under a name, while its commands run: they are stopped as long as it takes to
         copy that. Returns the name. ``keep``: as ``copied_checkpoint`` has it; ``name`` is but a stem then, for whoever
         chose one outside could be too late. Raises UsageError if the name is taken."""
-        from mudroom.vault.livepoint import copied_checkpoint
+        from mudroom.vault.forks.live_checkpoint import copied_checkpoint
 
         with self._books, self.stopped():
             if self._is_collected:

@@ -28,9 +28,9 @@ from mudroom.sandbox.capture import GRACE, SIGKILL
 from mudroom.sandbox.connection import Connection, with_report
 from mudroom.sandbox.held import ENDING, Joined, join
 from mudroom.sandbox.wire import receive, tell
-from mudroom.vault.background import Book
-from mudroom.vault.fork import Fork
-from mudroom.vault.gather import Command
+from mudroom.vault.forks.background import Book
+from mudroom.vault.forks.collection import Command
+from mudroom.vault.store.fork import Fork
 
 if TYPE_CHECKING:
     from mudroom.tending import Tended

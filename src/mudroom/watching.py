@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from mudroom.core.tree.change import Changeset, listed
 from mudroom.errors import ForkMoved
-from mudroom.vault.review import fingerprint
-from mudroom.vault.stacking import find_checkpoint, timeline
+from mudroom.vault.forks.review import fingerprint
+from mudroom.vault.forks.stacking import find_checkpoint, timeline
 
 if TYPE_CHECKING:
     from mudroom.core.journal.event import Event

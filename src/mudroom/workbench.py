@@ -19,20 +19,20 @@ from mudroom.core.tree.secret import is_masked
 from mudroom.desk import Desk
 from mudroom.errors import FULL, ForkMoved, MudroomError, UsageError
 from mudroom.stage.views.secret import Finder, make_mask
-from mudroom.vault import stacking
-from mudroom.vault.fork import Fork
-from mudroom.vault.gather import Command, Progress, gather, take_snapshot, view_of
-from mudroom.vault.opened import OpenFork
-from mudroom.vault.store import Vault
+from mudroom.vault.forks import stacking
+from mudroom.vault.forks.collection import Command, Progress, gather, take_snapshot, view_of
+from mudroom.vault.forks.open_fork import OpenFork
+from mudroom.vault.store.fork import Fork
+from mudroom.vault.store.store import Vault
 
 if TYPE_CHECKING:
     from mudroom.core.tree.similar_renames import Move
     from mudroom.core.tree.stack import Checkpoint
     from mudroom.stage.buffer.files import Files
     from mudroom.stage.views.mount import Kind
-    from mudroom.vault.apply import Applied, Recovered
-    from mudroom.vault.compare import Comparison
-    from mudroom.vault.mount import Mounted
+    from mudroom.vault.apply.transaction import Applied, Recovered
+    from mudroom.vault.forks.comparison import Comparison
+    from mudroom.vault.forks.mount import Mounted
     from mudroom.vault.record import ForkRecord
 
 _CLOCK_REALTIME_COARSE = 5
@@ -225,7 +225,7 @@ class Workbench:
     ) -> Mounted:
         """A fork as a real directory: at ``place``, or one in the vault. Until ``unmount`` that is the one truth
         about it, and everything else refuses. Raises Unsupported if this ``kind`` cannot be had here."""
-        from mudroom.vault.mount import mount
+        from mudroom.vault.forks.mount import mount
 
         default = self.vault.path + b"/mounts/" + name.encode()
         with self.at_rest(name) as fork:
@@ -235,7 +235,7 @@ class Workbench:
 
     def unmount(self, name: str) -> Changeset:
         """Take the directory away. Returns what the fork holds. Raises MudroomError if it is in use."""
-        from mudroom.vault.mount import give_back
+        from mudroom.vault.forks.mount import give_back
 
         fork = self.vault.fork(name)
         with self._locked(fork, "unmount"):
@@ -246,14 +246,14 @@ class Workbench:
 
     def mounts(self) -> dict[str, Mounted]:
         """What is mounted, by fork."""
-        from mudroom.vault.mount import mounted
+        from mudroom.vault.forks.mount import mounted
 
         found = {fork.name: mounted(fork) for fork in self.vault.forks()}
         return {name: one for name, one in found.items() if one is not None}
 
     def compare(self, old: str, new: str) -> Comparison:
         """Two states side by side: ``base``, ``now``, ``FORK`` or ``FORK@CHECKPOINT``. To be closed."""
-        from mudroom.vault.compare import Comparison
+        from mudroom.vault.forks.comparison import Comparison
 
         for side in {old, new} - {"base", "now"}:
             self.changes(side.partition("@")[0])  # one that was cut off is looked at now
@@ -332,7 +332,7 @@ class Workbench:
 
     def applies(self) -> list[dict[str, str]]:
         """Every apply of this project, oldest first, with its state in words."""
-        from mudroom.vault.apply import ApplyDirectory
+        from mudroom.vault.apply.transaction import ApplyDirectory
 
         words = {"prepare": "deferred", "ready": "interrupted", "undoing": "interrupted", "done": "applied"}
         words["redoing"] = "interrupted"
@@ -356,8 +356,8 @@ class Workbench:
 
     def moves(self, name: str) -> tuple[Move, ...]:
         """Files of a fork that were moved and changed in one go, as far as that can be told (``core/tree/similar_renames.py``)."""
-        from mudroom.vault.gist import gist_of
-        from mudroom.vault.sides import Sides
+        from mudroom.vault.forks.both_sides import Sides
+        from mudroom.vault.forks.record_view import gist_of
 
         gist = gist_of(self.vault.reading, self.record(name))
         if not _both_ways(gist.changeset.changes):
@@ -376,7 +376,7 @@ class Workbench:
 
         What could not be removed is no reason to fail; it is in the notes of the next result.
         """
-        from mudroom.vault.tidy import tidy
+        from mudroom.vault.retention.tidy import tidy
 
         swept = tidy(self.vault, self.settings, self._clock(), applied=applied)
         if swept is None:
@@ -401,7 +401,7 @@ class Workbench:
         """Deal with what a killed mudroom left unfinished. Hold the vault's lock."""
         if not self.vault.has_unfinished():
             return []
-        from mudroom.vault.land import recover_all
+        from mudroom.vault.apply.landing import recover_all
 
         found = recover_all(self.vault)
         for outcome in found:
@@ -413,7 +413,7 @@ class Workbench:
         else."""
         stacking.require_idle(self.vault.fork(name))
         if reviewed is not None:
-            from mudroom.vault.review import fingerprint
+            from mudroom.vault.forks.review import fingerprint
 
             if fingerprint(self.changes(name)) != reviewed:
                 raise ForkMoved(b"", f"what {name} holds now", "discarded")

@@ -20,7 +20,7 @@ from conftest import Place
 from mudroom.core.approval.approval import CommandQuestion, HostQuestion
 from mudroom.core.approval_queue import Row
 from mudroom.core.command.verdict import Verdict
-from mudroom.vault.approval import Queue
+from mudroom.vault.approvals.queue import Queue
 
 VERDICT = Verdict("require_approval", ("host_escape_risk",), "class host_escape_risk", "loads a module")
 QUESTION = CommandQuestion(
@@ -42,7 +42,7 @@ import signal
 from mudroom.cli.approving import by_queue, by_terminal, first_of
 from mudroom.cli.terminal import Terminal
 from mudroom.core.approval.approval import asked
-from mudroom.vault.approval import Queue
+from mudroom.vault.approvals.queue import Queue
 from test_approve_verb import QUESTION
 how, vault, patience, pattern = sys.argv[1:]
 terminal, question = Terminal(os.environb), QUESTION._replace(pattern=pattern)

@@ -20,7 +20,7 @@ from test_approve_verb import Approving
 from test_asking import ASK, MACHINE, NOBODY, answers, needs_a_name
 
 from conftest import Place
-from mudroom.vault.bell import Bell
+from mudroom.vault.approvals.bell import Bell
 
 pytestmark = pytest.mark.skipif(not BASH, reason="there is no bash")
 
@@ -179,7 +179,7 @@ import os, sys
 from mudroom.cli import asking
 from mudroom.cli.terminal import Terminal
 from mudroom.core.network.flow import Question
-from mudroom.vault.approval import Queue
+from mudroom.vault.approvals.queue import Queue
 asking.PATIENCE = 0.2
 never, _word = os.pipe()
 queue, question = Queue(os.fsencode(sys.argv[1])), Question(1, "late.example", 22, "tls")

@@ -27,7 +27,7 @@ from mudroom.core.journal import event_text
 from mudroom.core.journal.event import Event
 from mudroom.core.network.flow import Flow, flow_to_json
 from mudroom.errors import UsageError
-from mudroom.vault.journal import Journal
+from mudroom.vault.journal.journal import Journal
 
 SOURCE = Path(eventrow.__file__).parent.parent
 S = 10**9

@@ -14,8 +14,8 @@ from monkey.model import Entry, Wish, changed, in_repository, wrong_after, wrong
 from mudroom.errors import MudroomError
 from mudroom.session import Session
 from mudroom.stage.source import read_all
-from mudroom.vault.execute import Executor
-from mudroom.vault.opened import OpenFork
+from mudroom.vault.apply.execution import Executor
+from mudroom.vault.forks.open_fork import OpenFork
 
 FORK = "agent"
 TEXTS = ("text.txt", "code/a.py", "code/deep/b.py", "run.sh")

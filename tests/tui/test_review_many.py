@@ -15,8 +15,8 @@ from driving import Driver, drive
 from conftest import Place
 from mudroom.session import Session
 from mudroom.stage.file_cache import KeptFiles
-from mudroom.vault import fork
 from mudroom.vault.record import ForkRecord
+from mudroom.vault.store import fork
 
 pytestmark = pytest.mark.slow
 FILES = 12

@@ -11,7 +11,7 @@ import zlib
 from pathlib import Path
 
 from mudroom.stage.source import OpenSource
-from mudroom.vault.commits import Commits, bring_commits
+from mudroom.vault.git.commits import Commits, bring_commits
 
 GIT = "git -c user.name=T -c user.email=t@example.org -c init.defaultBranch=main -c protocol.file.allow=always"
 WHO = b"T <t@example.org> 1700000000 +0000"

@@ -29,8 +29,8 @@ from faults import (
 from mudroom.core.approval.approval import CommandQuestion, asked
 from mudroom.core.command.verdict import Verdict
 from mudroom.errors import MudroomError
-from mudroom.vault.approval import Queue
-from mudroom.vault.approver import QueueApprover
+from mudroom.vault.approvals.approver import QueueApprover
+from mudroom.vault.approvals.queue import Queue
 
 pytestmark = [
     pytest.mark.anybody,

@@ -20,11 +20,11 @@ from mudroom.core.approval_queue import Moment, Room, Row
 from mudroom.core.command.verdict import Verdict
 from mudroom.core.network.flow import NOBODY, Answer, Question
 from mudroom.errors import MudroomError, UsageError
-from mudroom.vault import approval
-from mudroom.vault import ticket as waiting
-from mudroom.vault.approval import Queue
-from mudroom.vault.approver import HostApprover, QueueApprover
-from mudroom.vault.ticket import Ticket
+from mudroom.vault.approvals import queue as approval
+from mudroom.vault.approvals import ticket as waiting
+from mudroom.vault.approvals.approver import HostApprover, QueueApprover
+from mudroom.vault.approvals.queue import Queue
+from mudroom.vault.approvals.ticket import Ticket
 
 VERDICT = Verdict("require_approval", ("host_escape_risk",), "class host_escape_risk", "loads a module")
 QUESTION = CommandQuestion(

@@ -24,13 +24,13 @@ from mudroom.errors import MudroomError, UsageError
 from mudroom.sandbox.client import Client
 from mudroom.session import Session
 from mudroom.stage.source import walk
-from mudroom.vault.adopt import Imported, import_fork
-from mudroom.vault.archive import Refused
-from mudroom.vault.bundle import Label, export_fork
-from mudroom.vault.check import check
-from mudroom.vault.opened import OpenFork
-from mudroom.vault.prune import collect_garbage
-from mudroom.vault.store import Vault
+from mudroom.vault.forks.open_fork import OpenFork
+from mudroom.vault.retention.check import check
+from mudroom.vault.retention.prune import collect_garbage
+from mudroom.vault.store.store import Vault
+from mudroom.vault.transfer.archive import Refused
+from mudroom.vault.transfer.bundle import Label, export_fork
+from mudroom.vault.transfer.import_fork import Imported, import_fork
 
 NOW = 1_700_000_000 * 10**9
 SCRIPT = (

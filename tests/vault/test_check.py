@@ -12,7 +12,7 @@ from conftest import Place
 from mudroom.errors import MudroomError
 from mudroom.session import Session
 from mudroom.stage.layers.layer import remove_tree
-from mudroom.vault.check import Problem, check
+from mudroom.vault.retention.check import Problem, check
 
 
 @pytest.fixture

@@ -20,10 +20,10 @@ from conftest import Place, full_listing
 from mudroom.core.settings import Settings
 from mudroom.errors import UsageError
 from mudroom.session import Session
-from mudroom.vault.commits import DULWICH, Commits, bring_commits, remove_branch
+from mudroom.vault.forks.open_fork import OpenFork
+from mudroom.vault.git.commits import DULWICH, Commits, bring_commits, remove_branch
 from mudroom.vault.git.live import Repository, find_repository
 from mudroom.vault.git.write import Writer
-from mudroom.vault.opened import OpenFork
 
 pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
 NEW = (".git/objects/pack", ".git/refs/heads/mudroom", ".git/logs/refs/heads/mudroom")
@@ -570,7 +570,7 @@ def test_a_branch_that_somebody_works_on_is_not_taken_back(agent: Agent) -> None
 
 
 def test_nothing_is_loaded_before_it_is_needed() -> None:
-    program = "import sys, mudroom.vault.commits; print('dulwich' in sys.modules)"
+    program = "import sys, mudroom.vault.git.commits; print('dulwich' in sys.modules)"
     done = subprocess.run([sys.executable, "-I", "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout == "False\n"
 

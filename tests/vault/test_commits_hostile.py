@@ -19,9 +19,9 @@ from hostile import blob, head_of, refused, with_tree
 
 from conftest import Place
 from mudroom.errors import UsageError
-from mudroom.vault.commits import bring_commits, remove_branch
+from mudroom.vault.forks.open_fork import OpenFork
 from mudroom.vault.git import history, objects, read, walk
-from mudroom.vault.opened import OpenFork
+from mudroom.vault.git.commits import bring_commits, remove_branch
 
 pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
 

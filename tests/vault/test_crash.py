@@ -16,11 +16,11 @@ from typing import Any
 
 import pytest
 
-import mudroom.vault.rename
+import mudroom.vault.apply.rename
 from conftest import Listing, Place, listing, tick
 from mudroom.sandbox.client import Client
 from mudroom.stage.layers.layer import remove_tree
-from mudroom.vault.land import Landed
+from mudroom.vault.apply.landing import Landed
 
 pytestmark = pytest.mark.anybody
 
@@ -56,7 +56,7 @@ def counted(monkeypatch: pytest.MonkeyPatch, act: Callable[[int], None]) -> list
 
     for name in CALLS:
         monkeypatch.setattr(os, name, wrap(getattr(os, name)))
-    monkeypatch.setattr(mudroom.vault.rename, "_renameat2", wrap(mudroom.vault.rename._renameat2))
+    monkeypatch.setattr(mudroom.vault.apply.rename, "_renameat2", wrap(mudroom.vault.apply.rename._renameat2))
     return count
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from conftest import Place, listing
 from mudroom.errors import MudroomError
-from mudroom.vault import deep
+from mudroom.vault.forks import flatten
 
 
 def damage(place: Place, name: str, content: bytes | None) -> None:
@@ -77,7 +77,7 @@ def test_a_hundred_and_twenty_checkpoints(place: Place) -> None:
             session.run([b"true"], fork="deep")
     fork = session.vault.fork("deep")
     assert len(fork.state.checkpoints) == 120
-    assert len(fork.state.layers) <= deep.DEEP + 30
+    assert len(fork.state.layers) <= flatten.DEEP + 30
     assert session.run([b"cat", b"count"], fork="deep").stdout == b"119"
     session.rollback("deep", "p57")
     assert session.run([b"cat", b"count"], fork="deep").stdout == b"57"

@@ -18,7 +18,7 @@ def test_who_only_looks_is_waited_for(place: Place, monkeypatch: pytest.MonkeyPa
         waits.append(seconds)
         other.release()
 
-    monkeypatch.setattr("mudroom.vault.fork.time.sleep", wait)
+    monkeypatch.setattr("mudroom.vault.store.fork.time.sleep", wait)
     with fork.lock_if_free("mudroom apply", 60) as free:
         assert free
     assert len(waits) == 1

@@ -16,8 +16,8 @@ from mudroom.session import Session
 from mudroom.stage.file_cache import KeptFiles
 from mudroom.stage.source import DirectorySource
 from mudroom.stage.stamp import is_settled, stamp_of
-from mudroom.vault.gist import Gist, Tagged, gist_of
-from mudroom.vault.review import fingerprint
+from mudroom.vault.forks.record_view import Gist, Tagged, gist_of
+from mudroom.vault.forks.review import fingerprint
 
 
 def settle(path: Path) -> None:

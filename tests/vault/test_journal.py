@@ -18,7 +18,7 @@ import pytest
 from mudroom.core.journal.event import Head, data_of, wall
 from mudroom.core.journal.event_filter import Selection
 from mudroom.errors import MudroomError
-from mudroom.vault.journal import Journal
+from mudroom.vault.journal.journal import Journal
 
 S = 10**9
 
@@ -309,7 +309,7 @@ def test_threads_share_one_journal(path: Path) -> None:
 
 WRITER = """
 import sys, os, time
-from mudroom.vault.journal import Journal
+from mudroom.vault.journal.journal import Journal
 journal = Journal(os.fsencode(sys.argv[1]))
 for number in range(200):
     journal.append("run", sys.argv[2], {"n": number}, time=time.time_ns())

@@ -11,20 +11,20 @@ from typing import Any
 
 import pytest
 
-import mudroom.vault.expire
+import mudroom.vault.retention.expire
 from conftest import Place
 from mudroom.core.retention import DAY, SECOND, YOUNG, Expired, Kept
 from mudroom.core.settings import Settings
 from mudroom.core.tree import stack
 from mudroom.errors import MudroomError, UsageError
 from mudroom.session import Session
-from mudroom.vault.apply import ApplyDirectory
-from mudroom.vault.check import check
-from mudroom.vault.fork import Fork
-from mudroom.vault.prune import Swept, collect_garbage, old_forks
-from mudroom.vault.store import Vault, open_vault
-from mudroom.vault.tidy import MARKER, tidy
-from mudroom.vault.tombstone import LINES, remember, require_kept, tombstones
+from mudroom.vault.apply.transaction import ApplyDirectory
+from mudroom.vault.retention.check import check
+from mudroom.vault.retention.prune import Swept, collect_garbage, old_forks
+from mudroom.vault.retention.tidy import MARKER, tidy
+from mudroom.vault.retention.tombstone import LINES, remember, require_kept, tombstones
+from mudroom.vault.store.fork import Fork
+from mudroom.vault.store.store import Vault, open_vault
 
 WIDE = Kept(30 * DAY, 50, 1 << 50)
 LATER = 31 * DAY
@@ -406,7 +406,7 @@ def test_tidy_is_done_once_a_day_and_after_an_apply(place: Place, monkeypatch: p
     assert [one.name for one in first.applies] == ["u1"]
     stats: list[object] = []
     with monkeypatch.context() as patch:
-        patch.setattr("mudroom.vault.prune.collect_garbage", lambda *_: stats.append("swept"))
+        patch.setattr("mudroom.vault.retention.prune.collect_garbage", lambda *_: stats.append("swept"))
         assert tidy(session.vault, settings, now + DAY - 1) is None
     assert stats == []
     apply_times(place, session, 1)
@@ -421,7 +421,7 @@ def test_tidy_never_spoils_what_was_asked_for(vault: Vault, monkeypatch: pytest.
     def full(*_arguments: object, **_named: object) -> None:
         raise OSError(28, os.strerror(28))
 
-    monkeypatch.setattr("mudroom.vault.prune.collect_garbage", full)
+    monkeypatch.setattr("mudroom.vault.retention.prune.collect_garbage", full)
     swept = tidy(vault, Settings(), 5)
     assert swept is not None
     assert "No space left" in swept.remarks[0]
@@ -431,7 +431,7 @@ def test_tidy_never_spoils_what_was_asked_for(vault: Vault, monkeypatch: pytest.
 def test_a_full_disk_leaves_the_applies(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     session = place.session()
     apply_times(place, session, 2)
-    monkeypatch.setattr(mudroom.vault.expire, "remember", _full)
+    monkeypatch.setattr(mudroom.vault.retention.expire, "remember", _full)
     with pytest.raises(OSError, match="No space left"):
         collect_garbage(session.vault, Kept(30 * DAY, 1, 1 << 50), later())
     assert [apply["state"] for apply in session.applies()] == ["applied", "applied"]

@@ -12,7 +12,7 @@ from mudroom.core.merge.merge_tree import Answer
 from mudroom.core.merge.resolution_words import Take
 from mudroom.errors import ForkMoved, MudroomError, SideMoved
 from mudroom.session import Session
-from mudroom.vault.conflicted import Conflicted
+from mudroom.vault.apply.conflict import Conflicted
 
 TEXT = "".join(f"line {number}\n" for number in range(1, 41))
 OURS = TEXT.replace("line 5\n", "ours\n")
@@ -73,7 +73,7 @@ def test_what_is_missing_from_one_fork_does_not_hold_up_the_vault(
         raise MudroomError("killed")
 
     with monkeypatch.context() as patch, session.alone("a test"):
-        patch.setattr("mudroom.vault.land.keep_the_rest", killed)
+        patch.setattr("mudroom.vault.apply.landing.keep_the_rest", killed)
         with pytest.raises(MudroomError, match="killed"):
             session.apply(FORK, [b"f"], parts=PART, exact=True)
     os.unlink(session.vault.fork(FORK).layered[0] + b"/f")
@@ -90,7 +90,7 @@ def test_the_fork_keeps_a_file_of_which_a_part_was_wanted(
     place: Place, session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whoever answers: what is left of it has to be somewhere."""
-    monkeypatch.setattr("mudroom.vault.land.answers", lambda _fork, _staged: lambda *_asked: Answer("theirs"))
+    monkeypatch.setattr("mudroom.vault.apply.landing.answers", lambda _fork, _staged: lambda *_asked: Answer("theirs"))
     with session.alone("a test"):
         assert session.apply(FORK, [b"f"], parts=PART, exact=True).applied.written == 1
     assert (place.project / "f").read_text() == THEIRS

@@ -11,9 +11,9 @@ import pytest
 from conftest import Place
 from mudroom.errors import MudroomError, UsageError
 from mudroom.session import Session
-from mudroom.vault import stacking
-from mudroom.vault.check import check
-from mudroom.vault.fork import Fork, fork_directory, is_plain
+from mudroom.vault.forks import stacking
+from mudroom.vault.retention.check import check
+from mudroom.vault.store.fork import Fork, fork_directory, is_plain
 
 
 def run(session: Session, fork: str, script: str) -> str:

@@ -10,7 +10,7 @@ import pytest
 from conftest import Place
 from mudroom.errors import MudroomError, UsageError
 from mudroom.vault.record import ForkRecord, load
-from mudroom.vault.store import open_vault, vault_path
+from mudroom.vault.store.store import open_vault, vault_path
 
 
 def test_projects_have_vaults_of_their_own(tmp_path: Path) -> None:

@@ -11,9 +11,9 @@ import pytest
 
 from conftest import Place, full_listing
 from mudroom.core.retention import Kept
-from mudroom.vault.prune import collect_garbage
-from mudroom.vault.store import Vault, open_vault
-from mudroom.vault.usage import Amount, holding, measure, usage, vault_named, vaults, why_unusable
+from mudroom.vault.retention.prune import collect_garbage
+from mudroom.vault.retention.usage import Amount, holding, measure, usage, vault_named, vaults, why_unusable
+from mudroom.vault.store.store import Vault, open_vault
 
 
 @pytest.fixture

@@ -23,8 +23,8 @@ from mudroom.errors import UsageError
 from mudroom.keeper import kept_by, problems
 from mudroom.sandbox.client import Client
 from mudroom.stage.layers.layer import remove_tree
-from mudroom.vault.apply import Recovered
-from mudroom.vault.prune import collect_garbage
+from mudroom.vault.apply.transaction import Recovered
+from mudroom.vault.retention.prune import collect_garbage
 
 SHM = Path("/dev/shm")
 

@@ -403,7 +403,7 @@ def test_whoever_else_looks_at_the_fork_is_waited_for(places: Two, monkeypatch: 
     """A page asks for the list and for one of them at once, and neither is told of a command that is not there."""
     with ExitStack() as others:
         others.enter_context(places.place.session().vault.fork(FORK).lock("another request"))
-        monkeypatch.setattr("mudroom.vault.fork.time.sleep", lambda _seconds: others.close())
+        monkeypatch.setattr("mudroom.vault.store.fork.time.sleep", lambda _seconds: others.close())
         assert len(places.page.get(places.path("conflicts"))["conflicts"]) == 1
 
 

@@ -13,7 +13,8 @@ from test_conflict_api import FORK, TEXT, Two, edit, page, two
 
 from conftest import tick
 from mudroom.core.merge.diff3 import Merged, merge3
-from mudroom.vault import conflicted, reconcile
+from mudroom.vault.apply import conflict
+from mudroom.vault.conflict import reconciliation
 from pageside import changed, pick
 
 __all__ = ["page", "two"]
@@ -38,7 +39,7 @@ def merges(monkeypatch: pytest.MonkeyPatch) -> Merges:
         counted.count += 1
         return merge3(base, ours, theirs)
 
-    for module in (conflicted, reconcile):
+    for module in (conflict, reconciliation):
         monkeypatch.setattr(module, "merge3", counting)
     return counted
 

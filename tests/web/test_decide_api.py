@@ -16,7 +16,7 @@ from conftest import Place
 from mudroom.core.approval.approval import CommandQuestion, HostQuestion
 from mudroom.core.approval_queue import Moment, Row
 from mudroom.core.command.verdict import Verdict
-from mudroom.vault.approval import Queue
+from mudroom.vault.approvals.queue import Queue
 
 VERDICT = Verdict("require_approval", ("networked",), "class networked", "may run scripts of strangers")
 QUESTION = CommandQuestion(

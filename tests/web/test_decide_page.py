@@ -19,7 +19,7 @@ from clients import free_port
 from conftest import Place
 from mudroom.core.approval.approval import CommandQuestion, HostQuestion
 from mudroom.core.command.verdict import Verdict
-from mudroom.vault.approval import Queue
+from mudroom.vault.approvals.queue import Queue
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Locator, Page

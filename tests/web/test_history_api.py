@@ -167,7 +167,7 @@ def test_a_timeline_reads_the_state_of_its_fork_as_often_however_many_checkpoint
         read.append(text)
         return from_text(text)
 
-    monkeypatch.setattr("mudroom.vault.fork.from_text", reading)
+    monkeypatch.setattr("mudroom.vault.store.fork.from_text", reading)
     looks = []
     for count in (1, 30):
         for number in range(count):

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from mudroom.core.approval.approval import HostQuestion
-from mudroom.vault.approval import Queue
-from mudroom.vault.bell import listeners, ring
+from mudroom.vault.approvals.bell import listeners, ring
+from mudroom.vault.approvals.queue import Queue
 from mudroom.web import hub as module
 from mudroom.web.hub import Hub, Look, Message
 

@@ -23,7 +23,7 @@ from conftest import Place
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
-    from mudroom.vault.approval import Queue
+    from mudroom.vault.approvals.queue import Queue
 
 __all__ = ["queue"]
 pytestmark = [pytest.mark.slow, pytest.mark.anybody]

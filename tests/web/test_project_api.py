@@ -17,7 +17,7 @@ from conftest import Place
 from mudroom.session import Session
 from mudroom.stage.reader import ANEW
 from mudroom.stage.stamp import is_settled
-from mudroom.vault import fork as forks_module
+from mudroom.vault.store import fork as forks_module
 from pageside import PageSide, changed, cut_off
 
 

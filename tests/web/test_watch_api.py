@@ -12,8 +12,8 @@ import pytest
 from asking import Asked
 from conftest import Place
 from mudroom.session import Stdio
-from mudroom.vault import usage
-from mudroom.vault.background import Part, Ring, read_part
+from mudroom.vault.forks.background import Part, Ring, read_part
+from mudroom.vault.retention import usage
 from mudroom.web.watch import _text
 
 

@@ -41,7 +41,7 @@ CHOICES = "[o]nce  [a]lways for this project  [n]o  [N]ever"
 
 
 PLACES = {"page": "on the page", "follow": "where mudroom approve --follow runs"}
-"""Who else may answer (``vault/bell.py``), for people."""
+"""Who else may answer (``vault/approvals/bell.py``), for people."""
 
 
 def by_terminal(terminal: Terminal, question: Question, over: int) -> Answer:

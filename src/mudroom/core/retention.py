@@ -1,4 +1,4 @@
-"""What of a vault has had its time. Pure: facts in, what goes and why out; ``vault/prune.py`` does it.
+"""What of a vault has had its time. Pure: facts in, what goes and why out; ``vault/retention/prune.py`` does it.
 
 Three rules stand above all limits. What is not finished never goes. The newest apply never goes: whatever its age and
 size, the last thing that was done can be taken back. And nothing that only *may* be unneeded goes: if one fork's needs

@@ -40,7 +40,7 @@ class ForkRecord(NamedTuple):
 
 
 class ApplyRecord(NamedTuple):
-    """One apply. The file's name tells how far it got: see vault/apply.py."""
+    """One apply. The file's name tells how far it got: see vault/apply/transaction.py."""
 
     format: int
     name: str
@@ -62,7 +62,7 @@ class ApplyRecord(NamedTuple):
     dropped: tuple[bytes, ...] = ()
     """Paths of the fork at which the project's was decided for (``Landing.dropped``)."""
     checkpoint: Checkpoint | None = None
-    """What the fork was before the apply, if something was dropped (vault/dropped.py)."""
+    """What the fork was before the apply, if something was dropped (vault/apply/discarded_side.py)."""
 
 
 _Record = TypeVar("_Record", ForkRecord, ApplyRecord)

@@ -1,7 +1,7 @@
 """What waits for somebody to allow it, in all projects, and the answer.
 
 Rules of this file:
-1. A question has one end (``vault/question.py``): who is second is told how it ended, and by whom.
+1. A question has one end (``vault/approvals/question.py``): who is second is told how it ended, and by whom.
 2. A rule is written only as it was shown; the answer stands, whether its rule can be written or not.
 3. What is shown is a command's own words with nothing hidden (``core/tree/quote.py``), as on a terminal.
 """

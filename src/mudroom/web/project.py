@@ -1,7 +1,7 @@
 """Projects and their forks, and making new ones.
 
 A list is asked for often, and shown whatever is wrong with one of its rows: each fork is told by a glance
-(``vault/glance.py``), no tree is walked, and a list of projects loads no policy.
+(``vault/forks/fork_summary.py``), no tree is walked, and a list of projects loads no policy.
 """
 
 from __future__ import annotations

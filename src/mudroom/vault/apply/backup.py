@@ -1,0 +1,60 @@
+"""``NAME.bak`` beside each file that an apply replaces or removes, for those who want them.
+
+They are operations of the same landing: made in the same act, reported with it, and taken back by an undo. What a whole
+directory held when it went is not copied: undo has it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from mudroom.core.merge.operations import Landing, Op
+from mudroom.core.tree.change import Remark
+from mudroom.core.tree.path import name
+from mudroom.vault.conflict.reconciliation import BACKUP, Reconciler
+
+_LONGEST = 255  # NAME_MAX of linux/limits.h, which every common file system has
+
+
+def with_backups(landing: Landing, reconciler: Reconciler) -> Landing:
+    """The same landing with a copy of every file before it goes. Raises OSError if one cannot be read."""
+    remarks: list[Remark] = []
+    ops = list(_ops(landing, reconciler, remarks))
+    return landing._replace(ops=tuple(ops), remarks=(*landing.remarks, *remarks))
+
+
+def _ops(landing: Landing, reconciler: Reconciler, remarks: list[Remark]) -> Iterator[Op]:
+    slot = max((op.slot for op in landing.ops), default=0)
+    taken = {op.path for op in landing.ops}
+    for op in landing.ops:
+        if op.kind in ("swap", "remove") and op.old is not None and op.old.kind != "directory":
+            slot += 1
+            reason = _refusal(op, taken, reconciler)
+            if reason:
+                remarks.append(Remark(op.path, f"has no {BACKUP.decode()} beside it: {reason}"))
+            else:
+                yield _backup(op, slot, reconciler)
+        elif op.kind in ("swap", "remove") and op.whole:
+            remarks.append(Remark(op.path, "went as a whole: undo has it, no backup was made"))
+        yield op
+
+
+def _refusal(op: Op, taken: set[bytes], reconciler: Reconciler) -> str:
+    at = op.path + BACKUP
+    there = reconciler.look(at)
+    if op.old is None or op.old.kind != "file":
+        return "it is no regular file"
+    if len(name(at)) > _LONGEST:
+        return "the name would be too long"
+    if at in taken or (there is not None and there.kind != "file"):
+        return "something else is there"
+    return ""
+
+
+def _backup(op: Op, slot: int, reconciler: Reconciler) -> Op:
+    """An older backup makes way for this one."""
+    at = op.path + BACKUP
+    there = reconciler.look(at)
+    assert op.old is not None
+    kept = reconciler.keep_copy(at, reconciler, op.path, op.old)
+    return Op("swap" if there is not None else "place", at, slot, there, kept.entry, merged=kept.name)

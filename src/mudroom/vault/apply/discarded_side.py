@@ -1,0 +1,113 @@
+"""What an apply takes out of a fork though it lands nowhere: somebody decided for what the project has.
+
+The fork is the only one that has it. So before such an apply the fork gets a checkpoint of its own, and its books as
+they are (hard links: each of them is replaced when it changes, never written to) are kept beside the plan:
+
+    applies/<uN>/fork/      record, landed, kept/, resolutions
+
+Undo rolls the fork back to the checkpoint and lays the books back. The caller holds the vault's lock and the fork's.
+"""
+
+from __future__ import annotations
+
+import os
+
+from mudroom.core.tree.change import Remark
+from mudroom.core.tree.stack import Checkpoint, free_name, rolled_back
+from mudroom.errors import UsageError
+from mudroom.stage.layers.landed import KEPT, LANDED, add_landed, load_landed
+from mudroom.vault.conflict.resolution import RESOLUTIONS, keep_resolutions, load_resolutions
+from mudroom.vault.forks import stacking
+from mudroom.vault.forks.review import forget
+from mudroom.vault.record import ApplyRecord, sync_directory
+from mudroom.vault.store.fork import Fork, load_record
+from mudroom.vault.store.store import Vault
+
+GONE = "does not come back: the fork, or its checkpoint of before the apply, is gone"
+SINCE = "is what it was before the apply; what it had come to since is its checkpoint"
+_BOOKS = b"/fork"
+_RECORD = b"/record"
+
+
+def lay_aside(vault: Vault, fork: Fork, place: bytes, time: int) -> Checkpoint:
+    """Before anything is dropped. ``place``: the directory of the apply."""
+    point = stacking.checkpoint(vault, fork, free_name(fork.state, "applied"), time, automatic=True)
+    books = place + _BOOKS
+    os.mkdir(books, 0o700)
+    for name in (_RECORD, LANDED, RESOLUTIONS):
+        if os.path.exists(fork.path + name):
+            os.link(fork.path + name, books + name)
+    if os.path.isdir(fork.path + KEPT):
+        _link_all(fork.path + KEPT, books + KEPT)
+    sync_directory(books)
+    sync_directory(place)
+    return point
+
+
+def _link_all(source: bytes, target: bytes) -> None:
+    os.makedirs(target, mode=0o700, exist_ok=True)
+    for name in os.listdir(source):
+        if not os.path.lexists(target + b"/" + name):
+            os.link(source + b"/" + name, target + b"/" + name)
+    sync_directory(target)
+
+
+def holder_of(vault: Vault, record: ApplyRecord) -> Fork | None:
+    """The fork that has the checkpoint, whatever its name is now."""
+    for fork in vault.forks():
+        state = fork.state_or_none
+        if state is not None and record.checkpoint in state.checkpoints:
+            return vault.fork(fork.name)
+    return None
+
+
+def return_dropped(vault: Vault, fork: Fork | None, record: ApplyRecord, place: bytes) -> tuple[Remark, ...]:
+    """The fork holds again what it held before the apply, and its decisions with it. Repeatable."""
+    point = record.checkpoint
+    if fork is None or point is None:
+        return tuple(Remark(path, GONE) for path in record.dropped)
+    current, known = load_landed(fork.path + LANDED), load_resolutions(fork)
+    before = _stand_on(vault, fork, point, record.started)
+    books = place + _BOOKS
+    kept = load_record(books + _RECORD)
+    if kept is None:
+        raise UsageError(f"{record.name} has lost what it kept of {fork.name}", f"mudroom rollback --fork {fork.name}")
+    _lay_back(books + _RECORD, fork.record_path)
+    ours = {change.path for change in kept.changeset.changes}
+    if os.path.isdir(books + KEPT):
+        _link_all(books + KEPT, fork.path + KEPT)
+    rows = load_landed(books + LANDED) | {path: row for path, row in current.items() if path not in ours}
+    if os.path.exists(fork.path + LANDED):
+        os.unlink(fork.path + LANDED)
+    if rows:
+        add_landed(fork.path + LANDED, rows)
+    decided = load_resolutions(Fork(fork.name, books, vault.path))
+    keep_resolutions(fork, known | {path: decided[path] for path in record.dropped if path in decided})
+    forget(fork)
+    return (Remark(os.fsencode(fork.name), f"{SINCE} {before.name}"),) if before is not None else ()
+
+
+def has_begun_anew(fork: Fork) -> bool:
+    """Whether it stands on the project itself, with nothing changed."""
+    return not fork.state.layers and stacking.upper_is_empty(fork)
+
+
+def _stand_on(vault: Vault, fork: Fork, point: Checkpoint, time: int) -> Checkpoint | None:
+    """Roll back; of a fork that has begun anew and holds nothing there is nothing to keep."""
+    state = fork.state
+    if not has_begun_anew(fork):
+        return stacking.rollback(vault, fork, point.name, time)
+    fork.save(rolled_back(state, point, vault.new_layer()))
+    vault.throw_away(vault.layer(state.upper))
+    vault.empty_trash()
+    return None
+
+
+def _lay_back(source: bytes, target: bytes) -> None:
+    beside = target + b".link"
+    if os.path.lexists(beside):
+        os.unlink(beside)  # a crash left it
+    os.link(source, beside)
+    os.rename(beside, target)
+    if os.path.lexists(beside):  # rename(2) of two names of one file does nothing
+        os.unlink(beside)

@@ -1,0 +1,145 @@
+"""What becomes of a fork when its changes have landed: it is thrown away, starts anew, or keeps what is left.
+
+What has landed may still lie in the fork's layers: sealed layers are never written to, a whiteout stays a whiteout.
+So the fork remembers what the project was made into (``landed``), and from then on that is the original of the path.
+Where the project got something else than the fork has, what both have in common now is the original: the fork's own
+version after a merge, what was chosen after a part of the changes was applied.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Mapping
+
+from mudroom.core.merge.merge import Part
+from mudroom.core.text.linediff import count_lines, is_binary
+from mudroom.core.tree.change import Change, Changeset
+from mudroom.core.tree.entry import Entry
+from mudroom.core.tree.stack import LIVE
+from mudroom.stage.beneath import nameless
+from mudroom.stage.layers.landed import KEPT, LANDED, Landed, add_landed, elsewhere, keep_original
+from mudroom.stage.layers.layer import remove_tree
+from mudroom.stage.layers.union import Union
+from mudroom.stage.originals.collection import TEXT_LIMIT
+from mudroom.stage.source import OpenSource, Source, read_all
+from mudroom.vault.conflict.resolution import RESOLUTIONS, RESOLVED
+from mudroom.vault.forks.review import REVIEWED, forget
+from mudroom.vault.record import ForkRecord, save
+from mudroom.vault.store.fork import Fork
+from mudroom.vault.store.store import Vault
+
+_NO_PARTS: Mapping[bytes, Part] = {}
+
+
+def keep_the_rest(
+    vault: Vault,
+    fork: Fork,
+    record: ForkRecord,
+    landed: Collection[bytes],
+    merged: Collection[bytes] = (),
+    parts: Mapping[bytes, Part] = _NO_PARTS,
+) -> int:
+    """Take the ``landed`` paths off a fork's books. Returns how many changes are left; with none left, a fork that
+    nobody gave a name to is gone.
+
+    ``merged``: those of them at which the project got something else than the fork has. ``parts``: those of which only
+    this part has landed; the rest of the change stays.
+    """
+    changes = record.changeset.changes
+    rest = [change for change in changes if change.path not in landed]
+    state = fork.state
+    if not rest and not parts and not state.named and not state.checkpoints:
+        vault.discard(fork)
+        return 0
+    if not rest and not parts and state.base == LIVE:
+        restart(vault, fork)
+        return 0
+    forget(fork)
+    gone = [change for change in changes if change.path in landed]
+    layers = Union(fork.layered, None)
+    try:
+        add_landed(fork.path + LANDED, _as_landed(vault.project, fork.path, layers, gone, merged, parts))
+        rest += [_remaining(change, parts[change.path], layers) for change in gone if change.path in parts]
+    finally:
+        layers.close()
+    order = {change.path: number for number, change in enumerate(changes)}
+    rest.sort(key=lambda change: order[change.path])
+    changeset = Changeset(tuple(rest), record.changeset.remarks)
+    save(fork.record_path, record._replace(changeset=changeset), durable=True)
+    return len(rest)
+
+
+def restart(vault: Vault, fork: Fork) -> None:
+    """Stand on the project itself again, with nothing changed. Checkpoints stay."""
+    state = fork.state
+    fork.save(state._replace(upper=vault.new_layer(), layers=()))
+    if not any(state.upper in point.layers for point in state.checkpoints):
+        vault.throw_away(vault.layer(state.upper))
+    for leftover in (fork.record_path, fork.path + LANDED, fork.path + REVIEWED, fork.path + RESOLUTIONS):
+        if os.path.exists(leftover):
+            os.unlink(leftover)
+    for place in (fork.path + KEPT, fork.path + RESOLVED):
+        if os.path.isdir(place):
+            remove_tree(place)
+    if fork.is_copy:
+        vault.throw_away(fork.copy_place)
+    vault.empty_trash()
+
+
+def _look(live: OpenSource, path: bytes) -> Entry | None:
+    """None, too, for what lies in a directory that has just been closed: what the fork does there later is a
+    conflict."""
+    try:
+        return live.look(path)
+    except PermissionError:
+        return None
+
+
+def _as_landed(
+    project: bytes,
+    fork: bytes,
+    layers: Source,
+    changes: Collection[Change],
+    merged: Collection[bytes],
+    parts: Mapping[bytes, Part],
+) -> dict[bytes, Landed]:
+    rows = {}
+    with OpenSource(project) as live:
+        for change in changes:
+            path, staged = change.path, change.staged
+            if staged is not None and path in parts:
+                rows[path] = _part(fork, change, parts[path])
+            elif staged is not None and staged.kind == "file" and path in merged:
+                opened = layers.open(path)
+                try:
+                    rows[path] = Landed(elsewhere(staged), staged, keep_original(fork, opened))
+                finally:
+                    os.close(opened)
+            else:
+                rows[path] = Landed(_look(live, path), staged)
+    return rows
+
+
+def _part(fork: bytes, change: Change, part: Part) -> Landed:
+    assert change.staged is not None
+    content = nameless(fork)
+    with open(content, "wb") as stream:
+        stream.write(part.content)
+        stream.flush()
+        os.lseek(content, 0, os.SEEK_SET)
+        name = keep_original(fork, content)
+    original = elsewhere(change.staged._replace(size=len(part.content), mode=part.mode))
+    return Landed(original, original, name)
+
+
+def _remaining(change: Change, part: Part, staged: Source) -> Change:
+    """What is left of a change of which a part has landed."""
+    assert change.staged is not None
+    base = elsewhere(change.staged._replace(size=len(part.content), mode=part.mode))
+    left = read_all(staged, change.path, TEXT_LIMIT)
+    counts = (0, 0) if left is None or is_binary(left) else count_lines(part.content, left)
+    flags = tuple(flag for flag in change.flags if flag not in ("mode", "content", "type"))
+    flags += (("mode",) if part.mode != change.staged.mode else ()) + ("content",)
+    return change._replace(
+        verb="modified", source=b"", base=base, lines_added=counts[0], lines_removed=counts[1], flags=flags
+    )

@@ -1,0 +1,486 @@
+"""Apply, undo, recover: a landing performed so that a crash at any moment loses nothing.
+
+The order on disk, per apply ``uN`` in ``applies/uN/``:
+
+1. ``plan.prepare`` is written and fsynced: what is about to happen. The project is untouched.
+2. The slots are filled from the fork and made durable.
+3. ``plan.ready`` is written and fsynced: from here on recovery goes forward.
+4. The operations run, each one atomic rename; the directories they touched are made durable.
+5. ``plan.ready`` becomes ``plan.done``. The slots now hold what was replaced. Undo is the same backwards:
+   ``plan.undoing``, then ``plan.undone``.
+
+A crash before 3 is *deferred*: the slots go back to the fork, the project was never touched. After 3 it is
+*interrupted*: every operation is looked at again, the rest is done, and what the user changed meanwhile is a conflict
+like any other.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Callable, Sequence
+from typing import Literal, NamedTuple
+
+from mudroom.core.merge.merge import Conflict
+from mudroom.core.merge.operations import Landing, Op, expand, inverse
+from mudroom.core.tree.change import Remark
+from mudroom.core.tree.entry import Entry
+from mudroom.core.tree.path import parent, show
+from mudroom.errors import ForkMoved, MudroomError, UsageError
+from mudroom.stage.beneath import directory, look, mount_of, open_root
+from mudroom.stage.layers.closed_directory import entered, look_through
+from mudroom.stage.layers.union import Union
+from mudroom.stage.source import walk as walk_source
+from mudroom.vault.apply.execution import FEW, Executor, Progress
+from mudroom.vault.apply.rename import sync_filesystem
+from mudroom.vault.apply.tree import (
+    differs,
+    discard,
+    fill_merged,
+    fill_slot,
+    move_tree,
+    settle,
+    strip_overlay_xattrs,
+    sync_path,
+    walk,
+)
+from mudroom.vault.apply.unmerge import Unmerge, keep_applied
+from mudroom.vault.record import FORMAT, ApplyRecord, load, save, sync_directory
+
+State = Literal["prepare", "ready", "done", "undoing", "undone", "redoing"]
+KEPT = "keeps what was changed in it since"
+_ORDER: tuple[State, ...] = ("redoing", "undone", "undoing", "done", "ready", "prepare")
+
+
+_UNDER_WAY: dict[str, tuple[State, State]] = {"done": ("undoing", "undone"), "undone": ("redoing", "done")}
+
+
+class Applied(NamedTuple):
+    name: str
+    """``u12``: what undo calls it. Empty if there was nothing to do."""
+    written: int = 0
+    """Files created, replaced or given another mode."""
+    removed: int = 0
+    """Files taken away."""
+    conflicts: tuple[Conflict, ...] = ()
+    remarks: tuple[Remark, ...] = ()
+    again: tuple[bytes, ...] = ()
+    """Where the project's was decided for: after an undo the fork has its own there again, after a redo it has not."""
+    holder: str = ""
+    """That fork, by the name it has now."""
+
+
+Settle = Callable[[Applied], tuple[Remark, ...]]
+
+
+def _settled(_applied: Applied) -> tuple[Remark, ...]:
+    return ()
+
+
+class Recovered(NamedTuple):
+    name: str
+    fork: str
+    outcome: Literal["deferred", "finished", "undone"]
+    """deferred: the project was never touched, the fork is whole; finished: the rest of the apply was done now."""
+    applied: Applied
+
+
+class ApplyDirectory:
+    """``applies/uN`` of a vault: the plan in one of its states, and the slots."""
+
+    def __init__(self, path: bytes) -> None:
+        self.path = path
+        self.name = os.fsdecode(os.path.basename(path))
+
+    def state(self) -> State | None:
+        return next((state for state in _ORDER if os.path.exists(self._plan(state))), None)
+
+    def _plan(self, state: State) -> bytes:
+        return self.path + b"/plan." + state.encode()
+
+    def load(self) -> ApplyRecord:
+        state = self.state()
+        if state is None:
+            raise MudroomError(f"{os.fsdecode(self.path)} holds no plan")
+        return load(self._plan(state), ApplyRecord)
+
+    def since(self) -> int:
+        """When it came to this state, in nanoseconds: a rename changes the ctime of what it renames."""
+        state = self.state()
+        return os.stat(self._plan(state)).st_ctime_ns if state is not None else 0
+
+    def write(self, state: State, record: ApplyRecord) -> None:
+        save(self._plan(state), record, durable=True)
+
+    def advance(self, old: State, new: State) -> None:
+        os.rename(self._plan(old), self._plan(new))
+        sync_directory(self.path)
+
+    def begin(self, what: Literal["apply", "turn"]) -> None:
+        """Leave a mark, durably, that something is going on here: what makes looking for it cheap.
+
+        Of an ``apply`` it stays until the books of the fork are settled; of an undo or redo (``turn``), until that is
+        over."""
+        with open(os.path.dirname(self.path) + b"/pending", "wb") as stream:
+            stream.write(f"{self.name} {what}".encode())
+            stream.flush()
+            os.fsync(stream.fileno())
+        sync_directory(os.path.dirname(self.path))
+
+    def is_applying(self) -> bool:
+        """Whether this apply is going on, or was when mudroom was killed, and the fork does not know of it yet."""
+        return self._pending() == f"{self.name} apply".encode()
+
+    def is_turning(self) -> bool:
+        """The same of an undo or redo."""
+        return self._pending() == f"{self.name} turn".encode()
+
+    def _pending(self) -> bytes:
+        try:
+            with open(os.path.dirname(self.path) + b"/pending", "rb") as stream:
+                return stream.read()
+        except FileNotFoundError:
+            return b""
+
+    def end(self) -> None:
+        try:
+            os.unlink(os.path.dirname(self.path) + b"/pending")
+        except FileNotFoundError:
+            pass
+
+    def give_back(self, record: ApplyRecord) -> None:
+        """Before the first operation: everything to the fork again, as if this apply had not been begun."""
+        _return_slots(record)
+        self.drop("prepare")
+        self.end()
+
+    def drop(self, state: State) -> None:
+        os.unlink(self._plan(state))
+        sync_directory(self.path)
+
+
+def trees_of(landing: Landing) -> dict[int, dict[bytes, Entry]]:
+    """For each whole directory of the landing, what is in it: the staged entries that come, or the old that go.
+
+    Where a directory goes and a directory comes (never in one op), the old side wins.
+    """
+    tops = {op.path: op for op in landing.ops if op.whole}
+    trees: dict[int, dict[bytes, Entry]] = {op.slot: {} for op in tops.values()}
+    for change in landing.taken if tops else ():
+        path, above = change.path, parent(change.path)
+        while above:
+            op = tops.get(above)
+            if op is not None:
+                leaving = op.old is not None and op.old.kind == "directory"
+                entry = change.base if leaving else change.staged
+                if entry is not None:
+                    trees[op.slot][path[len(above) + 1 :]] = entry
+                break
+            above = parent(above)
+    return trees
+
+
+def apply(
+    place: ApplyDirectory,
+    record: ApplyRecord,
+    *,
+    merged: bytes = b"",
+    verify_fork: bool = True,
+    progress: Progress | None = None,
+) -> Applied:
+    """Perform the operations of ``record``. ``place`` is a new apply directory.
+
+    The mark (``begin``) is left: whoever calls ends it when the fork knows what has become of its changes.
+    ``merged``: the directory of the content that is not the fork's own (``Op.merged``); it is taken from there.
+    ``verify_fork``: compare whole directories of the fork with what was reviewed; False if the fork was locked since.
+    Raises ForkMoved if the fork is not what was reviewed (nothing has happened then), OSError if the disk fails;
+    after an OSError ``recover`` knows what to do.
+    """
+    if not record.ops and not record.dropped:
+        return Applied("")
+    place.begin("apply")
+    if not record.ops:  # the project stays as it is; only the fork is to forget something
+        place.write("done", record)
+        return Applied(place.name)
+    place.write("prepare", record._replace(trees={}))  # to take this back, the trees are not needed
+    try:
+        _make_slots(record)  # not before: they may be in the project, and recovery has to know of them
+        record = _fill_slots(record, merged, verify_fork=verify_fork)
+        slots = open_root(record.slots)
+        try:
+            keep_applied(place.path, slots, record.ops)
+        finally:
+            os.close(slots)
+    except (MudroomError, OSError):
+        place.give_back(record)
+        raise
+    place.write("ready", record)
+    place.drop("prepare")
+    return _finish(place, record, "ready", "done", progress)
+
+
+def undo(place: ApplyDirectory, progress: Progress | None = None, settle: Settle = _settled) -> Applied:
+    """Bring back what was there before an apply. Files that changed since stay, as conflicts.
+
+    ``settle``: called when the project is as it was, and before that counts as over: to deal with the fork."""
+    state = place.state()
+    if state != "done":
+        hint = f"it has been already; mudroom redo {place.name} applies it again" if state == "undone" else ""
+        raise UsageError(f"{place.name} cannot be undone", hint)
+    return _turn_back(place, "done", progress, settle)
+
+
+def redo(place: ApplyDirectory, progress: Progress | None = None, settle: Settle = _settled) -> Applied:
+    """Apply once more what was undone. Files that changed since stay, as conflicts. ``settle``: as for ``undo``."""
+    state = place.state()
+    if state != "undone":
+        raise UsageError(f"{place.name} cannot be redone", "it has not been undone" if state == "done" else "")
+    return _turn_back(place, "undone", progress, settle)
+
+
+def _turn_back(
+    place: ApplyDirectory, state: Literal["done", "undone"], progress: Progress | None, settle: Settle
+) -> Applied:
+    """Perform backwards what led to this state."""
+    under_way, after = _UNDER_WAY[state]
+    record = place.load()
+    if not record.ops:
+        place.begin("turn")
+        place.advance(state, after)
+        remarks = settle(Applied(place.name))
+        place.end()
+        return Applied(place.name, remarks=remarks)
+    if not os.path.isdir(record.slots):  # it held no file, or somebody has removed it
+        _make_slots(record)
+    place.begin("turn")
+    ops, merged = _backwards(record, place.path, merge=state == "done")
+    backwards = record._replace(ops=tuple(ops))
+    place.write(under_way, backwards)
+    place.drop(state)
+    applied = _finish(place, backwards, under_way, after, progress)
+    settled = settle(applied)
+    place.end()
+    kept = [Remark(path, KEPT) for path in merged if all(path != conflict.path for conflict in applied.conflicts)]
+    return applied._replace(remarks=(*applied.remarks, *kept, *settled))
+
+
+def recover(place: ApplyDirectory) -> Recovered | None:
+    """Finish or take back what a killed mudroom left behind; None if nothing was."""
+    state = place.state()
+    if state not in ("prepare", "ready", "undoing", "redoing"):
+        return None
+    record = place.load()
+    if state == "prepare":
+        place.give_back(record)
+        return Recovered(place.name, record.fork, "deferred", Applied(place.name))
+    earlier_states: tuple[State, ...] = ("undone",) if state == "redoing" else ("prepare", "done")
+    for earlier in earlier_states:  # a crash between writing one state and dropping the one before it
+        if os.path.exists(place._plan(earlier)):
+            place.drop(earlier)
+    if state in ("ready", "redoing"):
+        applied = _finish(place, record, state, "done", None, again=True)
+        return Recovered(place.name, record.fork, "finished", applied)
+    applied = _finish(place, record, "undoing", "undone", None, again=True)
+    return Recovered(place.name, record.fork, "undone", applied)
+
+
+def _finish(
+    place: ApplyDirectory,
+    record: ApplyRecord,
+    old: State,
+    new: State,
+    progress: Progress | None,
+    *,
+    again: bool = False,
+) -> Applied:
+    """``again``: some of it may have been done before."""
+    has_kept = functools.partial(_has_kept, record) if old == "ready" else lambda _op: False
+    executor = Executor(record.project, record.slots, record.trees, again=again, has_kept=has_kept)
+    try:
+        executor.run(record.ops, progress)
+        held = [op for op in executor.undone if executor.holds_new(op)]
+    finally:
+        executor.close()
+    if old == "ready" and executor.undone:  # a conflict keeps both versions: theirs stays the fork's
+        _return_slots(record._replace(ops=tuple(held)))
+    if old == "ready" and not executor.done and not record.dropped:  # nothing has happened: nothing is to be undone
+        place.drop(old)
+        return Applied("", conflicts=tuple(executor.conflicts), remarks=tuple(executor.remarks))
+    if executor.done != list(record.ops):  # undo must not take back what was never done
+        place.write(old, record._replace(ops=tuple(executor.done)))
+    place.advance(old, new)
+    written = sum(_files(op, record) for op in executor.done if op.kind in ("place", "swap", "chmod"))
+    removed = sum(_files(op, record) for op in executor.done if op.kind == "remove")
+    return Applied(place.name, written, removed, tuple(executor.conflicts), tuple(executor.remarks))
+
+
+def _has_kept(record: ApplyRecord, op: Op) -> bool:
+    """Whether the fork still has what ``op`` was to place: what was moved out of it has come back, or was copied."""
+    if op.merged or op.copy or len(record.contents) > 1:
+        return True
+    try:
+        content = open_root(record.contents[0])
+    except FileNotFoundError:
+        return False
+    try:
+        return look_through(content, op.path) is not None
+    finally:
+        os.close(content)
+
+
+def _files(op: Op, record: ApplyRecord) -> int:
+    if not op.whole:
+        return int(op.kind != "chmod" or op.new is None or op.new.kind != "directory")
+    return sum(entry.kind != "directory" for entry in record.trees.get(op.slot, {}).values())
+
+
+def _backwards(record: ApplyRecord, place: bytes, *, merge: bool) -> tuple[list[Op], list[bytes]]:
+    """The inverse operations in reverse order; a directory that has come to hold more is taken back file by file, a
+    text that was edited since is merged (``merge``): the paths of those."""
+    root, slots = open_root(record.project), open_root(record.slots)
+    numbers = (int(name) for name in os.listdir(slots) if name.isdigit())
+    unmerge = Unmerge(place, root, slots, max(numbers, default=0) + 1_000_000)
+    free = max((op.slot for op in record.ops), default=0) + 1
+    ops: list[Op] = []
+    try:
+        for op in (inverse(op) for op in reversed(record.ops)):
+            if op.kind == "remove" and op.whole and _has_grown(root, op, record.trees[op.slot]):
+                parts = expand(op, record.trees[op.slot], free)
+                free += len(parts)
+                ops += parts
+            else:
+                ops.append(unmerge.op(op) if merge else op)
+    finally:
+        os.close(root)
+        os.close(slots)
+    return ops, unmerge.merged
+
+
+def _has_grown(root: int, op: Op, tree: dict[bytes, Entry]) -> bool:
+    above, _slash, name = op.path.rpartition(b"/")
+    try:
+        with directory(root, above) as opened:
+            return differs(walk((opened, name)), tree) is not None
+    except (FileNotFoundError, NotADirectoryError, PermissionError):
+        return False
+
+
+def _fill_slots(record: ApplyRecord, merged: bytes, *, verify_fork: bool) -> ApplyRecord:
+    """Bring what is to be placed into the slots, durably. Returns the record with the inodes as they are there."""
+    slots = open_root(record.slots)
+    trees = dict(record.trees)
+    ops: list[Op] = []
+    try:
+        for op in record.ops:
+            if not op.slot or op.new is None:
+                ops.append(op)
+                continue
+            if verify_fork and op.whole and op.new.kind == "directory":
+                _verify_tree(record.contents, op, trees[op.slot])
+            entry = fill_slot(record.contents, slots, op) if not op.merged else fill_merged(merged, slots, op)
+            slot = b"%d" % op.slot
+            strip_overlay_xattrs(slots, slot, entry, trees.get(op.slot, {}))
+            moved = (entry.device, entry.inode) == (op.new.device, op.new.inode)  # numbers alone meet by chance
+            if op.whole and entry.kind == "directory" and not moved:
+                trees[op.slot] = dict(walk((slots, slot), ours=True))  # a copy: other inodes
+            ops.append(op._replace(new=entry))
+        _make_durable(slots, ops)
+    finally:
+        os.close(slots)
+    return record._replace(ops=tuple(ops), trees=trees)
+
+
+def _verify_tree(contents: Sequence[bytes], op: Op, tree: dict[bytes, Entry]) -> None:
+    with Union(contents, None) as staged:
+        below = ((path[len(op.path) + 1 :], entry) for path, entry in walk_source(staged, op.path))
+        found = differs(below, tree)
+    if found is not None:
+        raise ForkMoved(op.path + b"/" + found, show(op.path + b"/" + found))
+
+
+def _make_durable(slots: int, ops: list[Op]) -> None:
+    filled = [op for op in ops if op.slot and op.new is not None]
+    if len(filled) > FEW or any(op.whole for op in filled):
+        sync_filesystem(slots)
+        return
+    for op in filled:
+        if op.new is not None and op.new.kind == "file" and op.new.mode & 0o400:
+            sync_path(slots, b"%d" % op.slot)
+    if filled:
+        os.fsync(slots)
+
+
+def _return_slots(record: ApplyRecord) -> None:
+    """What had been moved into a slot goes back to where the fork has it; a copy, whole or half-made, is removed.
+
+    Only for what has not been done: nothing of the project's is in those slots.
+    """
+    if not os.path.isdir(record.slots):  # cut off before they were made, or after they were removed
+        remove_empty_slots(record)
+        return
+    content, slots = open_root(record.contents[0]), open_root(record.slots)
+    try:
+        for op in record.ops:
+            if not op.slot or op.new is None:
+                continue
+            name = b"%d" % op.slot
+            discard((slots, name + b".part"))
+            if op.merged or len(record.contents) > 1:
+                discard((slots, name))
+            elif look_through(content, op.path) is not None:
+                _settle_staged(content, op.path, op.new)
+                discard((slots, name))
+            elif look(slots, name) is not None:
+                above, _slash, last = op.path.rpartition(b"/")
+                with entered(content, above) as opened:
+                    move_tree((slots, name), (opened, last), op.new)
+    finally:
+        os.close(content)
+        os.close(slots)
+    remove_empty_slots(record)
+
+
+def _settle_staged(content: int, path: bytes, entry: Entry) -> None:
+    above, _slash, last = path.rpartition(b"/")
+    with entered(content, above) as opened:
+        settle((opened, last), entry)
+
+
+def _make_slots(record: ApplyRecord) -> None:
+    os.makedirs(record.slots, mode=0o700, exist_ok=True)
+    if os.path.realpath(record.slots) != record.slots:
+        raise MudroomError(f"{show(record.slots)} leads elsewhere: {show(os.path.realpath(record.slots))}")
+    if record.slots.startswith(record.project + b"/"):
+        with open(os.path.dirname(record.slots) + b"/.gitignore", "wb") as stream:
+            stream.write(b"*\n")  # it has to be on this file system, but it is nothing to commit
+
+
+def remove_empty_slots(record: ApplyRecord) -> None:
+    """The slots' directory, and what had to be made in the project for it, if nothing else is in them."""
+    path = record.slots
+    while path not in (record.project, b"/") and path.rpartition(b"/")[2] != b"applies":
+        try:
+            if os.listdir(path) == [b".gitignore"]:
+                os.unlink(path + b"/.gitignore")
+            os.rmdir(path)
+        except FileNotFoundError:
+            pass  # cut off in between
+        except OSError:
+            return  # something is in it
+        path = path.rpartition(b"/")[0]
+
+
+def new_record(
+    place: ApplyDirectory,
+    fork: str,
+    started: int,
+    project: bytes,
+    contents: tuple[bytes, ...],
+    landing: Landing,
+    trees: dict[int, dict[bytes, Entry]],
+) -> ApplyRecord:
+    """``slots`` are in the vault if it is on the project's mount, else in the project's ``.mudroom``."""
+    slots = place.path + b"/slots"
+    if mount_of(place.path) != mount_of(project):
+        slots = project + b"/.mudroom/apply/" + os.fsencode(place.name)
+    return ApplyRecord(FORMAT, place.name, fork, started, project, slots, contents, landing.ops, trees)

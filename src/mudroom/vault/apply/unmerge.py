@@ -1,0 +1,105 @@
+"""Taking an apply back where files have been edited since: what the apply wrote, what is there now, what was before.
+
+For that the texts which an apply puts in the place of others are kept beside its slots (``originals``); what was before
+is in the slot. Where both edits go together, undo takes back the apply's and leaves the user's.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+
+from mudroom.core.merge.merge import combine_modes
+from mudroom.core.merge.operations import Op
+from mudroom.core.text.linediff import is_binary
+from mudroom.core.tree.entry import Entry
+from mudroom.stage.beneath import look, look_beneath, open_beneath
+from mudroom.stage.originals.original import SMALL, Originals
+from mudroom.stage.source import DirectorySource, read_all
+from mudroom.vault.apply.tree import is_still
+from mudroom.vault.conflict.reconciliation import merge_texts
+from mudroom.vault.record import sync_directory
+
+
+def keep_applied(place: bytes, slots: int, ops: Iterable[Op]) -> None:
+    """Remember the texts that are about to be placed over others; durable when it returns."""
+    kept = Originals([place])
+    source = DirectorySource(slots)
+    for op in ops:
+        if op.kind != "swap" or op.new is None or op.old is None or not op.new.kind == op.old.kind == "file":
+            continue
+        if op.new.size > SMALL or not op.new.mode & 0o400:
+            continue
+        content = read_all(source, b"%d" % op.slot, SMALL)
+        if content is not None and not is_binary(content):
+            kept.keep(op.path, op.new, content)
+    if not kept:
+        return
+    kept.save()
+    for name in (b"pack", b"index"):
+        descriptor = os.open(place + b"/originals/" + name, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+    sync_directory(place + b"/originals")
+    sync_directory(place)
+
+
+class Unmerge:
+    """Of one apply, on its way back. ``root``: the project; ``slots``: with what was before; ``free``: a slot number
+    from which on none is used."""
+
+    def __init__(self, place: bytes, root: int, slots: int, free: int) -> None:
+        self._root, self._slots, self._free = root, slots, free
+        self._originals = Originals([place])
+        self.merged: list[bytes] = []
+
+    def op(self, op: Op) -> Op:
+        """The operation that takes ``op`` (already backwards) back, as it is, or over what the user has made of the
+        file since. It stays as it is, to be a conflict, where the two do not go together."""
+        if op.kind != "swap" or op.whole or op.old is None or op.new is None or op.new.kind != "file":
+            return op
+        try:
+            here = look_beneath(self._root, op.path)
+        except PermissionError:
+            return op
+        if here is None or here.kind != "file" or is_still(op.old, here):
+            return op
+        content, mode = self._content(op, here), combine_modes(op.old.mode, here.mode, op.new.mode)
+        if content is None or mode is None:
+            return op
+        slot, self._free = self._free, self._free + 1
+        new = self._write(b"%d" % slot, content, mode)
+        self.merged.append(op.path)
+        return op._replace(slot=slot, old=here, new=new)
+
+    def _content(self, op: Op, here: Entry) -> bytes | None:
+        if max(here.size, op.new.size if op.new is not None else 0) > SMALL:
+            return None
+        original = self._originals.content(op.path)
+        if original is None:
+            return None
+        with os.fdopen(original, "rb") as stream:
+            applied = stream.read()
+        descriptor = open_beneath(self._root, op.path, os.O_RDONLY | os.O_NONBLOCK)
+        with os.fdopen(descriptor, "rb") as stream:
+            mine = stream.read()
+        before = read_all(DirectorySource(self._slots), b"%d" % op.slot, SMALL)
+        if before is None:
+            return None
+        content, reason = merge_texts(applied, mine, before)
+        return None if reason else content
+
+    def _write(self, name: bytes, content: bytes, mode: int) -> Entry:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
+        descriptor = os.open(name, flags, 0o600, dir_fd=self._slots)
+        with open(descriptor, "wb") as stream:
+            stream.write(content)
+            stream.flush()
+            os.fchmod(descriptor, mode)
+            os.fsync(descriptor)
+        os.fsync(self._slots)
+        entry = look(self._slots, name)
+        assert entry is not None
+        return entry

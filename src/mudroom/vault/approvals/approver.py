@@ -1,0 +1,137 @@
+"""Approvers that ask by the queue (``vault/approvals/queue.py``), of commands and of hosts.
+
+Whatever goes wrong with the queue raises; who calls an approver takes that for a refusal (``core/approval/approval.py:asked``;
+the gate's adapter does it itself).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from mudroom.core.approval.approval import CommandAnswer, CommandQuestion, HostQuestion
+from mudroom.core.approval_queue import Decision, answer_of
+from mudroom.core.network.flow import NOBODY, Answer, Question
+from mudroom.core.tree.path import show
+from mudroom.errors import MudroomError
+from mudroom.vault.approvals.queue import Queue
+from mudroom.vault.approvals.ticket import Ticket
+
+PATIENCE = 300.0
+"""Seconds for an answer about a command."""
+OF_A_HOST = 55.0
+"""Seconds for one about a host: a little less than the gate waits."""
+
+
+class QueueApprover:
+    """Waits for ``patience`` seconds, then refuses. With 0 it does not wait: the question stays in the queue, and who
+    asks again gets what was answered meanwhile."""
+
+    def __init__(
+        self,
+        queue: Queue,
+        patience: float = PATIENCE,
+        over: int = -1,
+        waiting: Callable[[str], None] = lambda _name: None,
+    ) -> None:
+        """``over``: a descriptor that is readable as soon as nobody waits for the answer any more. ``waiting`` is told
+        the question's name if it has to be waited for."""
+        self._queue, self._patience, self._over, self._waiting = queue, patience, over, waiting
+
+    def __call__(self, question: CommandQuestion) -> CommandAnswer:
+        """Raises MudroomError."""
+        with self._queue.put(question, self._patience) as ticket:
+            decision = ticket.look()
+            if decision is not None:
+                return answer_of(decision)
+            if self._patience <= 0:
+                return pending(ticket.asked.name)
+            self._waiting(ticket.asked.name)
+            return answer_of(ticket.wait(self._patience, self._over))
+
+
+def pending(name: str) -> CommandAnswer:
+    return CommandAnswer(False, by="queue", reason=f"waiting for approval {name}: mudroom approve {name}")
+
+
+class HostApprover:
+    """The gate's questions of one session (``gateway.py:Elsewhere``), by the queue. Who has the gate writes the rule of
+    an answer that is to be kept. Any failure refuses."""
+
+    def __init__(self, queue: Queue, agent: str, patience: float = OF_A_HOST, *, anyway: bool = True) -> None:
+        """``anyway``: wait whether somebody listens or not, since somebody may come; else nobody is waited for where
+        nobody would hear of it."""
+        self._queue, self._agent, self._patience, self._anyway = queue, agent, patience, anyway
+
+    def __call__(self, question: Question, over: int) -> Answer:
+        """Waits for the answer."""
+        if not self._is_heard():
+            return NOBODY
+        try:
+            with self._queue.put(host_question(question, self._agent), self._patience) as ticket:
+                return host_answer(ticket.wait(self._patience, over))
+        except (MudroomError, OSError) as error:
+            return failed(error)
+
+    def begin(self, question: Question) -> HostWaiting:
+        """Does not."""
+        if not self._is_heard():
+            return HostWaiting(None, 0, NOBODY)
+        try:
+            return HostWaiting(self._queue.put(host_question(question, self._agent), self._patience), self._patience)
+        except (MudroomError, OSError) as error:
+            return HostWaiting(None, 0, failed(error))
+
+    def _is_heard(self) -> bool:
+        return self._anyway or bool(self._queue.listeners())
+
+
+class HostWaiting:
+    """A question about a host while the command goes on (``gateway.py:Waiting``)."""
+
+    def __init__(self, ticket: Ticket | None, patience: float, answer: Answer | None = None) -> None:
+        """``answer``: of a question that could not be asked."""
+        self._ticket, self._patience, self._until = ticket, patience, time.monotonic() + patience
+        self._answer = answer
+
+    def fileno(self) -> int:
+        return self._ticket.fileno() if self._ticket is not None else -1
+
+    def look(self) -> Answer | None:
+        if self._answer is None and self._ticket is not None:
+            try:
+                decision = self._ticket.look()
+                if decision is None and time.monotonic() >= self._until:
+                    decision, _ours = self._ticket.end("expired", f"nobody has answered in {self._patience:g} s")
+                self._answer = None if decision is None else host_answer(decision)
+            except (MudroomError, OSError) as error:
+                self._answer = failed(error)
+        return self._answer
+
+    def close(self) -> None:
+        if self._ticket is None:
+            return
+        try:
+            if self._answer is None:
+                self._ticket.end("withdrawn", "nobody waits for the answer any more")
+            self._ticket.close()
+        except (MudroomError, OSError):
+            pass  # it stays, and nobody waits for it
+        self._ticket = None
+
+
+def host_question(question: Question, agent: str) -> HostQuestion:
+    return HostQuestion(question.host, question.port, question.way, question.fork, agent)
+
+
+def host_answer(decision: Decision) -> Answer:
+    """What the gate is told. A refusal says who refused, and what was said to it."""
+    allowed = decision.state == "allowed"
+    if decision.state not in ("allowed", "denied"):
+        return Answer(False, why=f"and {decision.reason}")
+    reason = f" ({show(decision.reason.encode())})" if decision.reason else ""
+    return Answer(allowed, decision.keep, "" if allowed else f"and refused by {decision.by}{reason}")
+
+
+def failed(error: Exception) -> Answer:
+    return Answer(False, why=f"but {error}")

@@ -1,0 +1,365 @@
+"""The project as it is now, asked by a landing, and the content that comes of merging with it.
+
+What is merged, resolved or chosen in part is neither in the project nor in the fork: it is written into a directory of
+its own below the vault (``merged``), each file under a number, until the apply takes it from there or nobody does.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Collection, Mapping
+
+from mudroom.core.merge.diff3 import merge3
+from mudroom.core.merge.marker import Labels, mergeable, with_markers
+from mudroom.core.merge.merge import BINARY, Combined, Delta, Part, combine_modes, delta_of, merged_mode
+from mudroom.core.merge.merge_tree import Answer, Live, Sides
+from mudroom.core.tree.change import Change
+from mudroom.core.tree.entry import Entry, same_shape, same_stamp
+from mudroom.stage import xattr
+from mudroom.stage.beneath import directory, entries, look, look_beneath, open_root
+from mudroom.stage.copy import copy_open_file, listed
+from mudroom.stage.layers.layer import remove_tree
+from mudroom.stage.originals.collection import user_xattrs
+from mudroom.stage.originals.ground import Ground
+from mudroom.stage.source import OpenSource, Source, read_all, same_bytes
+
+LIMIT = 32 * 1024 * 1024
+"""Bytes. A larger file is not merged: it conflicts as a whole."""
+_OVERLAYFS_MAGIC = 0x794C7630  # statfs(2)
+_GIT_HEADS = (b"HEAD", b"index", b"packed-refs", b"logs/HEAD")
+_MODES = "its permissions were changed in the project, too"
+BACKUP = b".bak"
+"""At the end of the name of a copy that an apply has left (``vault/apply/backup.py``)."""
+_LINK = "leads elsewhere in the project, too"
+_UNKNOWN = "also changed in the project, and its original was not kept"
+
+
+class Reconciler:
+    """``partial``: what is wanted of some files instead of all. ``answer``: what was decided about conflicts.
+
+    ``markers``: write conflict markers where texts cannot be merged (``marked`` tells where). ``since``: when the
+    changes were collected, in nanoseconds. ``place``: where directories for what is merged are made. Close it when the
+    apply is over.
+    """
+
+    def __init__(
+        self,
+        project: bytes,
+        staged: Source,
+        ground: Ground,
+        *,
+        since: int,
+        place: bytes,
+        partial: Mapping[bytes, Part] | None = None,
+        answer: Callable[[Reconciler, Change, Entry | None], Answer | None] | None = None,
+        markers: bool = False,
+        label: bytes = b"fork",
+    ) -> None:
+        self._project, self._staged, self._ground, self._since = project, staged, ground, since
+        self._place, self._partial, self._answer = place, partial or {}, answer
+        self.partial: Collection[bytes] = self._partial.keys()
+        self._live = OpenSource(project)
+        self._merged = b""
+        self._count = 0
+        self._elsewhere: _Elsewhere | None = None
+        self._markers, self._label = markers, label
+        self.combined: list[bytes] = []
+        """Paths at which content was merged, resolved or chosen in part."""
+        self.marked: list[bytes] = []
+        """Paths at which it has conflict markers in it."""
+
+    def __enter__(self) -> Reconciler:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._live.close()
+        if self._merged:
+            remove_tree(self._merged)
+            self._merged = b""
+
+    @property
+    def merged(self) -> bytes:
+        """The directory of what was merged; empty if nothing was."""
+        return self._merged
+
+    def live(self) -> Live:
+        renames_directories = _filesystem_magic(self._project) != _OVERLAYFS_MAGIC
+
+        def same_tree(path: bytes, expected: dict[bytes, Entry]) -> bool:
+            # EXDEV: an overlay (a container's own root) cannot rename a directory that is in its lower layers
+            return renames_directories and _tree_is(self._live.root, path, expected)
+
+        def answer(change: Change, ours: Entry | None, sides: Sides | None) -> Answer | None:
+            found = self._answer(self, change, ours) if self._answer is not None else None
+            return found or (self._mark(sides) if self._markers and sides is not None else None)
+
+        return Live(
+            self._live.look,
+            self._same_as_staged,
+            same_tree,
+            self._git_moved,
+            self._delta,
+            self._combine,
+            self._moved,
+            self._staged.look,
+            answer,
+            self._partial.keys(),
+        )
+
+    # --- what is where ---
+
+    def look(self, path: bytes) -> Entry | None:
+        """In the project, now."""
+        return self._live.look(path)
+
+    def names(self, path: bytes) -> dict[bytes, Entry]:
+        return self._live.names(path)
+
+    def open(self, path: bytes) -> int:
+        return self._live.open(path)
+
+    def _same_as_staged(self, change: Change, ours: Entry) -> bool:
+        assert change.staged is not None
+        if not same_shape(change.staged, ours):
+            return False
+        return ours.kind != "file" or _same_file(self._live, self._staged, change.path, change.staged, ours)
+
+    def _delta(self, change: Change, ours: Entry | None) -> Delta:
+        if same_stamp(change.base, ours):
+            return "same"
+        base = change.base
+        if base is None or ours is None or not base.kind == ours.kind == "file":
+            return delta_of(base, ours, content=False)
+        return delta_of(base, ours, content=not self._same_as_original(change.path, base, ours))
+
+    def _same_as_original(self, path: bytes, base: Entry, ours: Entry, at: bytes | None = None) -> bool:
+        if base.size != ours.size:
+            return False
+        kept = self._ground.open_original(path, base)
+        if kept is None:
+            return False
+        try:
+            mine = self._live.open(path if at is None else at)
+        except OSError:
+            os.close(kept)
+            return False
+        try:
+            return same_bytes(kept, mine)
+        finally:
+            os.close(kept)
+            os.close(mine)
+
+    def _git_moved(self, git: bytes) -> bool:
+        found = (look_beneath(self._live.root, git + b"/" + name) for name in _GIT_HEADS)
+        return any(entry is not None and entry.ctime > self._since for entry in found)
+
+    def _moved(self, change: Change) -> bytes:
+        """By its inode, else by its content; only what has come to its name since the fork began. A backup beside it is
+        nowhere that it has gone: what is wanted of the file is not done to that."""
+        base = change.base
+        if base is None or base.kind != "file" or not base.size:
+            return b""
+        if self._elsewhere is None:
+            self._elsewhere = _Elsewhere(self._live, self._since)
+        backup = change.path + BACKUP
+        found = self._elsewhere.by_inode.get((base.device, base.inode))
+        if found is not None and found[0] != backup:
+            return found[0]
+        alike = [
+            path
+            for path, entry in self._elsewhere.by_size.get(base.size, ())
+            if path != backup and self._same_as_original(change.path, base, entry, at=path)
+        ]
+        return alike[0] if len(alike) == 1 else b""  # several: which one it is now cannot be told
+
+    # --- merging ---
+
+    def _combine(self, sides: Sides) -> Combined:
+        (_base_at, base), (ours_at, ours), (theirs_at, theirs) = sides[:3]
+        assert theirs is not None
+        part = self._partial.get(theirs_at)
+        kinds = {entry.kind for entry in (base, ours, theirs) if entry is not None}
+        if kinds != {"file"}:
+            return Combined(None, reason=_LINK if kinds == {"symlink"} else BINARY)
+        before_mode = base.mode if base is not None else None
+        if ours is None:
+            mode: int | None = theirs.mode if part is None else part.mode
+        elif part is not None and before_mode is not None:  # somebody has chosen it, whatever it lets the file do
+            mode = combine_modes(before_mode, ours.mode, part.mode)
+        else:
+            mode = merged_mode(before_mode, ours.mode, theirs.mode)
+        if mode is None:
+            return Combined(None, reason=_MODES)
+        before, mine, yours = self.contents(sides)
+        if before is None or mine is None or yours is None:
+            return Combined(None, reason=_UNKNOWN if before is None else "is too large to be merged")
+        content, reason = merge_texts(before, mine, yours)
+        if reason:
+            return Combined(None, reason=reason)
+        if sides.path == ours_at and ours is not None and content == mine:
+            if mode == ours.mode:
+                return Combined(None)
+            if ours.links == 1:
+                return Combined(ours._replace(mode=mode))
+        if part is None and sides.path == theirs_at and (content, mode) == (yours, theirs.mode):
+            return Combined(theirs)
+        return self.keep(sides.path, content, mode, like=ours_at if ours is not None else b"")
+
+    def contents(self, sides: Sides) -> tuple[bytes | None, bytes | None, bytes | None]:
+        """Base, ours and theirs of a file; None for what is too large or not known."""
+        (base_at, base), (ours_at, ours), (theirs_at, _theirs) = sides[:3]
+        part = self._partial.get(theirs_at)
+        before = self.original(base_at, base, theirs_at)
+        mine = read_all(self._live, ours_at, LIMIT) if ours is not None else before
+        yours = read_all(self._staged, theirs_at, LIMIT) if part is None else part.content
+        return before, mine, yours
+
+    def _mark(self, sides: Sides) -> Answer | None:
+        found = self.contents(sides)
+        ours, theirs = sides.ours[1], sides.theirs[1]
+        if None in found or ours is None or theirs is None or any(mergeable(data or b"") for data in found):
+            return None
+        base, mine, yours = (data or b"" for data in found)
+        merged = merge3(base, mine, yours)
+        if merged.clean:
+            return None
+        labels = Labels(b"project", b"original", self._label)
+        self.marked.append(sides.theirs[0])
+        content = with_markers(merged, labels, "diff3")
+        return Answer("content", self.keep(sides.path, content, ours.mode, like=sides.ours[0]))
+
+    def original(self, path: bytes, base: Entry | None, theirs_at: bytes) -> bytes | None:
+        """The content of the base; empty if there was nothing, None if it is not known or too large."""
+        if base is None:
+            return b""
+        if path != theirs_at:  # only a file that is the same at its new path counts as renamed
+            return read_all(self._staged, theirs_at, LIMIT)
+        return self._ground.read_original(path, base, LIMIT)
+
+    def keep(self, path: bytes, content: bytes, mode: int, *, like: bytes = b"") -> Combined:
+        """Write what ``path`` is to hold. ``like``: a file of the project whose user xattrs it is to have."""
+        name = self._new_name(path)
+        place = self._merged + b"/" + name
+        descriptor = os.open(place, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        with open(descriptor, "wb") as stream:
+            stream.write(content)
+            stream.flush()  # to write to a file takes setuid from it (write(2), inode(7)), but for root
+            os.fchmod(stream.fileno(), mode)
+            if like:
+                self._copy_xattrs(like, stream.fileno())
+        return self._kept(name)
+
+    def keep_copy(self, path: bytes, source: Source, at: bytes, entry: Entry) -> Combined:
+        """The same with a copy of a file, whatever its size."""
+        name = self._new_name(path)
+        opened, root = source.open(at), open_root(self._merged)
+        try:
+            copy_open_file(opened, root, name, entry)
+        finally:
+            os.close(opened)
+            os.close(root)
+        return self._kept(name)
+
+    def _copy_xattrs(self, path: bytes, target: int) -> None:
+        source = self._live.open(path)
+        try:
+            for name, value in user_xattrs(source).items():
+                xattr.put(target, name, value)
+        finally:
+            os.close(source)
+
+    def _new_name(self, path: bytes) -> bytes:
+        if not self._merged:
+            os.makedirs(self._place, mode=0o700, exist_ok=True)
+            self._merged = self._place + b"/" + os.urandom(6).hex().encode()
+            os.mkdir(self._merged, 0o700)
+        self._count += 1
+        self.combined.append(path)
+        return b"%d" % self._count
+
+    def _kept(self, name: bytes) -> Combined:
+        root = open_root(self._merged)
+        try:
+            return Combined(look(root, name), name.decode())
+        finally:
+            os.close(root)
+
+
+def merge_texts(base: bytes, ours: bytes, theirs: bytes) -> tuple[bytes, str]:
+    """The merged content, or the reason why there is none."""
+    if base in (ours, theirs) or ours == theirs:
+        return (theirs if base == ours else ours), ""
+    reason = next((reason for data in (base, ours, theirs) if (reason := mergeable(data))), "")
+    if reason:
+        return b"", f"also changed in the project, and cannot be merged: {reason}"
+    merged = merge3(base, ours, theirs)
+    if merged.clean:
+        return merged.content(), ""
+    places = "in the same lines" if merged.conflicts == 1 else f"in the same lines, at {merged.conflicts} places"
+    return b"", f"also changed in the project, {places}"
+
+
+class _Elsewhere:
+    """The files of the project that have come to their names since ``since``."""
+
+    def __init__(self, live: Source, since: int) -> None:
+        self.by_inode: dict[tuple[int, int], tuple[bytes, Entry]] = {}
+        self.by_size: dict[int, list[tuple[bytes, Entry]]] = {}
+        for path, entry in listed(live).items():  # without what is closed to us
+            if entry.kind == "file" and entry.ctime > since and b".git" not in path.split(b"/"):
+                self.by_inode[entry.device, entry.inode] = (path, entry)
+                self.by_size.setdefault(entry.size, []).append((path, entry))
+
+
+def _same_file(live: Source, staged: Source, path: bytes, theirs: Entry, ours: Entry) -> bool:
+    if ours.size != theirs.size:
+        return False
+    try:
+        yours = staged.open(path)
+    except OSError:
+        return False
+    try:
+        mine = live.open(path)
+    except OSError:
+        os.close(yours)
+        return False
+    try:
+        return same_bytes(mine, yours)
+    finally:
+        os.close(mine)
+        os.close(yours)
+
+
+def _tree_is(root: int, path: bytes, expected: Mapping[bytes, Entry]) -> bool:
+    pending, seen = [path], 0
+    while pending:
+        current = pending.pop()
+        try:
+            with directory(root, current) as opened:
+                found = entries(opened)
+        except PermissionError:
+            return False
+        for name, entry in found.items():
+            at = current + b"/" + name
+            if not same_stamp(expected.get(at), entry):
+                return False
+            seen += 1
+            if entry.kind == "directory":
+                pending.append(at)
+    return seen == len(expected)
+
+
+def _filesystem_magic(path: bytes) -> int:
+    """f_type of statfs(2): its first word. Python's os.statvfs has no such field. 0 where the call is another."""
+    if sys.platform != "linux":
+        return 0
+    import ctypes
+
+    buffer = ctypes.create_string_buffer(256)
+    if ctypes.CDLL(None, use_errno=True).statfs(path, buffer) < 0:
+        return 0
+    return int.from_bytes(buffer.raw[:8], "little")

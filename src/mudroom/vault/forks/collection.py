@@ -1,0 +1,115 @@
+"""A fork's view, and after a command what the fork holds: collected and written down."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+
+from mudroom.core.confinement.container import user_of
+from mudroom.core.confinement.fallback import Mode
+from mudroom.core.settings import Settings
+from mudroom.core.tree.change import Changeset
+from mudroom.core.tree.stack import LIVE
+from mudroom.stage.view import View
+from mudroom.stage.views.overlay import OverlayView
+from mudroom.vault.forks.open_fork import OpenFork
+from mudroom.vault.store.fork import Fork
+from mudroom.vault.store.store import Vault
+
+Progress = Callable[[str, int, int], None]
+"""What is going on, how much of it is done, out of how much."""
+
+
+class Command(NamedTuple):
+    """What is written down of the command that made the changes."""
+
+    argv: Sequence[bytes]
+    status: int
+    time: int
+    """Nanoseconds since 1970."""
+    level: int | None = None
+
+
+def view_of(
+    vault: Vault, fork: Fork, opened: OpenFork, mode: Mode, progress: Progress | None = None, *, level: int = 1
+) -> View:
+    """The view of a fork in this mode. For a copy, ``stand_on_copy`` comes first.
+
+    At level 2 an overlay's work directory is beside its upper layer: the kernel wants both on one mount, and a
+    container sees nothing else of the fork. A copy belongs to the container's user.
+    """
+    if mode == "overlay":
+        state = fork.state
+        base = vault.project if state.base == LIVE else vault.base(state.base) + b"/source"
+        layers = (*fork.sealed, *((vault.mask.layer,) if vault.mask.layer else ()))
+        works = os.path.dirname(fork.upper) if level == 2 else fork.path
+        return OverlayView(base, layers, fork.upper, works + b"/work")
+    from mudroom.stage.views.copy_view import CopyView
+
+    report = None if progress is None else lambda done, total: progress("copying the project", done, total)
+    owner = user_of(os.geteuid(), os.getegid()) if level == 2 else None
+    return CopyView(fork.copy_place, opened.lower, report, owner=owner)
+
+
+def stand_on_copy(vault: Vault, fork: Fork, settings: Settings, progress: Progress | None = None) -> list[str]:
+    """Before a fork works in a copy: what its upper holds is sealed, its base becomes a snapshot. Returns notes: what
+    had to be left out of that."""
+    if fork.has_copy:
+        return []
+    from mudroom.vault.forks.stacking import seal_upper
+
+    seal_upper(vault, fork)
+    notes = take_snapshot(vault, fork, settings, progress) if fork.state.base == LIVE else []
+    os.makedirs(fork.copy_place, 0o700, exist_ok=True)
+    return notes
+
+
+def take_snapshot(vault: Vault, fork: Fork, settings: Settings, progress: Progress | None = None) -> list[str]:
+    """Freeze the project as it is now, and let the fork stand on that. Returns notes: what had to be left out."""
+    from mudroom.stage.originals.snapshot import chooser, take
+
+    report = None if progress is None else lambda done, total: progress("copying the project", done, total)
+    name = vault.new_id()
+    notes = take(
+        vault.project,
+        vault.base(name),
+        choose=chooser(settings),
+        limit=settings.copy_limit,
+        masked=vault.mask.paths,
+        progress=report,
+    )
+    fork.save(fork.state._replace(base=name))
+    return notes
+
+
+def keep_artifacts(fork: Fork, argv: Sequence[bytes], streams: Mapping[str, bytes]) -> None:
+    """What a command of a copy view printed, beside the copy: ``artifacts/<n>/command``, ``stdout``, ``stderr``.
+
+    Only what was captured: what went to a terminal is nobody else's.
+    """
+    if not streams:
+        return
+    artifacts = fork.path + b"/artifacts"
+    os.makedirs(artifacts, mode=0o700, exist_ok=True)
+    place = artifacts + b"/%d" % (len(os.listdir(artifacts)) + 1)
+    os.mkdir(place, 0o700)
+    for name, data in {"command": b"\0".join(argv), **streams}.items():
+        with open(place + b"/" + name.encode(), "wb") as stream:
+            stream.write(data)
+
+
+def gather(fork: Fork, opened: OpenFork, view: View, command: Command, started: int) -> Changeset:
+    """Collect what the fork holds and write it down. Hold the fork's lock; no command may be running in it."""
+    from mudroom.stage.originals.collection import collect
+
+    changeset = collect(view, opened.staged(), opened.lower, opened.ground(), started)
+    if changeset.changes or changeset.remarks or fork.state.layers:
+        from mudroom.vault.record import FORMAT, ForkRecord, save
+
+        argv = tuple(command.argv)
+        record = ForkRecord(FORMAT, fork.name, view.kind, argv, command.time, command.status, changeset, command.level)
+        save(fork.record_path, record, durable=False)
+    elif os.path.exists(fork.record_path):
+        os.unlink(fork.record_path)
+    return changeset

@@ -1,0 +1,94 @@
+"""Forks that work in a copy: what the copy has changed, made into a layer like any other.
+
+From then on checkpoints, forks of the fork and applies see no difference to an overlay's layers.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+
+from mudroom.core.tree.change import Change
+from mudroom.core.tree.entry import Entry, same_shape, same_stamp
+from mudroom.core.tree.path import show
+from mudroom.errors import ForkMoved
+from mudroom.stage.layers.layer import remove_tree
+from mudroom.stage.layers.union import OneLayer
+from mudroom.stage.originals.collection import collect
+from mudroom.stage.source import Source
+from mudroom.stage.views.copy_view import CopyView
+from mudroom.vault.forks.open_fork import OpenFork
+from mudroom.vault.record import ForkRecord, save
+from mudroom.vault.store.fork import Fork
+from mudroom.vault.store.store import Vault
+
+SEALING = b"/sealing"
+"""In the copy's place, from the first write to the layer until the copy stands on it. After a crash in between, the
+record may name the layer's files while the copy's are still what counts."""
+
+
+def seal_copy(vault: Vault, fork: Fork, *, as_reviewed: bool = False) -> None:
+    """Write what the copy has changed into the fork's upper layer and seal it. Costs what was changed.
+
+    ``as_reviewed``: raises ForkMoved if the copy is not what the record says; nothing has happened then.
+    """
+    tree, mark = fork.upper, fork.copy_place + SEALING
+    cut_off = os.path.exists(mark)
+    with OpenFork(vault, fork) as opened:
+        view = CopyView(fork.copy_place, opened.lower)
+        differences = list(view.differences(opened.lower))
+        if as_reviewed:
+            _check(fork, opened, view, _looks_like if cut_off else same_stamp)
+        if not differences:
+            if cut_off:
+                os.unlink(mark)
+            return
+        if cut_off and os.path.isdir(tree):
+            remove_tree(tree)
+        with open(mark, "wb"):
+            pass
+        os.makedirs(tree, 0o700, exist_ok=True)  # an overlay that could not be mounted has left an empty one
+        view.seal(tree)
+    _name_layer_in_record(fork, tree)
+    vault.seal(fork)
+    with OpenFork(vault, fork) as opened:
+        view.rebase(opened.lower)
+    os.unlink(mark)
+
+
+def _looks_like(a: Entry | None, b: Entry | None) -> bool:
+    """``same_stamp`` of a file and its copy, which is another file; of what is no file, times do not count."""
+    if a is None or b is None or not same_shape(a, b):
+        return a is b
+    return a.kind != "file" or (a.size, a.mtime) == (b.size, b.mtime)
+
+
+def _check(fork: Fork, opened: OpenFork, view: CopyView, is_same: Callable[[Entry | None, Entry | None], bool]) -> None:
+    """Collect anew and compare. What was only touched makes no change, so it is none here either."""
+    record = fork.record
+    reviewed = record.changeset.changes if record is not None else ()
+    now = collect(view, opened.staged(), opened.lower, opened.ground(), record.started if record is not None else 0)
+    before, after = ({change.path: change.staged for change in changes} for changes in (reviewed, now.changes))
+    for path in sorted({*before, *after}):
+        if path not in before or path not in after or not is_same(before[path], after[path]):
+            raise ForkMoved(path, show(path))
+
+
+def _name_layer_in_record(fork: Fork, tree: bytes) -> None:
+    """The record tells the entries of the layer's files now, not those of the copy's."""
+    record = fork.record
+    if record is None:
+        return
+    save(fork.record_path, as_in_layer(record, tree), durable=False)
+
+
+def as_in_layer(record: ForkRecord, tree: bytes) -> ForkRecord:
+    """A record of the same changes, whose files are now those of a layer."""
+    with OneLayer(tree) as layer:
+        changes = tuple(_in_layer(change, layer) for change in record.changeset.changes)
+    return record._replace(changeset=record.changeset._replace(changes=changes))
+
+
+def _in_layer(change: Change, layer: Source) -> Change:
+    entry = layer.look(change.path) if change.staged is not None and change.path else None
+    return change if entry is None else change._replace(staged=entry)

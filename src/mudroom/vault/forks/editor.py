@@ -1,0 +1,131 @@
+"""File tools on a fork: a write buffer over what the fork shows, and its way into the fork's layers.
+
+    files of the fork  =  buffer (memory)  over  upper layer  over  sealed layers  over  base
+
+An original is kept at the first change of its path, with the content that the change started from. ``flush`` brings
+the buffer into the upper layer (or into the staged copy), where processes see it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from mudroom.core.confinement.fallback import Mode
+from mudroom.core.tree.entry import Entry
+from mudroom.stage.beneath import open_root
+from mudroom.stage.buffer.buffer import Buffer
+from mudroom.stage.buffer.flush import Writer
+from mudroom.stage.layers.layer import LayerWriter, remove_tree
+from mudroom.stage.source import Source
+from mudroom.stage.views.real_directory import PlainWriter
+from mudroom.vault.forks.collection import Command, gather, view_of
+from mudroom.vault.forks.open_fork import OpenFork
+from mudroom.vault.store.fork import Fork
+from mudroom.vault.store.store import Vault
+
+
+class _Shown:
+    """What the fork shows, as a source that stays one object when the fork is opened anew."""
+
+    def __init__(self, source: Source) -> None:
+        self.source = source
+
+    def look(self, path: bytes) -> Entry | None:
+        return self.source.look(path)
+
+    def names(self, path: bytes) -> dict[bytes, Entry]:
+        return self.source.names(path)
+
+    def open(self, path: bytes) -> int:
+        return self.source.open(path)
+
+
+class Editor:
+    """Raises OSError if the fork cannot be opened. Close it; what was not flushed is lost then."""
+
+    def __init__(self, vault: Vault, fork: Fork, clock: Callable[[], int]) -> None:
+        self._vault, self._fork, self._clock = vault, fork, clock
+        self._spill = fork.path + b"/spill"
+        os.makedirs(self._spill, mode=0o700, exist_ok=True)
+        self._open()
+        self._place = open_root(fork.path)  # as long as that is open, its inode is nobody else's
+        found = os.fstat(self._place)
+        self._identity = (found.st_ino, found.st_dev)
+        self._shown = _Shown(self._opened.merged())
+        self.buffer = Buffer(self._shown, keep=self._keep, spill=self._spill, clock=clock)
+
+    def _open(self) -> None:
+        self._opened = OpenFork(self._vault, self._fork)
+        self._ground = self._opened.ground()
+        self._changed = {change.path for change in self._ground.before.changes}
+
+    @property
+    def is_there(self) -> bool:
+        """Whether the fork is; somebody else may have thrown it away, and made another of its name."""
+        try:
+            found = os.stat(self._fork.path)
+        except FileNotFoundError:
+            return False
+        return (found.st_ino, found.st_dev) == self._identity
+
+    def refresh(self) -> None:
+        """Look at the fork anew: a command has run in it, or its layers are others now."""
+        self._opened.close()
+        self._open()
+        self._shown.source = self._opened.merged()
+
+    def close(self) -> None:
+        self.buffer.clear()
+        self._opened.close()
+        if self.is_there and os.path.isdir(self._spill):
+            remove_tree(self._spill)
+        os.close(self._place)
+
+    def _keep(self, path: bytes) -> None:
+        """The original of a path that the fork has not changed before. A snapshot's need not be kept: it stays."""
+        ground = self._ground
+        if ground.frozen or path in self._changed or path in ground.landed or path in ground.masked:
+            return
+        entry = ground.base.look(path)
+        if entry is None or entry.kind != "file":
+            ground.originals.keep(path, entry)
+            return
+        opened = ground.base.open(path)
+        try:
+            ground.originals.keep_file(path, entry, opened)
+        finally:
+            os.close(opened)
+
+    def flush(self) -> list[bytes]:
+        """Bring everything into the fork and write down what it holds now. Hold the fork's lock; no command may be
+        running in it. Returns paths that cannot be staged: sockets, and what has gone from below meanwhile."""
+        if not self.buffer.changed:
+            return []
+        self._ground.originals.save()
+        started = self._clock()
+        with self._writer() as writer:
+            lost = self.buffer.flush(writer)
+        with OpenFork(self._vault, self._fork) as opened:
+            mode: Mode = "copy" if self._fork.has_copy else "overlay"
+            view = view_of(self._vault, self._fork, opened, mode)
+            gather(self._fork, opened, view, Command((b"(file tools)",), 0, started), started)
+        self.refresh()
+        return lost
+
+    @contextmanager
+    def _writer(self) -> Iterator[Writer]:
+        if self._fork.has_copy:
+            root = open_root(self._fork.contents[0])
+        else:
+            upper = self._fork.upper
+            if not os.path.isdir(upper):
+                os.mkdir(upper, 0o700)
+                top = self._opened.lower.look(b"")
+                os.chmod(upper, top.mode if top is not None else 0o755)
+            root = open_root(upper)
+        try:
+            yield PlainWriter(root) if self._fork.has_copy else LayerWriter(root, self._opened.lower)
+        finally:
+            os.close(root)

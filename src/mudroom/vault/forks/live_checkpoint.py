@@ -1,0 +1,141 @@
+"""A checkpoint of a fork whose upper is mounted: a mounted layer cannot be sealed, so what it holds is copied. What a
+staged copy has changed is written into a layer, as it is to seal it, but the copy does not stand on that.
+
+Every process that could write to the layer is stopped by whoever calls this. The fork itself stays as it is: its upper
+goes on, and the checkpoint has a layer of its own; what holds the very same as mudroom's last one shares that, so that
+commands which change nothing, or never begin, fill no disk and push no other checkpoint out.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import ExitStack
+
+from mudroom.core.retention import surplus_checkpoints
+from mudroom.core.tree import stack
+from mudroom.core.tree.entry import Entry, same_shape
+from mudroom.core.tree.stack import Checkpoint
+from mudroom.stage import xattr
+from mudroom.stage.beneath import open_root
+from mudroom.stage.layers.flatten import flatten
+from mudroom.stage.layers.layer import open_staged, read_directory
+from mudroom.stage.source import same_bytes
+from mudroom.stage.views.copy_view import CopyView
+from mudroom.vault.forks.copy_layer import as_in_layer
+from mudroom.vault.forks.flatten import merge_originals
+from mudroom.vault.forks.open_fork import OpenFork
+from mudroom.vault.forks.stacking import require_free, upper_is_empty
+from mudroom.vault.record import save
+from mudroom.vault.store.fork import Fork
+from mudroom.vault.store.store import Vault
+
+
+def copied_checkpoint(vault: Vault, fork: Fork, name: str, time: int, keep: int | None) -> Checkpoint:
+    """``keep``: it is one of mudroom's own, of which so many stay; None: somebody gave it its name.
+
+    Raises UsageError if the name is taken or no name."""
+    require_free(fork, name)
+    layers = fork.state.layers
+    if not upper_is_empty(fork):
+        layers = (*layers, _layer(vault, fork, _last_copy(fork) if keep is not None else None))
+    state = stack.with_checkpoint(fork.state, name, time, automatic=keep is not None)
+    point = state.checkpoints[-1]._replace(layers=layers)
+    state = state._replace(checkpoints=(*state.checkpoints[:-1], point))
+    for old in surplus_checkpoints(state, keep) if keep is not None else ():
+        state = stack.without_checkpoint(state, old)
+    fork.save(state)
+    return point
+
+
+def _last_copy(fork: Fork) -> str | None:
+    """The layer of the last checkpoint that mudroom made by itself, if it stands on what the fork stands on."""
+    below = fork.state.layers
+    last = next((point for point in reversed(fork.state.checkpoints) if point.automatic), None)
+    return last.layers[-1] if last is not None and last.layers and last.layers[:-1] == below else None
+
+
+def _layer(vault: Vault, fork: Fork, last: str | None) -> str:
+    if last is None:
+        return _copied(vault, fork)
+    known = vault.layer(last) + b"/tree"
+    if not fork.has_copy:
+        return last if _is_same(known, fork.upper) else _copied(vault, fork)
+    made = _copied(vault, fork)
+    if not _is_same(known, vault.layer(made) + b"/tree"):
+        return made
+    vault.throw_away(vault.layer(made))
+    vault.empty_trash()
+    return last
+
+
+def _is_same(one: bytes, other: bytes) -> bool:
+    """Whether two layers at rest say the same, to the byte: what a process has mapped it can change without any time
+    that tells. Names, modes and sizes come first: where something was changed that is found out soon."""
+    with ExitStack() as opened:
+        roots: list[int] = []
+        for path in (one, other):
+            roots.append(open_root(path))
+            opened.callback(os.close, roots[-1])
+        inodes: dict[int, int] = {}
+        files: list[bytes] = []
+        pending = [b""]
+        while pending:
+            path = pending.pop()
+            a, b = (read_directory(root, path) for root in roots)
+            if a is None or b is None or (a.gone, a.opaque) != (b.gone, b.opaque):
+                return False
+            entries, others = _kept(a.entries), _kept(b.entries)
+            if entries.keys() != others.keys():
+                return False
+            for name, entry in entries.items():
+                place = path + b"/" + name if path else name
+                if not _looks_same(entry, others[name], inodes):
+                    return False
+                if entry.kind in ("directory", "file"):
+                    (pending if entry.kind == "directory" else files).append(place)
+        return all(_has_same_content(roots, path) for path in files)
+
+
+def _kept(entries: dict[bytes, Entry]) -> dict[bytes, Entry]:
+    return {name: entry for name, entry in entries.items() if entry.kind != "socket"}  # no copy has them
+
+
+def _looks_same(one: Entry, other: Entry, inodes: dict[int, int]) -> bool:
+    """``inodes``: of files with several names, which are the same ones in both."""
+    if not same_shape(one, other) or (one.uid, one.gid) != (other.uid, other.gid):
+        return False
+    if one.kind != "file":
+        return True
+    if one.links > 1 and inodes.setdefault(one.inode, other.inode) != other.inode:
+        return False
+    return (one.size, one.mtime, one.links) == (other.size, other.mtime, other.links)
+
+
+def _has_same_content(roots: list[int], path: bytes) -> bool:
+    with ExitStack() as opened:
+        descriptors: list[int] = []
+        for root in roots:
+            descriptors.append(open_staged(root, path))
+            opened.callback(os.close, descriptors[-1])
+        return _xattrs(descriptors[0]) == _xattrs(descriptors[1]) and same_bytes(*descriptors)
+
+
+def _xattrs(descriptor: int) -> dict[str, bytes]:
+    """Those that a copy keeps."""
+    return xattr.user(descriptor)
+
+
+def _copied(vault: Vault, fork: Fork) -> str:
+    name = vault.new_layer()
+    place, upper = vault.layer(name), vault.layer(fork.state.upper)
+    os.mkdir(place + b"/tree", 0o700)
+    if fork.has_copy:
+        with OpenFork(vault, fork) as opened:
+            CopyView(fork.copy_place, opened.lower).bring_into(place + b"/tree", opened.lower)
+    else:
+        flatten([fork.upper], place + b"/tree", copying=True)
+    merge_originals([upper], place)
+    record = fork.record
+    if record is not None:
+        save(place + b"/record", as_in_layer(record, place + b"/tree"), durable=True)
+    return name

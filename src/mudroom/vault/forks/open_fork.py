@@ -1,0 +1,95 @@
+"""A fork opened for reading: its base, what lies below its upper layer, what it has staged."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeVar
+
+from mudroom.core.tree.change import Changeset
+from mudroom.core.tree.stack import LIVE
+from mudroom.stage.layers.landed import LANDED, load_landed
+from mudroom.stage.layers.union import OneLayer, Union, staged_source
+from mudroom.stage.originals.ground import Ground
+from mudroom.stage.originals.original import Originals
+from mudroom.stage.source import OpenSource
+from mudroom.vault.store.fork import Fork
+from mudroom.vault.store.store import Vault
+
+if TYPE_CHECKING:
+    from mudroom.stage.originals.snapshot import SnapshotSource
+
+    Base = OpenSource | SnapshotSource
+
+_Opened = TypeVar("_Opened", bound="OpenSource | Union")
+
+
+class OpenFork:
+    """Descriptors of everything a fork is made of. Close it; open it anew after a command has run."""
+
+    def __init__(self, vault: Vault, fork: Fork) -> None:
+        self._vault, self._fork = vault, fork
+        self._state = state = fork.state
+        self._opened: list[Callable[[], None]] = []
+        self._snapshot: SnapshotSource | None = None
+        try:
+            if state.base == LIVE:
+                self.base: Base = self._keep(OpenSource(vault.project))
+            else:
+                from mudroom.stage.originals.snapshot import SnapshotSource
+
+                self._snapshot = self.base = SnapshotSource(vault.base(state.base))
+            self._masking = (vault.mask.layer,) if vault.mask.layer else ()
+            below = (*fork.sealed, *self._masking)
+            self.lower: Union | Base = self._keep(Union(below, self.base)) if below else self.base
+        except BaseException:
+            self.close()
+            raise
+
+    def _keep(self, source: _Opened) -> _Opened:
+        self._opened.append(source.close)
+        return source
+
+    def __enter__(self) -> OpenFork:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        for close in self._opened:
+            close()
+        self._opened.clear()
+        if self._snapshot is not None:
+            self._snapshot.close()
+            self._snapshot = None
+
+    def staged(self) -> OneLayer | Union:
+        """What its layers hold, without the base."""
+        return self._keep(staged_source(self._fork.contents))
+
+    def merged(self) -> Union | Base:
+        """All of it, as a command sees it."""
+        contents = self._fork.contents
+        if contents == self._fork.layered:
+            layers = (*contents, *self._masking)
+            return self._keep(Union(layers, self.base)) if layers else self.base
+        return self._keep(OneLayer(contents[0]))  # a copy holds everything
+
+    def ground(self, changes: Changeset | None = None) -> Ground:
+        """``changes``: what the fork's record says, if it has been read already."""
+        fork, state = self._fork, self._state
+        layers = [fork.layer(name) for name in (*state.layers, state.upper)]
+        sealed = fork.sealed_changes if state.layers else Changeset()
+        if changes is None:
+            record = fork.record
+            changes = record.changeset if record is not None else sealed
+        return Ground(
+            self.base,
+            Originals(layers, self._vault.reading),
+            frozen=state.base != LIVE,
+            sealed=sealed,
+            before=changes,
+            landed=load_landed(fork.path + LANDED),
+            masked=self._vault.mask.paths,
+            fork=fork.path,
+        )

@@ -1,0 +1,161 @@
+"""Whether a vault is whole: every problem is named, with the fork that it touches, and nothing is changed.
+
+What it reads is what the other parts would read: states, records, indexes of originals, manifests, plans, the chain of
+the journal. It does not read the contents of staged files: there is nothing to compare them with.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Callable, Iterator
+from typing import NamedTuple, TypeVar
+
+from mudroom.core.tree.path import show
+from mudroom.core.tree.stack import LIVE, ForkState
+from mudroom.errors import MudroomError
+from mudroom.stage import own
+from mudroom.stage.layers.landed import LANDED, load_landed
+from mudroom.stage.originals.original import read_rows
+from mudroom.stage.originals.snapshot import SnapshotSource
+from mudroom.vault.apply.transaction import ApplyDirectory
+from mudroom.vault.retention.leftover import is_unborn
+from mudroom.vault.retention.usage import slots_in_project, why_unusable
+from mudroom.vault.store.fork import Fork, load_record
+from mudroom.vault.store.store import Vault, vault_path
+
+_T = TypeVar("_T")
+
+
+class Problem(NamedTuple):
+    subject: str
+    """``fork NAME``, ``apply u7``, ``journal``, ``vault``."""
+    text: str
+    hint: str = ""
+
+
+def check(vault: Vault) -> list[Problem]:
+    """Everything that is wrong; empty if nothing is. Agents may be at work meanwhile."""
+    unusable = why_unusable(vault)
+    if unusable:
+        return [Problem("vault", unusable, "upgrade mudroom, or move the vault aside")]
+    found = list(_vault(vault))
+    for fork in vault.forks():
+        found += _fork(vault, fork)
+    for path in vault.applies():
+        found += _apply(vault, ApplyDirectory(path))
+    return [*found, *_journal(vault)]
+
+
+def _vault(vault: Vault) -> Iterator[Problem]:
+    state = os.path.dirname(os.path.dirname(vault.path))
+    if vault_path(state, vault.project) != vault.path:
+        yield Problem("vault", f"it says that it is of {show(vault.project)}, but its name says otherwise")
+    for name in (b"scratch", b"cache", b"forks", b"layers", b"bases", b"applies", b"trash"):
+        if not os.path.isdir(vault.path + b"/" + name):
+            yield Problem("vault", f"its directory {show(name)} is missing", "make it, empty, with mode 700")
+
+
+def _fork(vault: Vault, fork: Fork) -> Iterator[Problem]:
+    subject = f"fork {fork.name}"
+    problems: list[Problem] = []
+
+    def read(reader: Callable[[], _T]) -> _T | None:
+        try:
+            return reader()
+        except (MudroomError, OSError, ValueError) as error:
+            problems.append(_of(subject, error))
+            return None
+
+    if is_unborn(fork.path, 1 << 62):
+        yield Problem(subject, "was cut off while it was being made, or is being made now", "mudroom vault gc")
+        return
+    state = read(lambda: fork.state)
+    read(lambda: fork.record)
+    read(lambda: load_landed(fork.path + LANDED))
+    read(lambda: _read_running(fork))
+    if state is not None:
+        if state.base != LIVE:
+            read(functools.partial(_read_snapshot, vault, state))
+        for name in sorted(state.references):
+            read(functools.partial(_read_layer, vault, state, name))
+    yield from problems
+
+
+def _read_running(fork: Fork) -> None:
+    """Raises ValueError if what is there tells no time: whoever looks at the fork takes it for something that began."""
+    if fork.interrupted == 0:
+        raise ValueError("when its command began cannot be read")
+
+
+def _of(subject: str, error: Exception) -> Problem:
+    if isinstance(error, MudroomError):
+        return Problem(subject, error.message, error.hint)
+    if isinstance(error, OSError) and error.filename is not None:
+        return Problem(subject, f"{show(os.fsencode(error.filename))}: {error.strerror}")
+    return Problem(subject, str(error))
+
+
+def _read_snapshot(vault: Vault, state: ForkState) -> None:
+    SnapshotSource(vault.base(state.base)).close()
+
+
+def _read_layer(vault: Vault, state: ForkState, name: str) -> None:
+    place = vault.layer(name)
+    sealed = name != state.upper
+    if not os.path.isdir(place) or (sealed and not os.path.isdir(place + b"/tree")):
+        uses = [point.name for point in state.checkpoints if name in point.layers]
+        now = name in (state.upper, *state.layers)
+        needed = "" if now else f" (only of the checkpoints {', '.join(uses)})"
+        raise MudroomError(f"its layer {name} is missing{needed}", "what was in it is lost; the rest can be exported")
+    load_record(place + b"/record")
+    _read_originals(place + b"/originals")
+
+
+def _read_originals(place: bytes) -> None:
+    try:
+        os.close(own.open_directory(place))
+        rows = read_rows(own.read(place + b"/index"), place + b"/index")
+    except FileNotFoundError:
+        return
+    sizes: dict[str, int] = {}
+    for path, original in rows:
+        if not original.place:
+            continue
+        if original.place not in sizes:
+            sizes[original.place] = os.stat(place + b"/" + os.fsencode(original.place), follow_symlinks=False).st_size
+        if original.offset + original.length > sizes[original.place]:
+            raise MudroomError(f"the original of {show(path)} in {show(place)} is cut off")
+
+
+def _apply(vault: Vault, place: ApplyDirectory) -> Iterator[Problem]:
+    subject, state = f"apply {place.name}", place.state()
+    if state is None:
+        return  # what was taken back before it began, or is on its way out
+    try:
+        record = place.load()
+    except (MudroomError, OSError) as error:
+        yield _of(subject, error)
+        return
+    if state in ("prepare", "ready", "undoing", "redoing"):
+        yield Problem(subject, "was cut off", "the next mudroom run, apply or undo settles it")
+        return
+    if record.slots not in (place.path + b"/slots", slots_in_project(vault, os.fsencode(place.name))):
+        yield Problem(subject, f"has its slots at {show(record.slots)}, which is no place for them")
+        return
+    held = ("swap", "remove") if state == "done" else ()
+    lost = [op.path for op in record.ops if op.kind in held and not os.path.lexists(record.slots + b"/%d" % op.slot)]
+    if lost:
+        yield Problem(subject, f"cannot be undone whole: what {show(lost[0])} was is missing ({len(lost)} in all)")
+
+
+def _journal(vault: Vault) -> Iterator[Problem]:
+    if not os.path.exists(vault.path + b"/journal.db"):
+        return
+    try:
+        broken = vault.journal.examine().broken
+    except MudroomError as error:
+        yield Problem("journal", error.message, error.hint)
+        return
+    if broken is not None:
+        yield Problem("journal", broken.text, "mudroom log verify")

@@ -1,0 +1,108 @@
+"""Applies that have had their time: which they are, and how one goes so that a crash in the middle leaves no trace.
+
+1. The tombstone is written (``vault/retention/tombstone.py``).
+2. ``plan.done`` becomes ``plan.removed``: from here on it cannot be undone, and the next sweep would go on.
+3. Slots that had to be kept in the project are removed.
+4. The directory goes to the trash.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+
+from mudroom.core.retention import ApplyFact, Expired, Kept, expired_applies
+from mudroom.core.tree.path import show
+from mudroom.errors import MudroomError
+from mudroom.stage.beneath import directory, open_root
+from mudroom.stage.layers.layer import remove_at
+from mudroom.stage.source import is_absence
+from mudroom.vault.apply.transaction import ApplyDirectory
+from mudroom.vault.record import ApplyRecord, load
+from mudroom.vault.retention.tombstone import remember
+from mudroom.vault.retention.usage import measure, slots_in_project
+from mudroom.vault.store.store import Vault
+
+_REMOVED = b"/plan.removed"
+
+
+def sweep_applies(vault: Vault, kept: Kept, now: int, *, dry_run: bool = False) -> list[Expired]:
+    """Remove the applies that are beyond the limits; returns them, oldest first. Hold the vault's lock; no apply may
+    be unfinished."""
+    places = {place.name: place for place in map(ApplyDirectory, vault.applies())}
+    facts = [_fact(vault, place, note=not dry_run) for place in places.values() if place.state() is not None]
+    going = expired_applies(facts, kept, now)
+    if dry_run:
+        return going
+    remember(vault, going, now)
+    for one in going:
+        os.rename(_plan(places[one.name]), places[one.name].path + _REMOVED)
+    for place in places.values():
+        if os.path.exists(place.path + _REMOVED):
+            _remove(vault, place)
+    if going:
+        vault.empty_trash()
+    return going
+
+
+def _fact(vault: Vault, place: ApplyDirectory, *, note: bool) -> ApplyFact:
+    state = place.state()
+    if state not in ("done", "undone"):
+        return ApplyFact(place.name, 0, 0, finished=False)
+    return ApplyFact(place.name, os.stat(_plan(place)).st_mtime_ns, _size(vault, place, state, note=note))
+
+
+def _plan(place: ApplyDirectory) -> bytes:
+    return place.path + b"/plan." + (place.state() or "none").encode()
+
+
+def _size(vault: Vault, place: ApplyDirectory, state: str, *, note: bool) -> int:
+    """Bytes on disk. What is finished does not change any more, so it is counted once and noted in ``size``."""
+    path = place.path + b"/size"
+    try:
+        with open(path, "rb") as stream:
+            words = stream.read(64).decode("ascii", "replace").split()
+        if len(words) == 2 and words[0] == state and words[1].isdecimal():
+            return int(words[1])
+    except FileNotFoundError:
+        pass  # not counted yet
+    size = measure(place.path)
+    if not os.path.isdir(place.path + b"/slots"):
+        size += measure(slots_in_project(vault, os.fsencode(place.name)))
+    if note:
+        with open(path + b".new", "wb") as stream:
+            stream.write(f"{state} {size}\n".encode("ascii"))
+        os.rename(path + b".new", path)
+    return size
+
+
+def _remove(vault: Vault, place: ApplyDirectory) -> None:
+    record = load(place.path + _REMOVED, ApplyRecord)
+    if record.slots != place.path + b"/slots":
+        _remove_slots(vault, place, record)
+    vault.throw_away(place.path)
+
+
+def _remove_slots(vault: Vault, place: ApplyDirectory, record: ApplyRecord) -> None:
+    """Only where an apply of this vault can have put them, and never through a symbolic link."""
+    if record.slots != slots_in_project(vault, os.fsencode(place.name)):
+        raise MudroomError(f"{place.name} has its slots at {show(record.slots)}, which is no place for them")
+    try:
+        root = open_root(vault.project)
+    except OSError as error:
+        if is_absence(error):
+            return  # the project is gone, and they with it
+        raise
+    try:
+        with directory(root, b".mudroom") as own:
+            with directory(own, b"apply") as opened:
+                remove_at(opened, os.fsencode(place.name))
+                if os.listdir(opened) == [".gitignore"]:
+                    os.unlink(b".gitignore", dir_fd=opened)
+            os.rmdir(b"apply", dir_fd=own)
+        os.rmdir(b".mudroom", dir_fd=root)
+    except OSError as error:
+        if not is_absence(error) and error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+            raise  # else: they are gone already, or others are in there
+    finally:
+        os.close(root)

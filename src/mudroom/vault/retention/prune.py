@@ -1,0 +1,237 @@
+"""Retention: what has had its time goes, so that a vault does not grow without bound (``core/retention.py`` decides).
+
+The caller holds the vault's lock. Agents may be at work in their forks meanwhile, so nothing here waits for a fork:
+one that is busy is left as it is until the next time.
+
+Why no layer is lost that somebody is just making. A layer (or snapshot) is made first and named in a fork's state
+afterwards; in between nobody seems to need it. So ``_sweep_layers`` looks in this order:
+
+1. List the layers. What is made from now on is not on the list.
+2. Try every fork's lock. Whoever made one on the list while holding a lock either has let go of it, and then the
+   state that names it is written; or still holds it, and then what it makes is younger than its lock
+   (``retention.horizon``; the kernel stamps both).
+3. Read every state, and read the list of forks again until it holds no new one: a fork of a fork is written while its
+   parent still names the same layers.
+
+A fork that is just being made holds no lock yet; its layer is younger than ``retention.YOUNG``. What a fork has needed
+until now is not just being made, so it may be of any age. One state that cannot be read, and no layer goes at all.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from mudroom.core.retention import DAY, YOUNG, Expired, Kept, expired_checkpoints, horizon, unneeded
+from mudroom.core.tree import stack
+from mudroom.core.tree.path import show
+from mudroom.core.tree.stack import ForkState
+from mudroom.errors import MudroomError
+from mudroom.stage.layers.layer import remove_tree
+from mudroom.vault.retention.expire import sweep_applies
+from mudroom.vault.retention.leftover import fork_leftovers, is_unborn, vault_leftovers
+from mudroom.vault.retention.usage import measure
+from mudroom.vault.store.fork import Fork
+from mudroom.vault.store.store import Vault
+
+
+class Swept(NamedTuple):
+    """What went, or would go."""
+
+    applies: tuple[Expired, ...] = ()
+    checkpoints: tuple[str, ...] = ()
+    """``FORK@CHECKPOINT``."""
+    forks: tuple[str, ...] = ()
+    layers: tuple[str, ...] = ()
+    snapshots: tuple[str, ...] = ()
+    leftovers: int = 0
+    """Files and directories that a killed mudroom left, and what was in the trash."""
+    size: int = 0
+    """Bytes on disk; less is freed if something that stays has a name for the same file."""
+    remarks: tuple[str, ...] = ()
+    """What could not be looked at this time, and why."""
+
+    def __bool__(self) -> bool:
+        return bool(self.applies or self.checkpoints or self.forks or self.layers or self.snapshots or self.leftovers)
+
+
+def collect_garbage(
+    vault: Vault, kept: Kept, now: int, *, forks_older: int | None = None, dry_run: bool = False
+) -> Swept:
+    """Remove what is beyond the limits and what nobody needs. Hold the vault's lock.
+
+    ``now``, ``forks_older``: nanoseconds; unnamed forks that were not used for so long go as well, with all their
+    changes. ``dry_run``: the same without changing anything. Raises OSError as the disk does.
+    """
+    if vault.has_unfinished():
+        return Swept(remarks=("an apply was cut off: mudroom run, apply or undo settles it first",))
+    return _Sweep(vault, kept, now, forks_older, dry_run).run()
+
+
+def old_forks(vault: Vault, older: int, now: int) -> list[str]:
+    """Unnamed forks that were not used for ``older`` nanoseconds, are idle and readable."""
+    return [fork.name for fork in vault.forks() if _is_old(fork, fork.state_or_none, older, now)]
+
+
+def _is_old(fork: Fork, state: ForkState | None, older: int, now: int) -> bool:
+    if state is None or state.named or os.path.exists(fork.path + b"/mount") or fork.interrupted is not None:
+        return False
+    stamps = [_touched(fork.path + name) for name in (b"/state", b"/record")]
+    return now - max(state.created, *stamps) > older
+
+
+class _Sweep:
+    def __init__(self, vault: Vault, kept: Kept, now: int, forks_older: int | None, dry_run: bool) -> None:
+        self._vault, self._kept, self._now, self._forks_older = vault, kept, now, forks_older
+        self._dry_run = dry_run
+        self._held: list[int] = []
+        self._states: list[ForkState] = []
+        self._released: set[str] = set()
+        """Layers and snapshots that a fork or checkpoint needed which has just gone: nobody is making those."""
+        self._unreadable: list[str] = []
+        self._checkpoints: list[str] = []
+        self._forks: list[str] = []
+        self._leftovers = 0
+        self._size = 0
+        self._remarks: list[str] = []
+
+    def run(self) -> Swept:
+        self._empty_trash(counted=True)  # first: on a full disk it is what makes room for the rest
+        applies = sweep_applies(self._vault, self._kept, self._now, dry_run=self._dry_run)
+        self._size += sum(apply.size for apply in applies)
+        self._remove(vault_leftovers(self._vault, self._now - YOUNG))
+        layers, bases = self._sweep_layers()
+        self._empty_trash(counted=False)
+        self._archive_events()
+        return Swept(
+            tuple(applies),
+            tuple(self._checkpoints),
+            tuple(self._forks),
+            tuple(layers),
+            tuple(bases),
+            self._leftovers,
+            self._size,
+            tuple(self._remarks),
+        )
+
+    def _archive_events(self) -> None:
+        """Nothing of the journal goes; it needs less room."""
+        if self._dry_run or not os.path.exists(self._vault.path + b"/journal.db"):
+            return
+        try:
+            self._vault.journal.keep_within(self._kept.journal, self._kept.journal_age, self._now)
+        except (MudroomError, OSError) as error:
+            self._remarks.append(f"older events of the journal could not be archived: {error}")
+
+    def _sweep_layers(self) -> tuple[list[str], list[str]]:
+        vault = self._vault
+        layers = dict(_listed(vault.path + b"/layers"))
+        bases = {name: time for name, time in _listed(vault.path + b"/bases") if self._is_whole(name, time)}
+        self._visit_forks()
+        if self._unreadable:
+            names = ", ".join(self._unreadable)
+            self._remarks.append(f"no layers are removed: what {names} needs cannot be read (mudroom vault check)")
+            return [], []
+        layers.update(dict.fromkeys(self._released & layers.keys(), 0))
+        bases.update(dict.fromkeys(self._released & bases.keys(), 0))
+        gone, bases_gone = unneeded(layers, bases, self._states, horizon(self._now, self._held))
+        self._remove([vault.layer(name) for name in gone], counted=False)
+        self._remove([vault.base(name) for name in bases_gone], counted=False)
+        return gone, bases_gone
+
+    def _is_whole(self, base: str, time: int) -> bool:
+        """A snapshot without a manifest is being made, which may take long; or was, when mudroom was killed."""
+        return os.path.exists(self._vault.base(base) + b"/manifest") or self._now - time > DAY
+
+    def _visit_forks(self) -> None:
+        seen: set[str] = set()
+        while new := [fork for fork in self._vault.forks() if fork.name not in seen]:
+            for fork in new:
+                seen.add(fork.name)
+                try:
+                    self._visit(fork)
+                except FileNotFoundError:
+                    if os.path.isdir(fork.path):
+                        raise
+                    # it was discarded or renamed meanwhile; under its new name it is met again
+
+    def _visit(self, fork: Fork) -> None:
+        with fork.lock_if_free("mudroom vault gc") as free:
+            if not free:
+                self._held.append(os.stat(fork.path + b"/lock").st_mtime_ns)
+                self._note(fork, fork.state_or_none)
+                return
+            if is_unborn(fork.path, self._now - YOUNG):
+                self._remove([fork.path])
+                return
+            state = fork.state_or_none
+            if state is not None and self._is_asked_for(fork, state):
+                self._forks.append(fork.name)
+                self._released |= {*state.references, state.base}
+                self._remove([fork.path], counted=False)
+                return
+            self._note(fork, self._expire(fork, state) if state is not None else None)
+            if not os.path.exists(fork.path + b"/mount"):
+                self._remove(fork_leftovers(fork.path, self._now - YOUNG))
+
+    def _is_asked_for(self, fork: Fork, state: ForkState) -> bool:
+        return self._forks_older is not None and _is_old(fork, state, self._forks_older, self._now)
+
+    def _note(self, fork: Fork, state: ForkState | None) -> None:
+        if state is None:
+            self._unreadable.append(fork.name)
+        else:
+            self._states.append(state)
+
+    def _expire(self, fork: Fork, state: ForkState) -> ForkState:
+        names = expired_checkpoints(state, self._kept, self._now)
+        self._released |= state.references if names else set()
+        for name in names:
+            state = stack.without_checkpoint(state, name)
+        if names and not self._dry_run:
+            fork.save(state)
+        self._checkpoints += [f"{fork.name}@{name}" for name in names]
+        return state
+
+    def _remove(self, paths: Iterable[bytes], *, counted: bool = True) -> None:
+        for path in paths:
+            self._size += measure(path)
+            self._leftovers += counted
+            if self._dry_run:
+                continue
+            if os.path.isdir(path) and not os.path.islink(path):
+                self._vault.throw_away(path)
+            else:
+                os.unlink(path)
+
+    def _empty_trash(self, *, counted: bool) -> None:
+        trash = self._vault.path + b"/trash"
+        for name in os.listdir(trash):
+            place = trash + b"/" + name
+            if counted:
+                self._leftovers += 1
+                self._size += measure(place)
+            if not self._dry_run:
+                self._delete(place)
+
+    def _delete(self, place: bytes) -> None:
+        try:
+            remove_tree(place)
+        except FileNotFoundError:
+            if os.path.lexists(place):  # somebody else empties it too, and is not through yet
+                self._remarks.append(f"{show(place)} is being removed by another mudroom")
+
+
+def _listed(place: bytes) -> Iterator[tuple[str, int]]:
+    for name in os.listdir(place):
+        yield os.fsdecode(name), _touched(place + b"/" + name)
+
+
+def _touched(path: bytes) -> int:
+    """When it was last written to, renamed or linked; in the far past if it is not there."""
+    try:
+        info = os.lstat(path)
+    except FileNotFoundError:
+        return 0
+    return max(info.st_mtime_ns, info.st_ctime_ns)

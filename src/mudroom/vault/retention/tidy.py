@@ -1,0 +1,46 @@
+"""Retention by itself: when it is due, and that it costs next to nothing when it is not."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from mudroom.core.settings import Settings
+from mudroom.errors import MudroomError
+from mudroom.vault.store.store import Vault
+
+if TYPE_CHECKING:
+    from mudroom.vault.retention.prune import Swept
+
+MARKER = b"/tidied"
+"""Below the vault: its mtime is when ``tidy`` last looked at everything."""
+_DAY = 86400 * 10**9
+
+
+def tidy(vault: Vault, settings: Settings, now: int, *, applied: bool = False) -> Swept | None:
+    """The same by itself: everything once a day, the applies after each apply. None if nothing was due, which costs
+    one stat(2). Hold the vault's lock. Whatever goes wrong is a remark: it must not spoil what the user asked for.
+    """
+    due = _is_due(vault, now)
+    if not due and not applied:
+        return None
+    from mudroom.core.retention import kept_by
+    from mudroom.vault.retention.expire import sweep_applies
+    from mudroom.vault.retention.prune import Swept, collect_garbage
+
+    try:
+        if not due:
+            return Swept(applies=tuple(sweep_applies(vault, kept_by(settings), now)))
+        swept = collect_garbage(vault, kept_by(settings), now)
+        with open(vault.path + MARKER, "wb") as stream:
+            os.utime(stream.fileno(), ns=(now, now))
+        return swept
+    except (MudroomError, OSError) as error:
+        return Swept(remarks=(f"old applies and layers could not be removed: {error}",))
+
+
+def _is_due(vault: Vault, now: int) -> bool:
+    try:
+        return not 0 <= now - os.stat(vault.path + MARKER).st_mtime_ns < _DAY
+    except FileNotFoundError:
+        return True

@@ -1,0 +1,229 @@
+"""What a vault holds: how many of each kind of thing, and the bytes they have on disk.
+
+Bytes are allocated blocks, as du(1) counts them: a hole costs nothing, and a file with several names is counted where
+it is met first. (Extents that reflinks share are counted with each; no file system tells cheaply.)
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import NamedTuple
+
+from mudroom.core.tree.change import summarise
+from mudroom.core.tree.path import show
+from mudroom.errors import MudroomError
+from mudroom.stage.beneath import O_PATH, directory
+from mudroom.vault.store.store import FORMAT, Vault, project_of
+
+_BLOCK = 512
+"""The unit of st_blocks, whatever the file system: stat(3type)."""
+
+_OVERLAYS_OWN = re.compile(rb"/forks/[^/]+/work/\d+/work\Z").search
+"""The kernel makes this one with mode 0 at each mount (fs/overlayfs/super.c, ovl_workdir_create). It holds nothing."""
+
+Seen = set[tuple[int, int]]
+"""Device and inode of files with several names that were counted already."""
+
+
+class Amount(NamedTuple):
+    number: int = 0
+    size: int = 0
+    """Bytes on disk."""
+
+
+class Usage(NamedTuple):
+    forks: Amount
+    """What belongs to a fork alone: state, record, work directories, staged copies. Its layers are under ``layers``."""
+    layers: Amount
+    snapshots: Amount
+    applies: Amount
+    """What can be undone, with slots that had to be kept in the project."""
+    caches: Amount
+    trash: Amount
+    journal: Amount
+    """Its events."""
+    remarks: tuple[str, ...] = ()
+    """What could not be counted, and why."""
+
+    @property
+    def size(self) -> int:
+        return sum(amount.size for amount in self._amounts)
+
+    @property
+    def _amounts(self) -> tuple[Amount, ...]:
+        return (self.forks, self.layers, self.snapshots, self.applies, self.caches, self.trash, self.journal)
+
+
+class Holding(NamedTuple):
+    """One vault of a state directory, in short."""
+
+    path: bytes
+    project: bytes
+    """Empty if the vault does not say."""
+    exists: bool
+    """Whether the project is there now. It may only be unmounted."""
+    forks: int
+    unapplied: int
+    """Changed files in all forks that are in no project yet."""
+    size: int
+    remarks: tuple[str, ...] = ()
+
+
+def usage(vault: Vault) -> Usage:
+    """Costs a walk over everything in the vault, and writes nothing."""
+    seen: Seen = set()
+    remarks: list[str] = []
+
+    def amount(name: bytes) -> Amount:
+        place = vault.path + b"/" + name
+        return Amount(len(_names(place)), measure(place, seen, remarks))
+
+    # layers before applies, so that a file that both have is a layer's
+    found = {name: amount(name) for name in (b"forks", b"layers", b"bases", b"applies", b"cache", b"trash")}
+    applies = Amount(len(vault.applies()), found[b"applies"].size + _slots_in_project(vault, seen, remarks))
+    places = (b".db", b".db-wal", b".db-shm", b".head", b".lock", b"")
+    size = sum(measure(vault.path + b"/journal" + end, seen, remarks) for end in places)
+    journal = Amount(_events(vault, remarks), size)
+    return Usage(
+        found[b"forks"],
+        found[b"layers"],
+        found[b"bases"],
+        applies,
+        found[b"cache"],
+        found[b"trash"],
+        journal,
+        tuple(remarks),
+    )
+
+
+def measure(path: bytes, seen: Seen | None = None, remarks: list[str] | None = None) -> int:
+    """Bytes on disk of a file or a whole tree; 0 if there is none. Never follows a link, never changes a mode: a
+    directory that we may not read is counted without what is in it, and named in ``remarks``."""
+    seen = set() if seen is None else seen
+    above, _slash, name = path.rpartition(b"/")
+    try:
+        info = os.lstat(path)
+        root = os.open(above, O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return 0
+    total = _counted(info, seen)
+    pending = [name] if info.st_mode & 0o170000 == 0o040000 else []
+    try:
+        while pending:
+            at = pending.pop()
+            try:
+                total += _measure_directory(root, at, seen, pending)
+            except FileNotFoundError:
+                continue  # it has just gone
+            except PermissionError:
+                if remarks is not None and not _OVERLAYS_OWN(above + b"/" + at):
+                    remarks.append(f"{show(above + b'/' + at)} cannot be read: what is in it is not counted")
+    finally:
+        os.close(root)
+    return total
+
+
+def _measure_directory(root: int, at: bytes, seen: Seen, pending: list[bytes]) -> int:
+    total = 0
+    with directory(root, at) as opened, os.scandir(opened) as scan:
+        for item in scan:
+            try:
+                info = item.stat(follow_symlinks=False)
+            except FileNotFoundError:
+                continue
+            total += _counted(info, seen)
+            if info.st_mode & 0o170000 == 0o040000:
+                pending.append(at + b"/" + os.fsencode(item.name))
+    return total
+
+
+def _counted(info: os.stat_result, seen: Seen) -> int:
+    if info.st_nlink > 1 and info.st_mode & 0o170000 != 0o040000:
+        key = (info.st_dev, info.st_ino)
+        if key in seen:
+            return 0
+        seen.add(key)
+    return info.st_blocks * _BLOCK
+
+
+def slots_in_project(vault: Vault, apply: bytes) -> bytes:
+    """Where an apply has its slots if the vault is on another file system than the project."""
+    return vault.project + b"/.mudroom/apply/" + apply
+
+
+def _slots_in_project(vault: Vault, seen: Seen, remarks: list[str]) -> int:
+    own = [os.path.basename(path) for path in vault.applies() if not os.path.isdir(path + b"/slots")]
+    return sum(measure(slots_in_project(vault, name), seen, remarks) for name in own)
+
+
+def _events(vault: Vault, remarks: list[str]) -> int:
+    if not os.path.exists(vault.path + b"/journal.db"):
+        return 0
+    try:
+        return vault.journal.head().number
+    except MudroomError as error:
+        remarks.append(error.message)
+        return 0
+
+
+def _names(path: bytes) -> list[bytes]:
+    try:
+        return os.listdir(path)
+    except FileNotFoundError:
+        return []
+
+
+# --- all vaults of a state directory ---
+
+
+def vaults(state: bytes) -> list[Vault]:
+    """Every vault that there is, by name, readable or not. Close those whose journal was used."""
+    place = state + b"/vaults"
+    found = []
+    for name in sorted(_names(place)):
+        path = place + b"/" + name
+        if os.path.isdir(path):
+            found.append(Vault(path, project_of(path)))
+    return found
+
+
+def vault_named(state: bytes, name: bytes) -> Vault | None:
+    """The one whose directory has this name; None if there is none."""
+    place = state + b"/vaults"
+    path = place + b"/" + name
+    return Vault(path, project_of(path)) if name in _names(place) and os.path.isdir(path) else None
+
+
+def why_unusable(vault: Vault) -> str:
+    """What keeps this mudroom from using a vault; empty if nothing does."""
+    try:
+        with open(vault.path + b"/format", "rb") as stream:
+            found = stream.read(64).strip()
+    except FileNotFoundError:
+        return "is not complete: mudroom was killed while it made it"
+    except OSError as error:
+        return f"cannot be read: {error.strerror}"
+    if found != FORMAT:
+        return f"has format {show(found)}, this mudroom knows {FORMAT.decode()}"
+    return "" if vault.project.startswith(b"/") else "does not say which project it is of"
+
+
+def holding(vault: Vault) -> Holding:
+    """One line's worth of a vault. Whatever is wrong with it is a remark."""
+    remarks: list[str] = []
+    size = measure(vault.path, set(), remarks)
+    exists = bool(vault.project) and os.path.isdir(vault.project)
+    problem = why_unusable(vault)
+    if problem:
+        return Holding(vault.path, vault.project, exists, 0, 0, size, (problem, *remarks))
+    forks = vault.forks()
+    unapplied = 0
+    for fork in forks:
+        try:
+            record = fork.record
+        except MudroomError as error:
+            remarks.append(error.message)
+            continue
+        unapplied += summarise(record.changeset.changes).files if record is not None else 0
+    return Holding(vault.path, vault.project, exists, len(forks), unapplied, size, tuple(remarks))

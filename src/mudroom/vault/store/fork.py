@@ -1,0 +1,269 @@
+"""One fork on disk.
+
+forks/<name>/
+    state           its stack of layers, its checkpoints (core/tree/stack.py)
+    record          what its last command changed (vault/record.py); absent while the first one runs
+    landed          what applies have made of paths that its layers still hold (stage/originals/original.py)
+    lock            flock(2): one command, apply or mount of this fork at a time
+    running         when the command began that is running, or was when mudroom was killed
+    work/<n>/       of the overlay's mounts
+    copy/           of the copy view (stage/views/copy_view.py)
+    artifacts/<n>/  of a copy view: what its commands printed; of an agent: what was collected (vault/forks/artifact.py)
+    agent           flock(2): the agent whose workspace this is, by its id, while and after it runs
+    credentials     the stores that were open to its commands, a name a line
+    private/        without namespaces: home and /tmp of the last command
+    mount           where it is mounted for the user's own tools (vault/forks/mount.py)
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from mudroom.core.tree.path import show
+from mudroom.core.tree.stack import ForkState, from_text, to_text
+from mudroom.errors import MudroomError, UsageError
+from mudroom.stage.reader import ANEW, Reading
+from mudroom.vault.lock import Lock
+
+if TYPE_CHECKING:
+    from mudroom.core.tree.change import Changeset
+    from mudroom.vault.record import ForkRecord
+
+CREDENTIALS = b"/credentials"
+_LOOK = 0.005
+"""Seconds from one look at a lock to the next: flock(2) has no wait with an end."""
+
+
+class Fork:
+    def __init__(self, name: str, path: bytes, vault: bytes, reading: Reading = ANEW) -> None:
+        self.name = name
+        self.path = path
+        self._vault = vault
+        self.reading = reading
+        self._lock: Lock | None = None
+        self._state: ForkState | None = None
+
+    def __repr__(self) -> str:
+        return f"Fork({self.name!r})"
+
+    # --- its state ---
+
+    @property
+    def state(self) -> ForkState:
+        """Read anew each time, but while this object holds the lock: another process may have written it.
+
+        Raises MudroomError if it is damaged."""
+        if self._state is not None:
+            return self._state
+        try:
+            with open(self.path + b"/state", "rb") as stream:
+                state = from_text(stream.read().decode("ascii"))
+            self._state = state if self._lock is not None else None
+            return state
+        except FileNotFoundError:
+            problem = "is missing"
+        except ValueError as error:
+            problem = str(error)
+        raise MudroomError(
+            f"the state of the fork {self.name} {problem}", "other forks are not affected; mudroom fork rm removes it"
+        )
+
+    def save(self, state: ForkState) -> None:
+        """Replace the state, in one act."""
+        beside = self.path + b"/state.new"
+        with open(beside, "wb") as stream:
+            stream.write(to_text(state).encode("ascii"))
+        os.rename(beside, self.path + b"/state")
+        if self._lock is not None:
+            self._state = state  # not before: a disk that is full has kept the old one
+
+    @property
+    def state_or_none(self) -> ForkState | None:
+        """None if it is damaged: what such a fork needs cannot be told, so nothing that it may share is removed."""
+        try:
+            return self.state
+        except MudroomError:
+            return None
+
+    @property
+    def created(self) -> int:
+        state = self.state_or_none
+        return state.created if state is not None and state.created else os.stat(self.path).st_ctime_ns
+
+    # --- one thing at a time ---
+
+    @contextmanager
+    def lock(self, holder: str, waiting: Callable[[str], None] = lambda _other: None) -> Iterator[None]:
+        """Held for as long as the block runs; waits for whoever has it."""
+        lock = Lock(self.path + b"/lock", holder, waiting)
+        with lock:
+            self._lock = lock
+            try:
+                yield
+            finally:
+                self._lock = self._state = None
+
+    @contextmanager
+    def lock_if_free(self, holder: str, patience: float = 0.0) -> Iterator[bool]:
+        """The same without waiting: gives whether the lock was free. ``patience``: seconds for which somebody is waited
+        for who only looks at the fork; a command that runs in it is not waited for."""
+        lock = Lock(self.path + b"/lock", holder)
+        until = time.monotonic() + patience
+        while not lock.acquire_now():
+            if time.monotonic() >= until or self.interrupted is not None:
+                yield False
+                return
+            time.sleep(_LOOK)
+        self._lock = lock
+        try:
+            yield True
+        finally:
+            self._lock = self._state = None
+            lock.release()
+
+    def begin(self, started: int) -> None:
+        """A command is about to run; until ``end`` the record does not tell what the layers hold."""
+        with open(self.path + b"/running", "wb") as stream:
+            stream.write(b"%d" % started)
+
+    def end(self) -> None:
+        os.unlink(self.path + b"/running")
+
+    @property
+    def interrupted(self) -> int | None:
+        """When the command began that is running, or was when mudroom was killed; None if there is none."""
+        try:
+            with open(self.path + b"/running", "rb") as stream:
+                return int(stream.read() or b"0")
+        except FileNotFoundError:
+            return None
+        except ValueError:
+            return 0  # half written, or by somebody else: something was begun
+
+    # --- its places ---
+
+    def layer(self, name: str) -> bytes:
+        return self._vault + b"/layers/" + name.encode()
+
+    @property
+    def upper(self) -> bytes:
+        """The tree of its writable layer."""
+        return self.layer(self.state.upper) + b"/tree"
+
+    @property
+    def sealed(self) -> tuple[bytes, ...]:
+        """The trees of its sealed layers, topmost first."""
+        return tuple(self.layer(name) + b"/tree" for name in reversed(self.state.layers))
+
+    @property
+    def contents(self) -> tuple[bytes, ...]:
+        """The directories in which its staged files lie at their own paths; the first that has one counts."""
+        return (self.copy_place + b"/work",) if self.has_copy else self.layered
+
+    @property
+    def has_copy(self) -> bool:
+        """Whether the copy of a copy view has been made: it is what the fork shows then."""
+        return os.path.exists(self.copy_place + b"/manifest")
+
+    @property
+    def layered(self) -> tuple[bytes, ...]:
+        """The same without regard to a copy: what is in its layers."""
+        return tuple(path for path in (self.upper, *self.sealed) if os.path.isdir(path))
+
+    @property
+    def record_path(self) -> bytes:
+        return self.path + b"/record"
+
+    @property
+    def entrance(self) -> bytes:
+        """Where a running command's socket is, while it may use the network."""
+        return self.path + b"/entrance"
+
+    @property
+    def copy_place(self) -> bytes:
+        return self.path + b"/copy"
+
+    @property
+    def is_copy(self) -> bool:
+        return os.path.isdir(self.copy_place)
+
+    # --- whose it is ---
+
+    @property
+    def agent(self) -> str:
+        """The agent whose workspace it is, or was last; empty: none's."""
+        try:
+            with open(self.path + b"/agent", encoding="utf-8") as stream:
+                return stream.read()
+        except FileNotFoundError:
+            return ""
+
+    def agent_lock(self, agent: str) -> Lock:
+        """Held from the start to the end of an agent, through all of its commands."""
+        return Lock(self.path + b"/agent", agent)
+
+    # --- what it holds ---
+
+    @property
+    def credentials(self) -> tuple[str, ...]:
+        """The credential stores that were open to any of its commands, by the names that cards have for them."""
+        try:
+            with open(self.path + CREDENTIALS, encoding="utf-8") as stream:
+                return tuple(stream.read().splitlines())
+        except FileNotFoundError:
+            return ()
+
+    def note_credentials(self, names: Sequence[str]) -> None:
+        """Before a command to which they are open: whoever reviews the fork is to know."""
+        if not names:
+            return
+        known = self.credentials
+        new = [name for name in names if name not in known]
+        if new:
+            with open(self.path + CREDENTIALS + b".new", "w", encoding="utf-8") as stream:
+                stream.writelines(f"{name}\n" for name in (*known, *new))
+            os.rename(self.path + CREDENTIALS + b".new", self.path + CREDENTIALS)
+
+    @property
+    def record(self) -> ForkRecord | None:
+        """What its last command left; None if there was none, or nothing was changed."""
+        return self.reading.of(self.record_path, load_record)
+
+    @property
+    def sealed_changes(self) -> Changeset:
+        """What its sealed layers come to."""
+        from mudroom.core.tree.change import Changeset
+
+        layers = self.state.layers
+        record = self.reading.of(self.layer(layers[-1]) + b"/record", load_record) if layers else None
+        return record.changeset if record is not None else Changeset()
+
+
+def load_record(path: bytes) -> ForkRecord | None:
+    if not os.path.lexists(path):
+        return None
+    from mudroom.vault.record import ForkRecord, load
+
+    return load(path, ForkRecord)
+
+
+def fork_directory(name: str) -> bytes:
+    """A fork's name is the name of its directory, so it must be a plain one. Raises UsageError."""
+    if not is_plain(name):
+        raise UsageError(
+            f"{show(os.fsencode(name))!r} cannot be the name of a fork",
+            "use up to 64 letters, digits, '-', '_' and '.', starting with a letter or digit",
+        )
+    if name in ("base", "now"):
+        raise UsageError(f"{name} cannot be the name of a fork: mudroom diff means something else by it")
+    return name.encode()
+
+
+def is_plain(name: str) -> bool:
+    """Whether it is safe as the name of a file, and as a word."""
+    letters = name.replace("-", "").replace("_", "").replace(".", "")
+    return letters.isascii() and letters.isalnum() and not name.startswith((".", "-", "_")) and len(name) <= 64

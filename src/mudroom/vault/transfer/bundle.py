@@ -1,0 +1,180 @@
+"""One fork as a file: a tar archive (docs/FORMAT.md) that another vault, of this project or of another, can take in.
+
+    mudroom-fork                what this is: format, name, the project it comes from
+    state                       the stack and the checkpoints (core/tree/stack.py)
+    digests                     of the content of every original that is known
+    record, landed              of the fork
+    layers/<id>/record          of a sealed layer
+    layers/<id>/originals/…     index, pack, large files
+    layers/<id>/tree/…          the layer itself
+    base/source/…               the snapshot it stands on, if it does
+    mudroom-end                 so that an archive that was cut off is not taken for a small one
+
+A fork that works in a copy is sealed first, as it is before a fork is made of it: its copy is not in the archive.
+A fork on a snapshot brings that along: without it nobody could say what its changes are changes of.
+"""
+
+from __future__ import annotations
+
+import gzip
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import IO, NamedTuple, cast
+
+import msgspec
+
+from mudroom.core.tree.entry import Entry, same_stamp
+from mudroom.core.tree.stack import LIVE, ForkState, to_text
+from mudroom.errors import MudroomError, UsageError
+from mudroom.stage import own
+from mudroom.stage.layers.landed import LANDED, load_landed
+from mudroom.stage.originals.original import Original, Originals, read_rows
+from mudroom.stage.source import OpenSource
+from mudroom.vault.forks.stacking import require_idle, seal_upper
+from mudroom.vault.record import FORMAT as RECORD_FORMAT
+from mudroom.vault.store.fork import Fork, load_record
+from mudroom.vault.store.store import Vault
+from mudroom.vault.transfer.pack import Packer
+from mudroom.vault.transfer.rebase import Claim, digest, digest_of
+
+FORMAT = 1
+
+
+class Label(NamedTuple):
+    """``mudroom-fork``: MessagePack."""
+
+    format: int
+    name: str
+    project: bytes
+    vault_format: int
+    exported: int
+    """Nanoseconds since 1970."""
+
+
+class Exported(NamedTuple):
+    size: int
+    """Bytes of the archive."""
+    remarks: tuple[str, ...]
+    """What is not in it, and why."""
+
+
+def export_fork(vault: Vault, fork: Fork, path: bytes, time: int) -> Exported:
+    """Write a fork to a new file, whole or not at all; compressed if the name ends with gz. Hold the fork's lock; no
+    command may be running in it. Raises UsageError if the file is there, OSError as the disk does."""
+    require_idle(fork)
+    if fork.interrupted is not None:
+        raise MudroomError(
+            f"the last command of {fork.name} was cut off", f"mudroom diff {fork.name} looks at it first"
+        )
+    if os.path.lexists(path):
+        raise UsageError(f"{os.fsdecode(path)} is there already", "choose another name, or remove it")
+    if fork.is_copy:
+        seal_upper(vault, fork)
+    with _new_file(path) as stream:
+        packer = Packer(stream)
+        _pack(packer, vault, fork, Label(FORMAT, fork.name, vault.project, RECORD_FORMAT, time))
+        packer.close()
+    return Exported(os.stat(path).st_size, tuple(packer.remarks))
+
+
+@contextmanager
+def _new_file(path: bytes) -> Iterator[IO[bytes]]:
+    """Under another name until it is whole and on disk."""
+    beside = path + b".part"
+    with open(
+        os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600), "wb"
+    ) as raw:
+        try:
+            if path.endswith((b".gz", b".tgz")):
+                with gzip.GzipFile(filename="", mode="wb", compresslevel=6, fileobj=raw, mtime=0) as packed:
+                    yield cast("IO[bytes]", packed)
+            else:
+                yield raw
+            raw.flush()
+            os.fsync(raw.fileno())
+            os.rename(beside, path)
+        except BaseException:
+            os.unlink(beside)
+            raise
+
+
+def _pack(packer: Packer, vault: Vault, fork: Fork, label: Label) -> None:
+    state = fork.state
+    packer.data(b"mudroom-fork", msgspec.msgpack.encode(label))
+    packer.data(b"state", to_text(state).encode("ascii"))
+    packer.data(b"digests", msgspec.msgpack.encode(_digests(vault, fork)))
+    packer.file(b"record", fork.record_path)
+    packer.file(b"landed", fork.path + LANDED)
+    for name in sorted(state.references):
+        _pack_layer(packer, b"layers/" + name.encode(), vault.layer(name), sealed=name != state.upper)
+    if state.base != LIVE:
+        packer.tree(b"base/source", vault.base(state.base) + b"/source")
+    packer.data(b"mudroom-end", b"")
+
+
+def _pack_layer(packer: Packer, name: bytes, place: bytes, *, sealed: bool) -> None:
+    packer.file(name + b"/record", place + b"/record")
+    originals = place + b"/originals"
+    if os.path.lexists(originals):
+        os.close(own.open_directory(originals))
+    for part in sorted(os.listdir(originals)) if os.path.isdir(originals) else ():
+        if part in (b"index", b"pack") or part.isdigit():
+            packer.file(name + b"/originals/" + part, originals + b"/" + part)
+    if os.path.isdir(place + b"/tree"):
+        packer.tree(name + b"/tree", place + b"/tree")
+    elif sealed:
+        raise MudroomError(f"the layer {os.fsdecode(place)} is missing", "mudroom vault check says what needs it")
+
+
+def _digests(vault: Vault, fork: Fork) -> list[tuple[bytes, Entry, bytes]]:
+    """Of every original: by what was kept, else by the project's file if it still is the one."""
+    state = fork.state
+    claims = set(_claims(vault, fork, state))
+    found: dict[Claim, bytes] = {}
+    for name in sorted(state.references):
+        found.update(kept_digests(vault.layer(name)))
+    with OpenSource(vault.project) as live:
+        for path, entry in sorted(claims - found.keys()):
+            here = digest_of(live, path, entry) if same_stamp(entry, live.look(path)) else None
+            if here is not None:
+                found[path, entry] = here
+    return [(path, entry, known) for (path, entry), known in sorted(found.items())]
+
+
+def _claims(vault: Vault, fork: Fork, state: ForkState) -> Iterator[Claim]:
+    records = [fork.record, *(load_record(vault.layer(name) + b"/record") for name in state.references)]
+    entries = [(one.path, one.base) for record in records if record is not None for one in record.changeset.changes]
+    entries += [(path, row.project) for path, row in load_landed(fork.path + LANDED).items()]
+    for name in state.references:
+        entries += [(path, original.entry) for path, original in rows_of(vault.layer(name))]
+    for path, entry in entries:
+        if entry is not None and entry.kind == "file":
+            yield path, entry
+
+
+def rows_of(layer: bytes) -> Iterator[tuple[bytes, Original]]:
+    """Its originals as they are written down. Raises MudroomError if the index is damaged."""
+    index = layer + b"/originals/index"
+    try:
+        os.close(own.open_directory(layer + b"/originals"))
+        yield from read_rows(own.read(index), index)
+    except FileNotFoundError:
+        return
+
+
+def kept_digests(layer: bytes) -> dict[Claim, bytes]:
+    """Of the originals whose content a layer keeps."""
+    originals = Originals([layer])
+    found: dict[Claim, bytes] = {}
+    for path in originals.paths():
+        original = originals.get(path)
+        opened = originals.content(path)
+        if opened is None:
+            continue
+        try:
+            if original is not None and original.entry is not None:
+                found[path, original.entry] = digest(opened)
+        finally:
+            os.close(opened)
+    return found

@@ -1,0 +1,248 @@
+"""Taking in a fork that was exported (``vault/transfer/bundle.py``), here or elsewhere. The archive may be anybody's.
+
+Everything gets a new id. The trees are written beneath directories of ours (``vault/transfer/unpack.py``); what the fork changes
+in *this* project is found out anew (``vault/transfer/recheck_layers.py``). The fork appears by one rename at the very end: killed before
+that, there are only layers that nobody needs, and ``gc`` removes those.
+"""
+
+from __future__ import annotations
+
+import os
+import tarfile
+from typing import IO, NamedTuple, TypeVar
+
+import msgspec
+
+from mudroom.core.tree.change import Changeset
+from mudroom.core.tree.entry import Entry
+from mudroom.core.tree.path import show
+from mudroom.core.tree.stack import LIVE, Checkpoint, ForkState, from_text
+from mudroom.errors import UsageError
+from mudroom.stage.layers.landed import LANDED, Landed, add_landed
+from mudroom.stage.source import OpenSource
+from mudroom.vault.apply.rename import sync_filesystem
+from mudroom.vault.record import FORMAT as RECORD_FORMAT
+from mudroom.vault.record import ForkRecord, save
+from mudroom.vault.store.fork import Fork, fork_directory, is_plain
+from mudroom.vault.store.store import Vault
+from mudroom.vault.transfer.archive import Archive, Refused, name_of, refusing
+from mudroom.vault.transfer.bundle import FORMAT, Label
+from mudroom.vault.transfer.recheck_layers import THEIRS, Settling
+from mudroom.vault.transfer.unpack import TreeWriter
+
+LIMIT = 10 * 10**9
+"""Bytes that an archive may unpack to, unless the user says otherwise."""
+_TEXT = 4 << 20
+_BOOKS = 512 << 20
+"""Bytes of all records together: they are held in memory."""
+_LAYERS = 1000
+_OTHER_BOOKS = (b"record", b"landed", b"digests")
+_DIGESTS = list[tuple[bytes, Entry, bytes]]
+_T = TypeVar("_T")
+
+
+class Imported(NamedTuple):
+    name: str
+    changed: int
+    """Changes that it holds, against this project."""
+    strangers: int
+    """Of those, paths whose original is not in this project: they are conflicts unless resolved."""
+    project: bytes
+    """Where it came from."""
+
+
+def import_fork(vault: Vault, stream: IO[bytes], name: str | None, time: int, limit: int = LIMIT) -> Imported:
+    """Make a fork of an archive. ``stream`` is open for reading at its beginning and can seek.
+
+    Hold the vault's lock. Raises Refused if the archive is damaged, newer or hostile, UsageError if the name is taken,
+    OSError as the disk does; nothing of it is left then.
+    """
+    adoption = _Adoption(vault, Archive(stream, limit), time)
+    try:
+        return adoption.run(name)
+    except BaseException:
+        adoption.take_back()
+        raise
+
+
+class _Adoption:
+    def __init__(self, vault: Vault, archive: Archive, time: int) -> None:
+        self._vault, self._archive, self._time = vault, archive, time
+        self._ids: dict[str, str] = {}
+        self._base = LIVE
+        self._made: list[bytes] = []
+        self._trees: dict[bytes, TreeWriter] = {}
+        self._books: dict[bytes, bytes] = {}
+        self._read = 0
+
+    def run(self, name: str | None) -> Imported:
+        members = iter(self._archive)
+        label = self._label(next(members, None))
+        name = self._free_name(name or label.name)
+        state = self._state(next(members, None))
+        ended = False
+        for info in members:
+            if ended:
+                raise Refused("it goes on after its end")
+            ended = name_of(info) == b"mudroom-end"
+            if not ended:
+                self._member(info)
+        if not ended:
+            raise Refused("it is cut off")
+        for tree in self._trees.values():
+            tree.close()
+        return self._settle(name, label, state)
+
+    def take_back(self) -> None:
+        for tree in self._trees.values():
+            tree.abandon()
+        for place in self._made:
+            self._vault.throw_away(place)
+        self._vault.empty_trash()
+
+    # --- reading ---
+
+    def _label(self, info: tarfile.TarInfo | None) -> Label:
+        if info is None or name_of(info) != b"mudroom-fork":
+            raise Refused("it is not one of mudroom's")
+        data = self._archive.read(info, _TEXT)
+        head: tuple[object, ...] = _decode(data, tuple[object, ...])
+        if head and isinstance(head[0], int) and head[0] > FORMAT:
+            raise Refused(f"it has format {head[0]}, this mudroom knows {FORMAT}: upgrade mudroom")
+        label = _decode(data, Label)
+        if label.vault_format > RECORD_FORMAT:
+            raise Refused(f"it is of a vault of format {label.vault_format}: upgrade mudroom")
+        return label
+
+    def _free_name(self, name: str) -> str:
+        place = self._vault.path + b"/forks/" + fork_directory(name)
+        if os.path.lexists(place):
+            raise UsageError(f"there is a fork named {name} already", "mudroom vault import FILE OTHER-NAME")
+        return name
+
+    def _state(self, info: tarfile.TarInfo | None) -> ForkState:
+        """With the ids that its layers will have here."""
+        if info is None or name_of(info) != b"state":
+            raise Refused("it has no state")
+        try:
+            state = from_text(self._archive.read(info, _TEXT).decode("ascii"))
+        except ValueError as error:
+            raise Refused(f"its state {error}") from error
+        sealed = [state.layers, *(point.layers for point in state.checkpoints)]
+        if any(len(set(stack)) != len(stack) or state.upper in stack for stack in sealed):
+            raise Refused("its state names a layer twice")
+        names = {point.name for point in state.checkpoints}
+        if not all(map(is_plain, names)) or len(names) != len(state.checkpoints):
+            raise Refused("its state has checkpoints with names that make no sense")
+        if len(state.references) > _LAYERS or not all(point.time < 1 << 62 for point in state.checkpoints):
+            raise Refused("its state has more layers, or later checkpoints, than there can be")
+        for layer in sorted(state.references):
+            self._ids[layer] = self._vault.new_layer()
+            self._made.append(self._vault.layer(self._ids[layer]))
+        if state.base != LIVE:
+            self._base = self._vault.new_id()
+            self._made.append(self._vault.base(self._base))
+            os.mkdir(self._vault.base(self._base), 0o700)
+        return self._renamed(state)
+
+    def _renamed(self, state: ForkState) -> ForkState:
+        def ids(layers: tuple[str, ...]) -> tuple[str, ...]:
+            return tuple(self._ids[layer] for layer in layers)
+
+        points = tuple(Checkpoint(p.name, p.time, ids(p.layers), p.automatic) for p in state.checkpoints)
+        upper = self._ids[state.upper]
+        return ForkState(upper, ids(state.layers), self._base, self._time, "", named=True, checkpoints=points)
+
+    def _member(self, info: tarfile.TarInfo) -> None:
+        name = name_of(info)
+        parts = name.split(b"/", 3)
+        if parts[0] == b"layers" and len(parts) >= 3 and parts[1].decode("ascii", "replace") in self._ids:
+            place = self._vault.layer(self._ids[parts[1].decode("ascii")])
+            if parts[2] == b"tree":
+                self._tree(info, b"/".join(parts[:3]), place + b"/tree", is_layer=True)
+                return
+            if parts[2] == b"originals" and len(parts) == 4 and (parts[3] in (b"index", b"pack") or parts[3].isdigit()):
+                self._original(info, place, parts[3])
+                return
+            if parts[2:] == [b"record"]:
+                self._books[place + b"/record"] = self._book(info)
+                return
+        if parts[:2] == [b"base", b"source"] and self._base != LIVE:
+            self._tree(info, b"base/source", self._vault.base(self._base) + b"/source", is_layer=False)
+        elif name in (b"digests", b"record", b"landed"):
+            self._books[name] = self._book(info)
+        else:
+            raise Refused(f"it holds {show(name)}, which does not belong there")
+
+    def _tree(self, info: tarfile.TarInfo, prefix: bytes, place: bytes, *, is_layer: bool) -> None:
+        path = name_of(info)[len(prefix) + 1 :]
+        if not path:
+            if place in self._trees:
+                raise Refused(f"it has {show(prefix)} twice")
+            self._trees[place] = TreeWriter(place, prefix + b"/", is_layer=is_layer)
+            self._trees[place].top(info)
+        elif place not in self._trees:
+            raise Refused(f"{show(name_of(info))} is in no directory of the archive")
+        else:
+            self._trees[place].add(path, info, self._archive)
+
+    def _original(self, info: tarfile.TarInfo, layer: bytes, name: bytes) -> None:
+        if len(name) > 9:
+            raise Refused(f"it holds {show(name_of(info))}, which does not belong there")
+        place = layer + THEIRS + b"/originals"
+        os.makedirs(place, mode=0o700, exist_ok=True)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+        try:
+            descriptor = os.open(place + b"/" + name, flags, 0o600)
+        except FileExistsError:
+            raise Refused(f"it has {show(name_of(info))} twice") from None
+        with open(descriptor, "wb") as stream:
+            stream.writelines(self._archive.blocks(info))
+
+    def _book(self, info: tarfile.TarInfo) -> bytes:
+        data = self._archive.read(info, _BOOKS - self._read)
+        self._read += len(data)
+        return data
+
+    # --- settling here ---
+
+    def _settle(self, name: str, label: Label, state: ForkState) -> Imported:
+        books = self._books
+        records = {place: _decode(data, ForkRecord) for place, data in books.items() if place not in _OTHER_BOOKS}
+        record = _decode(books[b"record"], ForkRecord) if b"record" in books else None
+        landed = _decode(books.get(b"landed", b"\x80"), dict[bytes, Landed])
+        digests = {(path, entry): known for path, entry, known in _decode(books.get(b"digests", b"\x90"), _DIGESTS)}
+        with OpenSource(self._vault.project) as live:
+            settling = Settling(self._vault, state, live, records, record)
+            found = settling.run(digests, landed, at_home=label.project == self._vault.project)
+        self._appear(name, state, record, found.changes, found.landed)
+        paths = {change.path for change in found.changes.changes}
+        return Imported(name, len(paths), len(paths & found.strangers), label.project)
+
+    def _appear(
+        self, name: str, state: ForkState, theirs: ForkRecord | None, changes: Changeset, landed: dict[bytes, Landed]
+    ) -> None:
+        """Make the fork's own directory under another name, and rename it."""
+        vault = self._vault
+        place = vault.layer(vault.new_layer())
+        self._made.append(place)
+        Fork(name, place, vault.path).save(state)
+        if changes.changes or changes.remarks or state.layers:
+            command, code = (theirs.command, theirs.exit_code) if theirs is not None else ((), 0)
+            started = min(theirs.started, self._time) if theirs is not None else self._time
+            record = ForkRecord(RECORD_FORMAT, name, "overlay", command, started, code, changes)
+            save(place + b"/record", record, durable=False)
+        if landed:
+            add_landed(place + LANDED, landed)
+        with OpenSource(vault.path) as root:
+            sync_filesystem(root.root)
+        self._free_name(name)
+        os.rename(place, vault.path + b"/forks/" + fork_directory(name))
+
+
+def _decode(data: bytes, kind: type[_T]) -> _T:
+    with refusing():
+        try:
+            return msgspec.msgpack.decode(data, type=kind)
+        except msgspec.MsgspecError as error:
+            raise Refused(f"it is damaged: {error}") from error

@@ -1,0 +1,182 @@
+"""The layers of an imported fork, read again from the bottom to the top against the project that they are in now."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+import msgspec
+
+from mudroom.core.tree.change import Change, Changeset
+from mudroom.core.tree.entry import Entry
+from mudroom.core.tree.path import relpath, show
+from mudroom.core.tree.stack import LIVE, ForkState
+from mudroom.errors import MudroomError
+from mudroom.stage.beneath import directory
+from mudroom.stage.layers.landed import Landed, elsewhere
+from mudroom.stage.layers.layer import remove_tree
+from mudroom.stage.layers.union import Union
+from mudroom.stage.originals.original import Originals
+from mudroom.stage.originals.snapshot import SnapshotSource
+from mudroom.stage.source import OpenSource, Source, walk
+from mudroom.vault.apply.tree import set_mode
+from mudroom.vault.record import FORMAT, ForkRecord, save
+from mudroom.vault.store.store import Vault
+from mudroom.vault.transfer.archive import Refused, refusing
+from mudroom.vault.transfer.bundle import kept_digests, rows_of
+from mudroom.vault.transfer.rebase import Claim, Rebase, align_modes, collect_layer, same_file
+
+THEIRS = b"/theirs"
+"""Below a layer while it is settled: the originals as the archive has them."""
+
+
+class Settled(NamedTuple):
+    changes: Changeset
+    landed: dict[bytes, Landed]
+    strangers: set[bytes]
+
+
+class Settling:
+    """``records``: of sealed layers, by the path where it goes; ``record``: the fork's own. Both only make claims."""
+
+    def __init__(
+        self,
+        vault: Vault,
+        state: ForkState,
+        live: OpenSource,
+        records: Mapping[bytes, ForkRecord],
+        record: ForkRecord | None,
+    ) -> None:
+        self._vault, self._state, self._live = vault, state, live
+        self._records, self._record = records, record
+        self._done: dict[str, Changeset] = {}
+
+    def run(self, digests: Mapping[Claim, bytes], landed: Mapping[bytes, Landed], *, at_home: bool) -> Settled:
+        state, known = self._state, dict(digests)
+        for name in state.references:
+            self._check_layer(name)
+            known.update(kept_digests(self._vault.layer(name) + THEIRS))  # what it says of itself does not count
+        self._rebase = Rebase(self._live, known, at_home=at_home)
+        snapshot = None
+        try:
+            base: Source = self._live
+            if state.base != LIVE:
+                freeze(self._vault.base(state.base), self._live)
+                base = snapshot = SnapshotSource(self._vault.base(state.base))
+            return self._settle(base, landed)
+        finally:
+            if snapshot is not None:
+                snapshot.close()
+
+    def _check_layer(self, name: str) -> None:
+        place = self._vault.layer(name)
+        if name != self._state.upper and not os.path.isdir(place + b"/tree"):
+            raise Refused("one of its layers is missing")
+        with refusing():
+            try:
+                rows = list(rows_of(place + THEIRS))
+            except MudroomError as error:
+                raise Refused("an index of its originals is damaged") from error
+            for path, original in rows:
+                _check_row(place + THEIRS + b"/originals/", path, original.place, original.offset, original.length)
+
+    def _settle(self, base: Source, landed: Mapping[bytes, Landed]) -> Settled:
+        state, vault = self._state, self._vault
+        for name in sorted(state.references):
+            self._keep_originals(vault.layer(name))
+            if os.path.isdir(vault.layer(name) + b"/tree"):
+                align_modes(vault.layer(name) + b"/tree", self._claims(name), base)
+        top = (state.upper,) if os.path.isdir(vault.layer(state.upper) + b"/tree") else ()
+        chain = (*state.layers, *top)
+        with Union([vault.layer(name) + b"/tree" for name in reversed(chain)], None) as staged:
+            here = self._rebase.landed(landed, staged)
+        for stack in (chain, *(point.layers for point in state.checkpoints)):
+            self._collect(stack, base, here)
+        changes = self._done[chain[-1]] if chain else Changeset()
+        return Settled(changes, here, self._rebase.strangers)
+
+    def _claims(self, name: str) -> dict[bytes, Change]:
+        record = self._records.get(self._vault.layer(name) + b"/record") or self._record
+        return {change.path: change for change in record.changeset.changes} if record is not None else {}
+
+    def _collect(self, stack: tuple[str, ...], base: Source, landed: Mapping[bytes, Landed]) -> None:
+        vault, frozen = self._vault, self._state.base != LIVE
+        sealed = Changeset()
+        for number, name in enumerate(stack):
+            if name not in self._done:
+                claims: Iterable[Change] = () if frozen else self._claims(name).values()
+                self._done[name] = collect_layer(
+                    [vault.layer(one) for one in stack[: number + 1]],
+                    base,
+                    frozen=frozen,
+                    sealed=sealed,
+                    claims=Changeset(self._rebase.changes(claims)),
+                    landed=landed,
+                )
+                self._save(name)
+            sealed = self._done[name]
+
+    def _save(self, name: str) -> None:
+        if name == self._state.upper:
+            return
+        path = self._vault.layer(name) + b"/record"
+        theirs = self._records.get(path)
+        command, started, code = (theirs.command, theirs.started, theirs.exit_code) if theirs else ((), 0, 0)
+        record = ForkRecord(FORMAT, "imported", "overlay", command, started, code, self._done[name])
+        save(path, record, durable=False)
+
+    def _keep_originals(self, layer: bytes) -> None:
+        """Theirs as ours: the same contents, the entries of this project."""
+        if not os.path.isdir(layer + THEIRS):
+            return
+        theirs, ours = Originals([layer + THEIRS]), Originals([layer])
+        for path in theirs.paths():
+            original = theirs.get(path)
+            assert original is not None
+            entry, content = self._rebase.entry(path, original.entry), theirs.content(path)
+            if content is None or entry is None:
+                ours.keep(path, entry)
+                continue
+            try:
+                ours.keep_file(path, entry._replace(size=os.fstat(content).st_size), content)
+            finally:
+                os.close(content)
+        ours.save()
+        remove_tree(layer + THEIRS)
+
+
+def _check_row(originals: bytes, path: bytes, place: str, offset: int, length: int) -> None:
+    if path and relpath(path) != path:
+        raise Refused(f"it has an original of {show(path)}")
+    if not place:
+        return
+    if place != "pack" and not (place.isascii() and place.isdecimal() and len(place) < 10):
+        raise Refused(f"it has an original in {show(os.fsencode(place))}")
+    try:
+        size = os.stat(originals + place.encode()).st_size
+    except FileNotFoundError:
+        size = -1
+    if offset < 0 or length < 0 or offset + length > size:
+        raise Refused(f"its original of {show(path)} is missing")
+
+
+def freeze(place: bytes, live: OpenSource) -> None:
+    """Write the manifest of an imported snapshot: for what this project has the same of, the project's entry."""
+    if not os.path.isdir(place + b"/source"):
+        raise Refused("its snapshot is missing")
+    manifest: dict[bytes, Entry] = {}
+    with OpenSource(place + b"/source") as copy:
+        for path, entry in (*walk(copy), (b"", copy.look(b""))):
+            assert entry is not None
+            here = live.look(path)
+            same = here is not None and (here.kind, here.target) == (entry.kind, entry.target)
+            if same and here is not None and here.kind == "file":
+                same = same_file(live, copy, path, here, entry)
+            manifest[path] = here if same and here is not None else elsewhere(entry)
+            if same and here is not None and here.mode != entry.mode and here.kind in ("file", "directory"):
+                above, _slash, name = path.rpartition(b"/")
+                with directory(copy.root, above) as opened:
+                    set_mode((opened, name or b"."), here.mode)
+    with open(place + b"/manifest", "wb") as stream:
+        stream.write(msgspec.msgpack.encode(manifest))

@@ -1,0 +1,203 @@
+"""Writing the trees of an archive that may be hostile.
+
+What it must never do: write outside of the directory it was given, whatever the names and links in the archive say;
+make a device, a set-id file, or a link to a file that is not of the same tree; change a file that is there. Everything
+else than what ``vault/transfer/pack.py`` writes is refused by name.
+"""
+
+from __future__ import annotations
+
+import os
+import tarfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from mudroom.core.tree.path import relpath, show
+from mudroom.stage import xattr
+from mudroom.stage.beneath import open_beneath, open_root
+from mudroom.stage.layers.layer import OPAQUE, WHITEOUT, make_whiteout
+from mudroom.vault.transfer.archive import BLOCK, Archive, Refused, name_of
+from mudroom.vault.transfer.pack import XATTR
+
+_ZEROS = bytes(BLOCK)
+_FILE_MODE, _DIRECTORY_MODE = 0o1777, 0o3777
+_TIME_LIMIT = 1 << 33
+"""Seconds since 1970: what every file system of today can hold, and more."""
+
+
+class TreeWriter:
+    """Writes one tree below a directory of ours, which it makes. Every name is opened beneath that directory, no
+    symbolic link is ever followed, and a name that is there already is an error."""
+
+    def __init__(self, place: bytes, prefix: bytes, *, is_layer: bool) -> None:
+        """``prefix``: what names in the archive begin with. ``is_layer``: whether there may be whiteouts."""
+        os.mkdir(place, 0o700)
+        self._root = open_root(place)
+        self._prefix, self._is_layer = prefix, is_layer
+        self._above: tuple[bytes, int] | None = None
+        self._files: set[bytes] = set()
+        self._modes: list[tuple[bytes, int]] = []
+
+    def close(self) -> None:
+        """Directories get their modes, the deepest first: a mode may forbid to go through."""
+        self._leave()
+        if self._root < 0:
+            return
+        for path, mode in reversed(self._modes):
+            descriptor = open_beneath(self._root, path, os.O_RDONLY | os.O_DIRECTORY)
+            try:
+                os.fchmod(descriptor, mode)
+            finally:
+                os.close(descriptor)
+        self.abandon()
+
+    def abandon(self) -> None:
+        self._leave()
+        if self._root >= 0:
+            os.close(self._root)
+            self._root = -1
+
+    def _leave(self) -> None:
+        if self._above is not None:
+            os.close(self._above[1])
+            self._above = None
+
+    def top(self, info: tarfile.TarInfo) -> None:
+        """The root of the tree itself."""
+        if not info.isdir():
+            raise Refused(f"{show(name_of(info))} is no directory")
+        self._modes.append((b"", _mode(info, _DIRECTORY_MODE)))
+
+    def add(self, path: bytes, info: tarfile.TarInfo, archive: Archive) -> None:
+        """``path``: below the tree, as the archive has it."""
+        _check(path)
+        above, name = self._enter(path)
+        with _only_new(path):
+            if info.isdir():
+                self._directory(above, name, path, info)
+            elif info.islnk():
+                self._link(above, name, info)
+            elif info.issym():
+                os.symlink(_target(info), name, dir_fd=above)
+            elif info.isfifo():
+                os.mkfifo(name, 0o600, dir_fd=above)
+                os.chmod(name, _mode(info, _FILE_MODE), dir_fd=above)
+            elif info.type == tarfile.CHRTYPE and self._is_layer and (info.devmajor, info.devminor) == (0, 0):
+                make_whiteout(above, name)
+            else:
+                self._file(above, name, path, info, archive)
+
+    def _enter(self, path: bytes) -> tuple[int, bytes]:
+        above, _slash, name = path.rpartition(b"/")
+        if self._above is None or self._above[0] != above:
+            self._leave()
+            try:
+                self._above = (above, open_beneath(self._root, above, os.O_RDONLY | os.O_DIRECTORY))
+            except OSError as error:
+                raise Refused(f"{show(path)} is in no directory of the archive: {error.strerror}") from error
+        return self._above[1], name
+
+    def _directory(self, above: int, name: bytes, path: bytes, info: tarfile.TarInfo) -> None:
+        mode = _mode(info, _DIRECTORY_MODE)
+        os.mkdir(name, 0o700, dir_fd=above)
+        self._modes.append((path, mode))
+        marks = dict(self._xattrs(info, OPAQUE, (b"y", b"x")))
+        if marks:
+            descriptor = open_beneath(above, name, os.O_RDONLY | os.O_DIRECTORY)
+            try:
+                _set_xattrs(descriptor, marks)
+            finally:
+                os.close(descriptor)
+
+    def _link(self, above: int, name: bytes, info: tarfile.TarInfo) -> None:
+        target = _target(info)
+        path = target[len(self._prefix) :]
+        if not target.startswith(self._prefix) or path not in self._files:
+            raise Refused(f"{show(name_of(info))} is a link to {show(target)}, which is no file of the same tree")
+        parent, _slash, last = path.rpartition(b"/")
+        opened = open_beneath(self._root, parent, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.link(last, name, src_dir_fd=opened, dst_dir_fd=above, follow_symlinks=False)
+        finally:
+            os.close(opened)
+
+    def _file(self, above: int, name: bytes, path: bytes, info: tarfile.TarInfo, archive: Archive) -> None:
+        mode, mtime = _mode(info, _FILE_MODE), _mtime(info)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        descriptor = os.open(name, flags, 0o600, dir_fd=above)
+        try:
+            for block in archive.blocks(info):
+                if block == _ZEROS[: len(block)]:
+                    os.lseek(descriptor, len(block), os.SEEK_CUR)  # a hole
+                else:
+                    _write(descriptor, block)
+            os.ftruncate(descriptor, info.size)
+            _set_xattrs(descriptor, dict(self._xattrs(info, WHITEOUT, (b"", b"y"))))
+            os.fchmod(descriptor, mode)
+            os.utime(descriptor, ns=(mtime, mtime))
+        finally:
+            os.close(descriptor)
+        self._files.add(path)
+
+    def _xattrs(self, info: tarfile.TarInfo, mark: str, values: tuple[bytes, ...]) -> Iterator[tuple[str, bytes]]:
+        for key, text in info.pax_headers.items():
+            if not key.startswith(XATTR):
+                continue
+            name, value = key[len(XATTR) :], text.encode("utf-8", "surrogateescape")
+            marks = self._is_layer and name == mark and value in values
+            if (
+                not name.startswith("user.")
+                or "\0" in name
+                or len(name) > 255
+                or (name.startswith("user.overlay.") and not marks)
+            ):
+                raise Refused(f"{show(name_of(info))} has the attribute {show(os.fsencode(name))}")
+            yield name, value
+
+
+def _check(path: bytes) -> None:
+    try:
+        checked = relpath(path)
+    except ValueError as error:
+        raise Refused(str(error)) from error
+    if checked != path:
+        raise Refused(f"it has a name that makes no sense: {show(path)}")
+
+
+@contextmanager
+def _only_new(path: bytes) -> Iterator[None]:
+    try:
+        yield
+    except FileExistsError:
+        raise Refused(f"it has {show(path)} twice") from None
+
+
+def _target(info: tarfile.TarInfo) -> bytes:
+    target = info.linkname.encode("utf-8", "surrogateescape")
+    if not target or b"\0" in target:
+        raise Refused(f"{show(name_of(info))} is a link to nothing")
+    return target
+
+
+def _mode(info: tarfile.TarInfo, allowed: int) -> int:
+    if info.mode & ~allowed & 0o7777:
+        raise Refused(f"{show(name_of(info))} has the mode {info.mode & 0o7777:o}")
+    return info.mode & allowed
+
+
+def _mtime(info: tarfile.TarInfo) -> int:
+    whole, _dot, part = info.pax_headers.get("mtime", "0").partition(".")
+    if not (whole.isascii() and whole.isdecimal() and len(whole) < 12 and int(whole) < _TIME_LIMIT):
+        return 0
+    return int(whole) * 10**9 + (int(part[:9].ljust(9, "0")) if part.isascii() and part.isdecimal() else 0)
+
+
+def _set_xattrs(descriptor: int, values: dict[str, bytes]) -> None:
+    for name, value in values.items():
+        xattr.put(descriptor, name, value)
+
+
+def _write(descriptor: int, data: bytes) -> None:
+    view = memoryview(data)
+    while view:
+        view = view[os.write(descriptor, view) :]
