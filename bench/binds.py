@@ -13,9 +13,9 @@ from collections.abc import Iterator
 from bench.measure import Contestant, Finding, Lap, against, at_most, at_most_times, interleave, seconds_of
 from bench.place import BWRAP, Place, Scale, have, new_place
 from mudroom.core.confinement.spec import Bind, Copy, SandboxSpec
-from mudroom.sandbox.client import Client
-from mudroom.sandbox.host import survey
-from mudroom.sandbox.linux import compile_plan
+from mudroom.sandbox.client.client import Client
+from mudroom.sandbox.host.host import survey
+from mudroom.sandbox.linux.plan import compile_plan
 
 _FULL, _QUICK, _BWRAP_TAKES = 3_000, 300, 2_900
 _ROUNDS = 5

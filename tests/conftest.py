@@ -18,7 +18,7 @@ from browser import chromium, is_shared, open_page, own_site, page, shared, shar
 from engines import ENGINES, EngineHere, environment
 from mudroom.core.result import Result
 from mudroom.core.settings import Settings
-from mudroom.sandbox.client import Client
+from mudroom.sandbox.client.client import Client
 from mudroom.session import Session
 
 __all__ = ["chromium", "open_page", "own_site", "page", "shared", "shared_root", "shared_words", "site"]  # fixtures

@@ -18,7 +18,7 @@ from mudroom.core.confinement.limit import Limits
 from mudroom.core.network.host_rules import HostRule
 from mudroom.core.settings import Settings
 from mudroom.errors import CommandNotStarted, Unsupported, UsageError
-from mudroom.sandbox.host import landlock_abi
+from mudroom.sandbox.host.host import landlock_abi
 from mudroom.session import Session, Stdio
 from mudroom.vault.forks.background import RING
 from mudroom.visits import visit

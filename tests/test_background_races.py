@@ -20,7 +20,7 @@ from mudroom.core.background import Started
 from mudroom.core.command.policy import ClassRule, CommandPolicy
 from mudroom.core.settings import Settings
 from mudroom.errors import CommandNotStarted, MudroomError, UsageError
-from mudroom.sandbox.wire import send
+from mudroom.sandbox.launcher.wire import send
 from mudroom.session import Session
 from mudroom.vault.forks.background import Book
 from mudroom.vault.store.fork import Fork

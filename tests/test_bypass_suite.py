@@ -12,7 +12,7 @@ import pytest
 from conformance.bypasses.attempt import ALLOWED, TABLE
 from conformance.bypasses.groups import GROUPS
 from conformance.bypasses.outside import Series, able, environment, series
-from mudroom.sandbox.host import landlock_abi
+from mudroom.sandbox.host.host import landlock_abi
 
 pytestmark = pytest.mark.alone
 

@@ -20,9 +20,9 @@ from mudroom.core.confinement.limit import Limits, Reached
 from mudroom.core.result import Result
 from mudroom.core.settings import Settings
 from mudroom.errors import ContainerEnded, MudroomError, Unsupported
-from mudroom.sandbox import box
-from mudroom.sandbox.owner import this_process
-from mudroom.sandbox.pool import Rules
+from mudroom.sandbox.container import box
+from mudroom.sandbox.container.owner import this_process
+from mudroom.sandbox.container.pool import Rules
 from mudroom.session import Session, Stdio
 
 MB = 1_000_000

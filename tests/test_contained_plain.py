@@ -14,7 +14,7 @@ from engines import EngineHere
 from mudroom.core.confinement.container import NOBODY
 from mudroom.core.result import Result
 from mudroom.core.settings import Settings
-from mudroom.sandbox.profile import profile
+from mudroom.sandbox.container.profile import profile
 from mudroom.session import Session
 
 INTERPRETER = os.path.realpath(sys.executable)

@@ -16,8 +16,8 @@ from conftest import Place
 from engines import EngineHere
 from mudroom.core.settings import Settings
 from mudroom.errors import Unsupported, UsageError
-from mudroom.sandbox.engine import current
-from mudroom.sandbox.owner import this_process
+from mudroom.sandbox.container.engine import current
+from mudroom.sandbox.container.owner import this_process
 from mudroom.session import Session
 
 BUSYBOX = Path("/bin/busybox")

@@ -10,7 +10,7 @@ import pytest
 from mudroom.core.settings import Settings
 from mudroom.doctor import Finding, Tried, _crashes, diagnose, examine
 from mudroom.errors import Unsupported
-from mudroom.sandbox.forbidden import why_forbidden
+from mudroom.sandbox.linux.forbidden import why_forbidden
 
 
 def _listening(*ports: int) -> bytes:

@@ -17,7 +17,7 @@ from mudroom.core.settings import Settings
 from mudroom.doctor import Finding
 from mudroom.enginedoctor import ENGINE, GATE, INSIDE, LIMITS, WALLS, examine_engines, inside, limits, walls
 from mudroom.errors import UsageError
-from mudroom.sandbox.trial import Trial
+from mudroom.sandbox.container.trial import Trial
 
 WELL = Trial(1000, True, "boot", 0, True, True, ("lo",))
 WELL_ROW = Finding("a sandbox", "strict", "yes")

@@ -13,7 +13,7 @@ import pytest
 
 from conftest import Place
 from engines import SOURCE
-from mudroom.sandbox import engine
+from mudroom.sandbox.container import engine
 
 CARD = {"agentId": "worker", "sandboxLevel": 2}
 
@@ -79,7 +79,7 @@ def test_a_command_where_the_policy_names_an_engine(alone: Alone) -> None:
 def test_a_command_in_a_sandbox_of_ours(alone: Alone) -> None:
     """What is in the way of each engine there is not what its user could mend."""
     program = alone.place.project / "look"
-    code = "from mudroom.sandbox.engine import choose; choose({b'PATH': b'/nowhere'})"
+    code = "from mudroom.sandbox.container.engine import choose; choose({b'PATH': b'/nowhere'})"
     program.write_text(f"import sys; sys.path.insert(0, {str(SOURCE)!r})\n{code}\n")
     alone.place.home.mkdir(exist_ok=True)
     done = alone.mudroom("run", "--no", "--read", str(SOURCE), "--read", sys.prefix, "--", sys.executable, "look")

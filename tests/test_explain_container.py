@@ -13,8 +13,8 @@ import pytest
 from conftest import Place
 from engines import SOURCE, EngineHere
 from mudroom.core.confinement.container import Engine
-from mudroom.sandbox.engine import choose
-from mudroom.sandbox.trial import keep, recall
+from mudroom.sandbox.container.engine import choose
+from mudroom.sandbox.container.trial import keep, recall
 
 INFO = {"ServerVersion": "28.1", "OSType": "linux", "KernelVersion": os.uname().release, "MemoryLimit": True}
 LEVEL_2 = ("run", "--level", "2", "--explain")

@@ -14,7 +14,7 @@ import pytest
 
 from conftest import Place, listing, tick
 from mudroom.core.settings import Settings
-from mudroom.sandbox.client import Client
+from mudroom.sandbox.client.client import Client
 from mudroom.session import Session
 
 SHM = Path("/dev/shm")

@@ -27,7 +27,7 @@ from mudroom.core.agent.level import BARE, REFUSE, LevelPolicy
 from mudroom.core.result import Result, to_json
 from mudroom.core.settings import Settings
 from mudroom.errors import UsageError
-from mudroom.sandbox.client import Client
+from mudroom.sandbox.client.client import Client
 
 VIEWS = ("overlay", "copy")
 

@@ -116,9 +116,9 @@ def test_a_profile_and_a_pipe_of_it() -> None:
     """What is used before anything is staged: the compiler, output that is captured, a copy in plain reads."""
     program = """
 import tempfile
-from mudroom.sandbox.capture import Output
-from mudroom.sandbox.macos import true_path
-from mudroom.sandbox.seatbelt import compile_profile
+from mudroom.sandbox.client.capture import Output
+from mudroom.sandbox.macos.host import true_path
+from mudroom.sandbox.macos.seatbelt import compile_profile
 from mudroom.core.confinement.spec import Copy, SandboxSpec
 with Output(None, None, None, 10) as output:
     assert len(output.descriptors) == 3
@@ -130,7 +130,7 @@ with tempfile.TemporaryFile() as one, tempfile.TemporaryFile() as other:
     one.flush()
     _copy_range(one.fileno(), other.fileno(), 0, 7)
     assert other.read() == b"content"
-from mudroom.sandbox.host import umask
+from mudroom.sandbox.host.host import umask
 os.umask(0o027)
 real_open = open
 def without_proc(path, *more, **named):
@@ -188,7 +188,7 @@ print("done")
 WHOLE = """
 import pathlib, tempfile
 from mudroom.core.settings import Settings
-from mudroom.sandbox.darwin import DarwinClient
+from mudroom.sandbox.macos.client import DarwinClient
 from mudroom.sandbox.platform import DARWIN
 from mudroom.session import Session
 place = pathlib.Path({place!r})

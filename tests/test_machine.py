@@ -21,7 +21,7 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invar
 
 from conftest import Listing, Place, full_listing, listing
 from mudroom.core.settings import Settings
-from mudroom.sandbox.client import Client
+from mudroom.sandbox.client.client import Client
 from mudroom.stage.buffer.files import Tree
 from mudroom.stage.source import Source, read_all, walk
 from mudroom.stage.views.real_directory import PlainTree

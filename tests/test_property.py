@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from conftest import Place, full_listing, listing
-from mudroom.sandbox.client import Client
+from mudroom.sandbox.client.client import Client
 
 pytestmark = pytest.mark.anybody
 

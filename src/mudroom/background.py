@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from mudroom.core.tree.path import show
-from mudroom.sandbox.capture import GRACE
+from mudroom.sandbox.client.capture import GRACE
 
 if TYPE_CHECKING:
     from mudroom.core.background import Ended, Started
     from mudroom.core.result import Result
     from mudroom.joining import Joining
-    from mudroom.sandbox.processes import Usage
+    from mudroom.sandbox.host.processes import Usage
     from mudroom.vault.forks.background import Part
 
 LATER = 0.05

@@ -19,10 +19,10 @@ from mudroom.core.settings import Settings
 from mudroom.core.tree.path import is_below, show
 from mudroom.errors import MudroomError, Unsupported, UsageError
 from mudroom.granting import PLAIN, Grant, graphics, in_the_way
-from mudroom.sandbox.client import StepFailed
-from mudroom.sandbox.host import Host, settings_of, survey, umask, user_name, without
-from mudroom.sandbox.linux import PROXY_PORT
-from mudroom.sandbox.owner import beside
+from mudroom.sandbox.client.client import StepFailed
+from mudroom.sandbox.container.owner import beside
+from mudroom.sandbox.host.host import Host, settings_of, survey, umask, user_name, without
+from mudroom.sandbox.linux.plan import PROXY_PORT
 from mudroom.sandbox.platform import LINUX, Platform
 from mudroom.stage.layers.layer import private_directories
 from mudroom.stage.views.preflight import MountTable, filesystem, submounts
@@ -30,7 +30,7 @@ from mudroom.vault.store.store import Vault
 
 if TYPE_CHECKING:
     from mudroom.core.confinement.image import User
-    from mudroom.sandbox.imagefile import Provided
+    from mudroom.sandbox.container.image_file import Provided
 
 Rlimits = tuple[tuple[int, int, int], ...]
 _CACHES = (
@@ -101,7 +101,7 @@ def _no_images(name: str, _user: User) -> Provided:
 
 def _made_for(mode: Mode, spec: SandboxSpec, machine: str, grant: Grant) -> Plan:
     """In a container that is made for the command's fork. Raises Unsupported."""
-    from mudroom.sandbox.inside import compile_inside, compile_remote
+    from mudroom.sandbox.container.plain_plan import compile_inside, compile_remote
 
     if mode == "plain":
         return compile_inside(spec, machine)
@@ -257,7 +257,7 @@ class Confinement:
                 spec = spec._replace(binds=(*spec.binds, *self._kept(spec.files)))
                 return self._in_its_image(_made_for(mode, spec, host.machine, grant), grant), env
             if grant.image:
-                from mudroom.sandbox.imaged import compile_imaged
+                from mudroom.sandbox.container.image_plan import compile_imaged
 
                 return self._in_its_image(compile_imaged(spec, host.machine, (self._vault.path,)), grant), env
             return (LINUX if grant.level == 2 else self.platform).compile(spec, host.machine), env
@@ -314,7 +314,7 @@ class Confinement:
 
     def _with_surroundings(self, spec: SandboxSpec, settings: Settings, grant: Grant) -> SandboxSpec:
         """Level 0: what is the host's around the command, instead of what level 1 shows of it."""
-        from mudroom.sandbox.around import Home, look_around
+        from mudroom.sandbox.host.around import Home, look_around
 
         host, project = self.host, spec.project
         own = [bind for bind in spec.binds if bind.path in (project, project + b"/.mudroom") or bind.writable]

@@ -22,21 +22,21 @@ from mudroom.core.confinement.plan import Plan
 from mudroom.core.settings import Settings
 from mudroom.core.tree.path import is_below, show
 from mudroom.errors import ContainerEnded, MudroomError, Unsupported
-from mudroom.sandbox.allowance import Allowed, allow
-from mudroom.sandbox.box import Box, mounts_of, name_of, start
-from mudroom.sandbox.engine import current
-from mudroom.sandbox.image import provide_host_image
-from mudroom.sandbox.imagefile import Provided, provide
-from mudroom.sandbox.orphans import OLD, OWNER, sweep_containers, sweep_directory
-from mudroom.sandbox.owner import beside, this_process
-from mudroom.sandbox.pool import Pool
-from mudroom.sandbox.profile import profile
-from mudroom.sandbox.trial import ready
+from mudroom.sandbox.container.allowance import Allowed, allow
+from mudroom.sandbox.container.box import Box, mounts_of, name_of, start
+from mudroom.sandbox.container.engine import current
+from mudroom.sandbox.container.image import provide_host_image
+from mudroom.sandbox.container.image_file import Provided, provide
+from mudroom.sandbox.container.orphans import OLD, OWNER, sweep_containers, sweep_directory
+from mudroom.sandbox.container.owner import beside, this_process
+from mudroom.sandbox.container.pool import Pool
+from mudroom.sandbox.container.profile import profile
+from mudroom.sandbox.container.trial import ready
 from mudroom.vault.store.store import Vault
 
 if TYPE_CHECKING:
-    from mudroom.sandbox.client import Client
-    from mudroom.sandbox.remote import RemoteBox
+    from mudroom.sandbox.client.client import Client
+    from mudroom.sandbox.container.remote import RemoteBox
 
 _WHOLE = (b"layers", b"bases", b"masks")
 """What a container sees of the vault by its own directory there, ``layers/<id>``, where a plan names what is in it: an
@@ -115,7 +115,7 @@ class Containers:
     @contextmanager
     def _made(self, plan: Plan, settings: Settings, local: Client) -> Iterator[RemoteBox]:
         """One that nothing reaches but its engine's command line, for one command."""
-        from mudroom.sandbox.remote import start_remote
+        from mudroom.sandbox.container.remote import start_remote
 
         made = self._named(self.container(plan, settings))
         box = start_remote(self.engine, made, local, self._state, self._environ, plan.gate)

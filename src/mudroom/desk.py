@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from mudroom.core.tree.path import show
 from mudroom.errors import MudroomError
-from mudroom.sandbox.client import Running
+from mudroom.sandbox.client.client import Running
 from mudroom.vault.forks.stacking import require_idle
 from mudroom.vault.store.fork import Fork
 from mudroom.vault.store.store import Vault

@@ -12,13 +12,13 @@ from typing import Literal, NamedTuple
 from mudroom.core.confinement.why import Why
 from mudroom.core.settings import EngineChoice, Settings
 from mudroom.errors import MudroomError, UsageError
-from mudroom.sandbox.client import Client
-from mudroom.sandbox.darwin import DarwinClient
-from mudroom.sandbox.denial import error_name, rules_for
-from mudroom.sandbox.forbidden import why_forbidden
-from mudroom.sandbox.host import landlock_abi
-from mudroom.sandbox.limiter import survey
-from mudroom.sandbox.linux import PROXY_PORT, REDIRECTED
+from mudroom.sandbox.client.client import Client
+from mudroom.sandbox.host.denials import error_name, rules_for
+from mudroom.sandbox.host.host import landlock_abi
+from mudroom.sandbox.limits.limiter import survey
+from mudroom.sandbox.linux.forbidden import why_forbidden
+from mudroom.sandbox.linux.plan import PROXY_PORT, REDIRECTED
+from mudroom.sandbox.macos.client import DarwinClient
 from mudroom.session import Session
 
 State = Literal["strict", "degraded", "missing", "not probed"]
@@ -99,7 +99,7 @@ def _containers(directory: bytes, environ: Mapping[bytes, bytes], run: Runner, e
 
 
 def examine_mac(client: Client, directory: bytes, *, home: bytes, environ: Mapping[bytes, bytes]) -> list[Finding]:
-    from mudroom.sandbox.mactrial import try_seatbelt
+    from mudroom.sandbox.macos.trial import try_seatbelt
 
     search = [entry for entry in environ.get(b"PATH", b"/usr/bin:/bin").split(b":") if entry.startswith(b"/")]
     try:

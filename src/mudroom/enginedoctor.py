@@ -11,9 +11,9 @@ from mudroom.contained import provide_profile
 from mudroom.core.confinement.container import KINDS, Engine, EngineKind
 from mudroom.core.confinement.limit import NAMES
 from mudroom.errors import MudroomError
-from mudroom.sandbox.engine import ANY, Found, install, survey
-from mudroom.sandbox.image import provide_host_image
-from mudroom.sandbox.trial import Trial, attempt, keep
+from mudroom.sandbox.container.engine import ANY, Found, install, survey
+from mudroom.sandbox.container.image import provide_host_image
+from mudroom.sandbox.container.trial import Trial, attempt, keep
 
 State = Literal["strict", "degraded", "missing", "not probed"]
 ENGINE, WALLS, INSIDE, GATE, LIMITS = (

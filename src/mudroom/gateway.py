@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from mudroom.core.network.flow import Answer, Flow, Question
 from mudroom.core.network.host_rules import HostRule
 from mudroom.errors import MudroomError, UsageError
-from mudroom.sandbox.client import Running
+from mudroom.sandbox.client.client import Running
 
 if TYPE_CHECKING:
     from mudroom.core.network.inspection import Inspection
@@ -258,7 +258,7 @@ def show_inside(namespaces: Sequence[int], gone: int, inside: int, outside: int,
 
 
 class Doorkeeper:
-    """Beside one command (``sandbox/capture.py``)."""
+    """Beside one command (``sandbox/client/capture.py``)."""
 
     def __init__(
         self,

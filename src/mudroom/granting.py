@@ -43,14 +43,14 @@ PLAIN = Grant()
 def opened_by(card: AgentCard, home: bytes, environ: Mapping[bytes, bytes]) -> Opened:
     """The credentials that a card names, as they are here."""
     from mudroom.core.agent.card import wanted
-    from mudroom.sandbox.opening import open_stores
+    from mudroom.sandbox.host.credential_opening import open_stores
 
     return open_stores(wanted(card), home, environ)
 
 
 def graphics() -> tuple[bytes, ...]:
     """Device nodes of graphics and compute cards."""
-    from mudroom.sandbox.around import gpu_devices
+    from mudroom.sandbox.host.around import gpu_devices
 
     return gpu_devices()
 
@@ -98,7 +98,7 @@ class _Lacking(Mapping[int, str]):
         if level != 2:
             raise KeyError(level)
         if self._why is None:
-            from mudroom.sandbox.engine import why_none
+            from mudroom.sandbox.container.engine import why_none
 
             self._why = why_none(self._environ, self._wanted)
         if not self._why:
@@ -120,7 +120,7 @@ def granted(
     if decision.level is None:
         who = f"the agent {card.agent}" if card is not None else "this command"
         if decision.rule == "machine":
-            from mudroom.sandbox.engine import needed
+            from mudroom.sandbox.container.engine import needed
 
             raise Unsupported(f"level {decision.asked} of {who}", needed(engine_of(settings)), decision.reason)
         raise Refused(f"{who} is refused: {decision.reason}", f"{decision.rule} in the policy decides")

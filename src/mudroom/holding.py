@@ -12,7 +12,7 @@ from mudroom.core.confinement.fallback import Mode
 from mudroom.core.tree.path import show
 from mudroom.deciding import Case, Deciding
 from mudroom.errors import UsageError
-from mudroom.sandbox.client import StepFailed
+from mudroom.sandbox.client.client import StepFailed
 from mudroom.starting import shown
 from mudroom.vault.forks import stacking
 from mudroom.vault.forks.collection import stand_on_copy, view_of
@@ -117,7 +117,7 @@ class Holding(Deciding):
         return tended, point
 
     def _hold(self, fork: Fork, view: View, mode: Mode, attempt: ExitStack, resources: ExitStack) -> Tended:
-        from mudroom.sandbox.held import hold
+        from mudroom.sandbox.client.held import hold
         from mudroom.tending import Setting, Tended
 
         stand_ins = self._hold_limits(mode)
@@ -174,7 +174,7 @@ class Holding(Deciding):
 
     def _require_same(self, beside: Tended | Visit) -> None:
         """Raises UsageError if a command as it would be run now cannot be run there."""
-        from mudroom.sandbox.held import ENDING
+        from mudroom.sandbox.client.held import ENDING
         from mudroom.tending import Tended
         from mudroom.visits import OTHER_TERMS
 

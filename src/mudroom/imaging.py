@@ -14,11 +14,11 @@ from mudroom.core.confinement.container import Engine, EngineKind
 from mudroom.core.confinement.image import LABEL, name_error, shown_labels
 from mudroom.core.confinement.image_recipe import Recipe, default_name, labels, recipe_error, suite_of
 from mudroom.errors import MudroomError, UsageError
-from mudroom.sandbox.building import Progress, Workshop, build
-from mudroom.sandbox.engine import ask, choose
-from mudroom.sandbox.image import provide_host_image
-from mudroom.sandbox.imagefile import words
-from mudroom.sandbox.trial import ready
+from mudroom.sandbox.container.building import Progress, Workshop, build
+from mudroom.sandbox.container.engine import ask, choose
+from mudroom.sandbox.container.image import provide_host_image
+from mudroom.sandbox.container.image_file import words
+from mudroom.sandbox.container.trial import ready
 
 _RELEASE = "/etc/os-release"
 

@@ -18,7 +18,7 @@ from mudroom.core.tree.change import Changeset
 from mudroom.deciding import Case
 from mudroom.errors import MudroomError, Unsupported, UsageError
 from mudroom.holding import Holding, common_of, nothing
-from mudroom.sandbox.capture import GRACE, Output, Watch, attend
+from mudroom.sandbox.client.capture import GRACE, Output, Watch, attend
 from mudroom.starting import Ran, Stdio, relay_for
 from mudroom.vault.forks import stacking
 from mudroom.vault.forks.collection import Command
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from mudroom.core.background import Ended, Started
     from mudroom.core.result import Result
     from mudroom.core.tree.stack import Checkpoint
-    from mudroom.sandbox.held import Joined
-    from mudroom.sandbox.processes import Usage
+    from mudroom.sandbox.client.held import Joined
+    from mudroom.sandbox.host.processes import Usage
     from mudroom.tending import Tended
     from mudroom.vault.apply.transaction import Recovered
     from mudroom.vault.forks.background import Part
@@ -239,7 +239,7 @@ class Joining(Holding):
 
     def usages(self) -> dict[str, Usage]:
         """What the processes of background commands use just now, by id."""
-        from mudroom.sandbox.processes import usages
+        from mudroom.sandbox.host.processes import usages
 
         running = [started for started, ended in self.backgrounds() if ended is None]
         roots = {self._root(started) for started in running}

@@ -31,9 +31,9 @@ from mudroom.deciding import Case
 from mudroom.errors import UsageError
 from mudroom.granting import engine_of
 from mudroom.inspecting import Inspecting
-from mudroom.sandbox.capture import SIGTERM
-from mudroom.sandbox.client import Client, StepFailed
-from mudroom.sandbox.denial import denials
+from mudroom.sandbox.client.capture import SIGTERM
+from mudroom.sandbox.client.client import Client, StepFailed
+from mudroom.sandbox.host.denials import denials
 from mudroom.sandbox.platform import LINUX, Platform, platform_here
 from mudroom.stage.views.overlay import OverlayView
 from mudroom.stage.views.preflight import check_project, find_project, policy_above
@@ -71,7 +71,7 @@ if TYPE_CHECKING:
     from mudroom.core.network.flow import Flow
     from mudroom.core.network.host_rules import HostRule
     from mudroom.gateway import Approver
-    from mudroom.sandbox.processes import Usage as Used
+    from mudroom.sandbox.host.processes import Usage as Used
     from mudroom.stage.source import Source
     from mudroom.tending import Tended
     from mudroom.vault.apply.conflict import Conflicted
@@ -242,8 +242,8 @@ class Session(Inspecting):
             return None
         from mudroom.core.confinement.container import user_of
         from mudroom.core.confinement.container_report import Surroundings
-        from mudroom.sandbox.engine import current
-        from mudroom.sandbox.trial import recall
+        from mudroom.sandbox.container.engine import current
+        from mudroom.sandbox.container.trial import recall
 
         environ, state = self.confinement.variables, os.path.dirname(os.path.dirname(self.vault.path))
         engine = current(environ, engine_of(self.settings))

@@ -22,8 +22,8 @@ from mudroom.core.settings import Settings
 from mudroom.core.tree.path import show
 from mudroom.errors import CommandNotStarted, MudroomError, Unsupported
 from mudroom.granting import PLAIN
-from mudroom.sandbox.capture import Output, Watch, attend
-from mudroom.sandbox.client import Client, Exit, Running, StepFailed
+from mudroom.sandbox.client.capture import Output, Watch, attend
+from mudroom.sandbox.client.client import Client, Exit, Running, StepFailed
 from mudroom.sandbox.platform import LINUX, Platform
 from mudroom.stage.view import View
 from mudroom.stage.views.overlay import OverlayView
@@ -43,12 +43,12 @@ if TYPE_CHECKING:
     from mudroom.core.network.placeholder import Wanted
     from mudroom.gateway import Approver, Doorkeeper, Gateway
     from mudroom.net.equip import Equipment
-    from mudroom.sandbox.cgroup import Leaf
-    from mudroom.sandbox.gauge import Gauge
-    from mudroom.sandbox.imagefile import Provided
-    from mudroom.sandbox.limiter import Limiter
-    from mudroom.sandbox.mirror import Mirror
-    from mudroom.sandbox.terminal import Relay
+    from mudroom.sandbox.client.terminal import Relay
+    from mudroom.sandbox.container.image_file import Provided
+    from mudroom.sandbox.host.mirror import Mirror
+    from mudroom.sandbox.limits.cgroup import Leaf
+    from mudroom.sandbox.limits.gauge import Gauge
+    from mudroom.sandbox.limits.limiter import Limiter
 
 MOST_HELD = 64
 """Commands that are over, and whose mounts may not be gone yet."""
@@ -62,7 +62,7 @@ class Stdio(NamedTuple):
     stderr: int | None = None
     terminal: bool = False
     """Those that are terminals stay with the caller: the command gets a pseudo-terminal of its own, or pipes, and what
-    goes on there is relayed (``sandbox/terminal.py``). For the main thread: signals are heeded meanwhile."""
+    goes on there is relayed (``sandbox/client/terminal.py``). For the main thread: signals are heeded meanwhile."""
     on_output: Callable[[str, bytes], None] | None = None
     """Called with ``stdout`` or ``stderr`` and what has just come, for each that is captured, in the thread that runs
     the command. What comes beyond the limit of captured output is passed on all the same."""
@@ -84,7 +84,7 @@ class Ran(NamedTuple):
 def relay_for(stdio: Stdio) -> Relay | None:
     if not stdio.terminal:
         return None
-    from mudroom.sandbox.terminal import Relay
+    from mudroom.sandbox.client.terminal import Relay
 
     return Relay((stdio.stdin, stdio.stdout, stdio.stderr))
 
@@ -237,7 +237,7 @@ class Starting(Applying):
         """For credential stores that are one file, if any are open."""
         if not self._grant.live or self.confinement.platform.first in ELSEWHERE:  # there a command has the file itself
             return None
-        from mudroom.sandbox.mirror import mirror_of
+        from mudroom.sandbox.host.mirror import mirror_of
 
         return mirror_of(self._grant.live)
 
@@ -397,7 +397,7 @@ class Starting(Applying):
             self._notes += [note for note in unheld.notes if note not in self._notes]
             return unheld.rlimits
         if self._limiter is None:
-            from mudroom.sandbox.limiter import Limiter
+            from mudroom.sandbox.limits.limiter import Limiter
 
             vault = os.fsdecode(self.vault.path.rpartition(b"-")[2])
             places = (self.project, self.vault.path)
@@ -449,7 +449,7 @@ class Starting(Applying):
         if level == 2 and self._boxes().engine.remote:
             self.confinement.mode_contained = "remote"
         elif level == 2 and not self._boxes().engine.nested and self.confinement.mode_contained not in CONTAINERS:
-            # sandbox/trial.py has tried it: as if it had failed here
+            # sandbox/container/trial.py has tried it: as if it had failed here
             self._weaker("overlay", StepFailed("clone", 1, "a container that was tried could make no user namespace"))
         return self.confinement.first_mode(self.settings, is_copy=fork.is_copy, level=level)
 

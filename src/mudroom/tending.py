@@ -26,8 +26,8 @@ from mudroom.core.background import Ended, Started
 from mudroom.core.confinement.fallback import Mode
 from mudroom.core.tree import stack
 from mudroom.errors import MudroomError, UsageError
-from mudroom.sandbox.capture import GRACE, SIGKILL, SIGTERM
-from mudroom.sandbox.held import Held, Joined
+from mudroom.sandbox.client.capture import GRACE, SIGKILL, SIGTERM
+from mudroom.sandbox.client.held import Held, Joined
 from mudroom.stage.views.overlay import OverlayView
 from mudroom.vault.forks.background import Book, Ring
 from mudroom.vault.forks.collection import Command, gather, view_of
@@ -38,8 +38,8 @@ from mudroom.vault.turn import LOOK
 
 if TYPE_CHECKING:
     from mudroom.gateway import Doorkeeper
-    from mudroom.sandbox.cgroup import Leaf
-    from mudroom.sandbox.mirror import Mirror
+    from mudroom.sandbox.host.mirror import Mirror
+    from mudroom.sandbox.limits.cgroup import Leaf
     from mudroom.visits import Visits
 
 

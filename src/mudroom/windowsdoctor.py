@@ -11,9 +11,9 @@ from mudroom.core.confinement.limit import Limits
 from mudroom.core.confinement.spec import Around, Copy, SandboxSpec
 from mudroom.core.confinement.windows_command import join
 from mudroom.errors import MudroomError
-from mudroom.sandbox.windows import Command, Machine, compile_plan, system_variables
-from mudroom.sandbox.windows_calls import CallFailed, Calls
-from mudroom.sandbox.windows_run import start
+from mudroom.sandbox.windows.calls import CallFailed, Calls
+from mudroom.sandbox.windows.plan import Command, Machine, compile_plan, system_variables
+from mudroom.sandbox.windows.run import start
 
 State = Literal["strict", "degraded", "missing", "not probed"]
 
@@ -156,7 +156,7 @@ def _not_probed(name: str, found: Tried) -> Row:
 
 def examine(directory: bytes, variables: Mapping[str, str]) -> list[Row]:
     """Try everything in ``directory``, an empty one. Raises OSError where this is not Windows."""
-    from mudroom.sandbox.windows_native import Native
+    from mudroom.sandbox.windows.native import Native
 
     calls = Native()
     machine = Machine(

@@ -16,7 +16,7 @@ import pytest
 from test_vault_verb import MUDROOM, Cli
 
 from conftest import Place
-from mudroom.sandbox.processes import descendants
+from mudroom.sandbox.host.processes import descendants
 
 SERVER = "echo up; echo there > made; while :; do sleep 0.02; done"
 

@@ -11,7 +11,7 @@ import pytest
 from conftest import Place
 from mudroom.cli.run import foreground
 from mudroom.core.confinement.plan import Plan
-from mudroom.sandbox.client import Client
+from mudroom.sandbox.client.client import Client
 from mudroom.session import Session
 
 

@@ -10,7 +10,7 @@ import pytest
 from screen import BASH, Screen, Shell
 
 from conftest import Place
-from mudroom.sandbox.processtable import rows
+from mudroom.sandbox.host.process_table import rows
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "sandbox"))
 
@@ -19,7 +19,7 @@ from macbox import fake_sandbox_exec
 DRIVER = """
 import os, sys
 sys.path[:0] = {path!r}
-from mudroom.sandbox.darwin import DarwinClient
+from mudroom.sandbox.macos.client import DarwinClient
 from mudroom.sandbox.platform import DARWIN
 from mudroom.session import Session, Stdio
 client = DarwinClient(tool={tool!r})

@@ -18,7 +18,7 @@ from screen import BASH, PATIENCE, Screen, Shell
 
 from conftest import Place
 from mudroom.errors import MudroomError
-from mudroom.sandbox.terminal import raw, substitutes
+from mudroom.sandbox.client.terminal import raw, substitutes
 from mudroom.session import Stdio
 
 MUDROOM = f"{sys.executable} -m mudroom"
@@ -360,7 +360,7 @@ def test_tmux_inside(outside: Shell) -> None:
 
 def test_where_there_are_no_namespaces(place: Place, screens: list[Screen]) -> None:
     """Landlock alone: the pseudo-terminal is one of the host's, and no other of the host's can be opened."""
-    from mudroom.sandbox.host import landlock_abi
+    from mudroom.sandbox.host.host import landlock_abi
 
     if not landlock_abi():
         pytest.skip("the kernel has no Landlock")

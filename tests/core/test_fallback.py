@@ -7,7 +7,7 @@ from typing import get_args
 import pytest
 
 from mudroom.core.confinement.fallback import AFTER, Mode, Next
-from mudroom.sandbox.step import STEPS
+from mudroom.sandbox.launcher.step import STEPS
 
 ORDER: tuple[Mode, ...] = get_args(Mode)
 """Strongest first."""

@@ -7,7 +7,7 @@ import inspect
 import pytest
 
 from mudroom.core.confinement.plan import _DESCRIPTIONS, NAMESPACES, Plan, Step, describe, explain
-from mudroom.sandbox.step import STEPS
+from mudroom.sandbox.launcher.step import STEPS
 
 EXAMPLES: list[tuple[Step, str]] = [
     (("private",), "stop mount events from passing between here and the host"),
@@ -56,7 +56,7 @@ def test_describe(step: Step, line: str) -> None:
 
 
 def test_every_op_has_a_description_and_a_performance() -> None:
-    by_warden = {"seatbelt"}  # sandbox/warden.py, on macOS
+    by_warden = {"seatbelt"}  # sandbox/macos/warden.py, on macOS
     assert set(_DESCRIPTIONS) == set(STEPS) | by_warden == {step[0] for step, _line in EXAMPLES}
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from conftest import Place
 from monkey.chance import Astray, Walk
-from mudroom.sandbox.client import Client
+from mudroom.sandbox.client.client import Client
 
 WHO = {"page": "Page", "terminal": "Terminal", "api": "Api"}
 

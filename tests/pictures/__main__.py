@@ -40,7 +40,7 @@ def apart() -> Path:
 def main(names: list[str]) -> None:
     root = apart()
     os.environ["PATH"] = "/usr/bin:/bin"  # nothing of this machine's user is in the pictures
-    from mudroom.sandbox.client import Client
+    from mudroom.sandbox.client.client import Client
 
     DOCS.mkdir(exist_ok=True)
     with closing(Client()) as client:

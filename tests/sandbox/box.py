@@ -13,10 +13,10 @@ from mudroom.confine import _permitted
 from mudroom.core.confinement.limit import Limits, rlimits
 from mudroom.core.confinement.plan import Plan
 from mudroom.core.confinement.spec import Copy, Overlay, SandboxSpec
-from mudroom.sandbox.capture import Output, attend
-from mudroom.sandbox.client import Client, Exit, Running
-from mudroom.sandbox.host import landlock_abi, survey, without
-from mudroom.sandbox.linux import compile_plan
+from mudroom.sandbox.client.capture import Output, attend
+from mudroom.sandbox.client.client import Client, Exit, Running
+from mudroom.sandbox.host.host import landlock_abi, survey, without
+from mudroom.sandbox.linux.plan import compile_plan
 
 ENVIRONMENT = {b"PATH": os.environb[b"PATH"], b"LC_ALL": b"C"}
 

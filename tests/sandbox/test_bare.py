@@ -6,8 +6,8 @@ import pytest
 
 from mudroom.core.confinement.plan import NAMESPACES, Plan, explain
 from mudroom.core.confinement.spec import Around, Bind, Copy, Overlay, SandboxSpec
-from mudroom.sandbox.bare import PERMITTED, RULES, compile_bare
-from mudroom.sandbox.syscall import DENY, NUMBERS
+from mudroom.sandbox.linux.bare_plan import PERMITTED, RULES, compile_bare
+from mudroom.sandbox.linux.syscall import DENY, NUMBERS
 
 VAULT = b"/home/u/.local/state/mudroom/vaults/p1"
 PROJECT = b"/home/u/work"

@@ -12,7 +12,7 @@ import pytest
 from test_without_namespaces import Contained
 
 from conftest import Place, full_listing
-from mudroom.sandbox.host import landlock_abi
+from mudroom.sandbox.host.host import landlock_abi
 
 pytestmark = pytest.mark.skipif(landlock_abi() == 0, reason="this kernel has no Landlock")
 

@@ -11,7 +11,7 @@ from mudroom.core.confinement.container import Engine
 from mudroom.core.confinement.image import LABEL
 from mudroom.core.confinement.image_recipe import Recipe
 from mudroom.errors import MudroomError, UsageError
-from mudroom.sandbox.building import Workshop, build
+from mudroom.sandbox.container.building import Workshop, build
 
 MARKS = {LABEL: "debootstrap"}
 RECIPE = Recipe("debootstrap", "x", "trixie", ("git",))

@@ -9,9 +9,20 @@ from pathlib import Path
 import pytest
 
 from mudroom.core.confinement.limit import Limits
-from mudroom.sandbox.cgroup import Leaf, Mount, NotHere, Tree, directory, find, find_v2, memberships, mounts, sweep
-from mudroom.sandbox.limiter import disks
-from mudroom.sandbox.scope import bus_address, make
+from mudroom.sandbox.limits.cgroup import (
+    Leaf,
+    Mount,
+    NotHere,
+    Tree,
+    directory,
+    find,
+    find_v2,
+    memberships,
+    mounts,
+    sweep,
+)
+from mudroom.sandbox.limits.limiter import disks
+from mudroom.sandbox.limits.scope import bus_address, make
 
 MOUNTINFO = """\
 22 28 0:20 / /proc rw,nosuid - proc proc rw

@@ -13,8 +13,8 @@ import pytest
 from box import ENVIRONMENT, KINDS, Box
 
 from mudroom.errors import CommandNotStarted, MudroomError
-from mudroom.sandbox.capture import Output
-from mudroom.sandbox.client import Client, StepFailed
+from mudroom.sandbox.client.capture import Output
+from mudroom.sandbox.client.client import Client, StepFailed
 
 libc = ctypes.CDLL(None, use_errno=True)
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from mudroom.sandbox.connection import Connection
+from mudroom.sandbox.client.connection import Connection
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from box import KINDS, Box
 
-from mudroom.sandbox.client import Client
+from mudroom.sandbox.client.client import Client
 
 pytestmark = pytest.mark.alone
 CORE_PATTERN = Path("/proc/sys/kernel/core_pattern")

@@ -14,9 +14,9 @@ import pytest
 
 from mudroom.core.confinement.container import Engine, EngineKind
 from mudroom.errors import MudroomError, Unsupported
-from mudroom.sandbox import engine as engines
-from mudroom.sandbox import trial
-from mudroom.sandbox.engine import ask, choose, survey
+from mudroom.sandbox.container import engine as engines
+from mudroom.sandbox.container import trial
+from mudroom.sandbox.container.engine import ask, choose, survey
 
 KERNEL = os.uname().release
 DOCKER: dict[str, Any] = {

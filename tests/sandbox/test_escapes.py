@@ -18,9 +18,9 @@ from conformance.escapes.known import NOT_HELD
 from conformance.escapes.outside import Outcome, Range
 from conformance.escapes.tools import TOOLS, runner
 from mudroom.errors import MudroomError
-from mudroom.sandbox.capture import Output, attend
-from mudroom.sandbox.client import Client
-from mudroom.sandbox.held import hold
+from mudroom.sandbox.client.capture import Output, attend
+from mudroom.sandbox.client.client import Client
+from mudroom.sandbox.client.held import hold
 
 pytestmark = pytest.mark.alone
 

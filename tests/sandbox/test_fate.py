@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from mudroom.core.confinement.container import Engine
-from mudroom.sandbox.fate import clause, happened, tell
+from mudroom.sandbox.container.exit_reason import clause, happened, tell
 
 FULL = "its memory was full, and the kernel ended the launcher with the command"
 ITSELF = "its engine says that it ended by itself or was killed from outside"

@@ -9,8 +9,8 @@ import pytest
 from mudroom.core.confinement.container import Engine
 from mudroom.core.confinement.limit import Limits, Reading
 from mudroom.errors import Unsupported
-from mudroom.sandbox.allowance import OWN_MEMORY, OWN_PROCESSES, allow
-from mudroom.sandbox.gauge import Gauge, find
+from mudroom.sandbox.container.allowance import OWN_MEMORY, OWN_PROCESSES, allow
+from mudroom.sandbox.limits.gauge import Gauge, find
 
 ENGINE = Engine("docker", b"/usr/bin/docker")
 V1 = ("memory", "pids", "cpu", "cpuacct")

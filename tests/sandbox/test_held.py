@@ -13,9 +13,9 @@ import pytest
 from box import ENVIRONMENT, KINDS, NAMESPACES, Box, if_namespaces
 
 from mudroom.errors import CommandNotStarted, UsageError
-from mudroom.sandbox.capture import Output, attend
-from mudroom.sandbox.client import Client, Exit
-from mudroom.sandbox.held import Held, Joined, hold
+from mudroom.sandbox.client.capture import Output, attend
+from mudroom.sandbox.client.client import Client, Exit
+from mudroom.sandbox.client.held import Held, Joined, hold
 
 COUNT = "cat /proc/[0-9]*/cmdline 2>/dev/null | tr '\\0' ' ' | grep -c "
 

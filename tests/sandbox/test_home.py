@@ -15,7 +15,7 @@ from box import if_namespaces
 from conftest import Place
 from mudroom.core.settings import Settings
 from mudroom.errors import UsageError
-from mudroom.sandbox.host import landlock_abi
+from mudroom.sandbox.host.host import landlock_abi
 
 MODES = ["overlay", "copy", *(["landlock"] if landlock_abi() else [])]
 HOME = {

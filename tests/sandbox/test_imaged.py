@@ -6,9 +6,9 @@ import pytest
 
 from mudroom.core.confinement.plan import NAMESPACES, explain
 from mudroom.core.confinement.spec import Bind, Copy, Overlay, SandboxSpec
-from mudroom.sandbox import runtime
-from mudroom.sandbox.imaged import OURS, compile_imaged, places, private
-from mudroom.sandbox.linux import compile_plan
+from mudroom.sandbox.container import runtime
+from mudroom.sandbox.container.image_plan import OURS, compile_imaged, places, private
+from mudroom.sandbox.linux.plan import compile_plan
 
 VAULT = b"/srv/state/vaults/p1"
 PROJECT = b"/work/p"

@@ -14,9 +14,9 @@ import pytest
 from mudroom.core.confinement.container import Engine
 from mudroom.core.confinement.image import Image, User
 from mudroom.errors import MudroomError, Unsupported
-from mudroom.sandbox import imagefile, runtime, trial
-from mudroom.sandbox.orphans import OWNER
-from mudroom.sandbox.owner import this_process
+from mudroom.sandbox.container import image_file, runtime, trial
+from mudroom.sandbox.container.orphans import OWNER
+from mudroom.sandbox.container.owner import this_process
 
 ENVIRON = {b"PATH": os.fsencode(os.defpath)}
 _ENGINE = """\
@@ -52,24 +52,24 @@ def header(size: int) -> bytes:
 
 def test_a_file_without_an_end_is_not_read(tmp_path: Path) -> None:
     engine = fake(tmp_path, header(1 << 40), endless=True)
-    assert imagefile._read(engine, b"c", b"/etc/passwd", ENVIRON) == b""
+    assert image_file._read(engine, b"c", b"/etc/passwd", ENVIRON) == b""
 
 
 def test_no_more_is_read_than_the_file(tmp_path: Path) -> None:
     engine = fake(tmp_path, header(3) + b"a:b".ljust(512, b"\0"), endless=True)
-    assert imagefile._read(engine, b"c", b"/etc/passwd", ENVIRON) == b"a:b"
-    assert imagefile._read(engine, b"c", b"/etc/group", ENVIRON) == b""
+    assert image_file._read(engine, b"c", b"/etc/passwd", ENVIRON) == b"a:b"
+    assert image_file._read(engine, b"c", b"/etc/group", ENVIRON) == b""
 
 
 @pytest.mark.parametrize("begin", [b"x", b"x" * 2000, header(3), header(3)[:100], header(3) + b"a"])
 def test_what_is_no_archive(tmp_path: Path, begin: bytes) -> None:
     with pytest.raises(MudroomError, match="copied /etc/passwd of the image as no archive"):
-        imagefile._read(fake(tmp_path, begin), b"c", b"/etc/passwd", ENVIRON)
+        image_file._read(fake(tmp_path, begin), b"c", b"/etc/passwd", ENVIRON)
 
 
 def test_whose_the_containers_are_that_nobody_starts(tmp_path: Path) -> None:
     engine = fake(tmp_path, header(0))
-    imagefile._files(engine, Image("x", "sha256:0"), User("u", 1000, 1000, b"/home/u"), ENVIRON)
+    image_file._files(engine, Image("x", "sha256:0"), User("u", 1000, 1000, b"/home/u"), ENVIRON)
     assert f"--label {OWNER}={this_process()}" in (tmp_path / "log").read_text()
 
 
@@ -95,6 +95,6 @@ def test_our_loader_does_not_look_into_the_image(tmp_path: Path) -> None:
 
 def test_where_the_files_of_images_are_is_closed_to_others(tmp_path: Path) -> None:
     place = tmp_path / "images/abc"
-    imagefile._keep(bytes(place), {b"passwd": b"x"})
+    image_file._keep(bytes(place), {b"passwd": b"x"})
     assert (place / "passwd").read_bytes() == b"x"
     assert [stat.S_IMODE(path.stat().st_mode) for path in (place.parent, place)] == [0o700, 0o700]

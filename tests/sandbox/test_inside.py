@@ -6,9 +6,9 @@ import pytest
 
 from mudroom.core.confinement.plan import explain
 from mudroom.core.confinement.spec import Bind, Copy, SandboxSpec
-from mudroom.sandbox.inside import compile_inside
-from mudroom.sandbox.linux import PROXY_PORT, filter_for
-from mudroom.sandbox.syscall import DENY, NO_NETWORK
+from mudroom.sandbox.container.plain_plan import compile_inside
+from mudroom.sandbox.linux.plan import PROXY_PORT, filter_for
+from mudroom.sandbox.linux.syscall import DENY, NO_NETWORK
 
 PROJECT, WORK = b"/home/u/work", b"/state/v/forks/f/copy/work"
 SPEC = SandboxSpec(

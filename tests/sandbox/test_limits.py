@@ -17,11 +17,11 @@ from mudroom.core.confinement.limit import Limits, Reached
 from mudroom.core.result import Result, to_json
 from mudroom.core.settings import Settings
 from mudroom.errors import Unsupported
-from mudroom.sandbox.capture import Output, attend
-from mudroom.sandbox.cgroup import Leaf, find
-from mudroom.sandbox.client import Client
-from mudroom.sandbox.forbidden import in_container
-from mudroom.sandbox.limiter import Limiter, survey
+from mudroom.sandbox.client.capture import Output, attend
+from mudroom.sandbox.client.client import Client
+from mudroom.sandbox.limits.cgroup import Leaf, find
+from mudroom.sandbox.limits.limiter import Limiter, survey
+from mudroom.sandbox.linux.forbidden import in_container
 
 UNIFIED = os.path.exists("/sys/fs/cgroup/cgroup.controllers")
 CONTROLLERS = [f"/sys/fs/cgroup/{name}" for name in ("memory", "pids", "cpu")]

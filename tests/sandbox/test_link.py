@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from mudroom.sandbox.link import require_no_link
+from mudroom.sandbox.launcher.link import require_no_link
 
 
 @pytest.fixture

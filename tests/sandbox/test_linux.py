@@ -10,10 +10,10 @@ from mudroom.core.confinement.plan import _DESCRIPTIONS, NAMESPACES, Plan, Step,
 from mudroom.core.confinement.spec import Bind, Copy, Overlay, SandboxSpec
 from mudroom.core.tree.path import is_below
 from mudroom.errors import UsageError
-from mudroom.sandbox.linux import compile_plan, filesystem_rights
-from mudroom.sandbox.seccomp import compile_filter
-from mudroom.sandbox.step import STEPS
-from mudroom.sandbox.syscall import DENY, MACHINES, NO_NAMESPACES, NO_NETWORK
+from mudroom.sandbox.launcher.step import STEPS
+from mudroom.sandbox.linux.plan import compile_plan, filesystem_rights
+from mudroom.sandbox.linux.seccomp import compile_filter
+from mudroom.sandbox.linux.syscall import DENY, MACHINES, NO_NAMESPACES, NO_NETWORK
 
 VAULT = b"/home/u/.local/state/mudroom/p1"
 PROJECT = b"/home/u/work"

@@ -17,8 +17,8 @@ import pytest
 from box import Box, Conversation
 
 from mudroom.core.confinement.plan import Plan
-from mudroom.sandbox.client import Client
-from mudroom.sandbox.linux import PROXY_PORT
+from mudroom.sandbox.client.client import Client
+from mudroom.sandbox.linux.plan import PROXY_PORT
 
 KINDS = ("overlay", "overlay prepared", "copy", "copy prepared")
 PYTHON = sys.executable

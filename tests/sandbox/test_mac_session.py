@@ -26,11 +26,11 @@ from mudroom.core.confinement.limit import Limits
 from mudroom.core.network.host_rules import HostRule
 from mudroom.core.settings import Settings
 from mudroom.errors import CommandNotStarted, MudroomError, Unsupported
-from mudroom.sandbox.capture import SIGKILL
-from mudroom.sandbox.darwin import DarwinClient
+from mudroom.sandbox.client.capture import SIGKILL
+from mudroom.sandbox.host.process_table import carries, rows
+from mudroom.sandbox.macos.client import DarwinClient
+from mudroom.sandbox.macos.seatbelt import real
 from mudroom.sandbox.platform import DARWIN, LINUX, PLATFORMS, platform_here
-from mudroom.sandbox.processtable import carries, rows
-from mudroom.sandbox.seatbelt import real
 from mudroom.session import Session, Stdio
 
 SH = (b"sh", b"-c")
@@ -221,7 +221,9 @@ def test_no_sandbox_no_command(place: Place, tmp_path: Path, nested: bool, said:
 
 
 def test_a_profile_that_is_refused_is_no_sandbox(mac: Mac, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mudroom.sandbox.seatbelt.compile_profile", lambda _spec: b"(version 1)(deny default)(oops")
+    monkeypatch.setattr(
+        "mudroom.sandbox.macos.seatbelt.compile_profile", lambda _spec: b"(version 1)(deny default)(oops"
+    )
     with pytest.raises(Unsupported, match="a \\) is missing"):
         mac.session().run([*SH, b"echo ran > ran"])
 
@@ -310,7 +312,7 @@ def _driver(mac: Mac, tmp_path: Path, what: str) -> Path:
 import os, sys
 sys.path[:0] = {sys.path!r}
 from mudroom.core.settings import Settings
-from mudroom.sandbox.darwin import DarwinClient
+from mudroom.sandbox.macos.client import DarwinClient
 from mudroom.sandbox.platform import DARWIN
 from mudroom.session import Session, Stdio
 client = DarwinClient(tool={fake_sandbox_exec(tmp_path)!r})
@@ -357,7 +359,7 @@ def test_file_tools_see_a_running_command(mac: Mac) -> None:
 def test_pause_and_resume(mac: Mac, tmp_path: Path) -> None:
     from mudroom.core.confinement.plan import Plan
     from mudroom.core.confinement.spec import Copy
-    from mudroom.sandbox.seatbelt import compile_seatbelt
+    from mudroom.sandbox.macos.seatbelt import compile_seatbelt
 
     work, private = tmp_path / "work", tmp_path / "f/private"
     for path in (work, private):

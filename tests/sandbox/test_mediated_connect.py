@@ -13,11 +13,11 @@ import pytest
 from box import Box
 
 from mudroom.core.confinement.spec import Copy
-from mudroom.sandbox.capture import Output, attend
-from mudroom.sandbox.client import Client
-from mudroom.sandbox.denial import denials
-from mudroom.sandbox.host import landlock_abi, without
-from mudroom.sandbox.mediator import address
+from mudroom.sandbox.client.capture import Output, attend
+from mudroom.sandbox.client.client import Client
+from mudroom.sandbox.host.denials import denials
+from mudroom.sandbox.host.host import landlock_abi, without
+from mudroom.sandbox.launcher.mediator import address
 
 pytestmark = pytest.mark.skipif(landlock_abi() < 4, reason="Landlock knows no ports here: there is no network")
 

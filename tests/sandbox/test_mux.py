@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import pytest
 
-from mudroom.sandbox.mux import DATA, HEAD, MOST, OPEN, RESET, WINDOW, Mux
+from mudroom.sandbox.host.multiplex import DATA, HEAD, MOST, OPEN, RESET, WINDOW, Mux
 
 LONG = os.urandom(3 * WINDOW + 17)
 

@@ -15,9 +15,17 @@ import pytest
 from mudroom.contained import provide_profile
 from mudroom.core.confinement.container import Engine
 from mudroom.errors import MudroomError
-from mudroom.sandbox import box
-from mudroom.sandbox.orphans import hold, hold_below, make_held, orphans, rows, sweep_containers, sweep_directory
-from mudroom.sandbox.owner import beside, this_process
+from mudroom.sandbox.container import box
+from mudroom.sandbox.container.orphans import (
+    hold,
+    hold_below,
+    make_held,
+    orphans,
+    rows,
+    sweep_containers,
+    sweep_directory,
+)
+from mudroom.sandbox.container.owner import beside, this_process
 
 HERE = this_process()
 GONE = HERE._replace(started=1)
@@ -146,7 +154,7 @@ def test_the_filter_is_written_by_many_threads_at_once(tmp_path: Path) -> None:
 
 def test_who_is_killed_holds_nothing(tmp_path: Path) -> None:
     script = (
-        "import os, sys; from mudroom.sandbox.orphans import make_held; "
+        "import os, sys; from mudroom.sandbox.container.orphans import make_held; "
         "make_held(os.fsencode(sys.argv[1]), 0o755); print('held', flush=True); sys.stdin.read()"
     )
     holder = subprocess.Popen(

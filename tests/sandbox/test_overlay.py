@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from box import Box, if_namespaces
 
-from mudroom.sandbox.client import Client, StepFailed
+from mudroom.sandbox.client.client import Client, StepFailed
 
 
 @pytest.fixture
@@ -60,8 +60,8 @@ def test_too_many_layers_for_the_kernel_fail_as_the_overlay(box: Box) -> None:
 
 OLD_KERNEL = """
 import os, sys
-from mudroom.sandbox import step
-from mudroom.sandbox.kernel import libc
+from mudroom.sandbox.launcher import step
+from mudroom.sandbox.launcher.kernel import libc
 
 uid, gid = os.getuid(), os.getgid()
 assert libc.unshare(0x10020000) == 0  # CLONE_NEWUSER | CLONE_NEWNS

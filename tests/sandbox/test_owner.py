@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from mudroom.sandbox.owner import Owner, is_gone, parse, started, this_process
+from mudroom.sandbox.container.owner import Owner, is_gone, parse, started, this_process
 
 HERE = this_process()
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from mudroom.sandbox.packing import Packed, pack_host, pack_root
+from mudroom.sandbox.container.packing import Packed, pack_host, pack_root
 
 ROOT = os.geteuid() == 0
 

@@ -14,9 +14,9 @@ import pytest
 from box import KINDS, Box, Conversation
 
 from mudroom.errors import MudroomError
-from mudroom.sandbox import pause
-from mudroom.sandbox.capture import Output
-from mudroom.sandbox.client import Client
+from mudroom.sandbox.client.capture import Output
+from mudroom.sandbox.client.client import Client
+from mudroom.sandbox.launcher import pause
 
 
 @pytest.fixture

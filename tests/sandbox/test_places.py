@@ -9,8 +9,8 @@ import pytest
 from box import Box, if_namespaces
 
 from mudroom.core.confinement.spec import Bind
-from mudroom.sandbox.client import Client
-from mudroom.sandbox.host import survey
+from mudroom.sandbox.client.client import Client
+from mudroom.sandbox.host.host import survey
 
 
 @pytest.fixture

@@ -11,8 +11,8 @@ import pytest
 
 from mudroom.core.confinement.container import Container, Mount
 from mudroom.errors import MudroomError
-from mudroom.sandbox.box import Box
-from mudroom.sandbox.pool import Pool, Rules, covers, serves
+from mudroom.sandbox.container.box import Box
+from mudroom.sandbox.container.pool import Pool, Rules, covers, serves
 
 WANTED = Container("", "image", (), (1000, 1000), (Mount(b"/v/layers", b"/v/layers", True),))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mudroom.sandbox import processes
+from mudroom.sandbox.host import processes
 
 
 def stat(pid: int, started: int) -> bytes:

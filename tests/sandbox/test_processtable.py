@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from mudroom.sandbox import warden
-from mudroom.sandbox.processtable import BSDINFO_SIZE, SSTOP, SZOMB, carries, row_of, rows, words_of
-from mudroom.sandbox.warden import Family
+from mudroom.sandbox.host.process_table import BSDINFO_SIZE, SSTOP, SZOMB, carries, row_of, rows, words_of
+from mudroom.sandbox.macos import warden
+from mudroom.sandbox.macos.warden import Family
 
 ME = 501
 

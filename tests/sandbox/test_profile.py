@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from mudroom.sandbox.profile import LAUNCHER, profile
+from mudroom.sandbox.container.profile import LAUNCHER, profile
 
 _HOLDS: dict[str, Callable[[int, int, int], bool]] = {
     "SCMP_CMP_EQ": lambda value, argument, _two: argument == value,

@@ -13,9 +13,9 @@ from box import Box, if_namespaces
 from conftest import Place
 from mudroom.core.result import Denial
 from mudroom.core.settings import Settings
-from mudroom.sandbox.client import Client
-from mudroom.sandbox.denial import denials, rules_for
-from mudroom.sandbox.syscall import DENY, ENOSYS, NUMBERS
+from mudroom.sandbox.client.client import Client
+from mudroom.sandbox.host.denials import denials, rules_for
+from mudroom.sandbox.linux.syscall import DENY, ENOSYS, NUMBERS
 
 ATTEMPTS = """
 import ctypes, errno, os, platform, socket

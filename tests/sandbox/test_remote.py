@@ -24,11 +24,11 @@ from mudroom.core.confinement.container import (
 from mudroom.core.confinement.plan import Plan
 from mudroom.core.confinement.spec import Bind, Copy, SandboxSpec
 from mudroom.errors import MudroomError, Unsupported
-from mudroom.sandbox.client import Client, Exit
-from mudroom.sandbox.engine import choose
-from mudroom.sandbox.image import provide_host_image
-from mudroom.sandbox.inside import compile_remote
-from mudroom.sandbox.remote import RemoteBox, start_remote
+from mudroom.sandbox.client.client import Client, Exit
+from mudroom.sandbox.container.engine import choose
+from mudroom.sandbox.container.image import provide_host_image
+from mudroom.sandbox.container.plain_plan import compile_remote
+from mudroom.sandbox.container.remote import RemoteBox, start_remote
 
 DOCKER = Engine("docker", b"/usr/bin/docker", remote=True)
 BOX = Container("mudroom-x", "image", (b"cat",), (1000, 1000))

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mudroom.sandbox.report import ReportError, read_record, read_report
+from mudroom.sandbox.client.report import ReportError, read_record, read_report
 
 WORDS = st.text(max_size=300)
 VALUES = st.recursive(

@@ -14,8 +14,8 @@ from sbpl import Profile, parse, read
 
 from mudroom.core.confinement.plan import explain
 from mudroom.core.confinement.spec import Around, Bind, Copy, Overlay, SandboxSpec
-from mudroom.sandbox.seatbelt import ancestors, compile_profile, compile_seatbelt, quote, real, writable
-from mudroom.sandbox.service import GUARDED, MACH
+from mudroom.sandbox.macos.seatbelt import ancestors, compile_profile, compile_seatbelt, quote, real, writable
+from mudroom.sandbox.macos.service import GUARDED, MACH
 
 GATE = SPEC._replace(network="gate", proxy=3128)
 OPEN = SPEC._replace(network="open")

@@ -20,9 +20,9 @@ from box import if_namespaces
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from mudroom.sandbox import syscall
-from mudroom.sandbox.seccomp import compile_filter, disassemble
-from mudroom.sandbox.syscall import (
+from mudroom.sandbox.linux import syscall
+from mudroom.sandbox.linux.seccomp import compile_filter, disassemble
+from mudroom.sandbox.linux.syscall import (
     DENY,
     MACHINES,
     NO_NAMESPACES,

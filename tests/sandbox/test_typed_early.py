@@ -7,7 +7,7 @@ import os
 import signal
 import termios
 
-from mudroom.sandbox.init import GROUP_SIGNALS, forget_typed, holding_signals
+from mudroom.sandbox.launcher.init import GROUP_SIGNALS, forget_typed, holding_signals
 
 
 def child() -> int:

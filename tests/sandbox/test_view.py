@@ -13,8 +13,8 @@ import pytest
 from box import KINDS, Box, Conversation
 
 from mudroom.errors import MudroomError
-from mudroom.sandbox.capture import Output
-from mudroom.sandbox.client import Client, StepFailed
+from mudroom.sandbox.client.capture import Output
+from mudroom.sandbox.client.client import Client, StepFailed
 from mudroom.stage.beneath import directory, entries, open_beneath
 
 

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from mudroom.sandbox import windows_types
+from mudroom.sandbox.windows import types
 
 ROWS = [
     line.split()
     for line in (Path(__file__).parent / "windows_layout.txt").read_text().splitlines()
     if not line.startswith("#")
 ]
-STRUCTURES = {one.__name__: one for one in windows_types.STRUCTURES}
+STRUCTURES = {one.__name__: one for one in types.STRUCTURES}
 
 
 def ours(name: str) -> int:
@@ -23,7 +23,7 @@ def ours(name: str) -> int:
         return int(getattr(STRUCTURES[structure], field).offset)
     if name in STRUCTURES:
         return ctypes.sizeof(STRUCTURES[name])
-    return int(windows_types.ENUM[name] if name in windows_types.ENUM else getattr(windows_types, name))
+    return int(types.ENUM[name] if name in types.ENUM else getattr(types, name))
 
 
 @pytest.mark.parametrize(("name", "value"), ROWS, ids=str)
@@ -33,8 +33,8 @@ def test_as_in_the_headers(name: str, value: str) -> None:
 
 def test_everything_is_in_the_table() -> None:
     named = {row[0] for row in ROWS}
-    constants = {name for name, value in vars(windows_types).items() if isinstance(value, int) and name.isupper()}
-    assert constants | set(windows_types.ENUM) | set(STRUCTURES) <= named
+    constants = {name for name, value in vars(types).items() if isinstance(value, int) and name.isupper()}
+    assert constants | set(types.ENUM) | set(STRUCTURES) <= named
 
 
 def test_nothing_is_without_a_source() -> None:

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from mudroom.sandbox import windows_types as w
-from mudroom.sandbox.windows_api import FUNCTIONS, Library
-from mudroom.sandbox.windows_calls import CallFailed
-from mudroom.sandbox.windows_native import Native
+from mudroom.sandbox.windows import types as w
+from mudroom.sandbox.windows.api import FUNCTIONS, Library
+from mudroom.sandbox.windows.calls import CallFailed
+from mudroom.sandbox.windows.native import Native
 
 
 class Called:

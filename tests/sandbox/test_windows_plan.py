@@ -10,7 +10,7 @@ from mudroom.core.confinement.limit import Limits
 from mudroom.core.confinement.spec import Around, Bind, Copy, Overlay, SandboxSpec
 from mudroom.core.confinement.windows_plan import CHANGE, JOB, OPS, READ, WindowsPlan, describe, explain
 from mudroom.errors import Unsupported, UsageError
-from mudroom.sandbox.windows import (
+from mudroom.sandbox.windows.plan import (
     JOB_FLAGS,
     Command,
     Machine,

@@ -9,10 +9,10 @@ from windows_fake import PACKAGE, Fake
 from mudroom.core.confinement.limit import Limits, Reached
 from mudroom.core.confinement.windows_plan import OPS, WindowsPlan
 from mudroom.errors import CommandNotStarted, MudroomError, Unsupported
-from mudroom.sandbox import windows_types as w
-from mudroom.sandbox.windows import Machine
-from mudroom.sandbox.windows_calls import CallFailed, Creation, Process
-from mudroom.sandbox.windows_run import _Performing, start
+from mudroom.sandbox.windows import types as w
+from mudroom.sandbox.windows.calls import CallFailed, Creation, Process
+from mudroom.sandbox.windows.plan import Machine
+from mudroom.sandbox.windows.run import _Performing, start
 
 STDIO = (1, 2, 3)
 LIMITS = Limits(memory=1 << 20, processes=5, cpus=0.5)

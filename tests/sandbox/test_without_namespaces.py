@@ -17,9 +17,9 @@ from typing import Any
 import pytest
 
 from conftest import Place, full_listing, listing, tick
-from mudroom.sandbox.host import landlock_abi
-from mudroom.sandbox.seccomp import compile_filter
-from mudroom.sandbox.syscall import Cond, Rule
+from mudroom.sandbox.host.host import landlock_abi
+from mudroom.sandbox.linux.seccomp import compile_filter
+from mudroom.sandbox.linux.syscall import Cond, Rule
 
 pytestmark = pytest.mark.skipif(landlock_abi() == 0, reason="this kernel has no Landlock")
 

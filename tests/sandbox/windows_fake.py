@@ -6,8 +6,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from mudroom.core.confinement.windows_plan import CAPABILITIES
-from mudroom.sandbox import windows_types as w
-from mudroom.sandbox.windows_calls import Accounting, CallFailed, Console, Creation, Luid, Process
+from mudroom.sandbox.windows import types as w
+from mudroom.sandbox.windows.calls import Accounting, CallFailed, Console, Creation, Luid, Process
 
 PACKAGE = "S-1-15-2-1-2-3-4-5-6-7"
 

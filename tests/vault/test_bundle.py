@@ -21,7 +21,7 @@ from mudroom.core.retention import DAY, Kept
 from mudroom.core.settings import Settings
 from mudroom.core.tree.change import Changeset
 from mudroom.errors import MudroomError, UsageError
-from mudroom.sandbox.client import Client
+from mudroom.sandbox.client.client import Client
 from mudroom.session import Session
 from mudroom.stage.source import walk
 from mudroom.vault.forks.open_fork import OpenFork

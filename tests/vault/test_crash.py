@@ -18,7 +18,7 @@ import pytest
 
 import mudroom.vault.apply.rename
 from conftest import Listing, Place, listing, tick
-from mudroom.sandbox.client import Client
+from mudroom.sandbox.client.client import Client
 from mudroom.stage.layers.layer import remove_tree
 from mudroom.vault.apply.landing import Landed
 

@@ -44,7 +44,7 @@ from faults import (
 from faults import why_impossible as why_not_watched
 from world import SCRIPT, SMALL, TOGETHER, WAYS, Portraits, Way, World, fast_place, portraits, why_impossible
 
-from mudroom.sandbox.client import Client
+from mudroom.sandbox.client.client import Client
 
 ALL = os.environ.get("MUDROOM_FAULTS") == "all"
 SAMPLE = 3

@@ -33,7 +33,7 @@ from faults import why_impossible as why_not_watched
 from world import APART, PLAIN, TOGETHER, Portrait, Portraits, Way, World, fast_place, portraits, why_impossible
 
 from mudroom.core.merge.merge import Conflict
-from mudroom.sandbox.client import Client
+from mudroom.sandbox.client.client import Client
 
 SECONDS = float(os.environ.get("MUDROOM_WRITER", "4"))
 ROUNDS = 4

@@ -21,7 +21,7 @@ from mudroom.core.retention import DAY
 from mudroom.core.settings import Settings
 from mudroom.errors import UsageError
 from mudroom.keeper import kept_by, problems
-from mudroom.sandbox.client import Client
+from mudroom.sandbox.client.client import Client
 from mudroom.stage.layers.layer import remove_tree
 from mudroom.vault.apply.transaction import Recovered
 from mudroom.vault.retention.prune import collect_garbage

@@ -21,18 +21,18 @@ from mudroom.core.confinement.limit import Limits, Reached
 from mudroom.core.confinement.spec import Copy, SandboxSpec
 from mudroom.core.confinement.windows_plan import WindowsPlan
 from mudroom.errors import CommandNotStarted, Unsupported
-from mudroom.sandbox import windows_types as w
+from mudroom.sandbox.windows import types as w
 
 if sys.platform != "win32":
     pytest.skip("needs Windows, or dev/wine", allow_module_level=True)
 
 import msvcrt
 
-from mudroom.sandbox.windows import JOB_FLAGS, Command, Machine, compile_plan, system_variables
-from mudroom.sandbox.windows_api import FUNCTIONS, Library
-from mudroom.sandbox.windows_calls import CallFailed
-from mudroom.sandbox.windows_native import Native
-from mudroom.sandbox.windows_run import KILLED, Running, start
+from mudroom.sandbox.windows.api import FUNCTIONS, Library
+from mudroom.sandbox.windows.calls import CallFailed
+from mudroom.sandbox.windows.native import Native
+from mudroom.sandbox.windows.plan import JOB_FLAGS, Command, Machine, compile_plan, system_variables
+from mudroom.sandbox.windows.run import KILLED, Running, start
 
 WINE = hasattr(ctypes.WinDLL("ntdll"), "wine_get_version")
 
@@ -222,7 +222,7 @@ def test_whether_we_are_in_a_job_ourselves(box: Box, tmp_path: Path) -> None:
     program = tmp_path / "inside.py"
     program.write_text(
         f"import sys; sys.path[:0] = {sys.path!r}\n"
-        "from mudroom.sandbox.windows_native import Native; print(Native().runs_in_job())\n"
+        "from mudroom.sandbox.windows.native import Native; print(Native().runs_in_job())\n"
     )
     running = box.start(f'"{sys.executable}" "{program}"', program=sys.executable)
     assert running.wait(120) == 0

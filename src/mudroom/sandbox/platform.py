@@ -16,7 +16,7 @@ from mudroom.errors import Unsupported
 if TYPE_CHECKING:
     from mudroom.core.confinement.plan import Plan
     from mudroom.core.confinement.spec import SandboxSpec
-    from mudroom.sandbox.client import Client
+    from mudroom.sandbox.client.client import Client
 
 
 class Platform(NamedTuple):
@@ -38,46 +38,46 @@ class Platform(NamedTuple):
 
 def _compile_linux(spec: SandboxSpec, machine: str) -> Plan:
     if spec.around is None:
-        from mudroom.sandbox.linux import compile_plan
+        from mudroom.sandbox.linux.plan import compile_plan
 
         return compile_plan(spec, machine)
-    from mudroom.sandbox.bare import compile_bare
+    from mudroom.sandbox.linux.bare_plan import compile_bare
 
     return compile_bare(spec, machine)
 
 
 def _compile_darwin(spec: SandboxSpec, _machine: str) -> Plan:
-    from mudroom.sandbox.seatbelt import compile_seatbelt
+    from mudroom.sandbox.macos.seatbelt import compile_seatbelt
 
     return compile_seatbelt(spec)
 
 
 def _client_linux() -> Client:
-    from mudroom.sandbox.client import Client
+    from mudroom.sandbox.client.client import Client
 
     return Client()
 
 
 def _client_darwin() -> Client:
-    from mudroom.sandbox.darwin import DarwinClient
+    from mudroom.sandbox.macos.client import DarwinClient
 
     return DarwinClient()
 
 
 def _survey_darwin(*arguments: Any) -> Any:
-    from mudroom.sandbox.macos import survey_mac
+    from mudroom.sandbox.macos.host import survey_mac
 
     return survey_mac(*arguments)
 
 
 def _around_darwin(*arguments: Any, **named: Any) -> Any:
-    from mudroom.sandbox.macos import look_around_mac
+    from mudroom.sandbox.macos.host import look_around_mac
 
     return look_around_mac(*arguments, **named)
 
 
 def _path_darwin(path: bytes) -> bytes:
-    from mudroom.sandbox.macos import true_path
+    from mudroom.sandbox.macos.host import true_path
 
     return true_path(path)
 

@@ -29,8 +29,8 @@ from mudroom.core.network.flow import Answer  # noqa: E402
 from mudroom.core.network.host_rules import HostRule  # noqa: E402
 from mudroom.core.settings import Settings  # noqa: E402
 from mudroom.net.door import Gate  # noqa: E402
-from mudroom.sandbox.seccomp import compile_filter  # noqa: E402
-from mudroom.sandbox.syscall import Cond, Rule  # noqa: E402
+from mudroom.sandbox.linux.seccomp import compile_filter  # noqa: E402
+from mudroom.sandbox.linux.syscall import Cond, Rule  # noqa: E402
 from mudroom.session import Session  # noqa: E402
 
 _NAMESPACES = 0x7E020000  # CLONE_NEW* as the default profile of containers masks them

@@ -16,7 +16,7 @@ import threading
 from collections.abc import Callable
 from typing import NamedTuple
 
-from mudroom.sandbox.netlink import NETLINK_ROUTE, attribute, everything_is_local, message, talk
+from mudroom.sandbox.launcher.netlink import NETLINK_ROUTE, attribute, everything_is_local, message, talk
 
 _NEWUSER, _NEWNET = 0x10000000, 0x40000000
 _NEWLINK, _NEWADDR, _NEWROUTE = 16, 20, 24

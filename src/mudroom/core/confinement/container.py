@@ -50,7 +50,7 @@ class Engine(NamedTuple):
     remapped: bool = False
     """Its containers' users are others outside, unless they are told otherwise (dockerd --userns-remap)."""
     nested: bool = True
-    """Namespaces can be made in its containers: found out by doing (``sandbox/trial.py``)."""
+    """Namespaces can be made in its containers: found out by doing (``sandbox/container/trial.py``)."""
     runtime: str = ""
     """What starts containers, as it is set up: runc, crun."""
 

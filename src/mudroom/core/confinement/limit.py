@@ -1,6 +1,6 @@
 """Limits of what a command may use: the values, what enforces each, and what is said when one is reached. Pure.
 
-What enforces them, in this order (``sandbox/limiter.py`` finds out which of it a machine has):
+What enforces them, in this order (``sandbox/limits/limiter.py`` finds out which of it a machine has):
 
 | limit | control group, version 2 | version 1 | without any, if the policy permits it |
 | --- | --- | --- | --- |

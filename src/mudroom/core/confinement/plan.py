@@ -1,6 +1,6 @@
 """A plan: the exact steps by which a launcher turns a process into a confined one, as data that can be printed.
 
-A step is a tuple ``(op, *arguments)``, the op being one of ``STEPS`` in ``sandbox/step.py``. It is a plain tuple
+A step is a tuple ``(op, *arguments)``, the op being one of ``STEPS`` in ``sandbox/launcher/step.py``. It is a plain tuple
 because the launcher imports nothing of ``core``.
 """
 
@@ -39,7 +39,7 @@ class Plan(NamedTuple):
     """So many steps at the end are the same for all commands of a session, but performed for each."""
     mediation: tuple[bytes, dict[int, tuple[Any, ...]], tuple[bytes, ...]] | None = None
     """Where there is no mount namespace: the filter that routes metadata calls, what each of them is, and the
-    directories in which they are performed (``sandbox/metadata.py``)."""
+    directories in which they are performed (``sandbox/linux/metadata.py``)."""
     mounts: tuple[tuple[bytes, bytes, bool], ...] = ()
     """What a container has to be made with, for steps that mount nothing themselves: source, place, whether it is
     writable. Later ones are on top."""

@@ -1,6 +1,6 @@
 """What a command may see and do, before it is decided how a platform does it.
 
-A spec is complete: the compilers (``sandbox/linux.py`` and its siblings) read nothing else. Paths in it are absolute
+A spec is complete: the compilers (``sandbox/linux/plan.py`` and its siblings) read nothing else. Paths in it are absolute
 and real (no symbolic link in them).
 """
 

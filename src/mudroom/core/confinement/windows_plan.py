@@ -1,6 +1,6 @@
 """A plan for Windows: the exact steps that confine a process there, as data that can be printed. Pure.
 
-A step is a tuple ``(op, *arguments)``; ``sandbox/windows_run.py`` performs each op. SIDs are written as text; three are
+A step is a tuple ``(op, *arguments)``; ``sandbox/windows/run.py`` performs each op. SIDs are written as text; three are
 known only when the plan is performed, and stand as words: ``@package`` (the AppContainer's), ``@logon`` (of the user's
 logon session), ``@user``.
 """

@@ -1,0 +1,84 @@
+"""A socket to a launcher: requests go out over it, each with a pipe on which it is reported (``sandbox/launcher/wire.py``)."""
+
+from __future__ import annotations
+
+import _socket
+import _thread
+import marshal
+import os
+import select
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from mudroom.errors import MudroomError
+
+
+class Connection:
+    """A socket to a launcher or a template. Several threads may send, and so may a signal handler that has interrupted
+    one of them in the middle of it."""
+
+    def __init__(self, ours: _socket.socket) -> None:
+        self.active: set[int] = set()
+        """The ids of the commands that go on."""
+        self._socket = ours
+        self._lock = _thread.RLock()
+        self._sending = False
+        self._late: list[bytes] = []
+        """What a signal handler had to say while its own thread was sending."""
+
+    def send(self, message: Mapping[str, Any], descriptors: Sequence[int]) -> None:
+        """Raises MudroomError if the other end is gone. Without descriptors it may return before anything is sent: in
+        a signal handler that has interrupted another ``send``, which sends it, too."""
+        data = marshal.dumps(dict(message))
+        with self._lock:
+            if self._sending:
+                assert not descriptors, "who passes them closes them when this returns"
+                self._late.append(data)
+                return
+            self._send(data, descriptors)
+            while self._late:
+                self._send(self._late.pop(0), ())
+
+    def _send(self, data: bytes, descriptors: Sequence[int]) -> None:
+        rights = b"".join(fd.to_bytes(4, "little") for fd in descriptors)
+        carried = [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, rights)] if rights else []
+        self._sending = True
+        try:
+            self._socket.sendmsg([len(data).to_bytes(4, "little")], carried)
+            self._socket.sendall(data)
+        except OSError as error:
+            raise MudroomError(f"the sandbox launcher is gone: {error.strerror}") from error
+        finally:
+            self._sending = False
+
+    def is_open(self) -> bool:
+        """Whether the other end lives: it never sends, so anything to read is its end."""
+        poller = select.poll()
+        poller.register(self._socket.fileno(), select.POLLIN)
+        return not poller.poll(0)
+
+    def close(self) -> None:
+        self._socket.close()
+
+
+def with_report(connection: Connection, request: Mapping[str, Any], descriptors: Sequence[int]) -> int:
+    """Send a request with the write end of a new pipe as its last descriptor; returns the read end."""
+    read, write = os.pipe()
+    try:
+        connection.send(request, (*descriptors, write))
+    except BaseException:
+        os.close(read)
+        raise
+    finally:
+        os.close(write)
+    return read
+
+
+def wait_readable(descriptors: Sequence[int], deadline: float | None) -> list[int]:
+    """Descriptors that are readable or at their end; empty when ``deadline`` (monotonic seconds) has come."""
+    poller = select.poll()
+    for descriptor in descriptors:
+        poller.register(descriptor, select.POLLIN)
+    timeout = None if deadline is None else max(0, int((deadline - time.monotonic()) * 1000) + 1)
+    return [descriptor for descriptor, _event in poller.poll(timeout)]

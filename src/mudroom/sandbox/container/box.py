@@ -1,0 +1,221 @@
+"""One container with the launcher in it: commands are run there as they are anywhere else, by the same ``Client``.
+
+The launcher is the container's first process. It connects to a socket that is there until then, and has descriptors
+passed to it like every launcher. When that connection ends, however mudroom ends, it ends all that it has started, and
+itself; then the engine removes the container. So a container ends with the process that started it: none is lent to
+another one, and there is nobody whom a crash would leave without an owner but what ``orphans.py`` finds.
+"""
+
+from __future__ import annotations
+
+import _socket
+import os
+import select
+import struct
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+
+from mudroom.core.confinement.container import Container, Engine, Mount, remove_argv, run_argv
+from mudroom.errors import MudroomError
+from mudroom.sandbox.client.client import KILLED, Client, Exit
+from mudroom.sandbox.client.connection import Connection
+from mudroom.sandbox.container.engine import ask
+from mudroom.sandbox.container.orphans import hold_below, make_held
+from mudroom.sandbox.container.runtime import PLACE, entry, provide
+from mudroom.sandbox.limits.gauge import Gauge, find
+
+DOOR = b"/.mudroom-door"
+_START = (
+    "import _socket; door = _socket.socket(1, 1 | 0o2000000); "
+    f"door.connect({os.fsdecode(DOOR)!r} + '/s'); "
+    "from mudroom.sandbox.launcher.launcher import serve; serve(door)"
+)
+_UNREADABLE = "from mudroom.sandbox.launcher.kernel import PR_SET_DUMPABLE, prctl; prctl(PR_SET_DUMPABLE, 0); "
+"""Commands that have no pid namespace of their own see the launcher, and are of the same user: prctl(2)."""
+ARRIVAL = 30.0
+"""Seconds that a container has to come up, once its engine says that it has started it."""
+
+
+SLICE = 2.0
+"""Of these, after which its engine is asked whether it has ended."""
+TEMPLATES = 1
+"""Of one launcher: they count to the limits of its container."""
+PARTING = 5.0
+"""Seconds that a launcher has to end, with all that it has started, before its engine is asked to end it."""
+
+_SLOW = ("podman",)
+"""What removes a container there waits for the end of its monitor, for 20 s where nobody reaps that
+(libpod/oci_conmon.go); told to, it does not."""
+LAST = 0.2
+"""Seconds between the end of a command and that of the launcher, if both have ended with their container."""
+
+
+class BoxClient(Client):
+    """A launcher that is there already."""
+
+    most_templates = TEMPLATES
+
+    def __init__(self, door: _socket.socket) -> None:
+        super().__init__()
+        self._door = door
+        self._launcher = Connection(door)
+        self.peer = struct.unpack("=iII", door.getsockopt(_socket.SOL_SOCKET, _socket.SO_PEERCRED, 12))[0]
+        """Its pid, as we see it; 0 if we do not (SO_PEERCRED of unix(7), pid_namespaces(7))."""
+        self.gauge: Gauge = Gauge(find(self.peer) if self.peer else None)
+
+    @property
+    def is_open(self) -> bool:
+        return self._launcher is not None and self._launcher.is_open()
+
+    def start(self) -> None:
+        raise AssertionError("it came with the container")
+
+    def settle(self) -> int:
+        raise AssertionError("a container's limits are its engine's")
+
+    def lost(self, ended: Exit) -> bool:
+        """A container ends in no order that we could rely on: its launcher may be seen to live for a moment yet."""
+        return ended == KILLED and (self.is_shut or self._is_at_end(LAST))
+
+    def _is_at_end(self, seconds: float) -> bool:
+        poller = select.poll()
+        poller.register(self._door.fileno(), select.POLLIN)
+        return bool(poller.poll(seconds * 1000))
+
+    def end(self) -> bool:
+        """Have the launcher end, with every sandbox of it; whether it has. Its socket ends with its process, and with
+        the first process of a pid namespace everything in it is killed (pid_namespaces(7))."""
+        with suppress(OSError):  # its end has gone before ours
+            self._door.shutdown(_socket.SHUT_WR)
+        ended = self._is_at_end(PARTING)
+        self.close()
+        return ended
+
+
+class Box:
+    """A running container. To be closed."""
+
+    def __init__(
+        self, engine: Engine, container: Container, client: BoxClient, environ: Mapping[bytes, bytes], runtime: int = -1
+    ) -> None:
+        """``runtime``: a descriptor that holds the runtime's directory; ours to close."""
+        self.engine, self.container, self.client = engine, container, client
+        self.began = time.time()
+        self._environ, self._runtime = environ, runtime
+
+    def is_healthy(self) -> bool:
+        """Whether a command can be run in it."""
+        return self.client.is_open
+
+    def why_ended(self) -> str:
+        """What its engine knows of an end that was not ours."""
+        from mudroom.sandbox.container.exit_reason import tell
+
+        return tell(self.engine, self.container.name, self.began, self._environ)
+
+    def close(self) -> None:
+        """End all that runs in it. When this returns nothing of it runs any more; its engine removes the container a
+        moment later by itself (``--rm``), or when it is there again. Harmless when repeated."""
+        if self.client.is_shut:
+            return
+        if not self.client.end() or self.engine.kind in _SLOW:
+            with suppress(MudroomError):  # it is gone, or the engine is: who comes after us asks again (orphans.py)
+                ask(remove_argv(self.engine, self.container.name), self._environ)
+        if self._runtime >= 0:
+            os.close(self._runtime)
+            self._runtime = -1
+
+
+def start(engine: Engine, container: Container, state: bytes, environ: Mapping[bytes, bytes]) -> Box:
+    """Start a container; ``container`` says everything but its first process. ``state``: where runtimes and doors are.
+    Raises MudroomError if that cannot be done; nothing is left of it then."""
+    runtime, held = _held_runtime(state + b"/runtime")
+    try:
+        place = state + b"/doors/" + container.name.encode()
+        os.makedirs(state + b"/doors", mode=0o700, exist_ok=True)
+        descriptor = make_held(place, 0o755)
+        listener = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
+        try:
+            path = b"/proc/self/fd/%d/s" % descriptor  # its own may be longer than unix(7) permits
+            listener.bind(path)
+            os.chmod(path, 0o666)  # whoever the container's user is; nobody else gets past the directories above
+            listener.listen(1)
+            ours = (Mount(runtime, PLACE), Mount(place, DOOR))
+            script = _START if container.nested else _UNREADABLE + _START
+            made = container._replace(entry=entry(runtime, script), mounts=(*container.mounts, *ours))
+            return Box(engine, made, _started(engine, made, listener, environ), environ, held)
+        finally:
+            listener.close()
+            _remove(place, descriptor)
+    except BaseException:
+        os.close(held)
+        raise
+
+
+def _held_runtime(directory: bytes) -> tuple[bytes, int]:
+    """Somebody may take an old one away between our finding it and our holding it: it is made again then."""
+    while True:
+        runtime = provide(directory)
+        with suppress(FileNotFoundError):
+            return runtime, hold_below(runtime)
+
+
+def _started(
+    engine: Engine, container: Container, listener: _socket.socket, environ: Mapping[bytes, bytes]
+) -> BoxClient:
+    from mudroom.sandbox.container.exit_reason import ended
+
+    try:
+        began = time.time()
+        ask(run_argv(engine, container), environ)
+        return BoxClient(_arrival(listener, lambda: ended(engine, container.name, began, environ)))
+    except BaseException:
+        with suppress(MudroomError):
+            ask(remove_argv(engine, container.name), environ)
+        raise
+
+
+def _arrival(listener: _socket.socket, ended: Callable[[], str]) -> _socket.socket:
+    """``ended``: one clause if the engine knows of its end."""
+    poller, until = select.poll(), time.monotonic() + ARRIVAL
+    poller.register(listener.fileno(), select.POLLIN)
+    while not poller.poll(SLICE * 1000):
+        why, hint = ended(), "mudroom doctor looks for the cause"
+        if poller.poll(0):
+            break  # it was just slow
+        if why:
+            raise MudroomError(f"the container ended before its launcher came up: {why}", hint)
+        if time.monotonic() > until:
+            raise MudroomError(f"the container did not come up in {ARRIVAL:.0f} s", hint)
+    accepted, _address = listener._accept()  # type: ignore[attr-defined]  # of a type whose stub lacks it
+    return _socket.socket(fileno=accepted)
+
+
+def _remove(place: bytes, descriptor: int) -> None:
+    with suppress(FileNotFoundError):
+        os.unlink(b"s", dir_fd=descriptor)
+    try:
+        with suppress(FileNotFoundError):
+            os.rmdir(place)
+    finally:
+        os.close(descriptor)  # last: nobody else takes away what is held
+
+
+def name_of(vault: bytes, number: int, now: float | None = None) -> str:
+    """Of a new container: unique on this machine."""
+    stamp = int((time.time() if now is None else now) * 1000)
+    return f"mudroom-{os.fsdecode(vault.rpartition(b'-')[2])}-{os.getpid()}-{stamp:x}-{number}"
+
+
+def mounts_of(binds: Sequence[tuple[bytes, bool]]) -> tuple[Mount, ...]:
+    """Every path once, at its own place; what lies in another one that is as writable is left out."""
+    chosen: dict[bytes, bool] = {}
+    for path, writable in binds:
+        chosen[path] = chosen.get(path, False) or writable
+    kept: list[Mount] = []
+    for path in sorted(chosen):
+        above = [other for other in kept if path.startswith(other.source + b"/")]
+        if not above or above[-1].writable != chosen[path]:
+            kept.append(Mount(path, path, chosen[path]))
+    return tuple(kept)

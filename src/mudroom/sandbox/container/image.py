@@ -1,0 +1,51 @@
+"""Images that mudroom makes itself."""
+
+from __future__ import annotations
+
+import io
+import os
+import subprocess
+import tarfile
+from collections.abc import Mapping
+
+from mudroom.core.confinement.container import Engine
+from mudroom.errors import MudroomError
+from mudroom.sandbox.container.engine import ask
+
+HOST_IMAGE = "mudroom-host:2"
+"""Empty: what is in it is the host's own system directories, mounted read-only."""
+_OPEN = ("tmp", "run")
+"""A directory in memory gets the mode of what it is mounted over, whatever is asked for (runc, rootfs_linux.go)."""
+_SYSTEM = ("bin", "sbin", "lib", "lib32", "lib64", "libx32")
+
+
+def provide_host_image(engine: Engine, environ: Mapping[bytes, bytes]) -> str:
+    """The name of the empty image, which is made if it is not there. Raises MudroomError."""
+    front = (engine.program, *(option.encode() for option in engine.options))
+    found = ask((*front, b"images", b"--quiet", HOST_IMAGE.encode()), environ)
+    if not found.strip():
+        done = subprocess.run(
+            [*front, b"import", b"-", HOST_IMAGE.encode()],
+            input=_tree(),
+            env=dict(environ),
+            capture_output=True,
+            check=False,
+        )
+        if done.returncode:
+            raise MudroomError(f"the image {HOST_IMAGE} cannot be made: {done.stderr.decode(errors='replace').strip()}")
+    return HOST_IMAGE
+
+
+def _tree() -> bytes:
+    """Directories to mount at, and the links of this host's root."""
+    stream = io.BytesIO()
+    with tarfile.open(fileobj=stream, mode="w") as archive:
+        for name in (".", "usr", "etc", "proc", "sys", "dev", "tmp", "run", "var", "home", "root", *_SYSTEM):
+            info = tarfile.TarInfo(name)
+            info.mode = 0o1777 if name in _OPEN else 0o755
+            if os.path.islink("/" + name):
+                info.type, info.linkname = tarfile.SYMTYPE, os.readlink("/" + name)
+            else:
+                info.type = tarfile.DIRTYPE
+            archive.addfile(info)
+    return stream.getvalue()

@@ -1,0 +1,75 @@
+"""Where a container may not make namespaces: a ``SandboxSpec`` compiled to what the container has to be made with, and
+a ``Plan`` that is performed in it. Pure.
+
+The container itself is then all that hides the host: it is made for one fork, with the staged copy mounted at the
+project's own path. The gate's listeners are in the container's own network namespace, which has nothing but loopback;
+no other address leads anywhere, so programs that heed no proxy have no network at all.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mudroom.core.confinement.plan import Plan, Step
+from mudroom.core.confinement.spec import Copy, SandboxSpec
+from mudroom.sandbox.linux.plan import PROXY_PORT, SCOPE_ABSTRACT_UNIX_SOCKET, SCOPE_SIGNAL, filter_for, silence
+from mudroom.sandbox.linux.seccomp import rows
+from mudroom.sandbox.linux.syscall import DENY, NO_NETWORK
+
+_NOTHING = b"/dev/null"
+
+
+def compile_inside(spec: SandboxSpec, machine: str) -> Plan:
+    """The steps for this spec on ``machine``, with what has to be mounted. Raises ValueError for an unknown machine."""
+    assert isinstance(spec.view, Copy), "an overlay needs a mount namespace"
+    steps = [
+        ("view", spec.project),
+        ("terminal", b"/dev/ptmx"),
+        *((("listen", PROXY_PORT, 0, ()), ("hand_over",)) if spec.network == "gate" else ()),
+        ("umask", spec.umask),
+        ("cwd", spec.cwd),
+        ("drop_bounding_set",),
+        ("drop_capabilities",),
+        ("no_new_privs",),
+        *(("rlimit", *one) for one in spec.rlimits),
+        *_scopes(spec),
+        *_filter(spec, machine),
+    ]
+    return Plan(0, (b"", b"", False), tuple(steps), mounts=tuple(_mounts(spec, spec.view)), memory=(spec.home,))
+
+
+def compile_remote(spec: SandboxSpec) -> Plan:
+    """For a container that runs elsewhere: what it has to be made with; the steps are for the engine's command line,
+    which runs here. See ``remote.py``."""
+    assert isinstance(spec.view, Copy), "an overlay needs a mount namespace"
+    steps: tuple[Step, ...] = (
+        ("view", spec.view.work),
+        ("terminal", b"/dev/ptmx"),
+        ("umask", spec.umask),
+        ("cwd", b"/"),
+    )
+    gate = spec.proxy if spec.network == "gate" else 0
+    mounts = tuple(_mounts(spec, spec.view))
+    return Plan(0, (b"", b"", False), steps, mounts=mounts, memory=(spec.home,), cwd=spec.cwd, gate=gate)
+
+
+def _scopes(spec: SandboxSpec) -> tuple[Step, ...]:
+    """The launcher is the container's first process, and of the same user: no signal gets to it."""
+    if spec.landlock_abi < 6:
+        return ()
+    return (("landlock", 0, 0, SCOPE_ABSTRACT_UNIX_SOCKET | SCOPE_SIGNAL, (), silence(spec.landlock_abi)),)
+
+
+def _filter(spec: SandboxSpec, machine: str) -> tuple[Step, ...]:
+    if spec.network == "none":
+        return (("seccomp", filter_for(machine, (*NO_NETWORK[1:2], *DENY))),)
+    told: tuple[tuple[int, Any], ...] = tuple(rows(DENY, machine).items())
+    return (("seccomp", filter_for(machine, DENY), filter_for(machine, DENY, telling=True), told),)
+
+
+def _mounts(spec: SandboxSpec, view: Copy) -> list[tuple[bytes, bytes, bool]]:
+    own = spec.project + b"/.mudroom"
+    found = [(bind.source, bind.path, bind.writable) for bind in spec.binds if bind.path != own]
+    found += [(_NOTHING, mask, False) for mask in spec.masks]
+    found.append((view.work, spec.project, True))
+    return [*found, *((bind.source, own, False) for bind in spec.binds if bind.path == own)]

@@ -1,0 +1,115 @@
+"""The system call filter of a container, as engines read it: the list of ``sandbox/linux/syscall.py`` as a seccomp profile. Pure.
+
+It holds for all that runs in the container, the launcher included, which makes namespaces and mounts for commands, and
+redirects their connections: what that takes is left out where commands get them (``nested``), and is refused to the
+commands by the filter that each of them has besides.
+
+An engine reads conditions of one rule that are about one argument as alternatives (runc, libcontainer/seccomp), so a
+rule that needs two of them at once cannot be told it: the families of sockets are told by their numbers, the rest are
+left to the commands' own filter.
+
+Source: the runtime specification, config-linux.md, Seccomp.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from mudroom.sandbox.linux.syscall import (
+    AF_INET,
+    AF_INET6,
+    AF_NETLINK,
+    AF_UNIX,
+    DENY,
+    EAFNOSUPPORT,
+    MACHINES,
+    NUMBERS,
+    Cond,
+    Rule,
+)
+
+LAUNCHER = frozenset(
+    (
+        "clone", "unshare", "setns", "mount", "umount2", "pivot_root", "open_tree", "move_mount", "fsopen", "fsconfig",
+        "fsmount", "mount_setattr",
+    )
+)  # fmt: skip
+"""What makes a command's namespaces and its view."""
+_ARCHITECTURES = {"x86_64": "SCMP_ARCH_X86_64", "aarch64": "SCMP_ARCH_AARCH64"}
+_NETFILTER, _MOST_NETLINK = 12, 32  # NETLINK_NETFILTER, MAX_LINKS
+_FAMILIES = (AF_UNIX, AF_INET, AF_INET6, AF_NETLINK)
+
+
+def profile(machine: str, *, nested: bool) -> str:
+    """The profile as JSON. Raises ValueError for an unknown machine."""
+    if machine not in MACHINES:
+        raise ValueError(f"no system call filter for machine {machine!r}, only for {', '.join(MACHINES)}")
+    column = MACHINES[machine].column
+    there = (rule for rule in DENY if NUMBERS[rule.syscall][column] is not None)
+    told = (rule for rule in there if not (nested and (rule.syscall in LAUNCHER or _is_of_netlink(rule))))
+    found = {
+        "defaultAction": "SCMP_ACT_ALLOW",
+        "architectures": [_ARCHITECTURES[machine]],
+        "syscalls": [*_entries(told), *_families(), *(_netlinks() if nested else ())],
+    }
+    return json.dumps(found, indent=1)
+
+
+def _entries(rules: Iterable[Rule]) -> Iterator[dict[str, Any]]:
+    for rule in rules:
+        arguments = [condition.arg for condition in rule.conditions]
+        whole = all(one.op == "==" or one.mask == 0xFFFFFFFF for one in rule.conditions)
+        if len(rule.conditions) == 1 and _is_any_of(rule.conditions[0]):
+            for bit in _bits(rule.conditions[0].mask):
+                yield _entry(rule.syscall, rule.action, [_argument(Cond(rule.conditions[0].arg, "==", bit, bit))])
+        elif whole and len(set(arguments)) == len(arguments):
+            yield _entry(rule.syscall, rule.action, [_argument(one) for one in rule.conditions])
+
+
+def _is_any_of(condition: Cond) -> bool:
+    """Whether it asks for any bit of several: one entry for each of them, then."""
+    return condition.op == "!=" and condition.value == 0 and condition.mask != 0xFFFFFFFF
+
+
+def _bits(mask: int) -> Iterator[int]:
+    return (1 << number for number in range(32) if mask >> number & 1)
+
+
+def _entry(name: str, error: int, arguments: list[dict[str, Any]]) -> dict[str, Any]:
+    return {"names": [name], "action": "SCMP_ACT_ERRNO", "errnoRet": error, "args": arguments}
+
+
+def _argument(condition: Cond) -> dict[str, Any]:
+    if condition.op == "==":
+        return {
+            "index": condition.arg,
+            "value": condition.mask,
+            "valueTwo": condition.value,
+            "op": "SCMP_CMP_MASKED_EQ",
+        }
+    return {"index": condition.arg, "value": condition.value, "op": "SCMP_CMP_NE"}  # of the whole mask: see _entries
+
+
+def _is_of_netlink(rule: Rule) -> bool:
+    return any(one.op == "==" and (one.arg, one.value) == (0, AF_NETLINK) for one in rule.conditions)
+
+
+def _netlinks() -> Iterator[dict[str, Any]]:
+    """Of netlink's protocols (linux/netlink.h) routes and netfilter: by that a command's connections to any port are
+    led to the gate, in its own network namespace."""
+    family = {"index": 0, "value": AF_NETLINK, "op": "SCMP_CMP_EQ"}
+    for number in range(1, _MOST_NETLINK):
+        if number != _NETFILTER:
+            yield _entry("socket", EAFNOSUPPORT, [family, {"index": 2, "value": number, "op": "SCMP_CMP_EQ"}])
+    yield _entry("socket", EAFNOSUPPORT, [family, {"index": 2, "value": _MOST_NETLINK, "op": "SCMP_CMP_GE"}])
+
+
+def _families() -> Iterator[dict[str, Any]]:
+    for name in ("socket", "socketpair"):
+        last = max(_FAMILIES)
+        for family in range(last):
+            if family not in _FAMILIES:
+                yield _entry(name, EAFNOSUPPORT, [{"index": 0, "value": family, "op": "SCMP_CMP_EQ"}])
+        yield _entry(name, EAFNOSUPPORT, [{"index": 0, "value": last, "op": "SCMP_CMP_GT"}])

@@ -1,0 +1,201 @@
+"""Commands in containers that run in a virtual machine or on another computer (Docker Desktop, Apple container):
+nothing of this machine gets there but the engine's command line.
+
+The container's first process is the far end of the pipes of ``sandbox/host/multiplex.py``, or cat(1) where no network is wanted. When
+mudroom ends, however it does, that process reads the end of its input and ends, and the engine removes the container. A
+command is one ``exec``; the container is made for it and removed after it, with all that it has left running.
+
+What this gives less than a launcher inside: the command's system calls are judged by the engine's copy of our list
+alone, what is refused is not told, and it cannot go on in the background.
+"""
+
+from __future__ import annotations
+
+import _thread
+import inspect
+import os
+import select
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+
+from mudroom.core.confinement.container import Container, Engine, exec_argv, remove_argv, session_argv, variable_lines
+from mudroom.core.confinement.plan import Plan
+from mudroom.errors import MudroomError, Unsupported, UsageError
+from mudroom.sandbox.client.client import Client, Running
+from mudroom.sandbox.container.engine import ask
+from mudroom.sandbox.host import multiplex
+from mudroom.sandbox.limits.cgroup import Leaf
+from mudroom.sandbox.linux.plan import PROXY_PORT
+
+ARRIVAL = 60.0
+"""Seconds that a container has to come up: a virtual machine may have to be woken."""
+_WAITING: tuple[bytes, ...] = (b"cat",)
+
+
+def _listening() -> tuple[bytes, ...]:
+    """The far end, as words: an image has to have python3 for it."""
+    return (b"python3", b"-I", b"-c", inspect.getsource(multiplex).encode() + b"\nlisten(%d)\n" % PROXY_PORT)
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NOFOLLOW, 0o600)
+
+
+class RemoteClient(Client):
+    """Has the engine run what is given to it. What is done here is done by ``local``'s launcher."""
+
+    def __init__(
+        self, local: Client, engine: Engine, name: str, environ: Mapping[bytes, bytes], variables: bytes
+    ) -> None:
+        """``variables``: a file of ours, for those of the command."""
+        super().__init__()
+        self._local, self._engine, self._name, self._environ = local, engine, name, environ
+        self._variables = variables
+
+    def start(self) -> None:
+        raise AssertionError("it came with the container")
+
+    def settle(self) -> int:
+        raise AssertionError("a container's limits are its engine's")
+
+    def run(
+        self,
+        plan: Plan,
+        argv: Sequence[bytes],
+        env: Mapping[bytes, bytes],
+        stdio: tuple[int, int, int],
+        *,
+        want_view: bool = False,
+        want_gate: bool = False,
+        leaf: Leaf | None = None,
+        terminal: Sequence[int] = (),
+        held: bool = False,
+    ) -> Running:
+        """As ``Client.run``. Raises Unsupported for a sandbox that is to be joined."""
+        if held:
+            raise Unsupported(
+                "a command in the background at level 2",
+                "an engine whose containers run on this machine itself",
+                "one in a virtual machine",
+                "use level 1, or Docker on Linux",
+            )
+        assert not want_gate and leaf is None
+        try:
+            lines = variable_lines(env)
+        except ValueError as error:
+            raise UsageError(f"{error}, which an engine cannot be told", "pass it in a file") from error
+        with open(os.fsdecode(self._variables), "wb", opener=_private) as stream:
+            stream.write(lines)
+        words = exec_argv(self._engine, self._name, argv, plan.cwd, self._variables, terminal=bool(terminal))
+        return self._local.run(plan, words, self._environ, stdio, want_view=want_view, terminal=terminal)
+
+
+class RemoteBox:
+    """A running container that only a command line reaches. To be closed."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        container: Container,
+        first: subprocess.Popen[bytes],
+        local: Client,
+        environ: Mapping[bytes, bytes],
+        variables: bytes,
+    ) -> None:
+        self.engine, self.container = engine, container
+        self._first, self._environ, self._variables = first, environ, variables
+        self.client = RemoteClient(local, engine, container.name, environ, variables)
+
+    def is_healthy(self) -> bool:
+        return self._first.poll() is None
+
+    def close(self) -> None:
+        """End all that runs in it, and remove it."""
+        with suppress(MudroomError):  # the engine may have removed it already, or be gone itself
+            ask(remove_argv(self.engine, self.container.name), self._environ)
+        with suppress(FileNotFoundError):
+            os.unlink(self._variables)
+        for stream in (self._first.stdin, self._first.stdout, self._first.stderr):
+            if stream is not None:
+                stream.close()
+        try:
+            self._first.wait(ARRIVAL)
+        except subprocess.TimeoutExpired:
+            self._first.kill()
+            self._first.wait()
+
+
+def start_remote(
+    engine: Engine,
+    container: Container,
+    local: Client,
+    state: bytes,
+    environ: Mapping[bytes, bytes],
+    gate: int = 0,
+) -> RemoteBox:
+    """Start a container; ``gate``: the port of this machine's loopback to which connections to its proxy go, 0: there
+    is none. ``state``: where variables of commands are, as long as they run. Raises MudroomError if that cannot be
+    done; nothing is left of it then."""
+    place = state + b"/variables"
+    os.makedirs(place, mode=0o700, exist_ok=True)
+    _forget(place)
+    variables = place + b"/" + container.name.encode()
+    made = container._replace(entry=_listening() if gate else _WAITING)
+    first = subprocess.Popen(
+        [*session_argv(engine, made)], env=dict(environ), stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE, bufsize=0, start_new_session=True,
+    )  # fmt: skip
+    box = RemoteBox(engine, made, first, local, environ, variables)
+    try:
+        _await(first, bool(gate))
+    except BaseException:
+        box.close()
+        raise
+    if gate:
+        assert first.stdin is not None and first.stdout is not None
+        ends = os.dup(first.stdout.fileno()), os.dup(first.stdin.fileno())
+        _thread.start_new_thread(_relay, (*ends, gate))
+    return box
+
+
+def _forget(place: bytes) -> None:
+    """What mudrooms that were killed have left: the name of a container has its process's number (``box.name_of``)."""
+    for name in os.listdir(place):
+        owner = name.split(b"-")[-3:][0]
+        try:
+            os.kill(int(owner) if owner.isdigit() else 0, 0)
+        except PermissionError:
+            continue  # somebody else's process by now, or still; the file is in our own directory
+        except ProcessLookupError:
+            with suppress(FileNotFoundError):
+                os.unlink(place + b"/" + name)
+
+
+def _relay(read: int, write: int, port: int) -> None:
+    try:
+        multiplex.Mux(read, write, port=port).run()
+    finally:
+        os.close(read)
+        os.close(write)
+
+
+def _await(first: subprocess.Popen[bytes], speaks: bool) -> None:
+    """Until the container's first process answers."""
+    assert first.stdin is not None and first.stdout is not None and first.stderr is not None
+    wanted = multiplex.HEAD.size
+    if not speaks:
+        with suppress(BrokenPipeError):
+            first.stdin.write(bytes(wanted))
+    found = b""
+    end = time.monotonic() + ARRIVAL
+    while len(found) < wanted:
+        if not select.select([first.stdout], [], [], max(0.0, end - time.monotonic()))[0]:
+            raise MudroomError(f"the container did not come up in {ARRIVAL:.0f} s", "mudroom doctor knows more")
+        data = first.stdout.read(wanted - len(found))
+        if not data:
+            lines = first.stderr.read().decode("utf-8", "replace").strip().splitlines()
+            hint = "with the gate an image has to have python3" if speaks else "an image has to have cat"
+            raise MudroomError(f"the container did not come up: {lines[-1] if lines else 'it said nothing'}", hint)
+        found += data

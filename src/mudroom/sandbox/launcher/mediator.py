@@ -1,0 +1,295 @@
+"""The mediator: performs, or refuses, the calls that ``sandbox/linux/metadata.py`` routes to it.
+
+It runs in the sandbox's init, which is in the same Landlock domain as the command and holds no more rights than it.
+
+Rules of this file:
+1. What the launcher may import, this may, and nothing else: it is loaded by the launcher.
+2. A path is read from the caller's memory once, opened once (O_PATH), and judged by where the opened descriptor is,
+   as the kernel tells it (/proc/self/fd/N, proc_pid_fd(5)). The change is made through that very descriptor.
+   The caller's own system call never continues, so there is nothing to race (seccomp_unotify(2)).
+3. Anything unclear is EPERM.
+"""
+
+from __future__ import annotations
+
+import _socket
+import ctypes
+import os
+import select
+
+AT_FDCWD, AT_SYMLINK_NOFOLLOW, AT_EMPTY_PATH = -100, 0x100, 0x1000
+EPERM, EINTR, EBADF, EACCES, EFAULT, ENAMETOOLONG, ENOSYS, ENOTSOCK, ENOTSUP = 1, 4, 9, 13, 14, 36, 38, 88, 95
+_LONGEST_ADDRESS = 28
+"""struct sockaddr_in6 (ipv6(7)); struct sockaddr_in has 16 bytes."""
+_CONNECTING = 5.0
+"""Seconds that a connection to the gate may take, which is on the same machine; all other calls wait meanwhile."""
+_MAPPED = bytes(10) + b"\xff\xff"
+PATH_MAX, XATTR_NAME_MAX, XATTR_SIZE_MAX = 4096, 255, 65536
+
+# include/uapi/linux/seccomp.h: struct seccomp_notif is 80 bytes, struct seccomp_notif_resp 24.
+NOTIF_RECV, NOTIF_SEND, NOTIF_ID_VALID, NOTIF_ADDFD = 0xC0502100, 0xC0182101, 0x40082102, 0x40182103
+_ADDFD_SETFD = 1
+_SYS_seccomp = {"x86_64": 317, "aarch64": 277}.get(os.uname().machine, 0)
+_FILTER_FLAG_NEW_LISTENER = 8
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    Row = tuple[str, int, int, int, int, bool, str]
+
+libc = ctypes.CDLL(None, use_errno=True)
+
+
+def install(program: bytes) -> int:
+    """Install the routing filter in this process; returns the listener (seccomp(2))."""
+    buffer = ctypes.create_string_buffer(program, len(program))
+    header = (len(program) // 8).to_bytes(8, "little") + ctypes.addressof(buffer).to_bytes(8, "little")
+    listener: int = libc.syscall(
+        ctypes.c_long(_SYS_seccomp), ctypes.c_long(1), ctypes.c_long(_FILTER_FLAG_NEW_LISTENER), header
+    )
+    if listener < 0:
+        raise OSError(ctypes.get_errno(), "seccomp listener")
+    return listener
+
+
+def _control(listener: int, operation: int, message: Any) -> bool:
+    """ioctl(2), again and again while signals interrupt it: init hears of every process that ends, and a caller whose
+    answer is lost waits for ever. Returns whether it was done; errno tells why not."""
+    while libc.ioctl(listener, ctypes.c_ulong(operation), message) < 0:
+        if ctypes.get_errno() != EINTR:
+            return False
+    return True
+
+
+class Mediator:
+    """Answers the calls of one command. ``rows`` by system call number; ``roots`` are where changes are allowed."""
+
+    def __init__(self, listener: int, rows: dict[int, Row], roots: tuple[bytes, ...]) -> None:
+        self._listener = listener
+        self._rows = rows
+        self._roots = roots
+        self.refused: list[bytes] = []
+
+    def attend(self, pidfd: int, wake: int) -> None:
+        """Answer until the process behind ``pidfd`` has ended. ``wake`` is readable when a signal has come: its handler
+        has run when the poll is over."""
+        poller = select.poll()
+        poller.register(self._listener, select.POLLIN)
+        poller.register(pidfd, select.POLLIN)
+        poller.register(wake, select.POLLIN)
+        while True:
+            for descriptor, events in poller.poll():
+                if descriptor == pidfd:
+                    return
+                if descriptor == wake:
+                    os.read(wake, 4096)
+                elif events & select.POLLIN:
+                    self._answer()
+                else:
+                    poller.unregister(self._listener)  # no process with this filter is left
+
+    def _answer(self) -> None:
+        request = ctypes.create_string_buffer(80)
+        if libc.ioctl(self._listener, ctypes.c_ulong(NOTIF_RECV), request) < 0:
+            return  # the caller was killed meanwhile, or a signal came: what still waits is told by poll(2) again
+        raw = request.raw
+        identity, pid = raw[:8], int.from_bytes(raw[8:12], "little")
+        number = int.from_bytes(raw[16:20], "little", signed=True)
+        arguments = [int.from_bytes(raw[i : i + 8], "little") for i in range(32, 80, 8)]
+        try:
+            error = self._perform(Caller(pid, identity, self._listener), self._rows[number], arguments)
+        except OSError as failure:
+            error = failure.errno or EPERM
+        reply = identity + bytes(8) + (-error).to_bytes(4, "little", signed=True) + bytes(4)
+        _control(self._listener, NOTIF_SEND, ctypes.c_char_p(reply))
+
+    def _perform(self, caller: Caller, row: Row, arguments: list[int]) -> int:
+        action, _directory, _path, _flags, values, _follow, clock = row
+        if action == "refuse":
+            return ENOSYS
+        if action == "connect":
+            return self._connect(caller, arguments, values)
+        target = caller.open(row, arguments)
+        try:
+            where = os.readlink(b"/proc/self/fd/%d" % target)
+            if not any(where == root or where.startswith(root + b"/") for root in self._roots):
+                if len(self.refused) < 20:
+                    self.refused.append(action.encode() + b" " + where)
+                return EPERM
+            caller.check()
+            return int(ACTIONS[action](caller, target, arguments[values:], clock))
+        finally:
+            os.close(target)
+
+    def _connect(self, caller: Caller, arguments: list[int], port: int) -> int:
+        """To the gate, and to nothing else. What the caller has afterwards is a socket of ours, connected, in the place
+        of its own: whatever it changes meanwhile, it leads to the gate (SECCOMP_ADDFD_FLAG_SETFD, seccomp_unotify(2)).
+        """
+        where = address(caller.read(arguments[1], min(arguments[2] & 0xFFFFFFFF, _LONGEST_ADDRESS)))
+        if where != (b"127.0.0.1", port):
+            if len(self.refused) < 20:
+                self.refused.append(b"connect %s:%d" % where)
+            return EACCES
+        number = _signed(arguments[0])
+        kept = caller.flags(number)
+        made = _socket.socket(_socket.AF_INET, _socket.SOCK_STREAM | _socket.SOCK_CLOEXEC)
+        try:
+            made.settimeout(_CONNECTING)
+            made.connect(("127.0.0.1", port))
+            made.setblocking(not kept & os.O_NONBLOCK)
+            caller.give(made.fileno(), number, kept & os.O_CLOEXEC)
+        finally:
+            made.close()
+        return 0
+
+
+class Caller:
+    """The process that made a call, which sleeps in the kernel until it is answered."""
+
+    def __init__(self, pid: int, identity: bytes, listener: int) -> None:
+        self._proc = b"/proc/%d" % pid
+        self._identity = identity
+        self._listener = listener
+
+    def check(self) -> None:
+        """Raises if the caller is gone: its pid, and what we read by it, could be another process's by now."""
+        if not _control(self._listener, NOTIF_ID_VALID, ctypes.c_char_p(self._identity)):
+            raise OSError(EPERM, "the caller is gone")
+
+    def read(self, address: int, length: int) -> bytes:
+        if address == 0:
+            raise OSError(EFAULT, "null pointer")
+        memory = os.open(self._proc + b"/mem", os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            self.check()
+            return os.pread(memory, length, address)
+        finally:
+            os.close(memory)
+
+    def text(self, address: int, limit: int) -> bytes:
+        """A C string. Read page by page: what lies behind it may not be mapped."""
+        found = b""
+        while len(found) <= limit:
+            part = self.read(address + len(found), 4096 - (address + len(found)) % 4096)
+            found += part
+            if b"\0" in part or not part:
+                return found.partition(b"\0")[0]
+        raise OSError(ENAMETOOLONG, "a string without an end")
+
+    def open(self, row: Row, arguments: list[int]) -> int:
+        """The file that a call is about, as an O_PATH descriptor."""
+        _action, directory, path, flags, values, follow, _clock = row
+        at = _signed(arguments[directory]) if directory >= 0 else AT_FDCWD
+        if path < 0 or (arguments[path] == 0 and values == 2 and directory >= 0):  # utimensat with no path: the fd
+            return self._descriptor(at)
+        given = arguments[flags] if flags >= 0 else 0
+        name = self.text(arguments[path], PATH_MAX)
+        if not name and given & AT_EMPTY_PATH:
+            return self._descriptor(at)
+        nofollow = 0 if follow and not given & AT_SYMLINK_NOFOLLOW else os.O_NOFOLLOW
+        for alias, real in ((b"/proc/self/", self._proc + b"/"), (b"/dev/fd/", self._proc + b"/fd/")):
+            if name.startswith(alias):
+                name = real + name[len(alias) :]
+        base = self._descriptor(at)
+        try:
+            return os.open(name, os.O_PATH | os.O_CLOEXEC | nofollow, dir_fd=base)
+        finally:
+            os.close(base)
+
+    def flags(self, number: int) -> int:
+        """Of a socket of the caller's: O_NONBLOCK, O_CLOEXEC (proc_pid_fdinfo(5))."""
+        try:
+            what = os.readlink(self._proc + b"/fd/%d" % number)
+        except FileNotFoundError:
+            raise OSError(EBADF, "no descriptor") from None
+        if not what.startswith(b"socket:"):
+            raise OSError(ENOTSOCK, "no socket")
+        descriptor = os.open(self._proc + b"/fdinfo/%d" % number, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            told = os.read(descriptor, 4096)
+        finally:
+            os.close(descriptor)
+        return int(told.partition(b"flags:")[2].split()[0], 8)
+
+    def give(self, ours: int, number: int, flags: int) -> None:
+        """Put a descriptor of ours in the place of the caller's (struct seccomp_notif_addfd)."""
+        words = (_ADDFD_SETFD, ours, number, flags)
+        message = self._identity + b"".join(word.to_bytes(4, "little") for word in words)
+        if not _control(self._listener, NOTIF_ADDFD, ctypes.c_char_p(message)):
+            raise OSError(ctypes.get_errno(), "the socket cannot be given")
+
+    def _descriptor(self, number: int) -> int:
+        where = b"/cwd" if number == AT_FDCWD else b"/fd/%d" % number
+        return os.open(self._proc + where, os.O_PATH | os.O_CLOEXEC)
+
+
+def address(raw: bytes) -> tuple[bytes, int]:
+    """Of a struct sockaddr_in or sockaddr_in6, to be compared and shown; one that is neither has no port."""
+    family, port = int.from_bytes(raw[:2], "little"), int.from_bytes(raw[2:4], "big")
+    packed = raw[4:8] if family == _socket.AF_INET and len(raw) >= 16 else b""
+    if family == _socket.AF_INET6 and len(raw) >= 24:
+        packed = raw[20:24] if raw[8:24].startswith(_MAPPED) else raw[8:24]
+    if not packed:
+        return b"?", 0
+    shown = _socket.inet_ntop(_socket.AF_INET if len(packed) == 4 else _socket.AF_INET6, packed)
+    return (b"[%s]" % shown.encode() if ":" in shown else shown.encode()), port
+
+
+def _signed(value: int) -> int:
+    """A C int out of a 64 bit register."""
+    value &= 0xFFFFFFFF
+    return value - (1 << 32) if value >> 31 else value
+
+
+def _result(returned: int) -> int:
+    return ctypes.get_errno() if returned < 0 else 0
+
+
+def _chmod(_caller: Caller, target: int, values: list[int], _clock: str) -> int:
+    os.chmod(b"/proc/self/fd/%d" % target, values[0] & 0o7777)
+    return 0
+
+
+def _chown(_caller: Caller, target: int, values: list[int], _clock: str) -> int:
+    uid, gid = _signed(values[0]), _signed(values[1])
+    return _result(libc.fchownat(target, b"", ctypes.c_int(uid), ctypes.c_int(gid), AT_EMPTY_PATH))
+
+
+def _times(caller: Caller, target: int, values: list[int], clock: str) -> int:
+    times = None if values[0] == 0 else _timespecs(caller, values[0], clock)
+    if os.fstat(target).st_mode & 0o170000 == 0o120000:
+        return _result(libc.utimensat(target, b"", times, AT_EMPTY_PATH))
+    return _result(libc.utimensat(AT_FDCWD, b"/proc/self/fd/%d" % target, times, 0))
+
+
+def _timespecs(caller: Caller, address: int, clock: str) -> bytes:
+    """struct timespec[2], whatever form it was given in (utime(2), utimes(2), utimensat(2))."""
+    raw = caller.read(address, 16 if clock == "seconds" else 32)
+    words = [int.from_bytes(raw[i : i + 8], "little", signed=True) for i in range(0, len(raw), 8)]
+    if clock == "seconds":
+        words = [words[0], 0, words[1], 0]
+    elif clock == "timeval":
+        words = [words[0], words[1] * 1000, words[2], words[3] * 1000]
+    return b"".join(word.to_bytes(8, "little", signed=True) for word in words)
+
+
+def _setxattr(caller: Caller, target: int, values: list[int], _clock: str) -> int:
+    name = caller.text(values[0], XATTR_NAME_MAX)
+    size = min(values[2], XATTR_SIZE_MAX + 1)
+    content = caller.read(values[1], size) if size else b""
+    path = b"/proc/self/fd/%d" % target
+    return _result(libc.setxattr(path, name, content, ctypes.c_size_t(len(content)), ctypes.c_int(_signed(values[3]))))
+
+
+def _removexattr(caller: Caller, target: int, values: list[int], _clock: str) -> int:
+    return _result(libc.removexattr(b"/proc/self/fd/%d" % target, caller.text(values[0], XATTR_NAME_MAX)))
+
+
+ACTIONS: dict[str, Any] = {
+    "chmod": _chmod,
+    "chown": _chown,
+    "times": _times,
+    "setxattr": _setxattr,
+    "removexattr": _removexattr,
+}

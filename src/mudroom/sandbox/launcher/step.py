@@ -1,0 +1,498 @@
+"""The steps of a plan, one function each: ``step_bind`` performs ``("bind", …)``.
+
+Part of the launcher's process: the rules at the top of ``launcher.py`` hold here. A step runs in the sandbox's init,
+after the clone; what it raises ends the sandbox before the command has run.
+"""
+
+from __future__ import annotations
+
+import _socket
+import ctypes
+import os
+
+from mudroom.sandbox.launcher.kernel import (
+    AT_EMPTY_PATH,
+    AT_FDCWD,
+    AT_RECURSIVE,
+    CLONE_NEWUSER,
+    EACCES,
+    EBUSY,
+    EINVAL,
+    ENOENT,
+    ENOTDIR,
+    EPERM,
+    FSCONFIG_CMD_CREATE,
+    FSCONFIG_SET_FLAG,
+    FSCONFIG_SET_STRING,
+    FSMOUNT_CLOEXEC,
+    FSOPEN_CLOEXEC,
+    IFF_UP,
+    LANDLOCK_FILE_RIGHTS,
+    LANDLOCK_RULE_NET_PORT,
+    LANDLOCK_RULE_PATH_BENEATH,
+    LINUX_CAPABILITY_VERSION_3,
+    MNT_DETACH,
+    MOUNT_ATTR_RDONLY_NODEV,
+    MOVE_MOUNT_F_EMPTY_PATH,
+    MOVE_MOUNT_T_EMPTY_PATH,
+    MS_NODEV,
+    MS_NOSUID,
+    MS_PRIVATE,
+    MS_REC,
+    OPEN_TREE_CLOEXEC,
+    OPEN_TREE_CLONE,
+    PR_CAP_AMBIENT,
+    PR_CAP_AMBIENT_CLEAR_ALL,
+    PR_CAPBSET_DROP,
+    PR_CAPBSET_READ,
+    PR_SET_NO_NEW_PRIVS,
+    SECCOMP_FILTER_FLAG_NEW_LISTENER,
+    SECCOMP_SET_MODE_FILTER,
+    SIOCSIFFLAGS,
+    TIOCGPTPEER,
+    TIOCSPTLCK,
+    SYS_fsconfig,
+    SYS_fsmount,
+    SYS_fsopen,
+    SYS_landlock_add_rule,
+    SYS_landlock_create_ruleset,
+    SYS_landlock_restrict_self,
+    SYS_mount_setattr,
+    SYS_move_mount,
+    SYS_open_tree,
+    SYS_pivot_root,
+    SYS_seccomp,
+    c_char_p,
+    c_long,
+    c_ulong,
+    check,
+    libc,
+    prctl,
+    syscall,
+)
+from mudroom.sandbox.launcher.link import require_no_link
+from mudroom.sandbox.launcher.listening import LISTENING
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from mudroom.sandbox.launcher.refusal import Row
+
+    Options = Sequence[tuple[bytes, bytes | None]]
+
+
+# Types of ctypes are slow to make, and an init is made for every command: these are made once, in the launcher.
+_CAPABILITY_SETS = ctypes.c_char * 24
+
+
+class _FilterProgram(ctypes.Structure):
+    """struct sock_fprog of seccomp(2)."""
+
+    _fields_ = (("length", ctypes.c_ushort), ("filter", c_char_p))
+
+
+class Context:
+    """What the steps of one plan share: the descriptor of the new root, what confinement needs at the end, where the
+    view and the pseudo-terminal are to be sent, where refused calls are told (-1: nowhere), the command's side of that
+    terminal, and where commands are asked for."""
+
+    def __init__(self, namespaces: int) -> None:
+        self.root = self.view = self.listener = self.channel = self.terminal = self.gate = self.door = -1
+        self.listeners: list[tuple[str, int]] = []
+        """The gate's, until they are handed over: what each is for, and its descriptor."""
+        self.rows: dict[int, tuple[Row, ...]] = {}
+        self.namespaces = namespaces
+
+
+def make_directories(root: int, path: bytes, mode: int = 0o755) -> None:
+    """Create the directories of ``path`` (relative) below the descriptor ``root``; existing ones are kept."""
+    try:
+        _mkdir(root, path or b".", mode)  # most often all above it are there
+        return
+    except FileNotFoundError:
+        pass
+    position = path.find(b"/")
+    while position > 0:
+        _mkdir(root, path[:position], 0o755)
+        position = path.find(b"/", position + 1)
+    if path:
+        _mkdir(root, path, mode)
+
+
+def _mkdir(root: int, path: bytes, mode: int) -> None:
+    try:
+        os.mkdir(path, mode, dir_fd=root)
+    except FileExistsError:
+        pass
+
+
+def attach(context: Context, tree: int, path: bytes) -> None:
+    syscall(SYS_move_mount, tree, b"", context.root, path or b".", MOVE_MOUNT_F_EMPTY_PATH)
+    os.close(tree)
+
+
+def new_filesystem(kind: bytes, options: Options, attributes: int) -> int:
+    """A detached mount of a new file system; ``options`` are (key, value) with None for flags. See fsopen(2)."""
+    return configured(syscall(SYS_fsopen, kind, FSOPEN_CLOEXEC), options, attributes)
+
+
+def configured(context_fd: int, options: Options, attributes: int) -> int:
+    """What fsopen(2) began, brought to its end: the mount. ``context_fd`` is closed."""
+    try:
+        for key, value in options:
+            if value is None:
+                syscall(SYS_fsconfig, context_fd, FSCONFIG_SET_FLAG, key, None, 0)
+            else:
+                syscall(SYS_fsconfig, context_fd, FSCONFIG_SET_STRING, key, value, 0)
+        syscall(SYS_fsconfig, context_fd, FSCONFIG_CMD_CREATE, None, None, 0)
+        return syscall(SYS_fsmount, context_fd, FSMOUNT_CLOEXEC, attributes)
+    finally:
+        os.close(context_fd)
+
+
+def set_attributes(tree: int, attributes: int, recursive: bool) -> None:
+    """mount_setattr(2): struct mount_attr is attr_set, attr_clr, propagation, userns_fd (64 bits each)."""
+    attr = attributes.to_bytes(8, "little") + bytes(24)
+    flags = AT_EMPTY_PATH | (AT_RECURSIVE if recursive else 0)
+    syscall(SYS_mount_setattr, tree, b"", flags, attr, 32)
+
+
+def step_private(_context: Context) -> None:
+    """No mount event of this namespace ever reaches the host's, or the other way round."""
+    check(libc.mount(b"none", b"/", None, c_ulong(MS_REC | MS_PRIVATE), None))
+
+
+def step_root(context: Context, mountpoint: bytes, options: Options) -> None:
+    """A new empty root. It is mounted over ``mountpoint``, a directory of the vault, until the pivot."""
+    tree = new_filesystem(b"tmpfs", options, 6)
+    syscall(SYS_move_mount, tree, b"", AT_FDCWD, mountpoint, MOVE_MOUNT_F_EMPTY_PATH)
+    os.close(tree)
+    context.root = os.open(mountpoint, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+
+
+def step_host(context: Context, mountpoint: bytes, attributes: int) -> None:
+    """The host's root, with all that is mounted in it and ``attributes`` on every mount, as the new root. It is mounted
+    over ``mountpoint``, as ``step_root`` does. What a nested user namespace gets of it, it can neither uncover nor make
+    writable: mount_namespaces(7), restrictions on mount namespaces."""
+    tree = syscall(SYS_open_tree, AT_FDCWD, b"/", OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_RECURSIVE)
+    set_attributes(tree, attributes, recursive=True)
+    syscall(SYS_move_mount, tree, b"", AT_FDCWD, mountpoint, MOVE_MOUNT_F_EMPTY_PATH)
+    os.close(tree)
+    context.root = os.open(mountpoint, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+
+
+def step_image(context: Context, mountpoint: bytes, attributes: int) -> None:
+    """The same for a launcher in a container: the root that it has is an image's, and what the engine mounted there."""
+    step_host(context, mountpoint, attributes)
+
+
+def step_beneath(context: Context, path: bytes) -> None:
+    require_no_link(context.root, path)
+
+
+def step_enter(context: Context) -> None:
+    """In a clone of a template: the new root is the working directory."""
+    context.root = os.open(b".", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+
+
+def step_bind(context: Context, source: bytes, path: bytes, attributes: int, optional: bool) -> None:
+    """Show a tree of the host at ``path``. Recursive: the kernel refuses to uncover what a submount hides."""
+    try:
+        tree = syscall(SYS_open_tree, AT_FDCWD, source, OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_RECURSIVE)
+    except OSError as error:
+        if optional and error.errno in (ENOENT, EACCES, ENOTDIR):
+            return
+        raise
+    if attributes:
+        set_attributes(tree, attributes, recursive=True)
+    if os.fstat(tree).st_mode & 0o170000 == 0o040000:
+        make_directories(context.root, path)
+    else:
+        make_directories(context.root, path.rpartition(b"/")[0])
+        try:
+            os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o644, dir_fd=context.root))
+        except FileExistsError:
+            pass
+    attach(context, tree, path)
+
+
+def step_tmpfs(context: Context, path: bytes, options: Options, attributes: int) -> None:
+    tree = new_filesystem(b"tmpfs", options, attributes)
+    make_directories(context.root, path)
+    attach(context, tree, path)
+
+
+def step_proc(context: Context, path: bytes) -> None:
+    tree = new_filesystem(b"proc", (), 14)
+    make_directories(context.root, path)
+    attach(context, tree, path)
+
+
+def step_devpts(context: Context, path: bytes) -> None:
+    """An instance of its own, with a limit of its own: the kernel's is for all sandboxes and the host together."""
+    options = ((b"ptmxmode", b"0666"), (b"mode", b"0620"), (b"max", b"256"), (b"newinstance", None))
+    tree = new_filesystem(b"devpts", options, 10)
+    make_directories(context.root, path)
+    attach(context, tree, path)
+
+
+def step_terminal(context: Context, path: bytes) -> None:
+    """A pseudo-terminal for the command, if its host asked for one: the host gets the master, the command will get
+    the other side. ``path`` is of a ptmx; the ioctls need no other path (ioctl_tty(2), TIOCGPTPEER: Linux 4.13)."""
+    if context.channel < 0:
+        return
+    flags = os.O_RDWR | os.O_NOCTTY | os.O_CLOEXEC
+    master = os.open(path, flags, dir_fd=context.root)
+    check(libc.ioctl(master, c_ulong(TIOCSPTLCK), c_char_p(bytes(4))))
+    context.terminal = check(libc.ioctl(master, c_ulong(TIOCGPTPEER), flags))
+    channel = _socket.socket(fileno=context.channel)
+    channel.sendmsg([b"t"], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, master.to_bytes(4, "little"))])
+    channel.detach()
+    os.close(master)
+
+
+def step_overlay(
+    context: Context, path: bytes, lowers: tuple[bytes, ...], upper: bytes, work: bytes, volatile: bool
+) -> None:
+    """The staged view. Layers are named by descriptor, so no character of a path needs escaping on any kernel.
+
+    ``userxattr`` always: without it the mount succeeds in a user namespace, but removing a lower directory fails
+    with EIO. redirect_dir, metacopy, index and xino stay off: with them a lower that changes between two mounts
+    is not supported (Documentation/filesystems/overlayfs.rst).
+    """
+    make_directories(context.root, path)
+    held = [
+        os.open(layer, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC) for layer in (*lowers, upper, work)
+    ]
+    names = [b"/proc/self/fd/%d" % descriptor for descriptor in held]
+    options: list[tuple[bytes, bytes | None]] = [
+        (b"upperdir", names[-2]),
+        (b"workdir", names[-1]),
+        (b"userxattr", None),
+    ]
+    if volatile:
+        options.append((b"volatile", None))
+    if len(lowers) == 1:
+        attach(context, new_filesystem(b"overlay", [(b"lowerdir", names[0]), *options], 6), path)
+    elif not _overlay_one_by_one(context, path, names[:-2], options):
+        _overlay_all_at_once(context, path, held, volatile)
+    for descriptor in held:
+        os.close(descriptor)
+
+
+def _overlay_one_by_one(context: Context, path: bytes, lowers: list[bytes], options: Options) -> bool:
+    """Many lowers, each in a string of its own: fsconfig(2) takes no string longer than 255 bytes. False before
+    Linux 6.8, which has no such option: EINVAL when it is set, and before 6.5, where overlayfs still had the old mount
+    interface behind the new one, only when the file system is made (legacy_parse_param in fs/fs_context.c)."""
+    try:
+        tree = new_filesystem(b"overlay", [*((b"lowerdir+", lower) for lower in lowers), *options], 6)
+    except OSError as error:
+        if error.errno == EINVAL:
+            return False
+        raise
+    attach(context, tree, path)
+    return True
+
+
+def _overlay_all_at_once(context: Context, path: bytes, layers: list[int], volatile: bool) -> None:
+    """Many lowers by mount(2), whose options may fill a page: 500 lowers, all that an overlay can have (OVL_MAX_STACK
+    in fs/overlayfs/super.c), are 2000 bytes when they are named relative to where the descriptors are."""
+    *lowers, upper, work = (b"%d" % layer for layer in layers)
+    options = b"lowerdir=" + b":".join(lowers) + b",upperdir=" + upper + b",workdir=" + work + b",userxattr"
+    if volatile:
+        options += b",volatile"
+    place = os.open(path, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=context.root)
+    os.chdir(b"/proc/self/fd")
+    check(libc.mount(b"overlay", b"%d" % place, b"overlay", c_ulong(MS_NOSUID | MS_NODEV), c_char_p(options)))
+    os.chdir(b"/")
+    os.close(place)
+
+
+def step_view(context: Context, path: bytes) -> None:
+    """Send the view's mount itself to the host, if it asked: what is opened below this descriptor (openat2(2)) is what
+    the command sees, from whichever mount namespace. Ours is closed again before there is a command."""
+    if context.view < 0:
+        return
+    place = os.open(path, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=context.root)
+    channel = _socket.socket(fileno=context.view)
+    try:
+        channel.sendmsg([b"v"], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, place.to_bytes(4, "little"))])
+    except BrokenPipeError:
+        pass  # nobody waits for it any more
+    channel.close()
+    os.close(place)
+    context.view = -1
+
+
+def step_directory(context: Context, path: bytes, mode: int) -> None:
+    make_directories(context.root, path, mode)
+    os.chmod(path, mode, dir_fd=context.root)
+
+
+def step_symlink(context: Context, target: bytes, path: bytes) -> None:
+    make_directories(context.root, path.rpartition(b"/")[0])
+    os.symlink(target, path, dir_fd=context.root)
+
+
+def step_file(context: Context, path: bytes, content: bytes, mode: int) -> None:
+    make_directories(context.root, path.rpartition(b"/")[0])
+    descriptor = os.open(
+        path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW, mode, dir_fd=context.root
+    )
+    os.write(descriptor, content)
+    os.close(descriptor)
+
+
+def step_seal(context: Context, path: bytes, attributes: int) -> None:
+    """Make one mount of the new root read-only, now that everything in it has been put in place."""
+    tree = os.open(path or b".", os.O_PATH | os.O_CLOEXEC | os.O_NOFOLLOW, dir_fd=context.root)
+    set_attributes(tree, attributes, recursive=False)
+    os.close(tree)
+
+
+def step_cover(context: Context, path: bytes) -> None:
+    """Hide a file of the new root, if there is one: a device on a mount that has none cannot be opened (mount(2),
+    MS_NODEV), not even for reading."""
+    try:
+        place = os.open(path, os.O_PATH | os.O_CLOEXEC | os.O_NOFOLLOW, dir_fd=context.root)
+    except FileNotFoundError:
+        return  # this kernel has no such file
+    tree = syscall(SYS_open_tree, AT_FDCWD, b"/dev/null", OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC)
+    _lay_over(tree, place)
+
+
+def step_freeze(context: Context, path: bytes) -> None:
+    """Make a directory of the new root read-only, where the file system it belongs to is not to be."""
+    place = os.open(path, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC | os.O_NOFOLLOW, dir_fd=context.root)
+    tree = syscall(SYS_open_tree, place, b"", OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_EMPTY_PATH)
+    _lay_over(tree, place)
+
+
+def _lay_over(tree: int, place: int) -> None:
+    """Mount ``tree``, read-only and without devices, on what ``place`` refers to; both are closed."""
+    set_attributes(tree, MOUNT_ATTR_RDONLY_NODEV, recursive=False)
+    syscall(SYS_move_mount, tree, b"", place, b"", MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_T_EMPTY_PATH)
+    os.close(tree)
+    os.close(place)
+
+
+def step_pivot(context: Context) -> None:
+    """pivot_root(2) with both arguments ".", as its NOTES describe; the old root is then detached."""
+    os.fchdir(context.root)
+    syscall(SYS_pivot_root, b".", b".")
+    check(libc.umount2(b".", MNT_DETACH))
+    os.chdir(b"/")
+    os.close(context.root)
+
+
+def step_hostname(_context: Context, name: bytes) -> None:
+    check(libc.sethostname(name, ctypes.c_size_t(len(name))))
+
+
+def step_loopback(_context: Context) -> None:
+    """Bring ``lo`` up: struct ifreq is a 16 byte name and then a union that starts with short ifr_flags."""
+    descriptor = _socket.socket(_socket.AF_INET, _socket.SOCK_DGRAM | _socket.SOCK_CLOEXEC, 0)
+    request = b"lo".ljust(16, b"\0") + IFF_UP.to_bytes(2, "little") + bytes(22)
+    check(libc.ioctl(descriptor.fileno(), c_ulong(SIOCSIFFLAGS), c_char_p(request)))
+    descriptor.close()
+
+
+def step_rlimit(_context: Context, resource: int, soft: int, hard: int) -> None:
+    limits = soft.to_bytes(8, "little", signed=soft < 0) + hard.to_bytes(8, "little", signed=hard < 0)
+    check(libc.setrlimit(resource, c_char_p(limits)))
+
+
+def step_umask(_context: Context, mask: int) -> None:
+    os.umask(mask)
+
+
+def step_cwd(_context: Context, path: bytes) -> None:
+    os.chdir(path)
+
+
+def step_drop_bounding_set(context: Context) -> None:
+    """Empty the bounding set, and make sure of it: no exec, of whatever program, gives a capability back, for this
+    process and all that descend from it (capabilities(7)). What is held already stays until it is dropped."""
+    capability = 0
+    while capability < 64 and libc.prctl(PR_CAPBSET_READ, c_ulong(capability), 0, 0, 0) >= 0:
+        if libc.prctl(PR_CAPBSET_DROP, c_ulong(capability), 0, 0, 0) < 0 and context.namespaces & CLONE_NEWUSER:
+            check(-1, "bounding set")
+        capability += 1
+
+
+def step_drop_capabilities(_context: Context) -> None:
+    """Empty the permitted, effective, inheritable and ambient sets, and make sure of it."""
+    libc.prctl(PR_CAP_AMBIENT, c_ulong(PR_CAP_AMBIENT_CLEAR_ALL), 0, 0, 0)
+    header = LINUX_CAPABILITY_VERSION_3.to_bytes(4, "little") + bytes(4)
+    check(libc.capset(c_char_p(header), c_char_p(bytes(24))))
+    held = _CAPABILITY_SETS.from_buffer(bytearray(b"\xff" * 24))
+    check(libc.capget(c_char_p(header), held))
+    if bytes(held) != bytes(24):
+        raise OSError(EPERM, "capabilities are left after dropping all of them")
+
+
+def step_no_new_privs(_context: Context) -> None:
+    prctl(PR_SET_NO_NEW_PRIVS, 1)
+
+
+def step_landlock(
+    _context: Context,
+    handled_fs: int,
+    handled_net: int,
+    scoped: int,
+    rules: tuple[tuple[bytes, int], ...],
+    flags: int,
+    ports: tuple[tuple[int, int], ...] = (),
+) -> None:
+    """Restrict this process for good (landlock(7)). ``rules`` are (path, access); a path that is gone is skipped,
+    which only ever allows less. ``flags``: those of landlock_restrict_self(2). ``ports`` are (TCP port, access)."""
+    attributes = b"".join(value.to_bytes(8, "little") for value in (handled_fs, handled_net, scoped))
+    size = 24 if scoped else 16 if handled_net else 8
+    ruleset = syscall(SYS_landlock_create_ruleset, attributes, size, 0)
+    for path, access in rules:
+        try:
+            descriptor = os.open(path, os.O_PATH | os.O_CLOEXEC)
+        except OSError:
+            continue
+        if os.fstat(descriptor).st_mode & 0o170000 != 0o040000:
+            access &= LANDLOCK_FILE_RIGHTS  # a rule on a file with a right of directories is EINVAL
+        rule = access.to_bytes(8, "little") + descriptor.to_bytes(4, "little")
+        syscall(SYS_landlock_add_rule, ruleset, LANDLOCK_RULE_PATH_BENEATH, rule, 0)
+        os.close(descriptor)
+    for port, access in ports:
+        net_port = access.to_bytes(8, "little") + port.to_bytes(8, "little")
+        syscall(SYS_landlock_add_rule, ruleset, LANDLOCK_RULE_NET_PORT, net_port, 0)
+    syscall(SYS_landlock_restrict_self, ruleset, flags)
+    os.close(ruleset)
+
+
+def step_seccomp(
+    context: Context, program: bytes, telling: bytes = b"", rows: tuple[tuple[int, tuple[Row, ...]], ...] = ()
+) -> None:
+    """Install a filter. ``telling``: the same one, but with what it refuses told to init by ``rows``
+    (``refusal.py``), for where that can be: EINVAL before Linux 5.0, EBUSY where another listener is there already
+    (we run in somebody's container). ``program`` then."""
+    if telling:
+        try:
+            context.listener = _install(telling, SECCOMP_FILTER_FLAG_NEW_LISTENER)
+            context.rows = dict(rows)
+            return
+        except OSError as error:
+            if error.errno not in (EBUSY, EINVAL):
+                raise
+    _install(program, 0)
+
+
+def _install(program: bytes, flags: int) -> int:
+    return check(
+        libc.syscall(
+            c_long(SYS_seccomp),
+            c_long(SECCOMP_SET_MODE_FILTER),
+            c_long(flags),
+            ctypes.byref(_FilterProgram(len(program) // 8, program)),
+        )
+    )
+
+
+STEPS = {name[5:]: function for name, function in sorted(globals().items()) if name.startswith("step_")} | LISTENING

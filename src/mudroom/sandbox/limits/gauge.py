@@ -1,0 +1,104 @@
+"""What a container's limits have done to one command: its engine's control group, read from outside.
+
+A container lives longer than a command, so that what is told of one is a difference. Peaks are the container's: one
+that has not risen meanwhile says nothing of this command. The group is never written to. Source: cgroups(7).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple, TypeVar
+
+from mudroom.core.confinement.limit import READ_V1, READ_V2, Reading, difference, reading_v1, reading_v2
+from mudroom.sandbox.limits.cgroup import V1_NAMES, directory, memberships, mounts, read
+
+_Number = TypeVar("_Number", int, float)
+_V1 = {**V1_NAMES, "cpuacct": "cpuacct"}
+
+_BATCH = 4 << 20
+"""Bytes: a group can be as far from its limit when an allocation does not fit: a huge page."""
+
+
+class Place(NamedTuple):
+    version: int
+    where: Mapping[str, str]
+    """Controller, as ``core/confinement/limit.py`` names it, → directory; in version 2 the only one is under ""."""
+
+
+def find(pid: int, proc: str = "/proc") -> Place | None:
+    """The group of a process. None if it is not in sight, or is none of its own."""
+    table, member = mounts(read(f"{proc}/self/mountinfo")), memberships(read(f"{proc}/{pid}/cgroup"))
+    own = memberships(read(f"{proc}/self/cgroup"))
+    hierarchies = {name: mount for mount in table if mount.kind == "cgroup" for name in mount.options}
+    found = {}
+    for name, theirs in _V1.items():
+        mount, path = hierarchies.get(theirs), member.get(theirs)
+        place = directory(mount, path) if mount is not None and path is not None else None
+        if place is not None and path != own.get(theirs):
+            found[name] = place
+    if found:
+        return Place(1, found)
+    unified = next((mount for mount in table if mount.kind == "cgroup2"), None)
+    place = directory(unified, member[""]) if unified is not None and "" in member else None
+    return Place(2, {"": place}) if place is not None and member[""] != own.get("") else None
+
+
+class Gauge:
+    """Of one container. ``begin`` before every command."""
+
+    def __init__(self, place: Place | None) -> None:
+        self._place = place
+        self._before = self._now()
+
+    def begin(self) -> None:
+        self._before = self._now()
+
+    def totals(self) -> tuple[Reading, Reading]:
+        """Of a group around it there is nothing to tell."""
+        return Reading(), Reading()
+
+    def reading(self) -> Reading | None:
+        """Of the command that runs, or has run last, with what the launcher has used for it. None: the container's
+        group is not in sight."""
+        now = self._now()
+        return since(now, self._before) if now is not None and self._before is not None else None
+
+    def _now(self) -> Reading | None:
+        if self._place is None:
+            return None
+        version, where = self._place
+        if version == 2:
+            texts = {file: text for file in READ_V2 if (text := read(f"{where['']}/{file}"))}
+            return reading_v2(texts) if texts else None
+        texts = {file: text for name, file in READ_V1 if name in where and (text := read(f"{where[name]}/{file}"))}
+        limit = read(f"{where['memory']}/memory.limit_in_bytes") if "memory" in where else ""
+        return _filled(reading_v1(texts), limit) if texts else None
+
+
+def _filled(found: Reading, limit: str) -> Reading:
+    """Engines limit memory with swap to the same as memory alone, and a kernel that asks that limit first counts no
+    failure of the other (try_charge_memcg in mm/memcontrol.c). So what was killed where the group has been full was
+    killed for that."""
+    most, peak = limit.strip(), found.memory_peak
+    if not found.memory_kills or peak is None or not most.isdecimal() or peak + _BATCH < int(most):
+        return found
+    return found._replace(memory_full=found.memory_full + 1)
+
+
+def since(now: Reading, before: Reading) -> Reading:
+    """What has come to ``before``; a peak that was reached before is nobody's."""
+    return difference(now, before)._replace(
+        memory_peak=_risen(now.memory_peak, before.memory_peak),
+        processes_peak=_risen(now.processes_peak, before.processes_peak),
+        cpu=_minus(now.cpu, before.cpu),
+        io_read=_minus(now.io_read, before.io_read),
+        io_written=_minus(now.io_written, before.io_written),
+    )
+
+
+def _risen(now: int | None, before: int | None) -> int | None:
+    return now if now is not None and (before is None or now > before) else None
+
+
+def _minus(now: _Number | None, before: _Number | None) -> _Number | None:
+    return None if now is None or before is None else now - before

@@ -1,0 +1,118 @@
+"""A delegated subtree of an ordinary user: a scope that systemd's user manager makes for the launchers of a vault.
+
+An ordinary user may not move a process from the session it logged in to into a group of the user manager, nor clone one
+there: the nearest common group is root's. The manager can, so the launcher is handed to it. Everything that is cloned
+by the launcher afterwards starts inside the scope, and below that the kernel lets us do as we like.
+
+    user@UID.service/app.slice/mudroom-VAULT.scope/
+        launcher/            the launchers: a group with controllers for those below it has no processes (cgroups(7))
+        mudroom/VAULT/PID.N  leaves, as anywhere
+
+systemd ends the scope with the last launcher in it, after a crash too. Sources: org.freedesktop.systemd1(5),
+systemd.scope(5), the "Control Group APIs and Delegation" document of systemd.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from mudroom.core.confinement.limit import Limits
+from mudroom.sandbox.limits.cgroup import NotHere, Tree, directory, make_v2, memberships, mounts, read, write
+
+TIMEOUT = 10.0
+"""Seconds that the bus and the user manager may take for each answer."""
+LAUNCHERS = "launcher"
+
+Call = Callable[..., tuple[Any, ...]]
+
+
+def bus_address(environ: Mapping[bytes, bytes], uid: int) -> str:
+    """Of the user's session bus: as the environment says, or where systemd has it."""
+    address = environ.get(b"DBUS_SESSION_BUS_ADDRESS", b"")
+    return os.fsdecode(address) if address else f"unix:path=/run/user/{uid}/bus"
+
+
+def make(vault: str, launcher: int, limits: Limits, wanted: frozenset[str], environ: Mapping[bytes, bytes]) -> Tree:
+    """Put the launcher into the vault's scope, and make that ready for leaves. Raises NotHere."""
+    scope = f"mudroom-{vault}.scope"
+    _join(scope, launcher, environ)
+    unified = next((mount for mount in mounts(read("/proc/self/mountinfo")) if mount.kind == "cgroup2"), None)
+    path = memberships(read(f"/proc/{launcher}/cgroup")).get("", "").removesuffix("/" + LAUNCHERS)
+    place = directory(unified, path) if unified is not None else None
+    if place is None or os.path.basename(place) != scope:
+        raise NotHere(f"systemd's user manager left the launcher in {path}")
+    try:
+        os.makedirs(f"{place}/{LAUNCHERS}", exist_ok=True)
+        write(f"{place}/{LAUNCHERS}/cgroup.procs", str(launcher))
+    except OSError as error:
+        raise NotHere(f"{error.strerror} at {place}") from error
+    offered = frozenset(read(place + "/cgroup.controllers").split())
+    if not wanted <= offered:
+        missing = ", ".join(sorted(wanted - offered))
+        raise NotHere(f"systemd's user manager, which is not given the controller {missing}")
+    try:
+        group = make_v2(place, vault, limits, wanted, offered)
+    except OSError as error:
+        raise NotHere(f"{error.strerror} at {error.filename or place}") from error
+    return Tree(2, dict.fromkeys(wanted, group), (group,), "cgroup v2, systemd's user manager")
+
+
+def _join(scope: str, launcher: int, environ: Mapping[bytes, bytes]) -> None:
+    from jeepney import DBusErrorResponse  # type: ignore[import-untyped]
+    from jeepney.io.blocking import open_dbus_connection  # type: ignore[import-untyped]
+
+    try:
+        with open_dbus_connection(bus_address(environ, os.geteuid()), auth_timeout=TIMEOUT) as connection:
+            _start_or_attach(connection, scope, launcher)
+    except DBusErrorResponse as error:
+        raise NotHere(f"systemd's user manager, which refused: {error}") from error
+    except (OSError, RuntimeError, ValueError) as error:
+        raise NotHere(f"no user manager of systemd that can be reached: {error}") from error
+
+
+def _start_or_attach(connection: Any, scope: str, launcher: int) -> None:
+    """The first launcher of a vault starts the scope, another one is attached to it; in between it may end, or not have
+    its group for launchers yet."""
+    from jeepney import DBusAddress, DBusErrorResponse, MatchRule, message_bus, new_method_call
+    from jeepney.wrappers import unwrap_msg  # type: ignore[import-untyped]
+
+    interface = "org.freedesktop.systemd1.Manager"
+    manager = DBusAddress("/org/freedesktop/systemd1", "org.freedesktop.systemd1", interface)
+    removed = MatchRule(type="signal", interface=interface, member="JobRemoved", path="/org/freedesktop/systemd1")
+
+    def call(method: str, signature: str | None, *body: Any) -> Any:
+        return unwrap_msg(
+            connection.send_and_get_reply(new_method_call(manager, method, signature, body), timeout=TIMEOUT)
+        )
+
+    properties = [
+        ("Description", ("s", "mudroom: sandboxes of one project")),
+        ("Delegate", ("b", True)),
+        ("CollectMode", ("s", "inactive-or-failed")),
+        ("PIDs", ("au", [launcher])),
+    ]
+    unwrap_msg(connection.send_and_get_reply(message_bus.AddMatch(removed), timeout=TIMEOUT))
+    call("Subscribe", None)
+    with connection.filter(removed, bufsize=1000) as jobs:
+        for attempt in range(20):
+            try:
+                (job,) = call("StartTransientUnit", "ssa(sv)a(sa(sv))", scope, "fail", properties, [])
+            except DBusErrorResponse as error:
+                if not str(error.name).endswith("UnitExists"):
+                    raise
+            else:
+                outcome = ""
+                while not outcome:
+                    _number, path, _unit, result = connection.recv_until_filtered(jobs, timeout=TIMEOUT).body
+                    outcome = result if path == job else ""
+                if outcome != "done":
+                    raise NotHere(f"systemd's user manager, which could not start {scope}: {outcome}")
+                return
+            try:
+                call("AttachProcessesToUnit", "ssau", scope, "/" + LAUNCHERS, [launcher])
+                return
+            except DBusErrorResponse:
+                if attempt == 19:
+                    raise

@@ -1,0 +1,105 @@
+"""System calls that change a file's metadata, for where Landlock is all the confinement of files there is; and, there,
+the one that goes to the gate.
+
+Landlock decides who may open, create and remove, but says nothing about chmod, chown, utime and xattrs, and nothing
+about truncate(2) before its ABI 3 (landlock(7), "current limitations"). Without a mount namespace a command could
+so change modes and times in the real project. These calls therefore go to ``sandbox/launcher/mediator.py``, by seccomp user
+notification, which performs them itself on files inside the command's own directories and refuses the rest.
+
+Landlock's rules for TCP name ports and no addresses (landlock(7)): the gate's port would be open at every address of
+the world, and a server that listens on all ports is easily had. So connect(2) goes the same way.
+
+Pure: this file is the table, and the filter that routes the calls.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import NamedTuple
+
+
+class Call(NamedTuple):
+    """Which argument is what; -1: the call has no such argument."""
+
+    action: str
+    """chmod, chown, times, setxattr, removexattr, connect, or refuse (ENOSYS: libc falls back to an older call)."""
+    directory: int = -1
+    """A directory descriptor; with a path of -1 the descriptor of the file itself."""
+    path: int = -1
+    flags: int = -1
+    """AT_* flags."""
+    values: int = -1
+    """The first argument that says what to change; of connect the port of the gate."""
+    follow: bool = True
+    """Whether a symbolic link at the end of the path is followed (unless the flags say otherwise)."""
+    clock: str = ""
+    """Of times: how they are given: ``seconds`` (utime), ``timeval`` or ``timespec``."""
+
+
+_X86_64: dict[int, Call] = {
+    90: Call("chmod", path=0, values=1),
+    91: Call("chmod", directory=0, values=1),
+    268: Call("chmod", directory=0, path=1, values=2),
+    92: Call("chown", path=0, values=1),
+    93: Call("chown", directory=0, values=1),
+    94: Call("chown", path=0, values=1, follow=False),
+    260: Call("chown", directory=0, path=1, values=2, flags=4),
+    132: Call("times", path=0, values=1, clock="seconds"),
+    235: Call("times", path=0, values=1, clock="timeval"),
+    261: Call("times", directory=0, path=1, values=2, clock="timeval"),
+    280: Call("times", directory=0, path=1, values=2, flags=3, clock="timespec"),
+    188: Call("setxattr", path=0, values=1),
+    189: Call("setxattr", path=0, values=1, follow=False),
+    190: Call("setxattr", directory=0, values=1),
+    197: Call("removexattr", path=0, values=1),
+    198: Call("removexattr", path=0, values=1, follow=False),
+    199: Call("removexattr", directory=0, values=1),
+}
+_AARCH64: dict[int, Call] = {
+    52: Call("chmod", directory=0, values=1),
+    53: Call("chmod", directory=0, path=1, values=2),
+    54: Call("chown", directory=0, path=1, values=2, flags=4),
+    55: Call("chown", directory=0, values=1),
+    88: Call("times", directory=0, path=1, values=2, flags=3, clock="timespec"),
+    5: Call("setxattr", path=0, values=1),
+    6: Call("setxattr", path=0, values=1, follow=False),
+    7: Call("setxattr", directory=0, values=1),
+    14: Call("removexattr", path=0, values=1),
+    15: Call("removexattr", path=0, values=1, follow=False),
+    16: Call("removexattr", directory=0, values=1),
+}
+_BOTH: dict[int, Call] = {
+    452: Call("chmod", directory=0, path=1, values=2, flags=3),  # fchmodat2
+    463: Call("refuse"),  # setxattrat
+    466: Call("refuse"),  # removexattrat
+    469: Call("refuse"),  # file_setattr
+}
+_TRUNCATE = {"x86_64": 76, "aarch64": 45}
+_CONNECT = {"x86_64": 42, "aarch64": 203}
+
+_LD_NR = (0x20, 0, 0, 0)
+_ALLOW = (0x06, 0, 0, 0x7FFF0000)
+_USER_NOTIF = (0x06, 0, 0, 0x7FC00000)
+
+
+def calls(machine: str, landlock_abi: int, gate: int = 0) -> dict[int, Call]:
+    """By system call number. ``gate``: its port on the host's loopback; 0: there is none, and nothing is connected.
+    Raises ValueError for an unknown machine."""
+    own = {"x86_64": _X86_64, "aarch64": _AARCH64}.get(machine)
+    if own is None:
+        raise ValueError(f"no table of system calls for {machine}")
+    found = {**own, **_BOTH}
+    if landlock_abi < 3:
+        found[_TRUNCATE[machine]] = Call("refuse")
+    if gate:
+        found[_CONNECT[machine]] = Call("connect", values=gate)
+    return found
+
+
+def route(numbers: list[int]) -> bytes:
+    """A filter that sends these calls to the listener and allows the rest. Another filter checks the architecture."""
+    program = [_LD_NR]
+    for number in sorted(numbers):
+        program += [(0x15, 0, 1, number), _USER_NOTIF]
+    program.append(_ALLOW)
+    return b"".join(struct.pack("<HBBI", *instruction) for instruction in program)

@@ -1,0 +1,219 @@
+"""From a table of rules to a classic BPF program for `seccomp(SECCOMP_SET_MODE_FILTER)`, and back to text.
+
+Rules of this file:
+
+1. It computes bytes. It installs nothing, looks at no machine and opens no file.
+2. A program is made bottom-up from pieces, and *every piece returns on every path*. Pieces are therefore put
+   together by writing one behind the other and jumping over the first: no labels, nothing to fix up. A jump
+   that needs more than its 8 bits goes through `ja`, whose offset has 32 (`_skip`).
+3. A call that no rule names reaches ALLOW having loaded nothing but `arch` and `nr`. The kernel (from 5.11,
+   kernel/seccomp.c: seccomp_is_const_allow) finds such calls when the filter is installed and does not run
+   the program for them at all. For the others, and before 5.11, a call costs log2 of the edges.
+
+The shape of a program:
+
+    arch differs?  KILL_PROCESS      a 32-bit call: the numbers mean other calls there
+    binary search over nr            the number line, cut at the edges of what is denied; a leaf is a piece:
+        ALLOW
+        ERRNO(e)                     denied whatever the arguments
+        conditions, ERRNO(e) / ALLOW
+        ERRNO(ENOSYS)                numbers of a foreign calling convention, x32
+
+Why x32 gets ENOSYS where a wrong `arch` kills: ENOSYS is what a kernel without CONFIG_X86_X32_ABI answers, as
+most are; nothing is executed either way; and the range holds -1, the number a tracer writes to skip a call,
+which is no reason to die. Nobody issues a 32-bit call by accident.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from mudroom.sandbox.linux.syscall import ENOSYS, ERROR_NAMES, MACHINES, Cond, Rule, number_of
+
+# linux/bpf_common.h, the few operations used.
+_LD_W_ABS, _ALU_AND_K, _RET_K = 0x20, 0x54, 0x06
+_JA, _JEQ_K, _JGE_K = 0x05, 0x15, 0x35
+
+# struct seccomp_data { int nr; __u32 arch; __u64 instruction_pointer; __u64 args[6]; }
+# Little endian, as AUDIT_ARCH has it: the low half of an argument comes first.
+_NR, _ARCH = 0, 4
+_LOW_OF_ARG = tuple(range(16, 64, 8))
+
+# linux/seccomp.h; the low 16 bits carry the error, which the kernel caps at MAX_ERRNO.
+_KILL_PROCESS, _ERRNO, _ALLOW = 0x80000000, 0x00050000, 0x7FFF0000
+_USER_NOTIF = 0x7FC00000
+_MAX_ERRNO = 4095
+
+_MAX_INSTRUCTIONS = 4096  # BPF_MAXINSNS
+_ALL_BITS = 0xFFFFFFFF
+
+
+class _Instruction(NamedTuple):
+    """struct sock_filter. Jumps count from the next instruction, forward only."""
+
+    code: int
+    jt: int
+    jf: int
+    k: int
+
+
+_FORMAT = struct.Struct("<HBBI")
+_Row = tuple[int, bool, int, int]
+_Code = list[_Instruction]
+
+
+def compile_filter(rules: Sequence[Rule], machine: str, *, telling: bool = False) -> bytes:
+    """The program that answers each call with the first rule that applies to it, and allows the rest.
+
+    `machine` is what uname(2) says. `telling`: it asks a listener where it would refuse (`sandbox/launcher/refusal.py`), but
+    for what is said not to exist. Raises ValueError for an unknown machine or call and for a mistaken rule.
+    """
+    search = _search(_segments(rules, machine, telling))
+    code = [
+        *_load(_ARCH),
+        *_skip(_JEQ_K, MACHINES[machine].audit_arch, if_true=True, over=1),
+        *_return(_KILL_PROCESS),
+        *_load(_NR),
+        *search,
+    ]
+    if len(code) > _MAX_INSTRUCTIONS:
+        raise ValueError(f"{len(code)} instructions; the kernel takes {_MAX_INSTRUCTIONS}")
+    return b"".join(_FORMAT.pack(*instruction) for instruction in code)
+
+
+def rows(rules: Sequence[Rule], machine: str) -> dict[int, tuple[tuple[int, int, tuple[_Row, ...]], ...]]:
+    """The rules by system call number, as the listener of a telling filter needs them: number of the rule, error,
+    conditions as (argument, whether it has to be the value, value, mask)."""
+    found: dict[int, tuple[tuple[int, int, tuple[_Row, ...]], ...]] = {}
+    for index, rule in enumerate(rules):
+        number = number_of(rule.syscall, machine)
+        if number is not None:
+            conditions = tuple((cond.arg, cond.op == "==", cond.value, cond.mask) for cond in rule.conditions)
+            found[number] = (*found.get(number, ()), (index, rule.action, conditions))
+    return found
+
+
+def _segments(rules: Sequence[Rule], machine: str, telling: bool) -> list[tuple[int, _Code]]:
+    """The number line as (first number, what to do from there on), neighbours that do the same joined."""
+    named: dict[int, list[Rule]] = {}
+    for rule in rules:
+        _check(rule)
+        number = number_of(rule.syscall, machine)
+        if number is not None:
+            named.setdefault(number, []).append(rule)
+    denied = [(number, number + 1, _decide(its_rules, telling)) for number, its_rules in named.items()]
+    foreign = [(first, end, _return(_ERRNO | ENOSYS)) for first, end in MACHINES[machine].foreign]
+    segments: list[tuple[int, _Code]] = []
+    reached = 0
+    for first, end, code in sorted([*denied, *foreign]):
+        if first < reached:
+            raise ValueError(f"system call {first} is claimed twice on {machine}")
+        if reached < first:
+            segments.append((reached, _return(_ALLOW)))
+        segments.append((first, code))
+        reached = end
+    if reached <= _ALL_BITS:
+        segments.append((reached, _return(_ALLOW)))
+    return [here for i, here in enumerate(segments) if i == 0 or here[1] != segments[i - 1][1]]
+
+
+def _check(rule: Rule) -> None:
+    """A rule that can never apply, or reports success for a call never made, is a mistake in the table."""
+    if not 1 <= rule.action <= _MAX_ERRNO:
+        raise ValueError(f"{rule.syscall}: {rule.action} is not an error number")
+    for cond in rule.conditions:
+        if not (0 <= cond.arg < len(_LOW_OF_ARG) and 0 < cond.mask <= _ALL_BITS):
+            raise ValueError(f"{rule.syscall}: a condition sees 32 bits of one of six arguments: {cond}")
+        if cond.value & cond.mask != cond.value:
+            raise ValueError(f"{rule.syscall}: the mask hides bits of the value: {cond}")
+
+
+def _search(segments: Sequence[tuple[int, _Code]]) -> _Code:
+    """A balanced tree of `nr >= edge`, the number being in the accumulator."""
+    if len(segments) == 1:
+        return segments[0][1]
+    middle = len(segments) // 2
+    below = _search(segments[:middle])
+    return [
+        *_skip(_JGE_K, segments[middle][0], if_true=True, over=len(below)),
+        *below,
+        *_search(segments[middle:]),
+    ]
+
+
+def _decide(rules: Sequence[Rule], telling: bool) -> _Code:
+    """The rules of one system call: the first whose conditions all hold."""
+    code = _return(_ALLOW)
+    for rule in reversed(rules):
+        denied = _return(_USER_NOTIF if telling and rule.action != ENOSYS else _ERRNO | rule.action)
+        for cond in reversed(rule.conditions):
+            denied = [*_unless(cond, len(denied)), *denied]
+        # Nothing behind a rule without conditions is reached: the kernel would not mind, a reader would.
+        code = [*denied, *code] if rule.conditions else denied
+    return code
+
+
+def _unless(cond: Cond, over: int) -> _Code:
+    """Load, mask and compare; jump over the next `over` instructions unless the condition holds."""
+    masked = [] if cond.mask == _ALL_BITS else [_Instruction(_ALU_AND_K, 0, 0, cond.mask)]
+    jump = _skip(_JEQ_K, cond.value, if_true=cond.op == "!=", over=over)
+    return [*_load(_LOW_OF_ARG[cond.arg]), *masked, *jump]
+
+
+def _skip(test: int, k: int, *, if_true: bool, over: int) -> _Code:
+    """Jump over the next `over` instructions if the test says `if_true`, else go on with the first."""
+    if over <= 0xFF:
+        return [_Instruction(test, over if if_true else 0, 0 if if_true else over, k)]
+    return [_Instruction(test, 0 if if_true else 1, 1 if if_true else 0, k), _Instruction(_JA, 0, 0, over)]
+
+
+def _load(offset: int) -> _Code:
+    return [_Instruction(_LD_W_ABS, 0, 0, offset)]
+
+
+def _return(action: int) -> _Code:
+    return [_Instruction(_RET_K, 0, 0, action)]
+
+
+_FIELDS = {_NR: "nr", _ARCH: "arch", **{offset: f"arg{i}" for i, offset in enumerate(_LOW_OF_ARG)}}
+
+_TEXT = {
+    _LD_W_ABS: "ld  {field}",
+    _ALU_AND_K: "and {k:#x}",
+    _JA: "ja  {far}",
+    _JEQ_K: "jeq {k:#x} ? {true} : {false}",
+    _JGE_K: "jge {k} ? {true} : {false}",  # compares system call numbers, which people know in decimal
+    _RET_K: "ret {action}",
+}
+
+
+def disassemble(program: bytes) -> list[str]:
+    """One line per instruction, jumps with their targets. Knows only what `compile_filter` writes."""
+    if len(program) % _FORMAT.size:
+        raise ValueError(f"{len(program)} bytes are not a whole number of instructions")
+    return [_line(at, _Instruction(*fields)) for at, fields in enumerate(_FORMAT.iter_unpack(program))]
+
+
+def _line(at: int, instruction: _Instruction) -> str:
+    code, jt, jf, k = instruction
+    if code not in _TEXT or (code == _LD_W_ABS and k not in _FIELDS):
+        raise ValueError(f"instruction {at} is none of ours: {instruction}")
+    following = at + 1
+    text = _TEXT[code].format(
+        k=k,
+        field=_FIELDS.get(k),
+        far=following + k,
+        true=following + jt,
+        false=following + jf,
+        action=_action(k),
+    )
+    return f"{at:4}: {text}"
+
+
+def _action(k: int) -> str:
+    if k & ~0xFFFF == _ERRNO:
+        error = k & 0xFFFF
+        return f"ERRNO({ERROR_NAMES.get(error, error)})"
+    return {_KILL_PROCESS: "KILL_PROCESS", _ALLOW: "ALLOW", _USER_NOTIF: "USER_NOTIF"}.get(k, f"{k:#x}")

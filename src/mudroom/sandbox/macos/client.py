@@ -1,0 +1,206 @@
+"""macOS: commands started under ``sandbox-exec``, one warden process beside each. What ``client.Client`` is on Linux.
+
+``sandbox-exec`` is deprecated by Apple and on every macOS since 10.5; its kernel part is what the App Store's sandbox
+is made of. There is no other way to confine a program that is not signed for it. Where it is missing, or refuses a
+profile, nothing runs.
+"""
+
+from __future__ import annotations
+
+import _socket
+import functools
+import os
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from mudroom.core.confinement.plan import Plan
+from mudroom.errors import MudroomError, Unsupported
+from mudroom.sandbox.client.client import Client, Exit, Running
+from mudroom.sandbox.client.connection import Connection
+
+if TYPE_CHECKING:
+    from mudroom.sandbox.limits.cgroup import Leaf
+
+SIGKILL = 9
+SANDBOX_EXEC = b"/usr/bin/sandbox-exec"
+"""By its path: PATH may name another."""
+_ROOT = os.path.abspath(__file__).rsplit(os.sep, 4)[0]
+_START = f"import sys; sys.path.insert(0, {_ROOT!r}); from mudroom.sandbox.macos.warden import main; main()"
+_KEPT = 64
+"""Profiles that are known to be taken."""
+
+
+class DarwinClient(Client):
+    """``tool``: what stands for ``sandbox-exec``."""
+
+    def __init__(self, *, tool: bytes = SANDBOX_EXEC) -> None:
+        super().__init__()
+        self._tool = tool
+        self._wardens: list[int] = []
+        self._open: dict[int, Connection] = {}
+        self._taken: dict[bytes, None] = {}
+
+    def start(self) -> None:
+        """Nothing is resident."""
+
+    def settle(self) -> int:
+        """There are no control groups to put a launcher into."""
+        raise Unsupported("a control group", "Linux", sys.platform, "open_files and file_size hold without one")
+
+    def run(
+        self,
+        plan: Plan,
+        argv: Sequence[bytes],
+        env: Mapping[bytes, bytes],
+        stdio: tuple[int, int, int],
+        *,
+        want_view: bool = False,
+        want_gate: bool = False,
+        leaf: Leaf | None = None,
+        terminal: Sequence[int] = (),
+        held: bool = False,
+    ) -> Running:
+        """As ``client.Client.run``. Raises Unsupported for what needs namespaces: ``held``, ``leaf``, ``want_gate``."""
+        if held:
+            found = "a Mac, where no sandbox lives longer than its command"
+            raise Unsupported("a command in the background", "namespaces that others can join", found)
+        if want_gate or leaf is not None:
+            raise Unsupported("a network and control groups of its own", "namespaces", sys.platform)
+        with self._choosing:  # several threads may run commands
+            self._reap()
+        profile = next(step[2] for step in plan.steps if step[0] == "seatbelt")
+        request: dict[str, Any] = {
+            "op": "run",
+            "plan": plan.steps,
+            "argv": list(argv),
+            "env": dict(env),
+            "search": [entry for entry in env.get(b"PATH", os.fsencode(os.defpath)).split(b":") if entry],
+            "terminal": tuple(terminal),
+            "tool": self._tool,
+            "mark": os.urandom(16).hex().encode(),
+            "check": profile not in self._taken,
+        }
+        running = self._spawn(request, plan, stdio, want_view=want_view)
+        running.taken, running.mark = functools.partial(self._note, profile), b"MUDROOM_RUN=" + request["mark"]
+        return running
+
+    def _note(self, profile: bytes) -> None:
+        self._taken[profile] = None
+        for old in list(self._taken)[:-_KEPT]:
+            self._taken.pop(old, None)
+
+    def _spawn(self, request: dict[str, Any], plan: Plan, stdio: tuple[int, int, int], *, want_view: bool) -> _Watched:
+        ours, theirs = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_STREAM)
+        read, write = os.pipe()
+        given = [*stdio, theirs.fileno(), write]
+        pair = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_STREAM) if request["terminal"] else None
+        if pair is not None:
+            given.append(pair[1].fileno())
+        connection = Connection(ours)
+        try:
+            pid = _posix_spawn(given)
+            connection.send(request, ())
+        except BaseException:
+            ours.close()
+            os.close(read)
+            raise
+        finally:
+            theirs.close()
+            os.close(write)
+            if pair is not None:
+                pair[1].close()
+        identity = next(self._ids)
+        with self._choosing:
+            self._wardens.append(pid)
+            self._open[pid] = connection
+        view = _view(plan) if want_view else None
+        channel = pair[0] if pair is not None else None
+        return _Watched(connection, identity, read, plan.steps, request["argv"][0], view, channel)
+
+    def _reap(self) -> None:
+        """Wardens that have ended."""
+        for pid in self._wardens.copy():
+            if os.waitpid(pid, os.WNOHANG)[0]:
+                self._wardens.remove(pid)
+                self._open.pop(pid).close()
+
+    def close(self) -> None:
+        """End every command."""
+        for connection in self._open.values():
+            connection.close()
+        for pid in self._wardens:
+            os.waitpid(pid, 0)
+        self._open.clear()
+        self._wardens.clear()
+
+
+class _Watched(Running):
+    """``taken`` is called when the command has run: its profile was taken."""
+
+    taken: Callable[[], None]
+    mark: bytes
+    """What all that the command starts has in its environment."""
+
+    def signal(self, number: int) -> None:
+        """As before; harmless when the warden is over."""
+        try:
+            super().signal(number)
+        except MudroomError:
+            if self._connection.is_open():
+                raise
+
+    def _hold(self, op: str) -> None:
+        try:
+            super()._hold(op)
+        except MudroomError:
+            if self._connection.is_open():
+                raise
+
+    def _ended_without_report(self) -> Exit:
+        """The warden was killed, from outside of the sandbox. What it would have ended is ended here, as far as it
+        bears its mark."""
+        from mudroom.sandbox.host.process_table import carries, rows
+        from mudroom.sandbox.macos.warden import send_signal
+
+        left = [0]
+        while left:
+            left = [row[0] for row in rows() if carries(row[0], self.mark)]
+            for pid in left:
+                send_signal(pid, SIGKILL)
+        raise MudroomError("the process beside the command died", "run the command again; nothing was applied")
+
+    def wait(self) -> Exit:
+        ended = super().wait()
+        self.taken()
+        return ended
+
+
+def _posix_spawn(given: Sequence[int]) -> int:
+    """A warden with these descriptors, from 0 on, and no others of ours. By way of numbers above all of them, as they
+    may be in each other's way."""
+    free = max(*given, len(given)) + 1
+    actions: list[tuple[int, int, int]] = [
+        (os.POSIX_SPAWN_DUP2, descriptor, free + number) for number, descriptor in enumerate(given)
+    ]
+    actions += [(os.POSIX_SPAWN_DUP2, free + number, number) for number in range(len(given))]
+    closing = [(os.POSIX_SPAWN_CLOSE, free + number) for number in range(len(given))]
+    return os.posix_spawn(
+        sys.executable,
+        [sys.executable, "-I", "-S", "-c", _START],
+        {"PATH": os.defpath, "LC_ALL": "C"},
+        file_actions=[*actions, *closing],
+    )
+
+
+def _view(plan: Plan) -> _socket.socket:
+    """A socket with a descriptor of the copy in it: there is no mount to wait for."""
+    place = next(step[1] for step in plan.steps if step[0] == "view")
+    ours, theirs = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_STREAM)
+    descriptor = os.open(place, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    try:
+        theirs.sendmsg([b"v"], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, descriptor.to_bytes(4, "little"))])
+    finally:
+        os.close(descriptor)
+        theirs.close()
+    return ours

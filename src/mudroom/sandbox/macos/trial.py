@@ -1,0 +1,188 @@
+"""Seatbelt, tried: a command that does what it must not, and a look at what came of it. For ``mudroom doctor``.
+
+Nothing is believed that the command says: whether a file is there, whether somebody has connected, is seen from here.
+And a probe that could not do anything proves nothing: each shows first that it runs, and tells of a refusal by a status
+that nothing else has. Else: "not probed".
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+from collections.abc import Callable, Sequence
+from typing import Literal, NamedTuple
+
+from mudroom.core.confinement.spec import Copy, SandboxSpec
+from mudroom.errors import MudroomError
+from mudroom.sandbox.client.client import Client
+from mudroom.sandbox.macos.host import survey_mac, true_path
+from mudroom.sandbox.macos.seatbelt import compile_seatbelt
+
+
+class Trial(NamedTuple):
+    """For ``mudroom doctor``: one protection on this Mac."""
+
+    protection: str
+    state: Literal["strict", "degraded", "missing", "not probed"]
+    found: str
+    fix: str = ""
+
+
+Run = Callable[[str], int]
+"""Performs a shell script under Seatbelt, and gives its wait status. Raises MudroomError if there is no sandbox."""
+_PERMIT = "see the first of these"
+_REFUSED, _DONE = 3, 5
+"""Statuses of a probe: the kernel did not permit it (EPERM, EACCES), and it was done."""
+_CONNECT = """
+import socket, sys
+try:
+    s = socket.socket({family})
+    s.settimeout(2)
+    s.connect({address!r})
+    s.send(b"x")
+except PermissionError:
+    sys.exit({refused})
+"""
+_OUTSIDE = "run mudroom outside of any other sandbox: one cannot be put into another (an agent's own, an App's)"
+
+
+def try_seatbelt(client: Client, directory: bytes, *, home: bytes, search: Sequence[bytes]) -> list[Trial]:
+    """Everything, in ``directory``, an empty one. ``home`` and ``search``: as ``host.survey`` has them."""
+    place = true_path(directory)
+    run = runner(client, place, home, search)
+    try:
+        status = run("exit 7")
+    except MudroomError as error:
+        return [Trial("a sandbox", "missing", error.message, _OUTSIDE), *_ALWAYS]
+    if status >> 8 != 7:
+        return [Trial("a sandbox", "missing", f"a shell ended with the status {status}", _OUTSIDE), *_ALWAYS]
+    found = [Trial("a sandbox", "strict", "Seatbelt by sandbox-exec, deny by default")]
+    return [*found, _writing(run, place), _reading(run, place), *_connecting(run, place), _signalling(run), *_ALWAYS]
+
+
+def runner(client: Client, place: bytes, home: bytes, search: Sequence[bytes]) -> Run:
+    """In a copy of its own below ``place``, with the network closed."""
+    host = survey_mac(home, search)
+    work, private = place + b"/work", place + b"/fork/private"
+    for directory in (work, private):
+        os.makedirs(directory, mode=0o700, exist_ok=True)
+    spec = SandboxSpec(
+        project=place + b"/project",
+        view=Copy(work),
+        cwd=work,
+        home=private,
+        scratch=private,
+        namespaces=False,
+        binds=(*host.system, *host.home),
+        masks=host.masks,
+    )
+    plan = compile_seatbelt(spec)
+
+    def run(script: str) -> int:
+        null = os.open(os.devnull, os.O_RDWR)
+        try:
+            environment = {b"PATH": b"/usr/bin:/bin:/usr/sbin:/sbin", b"HOME": private}
+            running = client.run(plan, [b"/bin/sh", b"-c", os.fsencode(script)], environment, (null, null, null))
+            return running.wait().status
+        finally:
+            os.close(null)
+
+    return run
+
+
+def _quoted(path: bytes) -> str:
+    return "'" + os.fsdecode(path).replace("'", "'\\''") + "'"
+
+
+def _writing(run: Run, place: bytes) -> Trial:
+    name, outside, inside = "nothing is written outside of the copy", place + b"/outside", place + b"/work/inside"
+    run(f"echo x > {_quoted(inside)}; echo x > {_quoted(outside)}")
+    if os.path.lexists(outside):
+        return Trial(name, "missing", "it was written", _PERMIT)
+    if not os.path.exists(inside):
+        return Trial(name, "not probed", "nothing could be written in the copy either")
+    return Trial(name, "strict", "refused by the kernel; the copy can be written")
+
+
+def _reading(run: Run, place: bytes) -> Trial:
+    """The content has to come out in the copy, where it is looked for."""
+    name, secret, copy = "nothing is read but what is shown", place + b"/secret", place + b"/work/copy"
+    for path in (secret, place + b"/work/own"):
+        with open(path, "wb") as stream:
+            stream.write(path)
+        run(f"cat {_quoted(path)} > {_quoted(copy)}")
+        try:
+            with open(copy, "rb") as stream:
+                got = stream.read()
+            os.unlink(copy)
+        except FileNotFoundError:
+            return Trial(name, "not probed", "nothing could be written in the copy")
+        if path == secret and got:
+            return Trial(name, "missing", "a file of the host was read", _PERMIT)
+    if got != path:
+        return Trial(name, "not probed", "nothing could be read in the copy either")
+    return Trial(name, "strict", "files of the host cannot be read, nor looked at")
+
+
+def _connecting(run: Run, place: bytes) -> list[Trial]:
+    path = place + b"/s"
+    with socket.socket() as tcp, socket.socket(socket.AF_UNIX) as unix:
+        tcp.bind(("127.0.0.1", 0))
+        if os.path.lexists(path):
+            os.unlink(path)
+        try:
+            unix.bind(os.fsdecode(path))
+        except OSError:  # a path of more than 104 bytes: unix(4)
+            return [_tried("no network", run, tcp, "socket.AF_INET", tcp.getsockname())]
+        return [
+            _tried("no network", run, tcp, "socket.AF_INET", tcp.getsockname()),
+            _tried("no servers of the host", run, unix, "socket.AF_UNIX", os.fsdecode(path)),
+        ]
+
+
+def _tried(name: str, run: Run, listener: socket.socket, family: str, address: object) -> Trial:
+    """Whether somebody has come to ``listener``."""
+    listener.listen()
+    listener.settimeout(0)
+    python = f"exec {_quoted(os.fsencode(sys.executable))} -ISc "
+    program = _CONNECT.format(family=family, address=address, refused=_REFUSED)
+    if run(python + "pass") != 0:
+        return Trial(name, "not probed", "Python, which is to try it, does not run inside")
+    status = run(python + _quoted(os.fsencode(program)))
+    try:
+        listener.accept()[0].close()
+    except BlockingIOError:
+        if status != _REFUSED << 8:
+            return Trial(name, "not probed", "the probe did not run as it should have")
+        return Trial(name, "strict", "connect(2) is refused; with the gate, its port is the only one")
+    return Trial(name, "missing", "a server of the host was reached", _PERMIT)
+
+
+def _signalling(run: Run) -> Trial:
+    name = "other processes cannot be signalled"
+    status = run(f"kill -0 $$ || exit 1; kill -0 {os.getpid()} && exit {_DONE}; exit {_REFUSED}")
+    if status == _DONE << 8:
+        return Trial(name, "missing", "a process of the host could be", _PERMIT)
+    if status != _REFUSED << 8:
+        return Trial(name, "not probed", "its own shell could not be signalled either")
+    return Trial(name, "strict", "signals go to processes of the same sandbox only")
+
+
+_CONTAINER = "level 2, in a container"
+_ALWAYS = (
+    Trial(
+        "processes end with the command",
+        "degraded",
+        "found by descent, session and a mark, which Apple's own programs do not show; a daemon of those outlives it, "
+        "in the sandbox",
+        _CONTAINER,
+    ),
+    Trial("a loopback of its own", "missing", "127.0.0.1 is the host's: nothing there can be reached but the gate"),
+    *(
+        Trial(f"limit: {kind}", "missing", "macOS has no control groups", _CONTAINER)
+        for kind in ("memory", "processes", "cpus", "io")
+    ),
+    *(Trial(f"limit: {kind}", "strict", "rlimit") for kind in ("open files", "file size")),
+)
+"""What needs no trial: it is so on every Mac."""

@@ -1,0 +1,439 @@
+"""The warden: one small process beside each command, where there are no namespaces and no resident launcher (macOS).
+
+It starts the command under ``sandbox-exec``, passes signals on, waits, ends what the command leaves behind, reports.
+What it hears and says is what ``sandbox/launcher/launcher.py`` describes, so that ``client.Running`` is the other end of both.
+
+Rules of this file and of ``processtable``:
+1. It uses what macOS has: no pidfd, no prctl, no /proc. So it runs on Linux as well, and is tested there.
+2. It is single-threaded (``python -I -S``): it forks, and runs Python between fork and exec. The host does neither.
+3. Any failure before the exec is reported with the index of the step; the command has not run.
+4. When the host is gone (the end of ``CONTROL``), all of the command's processes end.
+
+Whose processes are the command's: those that descend from it, those in its session or in a process group or session
+that one of them has led, and at its end those that carry its mark in their environment (``MUDROOM_RUN``). They are
+looked for five times a second, whenever something happens, and, at the end, until none is found. A process that leaves
+the first three (a double fork with setsid(2) between two looks) is found by its mark alone; macOS does not show that of
+Apple's own programs (``processtable.carries``), so a daemon that is a /bin/sh is not found, nor one that was given
+another environment on purpose. It stays in the sandbox, which a process never leaves; but it outlives the command.
+"""
+
+from __future__ import annotations
+
+import _signal  # type: ignore[import-not-found]
+import _socket
+import fcntl
+import os
+import resource
+import select
+import sys
+import termios
+
+from mudroom.sandbox.host.process_table import carries, rows
+from mudroom.sandbox.launcher.wire import receive, tell
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, NoReturn
+
+    from mudroom.sandbox.host.process_table import Row
+    from mudroom.sandbox.launcher.wire import Request
+
+CONTROL, REPORT, CHANNEL = 3, 4, 5
+"""Descriptors that the host has given, beside the command's own."""
+LOOK = 0.2
+"""Seconds between two looks at the processes: each is a few milliseconds."""
+PATIENCE = 200
+"""So many times what is left is killed before it is given up: 10 ms each."""
+QUIET = 2
+"""So many looks without finding any: a process may be started, and who has started it end, in the middle of one."""
+ENOENT, EACCES, EIO, EPERM = 2, 13, 5, 1
+_TO_COMMAND = (_signal.SIGTERM, _signal.SIGHUP, _signal.SIGUSR1, _signal.SIGUSR2)
+_TO_GROUP = (_signal.SIGINT, _signal.SIGQUIT)
+_IGNORED = (*_TO_GROUP, _signal.SIGTSTP, _signal.SIGTTIN, _signal.SIGTTOU, _signal.SIGHUP, _signal.SIGPIPE)
+_RESET = (*_IGNORED, *_TO_COMMAND, _signal.SIGXFSZ, _signal.SIGCHLD)
+_MOST_SAID = 400
+"""Characters of what sandbox-exec says of a profile that it does not take."""
+RLIMITS = {1: "RLIMIT_FSIZE", 2: "RLIMIT_DATA", 4: "RLIMIT_CORE", 6: "RLIMIT_NPROC", 7: "RLIMIT_NOFILE"}
+"""A plan has Linux's numbers; macOS has others for some."""
+
+
+class ReportedError(Exception):
+    """The host has been told; nothing is left to do but to end."""
+
+
+def fail(index: int, op: str, error: OSError) -> NoReturn:
+    detail = os.fsdecode(error.filename) if isinstance(error.filename, (str, bytes)) else error.strerror or ""
+    tell(REPORT, ("failed", index, op, error.errno or 0, detail))
+    raise ReportedError
+
+
+# --- the processes of the command ---
+
+
+class Family:
+    """Numbers of processes, groups and sessions are remembered only as long as somebody bears them: they are given
+    again, and then to somebody who has nothing to do with the command."""
+
+    def __init__(self, command: int, session: int, mark: bytes) -> None:
+        self._first = (command, session)
+        self._alive: dict[int, int] = {}
+        """Who was found last, and when each of them was started."""
+        self._leaders: set[int] = set()
+        """Of their groups and sessions."""
+        self._mark = mark
+        self._spared = {os.getpid(), os.getppid()}
+
+    def members(self, *, by_mark: bool = False) -> list[tuple[int, bool]]:
+        """Who lives, and whether it is stopped."""
+        table = {row[0]: row for row in rows() if row[0] not in self._spared}
+        leaders = {*self._first, *self._leaders}
+        found = {pid for pid, row in table.items() if pid == self._first[0] or self._alive.get(pid) == row[4]}
+        grown = True
+        while grown:
+            leaders |= {one for pid in found for one in _groups(table[pid])}
+            new = {
+                pid
+                for pid, row in table.items()
+                if pid not in found and (row[1] in found or any(one in leaders for one in _groups(row)))
+            }
+            found |= new
+            grown = bool(new)
+        if by_mark:
+            found |= {pid for pid in table if pid not in found and carries(pid, self._mark)}
+        self._alive = {pid: table[pid][4] for pid in found}
+        self._leaders = {one for pid in found for one in _groups(table[pid])}
+        return [(pid, table[pid][3]) for pid in found]
+
+    def end(self) -> bool:
+        """Kill all, until none is found. False if some cannot be ended."""
+        quiet = 0
+        for _attempt in range(PATIENCE):
+            left = self.members(by_mark=True)
+            quiet = 0 if left else quiet + 1
+            if quiet == QUIET:
+                return True
+            for pid, _stopped in left:
+                send_signal(pid, _signal.SIGKILL)
+            reap_others()
+            if left:
+                select.select([], [], [], 0.01)
+        return False
+
+    def stop(self, stopped: list[int]) -> None:
+        """Stop all that are not stopped; when this returns they are. ``stopped`` gets those that were stopped here."""
+        quiet = 0
+        for _attempt in range(PATIENCE):
+            running = [pid for pid, is_stopped in self.members(by_mark=True) if not is_stopped]
+            quiet = 0 if running else quiet + 1
+            if quiet == QUIET:
+                return
+            for pid in running:
+                if send_signal(pid, _signal.SIGSTOP) and pid not in stopped:
+                    stopped.append(pid)
+            if running:
+                select.select([], [], [], 0.002)
+        for pid in stopped:
+            send_signal(pid, _signal.SIGCONT)
+        stopped.clear()
+        raise OSError(EPERM, "its processes do not come to rest")
+
+
+def _groups(row: Row) -> tuple[int, ...]:
+    """The process group and the session of a process, by the numbers of their leaders."""
+    try:
+        return row[2], os.getsid(row[0])
+    except OSError:
+        return (row[2],)  # it has just ended
+
+
+def send_signal(pid: int, number: int) -> bool:
+    try:
+        os.kill(pid, number)
+        return True
+    except (ProcessLookupError, PermissionError):
+        return False
+
+
+def reap_others() -> None:
+    """Children of ours that have ended, when the command has been waited for."""
+    while True:
+        try:
+            if not os.waitpid(-1, os.WNOHANG)[0]:
+                return
+        except ChildProcessError:
+            return
+
+
+# --- starting it ---
+
+
+def keep_only(last: int) -> None:
+    """Close what the host was given by whoever started it, and let nothing of ours go on to the command."""
+    for name in os.listdir("/dev/fd"):
+        if int(name) > last:
+            try:
+                os.close(int(name))
+            except OSError:
+                pass  # that of the list itself
+    for descriptor in range(CONTROL, last + 1):
+        os.set_inheritable(descriptor, False)
+
+
+def take_terminal(numbers: tuple[int, ...]) -> tuple[int, _socket.socket]:
+    """A new pseudo-terminal, ours and the command's: tty(4). Its master goes to the host, which makes it like the
+    user's before it says ``g``. Ours, because a command that led the session could not be stopped."""
+    master, side = os.openpty()
+    fcntl.ioctl(side, termios.TIOCSCTTY, 0)
+    for number in numbers:
+        os.dup2(side, number)
+    channel = _socket.socket(fileno=CHANNEL)
+    channel.sendmsg([b"t"], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, master.to_bytes(4, "little"))])
+    os.close(master)
+    if channel.recv(1) != b"g":
+        raise OSError(EIO, "nobody is at the terminal")
+    return side, channel
+
+
+def write_profile(path: bytes, profile: bytes) -> None:
+    try:
+        os.unlink(path)
+    except FileNotFoundError:
+        pass
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+    try:
+        while profile:
+            profile = profile[os.write(descriptor, profile) :]
+    finally:
+        os.close(descriptor)
+
+
+def check_profile(request: Request, profile: bytes) -> None:
+    """Have ``true`` run under it: a profile that is not taken, or a sandbox that we are in ourselves, is told before
+    anything runs. What sandbox-exec says is passed on, and not interpreted."""
+    read, write = os.pipe()
+    child = os.fork()
+    if not child:
+        try:
+            null = os.open(os.devnull, os.O_RDWR)
+            for number, target in ((null, 0), (null, 1), (write, 2)):
+                os.dup2(number, target)
+            os.chdir("/")
+            tool = request["tool"]
+            os.execve(tool, [tool, b"-f", profile, b"--", b"/usr/bin/true"], {"PATH": os.defpath})
+        except OSError as error:
+            os.write(2, (error.strerror or "").encode())
+        finally:
+            os._exit(126)
+    os.close(write)
+    said = b""
+    while chunk := os.read(read, 4096):
+        said = (said + chunk)[:_MOST_SAID]
+    os.close(read)
+    status = os.waitpid(child, 0)[1]
+    if status:
+        text = said.decode("utf-8", "replace").strip() or f"it ended with the status {status}"
+        raise OSError(EPERM, f"{os.fsdecode(request['tool'])} says: {text}")
+
+
+def find_program(name: bytes, search: list[bytes]) -> bytes:
+    """As execvp(3) looks for it: what is told as "not found" is not there, and never a word of the sandbox's."""
+    candidates = [name] if b"/" in name else [directory + b"/" + name for directory in search]
+    failure = OSError(ENOENT, "not found")
+    for candidate in candidates:
+        if os.path.isfile(candidate):
+            if os.access(candidate, os.X_OK):
+                return candidate
+            failure = OSError(EACCES, "not executable")
+    raise failure
+
+
+def perform(request: Request, ops: tuple[str, ...], table: dict[str, Any]) -> None:
+    for index, step in enumerate(request["plan"]):
+        if step[0] in ops:
+            try:
+                table[step[0]](*step[1:])
+            except OSError as error:
+                fail(index, step[0], error)
+
+
+def set_rlimit(number: int, soft: int, hard: int) -> None:
+    kind = getattr(resource, RLIMITS[number])
+    ours = resource.getrlimit(kind)[1]
+    if ours != resource.RLIM_INFINITY:
+        soft, hard = min(soft, ours), min(hard, ours)
+    try:
+        resource.setrlimit(kind, (soft, hard))
+    except ValueError as error:
+        raise OSError(EPERM, str(error)) from error
+
+
+def become_command(request: Request, profile: bytes, terminal: int) -> NoReturn:
+    """In the forked child. ``terminal``: of which it takes the foreground; -1: it leads a session of its own."""
+    try:
+        if terminal >= 0:
+            os.setpgid(0, 0)
+            os.tcsetpgrp(terminal, os.getpid())
+        else:
+            os.setsid()
+        for number in _RESET:
+            _signal.signal(number, _signal.SIG_DFL)
+        table = {"umask": os.umask, "rlimit": set_rlimit, "cwd": os.chdir}
+        perform(request, ("umask", "cwd"), table)
+        try:
+            program = find_program(request["argv"][0], request["search"])
+        except OSError as error:
+            fail(-1, "exec", error)
+        perform(request, ("rlimit",), table)
+        tool = request["tool"]
+        try:
+            words = [tool, b"-f", profile, b"--", program, *request["argv"][1:]]
+            os.execve(tool, words, {**request["env"], b"MUDROOM_RUN": request["mark"]})
+        except OSError as error:
+            fail(-1, "seatbelt" if error.errno in (ENOENT, EACCES) else "exec", error)
+    except ReportedError:
+        pass
+    finally:
+        os._exit(127)
+
+
+# --- while it runs ---
+
+
+class Watch:
+    def __init__(self, request: Request, command: int, control: _socket.socket, channel: _socket.socket | None) -> None:
+        self._command, self._control, self._channel = command, control, channel
+        self._family = Family(command, os.getpid(), b"MUDROOM_RUN=" + request["mark"])
+        self._paused: list[int] = []
+        self._is_stopped = False
+        self._wake, word = os.pipe()
+        for descriptor in (self._wake, word):
+            os.set_blocking(descriptor, False)
+        _signal.set_wakeup_fd(word, warn_on_full_buffer=False)
+        _signal.signal(_signal.SIGCHLD, lambda _number, _frame: None)
+
+    def run(self) -> None:
+        """Until the command has ended and nothing of it is left."""
+        ended = self._look()
+        while ended is None:
+            ready = set(select.select([self._control.fileno(), self._wake], [], [], LOOK)[0])
+            self._family.members()
+            if self._wake in ready:
+                os.read(self._wake, 4096)
+            if self._control.fileno() in ready and not self._hear():
+                self._family.end()
+                return
+            ended = self._look()
+        status, use = ended
+        empty = self._family.end()
+        kib = use.ru_maxrss // 1024 if sys.platform == "darwin" else use.ru_maxrss  # getrusage(2): bytes on macOS
+        tell(REPORT, ("exited", status, use.ru_utime, use.ru_stime, kib, (), empty))
+
+    def _look(self) -> tuple[int, Any] | None:
+        """What has become of the command: its end, or None. A stop is told where there is a terminal."""
+        pid, status, use = os.wait4(self._command, os.WNOHANG | os.WUNTRACED)
+        if not pid:
+            return None
+        if os.WIFSTOPPED(status):
+            self._is_stopped = True
+            if self._channel is not None and not self._paused:
+                try:
+                    self._channel.send(b"s")
+                except BrokenPipeError:
+                    pass  # the host has let go of it
+            return None
+        return status, use
+
+    def _hear(self) -> bool:
+        """One word of the host. False if it is gone."""
+        request, descriptors = receive(self._control)
+        if request is None:
+            return False
+        if request["op"] == "signal":
+            self._signal(request["signal"])
+        elif request["op"] in ("pause", "resume"):
+            record: tuple[object, ...] = ("done",)
+            try:
+                (self._pause if request["op"] == "pause" else self._resume)()
+            except OSError as error:
+                record = ("failed", error.strerror or "")
+            try:
+                tell(descriptors[0], record)
+            except BrokenPipeError:
+                pass  # the caller was interrupted
+            os.close(descriptors[0])
+        return True
+
+    def _signal(self, number: int) -> None:
+        if number == _signal.SIGKILL:
+            send_signal(self._command, number)  # first: a shell would tell of the death of another
+            for pid, _stopped in self._family.members():
+                send_signal(pid, number)
+        elif number in _TO_GROUP:
+            self._tell_group(number)
+        elif number == _signal.SIGCONT:
+            if self._is_stopped:
+                self._is_stopped = False
+                self._tell_group(number)
+        else:
+            send_signal(self._command, number)
+
+    def _tell_group(self, number: int) -> None:
+        try:
+            os.killpg(self._command, number)
+        except (ProcessLookupError, PermissionError):
+            pass  # it has just ended
+
+    def _pause(self) -> None:
+        self._family.stop(self._paused)
+
+    def _resume(self) -> None:
+        paused, self._paused = self._paused, []
+        self._is_stopped = self._is_stopped and self._command not in paused
+        for pid in paused:
+            send_signal(pid, _signal.SIGCONT)
+
+
+def guard(request: Request, control: _socket.socket) -> None:
+    keep_only(CHANNEL if request["terminal"] else REPORT)
+    places = [(index, step[1], step[2]) for index, step in enumerate(request["plan"]) if step[0] == "seatbelt"]
+    if len(places) != 1:
+        fail(-1, "seatbelt", OSError(EPERM, "a plan without a profile"))
+    index, profile, text = places[0]
+    try:
+        write_profile(profile, text)
+        if request["check"]:
+            check_profile(request, profile)
+    except OSError as error:
+        fail(index, "seatbelt", error)
+    terminal, channel = -1, None
+    if request["terminal"]:
+        try:
+            terminal, channel = take_terminal(request["terminal"])
+        except OSError as error:
+            fail(-1, "terminal", error)
+    command = os.fork()
+    if not command:
+        become_command(request, profile, terminal)
+    null = os.open(os.devnull, os.O_RDWR)
+    for number in range(3):
+        os.dup2(null, number)  # a pipe of the command must end when the command does
+    Watch(request, command, control, channel).run()
+
+
+def main() -> None:
+    os.setsid()
+    for number in _IGNORED:
+        _signal.signal(number, _signal.SIG_IGN)
+    control = _socket.socket(fileno=CONTROL)
+    code = 125
+    try:
+        request, _none = receive(control)
+        if request is not None:
+            guard(request, control)
+        code = 0
+    except ReportedError:
+        code = 0
+    except BaseException as error:  # noqa: BLE001 - whatever it is, the host must hear of it and nothing may run on
+        tell(REPORT, ("failed", -1, "warden", getattr(error, "errno", 0) or 0, repr(error)))
+    finally:
+        os._exit(code)

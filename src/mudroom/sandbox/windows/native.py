@@ -1,0 +1,388 @@
+"""``Calls`` made for real: each is a few functions of ``api.py``. Whatever they allocate is freed here."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from ctypes import addressof, byref, c_size_t, c_uint32, c_uint64, c_void_p, sizeof
+from typing import Any
+
+from mudroom.sandbox.windows import types as w
+from mudroom.sandbox.windows.api import Library
+from mudroom.sandbox.windows.calls import Accounting, CallFailed, Console, Creation, Luid, Process
+
+_SE_CHANGE_NOTIFY = (23, 0)
+"""SeChangeNotifyPrivilege (ntddk.h: SE_CHANGE_NOTIFY_PRIVILEGE): everybody has it, to pass through directories that he
+may not list. DISABLE_MAX_PRIVILEGE keeps it too."""
+_FLAGS = w.CREATE_SUSPENDED | w.CREATE_UNICODE_ENVIRONMENT | w.EXTENDED_STARTUPINFO_PRESENT
+_TOKEN = w.TOKEN_QUERY | w.TOKEN_DUPLICATE | w.TOKEN_ASSIGN_PRIMARY | w.TOKEN_ADJUST_DEFAULT
+
+
+class Native:
+    def __init__(self, library: Library | None = None) -> None:
+        """Raises OSError where this is not Windows."""
+        self.library = library or Library()
+
+    def make_directory(self, path: str) -> None:
+        try:
+            self.library.CreateDirectoryW(path, None)
+        except CallFailed as failed:
+            if failed.code != w.ERROR_ALREADY_EXISTS:
+                raise
+
+    def close(self, handle: int) -> None:
+        self.library.CloseHandle(handle)
+
+    def create_profile(self, name: str, capabilities: Sequence[str]) -> str:
+        rows, _kept = self.library.sids(capabilities, w.SE_GROUP_ENABLED)
+        sid = c_void_p()
+        self.library.CreateAppContainerProfile(name, name, "mudroom", rows, len(capabilities), byref(sid))
+        try:
+            return self.library.sid_text(sid.value)
+        finally:
+            self.library.LocalFree(sid)
+
+    def delete_profile(self, name: str) -> None:
+        self.library.DeleteAppContainerProfile(name)
+
+    # access
+
+    def grant(self, path: str, sid: str, rights: int) -> None:
+        self._entry(path, sid, rights, "GRANT_ACCESS")
+
+    def deny(self, path: str, sid: str, rights: int) -> None:
+        self._entry(path, sid, rights, "DENY_ACCESS")
+
+    def revoke(self, path: str, sid: str) -> None:
+        """All that names this SID; every other entry stays as it is by then."""
+        self._entry(path, sid, 0, "REVOKE_ACCESS")
+
+    def protect(self, path: str, owners: Sequence[str], sid: str, rights: int) -> None:
+        """Nobody but ``owners``, to whom it is open, and ``sid`` with these rights; nothing is inherited from above. A
+        list made anew: an entry that denies does not hold an AppContainer's own SID, so there must be none that
+        allows, for all packages neither."""
+        first, whole = c_void_p(), c_void_p()
+        file = self._open_itself(path, w.READ_CONTROL | w.WRITE_DAC)
+        try:
+            rows, _kept = self._entries(owners, w.FILE_ALL_ACCESS, "GRANT_ACCESS")
+            self.library.SetEntriesInAclW(len(owners), rows, None, byref(first))
+            row, _kept_too = self._entries([sid], rights, "GRANT_ACCESS")
+            self.library.SetEntriesInAclW(1, row, first, byref(whole))
+            kind = w.DACL_SECURITY_INFORMATION | w.PROTECTED_DACL_SECURITY_INFORMATION
+            self.library.SetSecurityInfo(file, w.ENUM["SE_FILE_OBJECT"], kind, None, None, whole, None)
+        finally:
+            self.library.LocalFree(whole)
+            self.library.LocalFree(first)
+            self.close(file)
+
+    def unprotect(self, path: str, sid: str) -> None:
+        """It inherits again, beside what its owners were given, which is no more than they have above."""
+        self._entry(path, sid, 0, "REVOKE_ACCESS", w.UNPROTECTED_DACL_SECURITY_INFORMATION)
+
+    def _entry(self, path: str, sid: str, rights: int, mode: str, protection: int = 0) -> None:
+        old, new, descriptor = c_void_p(), c_void_p(), c_void_p()
+        files, dacl = w.ENUM["SE_FILE_OBJECT"], w.DACL_SECURITY_INFORMATION
+        file = self._open_itself(path, w.READ_CONTROL | w.WRITE_DAC)
+        try:
+            self.library.GetSecurityInfo(file, files, dacl, None, None, byref(old), None, byref(descriptor))
+            rows, _kept = self._entries([sid], rights, mode)
+            self.library.SetEntriesInAclW(1, rows, old, byref(new))
+            self.library.SetSecurityInfo(file, files, dacl | protection, None, None, new, None)
+        finally:
+            self.library.LocalFree(new)
+            self.library.LocalFree(descriptor)
+            self.close(file)
+
+    def _open_itself(self, path: str, access: int) -> int:
+        """A handle of a file or directory. A junction or a symbolic link is refused: a command that empties its own
+        directory could have made it one, and the next would be given what it leads to."""
+        share = w.FILE_SHARE_READ | w.FILE_SHARE_WRITE | w.FILE_SHARE_DELETE
+        flags = w.FILE_FLAG_BACKUP_SEMANTICS | w.FILE_FLAG_OPEN_REPARSE_POINT
+        file = self.library.CreateFileW(path, access, share, None, w.OPEN_EXISTING, flags, None)
+        found = w.FILE_ATTRIBUTE_TAG_INFO()
+        try:
+            kind = w.ENUM["FileAttributeTagInfo"]
+            self.library.GetFileInformationByHandleEx(file, kind, byref(found), sizeof(found))
+            if found.FileAttributes & w.FILE_ATTRIBUTE_REPARSE_POINT:
+                raise CallFailed("CreateFileW", w.ERROR_CANT_RESOLVE_FILENAME)
+        except CallFailed:
+            self.close(file)
+            raise
+        return file
+
+    def _entries(self, sids: Sequence[str], rights: int, mode: str) -> tuple[Any, list[Any]]:
+        kept = [self.library.sid(one) for one in sids]
+        rows = [w.EXPLICIT_ACCESS_W(rights, w.ENUM[mode], w.SUB_CONTAINERS_AND_OBJECTS_INHERIT) for _one in kept]
+        for row, one in zip(rows, kept, strict=True):
+            row.Trustee.TrusteeForm = w.ENUM["TRUSTEE_IS_SID"]
+            row.Trustee.ptstrName = addressof(one)
+        return (w.EXPLICIT_ACCESS_W * len(rows))(*rows), kept
+
+    def label(self, path: str, integrity: int) -> None:
+        descriptor, sacl, present, defaulted = c_void_p(), c_void_p(), w.BOOL(), w.BOOL()
+        text = f"S:(ML;OICI;NW;;;S-1-16-{integrity})"
+        self.library.ConvertStringSecurityDescriptorToSecurityDescriptorW(text, 1, byref(descriptor), None)
+        try:
+            self.library.GetSecurityDescriptorSacl(descriptor, byref(present), byref(sacl), byref(defaulted))
+            file = self._open_itself(path, w.READ_CONTROL | w.WRITE_OWNER)  # which a label wants to be set
+            try:
+                label = w.LABEL_SECURITY_INFORMATION
+                self.library.SetSecurityInfo(file, w.ENUM["SE_FILE_OBJECT"], label, None, None, None, sacl)
+            finally:
+                self.close(file)
+        finally:
+            self.library.LocalFree(descriptor)
+
+    # tokens
+
+    def own_token(self) -> int:
+        # GetCurrentProcess is the pseudo-handle -1
+        return self._open_token(ctypes.c_void_p(-1), _TOKEN)
+
+    def process_token(self, process: int) -> int:
+        return self._open_token(ctypes.c_void_p(process), w.TOKEN_QUERY)
+
+    def _open_token(self, process: c_void_p, access: int) -> int:
+        token = c_void_p()
+        self.library.OpenProcessToken(process, access, byref(token))
+        return token.value or 0
+
+    def privileges(self, token: int) -> tuple[Luid, ...]:
+        """All but the one that everybody keeps."""
+        return tuple(one for one in self.library.luids(token) if one != _SE_CHANGE_NOTIFY)
+
+    def restrict(self, token: int, flags: int, privileges: Sequence[Luid], sids: Sequence[str]) -> int:
+        rows, _kept = self.library.sids(sids)
+        gone = (w.LUID_AND_ATTRIBUTES * len(privileges))(
+            *(w.LUID_AND_ATTRIBUTES(w.LUID(low, high), 0) for low, high in privileges)
+        )
+        new = c_void_p()
+        self.library.CreateRestrictedToken(
+            token, flags, 0, None, len(gone), gone if gone else None, len(rows), rows if rows else None, byref(new)
+        )
+        return new.value or 0
+
+    def set_default_dacl(self, token: int, sids: Sequence[str]) -> None:
+        rows, _kept = self._entries(sids, w.GENERIC_ALL, "GRANT_ACCESS")
+        for row in rows:
+            row.grfInheritance = w.NO_INHERITANCE
+        dacl = c_void_p()
+        self.library.SetEntriesInAclW(len(sids), rows, None, byref(dacl))
+        try:
+            value = w.TOKEN_DEFAULT_DACL(dacl)
+            self.library.SetTokenInformation(token, w.ENUM["TokenDefaultDacl"], byref(value), sizeof(value))
+        finally:
+            self.library.LocalFree(dacl)
+
+    def set_integrity(self, token: int, level: int) -> None:
+        sid = self.library.sid(f"S-1-16-{level}")
+        label = w.TOKEN_MANDATORY_LABEL(w.SID_AND_ATTRIBUTES(addressof(sid), w.SE_GROUP_INTEGRITY))
+        size = sizeof(label) + len(sid)
+        self.library.SetTokenInformation(token, w.ENUM["TokenIntegrityLevel"], byref(label), size)
+
+    def integrity(self, token: int) -> int:
+        return int(self.library.token_sid(token, "TokenIntegrityLevel")[0].rpartition("-")[2] or 0)
+
+    def restricting(self, token: int) -> tuple[str, ...]:
+        return tuple(sid for sid, _attributes in self.library.token_sids(token, "TokenRestrictedSids"))
+
+    def user(self, token: int) -> str:
+        return self.library.token_sid(token, "TokenUser")[0]
+
+    def logon(self, token: int) -> str:
+        for sid, attributes in self.library.token_sids(token, "TokenGroups"):
+            if attributes & w.SE_GROUP_LOGON_ID == w.SE_GROUP_LOGON_ID:
+                return sid
+        raise CallFailed("GetTokenInformation", w.ERROR_FILE_NOT_FOUND)
+
+    def container(self, token: int) -> str:
+        if not int.from_bytes(self.library.token_information(token, "TokenIsAppContainer")[:4], "little"):
+            return ""
+        return self.library.token_sid(token, "TokenAppContainerSid")[0]
+
+    def capabilities(self, token: int) -> tuple[str, ...]:
+        return tuple(sid for sid, _attributes in self.library.token_sids(token, "TokenCapabilities"))
+
+    # jobs
+
+    def create_job(self) -> int:
+        return self.library.CreateJobObjectW(None, None)
+
+    def set_limits(self, job: int, flags: int, processes: int, memory: int) -> None:
+        limits = w.JOBOBJECT_EXTENDED_LIMIT_INFORMATION()
+        limits.BasicLimitInformation.LimitFlags = flags
+        limits.BasicLimitInformation.ActiveProcessLimit = processes
+        limits.JobMemoryLimit = memory
+        self._set(job, "JobObjectExtendedLimitInformation", limits)
+
+    def limit_flags(self, job: int) -> int:
+        limits = w.JOBOBJECT_EXTENDED_LIMIT_INFORMATION()
+        self._query(job, "JobObjectExtendedLimitInformation", limits)
+        return int(limits.BasicLimitInformation.LimitFlags)
+
+    def set_cpu_rate(self, job: int, rate: int) -> None:
+        flags = w.JOB_OBJECT_CPU_RATE_CONTROL_ENABLE | w.JOB_OBJECT_CPU_RATE_CONTROL_HARD_CAP
+        control = w.JOBOBJECT_CPU_RATE_CONTROL_INFORMATION(ControlFlags=flags)
+        control.CpuRate = rate
+        self._set(job, "JobObjectCpuRateControlInformation", control)
+
+    def set_ui(self, job: int, bits: int) -> None:
+        self._set(job, "JobObjectBasicUIRestrictions", w.JOBOBJECT_BASIC_UI_RESTRICTIONS(bits))
+
+    def _set(self, job: int, kind: str, value: Any) -> None:
+        self.library.SetInformationJobObject(job, w.ENUM[kind], byref(value), sizeof(value))
+
+    def _query(self, job: int, kind: str, value: Any) -> None:
+        self.library.QueryInformationJobObject(job, w.ENUM[kind], byref(value), sizeof(value), None)
+
+    def create_port(self, job: int) -> int:
+        port = self.library.CreateIoCompletionPort(c_void_p(-1), None, 0, 1)  # INVALID_HANDLE_VALUE: no file
+        try:
+            self._set(
+                job, "JobObjectAssociateCompletionPortInformation", w.JOBOBJECT_ASSOCIATE_COMPLETION_PORT(job, port)
+            )
+        except CallFailed:
+            self.close(port)
+            raise
+        return port
+
+    def next_message(self, port: int, milliseconds: int) -> tuple[int, int] | None:
+        """(JOB_OBJECT_MSG_*, process id); None: nothing in this time."""
+        message, key, pid = c_uint32(), c_size_t(), c_size_t()
+        try:
+            self.library.GetQueuedCompletionStatus(port, byref(message), byref(key), byref(pid), milliseconds)
+        except CallFailed as failed:
+            if failed.code == w.WAIT_TIMEOUT:
+                return None
+            raise
+        return message.value, pid.value
+
+    def accounting(self, job: int) -> Accounting:
+        basic, extended = w.JOBOBJECT_BASIC_ACCOUNTING_INFORMATION(), w.JOBOBJECT_EXTENDED_LIMIT_INFORMATION()
+        self._query(job, "JobObjectBasicAccountingInformation", basic)
+        self._query(job, "JobObjectExtendedLimitInformation", extended)
+        ticks = basic.TotalUserTime + basic.TotalKernelTime  # of 100 ns
+        return Accounting(ticks / 1e7, basic.TotalProcesses, basic.ActiveProcesses, extended.PeakJobMemoryUsed)
+
+    def is_in_job(self, process: int, job: int) -> bool:
+        found = w.BOOL()
+        self.library.IsProcessInJob(process, job, byref(found))
+        return bool(found.value)
+
+    def runs_in_job(self) -> bool:
+        """Whether this very process is in some job."""
+        found = w.BOOL()
+        self.library.IsProcessInJob(c_void_p(-1), None, byref(found))
+        return bool(found.value)
+
+    def terminate_job(self, job: int, code: int) -> None:
+        self.library.TerminateJobObject(job, code)
+
+    # consoles
+
+    def create_console(self, columns: int, rows: int) -> Console:
+        ends = [c_void_p() for _ in range(4)]
+        self.library.CreatePipe(byref(ends[0]), byref(ends[1]), None, 0)
+        console = c_void_p()
+        try:
+            self.library.CreatePipe(byref(ends[2]), byref(ends[3]), None, 0)
+            self.library.CreatePseudoConsole(w.COORD(columns, rows), ends[0], ends[3], 0, byref(console))
+        except CallFailed:
+            for end in ends[1:3]:
+                self._close_if(end)
+            raise
+        finally:  # the console has its own
+            for end in (ends[0], ends[3]):
+                self._close_if(end)
+        return Console(console.value or 0, ends[1].value or 0, ends[2].value or 0)
+
+    def _close_if(self, handle: c_void_p) -> None:
+        if handle.value:
+            self.close(handle.value)
+
+    def resize_console(self, console: int, columns: int, rows: int) -> None:
+        self.library.ResizePseudoConsole(console, w.COORD(columns, rows))
+
+    def close_console(self, console: int) -> None:
+        self.library.ClosePseudoConsole(console)
+
+    # processes
+
+    def create_process(self, creation: Creation) -> Process:
+        start = w.STARTUPINFOEXW()
+        start.StartupInfo.cb = sizeof(start)
+        start.StartupInfo.dwFlags = w.STARTF_USESTDHANDLES  # also with a console: else our own handles are inherited
+        attributes, _kept = self._attributes(creation)
+        if creation.stdio is not None:
+            names = ("hStdInput", "hStdOutput", "hStdError")
+            for name, handle in zip(names, creation.stdio, strict=True):
+                self.library.SetHandleInformation(handle, w.HANDLE_FLAG_INHERIT, w.HANDLE_FLAG_INHERIT)
+                setattr(start.StartupInfo, name, handle)
+        size = c_size_t()
+        try:
+            self.library.InitializeProcThreadAttributeList(None, len(attributes), 0, byref(size))
+        except CallFailed as failed:
+            if failed.code != w.ERROR_INSUFFICIENT_BUFFER:
+                raise
+        room = ctypes.create_string_buffer(size.value)
+        self.library.InitializeProcThreadAttributeList(room, len(attributes), 0, byref(size))
+        try:
+            for attribute, address, length in attributes:
+                self.library.UpdateProcThreadAttribute(room, 0, attribute, address, length, None, None)
+            start.lpAttributeList = addressof(room)
+            return self._create(creation, start)
+        finally:
+            self.library.DeleteProcThreadAttributeList(room)
+            for handle in creation.stdio or ():  # nobody else's child is to have them
+                self.library.SetHandleInformation(handle, w.HANDLE_FLAG_INHERIT, 0)
+
+    def _create(self, creation: Creation, start: w.STARTUPINFOEXW) -> Process:
+        line = ctypes.create_unicode_buffer(creation.line)  # CreateProcessW writes into it
+        block = ctypes.create_string_buffer(creation.environment.encode("utf-16-le", "surrogatepass"))
+        made = w.PROCESS_INFORMATION()
+        flags = _FLAGS | (0 if creation.console else w.CREATE_NO_WINDOW)
+        inherits = int(creation.stdio is not None)
+        self.library.CreateProcessAsUserW(
+            creation.token, creation.program, line, None, None, inherits, flags, block, creation.cwd, byref(start),
+            byref(made),
+        )  # fmt: skip
+        return Process(made.hProcess, made.hThread, made.dwProcessId)
+
+    def _attributes(self, creation: Creation) -> tuple[list[tuple[int, int, int]], list[Any]]:
+        """(attribute, address, size), and what has to live until the process is made."""
+        kept: list[Any] = [(c_void_p * 1)(creation.job)]
+        rows = [(w.PROC_THREAD_ATTRIBUTE_JOB_LIST, addressof(kept[0]), sizeof(kept[0]))]
+
+        def add(attribute: int, value: Any) -> None:
+            kept.append(value)
+            rows.append((attribute, addressof(value), sizeof(value)))
+
+        if creation.console:
+            rows.append((w.PROC_THREAD_ATTRIBUTE_PSEUDOCONSOLE, creation.console, sizeof(c_void_p)))
+        elif creation.stdio is not None:
+            different = list(dict.fromkeys(creation.stdio))  # a handle twice is an error
+            add(w.PROC_THREAD_ATTRIBUTE_HANDLE_LIST, (c_void_p * len(different))(*different))
+        if creation.container:
+            sid = self.library.sid(creation.container)
+            array, sids = self.library.sids(creation.capabilities, w.SE_GROUP_ENABLED)
+            kept.extend([sid, array, *sids])
+            pointer = ctypes.cast(array, ctypes.POINTER(w.SID_AND_ATTRIBUTES))
+            security = w.SECURITY_CAPABILITIES(addressof(sid), pointer, len(creation.capabilities), 0)
+            add(w.PROC_THREAD_ATTRIBUTE_SECURITY_CAPABILITIES, security)
+        if creation.mitigations:
+            add(w.PROC_THREAD_ATTRIBUTE_MITIGATION_POLICY, c_uint64(creation.mitigations))
+        if creation.fewer_packages:
+            policy = c_uint32(w.PROCESS_CREATION_ALL_APPLICATION_PACKAGES_OPT_OUT)
+            add(w.PROC_THREAD_ATTRIBUTE_ALL_APPLICATION_PACKAGES_POLICY, policy)
+        return rows, kept
+
+    def resume(self, thread: int) -> None:
+        self.library.ResumeThread(thread)
+
+    def wait(self, process: int, milliseconds: int) -> bool:
+        return self.library.WaitForSingleObject(process, milliseconds) == w.WAIT_OBJECT_0
+
+    def exit_code(self, process: int) -> int:
+        code = w.DWORD()
+        self.library.GetExitCodeProcess(process, byref(code))
+        return code.value
