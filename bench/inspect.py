@@ -24,8 +24,8 @@ from bench.measure import Contestant, Finding, Lap, Series, against, interleave
 from bench.place import Scale, have
 from mudroom.core.network.host_rules import HostRule
 from mudroom.core.network.inspection import Inspection
-from mudroom.net.authority import Issuer, certificate_of, load_authority
 from mudroom.net.door import Door, Gate, Listener
+from mudroom.net.inspection.authority import Issuer, certificate_of, load_authority
 
 _HOST = "127.0.0.1"
 _PART = 1 << 18

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from mudroom.core.network.host_rules import HostRule
     from mudroom.core.network.placeholder import Wanted
     from mudroom.gateway import Approver, Doorkeeper, Gateway
-    from mudroom.net.equip import Equipment
+    from mudroom.net.inspection.equipment import Equipment
     from mudroom.sandbox.client.terminal import Relay
     from mudroom.sandbox.container.image_file import Provided
     from mudroom.sandbox.host.mirror import Mirror
@@ -310,7 +310,7 @@ class Starting(Applying):
             return None
         if self._grant.level == 0:  # mudroom's state is hidden there, with the roots that programs would have to trust
             raise Unsupported("looking into TLS", "level 1", "level 0", "take it out of the policy, or use level 1")
-        from mudroom.net.equip import equip
+        from mudroom.net.inspection.equipment import equip
 
         equipment = equip(
             self.vault.path + b"/inspection",

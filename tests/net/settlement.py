@@ -10,8 +10,8 @@ from town import OpenDoor, Town
 
 from mudroom.core.network.address import show_address
 from mudroom.core.network.host_rules import HostRule
-from mudroom.net import dns
 from mudroom.net.door import Kind
+from mudroom.net.protocol import dns
 
 IP_PKTINFO = 8
 

@@ -21,11 +21,11 @@ from mudroom.core.confinement.certificate_trust import INSIDE
 from mudroom.core.network.inspection import parse_never
 from mudroom.core.network.placeholder import parse_wanted
 from mudroom.errors import MudroomError, Unsupported, UsageError
-from mudroom.net import authority as module
-from mudroom.net.authority import Issuer, certificate_of, load_authority
-from mudroom.net.equip import equip
-from mudroom.net.reveal import reveal, variables
-from mudroom.net.roots import prepare
+from mudroom.net.inspection import authority as module
+from mudroom.net.inspection.authority import Issuer, certificate_of, load_authority
+from mudroom.net.inspection.equipment import equip
+from mudroom.net.inspection.reveal import reveal, variables
+from mudroom.net.inspection.roots import prepare
 
 PROJECT = b"/home/ada/pro\xffject"
 

@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mudroom.core.network.host import Authority, parse_host
-from mudroom.net.frame import LONGEST, PREFACE, Bucket, Flood, Frames, Goaway, goaway
-from mudroom.net.head import BadHead
-from mudroom.net.pseudo import parse_request, parse_response, parse_trailers
+from mudroom.net.protocol.frame import LONGEST, PREFACE, Bucket, Flood, Frames, Goaway, goaway
+from mudroom.net.protocol.head import BadHead
+from mudroom.net.protocol.pseudo_header import parse_request, parse_response, parse_trailers
 
 ORIGIN = Authority(parse_host(b"api.example"), 443)
 

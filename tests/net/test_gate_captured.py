@@ -15,7 +15,7 @@ from settlement import Site, answers, question
 from town import Town, echo, read_all, read_exactly, read_until
 
 from mudroom.core.network.host_rules import HostRule
-from mudroom.net import dns
+from mudroom.net.protocol import dns
 
 
 @pytest.fixture

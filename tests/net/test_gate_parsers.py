@@ -10,10 +10,11 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from mudroom.core.network.host import parse_host
-from mudroom.net import dns, head, hello, say, socks
-from mudroom.net.connect import parse_connect
-from mudroom.net.synthetic import MOST, Synthetic, is_synthetic
-from mudroom.net.target import parse_target
+from mudroom.net.entrances import socks
+from mudroom.net.entrances.connect import parse_connect
+from mudroom.net.protocol import client_hello, dns, head, refusal
+from mudroom.net.protocol.synthetic import MOST, Synthetic, is_synthetic
+from mudroom.net.protocol.target import parse_target
 
 LINES = st.sampled_from([b"\r\n", b"\n", b"\r", b": ", b":", b" ", b"\t", b"\0", b",", b";", b"\x0b"])
 WORDS = st.sampled_from(
@@ -34,7 +35,7 @@ def test_any_head_is_read_or_refused(raw: bytes) -> None:
     try:
         found = head.parse_head(raw)
     except head.BadHead as error:
-        assert say.response(error.status, str(error)).count(head.END) == 1
+        assert refusal.response(error.status, str(error)).count(head.END) == 1
         return
     names = [name.lower() for name, _value in found.fields]
     assert all(names.count(name) <= 1 for name in (b"host", b"content-length", b"transfer-encoding"))
@@ -65,7 +66,7 @@ def test_what_is_for_one_connection_stays_there() -> None:
 
 @given(st.text())
 def test_a_refusal_is_one_response_whatever_it_is_about(text: str) -> None:
-    said = say.response(403, say.denied(text, 443, text))
+    said = refusal.response(403, refusal.denied(text, 443, text))
     top, _, body = said.partition(head.END)
     assert said.isascii()
     assert b"Content-Length: %d" % len(body) in top.split(b"\r\n")
@@ -91,9 +92,12 @@ REAL = real_hello()
 
 
 def test_a_real_hello_says_its_name_and_protocols() -> None:
-    assert hello.parse_hello(real_hello("good.example", "h2", "http/1.1")) == (b"good.example", (b"h2", b"http/1.1"))
-    assert hello.parse_hello(real_hello(None)) == (None, ())
-    assert hello.parse_hello(REAL + b"early data") == (b"good.example", ())
+    assert client_hello.parse_hello(real_hello("good.example", "h2", "http/1.1")) == (
+        b"good.example",
+        (b"h2", b"http/1.1"),
+    )
+    assert client_hello.parse_hello(real_hello(None)) == (None, ())
+    assert client_hello.parse_hello(REAL + b"early data") == (b"good.example", ())
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 4, 5, 6, 7, 100, 1000])
@@ -102,8 +106,8 @@ def test_a_hello_in_records_of_any_size(size: int) -> None:
     parts = [body[at : at + size] for at in range(0, len(body), size)]
     records = b"".join(REAL[:3] + len(part).to_bytes(2, "big") + part for part in parts)
     for end in range(len(records)):
-        assert hello.parse_hello(records[:end]) is None
-    assert hello.parse_hello(records) == hello.parse_hello(REAL)
+        assert client_hello.parse_hello(records[:end]) is None
+    assert client_hello.parse_hello(records) == client_hello.parse_hello(REAL)
 
 
 def with_extensions(*extensions: tuple[int, bytes], tail: bytes = b"") -> bytes:
@@ -120,12 +124,12 @@ def names(*one: bytes, kind: int = 0) -> bytes:
 
 def test_an_encrypted_hello_says_its_outer_name_which_is_not_the_one_it_means() -> None:
     outer = with_extensions((0, names(b"public.example")), (0xFE0D, b"\0\0\1\0\1\x42\0\0\0\4abcd"))
-    assert hello.parse_hello(outer) == (b"public.example", ())
+    assert client_hello.parse_hello(outer) == (b"public.example", ())
 
 
 def test_a_hello_by_hand() -> None:
-    assert hello.parse_hello(with_extensions((0, names(b"a.example")))) == (b"a.example", ())
-    assert hello.parse_hello(with_extensions((10, b"x"))) == (None, ())
+    assert client_hello.parse_hello(with_extensions((0, names(b"a.example")))) == (b"a.example", ())
+    assert client_hello.parse_hello(with_extensions((10, b"x"))) == (None, ())
 
 
 @pytest.mark.parametrize(
@@ -150,14 +154,14 @@ def test_a_hello_by_hand() -> None:
 )
 def test_hellos_that_could_be_read_in_two_ways_are_none(data: bytes) -> None:
     with pytest.raises(ValueError, match=r"."):
-        hello.parse_hello(data)
+        client_hello.parse_hello(data)
 
 
 @given(st.integers(0, len(REAL) - 1), st.binary(max_size=4), st.integers(0, 4))
 def test_a_hello_with_anything_changed_in_it(at: int, put: bytes, cut: int) -> None:
     data = REAL[:at] + put + REAL[at + cut :]
     try:
-        found = hello.parse_hello(data)
+        found = client_hello.parse_hello(data)
     except ValueError:
         return
     assert found is None or found.name is None or isinstance(found.name, bytes)
@@ -165,7 +169,7 @@ def test_a_hello_with_anything_changed_in_it(at: int, put: bytes, cut: int) -> N
 
 @given(st.one_of(st.binary(), HEADS))
 def test_the_first_words_are_of_some_kind(data: bytes) -> None:
-    kinds = {hello.kind_of(data[:length]) for length in range(len(data) + 1)} - {None}
+    kinds = {client_hello.kind_of(data[:length]) for length in range(len(data) + 1)} - {None}
     assert len(kinds) <= 1  # and stay what they are, whatever follows
 
 
@@ -187,7 +191,7 @@ def test_the_first_words_are_of_some_kind(data: bytes) -> None:
     ],
 )
 def test_kinds_of_first_words(data: bytes, kind: str | None) -> None:
-    assert hello.kind_of(data) == kind
+    assert client_hello.kind_of(data) == kind
 
 
 # --- SOCKS ---

@@ -10,7 +10,7 @@ from town import Town, echo, read_all, read_exactly, read_until
 
 from mudroom.core.network.host_rules import HostRule
 from mudroom.net.door import Gate
-from mudroom.net.upstream import parse_upstream
+from mudroom.net.protocol.upstream import parse_upstream
 
 ESTABLISHED = b"HTTP/1.1 200 Connection established\r\n\r\n"
 

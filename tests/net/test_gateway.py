@@ -19,7 +19,7 @@ from mudroom.core.result import Denial, Result
 from mudroom.core.settings import Settings
 from mudroom.errors import UsageError
 from mudroom.gateway import namespaces_at
-from mudroom.net.ingress import Ingress, Maker
+from mudroom.net.entrances.ingress import Ingress, Maker
 from mudroom.session import Session
 
 FETCH = """

@@ -24,7 +24,7 @@ from seal import Seal, client
 from mudroom.core.network.host_rules import HostRule
 from mudroom.core.network.inspection import Inspection, parse_never
 from mudroom.core.network.placeholder import Credential, parse_wanted, with_value
-from mudroom.net.authority import certificate_of, load_authority
+from mudroom.net.inspection.authority import certificate_of, load_authority
 
 HOST = "api.example"
 

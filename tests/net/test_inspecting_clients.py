@@ -19,8 +19,8 @@ from seal import Seal
 
 from mudroom.core.network.host_rules import HostRule
 from mudroom.core.network.inspection import Inspection
-from mudroom.net.authority import load_authority
-from mudroom.net.roots import prepare
+from mudroom.net.inspection.authority import load_authority
+from mudroom.net.inspection.roots import prepare
 
 HOST = "api.example"
 

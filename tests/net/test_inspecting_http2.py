@@ -36,8 +36,8 @@ from seal import Seal, client
 from mudroom.core.network.host_rules import HostRule
 from mudroom.core.network.inspection import Inspection
 from mudroom.core.network.placeholder import parse_wanted, with_value
-from mudroom.net.authority import load_authority
-from mudroom.net.frame import PREFACE, goaway
+from mudroom.net.inspection.authority import load_authority
+from mudroom.net.protocol.frame import PREFACE, goaway
 
 HOST = "api.example"
 Headers = list[tuple[bytes, bytes]]

@@ -23,8 +23,8 @@ from mudroom.core.network.flow import Flow, Question
 from mudroom.core.network.host_rules import HostRule
 from mudroom.core.network.inspection import Inspection
 from mudroom.errors import MudroomError
-from mudroom.net import wire
-from mudroom.net.upstream import parse_upstream
+from mudroom.net.protocol import wire
+from mudroom.net.protocol.upstream import parse_upstream
 
 Kind = Literal["proxy", "transparent", "redirected", "dns-udp", "dns-tcp"]
 

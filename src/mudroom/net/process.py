@@ -15,12 +15,12 @@ from typing import NoReturn
 
 import msgspec
 
-from mudroom.net import wire
-from mudroom.net.accept import STREAMS, Client, Place
-from mudroom.net.guard import Guard
-from mudroom.net.resolve import Resolver, resolve
-from mudroom.net.responder import Responder
-from mudroom.net.synthetic import Synthetic
+from mudroom.net.entrances.accept import STREAMS, Client, Place
+from mudroom.net.entrances.responder import Responder
+from mudroom.net.gate.guard import Guard
+from mudroom.net.gate.resolve import Resolver, resolve
+from mudroom.net.protocol import wire
+from mudroom.net.protocol.synthetic import Synthetic
 
 _BACKLOG = 1024
 _OTHERS = 400

@@ -18,10 +18,10 @@ from mudroom.core.network.flow import Flow, Question, Way
 from mudroom.core.network.host_rules import Decision, HostRule, Request, decide
 from mudroom.core.network.inspection import Inspection, connection_rules, is_inspected
 from mudroom.core.network.placeholder import Credential
-from mudroom.net import wire
-from mudroom.net.peer import Gone, Peer
-from mudroom.net.resolve import Resolver
-from mudroom.net.upstream import parse_upstream
+from mudroom.net.gate.peer import Gone, Peer
+from mudroom.net.gate.resolve import Resolver
+from mudroom.net.protocol import wire
+from mudroom.net.protocol.upstream import parse_upstream
 
 MAX_CONNECTIONS = 4_096
 MAX_QUESTIONS = 64

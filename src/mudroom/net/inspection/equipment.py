@@ -13,9 +13,9 @@ from mudroom.core.confinement.spec import Bind
 from mudroom.core.network.host_rules import HostRule
 from mudroom.core.network.inspection import Inspection
 from mudroom.core.network.placeholder import Wanted
-from mudroom.net.authority import load_authority
-from mudroom.net.reveal import reveal, variables
-from mudroom.net.roots import own_roots, prepare
+from mudroom.net.inspection.authority import load_authority
+from mudroom.net.inspection.reveal import reveal, variables
+from mudroom.net.inspection.roots import own_roots, prepare
 
 
 class Equipment(NamedTuple):

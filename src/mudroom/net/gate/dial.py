@@ -9,7 +9,7 @@ import socket
 from collections.abc import Sequence
 
 from mudroom.core.network.address import show_address
-from mudroom.net.peer import Peer
+from mudroom.net.gate.peer import Peer
 
 FIRST, LAST = 3.0, 15.0
 """Seconds for an address that others follow, and for the last one."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
-from mudroom.net.head import END, LIMIT, BadHead, Head, parse_head
-from mudroom.net.peer import Gone, Peer
+from mudroom.net.gate.peer import Gone, Peer
+from mudroom.net.protocol.head import END, LIMIT, BadHead, Head, parse_head
 
 HEAD_TIME = 10.0
 """Seconds for a head, from its first byte on."""

@@ -12,12 +12,12 @@ from typing import NamedTuple
 import h11
 
 from mudroom.core.network.placeholder import Misused
-from mudroom.net.exchange import Exchange, Refused
-from mudroom.net.head import LIMIT, Head, end_to_end
-from mudroom.net.manner import Manner
-from mudroom.net.peer import Gone, Peer
-from mudroom.net.relay import relay
-from mudroom.net.target import Target
+from mudroom.net.gate.exchange import Exchange, Refused
+from mudroom.net.gate.peer import Gone, Peer
+from mudroom.net.gate.relay import relay
+from mudroom.net.gate.rewrite import Manner
+from mudroom.net.protocol.head import LIMIT, Head, end_to_end
+from mudroom.net.protocol.target import Target
 
 _RESPONSE_HEAD = 64 << 10
 _AFTER_END = 30.0

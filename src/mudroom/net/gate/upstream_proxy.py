@@ -10,11 +10,11 @@ import asyncio
 import binascii
 
 from mudroom.core.network.host import Authority
-from mudroom.net.dial import dial
-from mudroom.net.head import END, LIMIT
-from mudroom.net.peer import Peer
-from mudroom.net.resolve import Resolver
-from mudroom.net.upstream import Upstream
+from mudroom.net.gate.dial import dial
+from mudroom.net.gate.peer import Peer
+from mudroom.net.gate.resolve import Resolver
+from mudroom.net.protocol.head import END, LIMIT
+from mudroom.net.protocol.upstream import Upstream
 
 ANSWER_TIME = 30.0
 """Seconds for its answer: it looks up and dials meanwhile."""

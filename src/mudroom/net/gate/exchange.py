@@ -14,12 +14,12 @@ import time
 from mudroom.core.network.flow import Fields, Flow, Way
 from mudroom.core.network.host import Authority, parse_host
 from mudroom.core.network.host_rules import USUAL, Decision, Request, vet
-from mudroom.net.dial import dial
-from mudroom.net.guard import Guard
-from mudroom.net.peer import Gone, Peer
-from mudroom.net.resolve import local
-from mudroom.net.through import RefusedUpstream, dial_through
-from mudroom.net.upstream import Upstream
+from mudroom.net.gate.dial import dial
+from mudroom.net.gate.guard import Guard
+from mudroom.net.gate.peer import Gone, Peer
+from mudroom.net.gate.resolve import local
+from mudroom.net.gate.upstream_proxy import RefusedUpstream, dial_through
+from mudroom.net.protocol.upstream import Upstream
 
 _LONGEST_PATH = 1024
 """Of what is told; what is judged is all of it."""

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from mudroom.core.network.host import Authority, parse_authority
 from mudroom.core.tree.path import show
-from mudroom.net import say
-from mudroom.net.exchange import Exchange, Refused, Unreachable
-from mudroom.net.guard import Guard
-from mudroom.net.head import BadHead, Head
-from mudroom.net.peer import Peer
-from mudroom.net.tunnel import Handed, speak
+from mudroom.net.entrances.tunnel import Handed, speak
+from mudroom.net.gate.exchange import Exchange, Refused, Unreachable
+from mudroom.net.gate.guard import Guard
+from mudroom.net.gate.peer import Peer
+from mudroom.net.protocol import refusal as say
+from mudroom.net.protocol.head import BadHead, Head
 
 _ESTABLISHED = b"HTTP/1.1 200 Connection established\r\n\r\n"
 

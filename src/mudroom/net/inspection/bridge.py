@@ -27,17 +27,17 @@ from h2.exceptions import ProtocolError
 from mudroom.core.network.host import Authority
 from mudroom.core.network.placeholder import Misused
 from mudroom.core.tree.path import show
-from mudroom.net import say
-from mudroom.net.exchange import Exchange, Refused
-from mudroom.net.frame import Flood
-from mudroom.net.guard import Guard
-from mudroom.net.head import BadHead
-from mudroom.net.manner import Manner
-from mudroom.net.peer import Gone
-from mudroom.net.pseudo import Field, parse_request, parse_response, parse_trailers
-from mudroom.net.read import IDLE
-from mudroom.net.secure import Secured
-from mudroom.net.stream import End, Lane
+from mudroom.net.gate.exchange import Exchange, Refused
+from mudroom.net.gate.guard import Guard
+from mudroom.net.gate.peer import Gone
+from mudroom.net.gate.request_head import IDLE
+from mudroom.net.gate.rewrite import Manner
+from mudroom.net.inspection.secure import Secured
+from mudroom.net.inspection.stream import End, Lane
+from mudroom.net.protocol import refusal as say
+from mudroom.net.protocol.frame import Flood
+from mudroom.net.protocol.head import BadHead
+from mudroom.net.protocol.pseudo_header import Field, parse_request, parse_response, parse_trailers
 
 _LAST_WORDS = 60.0
 """Seconds for a client to take what is left when the server has gone."""

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from mudroom.core.network.host import Authority, parse_authority
 from mudroom.core.tree.path import show
-from mudroom.net.head import HOP, BadHead
+from mudroom.net.protocol.head import HOP, BadHead
 
 Field = tuple[bytes, bytes]
 

@@ -1,6 +1,6 @@
 """Plain HTTP/1: every request on a connection is judged by itself, and written anew.
 
-Rules of this file: ``head.py`` has refused what can be read in two ways before h11 sees it. Nothing is passed on as it
+Rules of this file: ``net/protocol/head.py`` has refused what can be read in two ways before h11 sees it. Nothing is passed on as it
 came: the request line, Host and the framing of both sides are ours, so what a server reads is what was judged. What is
 for one connection only is left out. After ``101`` a connection is bytes that nobody judges, so only ``websocket`` gets
 there, and only by a rule that is not about methods or paths.
@@ -14,15 +14,15 @@ import h11
 
 from mudroom.core.network.host import Authority
 from mudroom.core.tree.path import show
-from mudroom.net import say
-from mudroom.net.dialogue import Dialogue, Message
-from mudroom.net.exchange import Exchange, Refused, Unreachable
-from mudroom.net.guard import Guard
-from mudroom.net.head import BadHead, Head, end_to_end
-from mudroom.net.manner import Manner
-from mudroom.net.peer import Gone, Peer
-from mudroom.net.read import IDLE, read_head
-from mudroom.net.target import Target, parse_target
+from mudroom.net.gate.dialogue import Dialogue, Message
+from mudroom.net.gate.exchange import Exchange, Refused, Unreachable
+from mudroom.net.gate.guard import Guard
+from mudroom.net.gate.peer import Gone, Peer
+from mudroom.net.gate.request_head import IDLE, read_head
+from mudroom.net.gate.rewrite import Manner
+from mudroom.net.protocol import refusal as say
+from mudroom.net.protocol.head import BadHead, Head, end_to_end
+from mudroom.net.protocol.target import Target, parse_target
 
 _SAFE = ("GET", "HEAD", "OPTIONS")
 """May be sent again (RFC 9110 9.2.1)."""

@@ -12,11 +12,11 @@ from collections.abc import Sequence
 
 from mudroom.core.network.host_rules import HostRule, Request
 from mudroom.core.tree.path import show
-from mudroom.net import dns
-from mudroom.net.exchange import Exchange
-from mudroom.net.guard import Guard
-from mudroom.net.peer import Gone, Peer
-from mudroom.net.synthetic import Synthetic
+from mudroom.net.gate.exchange import Exchange
+from mudroom.net.gate.guard import Guard
+from mudroom.net.gate.peer import Gone, Peer
+from mudroom.net.protocol import dns
+from mudroom.net.protocol.synthetic import Synthetic
 
 _OWN = ("localhost", "mudroom")
 """What every sandbox is called (sethostname(2) in its plan). Programs look up their own host's name for no reason that

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from mudroom.net.peer import Peer
+from mudroom.net.gate.peer import Peer
 
 LINGER = 60.0
 """Seconds for an end to take what is left when the other has gone."""

@@ -22,7 +22,7 @@ from mudroom.core.confinement.certificate_trust import (
 )
 from mudroom.core.tree.path import show
 from mudroom.errors import MudroomError, Unsupported
-from mudroom.net.authority import certificate_of
+from mudroom.net.inspection.authority import certificate_of
 
 _PREFIX = b"trust-"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from mudroom.core.network.host import Authority, parse_authority
-from mudroom.net.head import BadHead, Head
+from mudroom.net.protocol.head import BadHead, Head
 
 
 class Target(NamedTuple):

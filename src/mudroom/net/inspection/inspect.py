@@ -16,14 +16,14 @@ from mudroom.core.network.host_rules import HostRule
 from mudroom.core.network.inspection import EXTRA, Inspection
 from mudroom.core.network.placeholder import Misused, check_path, put_in, without
 from mudroom.core.tree.path import show
-from mudroom.net import say
-from mudroom.net.authority import Issuer, client_context, issuer
-from mudroom.net.exchange import Exchange, Unreachable
-from mudroom.net.hello import Kind, parse_hello
-from mudroom.net.manner import Fields, Manner
-from mudroom.net.peer import Gone, Peer
-from mudroom.net.read import IDLE, read_head
-from mudroom.net.secure import Secured, secure
+from mudroom.net.gate.exchange import Exchange, Unreachable
+from mudroom.net.gate.peer import Gone, Peer
+from mudroom.net.gate.request_head import IDLE, read_head
+from mudroom.net.gate.rewrite import Fields, Manner
+from mudroom.net.inspection.authority import Issuer, client_context, issuer
+from mudroom.net.inspection.secure import Secured, secure
+from mudroom.net.protocol import refusal
+from mudroom.net.protocol.client_hello import Kind, parse_hello
 
 H1, H2 = "http/1.1", "h2"
 _EXCLUDE = "if it pins its certificate, exclude the host (inspect.never)"
@@ -114,7 +114,7 @@ def _reason(error: ssl.SSLError) -> str:
 async def _apologise(client: Secured, why: str) -> None:
     """The server cannot be talked to: say so to the client's first request."""
     await read_head(client, IDLE)
-    await client.write(say.response(502, why))
+    await client.write(refusal.response(502, why))
     await client.dismiss()
 
 
@@ -124,12 +124,12 @@ async def _serve(client: Secured, server: Secured, exchange: Exchange, inspectio
     origin = Authority(parse_host(exchange.host.encode()), exchange.port)
     try:
         if client.protocol == H2:
-            from mudroom.net.bridge import Bridge
+            from mudroom.net.inspection.bridge import Bridge
 
             manner.version = "HTTP/2"
             await Bridge(client, server, exchange.guard, origin, exchange.address, manner).run()
         else:
-            from mudroom.net.http import Link, serve_http
+            from mudroom.net.gate.http import Link, serve_http
 
             await serve_http(client, exchange.guard, None, origin, Link(origin, server, exchange.address), manner)
         await client.dismiss()

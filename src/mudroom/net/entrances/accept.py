@@ -9,18 +9,18 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from mudroom.core.network.host import Authority, parse_host
-from mudroom.net import say
-from mudroom.net.captured import Where, captured, original_destination, own_address
-from mudroom.net.connect import connect
-from mudroom.net.exchange import Exchange
-from mudroom.net.guard import Guard
-from mudroom.net.head import BadHead, Head
-from mudroom.net.peer import Gone, Peer
-from mudroom.net.read import read_head
-from mudroom.net.responder import Responder
-from mudroom.net.socks import socks
-from mudroom.net.synthetic import Synthetic
-from mudroom.net.tunnel import Handed
+from mudroom.net.entrances.captured import Where, captured, original_destination, own_address
+from mudroom.net.entrances.connect import connect
+from mudroom.net.entrances.responder import Responder
+from mudroom.net.entrances.socks import socks
+from mudroom.net.entrances.tunnel import Handed
+from mudroom.net.gate.exchange import Exchange
+from mudroom.net.gate.guard import Guard
+from mudroom.net.gate.peer import Gone, Peer
+from mudroom.net.gate.request_head import read_head
+from mudroom.net.protocol import refusal
+from mudroom.net.protocol.head import BadHead, Head
+from mudroom.net.protocol.synthetic import Synthetic
 
 FIRST_BYTE = 10.0
 """Seconds."""
@@ -92,7 +92,7 @@ async def _first_head(client: Peer, guard: Guard) -> Head | None:
         return await read_head(client, FIRST_BYTE)
     except BadHead as error:
         Exchange(guard, "http", "", 0).refuse(str(error))
-        await client.write(say.response(error.status, str(error)))
+        await client.write(refusal.response(error.status, str(error)))
         return None
 
 
@@ -109,13 +109,13 @@ async def _captured(client: Peer, place: Place, tell: Callable[[socket.socket], 
 
 
 async def _http(client: Peer, guard: Guard, head: Head) -> None:
-    from mudroom.net.http import serve_http  # h11 takes a third of this process's start: at the first need
+    from mudroom.net.gate.http import serve_http  # h11 takes a third of this process's start: at the first need
 
     await serve_http(client, guard, head)
 
 
 async def _handed(client: Peer, guard: Guard, handed: Handed) -> None:
-    from mudroom.net.http import Link, serve_http
+    from mudroom.net.gate.http import Link, serve_http
 
     exchange, server = handed
     origin = Authority(parse_host(exchange.host.encode()), exchange.port)

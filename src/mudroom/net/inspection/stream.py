@@ -18,10 +18,10 @@ from h2.events import Event
 from h2.exceptions import NoSuchStreamError, ProtocolError, StreamClosedError
 from h2.settings import SettingCodes, Settings
 
-from mudroom.net.frame import PREFACE, Bucket, Flood, Frames, goaway
-from mudroom.net.peer import Gone
-from mudroom.net.pseudo import Field
-from mudroom.net.secure import Secured
+from mudroom.net.gate.peer import Gone
+from mudroom.net.inspection.secure import Secured
+from mudroom.net.protocol.frame import PREFACE, Bucket, Flood, Frames, goaway
+from mudroom.net.protocol.pseudo_header import Field
 
 STREAMS = 100
 """At one time in one connection of a client."""

@@ -12,10 +12,10 @@ import asyncio
 from typing import NamedTuple
 
 from mudroom.core.network.host import parse_host
-from mudroom.net import hello, say
-from mudroom.net.exchange import Exchange, Refused
-from mudroom.net.peer import Peer
-from mudroom.net.relay import relay
+from mudroom.net.gate.exchange import Exchange, Refused
+from mudroom.net.gate.peer import Peer
+from mudroom.net.gate.relay import relay
+from mudroom.net.protocol import client_hello, refusal
 
 FIRST_WORDS = 5.0
 """Seconds for what a tunnel begins with."""
@@ -28,11 +28,13 @@ class Handed(NamedTuple):
     server: Peer | None
 
 
-async def first_words(client: Peer, exchange: Exchange, seconds: float) -> hello.Kind:
+async def first_words(client: Peer, exchange: Exchange, seconds: float) -> client_hello.Kind:
     """On a port that nothing named: what the client begins with. Raises Refused, having told it, if that may not be."""
     try:
         async with asyncio.timeout(seconds):
-            while (kind := hello.kind_of(bytes(client.buffer[: hello.LIMIT]))) is None and await client.more():
+            while (
+                kind := client_hello.kind_of(bytes(client.buffer[: client_hello.LIMIT]))
+            ) is None and await client.more():
                 pass
             if kind == "tls":
                 await _check_name(client, exchange)
@@ -44,11 +46,11 @@ async def first_words(client: Peer, exchange: Exchange, seconds: float) -> hello
     return kind
 
 
-async def free_words(client: Peer, server: Peer, exchange: Exchange) -> hello.Kind:
+async def free_words(client: Peer, server: Peer, exchange: Exchange) -> client_hello.Kind:
     """On a port that was named: as above, but the server may speak first, and anything may be said."""
     try:
         async with asyncio.timeout(None) as limit:
-            while (kind := hello.kind_of(bytes(client.buffer[: hello.LIMIT]))) is None:
+            while (kind := client_hello.kind_of(bytes(client.buffer[: client_hello.LIMIT]))) is None:
                 if client.buffer and limit.when() is None:
                     limit.reschedule(asyncio.get_running_loop().time() + FIRST_WORDS)
                 if not await _either(client, server):
@@ -78,7 +80,7 @@ async def _check_name(client: Peer, exchange: Exchange) -> None:
     if exchange.way == "raw":
         exchange.way = "tls"
     try:
-        while (said := hello.parse_hello(bytes(client.buffer[: 2 * hello.LIMIT]))) is None:
+        while (said := client_hello.parse_hello(bytes(client.buffer[: 2 * client_hello.LIMIT]))) is None:
             if not await client.more():
                 raise ValueError("it ended within the ClientHello")
         why = _mismatch(said.name, exchange.host)
@@ -97,7 +99,7 @@ def _mismatch(name: bytes | None, host: str) -> str:
 
 
 async def speak(
-    client: Peer, server: Peer, exchange: Exchange, greeting: bytes = b"", kind: hello.Kind | None = None
+    client: Peer, server: Peer, exchange: Exchange, greeting: bytes = b"", kind: client_hello.Kind | None = None
 ) -> Handed | None:
     """From the moment on when both sides can talk, to the end of it. ``greeting``: tells the client that moment.
     ``kind``: what the client begins with, if that is known."""
@@ -115,7 +117,7 @@ async def speak(
             exchange.drop()
             return Handed(exchange, server)
         if exchange.is_inspected:
-            from mudroom.net.inspect import inspect  # TLS, h11 and h2: at the first need
+            from mudroom.net.inspection.inspect import inspect  # TLS, h11 and h2: at the first need
 
             await inspect(client, server, exchange, kind)
             return None
@@ -133,7 +135,7 @@ async def speak(
 async def warn(client: Peer) -> None:
     """Tell a client of TLS that it is refused."""
     if client.buffer[:1] == b"\x16":
-        await client.write(say.ALERT)
+        await client.write(refusal.ALERT)
 
 
 async def _carry(client: Peer, server: Peer, exchange: Exchange) -> None:

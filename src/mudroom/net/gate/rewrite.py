@@ -10,8 +10,8 @@ from __future__ import annotations
 from mudroom.core.network.flow import Way
 from mudroom.core.network.host_rules import HostRule
 from mudroom.core.network.placeholder import Credential, Misused, Watch, check_path, check_trailers, put_in
-from mudroom.net.exchange import Exchange
-from mudroom.net.peer import Peer
+from mudroom.net.gate.exchange import Exchange
+from mudroom.net.gate.peer import Peer
 
 Fields = list[tuple[bytes, bytes]]
 

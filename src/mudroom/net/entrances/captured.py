@@ -10,11 +10,11 @@ import socket
 import struct
 
 from mudroom.core.network.address import IPV4_MAPPED, show_address
-from mudroom.net.exchange import Exchange, Refused, Unreachable
-from mudroom.net.guard import Guard
-from mudroom.net.peer import Peer
-from mudroom.net.synthetic import Synthetic, is_synthetic
-from mudroom.net.tunnel import Handed, first_words, speak, warn
+from mudroom.net.entrances.tunnel import Handed, first_words, speak, warn
+from mudroom.net.gate.exchange import Exchange, Refused, Unreachable
+from mudroom.net.gate.guard import Guard
+from mudroom.net.gate.peer import Peer
+from mudroom.net.protocol.synthetic import Synthetic, is_synthetic
 
 FIRST_WORDS = 10.0
 """Seconds."""

@@ -12,10 +12,10 @@ from typing import NamedTuple
 from mudroom.core.network.address import show_address
 from mudroom.core.network.host import Host, parse_host
 from mudroom.core.tree.path import show
-from mudroom.net.exchange import Exchange, Refused, Unreachable
-from mudroom.net.guard import Guard
-from mudroom.net.peer import Peer
-from mudroom.net.tunnel import Handed, speak
+from mudroom.net.entrances.tunnel import Handed, speak
+from mudroom.net.gate.exchange import Exchange, Refused, Unreachable
+from mudroom.net.gate.guard import Guard
+from mudroom.net.gate.peer import Peer
 
 PATIENCE = 10.0
 """Seconds for all that the client has to say."""

@@ -12,7 +12,7 @@ import asyncio
 import ssl
 from typing import Any, cast
 
-from mudroom.net.peer import Peer
+from mudroom.net.gate.peer import Peer
 
 HANDSHAKE = 15.0
 """Seconds."""
