@@ -13,9 +13,9 @@ import pytest
 pytest.importorskip("starlette", reason="the extra web")
 
 from conftest import Place
+from mudroom.cli.host.page_server import means_of
 from mudroom.cli.main import Context
-from mudroom.cli.serving import means_of
-from mudroom.cli.terminal import Terminal
+from mudroom.cli.terminal.terminal import Terminal
 from mudroom.web import api
 from mudroom.web.endpoint import Call, Raw, Refusal, decoded, id_of, queried, refusal_of
 from mudroom.web.house import House

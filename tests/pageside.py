@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from conftest import Place, tick
+from mudroom.cli.host.page_server import means_of
 from mudroom.cli.main import Context
-from mudroom.cli.serving import means_of
-from mudroom.cli.terminal import Terminal
+from mudroom.cli.terminal.terminal import Terminal
 from mudroom.vault.apply import transaction as apply_module
 from mudroom.vault.apply.execution import Executor
 from mudroom.web.app import build

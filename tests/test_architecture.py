@@ -230,7 +230,8 @@ HEAVY = {
 
 
 @pytest.mark.parametrize(
-    "statement", ["import mudroom", "import mudroom.cli.main", "import mudroom.cli.run", "import mudroom.session"]
+    "statement",
+    ["import mudroom", "import mudroom.cli.main", "import mudroom.cli.command.run", "import mudroom.session"],
 )
 def test_the_fast_path_loads_nothing_heavy(statement: str) -> None:
     before = loaded_by("pass")

@@ -13,7 +13,7 @@ import pytest
 
 from conftest import Place
 from mudroom import compiled, layering
-from mudroom.cli.policyfirst import STARTER
+from mudroom.cli.policy.first_file import STARTER
 from mudroom.config import load_policy
 from mudroom.core.settings import Loaded
 from mudroom.stage import stamp

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from mudroom.cli import doctor
+from mudroom.cli.host import doctor
 from mudroom.core.confinement.container import Engine, EngineKind
 from mudroom.core.settings import Settings
 from mudroom.doctor import Finding

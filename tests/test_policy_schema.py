@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from mudroom.cli.policyfirst import STARTER
+from mudroom.cli.policy.first_file import STARTER
 from mudroom.config import parse_settings
 from mudroom.core.command.policy import CommandRule
 from mudroom.policyfile import CHOSEN

@@ -39,8 +39,8 @@ HOST = HostQuestion("registry.example", 443, "tls", "try-1", "claude")
 ASKER = """
 import os, sys
 import signal
-from mudroom.cli.approving import by_queue, by_terminal, first_of
-from mudroom.cli.terminal import Terminal
+from mudroom.cli.terminal.command_approver import by_queue, by_terminal, first_of
+from mudroom.cli.terminal.terminal import Terminal
 from mudroom.core.approval.approval import asked
 from mudroom.vault.approvals.queue import Queue
 from test_approve_verb import QUESTION
@@ -322,8 +322,8 @@ def test_follow_asks_as_questions_come(cli: Approving) -> None:
 def test_rules_of_commands_are_written_after_the_answer(
     cli: Approving, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from mudroom.cli import approve
     from mudroom.cli.main import run as run_mudroom
+    from mudroom.cli.policy import approve
     from mudroom.errors import MudroomError
 
     written: list[tuple[str, bool]] = []

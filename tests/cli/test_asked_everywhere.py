@@ -176,8 +176,8 @@ def test_a_killed_mudroom_leaves_a_question_that_nobody_waits_for(cli: Approving
 
 IMPATIENT = """
 import os, sys
-from mudroom.cli import asking
-from mudroom.cli.terminal import Terminal
+from mudroom.cli.terminal import asking
+from mudroom.cli.terminal.terminal import Terminal
 from mudroom.core.network.flow import Question
 from mudroom.vault.approvals.queue import Queue
 asking.PATIENCE = 0.2

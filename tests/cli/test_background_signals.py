@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from mudroom.cli import background
+from mudroom.cli.command import background
 
 BOTH = (signal.SIGINT, signal.SIGTERM)
 

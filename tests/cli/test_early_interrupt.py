@@ -9,7 +9,7 @@ from typing import cast
 import pytest
 
 from conftest import Place
-from mudroom.cli.run import foreground
+from mudroom.cli.command.run import foreground
 from mudroom.core.confinement.plan import Plan
 from mudroom.sandbox.client.client import Client
 from mudroom.session import Session

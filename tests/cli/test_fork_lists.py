@@ -9,7 +9,7 @@ import pytest
 from test_vault_verb import Cli
 
 from conftest import Place
-from mudroom.cli.ls import describe
+from mudroom.cli.fork.ls import describe
 
 
 @pytest.fixture

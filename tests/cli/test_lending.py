@@ -13,7 +13,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from mudroom.cli.lending import Lent, ToldToEnd, heeding, not_heeded
+from mudroom.cli.terminal.lending import Lent, ToldToEnd, heeding, not_heeded
 
 SELF = os.getpid()
 
@@ -75,7 +75,7 @@ def test_what_is_begun_is_finished(tmp_path: Path) -> None:
 
 
 def test_told_twice_a_program_is_ended_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mudroom.cli.lending.GRACE", 1000.0)
+    monkeypatch.setattr("mudroom.cli.terminal.lending.GRACE", 1000.0)
     wait = f"import signal; signal.signal(15, signal.SIG_IGN); signal.signal(1, signal.SIG_IGN); import os; " \
         f"os.kill({SELF}, 15); os.kill({SELF}, 1); signal.pause()"  # fmt: skip
     with pytest.raises(ToldToEnd) as told, Lent() as lent:
@@ -99,7 +99,7 @@ def test_a_signal_that_comes_just_before_we_wait_is_heeded(
 
     begun = tmp_path / "begun"
     os.mkfifo(begun)
-    monkeypatch.setattr("mudroom.cli.lending.select", SimpleNamespace(select=wait))
+    monkeypatch.setattr("mudroom.cli.terminal.lending.select", SimpleNamespace(select=wait))
     with pytest.raises(ToldToEnd), Lent() as lent:
         lent.run(["sh", "-c", f"{heeds}echo > begun; exec sleep 60"], tmp_path, is_typed_in=True)
     assert waited[0] is None and all(seconds is not None for seconds in waited[1:2])

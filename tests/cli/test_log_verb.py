@@ -21,15 +21,15 @@ import pytest
 from test_command_line import MUDROOM, Cli
 
 from conftest import Place
-from mudroom.cli import eventrow
-from mudroom.cli.log import moment
+from mudroom.cli.vault import event_row
+from mudroom.cli.vault.log import moment
 from mudroom.core.journal import event_text
 from mudroom.core.journal.event import Event
 from mudroom.core.network.flow import Flow, flow_to_json
 from mudroom.errors import UsageError
 from mudroom.vault.journal.journal import Journal
 
-SOURCE = Path(eventrow.__file__).parent.parent
+SOURCE = Path(event_row.__file__).parents[2]
 S = 10**9
 NOW = 1_790_000_000 * S
 FLOW = Flow(NOW, "connect", "evil.example", 443, "deny", "", "no rule names it")
@@ -144,10 +144,10 @@ SOMETHING: dict[str, Any] = {
 @pytest.mark.parametrize("odd", [{}, SOMETHING, dict.fromkeys(SOMETHING), dict.fromkeys(SOMETHING, "\x1b[31m\n")])
 def test_a_row_of_anything_is_one_line_and_no_command_for_the_terminal(kind: str, odd: dict[str, Any]) -> None:
     for value in (odd, {**odd, "verdict": "deny", "clock": 5}, {**odd, "command": 5, "answer": {"allow": False}}):
-        told = eventrow.line(Event(1, NOW, kind, "f\x1b[0m", json.dumps(value), "d"))
+        told = event_row.line(Event(1, NOW, kind, "f\x1b[0m", json.dumps(value), "d"))
         assert told.isprintable(), told
         assert event_text.gravity(Event(1, NOW, kind, "f", json.dumps(value), "d")) in (0, 1, 2)
-    assert eventrow.line(Event(1, NOW, kind, "", "not JSON", "d")).isprintable()
+    assert event_row.line(Event(1, NOW, kind, "", "not JSON", "d")).isprintable()
 
 
 def test_rows(cli: Cli) -> None:

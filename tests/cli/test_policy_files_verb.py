@@ -15,7 +15,7 @@ from test_vault_verb import MUDROOM, Cli
 from conftest import Place
 from mudroom.cli.main import Context
 from mudroom.cli.open import _Commands
-from mudroom.cli.terminal import Terminal
+from mudroom.cli.terminal.terminal import Terminal
 from mudroom.core.command.policy import decide
 from mudroom.core.command.program.classification import classify_words
 from mudroom.errors import UsageError

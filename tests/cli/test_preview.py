@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mudroom.cli.preview import left_out
+from mudroom.cli.change.preview import left_out
 
 UNIT, NAMED, STAYS = (
     "left out, --git brings it as a whole: ",

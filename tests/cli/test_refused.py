@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mudroom.cli.run import MOST_REFUSED, refused
+from mudroom.cli.command.run import MOST_REFUSED, refused
 from mudroom.core.result import Denial
 
 

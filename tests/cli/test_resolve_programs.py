@@ -13,7 +13,7 @@ import pytest
 from test_vault_verb import MUDROOM, Cli
 
 from conftest import Place, tick
-from mudroom.cli.deciding import _Edited
+from mudroom.cli.change.resolution import _Edited
 
 TEXT = "".join(f"line {number}\n" for number in range(1, 41))
 

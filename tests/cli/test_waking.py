@@ -15,9 +15,9 @@ from typing import NoReturn, cast
 
 import pytest
 
-from mudroom.cli.agentrun import told_to_end
-from mudroom.cli.run import foreground
-from mudroom.cli.waking import waking
+from mudroom.cli.command.agent_run import told_to_end
+from mudroom.cli.command.run import foreground
+from mudroom.cli.terminal.signals import waking
 from mudroom.session import Session
 
 HEEDED = (signal.SIGTERM, signal.SIGUSR1)

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, NoReturn
 
 from mudroom import __version__
-from mudroom.cli.terminal import Terminal
+from mudroom.cli.terminal.terminal import Terminal
 from mudroom.errors import MudroomError, UsageError
 
 VERBS = {
@@ -47,6 +47,22 @@ VERBS = {
     "image": "what containers of level 2 are made from: build, ls, rm",
     "doctor": "what this machine can protect, by trying it",
 }
+
+
+_SHELVES = {
+    verb: shelf
+    for shelf, verbs in {
+        "command": ("run", "exec", "shell", "agent", "proxy", "ps"),
+        "fork": ("fork", "ls", "status", "checkpoint", "rollback", "mount", "unmount", "discard"),
+        "change": ("diff", "review", "apply", "resolve", "undo", "redo", "recover"),
+        "policy": ("policy", "approve"),
+        "net": ("net",),
+        "vault": ("log", "vault"),
+        "host": ("serve", "image", "doctor"),
+    }.items()
+    for verb in verbs
+}
+"""Verb → the folder of its module."""
 
 
 _SHELVES = {

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from mudroom.cli.main import Context
-from mudroom.cli.whom import ask_about_hosts_by, ask_by
+from mudroom.cli.terminal.approver import ask_about_hosts_by, ask_by
 from mudroom.config import load_policy, places, trusts_any
 from mudroom.core.settings import Loaded, Settings
 from mudroom.core.tree.path import relpath, show
@@ -17,7 +17,7 @@ from mudroom.errors import FULL, MudroomError, UsageError
 from mudroom.session import Client, Session, find_project, policy_above
 
 if TYPE_CHECKING:
-    from mudroom.cli.whom import Ask
+    from mudroom.cli.terminal.approver import Ask
     from mudroom.core.agent.card import AgentCard
     from mudroom.core.command.policy import CommandPolicy
     from mudroom.core.network.host_rules import HostRule

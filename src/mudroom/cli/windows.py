@@ -10,7 +10,7 @@ import tempfile
 from collections.abc import Sequence
 
 from mudroom.cli.main import VERBS, overview, version
-from mudroom.cli.terminal import Terminal
+from mudroom.cli.terminal.terminal import Terminal
 
 NOT_YET = "mudroom does not run commands on Windows yet: the vault and the staged view need a POSIX file system"
 HINT = "use it in WSL 2; mudroom doctor says what the sandbox could do here"

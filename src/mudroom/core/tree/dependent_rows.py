@@ -5,7 +5,7 @@
 2. What is a directory now, and was something else, comes with all that is in it: it lands by one rename.
 
 web/page/together.js has the same rules: whoever chooses sees them. ``web/choosing.py`` holds a request to them, and
-``cli/patch.py`` and ``cli/apply.py`` what was chosen or named.
+``cli/change/patch.py`` and ``cli/change/apply.py`` what was chosen or named.
 """
 
 from __future__ import annotations

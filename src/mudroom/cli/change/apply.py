@@ -1,0 +1,213 @@
+"""``mudroom apply``: bring a fork's changes into the project."""
+
+from __future__ import annotations
+
+import argparse
+import fnmatch
+import json
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from mudroom.cli.change.preview import credentials_line, left_out, preview, some
+from mudroom.cli.main import Context
+from mudroom.cli.open import exclusive, only_fork, open_session, project_paths
+from mudroom.core.merge.apply_summary import landed_words
+from mudroom.core.result import conflicts_to_json, text
+from mudroom.core.tree.change import Change, listed
+from mudroom.core.tree.dependent_rows import lacking, lacks, needs, row_of
+from mudroom.core.tree.path import ancestors, is_below, show, show_path
+from mudroom.errors import UsageError
+
+if TYPE_CHECKING:
+    from mudroom.session import Landed, Session, Verified
+
+EXAMPLES = """\
+examples:
+  mudroom apply run-7f3a                 show what would change, ask, apply
+  mudroom apply run-7f3a --yes src docs  only these, without asking; '*.py' names files by pattern
+  mudroom apply run-7f3a -p              choose hunk by hunk; what is left stays in the fork
+  mudroom apply run-7f3a --bak           leave what is replaced beside it as NAME.bak
+  mudroom apply run-7f3a --git           the repository, too; it is left out else
+  mudroom apply run-7f3a .git/config     hooks and settings are applied only when they are named
+  mudroom apply run-7f3a --commits       the commits that were made in the fork, as a branch mudroom/run-7f3a
+
+A file that changed in the project meanwhile is merged. Where that cannot be, it is a conflict (exit code 3): the
+project keeps its version and the fork keeps its own; mudroom resolve decides it. Exit code 4: the fork is not what was
+looked at. Exit code 5: the verify command of the policy failed on the result, and nothing was applied."""
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--yes", "-y", action="store_true", help="do not ask")
+    parser.add_argument("--patch", "-p", action="store_true", help="choose hunk by hunk")
+    parser.add_argument("--git", action="store_true", help="what changed in .git, too, as a whole")
+    parser.add_argument("--markers", action="store_true", help="write conflict markers into files that conflict")
+    parser.add_argument("--bak", action="store_true", help="leave what is replaced or removed beside it as NAME.bak")
+    parser.add_argument("--reviewed", metavar="ID", help="only if the fork is what diff --json called by this")
+    parser.add_argument("--commits", action="store_true", help="bring the fork's commits as a branch; no files")
+    parser.add_argument("--branch", metavar="NAME", help="the name of that branch (default: mudroom/FORK)")
+    parser.add_argument("fork", nargs="?", help="the fork; may be left out if there is only one")
+    parser.add_argument("paths", nargs="*", metavar="PATH", help="only what is at and below these, or matches them")
+
+
+def execute(args: argparse.Namespace, context: Context) -> int:
+    if args.branch and not args.commits:
+        raise UsageError("--branch is for --commits")
+    with open_session(context) as session:
+        name = only_fork(session, args.fork)
+        with exclusive(session, context, f"mudroom apply {name}"):
+            if args.commits:
+                from mudroom.cli.change.commits import bring
+
+                return bring(session, name, args, context)
+            landed = _apply(session, name, args, context)
+    if landed is None:
+        return 0
+    if context.as_json:
+        context.terminal.out(json.dumps({"schema": "mudroom.applied/1", "fork": name} | landed_to_json(landed)))
+    else:
+        tell_landed(landed, name, context)
+    return exit_code(landed)
+
+
+def _apply(session: Session, name: str, args: argparse.Namespace, context: Context) -> Landed | None:
+    """None: the user has chosen nothing."""
+    changes = session.changes(name).changes
+    paths: Sequence[bytes] = matching(changes, project_paths(args.paths, session))
+    how: dict[str, Any] = {"git": args.git, "markers": args.markers, "backups": args.bak, "reviewed": args.reviewed}
+    if args.patch:
+        from mudroom.cli.change.patch import choose
+
+        _require_terminal(context, "-p asks about each hunk")
+        for line in credentials_line(session, name):
+            context.terminal.note(line)
+        chosen = choose(session, name, paths, context)
+        if chosen is None:
+            return None
+        return session.apply(name, chosen.paths, parts=chosen.parts, exact=True, **how)
+    _require_directories(changes, paths, name)
+    if not args.yes:
+        _require_terminal(context, "add --yes")
+        if not _confirmed(session, name, paths, context):
+            return None
+    return session.apply(name, paths, **how)
+
+
+def _require_directories(changes: Sequence[Change], paths: Sequence[bytes], name: str) -> None:
+    """What is named in a directory that is something else in the project comes with that alone."""
+    if not paths:
+        return
+    wanted = {change.path for change in changes if any(is_below(change.path, path) for path in paths)}
+    for path, missing in lacking(wanted, needs(row_of(change) for change in listed(changes))):
+        above = set(missing).intersection(ancestors(path))
+        if above:
+            raise UsageError(lacks(path, above), f"mudroom apply {name} {show_path(min(above))}")
+
+
+def matching(changes: Sequence[Change], paths: Sequence[bytes]) -> list[bytes]:
+    """Paths as they are given; a pattern (with *, ? or [) that is no path itself stands for what it matches."""
+    found: list[bytes] = []
+    for path in paths:
+        if not set(path) & set(b"*?[") or any(is_below(change.path, path) for change in changes):
+            found.append(path)
+            continue
+        hits = [change.path for change in changes if _matches(change.path, path)]
+        if not hits:
+            raise UsageError(f"nothing in the fork matches {show_path(path)}", "mudroom diff shows what it has")
+        found += hits
+    return found
+
+
+def _matches(path: bytes, pattern: bytes) -> bool:
+    """As shells match file names; without a slash the pattern is for the last part, wherever that is."""
+    return fnmatch.fnmatchcase(path if b"/" in pattern else path.rpartition(b"/")[2], pattern)
+
+
+def _require_terminal(context: Context, hint: str) -> None:
+    if context.as_json or not context.terminal.interactive:
+        raise UsageError("there is no terminal to ask on", hint)
+
+
+def _confirmed(session: Session, name: str, paths: Sequence[bytes], context: Context) -> bool:
+    changeset = session.review(name)[0]
+    if paths:
+        chosen = [change for change in changeset.changes if any(is_below(change.path, path) for path in paths)]
+        changeset = changeset._replace(changes=tuple(chosen))
+    for line in preview("apply would change", changeset, context.terminal):
+        context.terminal.say(line)
+    for line in credentials_line(session, name):
+        context.terminal.say(f"  {context.terminal.style('!', 'yellow')} {line}")
+    left = [path for path, decided in session.conflict_paths(name, paths).items() if not decided]
+    if left:
+        warning = context.terminal.style("!", "red")
+        context.terminal.say(f"  {warning} conflicts with the project, and stays in the fork: {some(left)}")
+    return context.terminal.ask("[a]pply  [c]ancel: ").strip().lower() in ("a", "apply", "y", "yes")
+
+
+def exit_code(landed: Landed) -> int:
+    if landed.verified is not None and not landed.verified.passed:
+        return 5
+    return 3 if landed.conflicts else 0
+
+
+def landed_to_json(landed: Landed) -> dict[str, Any]:
+    applied, verified = landed.applied, landed.verified
+    failed = verified is not None and not verified.passed
+    return {
+        "state": "unverified" if failed else "conflicts" if applied.conflicts else "applied",
+        "written": applied.written,
+        "removed": applied.removed,
+        "conflicts": conflicts_to_json(applied.conflicts),
+        "merged": [text(path) for path in landed.merged],
+        "kept": [text(path) for path in landed.kept],
+        "verified": _verified(verified) if verified is not None else None,
+        "withheld": [text(path) for path in landed.withheld],
+        "remarks": [{"path": text(remark.path), "text": remark.text} for remark in applied.remarks],
+        "undo": applied.name or None,
+    }
+
+
+def _verified(verified: Verified) -> dict[str, Any]:
+    return {
+        "command": [text(word) for word in verified.command],
+        "exit_code": verified.exit_code,
+        "timed_out": verified.timed_out,
+        "output": verified.output.decode("utf-8", "replace"),
+    }
+
+
+def _tell_unverified(verified: Verified, fork: str, context: Context) -> None:
+    terminal = context.terminal
+    for line in verified.output.decode("utf-8", "replace").splitlines()[-60:]:
+        terminal.say("  | " + show(line.encode()))
+    how = "took too long" if verified.timed_out else f"exited with {verified.exit_code}"
+    terminal.say(terminal.style(f"nothing was applied: {show(b' '.join(verified.command))} {how}", "red"))
+    terminal.say(f"  the project is as it was; all stays in {fork}: mudroom diff {fork}, mudroom discard {fork}")
+
+
+def tell_landed(landed: Landed, fork: str, context: Context) -> None:
+    applied, terminal = landed.applied, context.terminal
+    if landed.verified is not None and not landed.verified.passed:
+        _tell_unverified(landed.verified, fork, context)
+        return
+    back = f"   mudroom undo takes it back ({applied.name})" if applied.name else ""
+    terminal.say(
+        terminal.style("applied: ", "green") + landed_words(applied.written, applied.removed, len(landed.kept)) + back
+    )
+    for conflict in applied.conflicts[:20]:
+        terminal.say(f"  {terminal.style('conflict', 'red')}  {show_path(conflict.path)}: {conflict.reason}")
+    if len(applied.conflicts) > 20:
+        terminal.say(f"  … and {len(applied.conflicts) - 20:,} more conflicts")
+    if landed.merged:
+        terminal.say(f"  merged with what the project had changed: {some(landed.merged)}")
+    if landed.kept:
+        terminal.say(f"  the project's was kept: {some(landed.kept)}")
+    if applied.conflicts:
+        terminal.say(f"  mudroom resolve {fork} decides them, mudroom diff {fork} --conflicts shows them")
+    for remark in applied.remarks:
+        terminal.say(f"  {show_path(remark.path)} {remark.text}")
+    for line in left_out(landed.withheld):
+        terminal.say(f"  {line}")
+    if landed.remaining:
+        terminal.say(
+            f"  the rest stays in {fork}: mudroom diff {fork}, mudroom apply {fork} PATH, mudroom discard {fork}"
+        )

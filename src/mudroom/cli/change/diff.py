@@ -1,0 +1,147 @@
+"""``mudroom diff``: what a fork would change."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shlex
+import shutil
+import sys
+from collections.abc import Iterator
+
+from mudroom.cli.change.preview import credentials_line
+from mudroom.cli.main import Context
+from mudroom.cli.open import only_fork, open_session, project_paths
+from mudroom.core.result import changes_to_json
+from mudroom.core.tree.path import is_below, show_path
+from mudroom.session import Session
+
+EXAMPLES = """\
+examples:
+  mudroom diff                       of the only fork there is
+  mudroom diff run-7f3a src          of that one, only below src
+  mudroom diff try@green try         what has changed in a fork since a checkpoint
+  mudroom diff try-1 try-2           from one fork to another
+  mudroom diff try now               from a fork to the project as it is; base: what a fork was made from
+  mudroom diff run-7f3a --conflicts  where fork and project do not go together, with markers
+  mudroom diff --json                counts per file instead of the text"""
+
+_STYLES = ((b"+++", "bold"), (b"---", "bold"), (b"diff ", "bold"), (b"@@", "cyan"), (b"+", "green"), (b"-", "red"))
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("fork", nargs="?", help="the fork, or FORK@CHECKPOINT, base, now")
+    parser.add_argument("paths", nargs="*", metavar="PATH", help="what to compare it with, then paths to look at")
+    parser.add_argument("--conflicts", action="store_true", help="only where it conflicts with the project as it is")
+    parser.add_argument("--fork", dest="named", metavar="FORK", help="the same, by name of the option")
+
+
+def execute(args: argparse.Namespace, context: Context) -> int:
+    words = [word for word in (args.fork, *args.paths) if word is not None]
+    with open_session(context) as session:
+        if args.named is not None:
+            words.insert(0, args.named)
+        name = words.pop(0) if words else only_fork(session, None)
+        old, new = ("base", name) if not words or not _is_side(session, words[0]) else (name, words.pop(0))
+        if args.conflicts:
+            return _conflicts(session, only_fork(session, new), words, context)
+        if "@" in new or old != "base" or new == "now":
+            return _compare(session, old, new, words, context)
+        name = only_fork(session, new)
+        if context.as_json:
+            changes, seen = session.review(name)
+            found = changes_to_json(changes, session.moves(name))
+            report = {"schema": "mudroom.diff/1", "fork": name, "changes": found, "reviewed": seen}
+            context.terminal.out(json.dumps(report | {"credentials": list(session.opened_credentials(name))}))
+            return 0
+        if not words:
+            session.review(name)
+        for line in credentials_line(session, name):
+            context.terminal.note(line)
+        page(session.diff(name, project_paths(words, session)), context)
+    return 0
+
+
+def _is_side(session: Session, word: str) -> bool:
+    """Whether a word names something to compare with, and not a path."""
+    return word in ("base", "now") or word.partition("@")[0] in {fork.name for fork in session.vault.forks()}
+
+
+def _conflicts(session: Session, name: str, words: list[str], context: Context) -> int:
+    """With markers, as far as texts go; exit code 3 if there are any."""
+    from mudroom.cli.change.resolve import conflict_to_json
+    from mudroom.core.merge.marker import Labels, with_markers
+    from mudroom.core.text.linediff import unified
+    from mudroom.reviewing import is_masked_conflict
+
+    found = session.conflicts(name, project_paths(words, session))
+    if context.as_json:
+        rows = [conflict_to_json(conflict) for conflict in found]
+        context.terminal.out(json.dumps({"schema": "mudroom.conflicts/1", "fork": name, "conflicts": rows}))
+        return 3 if found else 0
+
+    def lines() -> Iterator[bytes]:
+        for conflict in found:
+            shown = show_path(conflict.path).encode()
+            yield b"conflict %s: %s\n" % (shown, conflict.reason.encode())
+            if is_masked_conflict(session, conflict):
+                yield b"a secret: it is not shown\n"
+            elif (merged := conflict.merged) is not None:
+                marked = with_markers(merged, Labels(b"project", b"original", name.encode()))
+                yield from unified(conflict.ours.content or b"", marked, old_label=b"project", new_label=b"merged")
+
+    page(lines(), context)
+    return 3 if found else 0
+
+
+def _compare(session: Session, old: str, new: str, words: list[str], context: Context) -> int:
+    paths = project_paths(words, session)
+    with session.compare(old, new) as found:
+        changeset = found.changeset
+        chosen = [c for c in changeset.changes if not paths or any(is_below(c.path, path) for path in paths)]
+        if context.as_json:
+            changes = changes_to_json(changeset._replace(changes=tuple(chosen)))
+            context.terminal.out(json.dumps({"schema": "mudroom.diff/1", "old": old, "new": new, "changes": changes}))
+        else:
+            page(found.lines(chosen), context)
+    return 0
+
+
+def page(lines: Iterator[bytes], context: Context) -> None:
+    """Through the user's pager on a terminal; as it is into a pipe."""
+    if not os.isatty(1):
+        for line in lines:
+            sys.stdout.buffer.write(line)
+        sys.stdout.buffer.flush()
+        return
+    import subprocess
+
+    from mudroom.cli.terminal.lending import TYPED, heeding, not_heeded
+
+    command = shlex.split(os.fsdecode(context.environ.get(b"PAGER", b"less"))) or ["cat"]
+    if shutil.which(command[0]) is None:
+        command = ["cat"]
+    environment = {**os.environ, "LESS": os.environ.get("LESS", "FRX"), "LESSSECURE": "1"}
+    with (
+        heeding(dict.fromkeys(TYPED, not_heeded)),  # less stops a search by it, and has the terminal until it ends
+        subprocess.Popen(command, stdin=subprocess.PIPE, env=environment) as pager,
+    ):
+        assert pager.stdin is not None
+        try:
+            for line in lines:
+                pager.stdin.write(coloured(line, context))
+        except BrokenPipeError:
+            pass  # the reader has seen enough
+        try:
+            pager.stdin.close()
+        except BrokenPipeError:
+            pass
+
+
+def coloured(line: bytes, context: Context, stream: int = 1) -> bytes:
+    """Coloured, with what could steer the terminal made visible: the text comes from a command we do not trust."""
+    body = line.rstrip(b"\n").translate(None, b"").decode("utf-8", "replace")
+    safe = "".join(c if c.isprintable() or c == "\t" else f"\\x{ord(c):02x}" for c in body)
+    style = next((style for prefix, style in _STYLES if line.startswith(prefix)), "")
+    return ((context.terminal.style(safe, style, stream) if style else safe) + "\n").encode("utf-8", "replace")

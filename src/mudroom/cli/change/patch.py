@@ -1,0 +1,160 @@
+"""``mudroom apply -p``: choose file by file and hunk by hunk, with the keys of ``git add -p``. What was chosen without
+what it goes together with (core/tree/dependent_rows.py) is told, and stays in the fork."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from mudroom.cli.change.diff import coloured
+from mudroom.cli.main import Context
+from mudroom.core.merge.merge import Part
+from mudroom.core.text.hunk import Hunk, hunks, select, split
+from mudroom.core.tree.change import listed
+from mudroom.core.tree.dependent_rows import lacks, needs, row_of, together
+from mudroom.core.tree.path import show_path
+
+if TYPE_CHECKING:
+    from mudroom.core.tree.change import Change
+    from mudroom.session import Session
+
+HELP = """\
+y - apply this hunk                     n - leave it in the fork
+a - this one and the rest of the file   d - not this one nor the rest of the file
+s - split it into smaller ones          q - no more: what was chosen so far, and nothing else
+? - this help"""
+
+_NAMED = 20
+"""Paths that are told of one by one."""
+
+
+class Chosen(NamedTuple):
+    paths: tuple[bytes, ...]
+    parts: dict[bytes, Part]
+    """Of the paths, those of which not all was chosen."""
+
+
+class _Quit(Exception):
+    pass
+
+
+def choose(session: Session, fork: str, paths: Sequence[bytes], context: Context) -> Chosen | None:
+    """Ask about every change at and below ``paths`` (none: all). None if nothing was chosen."""
+    chosen: list[Change] = []
+    parts: dict[bytes, Part] = {}
+    try:
+        for change, base, staged in session.texts(fork, paths):
+            if base is None or staged is None:
+                if _whole(change, context):
+                    chosen.append(change)
+                continue
+            part = _file(change, base, staged, context)
+            if part is not None:
+                chosen.append(change)
+                if part != Part(staged, change.entry.mode):
+                    parts[change.path] = part
+    except _Quit:
+        pass
+    kept = _together(session, fork, chosen, context)
+    if not kept:
+        context.terminal.say("nothing was chosen; all stays in the fork")
+        return None
+    paths_of = ([change.path, *([change.source] if change.source else [])] for change in kept)
+    return Chosen(
+        tuple(path for some in paths_of for path in some),
+        {change.path: parts[change.path] for change in kept if change.path in parts},
+    )
+
+
+def _together(session: Session, fork: str, chosen: Sequence[Change], context: Context) -> list[Change]:
+    """Without what lacks something that it goes together with: that was answered with no, or not asked about."""
+    needed = needs(row_of(change) for change in listed(session.changes(fork).changes))
+    picked = {change.path for change in chosen}
+    kept = together(picked, needed)
+    left = [change.path for change in chosen if change.path not in kept]
+    for path in left[:_NAMED]:
+        context.terminal.say(f"{lacks(path, needed[path] - picked or needed[path] - kept)}: it stays in the fork")
+    if left[_NAMED:]:
+        context.terminal.say(f"so do {len(left) - _NAMED:,} more")
+    return [change for change in chosen if change.path in kept]
+
+
+def _whole(change: Change, context: Context) -> bool:
+    """What has no hunks: binary files, links, directories, whole files that come or go."""
+    verb = {"added": "add", "deleted": "remove", "renamed": "rename", "modified": "change"}[change.verb]
+    kind = "" if change.entry.kind == "file" else f" ({change.entry.kind})"
+    if change.base is not None and change.staged is not None and change.base.kind != change.staged.kind:
+        kind = f" ({change.base.kind} becomes {change.staged.kind})"
+    source = f"{show_path(change.source)} to " if change.source else ""
+    while True:
+        answer = _ask(f"{verb} {source}{show_path(change.path)}{kind} [y,n,q,?]? ", context)
+        if answer in ("y", "a", "n", "d"):
+            return answer in ("y", "a")
+
+
+def _file(change: Change, base: bytes, staged: bytes, context: Context) -> Part | None:
+    """What is wanted of it; None if nothing is."""
+    assert change.staged is not None
+    context.terminal.say(context.terminal.style(show_path(change.path), "bold"))
+    mode = change.staged.mode
+    changed_mode = change.base is not None and change.base.mode != mode
+    if changed_mode and change.base is not None and not _mode(change, context):
+        mode = change.base.mode
+    wanted = _hunks(base, staged, context)
+    if not wanted and (not changed_mode or mode != change.staged.mode):
+        return None
+    return Part(select(base, staged, wanted), mode)
+
+
+def _mode(change: Change, context: Context) -> bool:
+    assert change.base is not None and change.staged is not None
+    while True:
+        answer = _ask(f"mode {change.base.mode:04o} -> {change.staged.mode:04o} [y,n,q,?]? ", context)
+        if answer in ("y", "a", "n", "d"):
+            return answer in ("y", "a")
+
+
+def _hunks(base: bytes, staged: bytes, context: Context) -> set[int]:
+    """The numbers of the blocks that are wanted."""
+    wanted: set[int] = set()
+    pending = list(hunks(base, staged))
+    total, number = len(pending), 0
+    while pending:
+        hunk = pending.pop(0)
+        smaller = split(base, staged, hunk)
+        number += 1
+        _show(hunk, context)
+        keys = "y,n,a,d,q," + ("s,?" if len(smaller) > 1 else "?")
+        answer = _ask(f"({number}/{total}) apply this hunk [{keys}]? ", context)
+        if answer == "s" and len(smaller) > 1:
+            pending[:0] = smaller
+            total += len(smaller) - 1
+            number -= 1
+        elif answer == "y":
+            wanted.update(hunk.blocks)
+        elif answer == "a":
+            return wanted.union(hunk.blocks, *(one.blocks for one in pending))
+        elif answer == "d":
+            return wanted
+        elif answer != "n":
+            pending.insert(0, hunk)
+            number -= 1
+    return wanted
+
+
+def _show(hunk: Hunk, context: Context) -> None:
+    for line in (hunk.header, *hunk.lines):
+        sys.stderr.buffer.write(coloured(line, context, 2))
+    sys.stderr.flush()
+
+
+def _ask(question: str, context: Context) -> str:
+    """One key. Raises _Quit at q, and at the end of the input."""
+    reply = context.terminal.ask(context.terminal.style(question, "blue"))
+    answer = reply.strip().lower()[:1]
+    if not reply or answer == "q":
+        raise _Quit
+    if answer not in tuple("ynads"):
+        context.terminal.say(HELP)
+    return answer

@@ -1,0 +1,138 @@
+"""What a command would change, as a few lines of text."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from mudroom.cli.terminal.terminal import Terminal
+from mudroom.core.tree.change import Change, Changeset, summarise
+from mudroom.core.tree.flag import git_directory, is_protected, repositories
+from mudroom.core.tree.path import ancestors, name, show_path
+from mudroom.core.tree.rollup import Roll, roll_up
+
+if TYPE_CHECKING:
+    from mudroom.session import Session
+
+LINES = 20
+"""A preview has about so many rows; directories stand for what is in them until it fits."""
+
+
+def preview(title: str, changeset: Changeset, terminal: Terminal) -> list[str]:
+    changes = changeset.changes
+    count = summarise(changes).files or len(changes)
+    lines = [f"{title} {count:,} file{'' if count == 1 else 's'}"]
+    rows, rolls = roll_up(changes, LINES)
+    cells = sorted(
+        [(show_path(c.path) or ".", _one(c)) for c in rows] + [(show_path(r.path) + "/", _many(r)) for r in rolls]
+    )
+    hidden = len(cells) - 2 * LINES
+    width = max((len(shown) for shown, _what in cells[: 2 * LINES]), default=0)
+    for shown, what in cells[: 2 * LINES]:
+        lines.append(f"  {shown:<{min(width, 60)}}  {_coloured(what, terminal)}")
+    if hidden > 0:
+        lines.append(f"  … and {hidden:,} more")
+    lines += [f"  {terminal.style('!', 'yellow')} {text}" for text in _warnings(changeset)]
+    return lines
+
+
+def credentials_line(session: Session, fork: str) -> list[str]:
+    """What a reviewer has to know of how the changes came about; nothing if no credentials were open."""
+    names = session.opened_credentials(fork)
+    return [f"your credentials were open to commands of {fork}: {', '.join(names)}"] if names else []
+
+
+def _one(change: Change) -> str:
+    parts = []
+    if change.verb == "deleted":
+        parts.append("deleted")
+    elif change.verb == "renamed":
+        parts.append(f"renamed from {show_path(change.source)}")
+    elif change.verb == "added":
+        parts.append("new" if change.entry.kind == "file" else f"new {change.entry.kind}")
+    if change.binary and change.staged is not None:
+        parts.append(f"binary, {size(change.staged.size)}")
+    elif change.lines_added or change.lines_removed:
+        counts = (
+            f"+{change.lines_added}" if change.lines_added else "",
+            f"-{change.lines_removed}" if change.lines_removed else "",
+        )
+        parts.append(" ".join(count for count in counts if count))
+    if change.base is not None and change.staged is not None:
+        if change.base.kind != change.staged.kind:
+            parts.append(f"{change.base.kind} becomes {change.staged.kind}")
+        elif change.base.mode != change.staged.mode:
+            parts.append(f"mode {change.base.mode:03o} → {change.staged.mode:03o}")
+    return ", ".join(parts) or "changed"
+
+
+def _many(roll: Roll) -> str:
+    words = []
+    for count, sign in ((roll.added, "+"), (roll.modified, "~"), (roll.deleted, "-"), (roll.renamed, "→")):
+        if count:
+            words.append(f"{sign}{count:,}")
+    total = roll.added + roll.modified + roll.deleted + roll.renamed
+    text = " ".join(words) + (" file" if total == 1 else " files")
+    return text + (f", {size(roll.size)}" if roll.size else "")
+
+
+def _coloured(text: str, terminal: Terminal) -> str:
+    words = []
+    for word in text.split(" "):
+        style = "green" if word.startswith("+") else "red" if word.startswith("-") or word == "deleted" else ""
+        words.append(terminal.style(word, style) if style else word)
+    return " ".join(words)
+
+
+def _warnings(changeset: Changeset) -> list[str]:
+    found = []
+    for flag, text in (
+        ("executes-later", "runs by itself later"),
+        ("secret", "may hold secrets"),
+        ("protected", "is left out of apply unless you name it"),
+    ):
+        paths = [change.path for change in changeset.changes if flag in change.flags and _counts(change)]
+        if paths:
+            found.append(f"{text}: {some(paths)}")
+    units = repositories(changeset.changes)
+    if units:
+        found.append(f"is left out of apply unless you ask for it (--git): {some(sorted(units))}")
+    unknown = [change.path for change in changeset.changes if not change.original_known]
+    if unknown:
+        found.append(f"edited by somebody else meanwhile, will conflict: {some(unknown)}")
+    return found + [f"{show_path(remark.path)} {remark.text}" for remark in changeset.remarks]
+
+
+def _counts(change: Change) -> bool:
+    """Whether a flag is worth a line: what comes with an installed package is not news for each file."""
+    return change.verb != "deleted" and b"node_modules/" not in change.path and b"site-packages/" not in change.path
+
+
+def left_out(withheld: Sequence[bytes]) -> list[str]:
+    """Why apply has left these paths out, and what brings them: a line per reason."""
+    units = {git for path in withheld if (git := git_directory(path)) not in (None, path) and not is_protected(path)}
+    others = [path for path in withheld if is_protected(path) or git_directory(path) not in units]
+    above = {directory for path in withheld for directory in ancestors(path)}
+    named = [path for path in others if path not in above]
+    staying = [path for path in others if path in above and not is_protected(path) and name(path) != b"hooks"]
+    reasons = (
+        ("left out, --git brings it as a whole", sorted(unit for unit in units if unit is not None)),
+        ("left out, to be named if wanted", named),
+        ("stays because of what is in it", staying),
+    )
+    return [f"{reason}: {some(paths)}" for reason, paths in reasons if paths]
+
+
+def some(paths: Sequence[bytes], most: int = 4) -> str:
+    shown = ", ".join(show_path(path) for path in paths[:most])
+    return shown + (f" and {len(paths) - most:,} more" if len(paths) > most else "")
+
+
+def size(count: int) -> str:
+    """Bytes for people, in powers of ten as disks and package managers give them."""
+    amount = float(count)
+    for unit in ("B", "kB", "MB", "GB"):
+        if amount < 1000 or unit == "GB":
+            return f"{amount:.0f} {unit}" if unit == "B" or amount >= 100 else f"{amount:.1f} {unit}"
+        amount /= 1000
+    raise AssertionError("unreachable")

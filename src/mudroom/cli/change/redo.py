@@ -1,0 +1,26 @@
+"""``mudroom redo``: apply again what was undone."""
+
+from __future__ import annotations
+
+import argparse
+
+from mudroom.cli.change.undo import tell
+from mudroom.cli.main import Context
+from mudroom.cli.open import exclusive, open_session
+
+EXAMPLES = """\
+examples:
+  mudroom redo        the last apply that was undone
+  mudroom redo u12    that one
+
+A file that changed since stays as it is and is reported (exit code 3)."""
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("apply", nargs="?", metavar="ID", help="u1, u2 …; mudroom log shows them")
+
+
+def execute(args: argparse.Namespace, context: Context) -> int:
+    with open_session(context) as session, exclusive(session, context, "mudroom redo"):
+        applied = session.redo(args.apply)
+    return tell(applied, "redo", context)

@@ -1,0 +1,237 @@
+"""The ways to decide a conflict: one side, both, place by place, in an editor, by a merge driver.
+
+An editor and a merge driver are programs of the user's own, run on the host on copies of the three sides; they are
+given no name that the fork has chosen, and no secret. What somebody wrote there is decided for, or kept in a file that
+they are told of.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import signal
+import stat
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from mudroom.cli.terminal.lending import GRACE, TYPED, Lent, ToldToEnd
+from mudroom.core.tree.path import show_path
+from mudroom.errors import MudroomError, UsageError
+
+if TYPE_CHECKING:
+    from mudroom.cli.main import Context
+    from mudroom.core.merge.diff3 import Merged
+    from mudroom.core.merge.resolution_words import Either
+    from mudroom.session import Conflicted, Session
+
+KEPT = "kept"
+"""The name, but for its suffix, of what somebody wrote and nobody decided for."""
+DRIVERS = {"mergiraf": "mergiraf merge --git %O %A %B -s project -x original -y fork -p %P"}
+"""Merge drivers that are known by name."""
+
+
+def whole(session: Session, fork: str, conflict: Conflicted, side: Either) -> None:
+    if side != "both":
+        session.decide(fork, conflict, side)
+        return
+    sides = {side.entry.kind if side.entry is not None else None for side in (conflict.ours, conflict.theirs)}
+    if conflict.merged is None and sides == {"file"}:
+        session.keep_both(fork, conflict)
+        return
+    merged = _text(conflict)
+    _keep(session, fork, conflict, merged, dict.fromkeys(range(merged.conflicts), side))
+
+
+def by_hunk(session: Session, fork: str, conflict: Conflicted, hunks: Mapping[int, Either]) -> None:
+    merged = _text(conflict)
+    for number in hunks:
+        if not 1 <= number <= merged.conflicts:
+            raise UsageError(f"{show_path(conflict.path)} has no conflict {number}", f"it has {merged.conflicts}")
+    left = set(range(1, merged.conflicts + 1)) - set(hunks)
+    if left:
+        raise UsageError(
+            f"{show_path(conflict.path)}: conflict {min(left)} is not decided",
+            "say --hunk N --mine for each, or --edit",
+        )
+    _keep(session, fork, conflict, merged, {number - 1: side for number, side in hunks.items()})
+
+
+def by_editor(session: Session, fork: str, conflict: Conflicted, context: Context) -> None:
+    """With conflict markers; of one that is decided, what is."""
+    from mudroom.core.merge.marker import Labels, marker_size, mergeable, unresolved, with_markers
+
+    _require_shown(session, conflict)
+    editor = context.environ.get(b"VISUAL") or context.environ.get(b"EDITOR") or b"vi"
+    merged = _text(conflict)
+    given = conflict.result
+    anew = given is None or bool(mergeable(given))
+    if given is None or anew:
+        given = with_markers(merged, Labels(b"project", b"original", fork.encode()))
+    else:
+        context.terminal.say(f"{show_path(conflict.path)} is decided: this is the result; --undecide for the markers")
+    with Lent() as lent, _desk() as directory:
+        edited = _Edited(directory / ("conflict" + _suffix(conflict.path)), given, context.terminal.say)
+        with edited:
+            words = [*shlex.split(os.fsdecode(editor)), str(edited.place)]
+            _run(lent, words, directory, "the editor", is_typed_in=True)
+            content = edited.read("the editor")
+            if unresolved(content, marker_size(merged)):
+                raise UsageError(
+                    f"{show_path(conflict.path)} still has conflict markers", "nothing was decided; edit it again"
+                )
+            session.decide(fork, conflict, "content", content, edited=not anew)
+
+
+def by_tool(session: Session, fork: str, conflict: Conflicted, tool: str, context: Context) -> None:
+    """A merge driver as git has them (gitattributes(5)): %O base, %A ours and the result, %B theirs, %P the path."""
+    from mudroom.core.merge.marker import unresolved
+
+    _require_shown(session, conflict)
+    words = shlex.split(DRIVERS.get(tool, tool))
+    if not words or shutil.which(words[0]) is None:
+        raise UsageError(f"there is no merge driver {words[0] if words else 'named'}", "install it, or give its path")
+    if not {"%A", "%B"} <= set(" ".join(words).split()):
+        raise UsageError(f"the merge driver {tool!r} is not told the files", "a command with %O %A %B")
+    sides = (conflict.base, conflict.ours, conflict.theirs)
+    with Lent() as lent, _desk() as directory:
+        names = {"%P": "merged" + _suffix(conflict.path)}
+        for sign, name, side in zip(("%O", "%A", "%B"), ("base", "ours", "theirs"), sides, strict=True):
+            if side.content is None and (sign != "%O" or side.entry is not None):
+                raise UsageError(f"{show_path(conflict.path)}: a merge driver needs a file on both sides")
+            place = directory / (name + _suffix(conflict.path))
+            place.write_bytes(side.content or b"")
+            names[sign] = str(place)
+        edited = _Edited(Path(names["%A"]), conflict.ours.content or b"", context.terminal.say)
+        with edited:
+            _run(lent, [names.get(word, word) for word in words], directory, words[0], is_typed_in=False)
+            content = edited.read(words[0])
+            if unresolved(content) and not any(unresolved(side.content or b"") for side in sides):
+                raise UsageError(
+                    f"{words[0]} left conflict markers in {show_path(conflict.path)}", "nothing was decided"
+                )
+            session.decide(fork, conflict, "content", content)
+
+
+def _require_shown(session: Session, conflict: Conflicted) -> None:
+    from mudroom.reviewing import is_masked_conflict
+
+    if is_masked_conflict(session, conflict):
+        raise UsageError(
+            f"{show_path(conflict.path)} is a secret: no program is given it",
+            "--mine or --theirs, or --show PATH beside it",
+        )
+
+
+@contextmanager
+def _desk() -> Iterator[Path]:
+    """A directory for one program; gone afterwards, but for what is kept."""
+    directory = Path(tempfile.mkdtemp(prefix="mudroom-"))
+    try:
+        yield directory
+    except BaseException:
+        if not any(directory.glob(KEPT + "*")):
+            shutil.rmtree(directory)
+        raise
+    shutil.rmtree(directory)
+
+
+class _Edited:
+    """A file that somebody edits. If nothing comes of that, the file is kept as it was left, and its path is told."""
+
+    def __init__(self, place: Path, given: bytes, say: Callable[[str], None]) -> None:
+        self.place, self.given, self.say = place, given, say
+        place.write_bytes(given)
+        self.beside = set(os.listdir(place.parent))
+
+    def read(self, what: str) -> bytes:
+        try:
+            return self.place.read_bytes()
+        except OSError as error:
+            raise MudroomError(f"{what} left no file: {error.strerror}", "nothing was decided") from error
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
+        if error is None or not self.place.is_file():
+            return
+        rescued = self._rescued() if isinstance(error, ToldToEnd) and error.number not in TYPED else set()
+        if self.place.read_bytes() == self.given and not rescued:
+            return
+        kept = self.place.with_name(KEPT + self.place.suffix)
+        self.place.rename(kept)
+        _clear(self.place.parent, {kept.name, *rescued})  # of copies of the sides, and what an editor leaves beside
+        if not isinstance(error, MudroomError):  # Ctrl-C, a full disk: nobody else would tell where it is
+            self.say(f"what was written is kept: {kept}")
+        else:
+            error.hint = f"{error.hint}; what was written is kept: {kept}" if error.hint else f"it is kept: {kept}"
+
+    def _rescued(self) -> set[str]:
+        """What an editor that was told to end has made of what was not saved, at once: vim a .swp, nano a .save, emacs
+        a #file#."""
+        since = time.time() - 2 * GRACE
+        found = set()
+        for one in self.place.parent.iterdir():
+            with suppress(FileNotFoundError):
+                if one.name not in self.beside and stat.S_ISREG(one.lstat().st_mode) and one.lstat().st_mtime >= since:
+                    found.add(one.name)
+        return found
+
+
+def _clear(directory: Path, kept: set[str]) -> None:
+    """Of all else; a link is removed, and not where it leads. What cannot be removed stays."""
+    own = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        for name in set(os.listdir(own)) - kept:
+            with suppress(OSError):
+                if stat.S_ISDIR(os.lstat(name, dir_fd=own).st_mode):
+                    shutil.rmtree(name, dir_fd=own)
+                else:
+                    os.unlink(name, dir_fd=own)
+    finally:
+        os.close(own)
+
+
+def undecide(session: Session, fork: str, conflict: Conflicted) -> None:
+    if not session.forget_decision(fork, conflict.path, conflict.decision):
+        raise UsageError(f"nothing is decided about {show_path(conflict.path)}")
+
+
+def _keep(session: Session, fork: str, conflict: Conflicted, merged: Merged, choices: Mapping[int, Either]) -> None:
+    from mudroom.core.merge.marker import resolve
+
+    session.decide(fork, conflict, "content", resolve(merged, choices).content())
+
+
+def _text(conflict: Conflicted) -> Merged:
+    merged = conflict.merged
+    if merged is None:
+        raise UsageError(
+            f"{show_path(conflict.path)} cannot be merged in parts: {conflict.reason}", "--mine or --theirs, as a whole"
+        )
+    return merged
+
+
+def _suffix(path: bytes) -> str:
+    """Of a file name, if it is a plain one: editors and drivers tell the language by it."""
+    suffix = os.path.splitext(path)[1]
+    return suffix.decode() if suffix[1:].isalnum() and len(suffix) < 12 and suffix.isascii() else ""
+
+
+def _run(lent: Lent, words: list[str], directory: Path, what: str, *, is_typed_in: bool) -> None:
+    try:
+        code = lent.run(words, directory, is_typed_in=is_typed_in)
+    except OSError as error:
+        raise UsageError(f"{words[0]} cannot be run: {error.strerror}", "set VISUAL or EDITOR") from error
+    if code < 0:
+        ended = MudroomError(f"{what} was ended by {signal.Signals(-code).name}", "nothing was decided")
+        if -code in TYPED:
+            ended.exit_code = 128 - code
+        raise ended
+    if code:
+        raise MudroomError(f"{what} exited with {code}", "nothing was decided")

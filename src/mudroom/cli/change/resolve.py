@@ -1,0 +1,168 @@
+"""``mudroom resolve``: decide conflicts between a fork and the project, for the next apply."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from mudroom.cli.main import Context
+from mudroom.cli.open import only_fork, open_session, project_paths, with_shown
+from mudroom.core.merge.resolution_words import said, said_of_take
+from mudroom.core.result import named
+from mudroom.core.tree.path import show, show_path
+from mudroom.errors import UsageError
+
+if TYPE_CHECKING:
+    from mudroom.session import Conflicted, Session
+
+MOST = 8
+"""Places of which it is said what is decided."""
+EXAMPLES = """\
+examples:
+  mudroom resolve agent-1                           which conflicts there are, and what is decided about them
+  mudroom resolve agent-1 src/app.py --mine         keep what the project has; --theirs: what the fork has
+  mudroom resolve agent-1 notes.md --both           both, the project's first, at each place that conflicts
+  mudroom resolve agent-1 src/app.py --hunk 2 --theirs --hunk 1 --mine   one place at a time
+  mudroom resolve agent-1 src/app.py --edit         in $VISUAL or $EDITOR, with conflict markers; if decided, the result
+  mudroom resolve agent-1 src/app.py --tool mergiraf     by a merge driver: mergiraf, or a command with %O %A %B
+  mudroom resolve agent-1 src/app.py --undecide     take it back
+
+Nothing is applied: mudroom apply does that, and finds the decision as long as both versions are still the same."""
+
+
+class _Hunk(argparse.Action):
+    """``--hunk N`` says of which conflict the next --mine, --theirs or --both speaks."""
+
+    def __call__(self, _parser: Any, namespace: argparse.Namespace, values: Any, _option: Any = None) -> None:
+        try:
+            namespace.hunk = int(values)
+        except ValueError:
+            raise UsageError(f"--hunk takes the number of a conflict in the file, not {values!r}") from None
+
+
+class _Choice(argparse.Action):
+    def __init__(self, **options: Any) -> None:
+        super().__init__(nargs=0, **options)
+
+    def __call__(self, _parser: Any, namespace: argparse.Namespace, _values: Any, _option: Any = None) -> None:
+        hunk = getattr(namespace, "hunk", None)
+        if hunk is None:
+            namespace.whole = [*(namespace.whole or []), self.const]
+        else:
+            namespace.hunks = {**(namespace.hunks or {}), hunk: self.const}
+            namespace.hunk = None
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("fork", nargs="?", help="the fork; may be left out if there is only one")
+    parser.add_argument("paths", nargs="*", metavar="PATH", help="files in conflict; with a directory all in it")
+    parser.set_defaults(whole=None, hunks=None, hunk=None)
+    for names, value, text in (
+        (("--mine", "--ours"), "ours", "keep what the project has"),
+        (("--theirs",), "theirs", "take what the fork has"),
+        (("--both",), "both", "the project's lines, then the fork's; of binary files, NAME.theirs beside NAME"),
+    ):
+        parser.add_argument(*names, action=_Choice, const=value, dest="whole", help=text)
+    parser.add_argument("--hunk", action=_Hunk, metavar="N", help="only conflict N of the file (from 1)")
+    parser.add_argument("--edit", action="store_true", help="in an editor, with conflict markers")
+    parser.add_argument("--tool", metavar="CMD", help="by a merge driver: mergiraf, or a command with %%O %%A %%B")
+    parser.add_argument(
+        "--show", action="append", default=[], metavar="PATH", help="a secret that the editor or the driver may read"
+    )
+    parser.add_argument("--all", action="store_true", help="every conflict of the fork")
+    parser.add_argument("--undecide", action="store_true", help="take the decision back")
+
+
+def execute(args: argparse.Namespace, context: Context) -> int:
+    if args.hunk is not None:
+        raise UsageError("--hunk needs --mine, --theirs or --both after it")
+    with open_session(context, adjust=lambda settings: with_shown(settings, args.show)) as session:
+        name = only_fork(session, args.fork)
+        paths = project_paths(args.paths, session)
+        found = session.conflicts(name, paths)
+        decide = _decision(args, session, name, context)
+        if decide is not None:
+            if not paths and not args.all:
+                raise UsageError("which conflict?", f"name its PATH, or --all; mudroom resolve {name} lists them")
+            if not found:
+                raise UsageError("there is no conflict" + (" at " + ", ".join(map(show, paths)) if paths else ""))
+            for conflict in found:
+                decide(conflict)
+            found = session.conflicts(name, paths)
+    left = sum(not conflict.decided for conflict in found)
+    if context.as_json:
+        rows = [conflict_to_json(conflict) for conflict in found]
+        context.terminal.out(json.dumps({"schema": "mudroom.conflicts/1", "fork": name, "conflicts": rows}))
+    else:
+        _tell(found, left, name, context)
+    return 3 if left else 0
+
+
+def _tell(found: list[Conflicted], left: int, name: str, context: Context) -> None:
+    terminal = context.terminal
+    for conflict in found:
+        state = terminal.style(*_state(conflict), 1)
+        places = f"  ({conflict.places} places)" if (conflict.places or 0) > 1 else ""
+        terminal.out(f"{state}  {show_path(conflict.path)}: {conflict.reason}{places}")
+    if not found:
+        terminal.say(f"{name} has no conflicts with the project: mudroom apply {name}")
+    elif not left:
+        terminal.say(f"all is decided: mudroom apply {name}")
+
+
+def _state(conflict: Conflicted) -> tuple[str, str]:
+    """In words, and its colour."""
+    if not conflict.decided:
+        return "conflict", "red"
+    places = _places(conflict) if conflict.take == "content" else ""
+    return "decided: " + places if places else said_of_take(conflict.take), "green"
+
+
+def _places(conflict: Conflicted) -> str:
+    """What was made of a text, place by place; empty: it was made in another way."""
+    from mudroom.core.merge.read_resolution import choices_of
+
+    merged, content = conflict.merged, conflict.result
+    choices = choices_of(merged, content) if merged is not None and content is not None else None
+    if not choices:
+        return ""
+    more = f" and {len(choices) - MOST} more" if len(choices) > MOST else ""
+    return ", ".join(map(said, choices[:MOST])) + more
+
+
+def conflict_to_json(conflict: Conflicted) -> dict[str, Any]:
+    sides = {}
+    for side, version in (("base", conflict.base), ("ours", conflict.ours), ("theirs", conflict.theirs)):
+        entry = version.entry
+        sides[side] = None if entry is None else named(version.path) | {"type": entry.kind, "mode": f"{entry.mode:04o}"}
+    return {
+        **named(conflict.path),
+        "reason": conflict.reason,
+        "decided": conflict.decided,
+        "take": conflict.take or None,
+        "places": conflict.places,
+        **sides,
+    }
+
+
+def _decision(
+    args: argparse.Namespace, session: Session, name: str, context: Context
+) -> Callable[[Conflicted], None] | None:
+    from mudroom.cli.change import resolution
+
+    asked = [bool(args.whole), bool(args.hunks), args.edit, args.tool is not None, args.undecide]
+    if not any(asked):
+        return None
+    if sum(asked) > 1 or (args.whole and len(args.whole) > 1):
+        raise UsageError("one way of deciding at a time")
+    if args.undecide:
+        return lambda conflict: resolution.undecide(session, name, conflict)
+    if args.hunks:
+        return lambda conflict: resolution.by_hunk(session, name, conflict, args.hunks)
+    if args.edit:
+        return lambda conflict: resolution.by_editor(session, name, conflict, context)
+    if args.tool is not None:
+        return lambda conflict: resolution.by_tool(session, name, conflict, args.tool, context)
+    return lambda conflict: resolution.whole(session, name, conflict, args.whole[0])

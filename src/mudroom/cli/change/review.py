@@ -1,0 +1,121 @@
+"""``mudroom review``: look at what a fork would change, choose, decide and apply it, in the terminal."""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import json
+import os
+import signal
+from typing import TYPE_CHECKING
+
+from mudroom.cli.main import Context
+from mudroom.cli.open import only_fork, open_session
+from mudroom.cli.terminal.terminal import Terminal
+from mudroom.core.result import changes_to_json
+from mudroom.errors import MudroomError, UsageError
+
+if TYPE_CHECKING:
+    from mudroom.session import Conflicted, Session
+
+EXAMPLES = """\
+examples:
+  mudroom review             the fork there is; of several, one is asked for
+  mudroom review run-7f3a    that one
+  mudroom review --json      what it would show: files, flags, hunks, fingerprint; needs no terminal
+
+Keyboard only: j and k move, space chooses a file or a hunk, a applies, u takes that back, q quits; ? shows all keys.
+Needs the extra: pip install 'mudroom[tui]'. Exit codes as of apply: 0 applied or nothing done, 3 conflicts are left, 4
+the fork has changed since it was looked at, 5 the verify command failed."""
+
+NEEDED = "textual"
+INSTALL = "pip install 'mudroom[tui]'"
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("fork", nargs="?", help="the fork; of several, one is asked for")
+
+
+def execute(args: argparse.Namespace, context: Context) -> int:
+    if context.as_json:
+        with open_session(context) as session:
+            return _tell(session, only_fork(session, args.fork), context)
+    if not context.terminal.interactive:
+        raise UsageError(
+            "there is no terminal to review in",
+            "mudroom diff shows it, mudroom apply -p asks, mudroom serve has a page",
+        )
+    if importlib.util.find_spec(NEEDED) is None:
+        raise UsageError(f"mudroom review needs {NEEDED}", INSTALL)
+    quiet = _Quiet(context)
+    with open_session(context._replace(terminal=quiet)) as session:
+        forks = session.vault.forks()
+        name = args.fork if args.fork is not None or len(forks) > 1 else only_fork(session, None)
+        if name is not None:
+            name = session.vault.fork(name).name
+        return _review(session, name, quiet, context)
+
+
+def _tell(session: Session, name: str, context: Context) -> int:
+    """What would be shown; an apply is held to it, as to what ``diff --json`` shows."""
+    from mudroom.core.text.hunk import hunks
+    from mudroom.reviewing import look
+
+    changeset, seen = session.review(name)
+    looked = look(session, name)
+    counts = {
+        change.path: len(hunks(old, new))
+        for change, old, new in session.texts(name)
+        if old is not None and new is not None
+    }
+    changes = changes_to_json(changeset)
+    for change, row in zip(looked.rows, changes["files"], strict=True):
+        row |= {"tags": list(looked.tags[change.path]), "hunks": counts.get(change.path, 0)}
+    report = {"schema": "mudroom.review/1", "fork": name, "changes": changes, "reviewed": seen}
+    context.terminal.out(json.dumps(report | {"credentials": list(session.opened_credentials(name))}))
+    return 0
+
+
+def _review(session: Session, name: str | None, quiet: _Quiet, context: Context) -> int:
+    from mudroom.cli.change.resolution import by_editor
+    from mudroom.cli.vault.event_row import line
+    from mudroom.tui.app import Hands, review
+
+    def edit(session: Session, fork: str, conflict: Conflicted) -> None:
+        try:
+            by_editor(session, fork, conflict, context)
+        except MudroomError as error:
+            context.terminal.say(str(error))  # stays to be read when the review has ended: it may say what is kept
+            raise
+
+    settings = session.policy or session.settings
+    hands = Hands(edit, line, tuple(quiet.said), settings.verify)
+    left = review(session, name, hands)
+    if left.says:
+        context.terminal.say(left.says)
+    elif left.holds and not left.applied:
+        context.terminal.say(f"nothing was applied; all stays in {left.fork}: mudroom review {left.fork}")
+    elif left.holds:
+        context.terminal.say(f"the rest stays in {left.fork}: mudroom review {left.fork}, mudroom discard {left.fork}")
+    if left.signal:
+        signal.signal(left.signal, signal.SIG_DFL)
+        os.kill(os.getpid(), left.signal)
+    return left.code
+
+
+class _Quiet(Terminal):
+    """The screen is the review's: what would be said beside it is kept."""
+
+    def __init__(self, context: Context) -> None:
+        super().__init__(context.environ)
+        self.interactive = False
+        self.said: list[str] = []
+
+    def say(self, text: str = "") -> None:
+        self.said.append(text)
+
+    def note(self, text: str) -> None:
+        self.said.append(text)
+
+    def progress(self, label: str, done: int, total: int) -> None:
+        """The review asks to be told itself (``Session.tell_progress``)."""

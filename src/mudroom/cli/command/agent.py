@@ -1,0 +1,131 @@
+"""``mudroom agent``: run an agent by its card; see what the card would get here; its A2A card."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import os
+from typing import Any
+
+from mudroom.cli.command.exec import configure_asking
+from mudroom.cli.command.run import configure_confinement
+from mudroom.cli.main import Context
+from mudroom.cli.open import project_of, settings_of
+from mudroom.config import load_card, places
+from mudroom.core.agent.card import AgentCard, Opened
+from mudroom.core.agent.level import BARE, Decision
+from mudroom.core.settings import Settings
+from mudroom.errors import UsageError
+from mudroom.granting import graphics, image_of, promised
+
+EXAMPLES = """\
+examples:
+  mudroom agent check card.json                 the level, the credentials that would be open, and what decided
+  mudroom agent run card.json -- claude         run it in its own fork, which stays; nothing is applied
+  mudroom agent run card.json --fork try-1 --branch --artifacts out -- my-agent --headless
+  mudroom agent card card.json                  its card for other agents (A2A); mudroom serve serves it
+
+A card asks; the policy and you decide. Exit codes: run: the agent's own, 126 if the policy refuses it; check: 0 if the
+agent would run, 1 if it is refused here."""
+
+
+TAKES_COMMAND = True
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    verbs = parser.add_subparsers(dest="what", metavar="run|check|card", required=True)
+    run = _verb(verbs, "run", "the agent from start to end: mudroom agent run CARD [options] -- COMMAND")
+    run.add_argument("--fork", metavar="NAME", help="where it works; made if there is none. Default: its own")
+    run.add_argument(
+        "--branch", nargs="?", const=True, metavar="NAME", help="bring its commits as a branch when it has ended"
+    )
+    run.add_argument("--artifacts", metavar="DIR", help="a new or empty directory for what the card calls artefacts")
+    run.add_argument("--checked", metavar="ID", help="only if the card is what agent check called by this")
+    run.add_argument(
+        "--allow-card-network", action="store_true", help="let it reach the hosts that its card names, without asking"
+    )
+    configure_asking(run)
+    configure_confinement(run)
+    _verb(verbs, "check", "what the card would get here; nothing is run")
+    card = _verb(verbs, "card", "its A2A card, as mudroom serve would serve it")
+    card.add_argument("--url", default="http://127.0.0.1/", metavar="URL", help="where it would be served")
+
+
+def _verb(verbs: Any, name: str, text: str) -> argparse.ArgumentParser:
+    parser: argparse.ArgumentParser = verbs.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".")
+    parser.add_argument("card", metavar="CARD", help="the agent's card, JSON")
+    parser.add_argument("--json", action="store_true", default=argparse.SUPPRESS, help="print one JSON object")
+    parser.add_argument("--project", metavar="DIR", default=argparse.SUPPRESS, help="the project")
+    return parser
+
+
+def execute(args: argparse.Namespace, context: Context) -> int:
+    if args.what == "run":
+        code: int = importlib.import_module("mudroom.cli.command.agent_run").execute(args, context)
+        return code
+    if args.command:
+        raise UsageError(f"agent {args.what} runs no command", "mudroom agent run CARD -- COMMAND")
+    card = load_card(os.fsencode(args.card))
+    if args.what == "card":
+        from mudroom.cli.host.serve import card_of
+
+        context.terminal.out(json.dumps(card_of(card, context)(args.url), indent=2))
+        return 0
+    project, place = project_of(context), places(context.environ)
+    settings = settings_of(context, project)
+    decision, opened = promised(settings, card, project, os.path.realpath(place.state), place.home, context.environ)
+    if context.as_json:
+        context.terminal.out(json.dumps(as_json(card, settings, decision, opened)))
+    else:
+        context.terminal.out("\n".join(as_text(card, settings, decision, opened, context)))
+    return 0 if decision.level is not None else 1
+
+
+def as_json(card: AgentCard, settings: Settings, decision: Decision, opened: Opened) -> dict[str, object]:
+    image, said = image_of(settings, card, decision.level or 0)
+    return {
+        "schema": "mudroom.card/1",
+        "agent": card.agent,
+        "digest": card.digest,
+        "asked": decision.asked,
+        "level": decision.level,
+        "rule": decision.rule,
+        "reason": decision.reason,
+        "credentials": list(opened.stores) if decision.level is not None else [],
+        "paths": [os.fsdecode(bind.path) for bind in opened.live] if decision.level is not None else [],
+        "image": image or None,
+        "network": list(card.needs.network) if isinstance(card.needs.network, tuple) else card.needs.network,
+        "gpu": [os.fsdecode(device) for device in graphics()] if card.needs.gpu else [],
+        "environment": list(card.environment),
+        "artifacts": list(card.artifacts),
+        "branch": card.branch,
+        "notes": [*said, *opened.notes],
+    }
+
+
+def as_text(card: AgentCard, settings: Settings, decision: Decision, opened: Opened, context: Context) -> list[str]:
+    agent = f"{card.agent}: {card.name}" if card.name else card.agent
+    if decision.level is None:
+        return [f"agent        {agent}", f"level        refused: {decision.reason} ({decision.rule})"]
+    lines = [f"agent        {agent}", f"level        {decision.level}: {decision.reason} ({decision.rule})"]
+    if decision.level == 0:
+        lines.append(f"             {BARE.partition(': ')[2]}")
+    image, said = image_of(settings, card, decision.level)
+    if decision.level == 2:
+        lines.append("image        " + (image or "the host's own toolchain"))
+    paths = ", ".join(os.fsdecode(bind.path) for bind in opened.live)
+    lines.append("credentials  " + (f"{', '.join(opened.stores)} ({paths})" if opened.stores else "none"))
+    if card.needs.gpu:
+        lines.append("gpu          " + (", ".join(os.fsdecode(device) for device in graphics()) or "there is none"))
+    from mudroom.cli.net.card_hosts import network_lines
+
+    lines += network_lines(card, settings, decision.level, context)
+    if card.environment:
+        lines.append(
+            f"variables    asked for: {', '.join(card.environment)} (--env NAME, or run.environment, passes one)"
+        )
+    if card.artifacts:
+        lines.append(f"artefacts    {', '.join(card.artifacts)}")
+    lines.append(f"card         {card.digest[:16]} (--checked {card.digest[:16]} runs this very one)")
+    return [*lines, *(f"note         {note}" for note in (*said, *opened.notes))]

@@ -1,0 +1,370 @@
+"""``mudroom run``: stage, run, preview, then apply, cancel or keep."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from mudroom.cli.change.preview import preview
+from mudroom.cli.command.unasked import own_level, show_short, unasked
+from mudroom.cli.main import Context
+from mudroom.cli.open import exclusive, open_session, telling_of_room, with_shown, working_directory
+from mudroom.cli.terminal.signals import waking
+from mudroom.cli.terminal.terminal import is_terminal
+from mudroom.config import count, image, least, processors, seconds, size, with_setting
+from mudroom.core.agent.level import BARE
+from mudroom.core.result import Denial, Result
+from mudroom.core.settings import Settings
+from mudroom.core.tree.flag import repositories
+from mudroom.core.tree.path import is_below, show, show_path
+from mudroom.errors import UsageError
+from mudroom.session import Client, Session, Stdio
+
+EXAMPLES = """\
+examples:
+  mudroom run -- npm install lodash              asks: Allow registry.npmjs.org?
+  mudroom run --net open -- ./fetch.sh           the host's network, unfiltered
+  mudroom run --yes -- make                      apply without asking
+  mudroom run --no -- ./install.sh               only show what it would do
+  mudroom run --keep -- npx prettier -w .        decide later: mudroom diff, mudroom apply, mudroom discard
+  mudroom run --json --yes -- make test          one JSON object; output of the command is in it
+
+The network is behind a gate: what mudroom net allow and the policy name is let through, about the rest you are asked.
+Without a terminal to ask on, and without --yes, --no or --keep, the changes are kept."""
+
+
+MOST_REFUSED = 5
+"""Hosts that are named after a command."""
+
+LIMITS: dict[str, tuple[str, Callable[[Any, str], Any], str, str]] = {
+    "--memory": ("limits.memory", least(4 << 20), "SIZE", "512M, 2GB; what needs more is killed"),
+    "--processes": ("limits.processes", count, "N", "at one time, threads included; no more can be started"),
+    "--cpus": ("limits.cpus", processors, "N", "processors' worth of time: 0.5, 2"),
+    "--io": ("limits.io", least(4096), "SIZE", "bytes per second, of reading and of writing each"),
+    "--open-files": ("limits.open_files", count, "N", "of each process"),
+    "--file-size": ("limits.file_size", size, "SIZE", "that one file can be made"),
+}
+"""Option → setting, what checks and converts it, placeholder, help."""
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    answer = parser.add_mutually_exclusive_group()
+    answer.add_argument(
+        "--yes",
+        "-y",
+        action="store_true",
+        help="apply without asking (not if a signal or the timeout ended the command)",
+    )
+    answer.add_argument("--no", "-n", action="store_true", help="throw the changes away after showing them")
+    answer.add_argument("--keep", "-k", action="store_true", help="keep the changes in a fork, to decide later")
+    parser.add_argument("--git", action="store_true", help="apply what changed in .git, too; it is left out else")
+    parser.add_argument(
+        "--ask",
+        choices=("terminal", "queue", "never"),
+        help="who is asked about a host that no rule names. terminal: whoever sits there, or answers in the queue "
+        "before (default, if there is a terminal); queue: wait for the page or mudroom approve (default without a "
+        "terminal, as long as one of them is open); never: it is refused",
+    )
+    configure_confinement(parser)
+    parser.add_argument(
+        "--explain", action="store_true", help="print what would be done to confine the command; run nothing"
+    )
+    parser.add_argument("command", nargs=argparse.REMAINDER, metavar="-- COMMAND", help="the command and its arguments")
+
+
+def configure_confinement(parser: argparse.ArgumentParser) -> None:
+    """The options that say how a command is confined."""
+    parser.add_argument(
+        "--level",
+        type=int,
+        choices=(0, 1, 2),
+        help="1: OS sandbox (default); 2: container; 0: no isolation, the staged view only",
+    )
+    parser.add_argument(
+        "--net",
+        choices=("gate", "none", "open"),
+        help="gate: what the rules allow, and what you say when asked (default; at level 0: open); "
+        "none: nothing but its own loopback; open: the host's",
+    )
+    parser.add_argument(
+        "--image", metavar="NAME", help="at level 2, which it asks for: what the container is made from (mudroom image)"
+    )
+    parser.add_argument("--timeout", metavar="TIME", help="end the command after so long: 90s, 5m, 1h")
+    limits = parser.add_argument_group("limits, of the command with all that it starts")
+    for option, (_field, _convert, metavar, text) in LIMITS.items():
+        limits.add_argument(option, metavar=metavar, help=text)
+    parser.add_argument(
+        "--view", choices=("auto", "overlay", "copy"), help="how the project is staged; auto: overlay, else a copy"
+    )
+    parser.add_argument(
+        "--env",
+        action="append",
+        default=[],
+        metavar="NAME[=VALUE]",
+        help="a variable for the command, beyond the usual ones",
+    )
+    parser.add_argument(
+        "--show", action="append", default=[], metavar="PATH", help="a secret of the project that the command may read"
+    )
+    parser.add_argument(
+        "--read", action="append", default=[], metavar="PATH", help="show this path of the host, read-only"
+    )
+
+
+def execute(args: argparse.Namespace, context: Context) -> int:
+    command = args.command[1:] if args.command[:1] == ["--"] else args.command
+    if not command:
+        raise UsageError("no command was given", "mudroom run -- COMMAND")
+    client = Client()
+    if not args.explain:
+        client.start()  # it starts while we read settings and look at the project
+    argv = [os.fsencode(word) for word in command]
+    with open_session(
+        context,
+        client=client,
+        adjust=lambda settings: own_level(adjusted(args, settings)),
+        level=asked_level(args),
+        ask=args.ask,
+    ) as session:
+        cwd = _working_directory(session)
+        if args.explain:
+            _explain(session.explained(cwd), context)
+            return 0
+        try:
+            with exclusive(session, context, " ".join(command)):
+                return _staged(session, argv, cwd, args, context)
+        finally:
+            client.close()
+
+
+def _explain(found: dict[str, Any], context: Context) -> None:
+    if not context.as_json:
+        context.terminal.out("\n".join(found["lines"]))
+        return
+    import json
+
+    context.terminal.out(json.dumps({"schema": "mudroom.explain/1", **found}))
+
+
+def asked_level(args: argparse.Namespace) -> int | None:
+    """Who names an image wants a container."""
+    if args.image is not None and args.level not in (None, 2):
+        raise UsageError(f"--image is for level 2, not for level {args.level}", "leave --level out")
+    return 2 if args.image is not None else args.level
+
+
+def adjusted(args: argparse.Namespace, settings: Settings) -> Settings:
+    """The command line has the last word over the policy file."""
+    reads = tuple(os.path.realpath(os.fsencode(path)) for path in args.read)
+    for path in reads:
+        if not os.path.exists(path):
+            raise UsageError(f"--read {show_path(path)}: no such file or directory")
+    for option, (field, convert, _metavar, _text) in LIMITS.items():
+        value = getattr(args, option[2:].replace("-", "_"))
+        if value is not None:
+            settings = with_setting(settings, field, convert(value, option))
+    named = image(args.image, "--image") if args.image is not None else settings.image
+    return with_shown(settings, args.show)._replace(
+        image=named,
+        network=args.net or settings.network,
+        view=args.view or settings.view,
+        timeout=seconds(args.timeout, "--timeout") if args.timeout else settings.timeout,
+        environment=(*settings.environment, *(os.fsencode(one) for one in args.env)),
+        read=(*settings.read, *reads),
+    )
+
+
+def _working_directory(session: Session) -> bytes:
+    here = os.path.realpath(working_directory())
+    return here if is_below(here, session.project) else session.project
+
+
+def _staged(session: Session, argv: Sequence[bytes], cwd: bytes, args: argparse.Namespace, context: Context) -> int:
+    warn(session, context)
+    with foreground(session), telling_of_room(session):
+        result = session.run(argv, cwd=cwd, stdio=standard(context))
+    outcome: dict[str, Any] | None = None
+    code = 124 if result.timed_out else result.exit_code
+    if not context.as_json:
+        show_result(result, argv, context)
+    if not result.changeset.changes:
+        session.vault.discard(session.vault.fork(result.fork))
+    else:
+        answer = _answer(result, argv, args, context, session)
+        if answer in ("apply", "git"):
+            outcome, landed = _apply(session, result.fork, context, git=args.git or answer == "git")
+            code = code or landed
+        elif answer == "cancel":
+            session.discard(result.fork)
+        else:
+            _tell_kept(result, args, context)
+    if context.as_json:
+        print_json(result._replace(exit_code=code), outcome, context)
+    return code
+
+
+def warn(session: Session, context: Context) -> None:
+    """Before the command runs: that nothing isolates it. What else there is to say is said afterwards."""
+    if not context.as_json and session.granted().level == 0:
+        context.terminal.note(BARE)
+
+
+def standard(context: Context) -> Stdio:
+    """Our own descriptors for the command; its output is captured for JSON."""
+    if context.as_json:
+        return Stdio(stdin=0, terminal=is_terminal(0))
+    return Stdio(0, 1, 2, terminal=any(map(is_terminal, (0, 1, 2))))
+
+
+@contextmanager
+def foreground(session: Session) -> Iterator[None]:
+    """While the command runs Ctrl-C is its business: it is asked to end, and what it did is shown. Before it runs (a
+    container may take its time) there is nobody but us, or who asks about it and hears of it by itself."""
+
+    def on_interrupt(_number: int, _frame: object) -> None:
+        if not session.interrupt() and not session.has_run and not session.is_asking:
+            raise KeyboardInterrupt
+
+    previous = signal.signal(signal.SIGINT, on_interrupt)
+    try:
+        with waking():
+            yield
+    finally:
+        signal.signal(signal.SIGINT, previous)
+
+
+def show_result(result: Result, argv: Sequence[bytes], context: Context) -> None:
+    terminal = context.terminal
+    for note in result.notes:
+        if note != BARE:  # said before
+            terminal.note(note)
+    for one in result.reached:
+        if one.kind != "time":  # that has a line of its own
+            terminal.note(str(one))
+    for line in refused(result.denials):
+        terminal.note(line)
+    title = show(b" ".join(argv))
+    if result.timed_out:
+        terminal.say(terminal.style(f"{title} ran out of time and was ended", "red"))
+    elif result.signal:
+        terminal.say(terminal.style(f"{title} was ended by signal {result.signal}", "red"))
+    elif result.exit_code:
+        terminal.say(terminal.style(f"{title} exited with {result.exit_code}", "yellow"))
+    if not result.changeset.changes:
+        terminal.say(f"{title} changed nothing")
+        for remark in result.changeset.remarks:
+            terminal.say(f"  ! {show_path(remark.path)} {remark.text}")
+        return
+    for line in preview(f"{title} would change", result.changeset, terminal):
+        terminal.say(line)
+
+
+def refused(denials: Sequence[Denial]) -> list[str]:
+    """What the gate has not let through, the first few; what else was refused is for ``mudroom policy why``."""
+    hosts = [one for one in denials if one.kind == "network"]
+    lines = []
+    for one in hosts[:MOST_REFUSED]:
+        host = show(one.target).removesuffix(":443").removesuffix(":80")
+        unsaid = one.reason.startswith(("no rule", "asked, and nobody"))
+        hint = f" (mudroom net allow {host})" if unsaid else _private_hint(host, one.reason)
+        times = f", {one.times} times" if one.times > 1 else ""
+        lines.append(f"refused{times}: {show(one.target)}: {one.reason}{hint}")
+    if len(hosts) > MOST_REFUSED:
+        lines.append(f"refused: {len(hosts) - MOST_REFUSED} more hosts (mudroom net log --denied)")
+    return lines
+
+
+def _private_hint(host: str, reason: str) -> str:
+    """For a name that leads to an address which a rule can open: "10.1.2.3 is in a private network"."""
+    from mudroom.core.network.address import openable
+    from mudroom.core.network.host import parse_host
+    from mudroom.core.network.host_pattern import network_of
+
+    try:
+        address = parse_host(reason.partition(" is ")[0].encode("utf-8", "surrogateescape"))
+    except ValueError:
+        return ""
+    if address.kind == "name" or not openable(network_of(address.text)):
+        return ""
+    return f" (if that is meant: mudroom net allow --private {host})"
+
+
+def _answer(result: Result, argv: Sequence[bytes], args: argparse.Namespace, context: Context, session: Session) -> str:
+    if not context.as_json and not args.no:
+        show_short(result, session, context)
+    if args.no:
+        return "cancel"
+    if args.keep:
+        return "keep"
+    if args.yes:
+        return "keep" if result.signal or result.timed_out else "apply"
+    found = unasked(result, argv, session)
+    if found.applies:
+        return "apply"
+    if found.why:
+        context.terminal.note(f"not applied without asking: {found.why}")
+    if context.as_json or not context.terminal.interactive:
+        return "keep"
+    return _ask(result, context, session)
+
+
+_ANSWERS = {
+    "a": "apply",
+    "apply": "apply",
+    "y": "apply",
+    "c": "cancel",
+    "cancel": "cancel",
+    "n": "cancel",
+    "k": "keep",
+    "g": "git",
+}
+
+
+def _ask(result: Result, context: Context, session: Session) -> str:
+    while True:
+        try:
+            git = "[g]it too  " if repositories(result.changeset.changes) else ""
+            reply = context.terminal.ask(f"[a]pply  {git}[c]ancel  [d]iff  [k]eep for later: ")
+        except KeyboardInterrupt:
+            context.terminal.say()
+            return "keep"
+        if not reply:
+            context.terminal.say()
+            return "keep"
+        word = reply.strip().lower()
+        if word in ("d", "diff"):
+            from mudroom.cli.change.diff import page
+
+            page(session.diff(result.fork), context)
+        elif word in _ANSWERS:
+            return _ANSWERS[word]
+
+
+def _apply(session: Session, fork: str, context: Context, *, git: bool) -> tuple[dict[str, Any], int]:
+    from mudroom.cli.change.apply import exit_code, landed_to_json, tell_landed
+
+    landed = session.apply(fork, git=git, verify_fork=False)  # the lock has been ours since the changes were collected
+    if not context.as_json:
+        tell_landed(landed, fork, context)
+    return landed_to_json(landed), exit_code(landed)
+
+
+def _tell_kept(result: Result, args: argparse.Namespace, context: Context) -> None:
+    if context.as_json:
+        return
+    if args.yes:
+        context.terminal.say("the command did not end by itself, so nothing was applied")
+    name = result.fork
+    context.terminal.say(f"kept as {name}: mudroom diff {name}, mudroom apply {name}, mudroom discard {name}")
+
+
+def print_json(result: Result, applied: dict[str, Any] | None, context: Context) -> None:
+    import json
+
+    from mudroom.core.result import to_json
+
+    context.terminal.out(json.dumps(to_json(result) | {"applied": applied}))

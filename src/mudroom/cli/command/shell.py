@@ -1,0 +1,27 @@
+"""``mudroom shell``: a shell in a fork, confined as any command is."""
+
+from __future__ import annotations
+
+import argparse
+import os
+
+from mudroom.cli.command.exec import run_command
+from mudroom.cli.command.run import configure_confinement
+from mudroom.cli.main import Context
+
+EXAMPLES = """\
+examples:
+  mudroom shell --fork try-1      work in a fork as you would in the project; exit leaves all in the fork
+  mudroom shell                   in a new fork"""
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--fork", metavar="NAME", help="the fork; made if there is none. Default: a new one")
+    parser.add_argument("--card", metavar="FILE", help="the agent's card (JSON): what the agent would find")
+    configure_confinement(parser)
+
+
+def execute(args: argparse.Namespace, context: Context) -> int:
+    shell = context.environ.get(b"SHELL", b"")
+    args.command = [os.fsdecode(shell if shell.startswith(b"/") and os.access(shell, os.X_OK) else b"/bin/sh")]
+    return run_command(args, context, None)

@@ -1,0 +1,103 @@
+"""``mudroom fork``: lines of work side by side."""
+
+from __future__ import annotations
+
+import argparse
+import json
+
+from mudroom.cli.fork.ls import describe, fork_rows
+from mudroom.cli.main import Context
+from mudroom.cli.open import open_session
+from mudroom.core.tree.change import summarise
+from mudroom.errors import UsageError
+
+EXAMPLES = """\
+examples:
+  mudroom fork new try-1                       a fork of the project as it is
+  mudroom fork new try-2 --from try-1          with all that try-1 holds; neither sees the other's later work
+  mudroom fork new try-3 --from try-1@green    with what it held at its checkpoint green
+  mudroom fork new long --snapshot             on a frozen copy: the project may move on meanwhile
+  mudroom fork ls
+  mudroom fork rename try-2 keeper
+  mudroom fork rm try-1 --yes                  away with it, and with what it holds"""
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("action", choices=("new", "ls", "rename", "rm"), help="what to do")
+    parser.add_argument("names", nargs="*", metavar="NAME", help="the fork; rename: the old name and the new one")
+    parser.add_argument(
+        "--from", dest="parent", metavar="FORK[@CHECKPOINT]", help="new: start with what this one holds"
+    )
+    parser.add_argument("--snapshot", action="store_true", help="new: on a frozen copy of the project")
+    parser.add_argument("--yes", "-y", action="store_true", help="rm: even if it holds changes that were not applied")
+
+
+_WORDS = {"new": 1, "ls": 0, "rename": 2, "rm": 1}
+
+
+def execute(args: argparse.Namespace, context: Context) -> int:
+    if args.action != "rm" and len(args.names) != _WORDS[args.action]:
+        raise UsageError(f"fork {args.action} takes {_WORDS[args.action]} names", "mudroom fork --help")
+    {"new": _new, "ls": _ls, "rename": _rename, "rm": _remove}[args.action](args, context)
+    return 0
+
+
+def _new(args: argparse.Namespace, context: Context) -> None:
+    parent, _at, point = (args.parent or "").partition("@")
+    if parent and args.snapshot:
+        raise UsageError("a fork of a fork stands on what that one stands on", "leave --snapshot or --from out")
+    with open_session(context) as session:
+        fork = session.new_fork(args.names[0], parent=parent or None, at=point or None, snapshot=args.snapshot)
+        report = {"schema": "mudroom.fork/1", "fork": fork.name, "base": fork.state.base, "parent": fork.state.parent}
+    if context.as_json:
+        context.terminal.out(json.dumps(report))
+    else:
+        context.terminal.say(f"made {fork.name}: mudroom exec --fork {fork.name} -- COMMAND")
+
+
+def _ls(args: argparse.Namespace, context: Context) -> None:
+    del args
+    with open_session(context) as session:
+        rows = fork_rows(session)
+    if context.as_json:
+        context.terminal.out(json.dumps({"schema": "mudroom.forks/1", "forks": rows}))
+    elif rows:
+        context.terminal.out("\n".join(describe(row, context.terminal.columns(1)) for row in rows))
+    else:
+        context.terminal.say("no forks")
+
+
+def _rename(args: argparse.Namespace, context: Context) -> None:
+    with open_session(context) as session:
+        session.rename_fork(*args.names)
+    if context.as_json:
+        context.terminal.out(json.dumps({"schema": "mudroom.fork/1", "fork": args.names[1]}))
+
+
+def _remove(args: argparse.Namespace, context: Context) -> None:
+    if not args.names:
+        raise UsageError("no fork was named", "mudroom fork rm NAME")
+    with open_session(context) as session:
+        forks = [session.vault.fork(name) for name in dict.fromkeys(args.names)]  # all must exist before one goes
+        for fork in forks:
+            if not args.yes and fork.state_or_none is not None:
+                files = summarise(session.changes(fork.name).changes).files
+                if files and not _sure(fork.name, files, context):
+                    continue
+            with fork.lock_if_free("mudroom fork rm") as free:
+                if not free:
+                    raise UsageError(f"a command is running in the fork {fork.name}", "try again when it has ended")
+                session.discard(fork.name)
+            if not context.as_json:
+                context.terminal.say(f"removed {fork.name}")
+    if context.as_json:
+        context.terminal.out(json.dumps({"schema": "mudroom.removed/1", "forks": args.names}))
+
+
+def _sure(name: str, files: int, context: Context) -> bool:
+    if context.as_json or not context.terminal.interactive:
+        raise UsageError(f"{name} holds {files:,} changed files that were not applied", "add --yes to throw them away")
+    answer = context.terminal.ask(
+        f"{name} holds {files:,} changed files that were not applied. Throw away? [y]es [n]o: "
+    )
+    return answer.strip().lower() in ("y", "yes")

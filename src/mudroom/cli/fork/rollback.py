@@ -1,0 +1,58 @@
+"""``mudroom rollback``: drop what a fork has changed since a checkpoint."""
+
+from __future__ import annotations
+
+import argparse
+import json
+
+from mudroom.cli.change.preview import preview
+from mudroom.cli.main import Context
+from mudroom.cli.open import only_fork, open_session
+from mudroom.core.result import changes_to_json
+from mudroom.errors import UsageError
+
+EXAMPLES = """\
+examples:
+  mudroom rollback green --fork try-1         show what would be dropped, ask, drop it
+  mudroom rollback green --fork try-1 --yes   without asking
+  mudroom rollback green --fork try-1 --no    only show it
+  mudroom rollback rollback-1 --fork try-1    have it back: every rollback leaves a checkpoint of what it dropped
+
+The project is not touched: only what the fork holds changes."""
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("name", help="of the checkpoint")
+    parser.add_argument("--fork", metavar="FORK", help="the fork; may be left out if there is only one")
+    parser.add_argument("--yes", "-y", action="store_true", help="do not ask")
+    parser.add_argument("--no", "-n", action="store_true", help="only show what would be dropped")
+    parser.add_argument("--end", action="store_true", help="end what runs in the fork's background first")
+
+
+def execute(args: argparse.Namespace, context: Context) -> int:
+    with open_session(context) as session:
+        fork = only_fork(session, args.fork)
+        if args.end and not args.no:
+            session.end(fork)
+        with session.compare(fork, f"{fork}@{args.name}") as found:
+            dropped = found.changeset
+        asks = dropped and not args.yes
+        if asks and not args.no and (context.as_json or not context.terminal.interactive):
+            raise UsageError("there is no terminal to ask on", "add --yes, or --no to only look")
+        if asks and not context.as_json:
+            for line in preview(f"rolling {fork} back to {args.name} would change in it", dropped, context.terminal):
+                context.terminal.say(line)
+        done = not args.no and (not asks or _confirmed(context))
+        before = session.rollback(fork, args.name) if done else None
+    undo = before.name if before is not None else None
+    if context.as_json:
+        report = {"schema": "mudroom.rollback/1", "fork": fork, "checkpoint": args.name, "done": done, "undo": undo}
+        context.terminal.out(json.dumps(report | {"changes": changes_to_json(dropped)}))
+    elif done:
+        back = f"; mudroom rollback {undo} --fork {fork} has it back" if undo else ""
+        context.terminal.say(f"{fork} is as it was at {args.name}{back}")
+    return 0
+
+
+def _confirmed(context: Context) -> bool:
+    return context.terminal.ask("[r]oll back  [c]ancel: ").strip().lower() in ("r", "rollback", "y", "yes")

@@ -1,0 +1,41 @@
+"""``mudroom status``: where this project stands."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+
+from mudroom.cli.fork.ls import describe, fork_rows
+from mudroom.cli.main import Context
+from mudroom.cli.open import open_session
+
+EXAMPLES = """\
+examples:
+  mudroom status"""
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    del parser
+
+
+def execute(args: argparse.Namespace, context: Context) -> int:
+    del args
+    with open_session(context) as session:
+        rows = fork_rows(session)
+        applies = session.applies()
+        project, vault = os.fsdecode(session.project), os.fsdecode(session.vault.path)
+    if context.as_json:
+        report = {"schema": "mudroom.status/1", "project": project, "vault": vault, "forks": rows, "applies": applies}
+        context.terminal.out(json.dumps(report))
+        return 0
+    lines = [f"project  {project}", f"vault    {vault}"]
+    lines += ["fork     " + describe(row, context.terminal.columns(1) - 9) for row in rows] or ["no forks"]
+    unfinished = [apply["apply"] for apply in applies if apply["state"] in ("deferred", "interrupted")]
+    for name in unfinished:
+        lines.append(f"apply    {name} was cut off; the next mudroom run, apply or undo settles it")
+    undoable = [apply["apply"] for apply in applies if apply["state"] == "applied"]
+    if undoable:
+        lines.append(f"undo     {undoable[-1]} (of {len(undoable)})")
+    context.terminal.out("\n".join(lines))
+    return 0

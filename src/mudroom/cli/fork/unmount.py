@@ -1,0 +1,33 @@
+"""``mudroom unmount``: a mounted fork comes back, with all that was done in it."""
+
+from __future__ import annotations
+
+import argparse
+import json
+
+from mudroom.cli.change.preview import preview
+from mudroom.cli.main import Context
+from mudroom.cli.open import open_session
+from mudroom.core.result import changes_to_json
+
+EXAMPLES = """\
+examples:
+  mudroom unmount try-1"""
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("fork", help="the fork")
+
+
+def execute(args: argparse.Namespace, context: Context) -> int:
+    with open_session(context) as session:
+        changeset = session.unmount(args.fork)
+    if context.as_json:
+        report = {"schema": "mudroom.unmount/1", "fork": args.fork, "changes": changes_to_json(changeset)}
+        context.terminal.out(json.dumps(report))
+    elif changeset:
+        for line in preview(f"{args.fork} would change", changeset, context.terminal):
+            context.terminal.say(line)
+    else:
+        context.terminal.say(f"{args.fork} changes nothing")
+    return 0

@@ -1,0 +1,261 @@
+"""``mudroom serve``: the page, its API, and agents' cards for other agents, on loopback."""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import json
+import os
+import re
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from mudroom.cli.main import Context
+from mudroom.cli.open import project_of, standing
+from mudroom.config import load_card, load_policy, places
+from mudroom.core.agent.a2a import Standing, a2a_card, a2a_card_old, paths_of
+from mudroom.core.tree.path import show
+from mudroom.errors import UsageError
+from mudroom.granting import promised
+
+if TYPE_CHECKING:
+    from mudroom.core.agent.card import AgentCard
+    from mudroom.web.seal import Seal
+    from mudroom.web.whereabouts import Post, Whereabouts
+
+EXAMPLES = """\
+examples:
+  mudroom serve                                   the page; prints an address that opens it, once
+  mudroom serve --open                            the same, in the browser
+  mudroom serve --link                            another address, of the server that runs
+  mudroom serve --forget                          every browser is logged out
+  mudroom serve --url-prefix /x --host-name box.example   behind a proxy, at https://box.example/x/
+  mudroom serve --host-name localhost:8080        for ssh -L 8080:localhost:8765; the same port needs no name
+  mudroom serve --port 0 --json                   any free port; one JSON object with the address and the token
+  mudroom serve --card a.json --card b.json       agents' A2A cards, each at /agents/ID/.well-known/agent-card.json
+
+Only on this machine's loopback, one server for each state directory. Cards and the files of the page are public there;
+everything else wants a login or the token. Ends with Ctrl-C, SIGTERM or SIGHUP."""
+
+PORT = 8765
+NEEDED = ("starlette", "uvicorn")
+INSTALL = "pip install 'mudroom[web]'"
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--card", action="append", default=[], metavar="FILE", help="an agent's card; several times")
+    parser.add_argument("--root", action="append", default=[], metavar="DIR", help="where projects may be chosen")
+    parser.add_argument("--port", type=int, metavar="N", help=f"default: {PORT}; 0: any free one")
+    parser.add_argument("--url-prefix", default="", metavar="/PATH", help="what a proxy has before our paths")
+    parser.add_argument(
+        "--host-name",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="what a proxy is called by, or a forwarded port; several times",
+    )
+    parser.add_argument("--open", action="store_true", help="open the browser")
+    parser.add_argument("--link", action="store_true", help="only print another address of the server that runs")
+    parser.add_argument("--forget", action="store_true", help="only log every browser out")
+    parser.add_argument("--token", action="store_true", help="print the token for programs, too (--json does)")
+
+
+def execute(args: argparse.Namespace, context: Context) -> int:
+    missing = [name for name in NEEDED if importlib.util.find_spec(name) is None]
+    if missing:
+        raise UsageError(f"mudroom serve needs {' and '.join(missing)}", INSTALL)
+    from mudroom.web.seal import Seal
+    from mudroom.web.whereabouts import Post
+
+    directory = os.path.realpath(places(context.environ).state) + b"/serve"
+    post, seal = Post(directory), Seal(directory)
+    if args.forget:
+        seal.renew()
+        context.terminal.out(
+            json.dumps({"schema": SCHEMA, "forgotten": True}) if context.as_json else "every browser is logged out"
+        )
+        return 0
+    if args.link:
+        return _link(args, context, post)
+    _check(args)
+    agents = _agents(args.card, context)
+    if post.take():
+        return _serve(args, context, post, seal, agents)
+    return _link(args, context, post)
+
+
+SCHEMA = "mudroom.serve/1"
+_SEGMENT = re.compile(r"(?!\.{1,2}(?:/|\Z))[A-Za-z0-9._~-]+\Z")
+_NAME = re.compile(r"(?=[^:]*[A-Za-z])[A-Za-z0-9](?:[A-Za-z0-9.-]*[A-Za-z0-9])?(?::[0-9]{1,5})?\Z")
+
+
+def _check(args: argparse.Namespace) -> None:
+    if args.port is not None and not 0 <= args.port < 1 << 16:
+        raise UsageError(f"{args.port} is not a port", "0 to 65535")
+    for root in args.root:
+        if not os.path.isdir(root):
+            raise UsageError(f"--root {show(os.fsencode(root))} is no directory", "one below which projects lie")
+    args.url_prefix = args.url_prefix.rstrip("/")
+    if args.url_prefix and not all(map(_SEGMENT.match, args.url_prefix.removeprefix("/").split("/"))):
+        raise UsageError(f"{args.url_prefix!r} is not a prefix", "as in --url-prefix /mudroom")
+    args.url_prefix = "/" + args.url_prefix.removeprefix("/") if args.url_prefix else ""
+    for name in args.host_name:
+        if not _NAME.match(name):
+            raise UsageError(f"{name!r} is not the name of a host", "as in --host-name box.example, without http://")
+        port = name.partition(":")[2]
+        if port and not (port[0] != "0" and int(port) < 1 << 16):
+            raise UsageError(f"{name!r} names no port", "1 to 65535, as in --host-name localhost:8080")
+
+
+def _agents(paths: list[str], context: Context) -> dict[str, tuple[Any, Any]]:
+    cards = [load_card(os.fsencode(path)) for path in paths]
+    agents = {card.agent: (card_of(card, context), card_of(card, context, old=True)) for card in cards}
+    if len(agents) < len(cards):
+        raise UsageError("two cards are of the same agent", "each agentId once")
+    return agents
+
+
+def _serve(
+    args: argparse.Namespace, context: Context, post: Post, seal: Seal, agents: dict[str, tuple[Any, Any]]
+) -> int:
+    """Until it is ended. We hold the post."""
+    import secrets
+
+    from mudroom.cli.host.page_server import means_of
+    from mudroom.web.app import build
+    from mudroom.web.house import House
+    from mudroom.web.login import Login
+    from mudroom.web.server import listen, serve
+    from mudroom.web.whereabouts import Whereabouts
+
+    try:
+        seal.prepare()
+        roots = [os.path.realpath(os.fsencode(root)) for root in args.root]
+        listening = listen(PORT if args.port is None else args.port)
+        port: int = listening[0].getsockname()[1]
+        where = Whereabouts(os.getpid(), port, secrets.token_urlsafe(32), args.url_prefix, args.host_name)
+        login = Login(port, where.token, seal.key, where.prefix)
+        house = House(means_of(context, roots))
+        app = build(house, agents, base_of(where), port, login, where.names, where.prefix)
+
+        def ready() -> None:
+            post.tell(where)
+            _tell(args, context, where, login.new_code(), list(agents))
+
+        serve(app, listening, ready, house.hub.end)
+        busy = house.jobs.busy()
+        if busy:  # killed in the middle it would be recovered; it is politer not to
+            context.terminal.note(f"{busy[0].what} is at work: it ends first (Ctrl-C leaves it to mudroom recover)")
+            house.jobs.rest(_JOB_SECONDS)
+    finally:
+        post.leave()
+    return 0
+
+
+def _link(args: argparse.Namespace, context: Context, post: Post) -> int:
+    """Another address of the server that runs already."""
+    import time
+
+    from mudroom.web.whereabouts import new_code
+
+    until = time.monotonic() + (0 if args.link else _BEGINNING)
+    while (where := post.other()) is None and time.monotonic() < until:
+        time.sleep(0.05)  # it holds the post, and has not said yet where it is
+    if where is None and args.link:
+        raise UsageError("no mudroom serve runs here", "mudroom serve starts one")
+    if where is None:
+        raise UsageError("another mudroom serve runs, and does not answer", "end it")
+    changed = [args.card, args.root, args.host_name, args.url_prefix, args.port not in (None, 0, where.port)]
+    if not args.link and any(changed):
+        raise UsageError(
+            f"mudroom serve runs already (process {where.pid}, port {where.port})", "end it, to have it otherwise"
+        )
+    _tell(args, context, where, new_code(where), [], "runs already")
+    return 0
+
+
+_JOB_SECONDS = 300.0
+"""That an apply has at the end of the server, with the command that verifies it."""
+_BEGINNING = 5.0
+"""Seconds that a server has to say where it is."""
+
+
+def base_of(where: Whereabouts) -> str:
+    return f"http://127.0.0.1:{where.port}{where.prefix}"
+
+
+def addresses_of(where: Whereabouts) -> list[str]:
+    """Ours first; then those of the names, by TLS unless they lead here without a proxy."""
+    from mudroom.web.guard import is_forwarded
+
+    plain = [name for name in where.names if name.partition(":")[0].endswith(".localhost") or is_forwarded(name)]
+    found = [f"http://{name if ':' in name else f'{name}:{where.port}'}{where.prefix}" for name in plain]
+    return [base_of(where), *found, *(f"https://{name}{where.prefix}" for name in where.names if name not in plain)]
+
+
+def _tell(
+    args: argparse.Namespace, context: Context, where: Whereabouts, code: str, agents: list[str], how: str = ""
+) -> None:
+    base, out = base_of(where), context.terminal.out
+    rows = [{"agent": agent, "url": base + path} for agent, path in paths_of(agents).items()]
+    login = f"/login?code={code}"
+    if context.as_json:
+        report = {"schema": SCHEMA, "url": base + "/", "login": base + login, "token": where.token, "agents": rows}
+        out(json.dumps(report))
+    else:
+        for address in addresses_of(where):
+            out(address + login)
+        ends = f"process {where.pid} {how}" if how else "Ctrl-C ends it"
+        out(f"  opens the page for all your projects, once and within ten minutes, on this machine; {ends}")
+        if context.environ.get(b"SSH_CONNECTION") and not where.names:
+            out(f"  over ssh: with ssh -L {where.port}:localhost:{where.port} from where you sit, it opens there, too")
+        for row in rows:
+            out(f"  {row['agent']}  {row['url']}/.well-known/agent-card.json")
+        if args.token:
+            out(f"  token: {where.token}")
+    if args.open:
+        _open(context, base + login)
+
+
+def _open(context: Context, address: str) -> None:
+    """By a file that only this user can read: the arguments of a browser are seen by everybody (``ps``)."""
+    import webbrowser
+    from html import escape
+    from urllib.parse import quote
+
+    from mudroom.web.seal import write_own
+
+    path = os.path.realpath(places(context.environ).state) + b"/serve/open.html"
+    to = escape(address, quote=True)
+    write_own(
+        path, f'<!doctype html><meta http-equiv="refresh" content="0; url={to}"><title>mudroom</title>\n'.encode()
+    )
+    if not webbrowser.open("file://" + quote(path)):
+        context.terminal.note("no browser could be opened")
+
+
+def card_of(card: AgentCard, context: Context, *, old: bool = False) -> Callable[[str], dict[str, Any]]:
+    """What makes the A2A card of an agent, by what the policy says at that moment."""
+    make = a2a_card_old if old else a2a_card
+    return lambda url: make(card, stand(card, context), url)
+
+
+def stand(card: AgentCard, context: Context) -> Standing:
+    """What was decided about an agent here. Raises MudroomError if the policy cannot be read."""
+    from mudroom.cli.net.card_hosts import by_card
+    from mudroom.core.agent.card_hosts import wish
+    from mudroom.core.network.host_rules import show_rule
+
+    project = project_of(context)
+    settings = load_policy(project, context.environ).settings
+    place = places(context.environ)
+    decision, opened = promised(settings, card, project, os.path.realpath(place.state), place.home, context.environ)
+    if decision.level is None:
+        return Standing(decision, "none")
+    mode = by_card(card, settings, None).network_at(decision.level)
+    hosts: tuple[str, ...] = ()
+    if isinstance(card.needs.network, tuple):
+        found = wish(card.agent, card.needs.network, standing(project, context)[0]())
+        trusted = found.open if card.agent in settings.network_cards else ()
+        hosts = tuple(show_rule(rule) for rule in (*found.allowed, *trusted))
+    return Standing(decision, mode, hosts, opened.stores)

@@ -1,0 +1,240 @@
+"""``mudroom approve``: what waits for somebody to allow it, and the answer."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import select
+from typing import TYPE_CHECKING
+
+from mudroom.cli.main import Context
+from mudroom.cli.open import open_session
+from mudroom.cli.terminal.approver import remember_command
+from mudroom.cli.terminal.asking import CHOICES, heard, text
+from mudroom.cli.terminal.command_approver import KEYS, Ended, Keys, ask, choices, keys_of, terms, told
+from mudroom.core.approval.approval import CommandAnswer, HostQuestion, rule_of
+from mudroom.core.approval_queue import VALIDITY, Decision, Row, row_to_json
+from mudroom.errors import MudroomError, UsageError
+from mudroom.session import Session
+
+if TYPE_CHECKING:
+    from mudroom.keeper import Queue
+
+EXAMPLES = """\
+examples:
+  mudroom approve                         what waits, and since when
+  mudroom approve 3fa9c1                  allow it, this once
+  mudroom approve 3fa9c1 --always         and write the rule that is shown, for this machine
+  mudroom approve 3fa9c1 --deny --reason "use the test database"
+  mudroom approve --follow                asks on this terminal, as questions come"""
+
+_LOOK = 2.0
+"""Seconds after which the queue is looked at without being woken."""
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("ids", nargs="*", metavar="ID", help="a question; without one, what waits is listed")
+    parser.add_argument("--deny", action="store_true", help="the answer is no")
+    parser.add_argument("--always", action="store_true", help="write a rule, too: for this machine, in .mudroom/local")
+    parser.add_argument("--reason", metavar="TEXT", default="", help="told to the agent")
+    parser.add_argument("--follow", "-f", action="store_true", help="ask here, as questions come, until Ctrl-C")
+    parser.add_argument("--all", action="store_true", help="list what has been decided, too")
+
+
+def execute(args: argparse.Namespace, context: Context) -> int:
+    if args.follow and (args.ids or context.as_json or not context.terminal.interactive):
+        raise UsageError("--follow asks on a terminal, about all that comes", "mudroom approve --follow")
+    if (args.deny or args.always or args.reason) and not args.ids:
+        raise UsageError("which question is answered?", "mudroom approve lists them")
+    with open_session(context) as session:
+        queue = session.vault.approvals
+        if args.follow:
+            return _follow(queue, session, context)
+        if not args.ids:
+            queue.tidy()
+            return _list([row for row in queue.rows() if args.all or row.state == "waiting"], queue, context)
+        answer = CommandAnswer(not args.deny, args.always, "mudroom approve", args.reason)
+        return max([_answer(name, answer, queue, session, context) for name in args.ids])
+
+
+# --- what waits ---
+
+
+def _list(rows: list[Row], queue: Queue, context: Context) -> int:
+    moment = queue.moment()
+    if context.as_json:
+        listed = [row_to_json(row, moment) for row in rows]
+        context.terminal.out(json.dumps({"schema": "mudroom.approvals/1", "approvals": listed}))
+        return 0
+    for row in rows:
+        asked = row.asked
+        age = _age(row_to_json(row, moment)["age_s"])
+        state = heard(row.decision) if row.decision is not None else "" if row.waiter else "nobody waits any more"
+        words = [
+            row.name,
+            age,
+            text(asked.question.agent) or "-",
+            text(asked.question.fork) or "-",
+            _what(row),
+            _why(row),
+        ]
+        context.terminal.out("  ".join([*words, *([f"[{state}]"] if state else [])]))
+    if not rows:
+        context.terminal.say("nothing waits for an approval")
+    elif any(row.decision is None for row in rows):
+        context.terminal.say("mudroom approve ID allows it once; --always, --deny: mudroom approve --help")
+    return 0
+
+
+def _what(row: Row) -> str:
+    from mudroom.core.tree.quote import show_words
+
+    if row.asked.host is not None:
+        return f"to reach {text(row.asked.host.host)}:{row.asked.host.port}"
+    return show_words(row.asked.command.command, 200) if row.asked.command is not None else ""
+
+
+def _why(row: Row) -> str:
+    if row.asked.command is None:
+        return "(no rule)"
+    verdict = row.asked.command.verdict
+    return f"({', '.join(verdict.classes)}: {text(verdict.reason)})  {terms(row.asked.command)}".rstrip()
+
+
+def _age(seconds: int) -> str:
+    for size, unit in ((86400, "d"), (3600, "h"), (60, "min")):
+        if seconds >= size:
+            return f"{seconds // size} {unit}"
+    return f"{seconds} s"
+
+
+# --- an answer ---
+
+
+def _answer(name: str, answer: CommandAnswer, queue: Queue, session: Session, context: Context) -> int:
+    row = queue.row(name)
+    if not context.as_json:
+        for line in _lines(row):
+            context.terminal.say(line)
+    if answer.keep:
+        _require_rule(row)
+    return _decide(row, answer, queue, session, context)
+
+
+def _require_rule(row: Row) -> None:
+    """Raises UsageError. A long rule was asked for by name here: it is shown, and written."""
+    if row.asked.command is not None and not (row.asked.command.pattern and row.asked.command.pattern.isprintable()):
+        raise UsageError(f"no rule can be written for {row.name}", "a part of it is not known before it runs")
+
+
+def _decide(row: Row, answer: CommandAnswer, queue: Queue, session: Session, context: Context) -> int:
+    if answer.keep and not context.as_json:
+        context.terminal.say(f"rule: {rule_of(row.asked.question, answer.allow)}")
+    decision, ours = queue.decide(row.name, allow=answer.allow, by=answer.by, reason=answer.reason, keep=answer.keep)
+    written = _write_rule(row, answer, session, context) if ours and answer.keep else False
+    if context.as_json:
+        now = queue.row(row.name)
+        found = {"schema": "mudroom.approval/1", "ours": ours, "rule_written": written}
+        context.terminal.out(json.dumps(found | row_to_json(now, queue.moment())))
+    elif not ours:
+        context.terminal.error(f"{row.name} has ended already: {heard(decision)}")
+    else:
+        kept = "" if row.waiter else f"; nobody waits: it holds once, if that is asked again in {VALIDITY / 60:g} min"
+        context.terminal.say(f"{row.name} is {decision.state}{kept}")
+    return 0 if ours and written == answer.keep else 1
+
+
+def _write_rule(row: Row, answer: CommandAnswer, session: Session, context: Context) -> bool:
+    """The answer stands, whether the rule can be written or not."""
+    try:
+        if row.asked.host is not None:
+            keep_host(session, row.asked.host, answer.allow)
+        elif row.asked.command is not None:
+            remember_command(session, row.asked.command.pattern, answer.allow)
+    except MudroomError as error:
+        context.terminal.error(f"the answer holds, but its rule is not written: {error.message}", error.hint)
+        return False
+    return True
+
+
+def keep_host(session: Session, host: HostQuestion, allow: bool) -> None:
+    """Write the rule of an answer about a host, for this machine. Raises MudroomError."""
+    import time
+
+    from mudroom.core.network.host_rules import HostRule
+    from mudroom.permission import keep
+
+    rule = HostRule("allow" if allow else "deny", host.host, (host.port,), source="asked")
+    state = os.path.dirname(os.path.dirname(session.vault.path))
+    keep(session.project, rule, time.strftime("asked %Y-%m-%d"), state=state)
+
+
+# --- as they come ---
+
+
+class _Watched:
+    """One question, looked at without using its answer: that is for the one who waits."""
+
+    def __init__(self, queue: Queue, name: str, bell: int) -> None:
+        self._queue, self._name, self._bell = queue, name, bell
+
+    def fileno(self) -> int:
+        return self._bell
+
+    def look(self) -> Decision | None:
+        return self._queue.row(self._name).decision
+
+
+def _follow(queue: Queue, session: Session, context: Context) -> int:
+    context.terminal.say("waiting for questions; Ctrl-C to end")
+    bell, seen = queue.listen("follow"), set[str]()
+    poller = select.poll()
+    if bell.fileno() >= 0:
+        poller.register(bell.fileno(), select.POLLIN)
+    try:
+        while True:
+            bell.heard()
+            for row in queue.rows():
+                if row.state == "waiting" and row.name not in seen:
+                    seen.add(row.name)
+                    if not _asked(row, queue, bell.fileno(), session, context):
+                        return 0
+            poller.poll(_LOOK * 1000)
+    except KeyboardInterrupt:
+        return 0
+    finally:
+        bell.close()
+
+
+def _asked(row: Row, queue: Queue, bell: int, session: Session, context: Context) -> bool:
+    """Ask about one question; False if there is no terminal any more."""
+    choice, keys = _choices(row)
+    try:
+        watched = _Watched(queue, row.name, bell)
+        pressed = ask(context.terminal, ["", *_lines(row)], choice, keys, 24 * 3600.0, watched)
+        if isinstance(pressed, CommandAnswer):
+            _decide(row, pressed, queue, session, context)
+        elif isinstance(pressed, Decision):
+            context.terminal.say(f"{row.name}: {heard(pressed)}")
+        return not isinstance(pressed, Ended) or pressed.state == "waiting"
+    except UsageError as error:  # it is not there any more
+        context.terminal.note(str(error))
+        return True
+
+
+def _lines(row: Row) -> list[str]:
+    host = row.asked.host
+    if host is not None:
+        agent = f"{text(host.agent)} wants" if host.agent else "A command wants"
+        place = f", from the fork {text(host.fork)}" if host.fork else ""
+        return [f"{agent} to reach {text(host.host)}:{host.port}{place} ({text(host.way)})"]
+    assert row.asked.command is not None
+    return told(row.asked.command, row.asked)
+
+
+def _choices(row: Row) -> tuple[str, Keys]:
+    skip: Keys = {"s": Ended("waiting", "left"), "": Ended("waiting", "left")}
+    if row.asked.command is None:
+        return f"{CHOICES}  [s]kip", {**KEYS, **skip}
+    return f"{choices(row.asked.command)}  [s]kip", {**keys_of(row.asked.command), **skip}

@@ -1,0 +1,110 @@
+"""``mudroom policy``: what holds, where it stands, and why something was or would be refused."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import os
+from typing import Any
+
+from mudroom.cli.main import Context
+from mudroom.cli.open import open_session
+from mudroom.core.confinement.why import Why
+from mudroom.core.journal.event_filter import Selection
+from mudroom.core.tree.path import show
+from mudroom.doctor import why_call
+from mudroom.errors import UsageError
+from mudroom.session import Session
+
+EXAMPLES = """\
+examples:
+  mudroom policy init                 a first .mudroom/policy.yaml, with all that there is to set
+  mudroom policy check                read all policy files, try their examples, look for contradictions
+  mudroom policy show                 what holds, and in which file and line it stands
+  mudroom policy why -- git push -f   what would be done about an agent's command, and why (--agent ID)
+  mudroom policy trust                what the project's policy loosens; believe it on this machine (distrust)
+  mudroom policy schema               the JSON Schema of the file, for editors
+  mudroom policy why                  what was refused to the last command, and why
+  mudroom policy why --fork a         the same of the last command in the fork a
+  mudroom policy why ptrace           what of a system call is refused to every command
+  mudroom policy why ~/.ssh/id_rsa    what a command finds at a path
+
+Exit code of why: 0 if something is refused, 1 if nothing is; of a command 0, whatever is done about it. Of check: 0 if
+nothing is wrong, 1 if something is."""
+
+_ELSEWHERE = {
+    "check": "mudroom.cli.policy.check",
+    "init": "mudroom.cli.policy.first_file",
+    "schema": "mudroom.cli.policy.first_file",
+    "show": "mudroom.cli.policy.show",
+    "trust": "mudroom.cli.policy.trust",
+    "distrust": "mudroom.cli.policy.trust",
+}
+"""What is asked for → the module that does it."""
+TAKES_COMMAND = True
+"""What follows ``--`` is a command."""
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("what", choices=("why", *_ELSEWHERE), help="see the examples")
+    parser.add_argument(
+        "about",
+        nargs="?",
+        metavar="CALL|PATH|FILE",
+        help="of why: a system call, or a path; default: the last command. Of check: a policy file, default: all",
+    )
+    parser.add_argument("--fork", metavar="NAME", help="of the last command in this fork")
+    parser.add_argument("--agent", metavar="ID", help="of why -- CMD: as this agent's command")
+    parser.add_argument("--yes", "-y", action="store_true", help="of trust: without asking")
+
+
+def execute(args: argparse.Namespace, context: Context) -> int:
+    if args.what in _ELSEWHERE:
+        module: Any = importlib.import_module(_ELSEWHERE[args.what])
+        if args.about is not None and args.what != "check":
+            raise UsageError(f"mudroom policy {args.what} takes no {args.about!r}")
+        code: int = module.execute(args, context)
+        return code
+    if args.command is not None:
+        from mudroom.cli.policy.why import judge
+
+        return judge(args, context)
+    with open_session(context) as session:
+        if args.about is None:
+            return _last(session, args.fork, context)
+        if "/" in args.about:
+            answers = [session.why_path(os.fsencode(os.path.abspath(args.about)))]
+        else:
+            answers = why_call(args.about)
+    return _tell(answers, context)
+
+
+def _last(session: Session, fork: str | None, context: Context) -> int:
+    where = Selection(("run",), (fork,) if fork is not None else ())
+    runs = list(session.vault.journal.events(last=1, where=where))
+    if not runs:
+        raise UsageError("no command has run" + (f" in {fork}" if fork else ""), "mudroom log shows what has happened")
+    data = json.loads(runs[-1].data)
+    refused = data.get("denials", [])
+    if context.as_json:
+        row = {"schema": "mudroom.why/1", "command": data["command"], "fork": runs[-1].fork, "denials": refused}
+        context.terminal.out(json.dumps(row))
+        return 0 if refused else 1
+    command = show(" ".join(data["command"]).encode())
+    if not refused:
+        context.terminal.out(f"nothing was refused to: {command}")
+        return 1
+    context.terminal.out(f"refused to: {command}")
+    for denial in refused:
+        times = f"  ({denial['count']} times)" if denial["count"] > 1 else ""
+        context.terminal.out(f"  {denial['kind']}  {show(denial['target'].encode())}{times}: {denial['reason']}")
+    return 0
+
+
+def _tell(answers: list[Why], context: Context) -> int:
+    if context.as_json:
+        context.terminal.out(json.dumps({"schema": "mudroom.why/1", "rules": [one._asdict() for one in answers]}))
+    for one in answers if not context.as_json else ():
+        context.terminal.out(f"{one.subject}: {one.verdict}: {one.reason}")
+    return 0 if any(one.refused for one in answers) else 1

@@ -1,0 +1,255 @@
+"""``mudroom log``: what has happened in a project."""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import json
+import re
+import select
+import time
+from collections.abc import Callable, Iterator
+from datetime import datetime
+
+from mudroom.cli.main import Context
+from mudroom.cli.open import open_session
+from mudroom.cli.vault.event_row import line
+from mudroom.cli.vault.log_export import FORMS, as_json, export
+from mudroom.core.command.verdict import ACTIONS
+from mudroom.core.journal.event import Event, Examined
+from mudroom.core.journal.event_filter import Selection
+from mudroom.core.journal.event_text import ROWS
+from mudroom.core.tree.path import show
+from mudroom.errors import UsageError
+from mudroom.session import Session
+
+EXAMPLES = """\
+examples:
+  mudroom log                                  the last 20 events
+  mudroom log -n 0                             all of them
+  mudroom log --kind run,apply --fork a        of these kinds, of this fork
+  mudroom log --since 2h --grep "npm install"  of the last two hours; also 2026-11-21, "2026-11-21 10:00", 09:30
+  mudroom log --verdict deny                   what was refused, of commands and of hosts
+  mudroom log --follow                         new events as they come
+  mudroom log --json                           one JSON object a line
+  mudroom log verify                           is the journal as it was written? (exit code 1 if not)
+  mudroom log export --format otlp -o log.jsonl   for OpenTelemetry collectors; also jsonl, csv"""
+
+_PAUSE = 200
+"""Milliseconds between two looks at the journal."""
+_USUAL = 20
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "what", nargs="?", choices=("verify", "export"), help="verify: check the chain of hashes; export: write a file"
+    )
+    parser.add_argument("-n", "--last", type=int, metavar="N", help="so many events; 0: all (default 20)")
+    parser.add_argument("--kind", action="append", metavar="KIND", help="run, apply, flow, …; several with commas")
+    parser.add_argument("--fork", action="append", metavar="NAME", help="of this fork; may be repeated")
+    parser.add_argument("--agent", metavar="NAME", help="of this agent")
+    parser.add_argument("--since", metavar="WHEN", help="from then on: 2h, 30m, 2026-11-21, 09:30")
+    parser.add_argument("--until", metavar="WHEN", help="before that")
+    parser.add_argument("--verdict", choices=ACTIONS, help="where this was decided")
+    parser.add_argument("--grep", metavar="TEXT", help="where this text stands, in letters of any case")
+    parser.add_argument("--follow", action="store_true", help="go on with new events as they come")
+    parser.add_argument("--format", choices=tuple(FORMS), help="export: jsonl (default), otlp, csv")
+    parser.add_argument("-o", "--output", metavar="FILE", help="export: where to; default: stdout")
+    parser.add_argument(
+        "--against", metavar="NUMBER:DIGEST", help="verify: this event has to be there, as an earlier verify said it"
+    )
+
+
+def execute(args: argparse.Namespace, context: Context) -> int:
+    _check(args)
+    where = _selection(args, time.time_ns())
+    with open_session(context, reads_policy=False) as session:
+        if args.what == "verify":
+            return _verify(session, args.against, context)
+        if args.what == "export":
+            return _export(session, args, where, context)
+        return _show(session, args, where, context)
+
+
+_OF_VERIFY = ("against",)
+_OF_EXPORT = ("format", "output")
+_OF_LISTS = ("last", "kind", "fork", "agent", "since", "until", "verdict", "grep", "follow")
+
+
+def _check(args: argparse.Namespace) -> None:
+    """Raises UsageError for an option of another form of this verb."""
+    without = {"verify": (*_OF_EXPORT, *_OF_LISTS), "export": _OF_VERIFY, None: (*_OF_VERIFY, *_OF_EXPORT)}
+    form = f"mudroom log {args.what}" if args.what else "mudroom log"
+    for name in without[args.what]:
+        if getattr(args, name) is not None and getattr(args, name) is not False:
+            option = "-n" if name == "last" else f"--{name}"
+            other = "verify" if name in _OF_VERIFY else "export" if name in _OF_EXPORT else ""
+            raise UsageError(f"{form} has no {option}", f"it is an option of mudroom log {other}".rstrip())
+
+
+def _show(session: Session, args: argparse.Namespace, where: Selection, context: Context) -> int:
+    journal = session.vault.journal
+    tell = _teller(context)
+    number = journal.head().number if args.follow else 0
+    some = False
+    for event in journal.events(last=_last(args), where=where):
+        some = True
+        if event.number <= number or not args.follow:
+            tell(event)
+    if args.follow:
+        return _follow(session, number, where, tell)
+    if not some and not context.as_json:
+        context.terminal.say(
+            "nothing has happened yet" if where == Selection() else "nothing of that kind has happened"
+        )
+    return 0
+
+
+def _last(args: argparse.Namespace) -> int | None:
+    if args.last is not None and args.last < 0:
+        raise UsageError(f"-n {args.last}", "a number from 0 on; 0: all")
+    usual = None if args.what == "export" or args.since or args.until else _USUAL
+    return usual if args.last is None else args.last or None
+
+
+def _teller(context: Context) -> Callable[[Event], None]:
+    def tell(event: Event) -> None:
+        if context.as_json:
+            context.terminal.out(json.dumps(as_json(event)))
+        else:
+            context.terminal.out(line(event, lambda text, style: context.terminal.style(text, style, 1)))
+
+    return tell
+
+
+def _follow(session: Session, number: int, where: Selection, tell: Callable[[Event], None]) -> int:
+    """Until somebody says Ctrl-C, or nobody reads any more: poll(2) tells of a pipe whose reader is gone."""
+    reader = select.poll()
+    reader.register(1, 0)
+    try:
+        while not reader.poll(_PAUSE):
+            for event in session.vault.journal.events_since(number):
+                number = event.number
+                if where.matches(event):
+                    tell(event)
+    except KeyboardInterrupt:
+        return 130
+    return 141
+
+
+# --- which ---
+
+
+def _selection(args: argparse.Namespace, now: int) -> Selection:
+    kinds = tuple(kind.strip() for text in args.kind or () for kind in text.split(",") if kind.strip())
+    for kind in kinds:
+        if kind not in ROWS:
+            near = difflib.get_close_matches(kind, ROWS, 1)
+            raise UsageError(
+                f"there are no events of the kind {show(kind.encode('utf-8', 'surrogateescape'))}",
+                f"did you mean {near[0]}?" if near else "kinds: " + ", ".join(ROWS),
+            )
+    since, until = (moment(text, name, now) for text, name in ((args.since, "--since"), (args.until, "--until")))
+    return Selection(kinds, tuple(args.fork or ()), args.agent, since, until, args.verdict, args.grep)
+
+
+_AGE = re.compile(r"(\d+(?:\.\d+)?)\s*([smhdw])(?:\s+ago)?")
+_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
+
+
+def moment(text: str | None, name: str, now: int) -> int | None:
+    """An age (2h, 30m, 7d), a date, a date with a time (both ISO 8601; without an offset by this machine's clock), or
+    a time of today; in nanoseconds since 1970."""
+    if text is None:
+        return None
+    try:
+        found = _moment(text, now)
+        if not -(1 << 63) <= found < 1 << 63:
+            raise OverflowError("no event can have that time")
+        return found
+    except (ValueError, OverflowError) as error:
+        hint = '2h, 30m, 7d, 2026-11-21, "2026-11-21 10:00", 2026-11-21T10:00Z, 09:30'
+        raise UsageError(f"{name} {text!r} is no time", hint) from error
+
+
+def _moment(text: str, now: int) -> int:
+    """Raises ValueError or OverflowError."""
+    age = _AGE.fullmatch(text.strip())
+    if age is not None:
+        return now - int(float(age[1]) * _UNITS[age[2]] * 10**9)
+    if re.fullmatch(r"\d{1,2}:\d{2}(:\d{2})?", text.strip()):
+        today = datetime.fromtimestamp(now / 1e9).date()
+        return int(datetime.fromisoformat(f"{today} {text.strip():0>5}").timestamp()) * 10**9
+    return int(datetime.fromisoformat(text.strip()).timestamp() * 10**6) * 1000
+
+
+# --- verify, export ---
+
+
+def _verify(session: Session, against: str | None, context: Context) -> int:
+    terminal = context.terminal
+    journal = session.vault.journal
+    expected = _against(against)
+    found = journal.examine(lambda done, total: terminal.progress("checking the journal", done, total))
+    terminal.clear()
+    problems = [one.text for one in ((found.broken,) if found.broken is not None else ()) + found.gaps]
+    if expected is not None and not _has(session, found, *expected):
+        problems.append(f"event {expected[0]} is not there as it was: the journal has been written anew, or cut off")
+    if context.as_json:
+        row = {
+            "schema": "mudroom.verify/1",
+            "intact": not problems,
+            "broken_at": found.broken.number if found.broken is not None else None,
+            "events": found.head.number,
+            "head": f"{found.head.number}:{found.head.digest}",
+            "problems": problems,
+            "unanchored": found.unanchored,
+        }
+        terminal.out(json.dumps(row))
+    elif not problems:
+        terminal.out("the journal is intact")
+        terminal.say(f"{found.head.number:,} events; verify --against {found.head.number}:{found.head.digest}")
+    if not context.as_json:
+        for text in problems:
+            terminal.error(text)
+        if found.unanchored > 1:
+            terminal.note(
+                f"mudroom was killed right after it wrote the last {found.unanchored} events, or did not write them"
+            )
+    return 1 if problems else 0
+
+
+def _against(text: str | None) -> tuple[int, str] | None:
+    if text is None:
+        return None
+    match = re.fullmatch(r"(\d{1,18}):([0-9a-f]{8,64})", text)
+    if match is None:
+        raise UsageError(f"--against {text!r}", "NUMBER:DIGEST, as mudroom log verify prints it")
+    return int(match[1]), match[2]
+
+
+def _has(session: Session, found: Examined, number: int, digest: str) -> bool:
+    if number > found.head.number:
+        return False
+    if number == found.head.number:
+        return found.head.digest.startswith(digest)
+    event = next(session.vault.journal.events_since(number - 1), None)
+    return event is not None and event.number == number and event.digest.startswith(digest)
+
+
+def _export(session: Session, args: argparse.Namespace, where: Selection, context: Context) -> int:
+    if args.follow:
+        raise UsageError("log export does not follow", "mudroom log --follow --json")
+    total = session.vault.journal.head().number
+    events = session.vault.journal.events(last=_last(args), where=where)
+
+    def watched() -> Iterator[Event]:
+        for event in events:
+            if args.output not in (None, "-") and event.number % 500 == 0:
+                context.terminal.progress("exporting", event.number, total)
+            yield event
+
+    count = export(watched(), args.format or "jsonl", args.output, show(session.project))
+    if args.output not in (None, "-"):
+        context.terminal.say(f"exported {count:,} events: {show(args.output.encode('utf-8', 'surrogateescape'))}")
+    return 0

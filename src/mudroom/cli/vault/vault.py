@@ -1,0 +1,170 @@
+"""``mudroom vault``: what mudroom keeps, how long, and how to carry a fork elsewhere."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import time
+from typing import Any
+
+from mudroom import keeper
+from mudroom.cli.main import Context
+from mudroom.cli.open import exclusive, open_session
+from mudroom.cli.vault.gc import amount, sweep
+from mudroom.config import places, size
+from mudroom.core.result import text
+from mudroom.core.tree.path import show
+from mudroom.errors import UsageError
+
+EXAMPLES = """\
+examples:
+  mudroom vault ls                        every vault: project, forks, changes that were not applied, bytes
+  mudroom vault ls .                      what the vault of this project holds
+  mudroom vault init                      make the vault of this project now, and say where it is
+  mudroom vault gc --dry-run              what has had its time (keep: in .mudroom/policy.yaml), and what it weighs
+  mudroom vault gc --forks 30d            also forks without a name that nobody has used for so long
+  mudroom vault gc --all                  in every vault; asks about those whose project is gone
+  mudroom vault check                     is everything there, and readable?
+  mudroom vault export FORK fork.tar.gz   one fork as a file
+  mudroom vault import fork.tar.gz NAME   and back, here or in another project"""
+
+_WORDS = {"ls": (0, 1), "init": (0, 0), "gc": (0, 0), "check": (0, 0), "export": (2, 2), "import": (1, 2)}
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("action", choices=tuple(_WORDS), help="what to do")
+    parser.add_argument(
+        "words", nargs="*", metavar="WORD", help="export: FORK FILE; import: FILE [NAME]; ls: [PROJECT]"
+    )
+    parser.add_argument("--dry-run", "-n", action="store_true", help="gc: change nothing, say what would go")
+    parser.add_argument(
+        "--forks", metavar="AGE", help="gc: unnamed forks not used for so long, with their changes: 30d"
+    )
+    parser.add_argument("--all", action="store_true", help="gc: the vaults of all projects")
+    parser.add_argument("--yes", "-y", action="store_true", help="gc: do not ask")
+    parser.add_argument("--limit", metavar="SIZE", help="import: so much may be unpacked (default 10GB)")
+
+
+def execute(args: argparse.Namespace, context: Context) -> int:
+    least, most = _WORDS[args.action]
+    if not least <= len(args.words) <= most:
+        takes = str(most) if least == most else f"{least} to {most}"
+        raise UsageError(
+            f"vault {args.action} takes {takes} words, {len(args.words)} were given", "mudroom vault --help"
+        )
+    verbs = {"ls": _ls, "init": _init, "gc": sweep, "check": _check, "export": _export, "import": _import}
+    return verbs[args.action](args, context)
+
+
+# --- what there is ---
+
+
+def _ls(args: argparse.Namespace, context: Context) -> int:
+    if args.words:
+        return _detail(context._replace(project=os.fsencode(args.words[0])))
+    found = keeper.holdings(os.path.realpath(places(context.environ).state))
+    if context.as_json:
+        rows = [_holding(one) for one in found]
+        context.terminal.out(json.dumps({"schema": "mudroom.vaults/1", "vaults": rows}))
+        return 0
+    for one in found:
+        gone = "" if one.exists else context.terminal.style("  gone", "yellow", 1)
+        context.terminal.out(
+            f"{amount(one.size):>9}  {one.forks:>3} forks, {one.unapplied:,} changes  {show(one.project) or '?'}{gone}"
+        )
+        for remark in one.remarks:
+            context.terminal.out(f"           {remark}")
+    if not found:
+        context.terminal.say("no vaults")
+    return 0
+
+
+def _holding(one: keeper.Holding) -> dict[str, Any]:
+    return {
+        "vault": text(one.path),
+        "project": text(one.project),
+        "exists": one.exists,
+        "forks": one.forks,
+        "unapplied": one.unapplied,
+        "bytes": one.size,
+        "remarks": list(one.remarks),
+    }
+
+
+_KINDS = ("forks", "layers", "snapshots", "applies", "caches", "trash", "journal")
+
+
+def _detail(context: Context) -> int:
+    with open_session(context) as session:
+        one, usage = keeper.describe(session)
+        settings = session.settings
+    kinds = {kind: getattr(usage, kind) for kind in _KINDS}
+    if context.as_json:
+        rows = {kind: {"number": found.number, "bytes": found.size} for kind, found in kinds.items()}
+        context.terminal.out(json.dumps({"schema": "mudroom.vault/1", **_holding(one), "usage": rows}))
+        return 0
+    lines = [f"project    {show(one.project)}", f"vault      {show(one.path)}", f"unapplied  {one.unapplied:,} changes"]
+    lines += [f"{kind:<9}  {found.number:>5,}  {amount(found.size):>9}" for kind, found in kinds.items()]
+    age = f"{settings.keep_age / 86400:g} days"
+    lines.append(f"kept       {age}, {settings.keep_applies} applies, {amount(settings.keep_bytes)}")
+    context.terminal.out("\n".join([*lines, *usage.remarks]))
+    return 0
+
+
+def _init(args: argparse.Namespace, context: Context) -> int:
+    del args
+    with open_session(context) as session:
+        project, path = session.project, session.vault.path
+    if context.as_json:
+        report = {"schema": "mudroom.init/1", "project": text(project), "vault": text(path)}
+        context.terminal.out(json.dumps(report))
+    else:
+        context.terminal.out(show(path))
+    return 0
+
+
+def _check(args: argparse.Namespace, context: Context) -> int:
+    del args
+    with open_session(context) as session:
+        found = keeper.problems(session)
+    if context.as_json:
+        rows = [one._asdict() for one in found]
+        context.terminal.out(json.dumps({"schema": "mudroom.check/1", "whole": not found, "problems": rows}))
+    elif not found:
+        context.terminal.out("the vault is whole")
+    for one in () if context.as_json else found:
+        context.terminal.out(f"{one.subject}: {one.text}" + (f" ({one.hint})" if one.hint else ""))
+    return 1 if found else 0
+
+
+# --- elsewhere ---
+
+
+def _export(args: argparse.Namespace, context: Context) -> int:
+    fork, path = args.words
+    with open_session(context) as session:
+        exported = keeper.send_away(session, fork, os.path.abspath(os.fsencode(path)), time.time_ns())
+    if context.as_json:
+        report = {"schema": "mudroom.export/1", "fork": fork, "file": path, "bytes": exported.size}
+        context.terminal.out(json.dumps({**report, "remarks": list(exported.remarks)}))
+        return 0
+    context.terminal.say(f"exported {fork}: {path}, {amount(exported.size)}")
+    for remark in exported.remarks:
+        context.terminal.note(remark)
+    return 0
+
+
+def _import(args: argparse.Namespace, context: Context) -> int:
+    limit = size(args.limit, "--limit") if args.limit else keeper.LIMIT
+    name = args.words[1] if len(args.words) > 1 else None
+    with open_session(context) as session, exclusive(session, context, "mudroom vault import"):
+        found = keeper.take_in(session, os.fsencode(args.words[0]), name, time.time_ns(), limit)
+    if context.as_json:
+        report = {"schema": "mudroom.import/1", **found._asdict(), "project": text(found.project)}
+        context.terminal.out(json.dumps(report))
+        return 0
+    context.terminal.say(f"imported {found.name}: {found.changed:,} changes, exported from {show(found.project)}")
+    if found.strangers:
+        context.terminal.note(f"{found.strangers:,} of them change what is not in this project: those are conflicts")
+    return 0
