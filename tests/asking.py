@@ -16,9 +16,9 @@ from conftest import Place
 from mudroom.cli.host.page_server import means_of
 from mudroom.cli.main import Context
 from mudroom.cli.terminal.terminal import Terminal
-from mudroom.web import api
-from mudroom.web.endpoint import Call, Raw, Refusal, decoded, id_of, queried, refusal_of
-from mudroom.web.house import House
+from mudroom.web.api import table
+from mudroom.web.api.endpoint import Call, Raw, Refusal, decoded, id_of, queried, refusal_of
+from mudroom.web.state.house import House
 
 
 class Asked:
@@ -39,7 +39,7 @@ class Asked:
 
     def __call__(self, method: str, path: str, body: Any = None, **query: Any) -> Any:
         """The answer, as JSON has it. Raises Refusal."""
-        for one in api.ENDPOINTS:
+        for one in table.ENDPOINTS:
             found = re.fullmatch(re.sub(r"{(\w+)}", r"(?P<\1>[^/]+)", one.path), path)
             if one.method == method and found is not None:
                 words = {name: str(value) for name, value in query.items()}

@@ -8,7 +8,7 @@ from typing import Any
 from asking import Asked
 from conftest import Place
 from mudroom.core.settings import Settings
-from mudroom.web.endpoint import Refusal, id_of
+from mudroom.web.api.endpoint import Refusal, id_of
 
 
 class Looking:

@@ -18,10 +18,10 @@ from mudroom.cli.main import Context
 from mudroom.cli.terminal.terminal import Terminal
 from mudroom.vault.apply import transaction as apply_module
 from mudroom.vault.apply.execution import Executor
-from mudroom.web.app import build
-from mudroom.web.endpoint import id_of
-from mudroom.web.house import House
-from mudroom.web.login import Login
+from mudroom.web.api.endpoint import id_of
+from mudroom.web.server.app import build
+from mudroom.web.server.login import Login
+from mudroom.web.state.house import House
 
 PORT, TOKEN = 8765, "secret-token"
 Json = dict[str, Any]

@@ -17,7 +17,7 @@ from monkey.chance import Chance, Walk
 from monkey.model import Wish, in_repository, with_what_goes_along, wrong_after
 from monkey.world import FORK, Decided, World
 from mudroom.errors import MudroomError
-from mudroom.web.endpoint import id_of
+from mudroom.web.api.endpoint import id_of
 
 if TYPE_CHECKING:
     from playwright.sync_api import BrowserContext, Request, Response

@@ -13,7 +13,7 @@ import pytest
 
 from browser import Site, serving, staged
 from conftest import Place
-from mudroom.web.endpoint import id_of
+from mudroom.web.api.endpoint import id_of
 
 pytest.importorskip("starlette", reason="the extra web")
 pytest.importorskip("schemathesis", reason="schemathesis is not installed")

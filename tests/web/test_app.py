@@ -12,9 +12,9 @@ import pytest
 pytest.importorskip("starlette", reason="the extra web")
 
 from mudroom.errors import ForkMoved, MudroomError, UsageError
-from mudroom.web import app
-from mudroom.web.app import Rooms
-from mudroom.web.endpoint import Call, Endpoint, Raw, Refusal
+from mudroom.web.api.endpoint import Call, Endpoint, Raw, Refusal
+from mudroom.web.server import app
+from mudroom.web.server.app import Rooms
 from mudroom.web.shape import Done
 
 Pieces = list[dict[str, Any]]

@@ -14,7 +14,7 @@ pytest.importorskip("starlette", reason="the extra web")
 
 from conftest import Place, listing, tick
 from mudroom.core.settings import Settings
-from mudroom.web.region import BYTES, LINES, REGIONS
+from mudroom.web.api.region import BYTES, LINES, REGIONS
 from pageside import PageSide, changed, pick
 
 TEXT = "".join(f"line {number}\n" for number in range(1, 31))

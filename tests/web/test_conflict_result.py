@@ -12,7 +12,7 @@ pytest.importorskip("starlette", reason="the extra web")
 from test_conflict_api import TEXT, Two, edit, page, places, two
 
 from conftest import tick
-from mudroom.web.region import EDITABLE
+from mudroom.web.api.region import EDITABLE
 from pageside import changed, pick
 
 __all__ = ["page", "places", "two"]

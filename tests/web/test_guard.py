@@ -11,8 +11,8 @@ import pytest
 
 pytest.importorskip("starlette", reason="the extra web")
 
-from mudroom.web.guard import Guard, hosts_of, own_hosts
-from mudroom.web.login import COOKIE_LIFE, Login
+from mudroom.web.server.guard import Guard, hosts_of, own_hosts
+from mudroom.web.server.login import COOKIE_LIFE, Login
 
 TOKEN = "secret-token"
 PORT = 8765

@@ -14,8 +14,8 @@ import pytest
 from mudroom.core.approval.approval import HostQuestion
 from mudroom.vault.approvals.bell import listeners, ring
 from mudroom.vault.approvals.queue import Queue
-from mudroom.web import hub as module
-from mudroom.web.hub import Hub, Look, Message
+from mudroom.web.state import hub as module
+from mudroom.web.state.hub import Hub, Look, Message
 
 HOST = HostQuestion("registry.example", 443, "tls", "", "")
 CHANGED = ("changed", {"project": "p", "what": "questions"})

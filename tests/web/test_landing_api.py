@@ -15,7 +15,7 @@ import pytest
 pytest.importorskip("starlette", reason="the extra web")
 
 from conftest import Place, listing, tick
-from mudroom.web.job import Told
+from mudroom.web.state.job import Told
 from pageside import PageSide, changed, cut_off, pick
 
 LINES = "".join(f"{number}\n" for number in range(1, 31))

@@ -12,7 +12,7 @@ from conftest import Place
 from monkey.chance import Walk
 from monkey.model import Wish
 from monkey.page import Known, Page, keys_of_the_page, wrong_request
-from mudroom.web.endpoint import id_of
+from mudroom.web.api.endpoint import id_of
 
 pytestmark = [pytest.mark.slow, pytest.mark.anybody]
 

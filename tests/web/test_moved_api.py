@@ -9,7 +9,7 @@ import pytest
 from conftest import Place, tick
 from looking import Looking
 from mudroom.core.settings import Settings
-from mudroom.web.endpoint import id_of
+from mudroom.web.api.endpoint import id_of
 
 TEXT = "".join(f"line {number}\n" for number in range(40))
 MOVE = "mkdir lib; mv src/old.py lib/new.py; sed -i 's/^line 7$/seven/' lib/new.py"

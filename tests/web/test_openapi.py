@@ -13,8 +13,8 @@ import pytest
 pytest.importorskip("starlette", reason="the extra web")
 
 from browser import Site
-from mudroom.web.api import BASE, ENDPOINTS
-from mudroom.web.openapi import document, main
+from mudroom.web.api.table import BASE, ENDPOINTS
+from mudroom.web.server.openapi import document, main
 
 PUBLISHED = Path(__file__).parents[2] / "docs/openapi.json"
 DOCUMENT = document(BASE, ENDPOINTS)
@@ -23,7 +23,7 @@ OPERATIONS = [(path, method, one) for path, item in DOCUMENT["paths"].items() fo
 
 def test_the_published_document_is_that_of_the_code() -> None:
     assert PUBLISHED.read_text() == main() + "\n", (
-        "the API is another one than docs/openapi.json says: python -m mudroom.web.openapi > docs/openapi.json"
+        "the API is another one than docs/openapi.json says: python -m mudroom.web.server.openapi > docs/openapi.json"
     )
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from browser import Site, mudroom, staged
 from conftest import Place, tick
-from mudroom.web.review import FEW
+from mudroom.web.api.review import FEW
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page

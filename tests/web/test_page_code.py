@@ -47,7 +47,7 @@ def test_nothing_makes_elements_of_text(path: Path) -> None:
 
 
 def test_a_browser_keeps_each_version_of_the_page() -> None:
-    asset = pytest.importorskip("mudroom.web.asset", reason="the extra web")
+    asset = pytest.importorskip("mudroom.web.server.asset", reason="the extra web")
     index = asset.ASSETS["index.html"].data.decode()
     named = re.findall(r'(?:href|src)="([^"]+)"', index)
     assert all(name.startswith(asset.VERSION + "/") and name in asset.ASSETS for name in named)

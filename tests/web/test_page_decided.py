@@ -8,7 +8,7 @@ import pytest
 
 from browser import OpenPage, Site, comes, hold, mudroom, staged
 from conftest import Place, tick
-from mudroom.web.region import REGIONS
+from mudroom.web.api.region import REGIONS
 
 if TYPE_CHECKING:
     from playwright.sync_api import Locator, Page

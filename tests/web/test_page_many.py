@@ -8,7 +8,7 @@ import pytest
 
 from browser import Site, refusing_once, staged
 from conftest import Place
-from mudroom.web.review import FEW, MOST
+from mudroom.web.api.review import FEW, MOST
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page, Request

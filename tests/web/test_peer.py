@@ -13,8 +13,8 @@ pytest.importorskip("starlette", reason="the extra web")
 
 from browser import Site, serving
 from conftest import Place
-from mudroom.web import peer
-from mudroom.web.peer import End, ends, judged, stranger, written
+from mudroom.web.server import peer
+from mudroom.web.server.peer import End, ends, judged, stranger, written
 
 HEAD = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n"
 TABLE = HEAD + (

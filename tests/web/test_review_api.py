@@ -13,9 +13,10 @@ from mudroom.core.settings import Settings
 from mudroom.core.tree.change import Change
 from mudroom.core.tree.path import show_path
 from mudroom.reviewing import look
-from mudroom.web import review, shape
-from mudroom.web.endpoint import id_of
-from mudroom.web.review import FEW, MOST, row_of
+from mudroom.web import shape
+from mudroom.web.api import review
+from mudroom.web.api.endpoint import id_of
+from mudroom.web.api.review import FEW, MOST, row_of
 
 PNG = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\0\1\0\0\0\1\x08\6\0\0\0"
 NAMES = [

@@ -17,8 +17,8 @@ pytest.importorskip("starlette", reason="the extra web")
 
 from test_landing_api import end, verified_by
 
-from mudroom.web.hub import Hub, Look
-from mudroom.web.job import Jobs, Told
+from mudroom.web.state.hub import Hub, Look
+from mudroom.web.state.job import Jobs, Told
 
 
 def test_an_apply_is_not_cut_off_by_the_end_of_the_server(place: Place) -> None:

@@ -19,10 +19,10 @@ from conftest import Place
 
 pytest.importorskip("starlette", reason="the extra web")
 
-from mudroom.web.api import BASE, ENDPOINTS
-from mudroom.web.app import STREAMS
-from mudroom.web.asset import ASSETS
-from mudroom.web.endpoint import BODY_LIMIT
+from mudroom.web.api.endpoint import BODY_LIMIT
+from mudroom.web.api.table import BASE, ENDPOINTS
+from mudroom.web.server.app import STREAMS
+from mudroom.web.server.asset import ASSETS
 
 PAGE = Path(__file__).parents[2] / "src/mudroom/web/page"
 SECRET = "the-secret-of-a-fork"

@@ -21,9 +21,9 @@ from conftest import Place
 pytest.importorskip("starlette", reason="the extra web")
 
 from mudroom.errors import MudroomError
-from mudroom.web.login import CODE_LIFE, CODES, Login
-from mudroom.web.seal import Seal
-from mudroom.web.whereabouts import Post, Whereabouts, new_code
+from mudroom.web.server.login import CODE_LIFE, CODES, Login
+from mudroom.web.server.seal import Seal
+from mudroom.web.server.whereabouts import Post, Whereabouts, new_code
 
 
 class Answer:

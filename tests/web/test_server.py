@@ -17,8 +17,8 @@ pytest.importorskip("uvicorn", reason="the extra web")
 import uvicorn
 
 from mudroom.errors import UsageError
-from mudroom.web import server
-from mudroom.web.server import Connection, listen
+from mudroom.web.server import server
+from mudroom.web.server.server import Connection, listen
 
 
 class Impatient(Connection):

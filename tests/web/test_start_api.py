@@ -14,7 +14,7 @@ from asking import Asked, folder
 from conftest import Place
 from mudroom import prospect
 from mudroom.core.settings import Settings
-from mudroom.web.endpoint import id_of
+from mudroom.web.api.endpoint import id_of
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ pytest.importorskip("starlette", reason="the extra web")
 from test_conflict_api import FORK, TEXT, Two, edit, page, two
 
 from conftest import tick
-from mudroom.web.turn import Turns
+from mudroom.web.state.turn import Turns
 from pageside import changed, pick
 
 __all__ = ["page", "two"]

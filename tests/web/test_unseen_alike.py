@@ -15,7 +15,7 @@ from mudroom.core.text.escaping import shown
 from mudroom.core.text.invisible_characters import ACTING, CHOICE, PASSED
 from mudroom.core.tree.path import is_seen
 from mudroom.tui import line
-from mudroom.web.region import result_of
+from mudroom.web.api.region import result_of
 
 NODE = shutil.which("node")
 SEGMENTS = str(files("mudroom.web") / "page/segments.js")

@@ -14,7 +14,7 @@ from conftest import Place
 from mudroom.session import Stdio
 from mudroom.vault.forks.background import Part, Ring, read_part
 from mudroom.vault.retention import usage
-from mudroom.web.watch import _text
+from mudroom.web.api.watch import _text
 
 
 @pytest.fixture

@@ -145,6 +145,22 @@ _SHELVES = {
 """Verb → the folder of its module."""
 
 
+_SHELVES = {
+    verb: shelf
+    for shelf, verbs in {
+        "command": ("run", "exec", "shell", "agent", "proxy", "ps"),
+        "fork": ("fork", "ls", "status", "checkpoint", "rollback", "mount", "unmount", "discard"),
+        "change": ("diff", "review", "apply", "resolve", "undo", "redo", "recover"),
+        "policy": ("policy", "approve"),
+        "net": ("net",),
+        "vault": ("log", "vault"),
+        "host": ("serve", "image", "doctor"),
+    }.items()
+    for verb in verbs
+}
+"""Verb → the folder of its module."""
+
+
 class Context(NamedTuple):
     environ: Mapping[bytes, bytes]
     terminal: Terminal

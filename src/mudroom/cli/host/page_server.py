@@ -20,7 +20,7 @@ from mudroom.session import Session
 
 if TYPE_CHECKING:
     from mudroom.prospect import Outlook
-    from mudroom.web.means import Means
+    from mudroom.web.state.means import Means
 
 
 class _Notes(Terminal):
@@ -48,7 +48,7 @@ def means_of(context: Context, roots: Sequence[bytes]) -> Means:
     """What the server may do, by what this process was started with."""
     from mudroom.cli.policy.approve import keep_host
     from mudroom.cli.terminal.approver import remember_command
-    from mudroom.web.means import Means
+    from mudroom.web.state.means import Means
 
     place = places(context.environ)
 

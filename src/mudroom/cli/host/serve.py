@@ -20,8 +20,8 @@ from mudroom.granting import promised
 
 if TYPE_CHECKING:
     from mudroom.core.agent.card import AgentCard
-    from mudroom.web.seal import Seal
-    from mudroom.web.whereabouts import Post, Whereabouts
+    from mudroom.web.server.seal import Seal
+    from mudroom.web.server.whereabouts import Post, Whereabouts
 
 EXAMPLES = """\
 examples:
@@ -64,8 +64,8 @@ def execute(args: argparse.Namespace, context: Context) -> int:
     missing = [name for name in NEEDED if importlib.util.find_spec(name) is None]
     if missing:
         raise UsageError(f"mudroom serve needs {' and '.join(missing)}", INSTALL)
-    from mudroom.web.seal import Seal
-    from mudroom.web.whereabouts import Post
+    from mudroom.web.server.seal import Seal
+    from mudroom.web.server.whereabouts import Post
 
     directory = os.path.realpath(places(context.environ).state) + b"/serve"
     post, seal = Post(directory), Seal(directory)
@@ -122,11 +122,11 @@ def _serve(
     import secrets
 
     from mudroom.cli.host.page_server import means_of
-    from mudroom.web.app import build
-    from mudroom.web.house import House
-    from mudroom.web.login import Login
-    from mudroom.web.server import listen, serve
-    from mudroom.web.whereabouts import Whereabouts
+    from mudroom.web.server.app import build
+    from mudroom.web.server.login import Login
+    from mudroom.web.server.server import listen, serve
+    from mudroom.web.server.whereabouts import Whereabouts
+    from mudroom.web.state.house import House
 
     try:
         seal.prepare()
@@ -156,7 +156,7 @@ def _link(args: argparse.Namespace, context: Context, post: Post) -> int:
     """Another address of the server that runs already."""
     import time
 
-    from mudroom.web.whereabouts import new_code
+    from mudroom.web.server.whereabouts import new_code
 
     until = time.monotonic() + (0 if args.link else _BEGINNING)
     while (where := post.other()) is None and time.monotonic() < until:
@@ -186,7 +186,7 @@ def base_of(where: Whereabouts) -> str:
 
 def addresses_of(where: Whereabouts) -> list[str]:
     """Ours first; then those of the names, by TLS unless they lead here without a proxy."""
-    from mudroom.web.guard import is_forwarded
+    from mudroom.web.server.guard import is_forwarded
 
     plain = [name for name in where.names if name.partition(":")[0].endswith(".localhost") or is_forwarded(name)]
     found = [f"http://{name if ':' in name else f'{name}:{where.port}'}{where.prefix}" for name in plain]
@@ -223,7 +223,7 @@ def _open(context: Context, address: str) -> None:
     from html import escape
     from urllib.parse import quote
 
-    from mudroom.web.seal import write_own
+    from mudroom.web.server.seal import write_own
 
     path = os.path.realpath(places(context.environ).state) + b"/serve/open.html"
     to = escape(address, quote=True)

@@ -4,7 +4,7 @@
    What was in it can go alone.
 2. What is a directory now, and was something else, comes with all that is in it: it lands by one rename.
 
-web/page/together.js has the same rules: whoever chooses sees them. ``web/choosing.py`` holds a request to them, and
+web/page/together.js has the same rules: whoever chooses sees them. ``web/api/choice.py`` holds a request to them, and
 ``cli/change/patch.py`` and ``cli/change/apply.py`` what was chosen or named.
 """
 

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Literal
 from mudroom.core.tree.path import show_path
 from mudroom.core.tree.quote import show_words
 from mudroom.web import shape
-from mudroom.web.choosing import Chosen, chosen
-from mudroom.web.endpoint import Call, Endpoint, Refusal, id_of
-from mudroom.web.house import House, require_at_rest, require_fork
-from mudroom.web.job import problem_of
+from mudroom.web.api.choice import Chosen, chosen
+from mudroom.web.api.endpoint import Call, Endpoint, Refusal, id_of
+from mudroom.web.state.house import House, require_at_rest, require_fork
+from mudroom.web.state.job import problem_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from mudroom.core.tree.change import Remark
     from mudroom.keeper import Recovered
     from mudroom.session import Applied, Landed, Session, Verified
-    from mudroom.web.job import Told
+    from mudroom.web.state.job import Told
 
 _OFTEN = 0.1
 """Seconds between two words about how far something is."""

@@ -15,10 +15,10 @@ from mudroom.core.text.linediff import split_lines
 from mudroom.core.tree.path import show_path
 from mudroom.reviewing import is_masked_conflict
 from mudroom.web import shape
-from mudroom.web.conflict import found_conflict, moved, require_same, same_sides, shown_conflict, versions_of
-from mudroom.web.endpoint import Call, Endpoint, Refusal, path_of
-from mudroom.web.house import require_at_rest
-from mudroom.web.region import editable
+from mudroom.web.api.conflict import found_conflict, moved, require_same, same_sides, shown_conflict, versions_of
+from mudroom.web.api.endpoint import Call, Endpoint, Refusal, path_of
+from mudroom.web.api.region import editable
+from mudroom.web.state.house import require_at_rest
 
 if TYPE_CHECKING:
     from mudroom.session import Conflicted, Session

@@ -18,11 +18,11 @@ from mudroom.errors import MudroomError, UsageError
 from mudroom.keeper import Glances, KeptFiles, Vault, vault_named, vaults_of, why_unusable
 from mudroom.reviewing import stamp_of
 from mudroom.session import Session
-from mudroom.web.endpoint import Refusal
-from mudroom.web.hub import Bell, Hub, Look
-from mudroom.web.job import Jobs
-from mudroom.web.means import Means
-from mudroom.web.turn import Turns
+from mudroom.web.api.endpoint import Refusal
+from mudroom.web.state.hub import Bell, Hub, Look
+from mudroom.web.state.job import Jobs
+from mudroom.web.state.means import Means
+from mudroom.web.state.turn import Turns
 
 PATIENCE = 2.0
 """Seconds that somebody else may look at a fork."""

@@ -1,6 +1,6 @@
 """The document that describes the API (OpenAPI 3.1, https://spec.openapis.org/oas/v3.1.0), made of its table.
 
-``python -m mudroom.web.openapi`` prints it; ``docs/openapi.json`` is what it prints, and a test holds them together.
+``python -m mudroom.web.server.openapi`` prints it; ``docs/openapi.json`` is what it prints, and a test holds them together.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from typing import Any
 
 import msgspec
 
-from mudroom.web.endpoint import Endpoint
-from mudroom.web.login import CSRF
+from mudroom.web.api.endpoint import Endpoint
+from mudroom.web.server.login import CSRF
 from mudroom.web.shape import Problem
 
 Schemas = dict[str, Any]
@@ -146,7 +146,7 @@ _EVENTS = {
 
 
 def main() -> str:
-    from mudroom.web.api import BASE, ENDPOINTS
+    from mudroom.web.api.table import BASE, ENDPOINTS
 
     return json.dumps(document(BASE, ENDPOINTS), indent=1, sort_keys=True, ensure_ascii=False)
 

@@ -12,11 +12,11 @@ from mudroom.core.journal.event_text import gravity, shown, told, words
 from mudroom.core.network.flow import flow_from_json
 from mudroom.watching import points, preview, roll_back, search
 from mudroom.web import shape
-from mudroom.web.endpoint import Call, Endpoint, Refusal
-from mudroom.web.house import require_fork
-from mudroom.web.job import Told
-from mudroom.web.project import summary_of
-from mudroom.web.review import row_of
+from mudroom.web.api.endpoint import Call, Endpoint, Refusal
+from mudroom.web.api.project import summary_of
+from mudroom.web.api.review import row_of
+from mudroom.web.state.house import require_fork
+from mudroom.web.state.job import Told
 
 _MS = 10**6
 """Nanoseconds."""

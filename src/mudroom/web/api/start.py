@@ -12,10 +12,10 @@ from mudroom import prospect
 from mudroom.core.tree.path import show_path
 from mudroom.errors import UsageError
 from mudroom.web import shape
-from mudroom.web.endpoint import Call, Endpoint, Refusal, id_of, path_of
-from mudroom.web.house import House
-from mudroom.web.means import Means
-from mudroom.web.project import badge_of
+from mudroom.web.api.endpoint import Call, Endpoint, Refusal, id_of, path_of
+from mudroom.web.api.project import badge_of
+from mudroom.web.state.house import House
+from mudroom.web.state.means import Means
 
 _SHOWN = 50
 """Paths that are listed of what is left out, and of secrets."""

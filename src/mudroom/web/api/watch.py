@@ -17,8 +17,8 @@ from mudroom.errors import UsageError
 from mudroom.keeper import usage_of
 from mudroom.session import Background, Session
 from mudroom.web import shape
-from mudroom.web.endpoint import Call, Endpoint, Refusal
-from mudroom.web.house import require_fork
+from mudroom.web.api.endpoint import Call, Endpoint, Refusal
+from mudroom.web.state.house import require_fork
 
 if TYPE_CHECKING:
     from mudroom.core.background import Ended, Started

@@ -12,9 +12,9 @@ from mudroom.core.text.picture import HEAD, picture_of
 from mudroom.core.tree.path import show_path
 from mudroom.reviewing import is_masked_conflict
 from mudroom.web import shape
-from mudroom.web.endpoint import Call, Endpoint, Refusal, id_of, path_of
-from mudroom.web.house import require_at_rest, require_fork
-from mudroom.web.region import MOST, regions_of, result_of, shown_lines
+from mudroom.web.api.endpoint import Call, Endpoint, Refusal, id_of, path_of
+from mudroom.web.api.region import MOST, regions_of, result_of, shown_lines
+from mudroom.web.state.house import require_at_rest, require_fork
 
 if TYPE_CHECKING:
     from mudroom.session import Conflicted, Session

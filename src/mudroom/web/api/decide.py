@@ -18,7 +18,7 @@ from mudroom.core.tree.quote import LONGEST, show_words
 from mudroom.errors import MudroomError, UsageError
 from mudroom.keeper import Queue, Vault, why_unusable
 from mudroom.web import shape
-from mudroom.web.endpoint import Call, Endpoint, Refusal
+from mudroom.web.api.endpoint import Call, Endpoint, Refusal
 
 RECENT = 50
 """Questions that have ended, at most."""

@@ -24,9 +24,9 @@ from mudroom.core.tree.path import show, show_path
 from mudroom.errors import ForkMoved, UsageError
 from mudroom.reviewing import difference, open_side, tags_of
 from mudroom.web import shape
-from mudroom.web.endpoint import Call, Endpoint, Raw, Refusal, id_of, path_of
-from mudroom.web.house import require_fork
-from mudroom.web.review import AGAIN, Index, mode_of
+from mudroom.web.api.endpoint import Call, Endpoint, Raw, Refusal, id_of, path_of
+from mudroom.web.api.review import AGAIN, Index, mode_of
+from mudroom.web.state.house import require_fork
 
 if TYPE_CHECKING:
     from mudroom.core.text import difference as core

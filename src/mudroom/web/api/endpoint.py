@@ -18,7 +18,7 @@ from mudroom.errors import DecidedMeanwhile, ForkMoved, MudroomError, UsageError
 from mudroom.web.shape import Problem
 
 if TYPE_CHECKING:
-    from mudroom.web.house import House
+    from mudroom.web.state.house import House
 
 BODY_LIMIT = 8 << 20
 """Bytes of a request: a file that was merged by hand is the largest there is."""

@@ -14,16 +14,17 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Match, Route
 
-from mudroom.web import api, asset, openapi
-from mudroom.web.card import card_routes
-from mudroom.web.endpoint import BODY_LIMIT, Call, Endpoint, Raw, Refusal, decoded, fault, queried, refusal_of
-from mudroom.web.guard import Guard, hosts_of, log_fault
+from mudroom.web.api import table
+from mudroom.web.api.endpoint import BODY_LIMIT, Call, Endpoint, Raw, Refusal, decoded, fault, queried, refusal_of
+from mudroom.web.server import asset, openapi
+from mudroom.web.server.card import card_routes
+from mudroom.web.server.guard import Guard, hosts_of, log_fault
 
 if TYPE_CHECKING:
-    from mudroom.web.card import Cards
-    from mudroom.web.guard import Receive, Scope, Send
-    from mudroom.web.house import House
-    from mudroom.web.login import Login
+    from mudroom.web.server.card import Cards
+    from mudroom.web.server.guard import Receive, Scope, Send
+    from mudroom.web.server.login import Login
+    from mudroom.web.state.house import House
 
 Serving = Callable[[Request], Any]
 
@@ -50,11 +51,11 @@ def build(
     """``base``: ``http://127.0.0.1:PORT``, and the prefix. ``agents``: of those whose cards are served, what makes
     them. ``names`` and ``prefix``: of a proxy before us, as ``Guard`` has them."""
     cards, public = card_routes(agents, base)
-    described = openapi.document(api.BASE, api.ENDPOINTS)
+    described = openapi.document(table.BASE, table.ENDPOINTS)
     routes = [
-        *(_only(one.method, api.BASE + one.path, _serving(one, house)) for one in api.ENDPOINTS),
-        _only("GET", api.BASE + "/events", _events(house, login)),
-        _only("GET", api.BASE + "/openapi.json", lambda _request: JSONResponse(described)),
+        *(_only(one.method, table.BASE + one.path, _serving(one, house)) for one in table.ENDPOINTS),
+        _only("GET", table.BASE + "/events", _events(house, login)),
+        _only("GET", table.BASE + "/openapi.json", lambda _request: JSONResponse(described)),
         _only("GET", "/login", login.enter),
         _only("GET", "/whose", lambda request: Response(login.proof(request.query_params.get("nonce", "")))),
         _only("POST", "/link", _link(login)),

@@ -18,8 +18,8 @@ import msgspec
 
 from mudroom import private
 from mudroom.errors import MudroomError
-from mudroom.web.login import proof_of
-from mudroom.web.seal import write_own
+from mudroom.web.server.login import proof_of
+from mudroom.web.server.seal import write_own
 
 _LIMIT = 1 << 16
 _PATIENCE = 5

@@ -1,4 +1,4 @@
-"""What a fork would change, row by row. What is in a row is shown by ``onefile.py``."""
+"""What a fork would change, row by row. What is in a row is shown by ``file.py``."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from mudroom.core.tree.path import show_path
 from mudroom.errors import MudroomError
 from mudroom.reviewing import has_hunks, is_at_rest, look, tags_of
 from mudroom.web import shape
-from mudroom.web.endpoint import Call, Endpoint, Refusal, id_of
-from mudroom.web.house import require_fork
+from mudroom.web.api.endpoint import Call, Endpoint, Refusal, id_of
+from mudroom.web.state.house import require_fork
 
 if TYPE_CHECKING:
     from mudroom.core.tree.entry import Entry

@@ -15,11 +15,11 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from mudroom.errors import UsageError
 from mudroom.reviewing import collected_seldom
-from mudroom.web.guard import STRANGER
-from mudroom.web.peer import stranger
+from mudroom.web.server.guard import STRANGER
+from mudroom.web.server.peer import stranger
 
 if TYPE_CHECKING:
-    from mudroom.web.guard import Guard
+    from mudroom.web.server.guard import Guard
 
 HOST = "127.0.0.1"
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)

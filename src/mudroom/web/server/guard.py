@@ -30,11 +30,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from mudroom.core.tree.path import show
-from mudroom.web.login import CSRF, KEY
+from mudroom.web.server.login import CSRF, KEY
 from mudroom.web.shape import Problem
 
 if TYPE_CHECKING:
-    from mudroom.web.login import Login
+    from mudroom.web.server.login import Login
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]

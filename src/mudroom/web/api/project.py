@@ -18,9 +18,9 @@ from mudroom.errors import MudroomError
 from mudroom.keeper import Glance, Vault, why_unusable
 from mudroom.session import Session
 from mudroom.web import shape
-from mudroom.web.endpoint import Call, Endpoint, Refusal
-from mudroom.web.house import House, require_at_rest, require_fork
-from mudroom.web.landing import recovered_of
+from mudroom.web.api.endpoint import Call, Endpoint, Refusal
+from mudroom.web.api.landing import recovered_of
+from mudroom.web.state.house import House, require_at_rest, require_fork
 
 SAFE = "Sandboxed: safe to edit"
 _LABELS = {

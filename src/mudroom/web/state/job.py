@@ -13,9 +13,9 @@ from typing import Any, Protocol
 
 from msgspec import structs, to_builtins
 
-from mudroom.web.endpoint import Refusal, refusal_of
-from mudroom.web.hub import Hub
+from mudroom.web.api.endpoint import Refusal, refusal_of
 from mudroom.web.shape import Job, Landed, Problem
+from mudroom.web.state.hub import Hub
 
 _KEPT = 100
 """Jobs that are known after their end."""
