@@ -224,8 +224,8 @@ def loaded_by(statement: str) -> set[str]:
 HEAVY = {
     "asyncio", "dataclasses", "email", "hashlib", "http", "importlib.metadata", "logging", "msgspec", "pathlib", "rich",
     "shutil", "socket", "sqlite3", "ssl", "subprocess", "tempfile", "urllib.request", "yaml", "ruamel.yaml",
-    "jeepney", "tree_sitter", "mudroom.core.network.preset", "mudroom.permission", "mudroom.sandbox.limits.cgroup",
-    "mudroom.sandbox.limits.limiter",
+    "jeepney", "tree_sitter", "mudroom.core.network.preset", "mudroom.policy.host_answers",
+    "mudroom.sandbox.limits.cgroup", "mudroom.sandbox.limits.limiter",
 }  # fmt: skip
 
 

@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from conftest import Place
-from mudroom import compiled, layering
 from mudroom.cli.policy.first_file import STARTER
-from mudroom.config import load_policy
 from mudroom.core.settings import Loaded
+from mudroom.policy import cache, combine
+from mudroom.policy.config import load_policy
 from mudroom.stage import stamp
 from test_layering import Files
 from test_policy_trust import LOOSE, TIGHT, Strange, text_of
@@ -33,20 +33,20 @@ class Kept(Strange):
 
     @property
     def snapshot(self) -> Path:
-        return Path(os.fsdecode(compiled.place(os.fsencode(self.state), os.fsencode(self.project))))
+        return Path(os.fsdecode(cache.place(os.fsencode(self.state), os.fsencode(self.project))))
 
 
 @pytest.fixture
 def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Kept:
     found = Kept(tmp_path)
     monkeypatch.setattr(stamp, "is_settled", lambda _ctime, _now: True)
-    real = layering.load
+    real = combine.load
 
     def counted(*args: bytes, trusts_all: bool) -> Loaded:
         found.reads += 1
         return real(*args, trusts_all=trusts_all)
 
-    monkeypatch.setattr(layering, "load", counted)
+    monkeypatch.setattr(combine, "load", counted)
     return found
 
 
@@ -125,7 +125,7 @@ def test_an_included_file_that_goes_while_the_rest_is_read_is_missed(
     files: Kept, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     files.write(project="include: more.yaml\n")
-    more, load = files.project / ".mudroom/more.yaml", layering.load
+    more, load = files.project / ".mudroom/more.yaml", combine.load
     more.write_text("run: {timeout: 1m}\n")
 
     def slowly(*args: bytes, trusts_all: bool) -> Loaded:
@@ -134,7 +134,7 @@ def test_an_included_file_that_goes_while_the_rest_is_read_is_missed(
         return found
 
     with monkeypatch.context() as patched:
-        patched.setattr(layering, "load", slowly)
+        patched.setattr(combine, "load", slowly)
         files.load()
     assert "more.yaml" in files.refusal()
 
@@ -180,7 +180,7 @@ def test_a_users_own_file_that_comes_where_its_link_leads_is_read(files: Kept) -
 def test_another_program_reads_anew(files: Kept, monkeypatch: pytest.MonkeyPatch) -> None:
     files.write(project="run: {view: copy}")
     files.load()
-    monkeypatch.setattr(compiled, "__version__", "9")
+    monkeypatch.setattr(cache, "__version__", "9")
     files.load()
     assert files.reads == 2
 
@@ -237,7 +237,7 @@ def test_a_command_reads_no_yaml_twice(place: Place) -> None:
 
     def modules() -> set[str]:
         program = (
-            "import os, sys; from mudroom.cli import open; from mudroom.config import load_policy; "
+            "import os, sys; from mudroom.cli import open; from mudroom.policy.config import load_policy; "
             f"load_policy({os.fsencode(place.project)!r}, os.environb); print(*sys.modules)"
         )
         environment = {"PATH": os.environ["PATH"], "HOME": str(place.home), "MUDROOM_STATE": str(place.state)}
@@ -250,11 +250,11 @@ def test_a_command_reads_no_yaml_twice(place: Place) -> None:
     heavy = {
         "yaml",
         "tree_sitter",
-        "mudroom.layering",
-        "mudroom.policyfile",
+        "mudroom.policy.combine",
+        "mudroom.policy.parse",
         "mudroom.core.command.program.classification",
     }
-    assert not modules() & (heavy | {"mudroom.compiled"})
+    assert not modules() & (heavy | {"mudroom.policy.cache"})
     path = place.write(".mudroom/policy.yaml", STARTER)
     assert heavy <= modules() | {"tree_sitter"}
     while not stamp.is_settled(path.stat().st_ctime_ns, time.time_ns()):
@@ -268,6 +268,6 @@ def test_what_has_changed_since_it_was_looked_at_is_not_kept(tmp_path: Path, loo
     """Nor just before, however long it took to read it."""
     file = tmp_path / "policy.yaml"
     file.write_text("{}")
-    found, place = compiled.stamp(os.fsencode(file)), os.fsencode(tmp_path / "kept")
-    compiled.store(place, ("key",), Loaded(), [(os.fsencode(file), found)], file.stat().st_ctime_ns + looked)
-    assert (compiled.load(place, ("key",)) is not None) == kept
+    found, place = cache.stamp(os.fsencode(file)), os.fsencode(tmp_path / "kept")
+    cache.store(place, ("key",), Loaded(), [(os.fsencode(file), found)], file.stat().st_ctime_ns + looked)
+    assert (cache.load(place, ("key",)) is not None) == kept

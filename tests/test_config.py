@@ -13,14 +13,14 @@ import yaml
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from mudroom.config import Places, load_settings, parse_settings, places, seconds, size
 from mudroom.core.agent.level import REFUSE, LevelPolicy
 from mudroom.core.command.policy import ClassRule, CommandPolicy, CommandRule, Role
 from mudroom.core.confinement.limit import Limits
 from mudroom.core.network.host_rules import HostRule
 from mudroom.core.settings import Settings
 from mudroom.errors import UsageError
-from mudroom.setting import SECTIONS, said
+from mudroom.policy.config import Places, load_settings, parse_settings, places, seconds, size
+from mudroom.policy.settings_table import SECTIONS, said
 
 
 @pytest.fixture(autouse=True, params=["CSafeLoader", "SafeLoader"])

@@ -9,7 +9,7 @@ import pytest
 
 from mudroom.cli.main import VERBS
 from mudroom.core.result import SCHEMA
-from mudroom.setting import SECTIONS
+from mudroom.policy.settings_table import SECTIONS
 
 ROOT = Path(__file__).parent.parent
 DOCUMENTS = sorted([ROOT / "README.md", ROOT / "CHANGELOG.md", *(ROOT / "docs").rglob("*.md")])

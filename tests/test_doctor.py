@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from mudroom.core.settings import Settings
-from mudroom.doctor import Finding, Tried, _crashes, diagnose, examine
+from mudroom.doctor.probe import Finding, Tried, _crashes, diagnose, examine
 from mudroom.errors import Unsupported
 from mudroom.sandbox.linux.forbidden import why_forbidden
 

@@ -14,8 +14,8 @@ import pytest
 from mudroom.cli.host import doctor
 from mudroom.core.confinement.container import Engine, EngineKind
 from mudroom.core.settings import Settings
-from mudroom.doctor import Finding
-from mudroom.enginedoctor import ENGINE, GATE, INSIDE, LIMITS, WALLS, examine_engines, inside, limits, walls
+from mudroom.doctor.engine import ENGINE, GATE, INSIDE, LIMITS, WALLS, examine_engines, inside, limits, walls
+from mudroom.doctor.probe import Finding
 from mudroom.errors import UsageError
 from mudroom.sandbox.container.trial import Trial
 

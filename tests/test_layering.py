@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from mudroom.config import load_policy, load_settings, user_config
 from mudroom.core.agent.level import REFUSE
 from mudroom.core.command.policy import ClassRule, CommandRule
 from mudroom.core.network.host_rules import HostRule
 from mudroom.core.settings import Loaded, Settings
 from mudroom.errors import UsageError
-from mudroom.layering import LOCAL, PROJECT, USER
+from mudroom.policy.combine import LOCAL, PROJECT, USER
+from mudroom.policy.config import load_policy, load_settings, user_config
 
 
 class Files:

@@ -14,12 +14,12 @@ from hypothesis import HealthCheck, example, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from mudroom.amend import CannotAmend, put_in, take_out
-from mudroom.config import load_settings
 from mudroom.core.network.host_rules import Action, HostRule, Request, decide, parse_rule, show_rule
 from mudroom.errors import MudroomError, UsageError
-from mudroom.local import Local
-from mudroom.permission import Kept, Standing, drop, keep, load, parse, section_of
+from mudroom.policy.config import load_settings
+from mudroom.policy.edit_yaml import CannotAmend, put_in, take_out
+from mudroom.policy.host_answers import Kept, Standing, drop, keep, load, parse, section_of
+from mudroom.policy.local import Local
 
 FILE = ".mudroom/local/permissions.yaml"
 ENVIRONMENT = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
@@ -323,7 +323,8 @@ def test_a_link_in_the_place_of_the_lock_is_not_followed(project: bytes, path: P
 
 def test_two_writers_take_turns(project: bytes, tmp_path: Path) -> None:
     program = (
-        "import os, sys; from mudroom.permission import keep; from mudroom.core.network.host_rules import parse_rule;"
+        "import os, sys; from mudroom.policy.host_answers import keep;"
+        "from mudroom.core.network.host_rules import parse_rule;"
         "[keep(os.fsencode(sys.argv[1]), parse_rule(f'{sys.argv[2]}{n}.example', 'allow')) for n in range(15)]"
     )
     writers = [
@@ -339,7 +340,8 @@ def test_two_writers_take_turns(project: bytes, tmp_path: Path) -> None:
 
 def test_a_waiting_writer_sees_what_the_first_has_written(project: bytes) -> None:
     program = (
-        "import os, sys; from mudroom.permission import keep; from mudroom.core.network.host_rules import parse_rule;"
+        "import os, sys; from mudroom.policy.host_answers import keep;"
+        "from mudroom.core.network.host_rules import parse_rule;"
         "rule = parse_rule('second.example', 'allow'); print('ready', flush=True); keep(os.fsencode(sys.argv[1]), rule)"
     )
     with Local(project, write=True) as first:
@@ -383,7 +385,7 @@ def test_who_can_only_read_keeps_nobody_from_writing(project: bytes, path: Path,
 
 
 def test_a_writer_that_never_ends_is_told(project: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mudroom.local.PATIENCE", 0.05)
+    monkeypatch.setattr("mudroom.policy.local.PATIENCE", 0.05)
     with (
         Local(project, write=True),
         pytest.raises(UsageError, match="/local/lock is held by another process"),
@@ -491,7 +493,7 @@ def test_putting_in_and_taking_out_give_back_the_file(text: str, new: str, secti
 
 
 def _rows(data: bytes) -> list[tuple[str, HostRule]]:
-    from mudroom.permission import _rows
+    from mudroom.policy.host_answers import _rows
 
     return _rows(data, "f")
 

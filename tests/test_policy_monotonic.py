@@ -14,9 +14,9 @@ from mudroom.core.network.host_rules import Request
 from mudroom.core.network.host_rules import decide as decide_host
 from mudroom.core.settings import Settings
 from mudroom.errors import UsageError
-from mudroom.layering import LOCAL, PROJECT, USER, _ranked, believed, inside, merge, roles_of
-from mudroom.policyfile import Given, parse, put
-from mudroom.trust import judge
+from mudroom.policy.combine import LOCAL, PROJECT, USER, _ranked, believed, inside, merge, roles_of
+from mudroom.policy.parse import Given, parse, put
+from mudroom.policy.trust import judge
 
 WORDS = ("a", "b", "c")
 ROLES = ("r", "s", "x")

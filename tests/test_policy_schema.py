@@ -11,12 +11,12 @@ import pytest
 import yaml
 
 from mudroom.cli.policy.first_file import STARTER
-from mudroom.config import parse_settings
 from mudroom.core.command.policy import CommandRule
-from mudroom.policyfile import CHOSEN
-from mudroom.rulebook import KEYS as RULE_KEYS
-from mudroom.schema import KEYS, schema
-from mudroom.setting import SECTIONS
+from mudroom.policy.command_rules import KEYS as RULE_KEYS
+from mudroom.policy.config import parse_settings
+from mudroom.policy.parse import CHOSEN
+from mudroom.policy.schema import KEYS, schema
+from mudroom.policy.settings_table import SECTIONS
 from test_config import WRONG
 from test_policy_trust import LOOSE, TIGHT, text_of
 

@@ -11,18 +11,18 @@ from pathlib import Path
 
 import pytest
 
-from mudroom import permission
 from mudroom.core.command.policy import decide
 from mudroom.core.command.verdict import Classified, CommandClass, Part
 from mudroom.core.network.host_rules import Request, parse_rule, vet
 from mudroom.core.network.host_rules import decide as decide_host
 from mudroom.core.settings import Loaded, Settings
 from mudroom.errors import MudroomError
-from mudroom.layering import PROJECT, inside, read, roles_of
-from mudroom.rulefile import drop as drop_rule
-from mudroom.rulefile import remember as keep_rule
-from mudroom.setting import SECTIONS
-from mudroom.trust import forget, place, remember, said, vouch, vouched
+from mudroom.policy import host_answers
+from mudroom.policy.combine import PROJECT, inside, read, roles_of
+from mudroom.policy.command_answers import drop as drop_rule
+from mudroom.policy.command_answers import remember as keep_rule
+from mudroom.policy.settings_table import SECTIONS
+from mudroom.policy.trust import forget, place, remember, said, vouch, vouched
 from test_layering import Files
 
 
@@ -43,8 +43,8 @@ class Strange(Files):
         """With what was answered about hosts."""
         project, state = os.fsencode(self.project), os.fsencode(self.state)
         layers = read(project, os.fsencode(self.home / ".config/mudroom"))
-        answers = [text for text, _at in permission.loosening(project)]
-        remember(project, state, inside(layers), roles_of(layers), 1, answers, permission.tightening(project))
+        answers = [text for text, _at in host_answers.loosening(project)]
+        remember(project, state, inside(layers), roles_of(layers), 1, answers, host_answers.tightening(project))
 
     @property
     def record(self) -> Path:
@@ -241,19 +241,19 @@ def test_hosts_that_were_allowed_elsewhere_are_not_allowed_here(files: Strange) 
     path.write_text("allow: [evil.com]\nprivate: [db.evil.com]\ndeny: [a.com]\nask: [b.com]\n")
 
     def hosts() -> list[str]:
-        return [rule.pattern for rule in permission.load(project, state)]
+        return [rule.pattern for rule in host_answers.load(project, state)]
 
     assert hosts() == ["a.com", "b.com"]
-    permission.keep(project, parse_rule("good.com", "allow"), state=state)
-    permission.keep(project, parse_rule("db.good.com", "allow", private=True), state=state)
+    host_answers.keep(project, parse_rule("good.com", "allow"), state=state)
+    host_answers.keep(project, parse_rule("db.good.com", "allow", private=True), state=state)
     assert hosts() == ["good.com", "db.good.com", "a.com", "b.com"]
-    assert len(permission.load(project, state, trusts_all=True)) == 6
-    assert permission.loosening(project)[0] == ("local network.allow: evil.com", "permissions.yaml:1")
-    permission.drop(project, "good.com", state=state)
+    assert len(host_answers.load(project, state, trusts_all=True)) == 6
+    assert host_answers.loosening(project)[0] == ("local network.allow: evil.com", "permissions.yaml:1")
+    host_answers.drop(project, "good.com", state=state)
     path.write_text("allow: [good.com]\n")
     assert hosts() == []
-    permission.keep(project, parse_rule("good.com", "deny"), state=state)
-    permission.keep(project, parse_rule("good.com", "allow"))
+    host_answers.keep(project, parse_rule("good.com", "deny"), state=state)
+    host_answers.keep(project, parse_rule("good.com", "allow"))
     assert hosts() == [], "mudroom was not told whose machine this is"
 
 
@@ -289,22 +289,22 @@ def test_a_host_that_was_denied_is_missed(files: Strange) -> None:
     path = files.project / ".mudroom/local/permissions.yaml"
 
     def hosts() -> list[str]:
-        return [f"{rule.action} {rule.pattern}" for rule in permission.load(project, state)]
+        return [f"{rule.action} {rule.pattern}" for rule in host_answers.load(project, state)]
 
-    permission.keep(project, parse_rule("bad.com", "deny"), state=state)
-    permission.keep(project, parse_rule("good.com", "allow"), state=state)
+    host_answers.keep(project, parse_rule("bad.com", "deny"), state=state)
+    host_answers.keep(project, parse_rule("good.com", "allow"), state=state)
     files.write(project="network: {mode: open}")
     files.trust_all()
     assert (hosts(), files.left_out) == (["deny bad.com", "allow good.com"], [])
     path.write_text("allow: [good.com]\nask: [c.com]\n")
     assert hosts() == ["ask c.com"]
-    assert permission.missing(project, state) == ["local network.deny: bad.com"]
+    assert host_answers.missing(project, state) == ["local network.deny: bad.com"]
     path.write_text("allow: [good.com]\ndeny: [c.com, bad.com]\n")
     assert "allow good.com" in hosts()
-    permission.drop(project, "bad.com", state=state)
+    host_answers.drop(project, "bad.com", state=state)
     assert hosts() == ["allow good.com", "deny c.com"], "the user has taken it out"
-    permission.keep(project, parse_rule("c.com", "deny"), state=state)
-    permission.keep(project, parse_rule("c.com", "allow"), state=state)
+    host_answers.keep(project, parse_rule("c.com", "deny"), state=state)
+    host_answers.keep(project, parse_rule("c.com", "allow"), state=state)
     assert hosts() == ["allow good.com", "allow c.com"], "the user says otherwise by now"
 
 
@@ -590,7 +590,7 @@ def test_the_record_is_the_users_alone(files: Strange) -> None:
     assert files.left_out
 
 
-@pytest.mark.parametrize("damage", [b"", b"{}", b"[", b"null", b"[" * 100_000, b'{"schema": "mudroom.trust/2"}'])
+@pytest.mark.parametrize("damage", [b"", b"{}", b"[", b"null", b"[" * 100_000, b'{"schema": "mudroom.policy.trust/2"}'])
 def test_a_damaged_record_is_none(files: Strange, damage: bytes) -> None:
     files.write(project="network: {mode: open}")
     files.trust()

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from mudroom.core.command.policy import CommandPolicy, decide, exact_pattern
 from mudroom.core.command.verdict import Part, joined
 from mudroom.errors import MudroomError, UsageError
-from mudroom.rulefile import Kept, drop, load, parse, remember
+from mudroom.policy.command_answers import Kept, drop, load, parse, remember
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from mudroom.windowsdoctor import Asked, Tried, diagnose
+from mudroom.doctor.windows import Asked, Tried, diagnose
 
 
 @pytest.fixture

@@ -10,8 +10,8 @@
     ├── ContainerEnded      a command's container was ended before it              exit 125
     └── CommandNotStarted   the command was not found, or may not be executed          exit 127 or 126
 
-A denial, a conflict or a command that fails is not here: those are values (``core/result.py``, ``core/merge/merge.py``).
-``message`` says what and why in one line; ``hint`` says what to do about it.
+A denial, a conflict or a command that fails is not here: those are values (``core/result.py``,
+``core/merge/merge.py``). ``message`` says what and why in one line; ``hint`` says what to do about it.
 """
 
 from __future__ import annotations

@@ -209,7 +209,7 @@ def _info(path: str, entry: Entry) -> dict[str, Any]:
 
 def _open_session(project: bytes) -> Session:
     """A session of its own, which ends with the file system."""
-    from mudroom.config import environment, places
+    from mudroom.policy.config import environment, places
     from mudroom.session import Session, find_project
 
     environ = environment()

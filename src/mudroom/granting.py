@@ -1,7 +1,7 @@
 """What a command is granted: its level, and which of the user's credentials are open to it.
 
-The policy and the machine decide (``core/agent/level.py``); a card and a command line ask. Nothing is opened that was not
-named, and what was named and is not there is said.
+The policy and the machine decide (``core/agent/level.py``); a card and a command line ask. Nothing is opened that was
+not named, and what was named and is not there is said.
 """
 
 from __future__ import annotations

@@ -5,12 +5,14 @@ Rules of this file:
    kernel says who connects (SO_PEERCRED, unix(7)), and whoever can gain no privileges any more (no_new_privs) while we
    could is a sandboxed process that has found a way here, and is shown the door.
 2. A visitor gets no descriptor of the sandbox and no namespace. It hands in a command, which the sandbox's own init
-   starts (``sandbox/launcher/holder.py``), so it cannot ask for less confinement than there is; and if it asks for more, or for
+   starts (``sandbox/launcher/holder.py``), so it cannot ask for less confinement than there is; and if it asks for
+   more, or for
    other things (``terms``), it is refused.
 3. A visitor that goes away takes its command with it.
 
-The messages are those of ``sandbox/launcher/wire.py``. ``command`` and ``signal`` are as at the door of the sandbox, with
-``terms`` beside; the others carry a pipe on which ``("done", value)`` or ``("failed", message, hint)`` is answered.
+The messages are those of ``sandbox/launcher/wire.py``. ``command`` and ``signal`` are as at the door of the sandbox,
+with ``terms`` beside; the others carry a pipe on which ``("done", value)`` or ``("failed", message, hint)`` is
+answered.
 """
 
 from __future__ import annotations

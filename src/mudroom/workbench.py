@@ -355,7 +355,8 @@ class Workbench:
             yield from diff(opened.ground().read_original, opened.staged(), chosen, moves)
 
     def moves(self, name: str) -> tuple[Move, ...]:
-        """Files of a fork that were moved and changed in one go, as far as that can be told (``core/tree/similar_renames.py``)."""
+        """Files of a fork that were moved and changed in one go, as far as that can be told
+        (``core/tree/similar_renames.py``)."""
         from mudroom.vault.forks.both_sides import Sides
         from mudroom.vault.forks.record_view import gist_of
 

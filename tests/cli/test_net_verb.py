@@ -288,7 +288,7 @@ def test_only_the_modules_that_are_needed(cli: Cli) -> None:
     """``net ls`` without a policy reads no YAML, and nothing but a change loads what changes files."""
     program = (
         "import sys, os; from mudroom.cli.main import run; run(['net', 'ls'], os.environb);"
-        "print(*sorted({'yaml', 'mudroom.amend', 'difflib', 'asyncio'} & set(sys.modules)))"
+        "print(*sorted({'yaml', 'mudroom.policy.edit_yaml', 'difflib', 'asyncio'} & set(sys.modules)))"
     )
     environment = {**cli.environment, "PYTHONPATH": os.pathsep.join(sys.path)}
     command = [sys.executable, "-c", program]

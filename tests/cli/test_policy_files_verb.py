@@ -19,7 +19,7 @@ from mudroom.cli.terminal.terminal import Terminal
 from mudroom.core.command.policy import decide
 from mudroom.core.command.program.classification import classify_words
 from mudroom.errors import UsageError
-from mudroom.rulefile import remember
+from mudroom.policy.command_answers import remember
 
 ROOT = Path(__file__).parents[2]
 
@@ -286,7 +286,7 @@ def test_trust_and_distrust(cli: Cli) -> None:
         "  run.environment: TOKEN   policy.yaml:4",
         "+ secrets.show: .env   policy.yaml:5",
     ]
-    assert cli.json("policy", "distrust") == {"schema": "mudroom.trust/1", "trusted": False, "was": True}
+    assert cli.json("policy", "distrust") == {"schema": "mudroom.policy.trust/1", "trusted": False, "was": True}
     assert "it was not trusted" in cli("policy", "distrust").stderr
     assert len(cli.json("policy", "show")["left_out"]) == 3
     kinds = [json.loads(line)["kind"] for line in cli("log", "--json").stdout.splitlines() if '"kind"' in line]

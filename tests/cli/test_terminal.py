@@ -368,7 +368,7 @@ def test_where_there_are_no_namespaces(place: Place, screens: list[Screen]) -> N
     place.write(
         "go.py",
         "import os, sys\nsys.path[:0] = sys.argv[1].split(':')\nfrom mudroom.session import Session, Stdio\n"
-        "from mudroom.config import environment\n"
+        "from mudroom.policy.config import environment\n"
         "s = Session.open(os.getcwdb(), state=sys.argv[2].encode(), home=sys.argv[3].encode(), environ=environment())\n"
         "s.confinement.mode = 'landlock'\n"
         "r = s.run([b'sh', b'-c', sys.argv[4].encode()], stdio=Stdio(0, 1, 2, terminal=True))\n"

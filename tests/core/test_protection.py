@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from mudroom.core.confinement.protection import PROTECTIONS, WAYS, Protection, document, rows
-from mudroom.doctor import diagnose
+from mudroom.doctor.probe import diagnose
 from mudroom.errors import Unsupported
 
 ROOT = Path(__file__).parent.parent.parent

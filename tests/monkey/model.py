@@ -106,7 +106,8 @@ def may_land(now: Entry | None, wish: Wish, decided: Iterable[Entry | None] = ()
 
 
 def with_what_goes_along(chosen: Mapping[str, Wish], known: Mapping[str, Wish]) -> dict[str, Wish]:
-    """With what cannot be had apart (``core/tree/choice.py`` says so): all that is in a directory which becomes something
+    """With what cannot be had apart (``core/tree/choice.py`` says so): all that is in a directory which becomes
+    something
     else, and the directory that comes in the place of something else."""
     turned = {path for path, wish in chosen.items() if kind_of(wish.base) == "directory" and wish.staged is not None}
     turned = {path for path in turned if kind_of(chosen[path].staged) != "directory"}

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from macbox import fake_sandbox_exec
 
-from mudroom.doctor import Finding, examine_mac
+from mudroom.doctor.probe import Finding, examine_mac
 from mudroom.sandbox.macos import trial
 from mudroom.sandbox.macos.client import DarwinClient
 from mudroom.sandbox.macos.trial import Trial, _connecting, _reading, _signalling, _writing

@@ -15,7 +15,7 @@ from conftest import Place
 from mudroom.core.journal.event_filter import Selection
 from mudroom.core.network.flow import Flow, flow_to_json
 from mudroom.core.tree.stack import ForkState, from_text
-from mudroom.watching import search
+from mudroom.review.activity import search
 
 MS = 10**6
 NOW = 1_790_000_000_000 * MS

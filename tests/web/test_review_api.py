@@ -12,7 +12,7 @@ from looking import Looking
 from mudroom.core.settings import Settings
 from mudroom.core.tree.change import Change
 from mudroom.core.tree.path import show_path
-from mudroom.reviewing import look
+from mudroom.review.rows import look
 from mudroom.web import shape
 from mudroom.web.api import review
 from mudroom.web.api.endpoint import id_of

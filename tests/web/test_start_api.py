@@ -12,8 +12,8 @@ import pytest
 
 from asking import Asked, folder
 from conftest import Place
-from mudroom import prospect
 from mudroom.core.settings import Settings
+from mudroom.review import folder as prospect
 from mudroom.web.api.endpoint import id_of
 
 

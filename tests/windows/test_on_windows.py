@@ -347,7 +347,7 @@ def test_a_junction_is_given_nothing(tmp_path: Path) -> None:
 
 
 def test_doctor_says_what_it_has_tried(tmp_path: Path) -> None:
-    from mudroom.windowsdoctor import examine
+    from mudroom.doctor.windows import examine
 
     rows = {row.protection: row for row in examine(os.fsencode(tmp_path), dict(os.environ))}
     assert rows["a sandbox"].state == ("missing" if WINE else "strict")

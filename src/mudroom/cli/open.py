@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 
 from mudroom.cli.main import Context
 from mudroom.cli.terminal.approver import ask_about_hosts_by, ask_by
-from mudroom.config import load_policy, places, trusts_any
 from mudroom.core.settings import Loaded, Settings
 from mudroom.core.tree.path import relpath, show
 from mudroom.errors import FULL, MudroomError, UsageError
+from mudroom.policy.config import load_policy, places, trusts_any
 from mudroom.session import Client, Session, find_project, policy_above
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from mudroom.core.agent.card import AgentCard
     from mudroom.core.command.policy import CommandPolicy
     from mudroom.core.network.host_rules import HostRule
-    from mudroom.permission import Standing
+    from mudroom.policy.host_answers import Standing
 
 
 MOST_LEFT_OUT = 3
@@ -101,7 +101,7 @@ class _Commands:
         self._loaded = Loaded()
 
     def __call__(self) -> CommandPolicy:
-        from mudroom.compiled import stamp
+        from mudroom.policy.cache import stamp
 
         now = tuple(map(stamp, self._files))
         if self._stamps is None or now != self._stamps:
@@ -152,7 +152,7 @@ def standing(project: bytes, context: Context) -> tuple[Callable[[], Sequence[Ho
 
     def standing() -> Standing:
         if not made:
-            from mudroom.permission import Standing
+            from mudroom.policy.host_answers import Standing
 
             made.append(
                 Standing(

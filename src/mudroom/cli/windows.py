@@ -35,7 +35,7 @@ def run(argv: Sequence[str]) -> int:
 
 
 def _doctor(terminal: Terminal, as_json: bool) -> int:
-    from mudroom.windowsdoctor import examine
+    from mudroom.doctor.windows import examine
 
     try:
         with tempfile.TemporaryDirectory(prefix="mudroom-doctor-") as directory:
@@ -45,7 +45,7 @@ def _doctor(terminal: Terminal, as_json: bool) -> int:
         return 125
     if as_json:
         found = [row._asdict() for row in rows]
-        terminal.out(json.dumps({"schema": "mudroom.doctor/1", "protections": found}))
+        terminal.out(json.dumps({"schema": "mudroom.doctor.probe/1", "protections": found}))
     else:
         width = max(len(row.protection) for row in rows)
         for row in rows:

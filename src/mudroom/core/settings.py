@@ -1,4 +1,5 @@
-"""What can be set for a project, with the defaults. ``policyfile.py`` reads one file of it, ``layering.py`` all."""
+"""What can be set for a project, with the defaults. ``policy/parse.py`` reads one file of it, ``policy/combine.py``
+all."""
 
 from __future__ import annotations
 
@@ -27,7 +28,7 @@ class Settings(NamedTuple):
     """``auto``: through the gate; at level 0, which is no isolation, the host's."""
     hosts: tuple[HostRule, ...] = ()
     """What the gate lets through: the policy's rules and its presets. The answers of this machine come beside them
-    (``permission.py``)."""
+    (``policy/host_answers.py``)."""
     network_cards: tuple[str, ...] = ()
     """Agents (by agentId) whose cards are taken at their word about hosts, as far as no rule denies them."""
     never_inspect: tuple[HostRule, ...] = ()
@@ -40,7 +41,8 @@ class Settings(NamedTuple):
     engine: EngineChoice = "auto"
     """Whose containers there are at level 2; ``auto``: the first that answers."""
     image: str | None = None
-    """What containers are made from: a name, or ``host`` (``core/confinement/image.py``). None: nobody has said so, and a card may
+    """What containers are made from: a name, or ``host`` (``core/confinement/image.py``). None: nobody has said so, and
+    a card may
     ask; then, and by itself, it is the host's own toolchain."""
     image_cards: tuple[str, ...] = ()
     """Agents (by agentId) whose cards may say which image they run in."""

@@ -1,4 +1,5 @@
-"""How files of mudroom's own are read and understood: anew each time, or by somebody who keeps them (``file_cache.py``).
+"""How files of mudroom's own are read and understood: anew each time, or by somebody who keeps them
+(``file_cache.py``).
 
 What is read is a value that nobody changes: whoever asks may be given the same as somebody else.
 """

@@ -1,7 +1,8 @@
 """What every kind of view offers to the rest: a place to work in, and afterwards the raw differences.
 
 A view is a directory in the vault plus a rule of how it is seen. ``Difference`` is what a walk finds; it is not a
-change yet (``stage/originals/collection.py`` decides that: a file opened for writing but not written to is a difference only).
+change yet (``stage/originals/collection.py`` decides that: a file opened for writing but not written to is a difference
+only).
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ from mudroom.core.journal.event import Event
 from mudroom.core.text.escaping import escaped
 from mudroom.core.tree.path import show, show_path
 from mudroom.errors import MudroomError
-from mudroom.reviewing import collected_seldom, keep_reading
+from mudroom.review.rows import collected_seldom, keep_reading
 from mudroom.tui.desk import Desk, forks_of
 from mudroom.tui.dialog import Choose, Working
 from mudroom.tui.pane import Pieces

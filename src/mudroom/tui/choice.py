@@ -4,7 +4,8 @@
 2. A repository (``.git``) is one row: it is applied as a whole or not at all. Its hooks and settings are rows of
    their own, and each has to be chosen by itself.
 3. If all is chosen that needs no name, no path is named: so the apply is the one of ``mudroom apply FORK --yes``.
-4. Where a directory has become a file, or a file a directory, rows go together (core/tree/dependent_rows.py): what is chosen is
+4. Where a directory has become a file, or a file a directory, rows go together (core/tree/dependent_rows.py): what is
+   chosen is
    all that an apply takes.
 """
 

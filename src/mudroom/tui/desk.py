@@ -17,10 +17,10 @@ from mudroom.core.tree.change import Change, Remark, Summary
 from mudroom.core.tree.path import show, show_path
 from mudroom.core.tree.stack import Checkpoint
 from mudroom.errors import MudroomError
-from mudroom.reviewing import difference, is_masked_conflict, look, stamp_of
+from mudroom.review.activity import Dropped, preview, roll_back
+from mudroom.review.rows import difference, is_masked_conflict, look, stamp_of
 from mudroom.tui.choice import Chosen, Item, Pick, items_of
 from mudroom.tui.diffrow import Shown, Text
-from mudroom.watching import Dropped, preview, roll_back
 
 if TYPE_CHECKING:
     from mudroom.core.merge.resolution_words import Take

@@ -15,7 +15,7 @@ from mudroom.core.tree.path import show_path
 from mudroom.tui.line import text_of_line
 
 if TYPE_CHECKING:
-    from mudroom.reviewing import Moved
+    from mudroom.review.rows import Moved
 
 Kind = Literal["note", "moved", "mode", "hunk", "same", "old", "new", "pair"]
 

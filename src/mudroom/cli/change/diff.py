@@ -73,7 +73,7 @@ def _conflicts(session: Session, name: str, words: list[str], context: Context) 
     from mudroom.cli.change.resolve import conflict_to_json
     from mudroom.core.merge.marker import Labels, with_markers
     from mudroom.core.text.linediff import unified
-    from mudroom.reviewing import is_masked_conflict
+    from mudroom.review.rows import is_masked_conflict
 
     found = session.conflicts(name, project_paths(words, session))
     if context.as_json:

@@ -118,7 +118,7 @@ def by_tool(session: Session, fork: str, conflict: Conflicted, tool: str, contex
 
 
 def _require_shown(session: Session, conflict: Conflicted) -> None:
-    from mudroom.reviewing import is_masked_conflict
+    from mudroom.review.rows import is_masked_conflict
 
     if is_masked_conflict(session, conflict):
         raise UsageError(

@@ -59,7 +59,7 @@ def execute(args: argparse.Namespace, context: Context) -> int:
 def _tell(session: Session, name: str, context: Context) -> int:
     """What would be shown; an apply is held to it, as to what ``diff --json`` shows."""
     from mudroom.core.text.hunk import hunks
-    from mudroom.reviewing import look
+    from mudroom.review.rows import look
 
     changeset, seen = session.review(name)
     looked = look(session, name)

@@ -12,12 +12,12 @@ from mudroom.cli.command.exec import configure_asking
 from mudroom.cli.command.run import configure_confinement
 from mudroom.cli.main import Context
 from mudroom.cli.open import project_of, settings_of
-from mudroom.config import load_card, places
 from mudroom.core.agent.card import AgentCard, Opened
 from mudroom.core.agent.level import BARE, Decision
 from mudroom.core.settings import Settings
 from mudroom.errors import UsageError
 from mudroom.granting import graphics, image_of, promised
+from mudroom.policy.config import load_card, places
 
 EXAMPLES = """\
 examples:

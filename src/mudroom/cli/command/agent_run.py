@@ -22,11 +22,11 @@ from mudroom.cli.open import exclusive, open_session, project_of, working_direct
 from mudroom.cli.terminal.lending import ToldToEnd, without
 from mudroom.cli.terminal.signals import waking
 from mudroom.cli.terminal.terminal import is_terminal
-from mudroom.config import load_card, load_policy
 from mudroom.core.result import text, to_json
 from mudroom.core.tree.path import is_below, show_path
 from mudroom.errors import MudroomError, Refused, UsageError
 from mudroom.granting import decide
+from mudroom.policy.config import load_card, load_policy
 from mudroom.session import Client, Session
 
 if TYPE_CHECKING:

@@ -20,10 +20,10 @@ from mudroom.cli.command.run import (
 from mudroom.cli.main import Context
 from mudroom.cli.open import open_session, telling_of_room, working_directory
 from mudroom.cli.terminal.approver import ASKS, Ask, ask_about_hosts_by
-from mudroom.config import load_card
 from mudroom.core.result import Result
 from mudroom.core.tree.path import is_below, show
 from mudroom.errors import UsageError
+from mudroom.policy.config import load_card
 from mudroom.session import Background, Client, Session
 
 if TYPE_CHECKING:

@@ -11,10 +11,10 @@ from typing import Any
 
 from mudroom.cli.main import Context
 from mudroom.cli.open import open_session
-from mudroom.config import seconds
 from mudroom.core.background import to_json
 from mudroom.core.tree.path import show
 from mudroom.errors import UsageError
+from mudroom.policy.config import seconds
 from mudroom.session import Session
 
 EXAMPLES = """\

@@ -15,13 +15,13 @@ from mudroom.cli.main import Context
 from mudroom.cli.open import exclusive, open_session, telling_of_room, with_shown, working_directory
 from mudroom.cli.terminal.signals import waking
 from mudroom.cli.terminal.terminal import is_terminal
-from mudroom.config import count, image, least, processors, seconds, size, with_setting
 from mudroom.core.agent.level import BARE
 from mudroom.core.result import Denial, Result
 from mudroom.core.settings import Settings
 from mudroom.core.tree.flag import repositories
 from mudroom.core.tree.path import is_below, show, show_path
 from mudroom.errors import UsageError
+from mudroom.policy.config import count, image, least, processors, seconds, size, with_setting
 from mudroom.session import Client, Session, Stdio
 
 EXAMPLES = """\

@@ -9,10 +9,10 @@ import tempfile
 
 from mudroom.cli.main import Context
 from mudroom.cli.open import project_of, settings_of
-from mudroom.config import places
 from mudroom.core.settings import EngineChoice
-from mudroom.doctor import examine
+from mudroom.doctor.probe import examine
 from mudroom.errors import UsageError
+from mudroom.policy.config import places
 
 EXAMPLES = """\
 examples:
@@ -40,7 +40,7 @@ def execute(args: argparse.Namespace, context: Context) -> int:
         findings = examine(directory, home=place.home, environ=context.environ, engine=_engine(context))
     if context.as_json:
         rows = [finding._asdict() for finding in findings]
-        context.terminal.out(json.dumps({"schema": "mudroom.doctor/1", "protections": rows}))
+        context.terminal.out(json.dumps({"schema": "mudroom.doctor.probe/1", "protections": rows}))
     else:
         width = max(len(finding.protection) for finding in findings)
         for finding in findings:

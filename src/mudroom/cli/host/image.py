@@ -11,11 +11,11 @@ from typing import Any
 from mudroom.cli.main import Context
 from mudroom.cli.open import project_of, settings_of
 from mudroom.cli.vault.gc import amount
-from mudroom.config import places
 from mudroom.core.confinement.image import HOST
 from mudroom.core.confinement.image_recipe import KINDS, Recipe, split
 from mudroom.errors import UsageError
-from mudroom.imaging import Made, listed, make, remove
+from mudroom.policy.config import places
+from mudroom.sandbox.container.image_store import Made, listed, make, remove
 
 EXAMPLES = """\
 examples:

@@ -14,12 +14,12 @@ from mudroom import __version__
 from mudroom.cli.main import Context
 from mudroom.cli.open import left_out, open_session
 from mudroom.cli.terminal.terminal import Terminal
-from mudroom.config import load_policy, places
 from mudroom.errors import MudroomError
+from mudroom.policy.config import load_policy, places
 from mudroom.session import Session
 
 if TYPE_CHECKING:
-    from mudroom.prospect import Outlook
+    from mudroom.review.folder import Outlook
     from mudroom.web.state.means import Means
 
 
@@ -74,7 +74,7 @@ def means_of(context: Context, roots: Sequence[bytes]) -> Means:
 
 
 def _outlook(context: Context, project: bytes) -> Outlook:
-    from mudroom.prospect import outlook
+    from mudroom.review.folder import outlook
 
     loaded = load_policy(project, context.environ)
     found = outlook(project, loaded.settings, home=places(context.environ).home, environ=context.environ)

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 from mudroom.cli.main import Context
 from mudroom.cli.open import project_of, standing
-from mudroom.config import load_card, load_policy, places
 from mudroom.core.agent.a2a import Standing, a2a_card, a2a_card_old, paths_of
 from mudroom.core.tree.path import show
 from mudroom.errors import UsageError
 from mudroom.granting import promised
+from mudroom.policy.config import load_card, load_policy, places
 
 if TYPE_CHECKING:
     from mudroom.core.agent.card import AgentCard

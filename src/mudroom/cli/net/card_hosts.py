@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from mudroom.cli.main import Context
 from mudroom.cli.open import project_of, standing
-from mudroom.config import load_policy
 from mudroom.core.agent.card import AgentCard
 from mudroom.core.agent.card_hosts import Wish, wish
 from mudroom.core.network.host_rules import HostRule, show_rule
 from mudroom.core.settings import Settings
+from mudroom.policy.config import load_policy
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -7,9 +7,9 @@ import json
 
 from mudroom.cli.main import Context
 from mudroom.cli.open import open_session
-from mudroom.config import places
 from mudroom.core.network.placeholder import Wanted, parse_wanted
 from mudroom.errors import UsageError
+from mudroom.policy.config import places
 
 
 def credential(args: argparse.Namespace, context: Context) -> int:

@@ -13,14 +13,14 @@ from mudroom.cli.net.credential import credential
 from mudroom.cli.net.log import log
 from mudroom.cli.net.open_port import open_port
 from mudroom.cli.open import open_session, project_of, settings_of
-from mudroom.config import places, trusts_any
 from mudroom.core.network.host import Authority, parse_authority, parse_host
 from mudroom.core.network.host_rules import Decision, HostRule, Request, decide, parse_rule, show_rule
 from mudroom.core.network.preset import PRESETS
 from mudroom.core.settings import Settings
 from mudroom.core.tree.path import show
 from mudroom.errors import UsageError
-from mudroom.permission import drop, keep, load, missing
+from mudroom.policy.config import places, trusts_any
+from mudroom.policy.host_answers import drop, keep, load, missing
 
 EXAMPLES = """\
 examples:

@@ -163,7 +163,7 @@ def keep_host(session: Session, host: HostQuestion, allow: bool) -> None:
     import time
 
     from mudroom.core.network.host_rules import HostRule
-    from mudroom.permission import keep
+    from mudroom.policy.host_answers import keep
 
     rule = HostRule("allow" if allow else "deny", host.host, (host.port,), source="asked")
     state = os.path.dirname(os.path.dirname(session.vault.path))

@@ -9,15 +9,15 @@ from collections.abc import Iterator, Sequence
 
 from mudroom.cli.main import Context
 from mudroom.cli.open import left_out, not_above, project_of
-from mudroom.config import load_policy, places, user_config
 from mudroom.core.command.contradiction import Problem, contradictions, locked_out, pointless, unused_roles
 from mudroom.core.command.policy import CommandPolicy
 from mudroom.core.tree.path import show
 from mudroom.errors import UsageError
-from mudroom.layering import read, read_alone, watched
-from mudroom.permission import NAME
-from mudroom.permission import load as answered
-from mudroom.policyfile import Given, put
+from mudroom.policy.combine import read, read_alone, watched
+from mudroom.policy.config import load_policy, places, user_config
+from mudroom.policy.host_answers import NAME
+from mudroom.policy.host_answers import load as answered
+from mudroom.policy.parse import Given, put
 from mudroom.session import policy_above
 
 

@@ -10,12 +10,12 @@ import time
 from mudroom.cli.main import Context
 from mudroom.cli.open import project_of
 from mudroom.cli.policy.trust import note_change
-from mudroom.config import places, user_config
 from mudroom.core.tree.path import show
 from mudroom.errors import UsageError
-from mudroom.layering import PROJECT, read, roles_of
-from mudroom.schema import schema
-from mudroom.trust import begin
+from mudroom.policy.combine import PROJECT, read, roles_of
+from mudroom.policy.config import places, user_config
+from mudroom.policy.schema import schema
+from mudroom.policy.trust import begin
 
 SCHEMA_FILE = b"policy.schema.json"
 STARTER = """\

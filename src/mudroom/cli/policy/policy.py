@@ -13,7 +13,7 @@ from mudroom.cli.open import open_session
 from mudroom.core.confinement.why import Why
 from mudroom.core.journal.event_filter import Selection
 from mudroom.core.tree.path import show
-from mudroom.doctor import why_call
+from mudroom.doctor.probe import why_call
 from mudroom.errors import UsageError
 from mudroom.session import Session
 

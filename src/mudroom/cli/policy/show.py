@@ -8,10 +8,10 @@ import os
 
 from mudroom.cli.main import Context
 from mudroom.cli.open import left_out, project_of
-from mudroom.config import load_policy, user_config
 from mudroom.core.command.policy import BY_CLASS
 from mudroom.core.tree.path import show
-from mudroom.trust import said
+from mudroom.policy.config import load_policy, user_config
+from mudroom.policy.trust import said
 
 
 def execute(_args: argparse.Namespace, context: Context) -> int:

@@ -9,12 +9,12 @@ import time
 
 from mudroom.cli.main import Context
 from mudroom.cli.open import open_session, project_of
-from mudroom.config import places, user_config
 from mudroom.core.tree.path import show
 from mudroom.errors import UsageError
-from mudroom.layering import inside, read, roles_of
-from mudroom.permission import loosening, missing, tightening
-from mudroom.trust import forget, freeing, holds, judge, loosens, mark, remember, seen
+from mudroom.policy.combine import inside, read, roles_of
+from mudroom.policy.config import places, user_config
+from mudroom.policy.host_answers import loosening, missing, tightening
+from mudroom.policy.trust import forget, freeing, holds, judge, loosens, mark, remember, seen
 
 
 def execute(args: argparse.Namespace, context: Context) -> int:
@@ -47,7 +47,7 @@ def _trust(args: argparse.Namespace, context: Context) -> int:
             note_change(context, trusted=sorted(fresh))
     if context.as_json:
         row = {
-            "schema": "mudroom.trust/1",
+            "schema": "mudroom.policy.trust/1",
             "trusted": agreed,
             "loosens": [{"text": text, "source": at, "new": text in fresh} for text, at in loose],
         }
@@ -77,7 +77,7 @@ def _distrust(context: Context) -> int:
     if gone:
         note_change(context, trusted=[])
     if context.as_json:
-        context.terminal.out(json.dumps({"schema": "mudroom.trust/1", "trusted": False, "was": gone}))
+        context.terminal.out(json.dumps({"schema": "mudroom.policy.trust/1", "trusted": False, "was": gone}))
     else:
         context.terminal.say("no longer trusted" if gone else "it was not trusted")
     return 0

@@ -87,8 +87,8 @@ class _HostsElsewhere:
 
 def remember_command(session: Session, pattern: str, allow: bool) -> None:
     """Write the rule of an answer for this machine."""
-    from mudroom import rulefile
+    from mudroom.policy import command_answers
 
     state = os.path.dirname(os.path.dirname(session.vault.path))
     note = time.strftime("asked %Y-%m-%d")
-    rulefile.remember(session.project, pattern, note, "allow" if allow else "deny", state=state)
+    command_answers.remember(session.project, pattern, note, "allow" if allow else "deny", state=state)

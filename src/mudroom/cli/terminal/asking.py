@@ -1,4 +1,5 @@
-"""Asking the user, while a command waits: "Allow registry.example?" (Whether it may run at all: ``command_approver.py``.)
+"""Asking the user, while a command waits: "Allow registry.example?" (Whether it may run at all:
+``command_approver.py``.)
 
 The terminal is the user's own for that moment (``Relay.hushed``): nothing that the command writes appears, and the
 command cannot type the answer. What is shown of it is a canonical host name, and a port.

@@ -12,10 +12,10 @@ from contextlib import closing
 from mudroom import keeper
 from mudroom.cli.main import Context
 from mudroom.cli.open import exclusive, open_session
-from mudroom.config import load_policy, places, seconds
 from mudroom.core.result import text
 from mudroom.core.tree.path import show
 from mudroom.errors import UsageError
+from mudroom.policy.config import load_policy, places, seconds
 
 
 def sweep(args: argparse.Namespace, context: Context) -> int:

@@ -12,10 +12,10 @@ from mudroom import keeper
 from mudroom.cli.main import Context
 from mudroom.cli.open import exclusive, open_session
 from mudroom.cli.vault.gc import amount, sweep
-from mudroom.config import places, size
 from mudroom.core.result import text
 from mudroom.core.tree.path import show
 from mudroom.errors import UsageError
+from mudroom.policy.config import places, size
 
 EXAMPLES = """\
 examples:

@@ -37,11 +37,13 @@ class CardError(ValueError):
 
 class Requirements(NamedTuple):
     oauth: bool | tuple[str, ...] = False
-    """Credential stores by name (``core/agent/credential_stores.py``) or as ``~/PATH``; True: the store that bears the agent's name."""
+    """Credential stores by name (``core/agent/credential_stores.py``) or as ``~/PATH``; True: the store that bears the
+    agent's name."""
     keychain: bool | tuple[str, ...] = False
     """The same; True: the desktop's keyring."""
     network: bool | tuple[str, ...] | None = None
-    """Rules of hosts (``core/network/host_rules.py``, ``parse_rule``); True: whichever; False: it needs none, and gets none; None:
+    """Rules of hosts (``core/network/host_rules.py``, ``parse_rule``); True: whichever; False: it needs none, and gets
+    none; None:
     the card does not say."""
     gpu: bool = False
 

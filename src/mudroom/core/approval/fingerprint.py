@@ -3,7 +3,8 @@ terms on which it runs, and the files that it names.
 
 An approval given for ``bash build.sh`` must not hold for another content of ``build.sh``. Files are told in two ways:
 
-* those that are *run* (``core/command/program/script.py``): a program of the project, the script that an interpreter is given, what a
+* those that are *run* (``core/command/program/script.py``): a program of the project, the script that an interpreter is
+  given, what a
   build tool reads by itself. Each of them is covered, or there is no fingerprint (``Uncovered``): it cannot be told
   before it runs, is too large, or lies outside of the project where commands may write;
 * all others that a word names, as far as they are not too many and too large.

@@ -1,4 +1,5 @@
-"""What is done about a command: rules and the one decision. Pure. ``core/command/program/classification.py`` says what a command is.
+"""What is done about a command: rules and the one decision. Pure. ``core/command/program/classification.py`` says what
+a command is.
 
 Rules of this file: each part of a command is decided by itself, and the strictest decides the whole. For one part
 

@@ -1,5 +1,5 @@
-"""What a command is, and what is done about it. Values only; ``core/command/program/classification.py`` finds the classes, ``core/command/policy.py``
-decides.
+"""What a command is, and what is done about it. Values only; ``core/command/program/classification.py`` finds the
+classes, ``core/command/policy.py`` decides.
 
 Both lists are in order, from mild to strict: of several parts of a command the strictest one counts.
 """

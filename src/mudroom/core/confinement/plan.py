@@ -1,7 +1,7 @@
 """A plan: the exact steps by which a launcher turns a process into a confined one, as data that can be printed.
 
-A step is a tuple ``(op, *arguments)``, the op being one of ``STEPS`` in ``sandbox/launcher/step.py``. It is a plain tuple
-because the launcher imports nothing of ``core``.
+A step is a tuple ``(op, *arguments)``, the op being one of ``STEPS`` in ``sandbox/launcher/step.py``. It is a plain
+tuple because the launcher imports nothing of ``core``.
 """
 
 from __future__ import annotations

@@ -218,10 +218,10 @@ def rows() -> Iterator[tuple[str, int, str, str, str]]:
 _HEAD = """\
 # What is protected, where, by what, and where that was tried
 
-Made from `core/confinement/protection.py`; a test holds the two equal. What is held and what is not is in [THREATS.md](THREATS.md),
-of containers in [CONTAINERS.md](CONTAINERS.md), of the others in [MACOS.md](MACOS.md) and [WINDOWS.md](WINDOWS.md).
-`mudroom doctor` tries it on the machine where it runs; `mudroom doctor --table` prints this. "none" is said where there
-is nothing.
+Made from `core/confinement/protection.py`; a test holds the two equal. What is held and what is not is in
+[THREATS.md](THREATS.md), of containers in [CONTAINERS.md](CONTAINERS.md), of the others in [MACOS.md](MACOS.md) and
+[WINDOWS.md](WINDOWS.md). `mudroom doctor` tries it on the machine where it runs; `mudroom doctor --table` prints this.
+"none" is said where there is nothing.
 """
 
 

@@ -1,7 +1,7 @@
 """What a command may see and do, before it is decided how a platform does it.
 
-A spec is complete: the compilers (``sandbox/linux/plan.py`` and its siblings) read nothing else. Paths in it are absolute
-and real (no symbolic link in them).
+A spec is complete: the compilers (``sandbox/linux/plan.py`` and its siblings) read nothing else. Paths in it are
+absolute and real (no symbolic link in them).
 """
 
 from __future__ import annotations

@@ -18,9 +18,9 @@ What each side has done to the base is its *delta*:
     new             take   -          -          -          -          conflict
 
 and where both sides made the same of it, or both made a directory, that is ``satisfied``. ``combine``: permissions
-and content are merged each by itself (``merged_mode``, ``core/merge/diff3.py``), which may yet be a conflict. An original
-that is not known (``Change.original_known``) makes everything else a conflict. A conflict is a value: all sides are
-kept.
+and content are merged each by itself (``merged_mode``, ``core/merge/diff3.py``), which may yet be a conflict. An
+original that is not known (``Change.original_known``) makes everything else a conflict. A conflict is a value: all
+sides are kept.
 """
 
 from __future__ import annotations

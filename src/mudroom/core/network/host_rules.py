@@ -1,8 +1,8 @@
 """Which hosts may be reached: rules, and the one function that decides.
 
 Rules of this file: a deny beats an ask beats an allow, whatever their order. What no rule matches is asked about where
-somebody can be asked, and denied else. Only canonical hosts (``core/network/host.py``) are ever compared. Without any rules
-nothing is allowed.
+somebody can be asked, and denied else. Only canonical hosts (``core/network/host.py``) are ever compared. Without any
+rules nothing is allowed.
 """
 
 from __future__ import annotations

@@ -15,8 +15,8 @@ lowest point of column x (the largest y) be (x, y), and the highest of column x 
 from the one column to the other but by matching old line x with new line y. Conversely, a line that is always matched
 leaves nothing else.
 
-Where there are few scripts between two sure lines, each is brought to rest (core/text/sliding.py): a block that could lie at
-several places lies at one, and the lines around it are sure, too.
+Where there are few scripts between two sure lines, each is brought to rest (core/text/sliding.py): a block that could
+lie at several places lies at one, and the lines around it are sure, too.
 
 The scripts meant are those that git would look at, so that what it finds is among them:
 

@@ -1,8 +1,8 @@
 """Two texts beside each other, to be looked at and chosen from, piece by piece.
 
-What is chosen are blocks, by the numbers that ``core/text/hunk.py`` counts them by. What is shown are hunks of them with
-unchanged lines around; one that has too many lines comes in several pieces, and a block of too many lines is in more
-than one of them, its old and new lines side by side. Nothing of a line is made before its piece is asked for.
+What is chosen are blocks, by the numbers that ``core/text/hunk.py`` counts them by. What is shown are hunks of them
+with unchanged lines around; one that has too many lines comes in several pieces, and a block of too many lines is in
+more than one of them, its old and new lines side by side. Nothing of a line is made before its piece is asked for.
 """
 
 from __future__ import annotations

@@ -1,5 +1,6 @@
-"""Which characters are not seen, or move the others about. One table: names (``core/tree/path.py``) and lines (``escaping.py``) are
-shown by it, and the page's own (``segments.js``) is compared with it (``tests/web/test_unseen_alike.py``).
+"""Which characters are not seen, or move the others about. One table: names (``core/tree/path.py``) and lines
+(``escaping.py``) are shown by it, and the page's own (``segments.js``) is compared with it
+(``tests/web/test_unseen_alike.py``).
 
 1. All of Default_Ignorable_Code_Point (Unicode, DerivedCoreProperties.txt) is in it, and the spaces that are taken for
    another one, or for nothing.

@@ -1,7 +1,7 @@
 """SOCKS5 (RFC 1928): CONNECT by name or address, without authentication, and nothing else.
 
-Rules of this file: a name is read as ``core/network/host.py`` reads any; one with a NUL in it is none. UDP ASSOCIATE and BIND
-are refused: there is no UDP out of a sandbox, and nothing comes in.
+Rules of this file: a name is read as ``core/network/host.py`` reads any; one with a NUL in it is none. UDP ASSOCIATE
+and BIND are refused: there is no UDP out of a sandbox, and nothing comes in.
 """
 
 from __future__ import annotations

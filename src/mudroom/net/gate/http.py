@@ -1,9 +1,9 @@
 """Plain HTTP/1: every request on a connection is judged by itself, and written anew.
 
-Rules of this file: ``net/protocol/head.py`` has refused what can be read in two ways before h11 sees it. Nothing is passed on as it
-came: the request line, Host and the framing of both sides are ours, so what a server reads is what was judged. What is
-for one connection only is left out. After ``101`` a connection is bytes that nobody judges, so only ``websocket`` gets
-there, and only by a rule that is not about methods or paths.
+Rules of this file: ``net/protocol/head.py`` has refused what can be read in two ways before h11 sees it. Nothing is
+passed on as it came: the request line, Host and the framing of both sides are ours, so what a server reads is what was
+judged. What is for one connection only is left out. After ``101`` a connection is bytes that nobody judges, so only
+``websocket`` gets there, and only by a rule that is not about methods or paths.
 """
 
 from __future__ import annotations

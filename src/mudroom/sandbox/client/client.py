@@ -58,7 +58,8 @@ class Exit(NamedTuple):
     max_rss: int
     """KiB."""
     refused: tuple[bytes, ...] = ()
-    """As ``sandbox/host/denials.py`` reads it: metadata changes outside the sandbox's own directories, as "chmod /path", and
+    """As ``sandbox/host/denials.py`` reads it: metadata changes outside the sandbox's own directories, as "chmod
+    /path", and
     system calls, as "call RULE COUNT"."""
 
 

@@ -1,4 +1,5 @@
-"""A socket to a launcher: requests go out over it, each with a pipe on which it is reported (``sandbox/launcher/wire.py``)."""
+"""A socket to a launcher: requests go out over it, each with a pipe on which it is reported
+(``sandbox/launcher/wire.py``)."""
 
 from __future__ import annotations
 

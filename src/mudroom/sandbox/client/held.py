@@ -1,4 +1,5 @@
-"""The host's end of a sandbox that several commands share (``sandbox/launcher/holder.py``): it is made, asked for commands, and ended.
+"""The host's end of a sandbox that several commands share (``sandbox/launcher/holder.py``): it is made, asked for
+commands, and ended.
 
 Safe to use from several threads, as ``Client`` is.
 """

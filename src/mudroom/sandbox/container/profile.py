@@ -1,4 +1,5 @@
-"""The system call filter of a container, as engines read it: the list of ``sandbox/linux/syscall.py`` as a seccomp profile. Pure.
+"""The system call filter of a container, as engines read it: the list of ``sandbox/linux/syscall.py`` as a seccomp
+profile. Pure.
 
 It holds for all that runs in the container, the launcher included, which makes namespaces and mounts for commands, and
 redirects their connections: what that takes is left out where commands get them (``nested``), and is refused to the

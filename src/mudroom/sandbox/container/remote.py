@@ -1,9 +1,10 @@
 """Commands in containers that run in a virtual machine or on another computer (Docker Desktop, Apple container):
 nothing of this machine gets there but the engine's command line.
 
-The container's first process is the far end of the pipes of ``sandbox/host/multiplex.py``, or cat(1) where no network is wanted. When
-mudroom ends, however it does, that process reads the end of its input and ends, and the engine removes the container. A
-command is one ``exec``; the container is made for it and removed after it, with all that it has left running.
+The container's first process is the far end of the pipes of ``sandbox/host/multiplex.py``, or cat(1) where no network
+is wanted. When mudroom ends, however it does, that process reads the end of its input and ends, and the engine removes
+the container. A command is one ``exec``; the container is made for it and removed after it, with all that it has left
+running.
 
 What this gives less than a launcher inside: the command's system calls are judged by the engine's copy of our list
 alone, what is refused is not told, and it cannot go on in the background.

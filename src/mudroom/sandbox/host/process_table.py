@@ -1,8 +1,8 @@
 """Which processes there are, who started them, whose session they are in: where there are no pid namespaces.
 
-Part of the warden's process: the rules at the top of ``sandbox/macos/warden.py`` hold here. On macOS by libproc (proc_listallpids,
-proc_pidinfo: bsd/sys/proc_info.h) and sysctl(3); on Linux, where this is tested, by proc(5). The part for macOS has
-never been run.
+Part of the warden's process: the rules at the top of ``sandbox/macos/warden.py`` hold here. On macOS by libproc
+(proc_listallpids, proc_pidinfo: bsd/sys/proc_info.h) and sysctl(3); on Linux, where this is tested, by proc(5). The
+part for macOS has never been run.
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@ the one that goes to the gate.
 
 Landlock decides who may open, create and remove, but says nothing about chmod, chown, utime and xattrs, and nothing
 about truncate(2) before its ABI 3 (landlock(7), "current limitations"). Without a mount namespace a command could
-so change modes and times in the real project. These calls therefore go to ``sandbox/launcher/mediator.py``, by seccomp user
-notification, which performs them itself on files inside the command's own directories and refuses the rest.
+so change modes and times in the real project. These calls therefore go to ``sandbox/launcher/mediator.py``, by seccomp
+user notification, which performs them itself on files inside the command's own directories and refuses the rest.
 
 Landlock's rules for TCP name ports and no addresses (landlock(7)): the gate's port would be open at every address of
 the world, and a server that listens on all ports is easily had. So connect(2) goes the same way.

@@ -67,7 +67,8 @@ _Code = list[_Instruction]
 def compile_filter(rules: Sequence[Rule], machine: str, *, telling: bool = False) -> bytes:
     """The program that answers each call with the first rule that applies to it, and allows the rest.
 
-    `machine` is what uname(2) says. `telling`: it asks a listener where it would refuse (`sandbox/launcher/refusal.py`), but
+    `machine` is what uname(2) says. `telling`: it asks a listener where it would refuse
+    (`sandbox/launcher/refusal.py`), but
     for what is said not to exist. Raises ValueError for an unknown machine or call and for a mistaken rule.
     """
     search = _search(_segments(rules, machine, telling))

@@ -1,5 +1,5 @@
-"""What a Mac has that a sandbox shows: system directories, toolchains; and what level 0 hides. As ``sandbox/host/host.py`` and
-``sandbox/host/around.py`` do for Linux, in the same values.
+"""What a Mac has that a sandbox shows: system directories, toolchains; and what level 0 hides. As
+``sandbox/host/host.py`` and ``sandbox/host/around.py`` do for Linux, in the same values.
 """
 
 from __future__ import annotations

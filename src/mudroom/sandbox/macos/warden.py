@@ -1,7 +1,8 @@
 """The warden: one small process beside each command, where there are no namespaces and no resident launcher (macOS).
 
 It starts the command under ``sandbox-exec``, passes signals on, waits, ends what the command leaves behind, reports.
-What it hears and says is what ``sandbox/launcher/launcher.py`` describes, so that ``client.Running`` is the other end of both.
+What it hears and says is what ``sandbox/launcher/launcher.py`` describes, so that ``client.Running`` is the other end
+of both.
 
 Rules of this file and of ``processtable``:
 1. It uses what macOS has: no pidfd, no prctl, no /proc. So it runs on Linux as well, and is tested there.

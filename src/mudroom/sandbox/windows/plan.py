@@ -50,7 +50,8 @@ _SYSTEM = frozenset((
     "PROGRAMFILES", "PROGRAMFILES(X86)", "PROGRAMW6432", "COMMONPROGRAMFILES", "COMMONPROGRAMFILES(X86)",
     "COMMONPROGRAMW6432", "ALLUSERSPROFILE", "USERNAME", "PSMODULEPATH",
 ))  # fmt: skip
-"""Beside what ``core/confinement/environment.py`` lets through: without SystemRoot no socket can be made, nor the CRT be found."""
+"""Beside what ``core/confinement/environment.py`` lets through: without SystemRoot no socket can be made, nor the CRT
+be found."""
 
 
 class Command(NamedTuple):

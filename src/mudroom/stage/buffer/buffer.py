@@ -38,7 +38,8 @@ _inodes = itertools.count(1)  # of all buffers: they may lie on each other
 
 
 class Buffer:
-    """A ``Tree`` (``stage/buffer/files.py``) over ``below``. Of all the errors, ValueError is for a path that is no RelPath.
+    """A ``Tree`` (``stage/buffer/files.py``) over ``below``. Of all the errors, ValueError is for a path that is no
+    RelPath.
 
     ``keep(path)`` captures the original of a path, once, before its first change, with the buffer's lock held.
     ``spill`` is a directory for what does not fit into memory. ``clock`` gives nanoseconds since 1970.

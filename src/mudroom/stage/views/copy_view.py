@@ -4,8 +4,8 @@
     copy/manifest    for every entry of it: what lies below, and the stamp of the copy (MessagePack)
 
 It is made once per fork and costs what the project weighs. A file whose copy still has its stamp has not changed.
-The base of such a fork is always a snapshot (``stage/originals/snapshot.py``), so that what a change is judged against does not
-move either.
+The base of such a fork is always a snapshot (``stage/originals/snapshot.py``), so that what a change is judged against
+does not move either.
 """
 
 from __future__ import annotations

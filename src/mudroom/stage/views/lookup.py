@@ -16,7 +16,8 @@ _MOST_LINKS = 40
 
 
 def reader(source: Source, project: bytes) -> Callable[[bytes, int], bytes | None]:
-    """Reads files by their absolute paths (``core/approval/fingerprint.py:Read``); those outside of the project are none."""
+    """Reads files by their absolute paths (``core/approval/fingerprint.py:Read``); those outside of the project are
+    none."""
 
     def read(path: bytes, limit: int) -> bytes | None:
         found = find(source, project, path)

@@ -1,7 +1,7 @@
 """Approvers that ask by the queue (``vault/approvals/queue.py``), of commands and of hosts.
 
-Whatever goes wrong with the queue raises; who calls an approver takes that for a refusal (``core/approval/approval.py:asked``;
-the gate's adapter does it itself).
+Whatever goes wrong with the queue raises; who calls an approver takes that for a refusal
+(``core/approval/approval.py:asked``; the gate's adapter does it itself).
 """
 
 from __future__ import annotations

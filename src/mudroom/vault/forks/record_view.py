@@ -1,8 +1,8 @@
 """What a record comes to for somebody who looks at it: rows, tags, a fingerprint, each worked out once.
 
-Of a fork's record that is kept (``stage/file_cache.py``) this is kept with it. What depends on the project, too, is looked
-at again each time: which rows the project's ``.gitignore`` files name is only taken from before if each of these files
-is still the very file that was read.
+Of a fork's record that is kept (``stage/file_cache.py``) this is kept with it. What depends on the project, too, is
+looked at again each time: which rows the project's ``.gitignore`` files name is only taken from before if each of these
+files is still the very file that was read.
 """
 
 from __future__ import annotations

@@ -1,13 +1,14 @@
-"""The journal of one vault: an insert-only SQLite table, each row chained to the one before (``core/journal/event.py``).
+"""The journal of one vault: an insert-only SQLite table, each row chained to the one before
+(``core/journal/event.py``).
 
     journal.db          the newest events (WAL); table origin: after which event it starts
     journal.head        the last event's number and digest (vault/journal/head.py)
     journal/            archives of older events (vault/journal/archives.py)
 
-Rules of this file. Whatever is appended is redacted here (``core/text/redaction.py``), so that nobody can forget it. An event
-is appended in one transaction that looks at the last one, so processes and threads make one chain between them, and
-its time is never less than the last one's. If the database ends before the kept head says, that is noted first, as an
-event of its own (``gap``).
+Rules of this file. Whatever is appended is redacted here (``core/text/redaction.py``), so that nobody can forget it. An
+event is appended in one transaction that looks at the last one, so processes and threads make one chain between them,
+and its time is never less than the last one's. If the database ends before the kept head says, that is noted first, as
+an event of its own (``gap``).
 
 Older events move to an archive in this order, and mudroom may be killed anywhere in between:
 

@@ -5,7 +5,8 @@
         format          "2"
         lock            flock(2), and who holds it (vault/lock.py)
         wanted, agents  flock(2): whose turn it is (vault/turn.py)
-        journal.db      the journal (SQLite); journal.head, journal/: its last event, its archives (vault/journal/journal.py)
+        journal.db      the journal (SQLite); journal.head, journal/: its last event, its archives
+        (vault/journal/journal.py)
         approvals/<id>/ one question about a command or a host, and how it was answered (vault/approvals/question.py)
         scratch/        stays empty: sandboxes mount their root over it
         cache/          the caches of package managers, shared by all commands of this project

@@ -1,8 +1,8 @@
 """Taking in a fork that was exported (``vault/transfer/bundle.py``), here or elsewhere. The archive may be anybody's.
 
-Everything gets a new id. The trees are written beneath directories of ours (``vault/transfer/unpack.py``); what the fork changes
-in *this* project is found out anew (``vault/transfer/recheck_layers.py``). The fork appears by one rename at the very end: killed before
-that, there are only layers that nobody needs, and ``gc`` removes those.
+Everything gets a new id. The trees are written beneath directories of ours (``vault/transfer/unpack.py``); what the
+fork changes in *this* project is found out anew (``vault/transfer/recheck_layers.py``). The fork appears by one rename
+at the very end: killed before that, there are only layers that nobody needs, and ``gc`` removes those.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from msgspec import Meta, Struct
 from mudroom.core.text.linediff import split_lines
 from mudroom.core.text.picture import HEAD, picture_of
 from mudroom.core.tree.path import show_path
-from mudroom.reviewing import is_masked_conflict
+from mudroom.review.rows import is_masked_conflict
 from mudroom.web import shape
 from mudroom.web.api.endpoint import Call, Endpoint, Refusal, id_of, path_of
 from mudroom.web.api.region import MOST, regions_of, result_of, shown_lines

@@ -1,8 +1,8 @@
 """One file that a fork would change: both its sides as text that was compared, as lines, and as it is.
 
-Everything here is hostile: names, contents, targets of links. Names are shown as ``core/tree/path.py`` shows them, and asked
-for by the bytes that they are; lines as ``core/text/escaping.py`` does; what is sent as it is (``blob``) is either a picture by
-its first bytes, in a sandbox, or something to be saved.
+Everything here is hostile: names, contents, targets of links. Names are shown as ``core/tree/path.py`` shows them, and
+asked for by the bytes that they are; lines as ``core/text/escaping.py`` does; what is sent as it is (``blob``) is
+either a picture by its first bytes, in a sandbox, or something to be saved.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from mudroom.core.tree.language import language_of
 from mudroom.core.tree.path import name as last
 from mudroom.core.tree.path import show, show_path
 from mudroom.errors import ForkMoved, UsageError
-from mudroom.reviewing import difference, open_side, tags_of
+from mudroom.review.rows import difference, open_side, tags_of
 from mudroom.web import shape
 from mudroom.web.api.endpoint import Call, Endpoint, Raw, Refusal, id_of, path_of
 from mudroom.web.api.review import AGAIN, Index, mode_of
@@ -30,7 +30,7 @@ from mudroom.web.state.house import require_fork
 
 if TYPE_CHECKING:
     from mudroom.core.text import difference as core
-    from mudroom.reviewing import Moved, Side
+    from mudroom.review.rows import Moved, Side
     from mudroom.session import Session
 
 BLOB_LIMIT = 20 << 20

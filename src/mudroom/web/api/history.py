@@ -10,7 +10,7 @@ from mudroom.core.journal.event import Event, data_of, wall
 from mudroom.core.journal.event_filter import Selection
 from mudroom.core.journal.event_text import gravity, shown, told, words
 from mudroom.core.network.flow import flow_from_json
-from mudroom.watching import points, preview, roll_back, search
+from mudroom.review.activity import points, preview, roll_back, search
 from mudroom.web import shape
 from mudroom.web.api.endpoint import Call, Endpoint, Refusal
 from mudroom.web.api.project import summary_of

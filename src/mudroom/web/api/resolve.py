@@ -13,7 +13,7 @@ from mudroom.core.merge.marker import mergeable
 from mudroom.core.merge.resolve_hunks import resolved, rewritten
 from mudroom.core.text.linediff import split_lines
 from mudroom.core.tree.path import show_path
-from mudroom.reviewing import is_masked_conflict
+from mudroom.review.rows import is_masked_conflict
 from mudroom.web import shape
 from mudroom.web.api.conflict import found_conflict, moved, require_same, same_sides, shown_conflict, versions_of
 from mudroom.web.api.endpoint import Call, Endpoint, Refusal, path_of

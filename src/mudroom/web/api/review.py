@@ -10,14 +10,14 @@ from msgspec import Meta, Struct, msgpack, structs
 from mudroom.core.tree.change import Change, Remark
 from mudroom.core.tree.path import show_path
 from mudroom.errors import MudroomError
-from mudroom.reviewing import has_hunks, is_at_rest, look, tags_of
+from mudroom.review.rows import has_hunks, is_at_rest, look, tags_of
 from mudroom.web import shape
 from mudroom.web.api.endpoint import Call, Endpoint, Refusal, id_of
 from mudroom.web.state.house import require_fork
 
 if TYPE_CHECKING:
     from mudroom.core.tree.entry import Entry
-    from mudroom.reviewing import Looked, Tagged
+    from mudroom.review.rows import Looked, Tagged
     from mudroom.session import Session
 
 FEW = 2_000

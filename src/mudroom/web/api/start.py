@@ -8,9 +8,9 @@ from contextlib import ExitStack, closing, contextmanager
 
 from msgspec import Struct
 
-from mudroom import prospect
 from mudroom.core.tree.path import show_path
 from mudroom.errors import UsageError
+from mudroom.review import folder as prospect
 from mudroom.web import shape
 from mudroom.web.api.endpoint import Call, Endpoint, Refusal, id_of, path_of
 from mudroom.web.api.project import badge_of

@@ -1,6 +1,7 @@
 """The document that describes the API (OpenAPI 3.1, https://spec.openapis.org/oas/v3.1.0), made of its table.
 
-``python -m mudroom.web.server.openapi`` prints it; ``docs/openapi.json`` is what it prints, and a test holds them together.
+``python -m mudroom.web.server.openapi`` prints it; ``docs/openapi.json`` is what it prints, and a test holds them
+together.
 """
 
 from __future__ import annotations

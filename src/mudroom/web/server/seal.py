@@ -9,9 +9,9 @@ import os
 import secrets
 import stat
 
-from mudroom import private
 from mudroom.core.tree.path import show
 from mudroom.errors import MudroomError
+from mudroom.policy import private
 
 _SIZE = 32
 

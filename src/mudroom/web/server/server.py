@@ -14,7 +14,7 @@ import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from mudroom.errors import UsageError
-from mudroom.reviewing import collected_seldom
+from mudroom.review.rows import collected_seldom
 from mudroom.web.server.guard import STRANGER
 from mudroom.web.server.peer import stranger
 

@@ -16,8 +16,8 @@ import secrets
 
 import msgspec
 
-from mudroom import private
 from mudroom.errors import MudroomError
+from mudroom.policy import private
 from mudroom.web.server.login import proof_of
 from mudroom.web.server.seal import write_own
 

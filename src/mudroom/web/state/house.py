@@ -1,8 +1,8 @@
 """What all requests share: the vaults of the state directory, sessions on them, jobs and listeners.
 
 A session is opened for a request and closed with it: nothing of a fork is kept between two but what was read of its
-files, as long as they are the same files (``stage/file_cache.py``). So a page never shows what was, and a fork that is gone
-is gone.
+files, as long as they are the same files (``stage/file_cache.py``). So a page never shows what was, and a fork that is
+gone is gone.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 from mudroom.core.tree.path import show_path
 from mudroom.errors import MudroomError, UsageError
 from mudroom.keeper import Glances, KeptFiles, Vault, vault_named, vaults_of, why_unusable
-from mudroom.reviewing import stamp_of
+from mudroom.review.rows import stamp_of
 from mudroom.session import Session
 from mudroom.web.api.endpoint import Refusal
 from mudroom.web.state.hub import Bell, Hub, Look

@@ -2,8 +2,8 @@
 
 A message says *what* has changed, never what it is now: a page asks for that. So a message that is lost, or heard
 twice, does no harm. What other processes do in a vault is seen by looking at a few stamps, while anybody listens.
-Questions are not waited for so long: each queue has a bell (``vault/approvals/bell.py``), which is open while anybody listens,
-and tells those who ask that somebody does.
+Questions are not waited for so long: each queue has a bell (``vault/approvals/bell.py``), which is open while anybody
+listens, and tells those who ask that somebody does.
 """
 
 from __future__ import annotations

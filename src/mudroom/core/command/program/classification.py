@@ -1,4 +1,5 @@
-"""What a command does, as far as its words tell: classes and parts (``core/command/verdict.py``). Nothing is run or looked up.
+"""What a command does, as far as its words tell: classes and parts (``core/command/verdict.py``). Nothing is run or
+looked up.
 
 Neither function raises, whatever the bytes. What cannot be told is ``unknown``; a command of several parts is as strict
 as its strictest. This is guidance above the sandbox, not the boundary: see docs/COMMANDS.md.

@@ -40,7 +40,8 @@ def naming(words: Sequence[Word], _scene: Scene) -> Finding:
 
 
 def calculating(words: Sequence[Word], _scene: Scene) -> Finding:
-    """``let``: only numbers are surely harmless, since a variable may hold a command (``core/command/shell/arithmetic.py``)."""
+    """``let``: only numbers are surely harmless, since a variable may hold a command
+    (``core/command/shell/arithmetic.py``)."""
     if all(word.literal and re.match(rb"[A-Za-z_]\w*=-?[0-9]+\Z", word.text) for word in words[1:]):
         return naming(words, _scene)
     return Finding(UNSURE, "evaluates a variable that may hold a command")

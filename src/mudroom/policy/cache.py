@@ -14,20 +14,29 @@ import stat
 from collections.abc import Iterable
 from typing import Any
 
-from mudroom import __version__, private
+from mudroom import __version__
 from mudroom.core.agent.level import LevelPolicy
 from mudroom.core.command.policy import ClassRule, CommandPolicy, CommandRule, Role
 from mudroom.core.confinement.limit import Limits
 from mudroom.core.settings import LeftOut, Loaded, Settings
+from mudroom.policy import private
 
 _LIMIT = 16 << 20
 _KNOWN = {
     one.__name__: one for one in (ClassRule, CommandPolicy, CommandRule, LeftOut, LevelPolicy, Limits, Role, Settings)
 }
 _SOURCES = (
-    *("compiled.py", "document.py", "layering.py", "policyfile.py", "rulebook.py", "rulefile.py", "setting.py"),
     *(
-        "trust.py",
+        "policy/cache.py",
+        "policy/yaml.py",
+        "policy/combine.py",
+        "policy/parse.py",
+        "policy/command_rules.py",
+        "policy/command_answers.py",
+        "policy/settings_table.py",
+    ),
+    *(
+        "policy/trust.py",
         "core/command/program/classification.py",
         "core/network/host_rules.py",
         "core/command/policy.py",
@@ -47,7 +56,7 @@ def place(state: bytes, project: bytes) -> bytes:
 
 def key_of(project: bytes, config: bytes, *, trusts_all: bool) -> tuple[Any, ...]:
     """What else the settings depend on."""
-    here = os.path.dirname(__file__)
+    here = os.path.dirname(os.path.dirname(__file__))
     program = tuple(os.stat(os.path.join(here, name)).st_mtime_ns for name in _SOURCES)
     fields = tuple((name, one._fields) for name, one in _KNOWN.items())
     return __version__, program, fields, project, config, trusts_all, os.geteuid()

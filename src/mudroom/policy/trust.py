@@ -21,9 +21,9 @@ from typing import Any, NamedTuple
 from mudroom.core.command.policy import BY_CLASS, RANKS, STRICTNESS, ClassRule, CommandRule, Pattern
 from mudroom.core.tree.path import show
 from mudroom.errors import MudroomError
-from mudroom.policyfile import ROLE, Given
+from mudroom.policy.parse import ROLE, Given
 
-SCHEMA = "mudroom.trust/1"
+SCHEMA = "mudroom.policy.trust/1"
 ANSWER = "answer"
 """In place of a setting's key: of what stands in no policy file, and is looked after by who reads it."""
 _LIMIT = 4 << 20

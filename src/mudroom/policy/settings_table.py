@@ -3,7 +3,7 @@
 Rules of this file: a value is checked here and nowhere else. A setting that protects is *combined*: of two files the
 stricter counts. Of others the nearest wins. What makes a command freer than it would be without the file
 *loosens*: written in a project, by whoever wrote the project, it holds only once the user of this machine has trusted
-it (``layering.py``).
+it (``policy/combine.py``).
 """
 
 from __future__ import annotations
@@ -338,7 +338,7 @@ SECTIONS: dict[str, dict[str, Setting]] = {
         "bytes": Setting("keep_bytes", size, max, lambda value: value < _DEFAULTS.keep_bytes),
     },
     "commands": {
-        "classes": Setting("commands", _names),  # by class, read by rulebook.py, as the next
+        "classes": Setting("commands", _names),  # by class, read by policy/command_rules.py, as the next
         "rules": Setting("commands", _names, adds=True),
         "background": Setting("background", _choice("allow", "require_approval", "deny"), stricter_action),
         "approval_timeout": Setting("approval_timeout", seconds),
@@ -358,4 +358,4 @@ SECTIONS: dict[str, dict[str, Setting]] = {
     },
 }
 """Section, key → what there is to know of it. ``hosts`` are read by ``document.host_rules``. ``roles`` and ``agents``
-are sections whose keys people choose (``rulebook.py``)."""
+are sections whose keys people choose (``policy/command_rules.py``)."""

@@ -12,9 +12,9 @@ import os
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from mudroom.answerfile import AnswerFile
 from mudroom.core.tree.path import show
-from mudroom.local import Local
+from mudroom.policy.answer_file import AnswerFile
+from mudroom.policy.local import Local
 
 if TYPE_CHECKING:
     from mudroom.core.network.host_rules import Action, HostRule
@@ -45,13 +45,14 @@ class Kept(NamedTuple):
 
 def load(project: bytes, state: bytes | None = None, *, trusts_all: bool = False) -> tuple[HostRule, ...]:
     """The rules; none if there is no file. With mudroom's ``state`` only those that were answered on this machine, or
-    trusted since (``trust.py``), or that allow nothing: the file may have come with the project. If a denial is gone
+    trusted since (``policy/trust.py``), or that allow nothing: the file may have come with the project. If a denial is
+    gone
     that was answered here, nothing is allowed: something else has changed the file. Raises UsageError, one line that
     names the file and mostly the line."""
     rows = _load(project)
     if state is None or trusts_all or all(rule.action != "allow" for _section, rule in rows):
         return tuple(rule for _section, rule in rows)
-    from mudroom.trust import vouched
+    from mudroom.policy.trust import vouched
 
     known = vouched(project, state) if not _missing(project, state, rows) else frozenset()
     return tuple(rule for section, rule in rows if rule.action != "allow" or _mark(section, rule) in known)
@@ -64,7 +65,7 @@ def missing(project: bytes, state: bytes) -> list[str]:
 
 
 def _missing(project: bytes, state: bytes, rows: Rows) -> list[str]:
-    from mudroom.trust import denied
+    from mudroom.policy.trust import denied
 
     return sorted(denied(project, state).difference(_mark(section, rule) for section, rule in rows))
 
@@ -86,7 +87,7 @@ def _load(project: bytes) -> Rows:
 
 
 def _mark(section: str, rule: HostRule) -> str:
-    from mudroom.trust import local
+    from mudroom.policy.trust import local
 
     return local(f"network.{section}: {_text(rule)}")
 
@@ -187,7 +188,7 @@ def _vouch(
     denied: Sequence[str] = (),
 ) -> None:
     if state is not None and (coming or going or denied):
-        from mudroom.trust import ANSWER, vouch
+        from mudroom.policy.trust import ANSWER, vouch
 
         vouch(project, state, coming, going, [(text, ANSWER) for text in denied])
 
@@ -208,7 +209,7 @@ def _text(rule: HostRule) -> str:
 
 
 def _rows(data: bytes, name: str) -> Rows:
-    from mudroom.document import compose, host_rules, items, plain, unknown
+    from mudroom.policy.yaml import compose, host_rules, items, plain, unknown
 
     found: Rows = []
     for key, node, where in items(compose(data, name), name, ""):

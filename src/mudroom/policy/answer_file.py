@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 from mudroom.errors import MudroomError, UsageError
-from mudroom.local import Local
+from mudroom.policy.local import Local
 
 Row = tuple[str, str]
 """(key, text as it is compared)."""
@@ -49,7 +49,7 @@ class AnswerFile(NamedTuple):
         going: Callable[[str, str], bool],
         coming: Sequence[tuple[str, str, str]],
     ) -> bytes:
-        from mudroom.amend import CannotAmend, put_in, take_out
+        from mudroom.policy.edit_yaml import CannotAmend, put_in, take_out
 
         try:
             for key in self.keys:

@@ -11,7 +11,7 @@ Rules of this file:
    protects (``Setting.stricter``); of others what is for this project: local, project, user. Which role an agent has,
    and what verifies, the user says first: another one could be milder.
 3. What loosens counts in a file that lies in the project only as far as the user has trusted it, or has been asked
-   about it by mudroom (``trust.py``).
+   about it by mudroom (``policy/trust.py``).
 4. What cannot be read or understood is an error, never the same as nothing.
 """
 
@@ -25,12 +25,12 @@ from mudroom.core.command.policy import RANKS, ClassRule, CommandRule
 from mudroom.core.settings import LeftOut, Loaded
 from mudroom.core.tree.path import show
 from mudroom.errors import UsageError
-from mudroom.local import Local, read_open
-from mudroom.policyfile import ROLE, Folder, Given, parse, put
-from mudroom.rulefile import NAME as RULES
-from mudroom.rulefile import parse as parse_rules
-from mudroom.setting import stricter_action
-from mudroom.trust import Judged, judge, place, roles_in, said
+from mudroom.policy.command_answers import NAME as RULES
+from mudroom.policy.command_answers import parse as parse_rules
+from mudroom.policy.local import Local, read_open
+from mudroom.policy.parse import ROLE, Folder, Given, parse, put
+from mudroom.policy.settings_table import stricter_action
+from mudroom.policy.trust import Judged, judge, place, roles_in, said
 
 PROJECT, USER, LOCAL = (RANKS.index(name) for name in ("project", "user", "local"))
 UNSEEN = -1

@@ -10,7 +10,7 @@ from typing import Any
 
 from mudroom.core.command.verdict import ACTIONS, CLASSES
 from mudroom.core.network.preset import PRESETS
-from mudroom.setting import MOST_WARM, SECTIONS
+from mudroom.policy.settings_table import MOST_WARM, SECTIONS
 
 _TEXT = {"type": "string"}
 _LINE = {"type": "string", "minLength": 1, "pattern": "^[^\\n\\r]*$"}

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from mudroom.core.confinement.limit import show_size
 from mudroom.core.settings import Loaded, Settings
 from mudroom.core.tree.path import show
-from mudroom.document import line_at
 from mudroom.errors import UsageError
-from mudroom.setting import count, image, least, processors, seconds, size, with_setting
+from mudroom.policy.settings_table import count, image, least, processors, seconds, size, with_setting
+from mudroom.policy.yaml import line_at
 
 if TYPE_CHECKING:
     from mudroom.core.agent.card import AgentCard
@@ -127,34 +127,36 @@ def load_settings(project: bytes) -> Settings:
     Raises UsageError naming file, line and key."""
     if not os.path.lexists(project + b"/" + POLICY):
         return Settings()
-    from mudroom.layering import PROJECT, merge, read_project
-    from mudroom.policyfile import put
+    from mudroom.policy.combine import PROJECT, merge, read_project
+    from mudroom.policy.parse import put
 
     return put(merge({PROJECT: read_project(project)}))
 
 
 def load_policy(project: bytes, environ: Mapping[bytes, bytes], *, items: bool = False) -> Loaded:
     """What holds for a project: its policy as far as this user trusts it, the user's own, and what is for this machine
-    (``layering.py``). A project without any such file costs two failed calls of lstat(2), one whose files have not
-    changed some more (``compiled.py``). ``items``: with all that was given. Raises UsageError naming file and line."""
+    (``policy/combine.py``). A project without any such file costs two failed calls of lstat(2), one whose files have
+    not
+    changed some more (``policy/cache.py``). ``items``: with all that was given. Raises UsageError naming file and
+    line."""
     config = user_config(environ)
     if not any(map(os.path.lexists, (project + b"/.mudroom", config + b"/policy.yaml"))):
         return Loaded()
-    from mudroom import compiled
+    from mudroom.policy import cache
 
     state, trusts_all = places(environ).state, trusts_any(environ)
-    kept, key = compiled.place(state, project), compiled.key_of(project, config, trusts_all=trusts_all)
-    found = None if items else compiled.load(kept, key)
+    kept, key = cache.place(state, project), cache.key_of(project, config, trusts_all=trusts_all)
+    found = None if items else cache.load(kept, key)
     if found is not None:
         return found
-    from mudroom.layering import load, watched
+    from mudroom.policy.combine import load, watched
 
     looked = time.time_ns()
-    before = {path: compiled.stamp(path) for path in watched(project, config, state)}
+    before = {path: cache.stamp(path) for path in watched(project, config, state)}
     loaded = load(project, config, state, trusts_all=trusts_all)
-    included = {path: compiled.stamp(path) for path in loaded.files if path not in before}  # which, was not known
+    included = {path: cache.stamp(path) for path in loaded.files if path not in before}  # which, was not known
     if all(isinstance(stamp, tuple) for stamp in included.values()):  # else it has gone since it was read
-        compiled.store(kept, key, loaded, (before | included).items(), looked)
+        cache.store(kept, key, loaded, (before | included).items(), looked)
     return loaded if items else loaded._replace(given=())
 
 
@@ -173,6 +175,6 @@ def user_config(environ: Mapping[bytes, bytes]) -> bytes:
 
 def parse_settings(data: bytes, name: str) -> Settings:
     """``name`` is what error messages call the file."""
-    from mudroom.policyfile import parse, put
+    from mudroom.policy.parse import parse, put
 
     return put(parse(data, name))

@@ -13,8 +13,8 @@ from mudroom.core.command.pattern_text import split_words
 from mudroom.core.command.policy import CommandRule, Pattern, matches
 from mudroom.core.command.verdict import ACTIONS, CLASSES, Action, CommandClass
 from mudroom.core.tree.path import show
-from mudroom.document import items, texts, unknown
 from mudroom.errors import UsageError
+from mudroom.policy.yaml import items, texts, unknown
 
 if TYPE_CHECKING:
     from yaml.nodes import Node
@@ -30,7 +30,7 @@ _PIECE = 64
 
 def class_actions(node: Node, name: str, prefix: str) -> Iterator[tuple[CommandClass, Action, str]]:
     """(class, action, "file:line") of a mapping."""
-    from mudroom.document import plain
+    from mudroom.policy.yaml import plain
 
     for key, value, at in items(node, name, prefix):
         if key not in CLASSES:
@@ -74,7 +74,7 @@ def weight(rule: CommandRule) -> int:
 
 
 def _value(field: str, node: Node, where: str, name: str) -> Any:
-    from mudroom.document import plain
+    from mudroom.policy.yaml import plain
 
     if field == "pattern":
         return pattern(node, where, name)
@@ -96,7 +96,7 @@ def pattern(node: Node, where: str, name: str) -> Pattern:
     """A text, split into words, or a list of words; of a list each may be a list of those that may stand there."""
     from yaml.nodes import SequenceNode
 
-    from mudroom.document import plain
+    from mudroom.policy.yaml import plain
 
     if not isinstance(node, SequenceNode):
         return text_pattern(plain(node, where), where)

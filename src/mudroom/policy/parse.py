@@ -1,7 +1,7 @@
 """One policy file: what it gives, one setting or one item of a list at a time, each with where it stands.
 
 Rules of this file: whatever is wrong is an error that names file, line and key; a setting that is ignored in silence is
-a protection that is not there. Nothing is decided here: ``layering.py`` brings several files together.
+a protection that is not there. Nothing is decided here: ``policy/combine.py`` brings several files together.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from mudroom.core.command.policy import ClassRule, Role
 from mudroom.core.settings import Settings
 from mudroom.core.tree.path import show
-from mudroom.document import compose, host_rules, inspect_rules, items, plain, texts, unknown
 from mudroom.errors import UsageError
-from mudroom.rulebook import MOST, class_actions, command_rules, text_pattern, weight
-from mudroom.setting import SECTIONS, Setting, with_setting
+from mudroom.policy.command_rules import MOST, class_actions, command_rules, text_pattern, weight
+from mudroom.policy.settings_table import SECTIONS, Setting, with_setting
+from mudroom.policy.yaml import compose, host_rules, inspect_rules, items, plain, texts, unknown
 
 if TYPE_CHECKING:
     from yaml.nodes import Node

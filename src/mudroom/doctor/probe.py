@@ -82,7 +82,7 @@ def examine(
 
 
 def _containers(directory: bytes, environ: Mapping[bytes, bytes], run: Runner, engine: EngineChoice) -> list[Finding]:
-    from mudroom.enginedoctor import examine_engines
+    from mudroom.doctor.engine import examine_engines
 
     def contained(settings: Settings, script: str) -> Tried:
         try:

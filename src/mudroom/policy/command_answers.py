@@ -9,16 +9,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from mudroom.answerfile import AnswerFile
 from mudroom.core.command.pattern_text import quote_words, split_all, split_words
 from mudroom.core.command.policy import STRICTNESS, CommandRule
 from mudroom.core.command.verdict import ACTIONS, Action
 from mudroom.errors import UsageError
-from mudroom.local import Local
-from mudroom.policyfile import Given
-from mudroom.rulebook import LONGEST
-from mudroom.setting import SECTIONS
-from mudroom.trust import MILD, mark, vouch
+from mudroom.policy.answer_file import AnswerFile
+from mudroom.policy.command_rules import LONGEST
+from mudroom.policy.local import Local
+from mudroom.policy.parse import Given
+from mudroom.policy.settings_table import SECTIONS
+from mudroom.policy.trust import MILD, mark, vouch
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -131,7 +131,7 @@ def _rows(data: bytes, name: str) -> list[tuple[str, str]]:
 
 
 def _lines(data: bytes, name: str) -> Iterator[tuple[Action, str, int]]:
-    from mudroom.document import compose, items, plain, texts, unknown
+    from mudroom.policy.yaml import compose, items, plain, texts, unknown
 
     for key, node, where in items(compose(data, name), name, ""):
         if key not in ACTIONS:

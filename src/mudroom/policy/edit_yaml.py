@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from mudroom.document import compose, items
+from mudroom.policy.yaml import compose, items
 
 if TYPE_CHECKING:
     from yaml.nodes import Node, SequenceNode
