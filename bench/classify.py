@@ -15,7 +15,7 @@ from bench.measure import Contestant, Finding, Series, against, at_most, interle
 from bench.place import Scale
 from mudroom.core.command.policy import CommandPolicy, decide
 from mudroom.core.command.program.classification import classify_line, classify_words
-from mudroom.core.command.verdict import Classified, Verdict
+from mudroom.core.command.verdict import Classification, Verdict
 
 _Command = TypeVar("_Command")
 _TABLE = Path(__file__).parent.parent / "tests" / "core" / "commands.txt"
@@ -49,7 +49,7 @@ def classifying(_base: bytes, scale: Scale) -> Iterator[Finding]:
     yield Finding("classify", "a process that classifies a line", found[_LOAD_GRAMMAR], None, against(found, ["pass"]))
 
 
-def _decided(classify: Callable[[_Command], Classified], command: _Command, policy: CommandPolicy) -> Verdict:
+def _decided(classify: Callable[[_Command], Classification], command: _Command, policy: CommandPolicy) -> Verdict:
     return decide(classify(command), policy)
 
 

@@ -17,7 +17,7 @@ from mudroom.cli.host.page_server import means_of
 from mudroom.cli.main import Context
 from mudroom.cli.terminal.terminal import Terminal
 from mudroom.web.api import table
-from mudroom.web.api.endpoint import Call, Raw, Refusal, decoded, id_of, queried, refusal_of
+from mudroom.web.api.endpoint import ApiCall, Raw, Refusal, decoded, id_of, queried, refusal_of
 from mudroom.web.state.house import House
 
 
@@ -45,7 +45,7 @@ class Asked:
                 words = {name: str(value) for name, value in query.items()}
                 given = decoded(one.takes, msgspec.json.encode(body)) if one.takes is not None else None
                 try:
-                    answer = one.handle(Call(self.house, found.groupdict(), queried(one.query, words), given))
+                    answer = one.handle(ApiCall(self.house, found.groupdict(), queried(one.query, words), given))
                 except Exception as error:
                     raise refusal_of(error) from error
                 return answer if isinstance(answer, Raw) else msgspec.json.decode(msgspec.json.encode(answer))

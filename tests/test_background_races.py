@@ -16,7 +16,7 @@ import pytest
 from conftest import Place
 from mudroom.background import Background
 from mudroom.core.approval.approval import CommandAnswer, CommandQuestion
-from mudroom.core.background import Started
+from mudroom.core.background import BackgroundStart
 from mudroom.core.command.policy import ClassRule, CommandPolicy
 from mudroom.core.settings import Settings
 from mudroom.errors import CommandNotStarted, MudroomError, UsageError
@@ -245,7 +245,7 @@ def test_the_end_of_one_whose_keeper_was_killed(place: Place) -> None:
     session = place.session()
     session.new_fork("f")
     fork = session.vault.fork("f")
-    started = Started("0badcafe", "f", (b"sleep", b"1000"), session.project, 1, 1)
+    started = BackgroundStart("0badcafe", "f", (b"sleep", b"1000"), session.project, 1, 1)
     Book(fork).begin(started)
     Book(fork).note({"mode": "overlay", "port": 0, "environment": [], "masked": [], "keeper": 1})
     one = Background(session, started)

@@ -16,7 +16,7 @@ from conftest import Place
 from mudroom.core.settings import Settings
 from mudroom.errors import MudroomError
 from mudroom.stage.beneath import open_root
-from mudroom.stage.layers.closed_directory import Loosened
+from mudroom.stage.layers.closed_directory import LoosenedDirectories
 
 View = Literal["overlay", "copy"]
 
@@ -140,7 +140,7 @@ def test_killed_while_a_directory_is_open_to_us(place: Place, project: Path, set
     for tree in {path.parent for path in place.state.rglob("new")}:
         root = open_root(os.fsencode(tree))
         for name in (b"new", b"old"):
-            Loosened(root).enter(name)
+            LoosenedDirectories(root).enter(name)
         os.close(root)
     assert unlock(project) == {}
     if settings.view == "copy":

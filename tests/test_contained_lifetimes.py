@@ -16,7 +16,7 @@ import pytest
 
 from conftest import Place
 from engines import PATIENCE, SOURCE, EngineHere
-from mudroom.core.confinement.limit import Limits, Reached
+from mudroom.core.confinement.limit import LimitReached, Limits
 from mudroom.core.result import Result
 from mudroom.core.settings import Settings
 from mudroom.errors import ContainerEnded, MudroomError, Unsupported
@@ -297,7 +297,7 @@ def test_a_memory_bomb_is_killed_and_told_and_its_container_is_not_used_again(
         assert script(session, "true").reached == ()
     result = script(session, f"{PYTHON} -c 'x = bytearray(200_000_000)'; echo $?")
     assert result.stdout == b"137\n"
-    assert result.reached == (Reached("memory", "killed", 64 * MB, amount=1),)
+    assert result.reached == (LimitReached("memory", "killed", 64 * MB, amount=1),)
     assert result.use is not None
     assert result.use.memory_kills == 1
     assert engine.left(place.root) == []

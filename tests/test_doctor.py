@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from mudroom.core.settings import Settings
-from mudroom.doctor.probe import Finding, Tried, _crashes, diagnose, examine
+from mudroom.doctor.probe import Finding, ShellTrial, _crashes, diagnose, examine
 from mudroom.errors import Unsupported
 from mudroom.sandbox.linux.forbidden import why_forbidden
 
@@ -21,27 +21,27 @@ def _listening(*ports: int) -> bytes:
 
 SETS = (b"Prm", b"Eff", b"Inh", b"Amb", b"Bnd")
 GOOD = {
-    "ns/user": Tried(b"user:[1]\n"),
-    "rm -r d": Tried(b"new\n", changed=2),
-    "find": Tried(b"0\n4\nmnt:[1]\npid:[1]\n"),
-    "cat /proc/net/dev": Tried(b"    lo\nnet:[1]\n"),
-    "cat /proc/net/tcp": Tried(_listening(3128, 53, 1)),
-    "grep -E": Tried(
+    "ns/user": ShellTrial(b"user:[1]\n"),
+    "rm -r d": ShellTrial(b"new\n", changed=2),
+    "find": ShellTrial(b"0\n4\nmnt:[1]\npid:[1]\n"),
+    "cat /proc/net/dev": ShellTrial(b"    lo\nnet:[1]\n"),
+    "cat /proc/net/tcp": ShellTrial(_listening(3128, 53, 1)),
+    "grep -E": ShellTrial(
         b"".join(b"Cap%s:\t0\n" % name for name in (b"Prm", b"Eff", b"Inh", b"Amb", b"Bnd")) + b"NoNewPrivs:\t1\n"
     ),
-    "cd /proc/": Tried(b"end\n"),
-    'import socket; socket.socket(40, 1)" 2>&1': Tried(b"Seccomp:\t2\n"),
-    'import socket; socket.socket(40, 1)" 2>/dev': Tried(b"end\n", denials=(b"socket",)),
+    "cd /proc/": ShellTrial(b"end\n"),
+    'import socket; socket.socket(40, 1)" 2>&1': ShellTrial(b"Seccomp:\t2\n"),
+    'import socket; socket.socket(40, 1)" 2>/dev': ShellTrial(b"end\n", denials=(b"socket",)),
 }
 
 
 OWN = b"".join(os.readlink(f"/proc/self/ns/{kind}").encode() + b"\n" for kind in ("mnt", "pid", "net"))
 
 
-def found(landlock: int = 7, **changes: Tried) -> dict[str, Finding]:
+def found(landlock: int = 7, **changes: ShellTrial) -> dict[str, Finding]:
     answers = {**GOOD, **{key.replace("__", " "): value for key, value in changes.items()}}
 
-    def run(_settings: Settings, script: str) -> Tried:
+    def run(_settings: Settings, script: str) -> ShellTrial:
         return next(answer for part, answer in answers.items() if part in script)
 
     return {finding.protection: finding for finding in diagnose(run, landlock)}
@@ -57,33 +57,43 @@ def test_all_is_well() -> None:
 @pytest.mark.parametrize(
     ("protection", "part", "saw", "state"),
     [
-        ("a sandbox", "ns/user", Tried(os.readlink("/proc/self/ns/user").encode() + b"\n"), "degraded"),
-        ("the overlay view", "rm -r d", Tried(b"new\n", changed=1), "missing"),
-        ("the overlay view", "rm -r d", Tried(error="no overlay"), "degraded"),
-        ("nothing of the host in sight", "find", Tried(b"3\n4\n"), "degraded"),
-        ("nothing of the host in sight", "find", Tried(b"0\n400\n"), "degraded"),
-        ("nothing of the host in sight", "find", Tried(b"0\n4\n" + OWN), "degraded"),  # a container with nothing in it
-        ("nothing of the host in sight", "find", Tried(b""), "not probed"),
-        ("no network", "cat /proc/net/dev", Tried(b"lo\neth0\nnet:[1]\n"), "degraded"),
-        ("no network", "cat /proc/net/dev", Tried(b"lo\n" + OWN), "degraded"),  # a container without a network
-        ("no network", "cat /proc/net/dev", Tried(error="no sandbox"), "not probed"),
-        ("the gate", "cat /proc/net/tcp", Tried(_listening(3128, 53, 80, 443)), "degraded"),
-        ("the gate", "cat /proc/net/tcp", Tried(_listening(3128)), "degraded"),  # a container without namespaces in it
-        ("the gate", "cat /proc/net/tcp", Tried(_listening()), "missing"),
-        ("the gate", "cat /proc/net/tcp", Tried(_listening(1) + b"http://127.0.0.1:4000\n" + OWN), "degraded"),
-        ("the gate", "cat /proc/net/tcp", Tried(_listening(1) + b"\n" + OWN), "missing"),
-        ("the gate", "cat /proc/net/tcp", Tried(error="no sandbox"), "not probed"),
-        ("no privileges", "grep -E", Tried(b"CapEff:\t1\n"), "missing"),
-        ("no privileges", "grep -E", Tried(b"CapEff:\t0\nCapBnd:\tff\nNoNewPrivs:\t1\n"), "degraded"),
-        ("a first process that is nobody's to read", "cd /proc/", Tried(b"/\nend\n"), "missing"),
-        ("a first process that is nobody's to read", "cd /proc/", Tried(error="no sandbox"), "not probed"),
-        ("a system call filter", 'socket(40, 1)" 2>&1', Tried(b"Seccomp:\t0\n"), "missing"),
-        ("refusals are told", 'socket(40, 1)" 2>/dev', Tried(b"end\n"), "degraded"),
-        ("refusals are told", 'socket(40, 1)" 2>/dev', Tried(b""), "not probed"),
+        ("a sandbox", "ns/user", ShellTrial(os.readlink("/proc/self/ns/user").encode() + b"\n"), "degraded"),
+        ("the overlay view", "rm -r d", ShellTrial(b"new\n", changed=1), "missing"),
+        ("the overlay view", "rm -r d", ShellTrial(error="no overlay"), "degraded"),
+        ("nothing of the host in sight", "find", ShellTrial(b"3\n4\n"), "degraded"),
+        ("nothing of the host in sight", "find", ShellTrial(b"0\n400\n"), "degraded"),
+        (
+            "nothing of the host in sight",
+            "find",
+            ShellTrial(b"0\n4\n" + OWN),
+            "degraded",
+        ),  # a container with nothing in it
+        ("nothing of the host in sight", "find", ShellTrial(b""), "not probed"),
+        ("no network", "cat /proc/net/dev", ShellTrial(b"lo\neth0\nnet:[1]\n"), "degraded"),
+        ("no network", "cat /proc/net/dev", ShellTrial(b"lo\n" + OWN), "degraded"),  # a container without a network
+        ("no network", "cat /proc/net/dev", ShellTrial(error="no sandbox"), "not probed"),
+        ("the gate", "cat /proc/net/tcp", ShellTrial(_listening(3128, 53, 80, 443)), "degraded"),
+        (
+            "the gate",
+            "cat /proc/net/tcp",
+            ShellTrial(_listening(3128)),
+            "degraded",
+        ),  # a container without namespaces in it
+        ("the gate", "cat /proc/net/tcp", ShellTrial(_listening()), "missing"),
+        ("the gate", "cat /proc/net/tcp", ShellTrial(_listening(1) + b"http://127.0.0.1:4000\n" + OWN), "degraded"),
+        ("the gate", "cat /proc/net/tcp", ShellTrial(_listening(1) + b"\n" + OWN), "missing"),
+        ("the gate", "cat /proc/net/tcp", ShellTrial(error="no sandbox"), "not probed"),
+        ("no privileges", "grep -E", ShellTrial(b"CapEff:\t1\n"), "missing"),
+        ("no privileges", "grep -E", ShellTrial(b"CapEff:\t0\nCapBnd:\tff\nNoNewPrivs:\t1\n"), "degraded"),
+        ("a first process that is nobody's to read", "cd /proc/", ShellTrial(b"/\nend\n"), "missing"),
+        ("a first process that is nobody's to read", "cd /proc/", ShellTrial(error="no sandbox"), "not probed"),
+        ("a system call filter", 'socket(40, 1)" 2>&1', ShellTrial(b"Seccomp:\t0\n"), "missing"),
+        ("refusals are told", 'socket(40, 1)" 2>/dev', ShellTrial(b"end\n"), "degraded"),
+        ("refusals are told", 'socket(40, 1)" 2>/dev', ShellTrial(b""), "not probed"),
     ],
 )
-def test_what_a_probe_saw_is_what_is_said(protection: str, part: str, saw: Tried, state: str) -> None:
-    def run(_settings: Settings, script: str) -> Tried:
+def test_what_a_probe_saw_is_what_is_said(protection: str, part: str, saw: ShellTrial, state: str) -> None:
+    def run(_settings: Settings, script: str) -> ShellTrial:
         return saw if part in script else next(answer for key, answer in GOOD.items() if key in script)
 
     findings = {finding.protection: finding for finding in diagnose(run, 7)}
@@ -92,7 +102,7 @@ def test_what_a_probe_saw_is_what_is_said(protection: str, part: str, saw: Tried
 
 
 def test_what_cannot_be_started_is_missing_and_says_why() -> None:
-    def run(_settings: Settings, _script: str) -> Tried:
+    def run(_settings: Settings, _script: str) -> ShellTrial:
         raise Unsupported("a sandbox", "namespaces", "none are permitted", "permit them")
 
     findings = diagnose(run, 0)

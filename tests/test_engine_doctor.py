@@ -17,9 +17,9 @@ from mudroom.core.settings import Settings
 from mudroom.doctor.engine import ENGINE, GATE, INSIDE, LIMITS, WALLS, examine_engines, inside, limits, walls
 from mudroom.doctor.probe import Finding
 from mudroom.errors import UsageError
-from mudroom.sandbox.container.trial import Trial
+from mudroom.sandbox.container.trial import ContainerTrial
 
-WELL = Trial(1000, True, "boot", 0, True, True, ("lo",))
+WELL = ContainerTrial(1000, True, "boot", 0, True, True, ("lo",))
 WELL_ROW = Finding("a sandbox", "strict", "yes")
 DOCKER = Engine("docker", b"/usr/bin/docker", version="28")
 INFO = {"ServerVersion": "28", "OSType": "linux", "KernelVersion": os.uname().release, "MemoryLimit": True}
@@ -36,7 +36,7 @@ INFO = {"ServerVersion": "28", "OSType": "linux", "KernelVersion": os.uname().re
         (WELL._replace(interfaces=()), "interfaces besides loopback"),
     ],
 )
-def test_a_wall_that_is_not_there(trial: Trial, says: str) -> None:
+def test_a_wall_that_is_not_there(trial: ContainerTrial, says: str) -> None:
     assert walls(WELL).state == "strict"
     row = walls(trial)
     assert (row.state, row.found) == ("missing", says)

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from conftest import Place
-from mudroom.core.journal.event_filter import Selection
+from mudroom.core.journal.event_filter import EventFilter
 from mudroom.errors import MudroomError
 from mudroom.session import Session
 from mudroom.vault.journal.journal import Journal
@@ -22,7 +22,7 @@ SECRET = "correct-horse-battery"
 
 
 def last(session: Session, kind: str = "run") -> dict[str, Any]:
-    (event,) = session.vault.journal.events(last=1, where=Selection((kind,)))
+    (event,) = session.vault.journal.events(last=1, where=EventFilter((kind,)))
     found: dict[str, Any] = json.loads(event.data)
     return found
 
@@ -85,7 +85,7 @@ def test_a_command_that_was_cut_off_with_mudroom_is_in_the_journal_when_its_chan
     fork.begin(time.time_ns())
     assert {change.path for change in session.changes("f").changes} == {b"one"}
     assert last(session, "recover") == {"outcome": "collected", "changed": 1}
-    assert len(list(session.vault.journal.events(where=Selection(("recover",))))) == 1
+    assert len(list(session.vault.journal.events(where=EventFilter(("recover",))))) == 1
 
 
 def test_an_apply_that_cannot_be_journalled_is_done_and_can_be_undone(

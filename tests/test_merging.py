@@ -14,7 +14,7 @@ from mudroom.core.settings import Settings, VerifyWhen
 from mudroom.errors import ForkMoved, UsageError
 from mudroom.session import Session
 from mudroom.stage.source import Source
-from mudroom.vault.apply.landing import Landed, Verified
+from mudroom.vault.apply.landing import LandingResult, Verification
 
 TEXT = "".join(f"line {number}\n" for number in range(1, 21))
 
@@ -28,7 +28,7 @@ def staged(place: Place, script: str, meanwhile: Callable[[], object]) -> tuple[
     return session, result.fork
 
 
-def conflicts(landed: Landed) -> dict[str, str]:
+def conflicts(landed: LandingResult) -> dict[str, str]:
     return {os.fsdecode(one.path): one.reason for one in landed.conflicts}
 
 
@@ -277,7 +277,7 @@ def test_the_user_goes_on_while_it_is_verified(place: Place) -> None:
     session, fork = both_edit(place, verifying("grep -c . f"))
     times = []
 
-    def check(landing: Landing, source: Source, merged: bytes) -> Verified | None:
+    def check(landing: Landing, source: Source, merged: bytes) -> Verification | None:
         times.append(1)
         if len(times) == 1:
             (place.project / "f").write_text("again\nours\n" + TEXT)

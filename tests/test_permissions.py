@@ -18,7 +18,7 @@ from mudroom.core.network.host_rules import Action, HostRule, Request, decide, p
 from mudroom.errors import MudroomError, UsageError
 from mudroom.policy.config import load_settings
 from mudroom.policy.edit_yaml import CannotAmend, put_in, take_out
-from mudroom.policy.host_answers import Kept, Standing, drop, keep, load, parse, section_of
+from mudroom.policy.host_answers import HostAnswerFile, HostRules, drop, keep, load, parse, section_of
 from mudroom.policy.local import Local
 
 FILE = ".mudroom/local/permissions.yaml"
@@ -175,7 +175,7 @@ def test_the_project_itself_may_be_reached_through_a_link(project: bytes, tmp_pa
 
 
 def test_the_first_rule_makes_the_file(project: bytes, tmp_path: Path) -> None:
-    assert keep(project, rule("a.com"), "asked by npm install\n\x1b[31m") == Kept(False, ())
+    assert keep(project, rule("a.com"), "asked by npm install\n\x1b[31m") == HostAnswerFile(False, ())
     directory = tmp_path / ".mudroom/local"
     assert {one.name for one in directory.iterdir()} == {".gitignore", "lock", "permissions.yaml"}
     assert directory.stat().st_mode & 0o777 == 0o700
@@ -220,9 +220,9 @@ private:
 def test_all_else_stays_byte_for_byte(project: bytes, path: Path, new: HostRule, old_line: str, expected: str) -> None:
     write(path, MINE)
     before = load(project)
-    assert keep(project, new, "n") == Kept(False, ())
+    assert keep(project, new, "n") == HostAnswerFile(False, ())
     assert path.read_text() == MINE.replace(old_line, expected)
-    assert keep(project, new, "again") == Kept(True, ())
+    assert keep(project, new, "again") == HostAnswerFile(True, ())
     assert [one._replace(source="") for one in drop(project, show_rule(new))] == [new]
     assert path.read_text() == MINE
     assert load(project) == before
@@ -401,7 +401,7 @@ def test_rules_as_they_stand_now(project: bytes, path: Path) -> None:
         read.append(1)
         return load_settings(project).hosts
 
-    standing = Standing(project, policy, lambda: "asked today")
+    standing = HostRules(project, policy, lambda: "asked today")
     assert standing() is standing()
     assert (standing(), len(read)) == ((), 1)
     standing.remember(rule("a.com")._replace(source="asked"))
@@ -508,7 +508,7 @@ def test_there_is_nothing_to_take_out() -> None:
 @pytest.mark.parametrize("action", ["allow", "deny"])
 def test_an_answer_is_kept_and_holds(project: bytes, host: str, action: Action) -> None:
     """As whoever asks makes it: the host and the port that were asked about, and no more."""
-    standing = Standing(project, tuple)
+    standing = HostRules(project, tuple)
     standing.remember(HostRule(action, host, (8443,), source="asked"))
     assert decide(Request(host, 8443), standing()).action == action
     assert decide(Request(host, 443), standing()).rule is None

@@ -9,13 +9,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mudroom.core.command.policy import STRICTNESS, decide
-from mudroom.core.command.verdict import ACTIONS, CLASSES, Part, joined
+from mudroom.core.command.verdict import ACTIONS, CLASSES, CommandPart, joined
 from mudroom.core.network.host_rules import Request
 from mudroom.core.network.host_rules import decide as decide_host
 from mudroom.core.settings import Settings
 from mudroom.errors import UsageError
 from mudroom.policy.combine import LOCAL, PROJECT, USER, _ranked, believed, inside, merge, roles_of
-from mudroom.policy.parse import Given, parse, put
+from mudroom.policy.parse import GivenSetting, parse, put
 from mudroom.policy.trust import judge
 
 WORDS = ("a", "b", "c")
@@ -64,19 +64,19 @@ _policy = st.fixed_dictionaries(
     },
 )
 _part = st.builds(
-    lambda words, complete, classes: Part(tuple(word.encode() for word in words), complete, tuple(classes), ""),
+    lambda words, complete, classes: CommandPart(tuple(word.encode() for word in words), complete, tuple(classes), ""),
     st.lists(st.sampled_from(WORDS), max_size=4),
     st.booleans(),
     st.lists(st.sampled_from(CLASSES), min_size=1, max_size=2),
 )
 
 
-def given_by(policy: dict[str, Any], rank: int) -> list[Given]:
+def given_by(policy: dict[str, Any], rank: int) -> list[GivenSetting]:
     found = parse(json.dumps(policy).encode(), f"/p{rank}/policy.yaml")
     return [_ranked(one._replace(local=rank == LOCAL), rank) for one in found]
 
 
-def unseen(layers: dict[int, list[Given]]) -> Settings:
+def unseen(layers: dict[int, list[GivenSetting]]) -> Settings:
     judged = judge(b"/nowhere", b"/nowhere/state", inside(layers), roles_of(layers), trusts_all=False)
     return put(merge(believed(layers, judged)), judged.left_out)
 
@@ -84,7 +84,7 @@ def unseen(layers: dict[int, list[Given]]) -> Settings:
 @settings(max_examples=200)
 @given(user=_policy, project=_policy, local=_policy | st.just({}), parts=st.lists(_part, min_size=1, max_size=2))
 def test_what_nobody_has_seen_makes_nothing_freer(
-    user: dict[str, Any], project: dict[str, Any], local: dict[str, Any], parts: list[Part]
+    user: dict[str, Any], project: dict[str, Any], local: dict[str, Any], parts: list[CommandPart]
 ) -> None:
     own = {PROJECT: [], USER: given_by(user, USER), LOCAL: []}
     try:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from mudroom.core.command.policy import decide
-from mudroom.core.command.verdict import Classified, CommandClass, Part
+from mudroom.core.command.verdict import Classification, CommandClass, CommandPart
 from mudroom.core.network.host_rules import Request, parse_rule, vet
 from mudroom.core.network.host_rules import decide as decide_host
 from mudroom.core.settings import Loaded, Settings
@@ -351,8 +351,8 @@ def test_asking_by_name_is_not_to_open_what_is_private_or_to_say_what_is_sent(fi
 
 
 def action(files: Strange, text: str, *classes: CommandClass, agent: str | None = None) -> str:
-    part = Part(tuple(text.encode().split()), True, classes, "")
-    return decide(Classified(classes, (part,)), files.settings.commands, agent).action
+    part = CommandPart(tuple(text.encode().split()), True, classes, "")
+    return decide(Classification(classes, (part,)), files.settings.commands, agent).action
 
 
 def test_a_rule_that_is_not_trusted_still_asks_for_more(files: Strange) -> None:

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mudroom.core.command.policy import CommandPolicy, decide, exact_pattern
-from mudroom.core.command.verdict import Part, joined
+from mudroom.core.command.verdict import CommandPart, joined
 from mudroom.errors import MudroomError, UsageError
-from mudroom.policy.command_answers import Kept, drop, load, parse, remember
+from mudroom.policy.command_answers import CommandAnswerFile, drop, load, parse, remember
 
 
 @pytest.fixture
@@ -25,7 +25,7 @@ def file_of(project: bytes) -> Path:
 
 
 def test_an_answer_is_one_line(project: bytes) -> None:
-    assert remember(project, "rm -rf 'a b'", "claude, 2026-01-02") == Kept(("rm -rf 'a b'",), ())
+    assert remember(project, "rm -rf 'a b'", "claude, 2026-01-02") == CommandAnswerFile(("rm -rf 'a b'",), ())
     text = file_of(project).read_text()
     assert text.endswith("allow:\n  - \"rm -rf 'a b'\"  # claude, 2026-01-02\n")
     assert text.startswith("# What is done about agents' commands")
@@ -44,7 +44,7 @@ def test_several_parts_are_several_lines(project: bytes) -> None:
 def test_the_last_answer_counts(project: bytes) -> None:
     remember(project, "git push")
     remember(project, "git push *")
-    assert remember(project, "git push", action="deny") == Kept(("git push",), (("allow", "git push"),))
+    assert remember(project, "git push", action="deny") == CommandAnswerFile(("git push",), (("allow", "git push"),))
     assert [(rule.action, rule.exact) for rule in load(project)] == [("allow", False), ("deny", True)]
     assert drop(project, "git push") == (("deny", "git push"),)
     assert drop(project, "git push") == ()
@@ -118,7 +118,7 @@ def test_what_always_writes_is_what_was_asked_about(
 ) -> None:
     """Whatever the words: the very same command is allowed from then on, and no other."""
     project = os.fsencode(tmp_path_factory.mktemp("rules"))
-    part = Part(tuple(words), True, ("host_escape_risk",), "")
+    part = CommandPart(tuple(words), True, ("host_escape_risk",), "")
     policy = CommandPolicy()
     pattern = exact_pattern(joined([part]), policy)
     if pattern is None:

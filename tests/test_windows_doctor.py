@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from mudroom.doctor.windows import Asked, Tried, diagnose
+from mudroom.doctor.windows import CmdTrial, ProbeRequest, diagnose
 
 
 @pytest.fixture
@@ -15,10 +15,10 @@ def outside(tmp_path: Path) -> str:
     return str(tmp_path / "out.txt")
 
 
-def good(asked: Asked) -> Tried:
+def good(asked: ProbeRequest) -> CmdTrial:
     if asked.network == "gate" or asked.limits.io:
-        return Tried(error="cannot be had")
-    return Tried(7 if "exit 7" in asked.line else 0, b"in\r\n" if "echo in" in asked.line else b"")
+        return CmdTrial(error="cannot be had")
+    return CmdTrial(7 if "exit 7" in asked.line else 0, b"in\r\n" if "echo in" in asked.line else b"")
 
 
 def states(rows: list[object]) -> dict[str, str]:
@@ -43,21 +43,21 @@ def test_a_good_windows(outside: str) -> None:
 
 
 def test_one_that_can_do_nothing(outside: str) -> None:
-    rows = diagnose(lambda asked: Tried(error="no AppContainer"), outside)
+    rows = diagnose(lambda asked: CmdTrial(error="no AppContainer"), outside)
     assert {row.state for row in rows} <= {"missing", "not probed"}
     assert all("no AppContainer" in row.found for row in rows)
 
 
 def test_one_where_the_probe_sees_what_it_should_not(outside: str) -> None:
-    def leaky(asked: Asked) -> Tried:
-        return Tried(0, b"in\r\nsecret" if "type" in asked.line else b"in\r\n")
+    def leaky(asked: ProbeRequest) -> CmdTrial:
+        return CmdTrial(0, b"in\r\nsecret" if "type" in asked.line else b"in\r\n")
 
     assert states(list(diagnose(leaky, outside)))["nothing of the host in sight"] == "missing"
 
 
 @pytest.mark.parametrize("error", ["the completion port: error 5"])
 def test_one_that_leaves_something_behind(error: str, outside: str) -> None:
-    rows = diagnose(lambda asked: Tried(0, b"in\r\n", error), outside)
+    rows = diagnose(lambda asked: CmdTrial(0, b"in\r\n", error), outside)
     assert states(list(rows))["all that a command started ends with it"] == "missing"
 
 
@@ -66,11 +66,11 @@ def test_one_that_leaves_something_behind(error: str, outside: str) -> None:
 def test_one_where_a_file_outside_is_written(level: int, out: bytes, outside: str) -> None:
     """Whatever the command says of it: the file is looked at. Each row tells of its own probe."""
 
-    def writes(asked: Asked) -> Tried:
+    def writes(asked: ProbeRequest) -> CmdTrial:
         if outside in asked.line and asked.level == level:
             with open(outside, "ab") as stream:
                 stream.write(b"x\r\n")
-            return Tried(0, out)
+            return CmdTrial(0, out)
         return good(asked)
 
     names = ["level 0: writing only in the fork", "nothing of the host in sight"]
@@ -80,7 +80,7 @@ def test_one_where_a_file_outside_is_written(level: int, out: bytes, outside: st
 
 
 def test_one_where_a_file_outside_is_removed(outside: str) -> None:
-    def removes(asked: Asked) -> Tried:
+    def removes(asked: ProbeRequest) -> CmdTrial:
         if outside in asked.line:
             Path(outside).unlink()
         return good(asked)

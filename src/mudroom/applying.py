@@ -18,13 +18,13 @@ from mudroom.vault.store.fork import Fork
 from mudroom.workbench import Workbench
 
 if TYPE_CHECKING:
-    from mudroom.core.merge.merge import Part
+    from mudroom.core.merge.merge import PartialChoice
     from mudroom.core.merge.resolution_words import Take
     from mudroom.core.tree.change import Change, Remark
     from mudroom.vault.apply.applied import AppliedOnce
-    from mudroom.vault.apply.conflict import Conflicted
-    from mudroom.vault.apply.landing import Check, Landed
-    from mudroom.vault.apply.transaction import Applied
+    from mudroom.vault.apply.conflict import ForkConflict
+    from mudroom.vault.apply.landing import Check, LandingResult
+    from mudroom.vault.apply.transaction import ApplyResult
     from mudroom.vault.git.commits import Commits
 
     OnVerify = Callable[[tuple[bytes, ...]], Callable[[bytes], None]]
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-def _again(applied: Applied) -> dict[str, int]:
+def _again(applied: ApplyResult) -> dict[str, int]:
     return {"again": len(applied.again)} if applied.again else {}
 
 
@@ -77,13 +77,13 @@ class Applying(Workbench):
         *,
         reviewed: str | None = None,
         git: bool = False,
-        parts: Mapping[bytes, Part] | None = None,
+        parts: Mapping[bytes, PartialChoice] | None = None,
         markers: bool = False,
         backups: bool = False,
         verify_fork: bool = True,
         exact: bool = False,
         on_verify: OnVerify | None = None,
-    ) -> Landed:
+    ) -> LandingResult:
         """Apply a fork to the project, whole or only ``paths``, merged with what has been changed there meanwhile.
         Conflicts are in what it returns, never raised.
 
@@ -96,12 +96,12 @@ class Applying(Workbench):
         nothing below. ``on_verify``: called with the command that verifies the result when that begins; what it gives
         is called with all that the command prints, as it is printed.
         """
-        from mudroom.vault.apply.landing import Wanted, land
+        from mudroom.vault.apply.landing import LandingRequest, land
 
         with self.at_rest(name) as fork:
             record = None if verify_fork else fork.record
             self._require_reviewed(fork, reviewed)
-            wanted = Wanted(tuple(paths), parts or {}, git=git, markers=markers, backups=backups, exact=exact)
+            wanted = LandingRequest(tuple(paths), parts or {}, git=git, markers=markers, backups=backups, exact=exact)
             now, check, report = self._clock(), self._check(on_verify), self._report("applying")
             landed = land(self.vault, fork, wanted, time=now, record=record, check=check, progress=report)
         if landed.verified is not None:
@@ -153,7 +153,7 @@ class Applying(Workbench):
 
         return find_drift(self.vault, self.vault.fork(name))
 
-    def conflicts(self, name: str, paths: Sequence[bytes] = ()) -> list[Conflicted]:
+    def conflicts(self, name: str, paths: Sequence[bytes] = ()) -> list[ForkConflict]:
         """Where a fork, or what is below ``paths`` in it, conflicts with the project as it is now: all sides of each,
         those that are decided, too."""
         from mudroom.vault.apply.conflict import find_conflicts
@@ -161,14 +161,14 @@ class Applying(Workbench):
         with self.at_rest(name) as fork:
             return find_conflicts(self.vault, fork, paths) if fork.record is not None else []
 
-    def conflict(self, name: str, path: bytes) -> Conflicted | None:
+    def conflict(self, name: str, path: bytes) -> ForkConflict | None:
         """The one at this path, at the cost of that one if it can be; None: there is none."""
         from mudroom.vault.apply.conflict import find_conflict
 
         with self.at_rest(name) as fork:
             return find_conflict(self.vault, fork, path) if fork.record is not None else None
 
-    def each_conflict(self, name: str, make: Callable[[Conflicted], T]) -> list[T]:
+    def each_conflict(self, name: str, make: Callable[[ForkConflict], T]) -> list[T]:
         """What is made of each of them, one after the other: all of them together may not fit into memory."""
         from mudroom.vault.apply.conflict import each_conflict
 
@@ -185,7 +185,7 @@ class Applying(Workbench):
             return dict(each_conflict(self.vault, fork, lambda one: (one.path, one.decided), paths, contents=False))
 
     def decide(
-        self, name: str, conflict: Conflicted, take: Take, content: bytes | None = None, *, edited: bool = False
+        self, name: str, conflict: ForkConflict, take: Take, content: bytes | None = None, *, edited: bool = False
     ) -> None:
         """Keep a decision about a conflict for the next apply; it holds as long as both versions stay what they are.
 
@@ -197,7 +197,7 @@ class Applying(Workbench):
         with self.at_rest(name) as fork:
             decide(self.vault, fork, conflict, take, content, edited=edited)
 
-    def keep_both(self, name: str, conflict: Conflicted) -> bytes:
+    def keep_both(self, name: str, conflict: ForkConflict) -> bytes:
         """Decide for the project's file, and have the fork's beside it, as ``NAME.theirs.SUFFIX``: its path. For files
         that cannot be merged. Raises UsageError if something is there."""
         from mudroom.vault.apply.conflict import require_undecided_since
@@ -220,7 +220,7 @@ class Applying(Workbench):
         return beside
 
     def forget_decision(self, name: str, path: bytes, decision: bytes | None = None) -> bool:
-        """Take a decision back: the one that was looked at (``Conflicted.decision``; None: whatever it is). Whether
+        """Take a decision back: the one that was looked at (``ForkConflict.decision``; None: whatever it is). Whether
         there was one."""
         from mudroom.vault.apply.conflict import forget
 
@@ -233,7 +233,7 @@ class Applying(Workbench):
 
         return details(self.vault, [(one["apply"], one["state"]) for one in self.applies()[-last:]])
 
-    def redo(self, name: str | None = None) -> Applied:
+    def redo(self, name: str | None = None) -> ApplyResult:
         """Apply once more what was undone: the one named, or the last. Hold the vault's lock."""
         from mudroom.vault.apply.landing import bring_back
         from mudroom.vault.retention.tombstone import require_kept
@@ -244,7 +244,7 @@ class Applying(Workbench):
         self._journal_applied("redo", "", applied, **_again(applied))
         return applied
 
-    def undo(self, name: str | None = None) -> Applied:
+    def undo(self, name: str | None = None) -> ApplyResult:
         """Take an apply back: the one named, or the last. Hold the vault's lock."""
         from mudroom.vault.apply.landing import take_back
         from mudroom.vault.retention.tombstone import require_kept

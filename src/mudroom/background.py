@@ -10,11 +10,11 @@ from mudroom.core.tree.path import show
 from mudroom.sandbox.client.capture import GRACE
 
 if TYPE_CHECKING:
-    from mudroom.core.background import Ended, Started
+    from mudroom.core.background import BackgroundEnd, BackgroundStart
     from mudroom.core.result import Result
     from mudroom.joining import Joining
-    from mudroom.sandbox.host.processes import Usage
-    from mudroom.vault.forks.background import Part
+    from mudroom.sandbox.host.processes import ProcessUsage
+    from mudroom.vault.forks.background import StreamPart
 
 LATER = 0.05
 """Seconds between two looks at what another process has written down."""
@@ -23,7 +23,7 @@ LATER = 0.05
 class Background:
     """A command in the background of a fork. It ends with its session."""
 
-    def __init__(self, session: Joining, started: Started, refused: Result | None = None) -> None:
+    def __init__(self, session: Joining, started: BackgroundStart, refused: Result | None = None) -> None:
         self._session, self.started, self.refused = session, started, refused
         """``refused``: why it was not started; None: it was."""
         self.id, self.fork, self.argv = started.id, started.fork, started.command
@@ -31,23 +31,23 @@ class Background:
     @classmethod
     def none(cls, session: Joining, refused: Result) -> Background:
         """One that was refused: it has no id, and nothing can be asked of it but why."""
-        from mudroom.core.background import Started
+        from mudroom.core.background import BackgroundStart
 
-        return cls(session, Started("", refused.fork, refused.command, b"", 0, 0), refused)
+        return cls(session, BackgroundStart("", refused.fork, refused.command, b"", 0, 0), refused)
 
     def __repr__(self) -> str:
         return f"Background({self.id!r}, {show(b' '.join(self.argv))!r})"
 
-    def usage(self) -> Usage | None:
+    def usage(self) -> ProcessUsage | None:
         """What its processes use just now, and their numbers outside and inside; None if there are none."""
         return self._session.usages().get(self.id)
 
-    def poll(self) -> Ended | None:
+    def poll(self) -> BackgroundEnd | None:
         """How it has ended; None while it runs. Of one whose keeper was killed that is found out here."""
         rows = self._session.backgrounds(self.fork)
         return next((ended for started, ended in rows if started.id == self.id), None)
 
-    def wait(self, timeout: float | None = None) -> Ended | None:
+    def wait(self, timeout: float | None = None) -> BackgroundEnd | None:
         """Block until it has ended and what it has changed is collected; None after ``timeout`` seconds."""
         deadline = None if timeout is None else time.monotonic() + timeout
         tended = self._session._tended.get(self.fork)
@@ -57,7 +57,7 @@ class Background:
             time.sleep(LATER)
         return ended
 
-    def end(self, grace: float = GRACE) -> Ended | None:
+    def end(self, grace: float = GRACE) -> BackgroundEnd | None:
         """Ask it to end (SIGTERM); what is left of it after ``grace`` seconds is killed. Blocks until it is gone."""
         self._session.end(self.fork, [self.id], grace)
         return self.wait()
@@ -69,7 +69,7 @@ class Background:
         place = Book(self._session.vault.fork(self.fork)).place(self.id)
         return read_ring(place + b"/stdout"), read_ring(place + b"/stderr")
 
-    def printed(self, marks: Sequence[str] = ("", ""), limit: int = 1 << 16) -> tuple[Part, Part]:
+    def printed(self, marks: Sequence[str] = ("", ""), limit: int = 1 << 16) -> tuple[StreamPart, StreamPart]:
         """What it has written to stdout and stderr since the ``marks`` of an earlier answer, or the end of it: at most
         so many bytes of each, however fast it writes."""
         from mudroom.vault.forks.background import Book, read_part

@@ -30,7 +30,7 @@ from mudroom.vault.store.store import Vault
 
 if TYPE_CHECKING:
     from mudroom.core.confinement.image import User
-    from mudroom.sandbox.container.image_file import Provided
+    from mudroom.sandbox.container.image_file import ProvidedImage
 
 Rlimits = tuple[tuple[int, int, int], ...]
 _CACHES = (
@@ -95,7 +95,7 @@ def _within(network: Network, *, bare: bool, unheard: bool) -> Network:
     return "open" if bare else "none" if unheard else "gate"
 
 
-def _no_images(name: str, _user: User) -> Provided:
+def _no_images(name: str, _user: User) -> ProvidedImage:
     raise Unsupported(f"the image {name}", "a container engine", "a session without one")
 
 
@@ -124,7 +124,7 @@ class Confinement:
         home: bytes,
         environ: Mapping[bytes, bytes],
         platform: Platform = LINUX,
-        images: Callable[[str, User], Provided] = _no_images,
+        images: Callable[[str, User], ProvidedImage] = _no_images,
     ) -> None:
         self.platform = platform
         self._vault, self._home, self.variables = vault, home, environ
@@ -358,7 +358,7 @@ class Confinement:
                 self._resolves = _NO_RESOLVER  # resolv.conf(5): without the file, what runs here is asked
         return self._resolves
 
-    def _provided(self, image: str) -> Provided:
+    def _provided(self, image: str) -> ProvidedImage:
         from mudroom.core.confinement.image import User
 
         uid, gid = user_of(os.geteuid(), os.getegid())

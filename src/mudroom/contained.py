@@ -15,18 +15,27 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from mudroom import __version__
-from mudroom.core.confinement.container import LABEL, NAMES, Container, Engine, EngineKind, Mount, unspeakable, user_of
+from mudroom.core.confinement.container import (
+    LABEL,
+    NAMES,
+    Container,
+    ContainerMount,
+    Engine,
+    EngineKind,
+    unspeakable,
+    user_of,
+)
 from mudroom.core.confinement.image import User
 from mudroom.core.confinement.limit import Limits
 from mudroom.core.confinement.plan import Plan
 from mudroom.core.settings import Settings
 from mudroom.core.tree.path import is_below, show
 from mudroom.errors import ContainerEnded, MudroomError, Unsupported
-from mudroom.sandbox.container.allowance import Allowed, allow
+from mudroom.sandbox.container.allowance import AllowedLimits, allow
 from mudroom.sandbox.container.box import Box, mounts_of, name_of, start
 from mudroom.sandbox.container.engine import current
 from mudroom.sandbox.container.image import provide_host_image
-from mudroom.sandbox.container.image_file import Provided, provide
+from mudroom.sandbox.container.image_file import ProvidedImage, provide
 from mudroom.sandbox.container.orphans import OLD, OWNER, sweep_containers, sweep_directory
 from mudroom.sandbox.container.owner import beside, this_process
 from mudroom.sandbox.container.pool import Pool
@@ -61,7 +70,7 @@ class Containers:
         self._pool = Pool(self._start)
         self._owner = this_process()
         self._sweeper: threading.Thread | None = None
-        self._images: dict[tuple[str, User], Provided] = {}
+        self._images: dict[tuple[str, User], ProvidedImage] = {}
 
     @property
     def engine(self) -> Engine:
@@ -129,11 +138,11 @@ class Containers:
         """Of a fork that is no more."""
         self._pool.forget(fork)
 
-    def allowed(self, limits: Limits) -> Allowed:
+    def allowed(self, limits: Limits) -> AllowedLimits:
         """Raises Unsupported for a limit that no container holds, if it may not be missing."""
         return allow(limits, self.engine)
 
-    def image(self, name: str, user: User) -> Provided:
+    def image(self, name: str, user: User) -> ProvidedImage:
         """A named image, as it was when it was first used in this session. Raises UsageError if there is none,
         Unsupported if it cannot be used here."""
         found = self._images.get((name, user))
@@ -160,8 +169,8 @@ class Containers:
             cpus=limits.cpus,
         )
 
-    def _mounts(self, plan: Plan) -> tuple[Mount, ...]:
-        places = {one[1]: Mount(*one) for one in plan.mounts}  # of two in one place the later one counts
+    def _mounts(self, plan: Plan) -> tuple[ContainerMount, ...]:
+        places = {one[1]: ContainerMount(*one) for one in plan.mounts}  # of two in one place the later one counts
         if plan.namespaces:
             places = {mount.target: mount for mount in mounts_of(list(self._places(plan)))} | places
         return tuple(places[target] for target in sorted(places))

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from mudroom.core.agent.card import AgentCard
     from mudroom.core.approval.approval import CommandAnswer, CommandApprover, CommandQuestion, Remember
     from mudroom.core.command.policy import CommandPolicy
-    from mudroom.core.command.verdict import Classified
+    from mudroom.core.command.verdict import Classification
 
 _STEM = 40
 """Letters of a checkpoint's name that come from the command."""
@@ -135,7 +135,7 @@ class Deciding(Starting):
         """What the policy says about a command of this session's agent. Nothing is run, and nobody is asked."""
         return self._judged(argv, cwd or self.project)[0]
 
-    def _judged(self, argv: Sequence[bytes], cwd: bytes) -> tuple[Verdict, Classified]:
+    def _judged(self, argv: Sequence[bytes], cwd: bytes) -> tuple[Verdict, Classification]:
         from mudroom.core.command.policy import decide
         from mudroom.core.command.program.classification import classify_words
 
@@ -220,7 +220,7 @@ class Deciding(Starting):
         return asked._replace(fingerprint=mark, files=files, terms=self._conditions()[0])
 
     def _mark(
-        self, fork: Fork, asked: CommandQuestion, classified: Classified
+        self, fork: Fork, asked: CommandQuestion, classified: Classification
     ) -> tuple[str, tuple[tuple[bytes, str], ...]]:
         """The fingerprint of a question, and the files that it covers."""
         from mudroom.core.approval.fingerprint import digests, fingerprint

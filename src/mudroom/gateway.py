@@ -20,14 +20,14 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any, Protocol
 
-from mudroom.core.network.flow import Answer, Flow, Question
+from mudroom.core.network.flow import Flow, FlowAnswer, FlowQuestion
 from mudroom.core.network.host_rules import HostRule
 from mudroom.errors import MudroomError, UsageError
 from mudroom.sandbox.client.client import Running
 
 if TYPE_CHECKING:
     from mudroom.core.network.inspection import Inspection
-    from mudroom.core.network.placeholder import Wanted
+    from mudroom.core.network.placeholder import CredentialRule
     from mudroom.net.door import Door, Gate, Kind
 
 _SOCK_SEQPACKET = _socket.SOCK_SEQPACKET
@@ -45,7 +45,7 @@ LAST_FLOWS = 5.0
 """Seconds that the gate has, after a command, to say what there is still to be said."""
 
 
-Approver = Callable[[Question, int], Answer]
+Approver = Callable[[FlowQuestion, int], FlowAnswer]
 """The descriptor is readable as soon as nobody waits for the answer any more, because the command has ended."""
 
 
@@ -55,7 +55,7 @@ class Waiting(Protocol):
     def fileno(self) -> int:
         """Readable when there may be an answer; -1: ``look`` now and then."""
 
-    def look(self) -> Answer | None:
+    def look(self) -> FlowAnswer | None:
         """None: not yet. Its own time runs out."""
 
     def close(self) -> None:
@@ -65,8 +65,8 @@ class Waiting(Protocol):
 class Elsewhere(Protocol):
     """An approver for whom nobody has to wait: what is asked that has ``begin`` is asked by that."""
 
-    def __call__(self, question: Question, over: int) -> Answer: ...
-    def begin(self, question: Question) -> Waiting: ...
+    def __call__(self, question: FlowQuestion, over: int) -> FlowAnswer: ...
+    def begin(self, question: FlowQuestion) -> Waiting: ...
 
 
 Hush = Callable[[], AbstractContextManager[None]]
@@ -280,7 +280,7 @@ class Doorkeeper:
         self._rules: Sequence[HostRule] = ()
         self._answered: list[HostRule] = []
         """Rules that hold for this command, because somebody was asked."""
-        self._waiting: list[tuple[Question, Waiting]] = []
+        self._waiting: list[tuple[FlowQuestion, Waiting]] = []
 
     @property
     def is_inside(self) -> bool:
@@ -375,7 +375,7 @@ class Doorkeeper:
             else:
                 self._ask(door, one)
 
-    def _ask(self, door: Door, question: Question) -> None:
+    def _ask(self, door: Door, question: FlowQuestion) -> None:
         approver, question = self._gateway.approver, question._replace(fork=self._fork())
         begin = getattr(approver, "begin", None)
         if begin is not None and self._running is not None and not self._running.ends():
@@ -394,7 +394,7 @@ class Doorkeeper:
                 waiting.close()
                 self._settle(door, question, answer)
 
-    def _settle(self, door: Door, question: Question, answer: Answer) -> None:
+    def _settle(self, door: Door, question: FlowQuestion, answer: FlowAnswer) -> None:
         if not answer.lasting:
             door.refuse(question.identity, answer.why)
             return
@@ -407,10 +407,10 @@ class Doorkeeper:
             except MudroomError as error:  # it holds for this command all the same
                 self.notes.append(f"the answer about {question.host} could not be kept: {error}")
 
-    def _answer(self, approver: Approver | None, question: Question) -> Answer:
+    def _answer(self, approver: Approver | None, question: FlowQuestion) -> FlowAnswer:
         running = self._running
         if approver is None or running is None or running.ends():
-            return Answer(False)
+            return FlowAnswer(False)
         return approver(question, running.fileno())
 
     def _without_network(self, why: str) -> None:
@@ -435,7 +435,7 @@ class Doorkeeper:
         self._running = None
 
 
-def missing_credential(wanted: Wanted, environ: Mapping[bytes, bytes], home: bytes) -> str:
+def missing_credential(wanted: CredentialRule, environ: Mapping[bytes, bytes], home: bytes) -> str:
     """Why a credential cannot be read now, with what to do about it; empty if it can. Its value is not kept."""
     from mudroom.net.inspection.reveal import reveal
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
-from mudroom.core.agent.level import BARE, Decision, Means, decide_level
+from mudroom.core.agent.level import BARE, LevelDecision, LevelSupport, decide_level
 from mudroom.core.confinement.container import EngineKind
 from mudroom.core.confinement.image import HOST
 from mudroom.core.settings import Settings
@@ -17,7 +17,7 @@ from mudroom.core.tree.path import is_below, show
 from mudroom.errors import Refused, Unsupported
 
 if TYPE_CHECKING:
-    from mudroom.core.agent.card import AgentCard, Opened
+    from mudroom.core.agent.card import AgentCard, OpenedCredentials
     from mudroom.core.confinement.spec import Bind
 
 
@@ -40,7 +40,7 @@ PLAIN = Grant()
 """A command without a card at level 1."""
 
 
-def opened_by(card: AgentCard, home: bytes, environ: Mapping[bytes, bytes]) -> Opened:
+def opened_by(card: AgentCard, home: bytes, environ: Mapping[bytes, bytes]) -> OpenedCredentials:
     """The credentials that a card names, as they are here."""
     from mudroom.core.agent.card import wanted
     from mudroom.sandbox.host.credential_opening import open_stores
@@ -67,18 +67,20 @@ def in_the_way(live: Iterable[Bind], project: bytes, state: bytes) -> str:
 
 def promised(
     settings: Settings, card: AgentCard, project: bytes, state: bytes, home: bytes, environ: Mapping[bytes, bytes]
-) -> tuple[Decision, Opened]:
+) -> tuple[LevelDecision, OpenedCredentials]:
     """What a card would get if it were run here, without running it."""
     decision, opened = decide(settings, card, None, environ), opened_by(card, home, environ)
     reason = in_the_way(opened.live, project, state)
     if reason and decision.level is not None:
-        decision = Decision(None, decision.asked, "sandboxRequirements", reason)
+        decision = LevelDecision(None, decision.asked, "sandboxRequirements", reason)
     return decision, opened
 
 
-def decide(settings: Settings, card: AgentCard | None, asked: int | None, environ: Mapping[bytes, bytes]) -> Decision:
+def decide(
+    settings: Settings, card: AgentCard | None, asked: int | None, environ: Mapping[bytes, bytes]
+) -> LevelDecision:
     """``asked``: on the command line."""
-    means = Means(_Lacking(environ, engine_of(settings)))
+    means = LevelSupport(_Lacking(environ, engine_of(settings)))
     return decide_level(card, settings.levels, means, asked=asked, default=settings.level if card is None else 0)
 
 

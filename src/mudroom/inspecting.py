@@ -9,7 +9,7 @@ from mudroom.errors import UsageError
 from mudroom.joining import Joining
 
 if TYPE_CHECKING:
-    from mudroom.core.fork_report import Inspected, Prepared
+    from mudroom.core.fork_report import ForkReport, PreparedFork
 
 LOOKED_AT = 500
 """Events of the journal in which refusals are looked for."""
@@ -25,12 +25,12 @@ class Inspecting(Joining):
         at: str | None = None,
         snapshot: bool = False,
         checkpoint: str | None = None,
-    ) -> Prepared:
+    ) -> PreparedFork:
         """Have a fork ready for an agent's first command, and say what that will find. The fork is made if there is
         none, as ``new_fork`` makes it; one that is there must not be asked for with other origins. ``checkpoint``:
         freeze what it holds under this name. Raises UsageError, or Unsupported as ``run`` does."""
         from mudroom.core.command.policy import class_actions
-        from mudroom.core.fork_report import Prepared
+        from mudroom.core.fork_report import PreparedFork
 
         self._notes = []
         self._grant = grant = self.granted()
@@ -45,7 +45,7 @@ class Inspecting(Joining):
         if checkpoint is not None:
             self.checkpoint(name, checkpoint)
         mode, notes = self._first_mode(self.vault.fork(name))
-        return Prepared(
+        return PreparedFork(
             name,
             created,
             self.project,
@@ -59,9 +59,9 @@ class Inspecting(Joining):
             (*self._notes, *secrets, *grant.notes, *notes, *self.confinement.missing_credentials(self.settings)),
         )
 
-    def inspect(self, name: str) -> Inspected:
+    def inspect(self, name: str) -> ForkReport:
         """What a fork is and holds, and what was refused to its commands. Raises UsageError if there is none."""
-        from mudroom.core.fork_report import Inspected
+        from mudroom.core.fork_report import ForkReport
 
         record = self.record(name)
         fork = self.vault.fork(name)
@@ -70,7 +70,7 @@ class Inspecting(Joining):
         words = {"running": fork.interrupted is not None, "mounted": name in self.mounts()}
         words["cut off"] = record is not None and not command
         status = record.exit_code if record is not None else None
-        return Inspected(
+        return ForkReport(
             name,
             state.parent,
             state.created,

@@ -18,22 +18,22 @@ from mudroom.core.tree.change import Changeset
 from mudroom.deciding import Case
 from mudroom.errors import MudroomError, Unsupported, UsageError
 from mudroom.holding import Holding, common_of, nothing
-from mudroom.sandbox.client.capture import GRACE, Output, Watch, attend
+from mudroom.sandbox.client.capture import GRACE, CapturedOutput, Watch, attend
 from mudroom.starting import Ran, Stdio, relay_for
 from mudroom.vault.forks import stacking
-from mudroom.vault.forks.collection import Command
+from mudroom.vault.forks.collection import CollectedCommand
 from mudroom.vault.store.fork import Fork
 from mudroom.vault.turn import LOOK
 
 if TYPE_CHECKING:
-    from mudroom.core.background import Ended, Started
+    from mudroom.core.background import BackgroundEnd, BackgroundStart
     from mudroom.core.result import Result
     from mudroom.core.tree.stack import Checkpoint
-    from mudroom.sandbox.client.held import Joined
-    from mudroom.sandbox.host.processes import Usage
+    from mudroom.sandbox.client.held import JoinedCommand
+    from mudroom.sandbox.host.processes import ProcessUsage
     from mudroom.tending import Tended
-    from mudroom.vault.apply.transaction import Recovered
-    from mudroom.vault.forks.background import Part
+    from mudroom.vault.apply.transaction import Recovery
+    from mudroom.vault.forks.background import StreamPart
     from mudroom.visits import Visit
 
 MARK = b"MUDROOM_BACKGROUND"
@@ -106,7 +106,7 @@ class Joining(Holding):
         case: Case,
     ) -> Background | None:
         """None: it is not what was approved any more."""
-        from mudroom.core.background import Started
+        from mudroom.core.background import BackgroundStart
         from mudroom.tending import Tended
 
         self._notes = []
@@ -128,7 +128,7 @@ class Joining(Holding):
             environment, inside = self._inside(fork, at, cwd)
             environment[MARK] = identity.encode()
             out_of, agent = timeout or self.settings.timeout, self.agent or ""
-            started = Started(
+            started = BackgroundStart(
                 identity, fork.name, argv, inside, self._clock(), os.getpid(), self._grant.level, agent, out_of
             )
             self._journal_start(started, cwd, case, point)  # first: what cannot be written down is not started
@@ -147,7 +147,7 @@ class Joining(Holding):
             tended.wait()  # nobody needs it, so it ends
         super()._take_back_unused(fork)
 
-    def _journal_start(self, started: Started, cwd: bytes, case: Case, point: str | None) -> None:
+    def _journal_start(self, started: BackgroundStart, cwd: bytes, case: Case, point: str | None) -> None:
         from mudroom.core.result import text, verdict_to_json
 
         data = {
@@ -176,7 +176,7 @@ class Joining(Holding):
         self.vault.journal.append("checkpoint", fork.name, {"checkpoint": name, "automatic": True}, time=self._clock())
         return name
 
-    def backgrounds(self, name: str | None = None) -> list[tuple[Started, Ended | None]]:
+    def backgrounds(self, name: str | None = None) -> list[tuple[BackgroundStart, BackgroundEnd | None]]:
         """What has been started in the background of a fork, or of all, oldest first; the last of those that are
         over are among them."""
         from mudroom.vault.forks.background import Book
@@ -215,7 +215,9 @@ class Joining(Holding):
                 found.append((fork.name, stream.read(4096).decode("utf-8", "replace").strip(), since))
         return found
 
-    def printed(self, name: str, marks: Sequence[str] = ("", ""), limit: int = 1 << 16) -> tuple[Part, Part]:
+    def printed(
+        self, name: str, marks: Sequence[str] = ("", ""), limit: int = 1 << 16
+    ) -> tuple[StreamPart, StreamPart]:
         """What the command in the foreground of a fork has printed since the ``marks`` of an earlier answer, or the end
         of it, as far as it is captured; of the last one if none runs."""
         from mudroom.vault.forks.background import read_part
@@ -237,7 +239,7 @@ class Joining(Holding):
                 continue
         return max(times, default=None)
 
-    def usages(self) -> dict[str, Usage]:
+    def usages(self) -> dict[str, ProcessUsage]:
         """What the processes of background commands use just now, by id."""
         from mudroom.sandbox.host.processes import usages
 
@@ -245,7 +247,7 @@ class Joining(Holding):
         roots = {self._root(started) for started in running}
         return {name: usage for root in roots for name, usage in usages(root, MARK).items()}
 
-    def _root(self, started: Started) -> int:
+    def _root(self, started: BackgroundStart) -> int:
         """From whom the processes of a command descend: who holds it, or the first of its container."""
         from mudroom.vault.forks.background import Book
 
@@ -284,7 +286,7 @@ class Joining(Holding):
     @contextmanager
     def alone(
         self, what: str, waiting: Callable[[str], None] = lambda _who: None, stopping: Callable[[], None] = lambda: None
-    ) -> Iterator[list[Recovered]]:
+    ) -> Iterator[list[Recovery]]:
         """As any workbench; what this session has in the background is stopped like that of all others."""
         with ExitStack() as aside:
             for tended in list(self._tended.values()):
@@ -316,7 +318,7 @@ class Joining(Holding):
             given = relay.descriptors if relay is not None else (stdio.stdin, stdio.stdout, stdio.stderr)
             flows = _flows(beside)
             try:
-                with Output(*given, self.settings.output_limit, stdio.on_output) as output:
+                with CapturedOutput(*given, self.settings.output_limit, stdio.on_output) as output:
                     running = self._joined(beside, argv, environment, inside, output.descriptors, numbers)
                     self._running = running
                     if relay is not None:
@@ -330,7 +332,7 @@ class Joining(Holding):
                     relay.close()
             if not isinstance(beside, Tended):
                 turn.close()  # who collects has one of its own; who waits for that while holding ours waits for ever
-            self._collect(beside, fork, Command(argv, ended.status, self._clock(), self._grant.level))
+            self._collect(beside, fork, CollectedCommand(argv, ended.status, self._clock(), self._grant.level))
             cut = self.settings.output_limit if any(stream.truncated for stream in output.streams) else None
             out_of = timeout if timed_out else None
             limits = reached_else(self.settings.limits, ended.status & 0x7F, out_of, cut)
@@ -339,7 +341,7 @@ class Joining(Holding):
             ran = Ran(0, ended, timed_out, output, limits, None, tuple(_flows(beside)[len(flows) :]))
         return ran, changeset
 
-    def _collect(self, beside: Tended | Visit, fork: Fork, command: Command) -> None:
+    def _collect(self, beside: Tended | Visit, fork: Fork, command: CollectedCommand) -> None:
         try:
             beside.collect(command)
             return
@@ -357,7 +359,7 @@ class Joining(Holding):
     def _joined(
         self, beside: Tended | Visit, argv: tuple[bytes, ...], environment: dict[bytes, bytes], inside: bytes,
         descriptors: tuple[int, int, int], numbers: Sequence[int],
-    ) -> Joined:  # fmt: skip
+    ) -> JoinedCommand:  # fmt: skip
         from mudroom.tending import Tended
 
         if isinstance(beside, Tended):

@@ -9,41 +9,41 @@ from __future__ import annotations
 import os
 from contextlib import closing
 
-from mudroom.core.retention import SECOND, Kept, kept_by
+from mudroom.core.retention import SECOND, RetentionLimits, kept_by
 from mudroom.errors import MudroomError
 from mudroom.session import Session
-from mudroom.stage.file_cache import KeptFiles
+from mudroom.stage.file_cache import FileCache
 from mudroom.stage.layers.layer import remove_tree
-from mudroom.vault.apply.transaction import Recovered
+from mudroom.vault.apply.transaction import Recovery
 from mudroom.vault.approvals.approver import HostApprover, QueueApprover, failed, host_answer, host_question
 from mudroom.vault.approvals.queue import Queue
 from mudroom.vault.approvals.ticket import Ticket
-from mudroom.vault.forks.fork_summary import Glance, Glances
-from mudroom.vault.retention.check import Problem, check
-from mudroom.vault.retention.prune import Swept, collect_garbage, old_forks
-from mudroom.vault.retention.usage import Holding, Usage, holding, usage, vault_named, vaults, why_unusable
+from mudroom.vault.forks.fork_summary import ForkSummaries, ForkSummary
+from mudroom.vault.retention.check import VaultProblem, check
+from mudroom.vault.retention.prune import PruneResult, collect_garbage, old_forks
+from mudroom.vault.retention.usage import VaultTotal, VaultUsage, holding, usage, vault_named, vaults, why_unusable
 from mudroom.vault.store.store import Vault
-from mudroom.vault.transfer.bundle import Exported, export_fork
-from mudroom.vault.transfer.import_fork import LIMIT, Imported, import_fork
+from mudroom.vault.transfer.bundle import ExportedFork, export_fork
+from mudroom.vault.transfer.import_fork import LIMIT, ImportedFork, import_fork
 
 __all__ = [
     "LIMIT",
-    "Exported",
-    "Glance",
-    "Glances",
-    "Holding",
+    "ExportedFork",
+    "FileCache",
+    "ForkSummaries",
+    "ForkSummary",
     "HostApprover",
-    "Imported",
-    "Kept",
-    "KeptFiles",
-    "Problem",
+    "ImportedFork",
+    "PruneResult",
     "Queue",
     "QueueApprover",
-    "Recovered",
-    "Swept",
+    "Recovery",
+    "RetentionLimits",
     "Ticket",
-    "Usage",
     "Vault",
+    "VaultProblem",
+    "VaultTotal",
+    "VaultUsage",
     "failed",
     "host_answer",
     "host_question",
@@ -54,7 +54,7 @@ __all__ = [
 ]
 
 
-def holdings(state: bytes) -> list[Holding]:
+def holdings(state: bytes) -> list[VaultTotal]:
     """Every vault of a state directory, by name."""
     found = []
     for vault in vaults(state):
@@ -68,7 +68,7 @@ def vaults_of(state: bytes) -> list[Vault]:
     return vaults(state)
 
 
-def holdings_of(vault: Vault) -> Holding:
+def holdings_of(vault: Vault) -> VaultTotal:
     return holding(vault)
 
 
@@ -77,16 +77,16 @@ def others(state: bytes, vault: Vault) -> list[Vault]:
     return [one for one in vaults(state) if one.path != vault.path and not why_unusable(one)]
 
 
-def describe(session: Session) -> tuple[Holding, Usage]:
+def describe(session: Session) -> tuple[VaultTotal, VaultUsage]:
     return holding(session.vault), usage(session.vault)
 
 
-def usage_of(session: Session) -> Usage:
+def usage_of(session: Session) -> VaultUsage:
     """Costs a walk over everything in the vault; ``describe`` one more."""
     return usage(session.vault)
 
 
-def problems(session: Session) -> list[Problem]:
+def problems(session: Session) -> list[VaultProblem]:
     return check(session.vault)
 
 
@@ -95,7 +95,9 @@ def forks_unused(vault: Vault, seconds: float, now: int) -> list[str]:
     return old_forks(vault, int(seconds * SECOND), now)
 
 
-def sweep(vault: Vault, kept: Kept, now: int, *, forks_older: float | None = None, dry_run: bool = False) -> Swept:
+def sweep(
+    vault: Vault, kept: RetentionLimits, now: int, *, forks_older: float | None = None, dry_run: bool = False
+) -> PruneResult:
     """``collect_garbage``, written down in the journal. Hold the vault's lock. ``forks_older``: seconds."""
     older = None if forks_older is None else int(forks_older * SECOND)
     swept = collect_garbage(vault, kept, now, forks_older=older, dry_run=dry_run)
@@ -104,7 +106,7 @@ def sweep(vault: Vault, kept: Kept, now: int, *, forks_older: float | None = Non
     return swept
 
 
-def told(swept: Swept) -> dict[str, object]:
+def told(swept: PruneResult) -> dict[str, object]:
     """For the journal and for JSON."""
     return {
         "applies": [one.name for one in swept.applies],
@@ -128,7 +130,7 @@ def remove_vault(vault: Vault) -> None:
     remove_tree(aside)
 
 
-def send_away(session: Session, fork: str, path: bytes, now: int) -> Exported:
+def send_away(session: Session, fork: str, path: bytes, now: int) -> ExportedFork:
     """Export a fork to a new file."""
     with session.at_rest(fork) as resting:
         exported = export_fork(session.vault, resting, path, now)
@@ -136,7 +138,7 @@ def send_away(session: Session, fork: str, path: bytes, now: int) -> Exported:
     return exported
 
 
-def take_in(session: Session, path: bytes, name: str | None, now: int, limit: int = LIMIT) -> Imported:
+def take_in(session: Session, path: bytes, name: str | None, now: int, limit: int = LIMIT) -> ImportedFork:
     """Import a fork. Hold the vault's lock."""
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     with open(descriptor, "rb") as stream:

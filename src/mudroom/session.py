@@ -39,23 +39,23 @@ from mudroom.stage.views.overlay import OverlayView
 from mudroom.stage.views.preflight import check_project, find_project, policy_above
 from mudroom.starting import Ran, Stdio
 from mudroom.vault.forks import stacking
-from mudroom.vault.forks.collection import Command, Progress, gather, keep_artifacts, stand_on_copy, view_of
+from mudroom.vault.forks.collection import CollectedCommand, Progress, gather, keep_artifacts, stand_on_copy, view_of
 from mudroom.vault.forks.open_fork import OpenFork
 from mudroom.vault.store.fork import Fork
 from mudroom.vault.store.store import Vault, open_vault
 
 __all__ = [
     "CAPTURED",
-    "Applied",
+    "ApplyResult",
     "Background",
     "Client",
-    "Conflicted",
-    "Landed",
-    "Part",
+    "ForkConflict",
+    "LandingResult",
     "Session",
     "Stdio",
+    "StreamPart",
     "Used",
-    "Verified",
+    "Verification",
     "find_project",
     "policy_above",
 ]
@@ -65,19 +65,19 @@ if TYPE_CHECKING:
     from mudroom.core.agent.card import AgentCard
     from mudroom.core.approval.approval import CommandApprover, Remember
     from mudroom.core.command.policy import CommandPolicy
-    from mudroom.core.confinement.container_report import Surroundings
-    from mudroom.core.confinement.why import Why
+    from mudroom.core.confinement.container_report import ContainerReport
+    from mudroom.core.confinement.why import Explanation
     from mudroom.core.merge.operations import Landing
     from mudroom.core.network.flow import Flow
     from mudroom.core.network.host_rules import HostRule
     from mudroom.gateway import Approver
-    from mudroom.sandbox.host.processes import Usage as Used
+    from mudroom.sandbox.host.processes import ProcessUsage as Used
     from mudroom.stage.source import Source
     from mudroom.tending import Tended
-    from mudroom.vault.apply.conflict import Conflicted
-    from mudroom.vault.apply.landing import Check, Landed, Verified
-    from mudroom.vault.apply.transaction import Applied
-    from mudroom.vault.forks.background import Part
+    from mudroom.vault.apply.conflict import ForkConflict
+    from mudroom.vault.apply.landing import Check, LandingResult, Verification
+    from mudroom.vault.apply.transaction import ApplyResult
+    from mudroom.vault.forks.background import StreamPart
     from mudroom.visits import Visit
 
 
@@ -235,13 +235,13 @@ class Session(Inspecting):
         lines += [*explain(self._example(cwd)), *explain_limits(self.settings.limits)]
         return {"level": self.granted().level, "mode": mode, "container": container, "lines": lines}
 
-    def _surroundings(self) -> Surroundings | None:
+    def _surroundings(self) -> ContainerReport | None:
         """The container that a command would get, as far as that is known without starting one."""
         grant = self.granted()
         if grant.level != 2:
             return None
         from mudroom.core.confinement.container import user_of
-        from mudroom.core.confinement.container_report import Surroundings
+        from mudroom.core.confinement.container_report import ContainerReport
         from mudroom.sandbox.container.engine import current
         from mudroom.sandbox.container.trial import recall
 
@@ -249,9 +249,9 @@ class Session(Inspecting):
         engine = current(environ, engine_of(self.settings))
         known = engine if engine.remote else recall(engine, environ, state)
         user, _group = user_of(os.geteuid(), os.getegid())
-        return Surroundings(known or engine, user, grant.image, known is not None)
+        return ContainerReport(known or engine, user, grant.image, known is not None)
 
-    def _example_mode(self, around: Surroundings | None) -> Mode:
+    def _example_mode(self, around: ContainerReport | None) -> Mode:
         if around is None:
             first = self.confinement.platform.first
             return "copy" if self.settings.view == "copy" and first not in ELSEWHERE else first
@@ -261,14 +261,14 @@ class Session(Inspecting):
             return "plain"
         return self.confinement.first_mode(self.settings, is_copy=False, level=2)[0]
 
-    def why_path(self, path: bytes) -> Why:
+    def why_path(self, path: bytes) -> Explanation:
         """What a command of this session finds at an absolute path, and why."""
-        from mudroom.core.confinement.why import Why, why_place
+        from mudroom.core.confinement.why import Explanation, why_place
 
         self.look_for_secrets()
         inside = path[len(self.project) + 1 :]
         if path.startswith(self.project + b"/") and inside in self.vault.mask.paths:
-            return Why(show(path), "empty", "it is a secret; secrets.show in the policy shows it", True)
+            return Explanation(show(path), "empty", "it is a secret; secrets.show in the policy shows it", True)
         return why_place(self._example(self.project), path, show(path))
 
     def _example(self, cwd: bytes) -> Plan:
@@ -400,7 +400,7 @@ class Session(Inspecting):
                 except StepFailed as failure:
                     mode = self._weaker(mode, failure)
                     continue
-                command = Command(argv, ran.ended.status, self._clock(), self._grant.level)
+                command = CollectedCommand(argv, ran.ended.status, self._clock(), self._grant.level)
                 changeset = gather(fork, opened, view, command, ran.started)
                 if fork.has_copy:
                     keep_artifacts(fork, argv, {stream.name: stream.data for stream in ran.output.streams})
@@ -416,10 +416,10 @@ class Session(Inspecting):
         settings = self.policy or self.settings
         if not settings.verify or settings.verify_when == "never":
             return None
-        from mudroom.vault.apply.landing import Verified
+        from mudroom.vault.apply.landing import Verification
         from mudroom.vault.apply.rehearsal import rehearse
 
-        def check(landing: Landing, staged: Source, merged: bytes) -> Verified | None:
+        def check(landing: Landing, staged: Source, merged: bytes) -> Verification | None:
             if settings.verify_when == "merged" and not landing.differing:
                 return None
             fork = self.new_fork(f"verify-{self._new_id()}", named=False).name
@@ -431,7 +431,7 @@ class Session(Inspecting):
                     stdio = CAPTURED if told is None else Stdio(on_output=lambda _name, data: told(data))
                     result = self.run(settings.verify, fork=fork, stdio=stdio, timeout=settings.verify_timeout)
                 output = result.stdout + result.stderr
-                return Verified(settings.verify, result.exit_code, output, result.timed_out)
+                return Verification(settings.verify, result.exit_code, output, result.timed_out)
             finally:
                 self.discard(fork)
 

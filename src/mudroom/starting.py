@@ -15,21 +15,29 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from mudroom.applying import Applying
 from mudroom.confine import Confinement, Rlimits
 from mudroom.core.confinement.fallback import CONTAINERS, ELSEWHERE, Mode
-from mudroom.core.confinement.limit import Reached, Reading, difference, needed, reached, reached_else, without_groups
+from mudroom.core.confinement.limit import (
+    LimitReached,
+    Reading,
+    difference,
+    needed,
+    reached,
+    reached_else,
+    without_groups,
+)
 from mudroom.core.confinement.plan import Plan
 from mudroom.core.confinement.spec import Bind
 from mudroom.core.settings import Settings
 from mudroom.core.tree.path import show
 from mudroom.errors import CommandNotStarted, MudroomError, Unsupported
 from mudroom.granting import PLAIN
-from mudroom.sandbox.client.capture import Output, Watch, attend
+from mudroom.sandbox.client.capture import CapturedOutput, Watch, attend
 from mudroom.sandbox.client.client import Client, Exit, Running, StepFailed
 from mudroom.sandbox.platform import LINUX, Platform
 from mudroom.stage.view import View
 from mudroom.stage.views.overlay import OverlayView
 from mudroom.stage.views.preflight import foreign
 from mudroom.vault.forks.collection import Progress
-from mudroom.vault.forks.live_output import Printed
+from mudroom.vault.forks.live_output import LiveOutput
 from mudroom.vault.store.credentials import has_credentials, load_credentials, save_credentials
 from mudroom.vault.store.fork import Fork
 from mudroom.vault.store.store import Vault
@@ -40,11 +48,11 @@ if TYPE_CHECKING:
     from mudroom.core.confinement.image import User
     from mudroom.core.network.flow import Flow
     from mudroom.core.network.host_rules import HostRule
-    from mudroom.core.network.placeholder import Wanted
+    from mudroom.core.network.placeholder import CredentialRule
     from mudroom.gateway import Approver, Doorkeeper, Gateway
     from mudroom.net.inspection.equipment import Equipment
     from mudroom.sandbox.client.terminal import Relay
-    from mudroom.sandbox.container.image_file import Provided
+    from mudroom.sandbox.container.image_file import ProvidedImage
     from mudroom.sandbox.host.mirror import Mirror
     from mudroom.sandbox.limits.cgroup import Leaf
     from mudroom.sandbox.limits.gauge import Gauge
@@ -75,8 +83,8 @@ class Ran(NamedTuple):
     """Nanoseconds, by the clock that file systems stamp with."""
     ended: Exit
     timed_out: bool
-    output: Output
-    reached: tuple[Reached, ...] = ()
+    output: CapturedOutput
+    reached: tuple[LimitReached, ...] = ()
     use: Reading | None = None
     flows: tuple[Flow, ...] = ()
 
@@ -117,7 +125,7 @@ class Starting(Applying):
     ) -> None:
         super().__init__(vault, settings, clock, progress)
 
-        def images(name: str, user: User) -> Provided:
+        def images(name: str, user: User) -> ProvidedImage:
             return self._boxes().image(name, user)
 
         self.confinement = Confinement(vault, home, environ, platform, images)
@@ -188,8 +196,8 @@ class Starting(Applying):
         with (
             gated as keeper,
             self._group(fork) as leaf,
-            Printed(fork.path, stdio.on_output) as heard,
-            Output(*given, self.settings.output_limit, heard) as output,
+            LiveOutput(fork.path, stdio.on_output) as heard,
+            CapturedOutput(*given, self.settings.output_limit, heard) as output,
         ):
             try:
                 plan, env = self.confinement.plan(
@@ -294,11 +302,11 @@ class Starting(Applying):
         if len(self._last) >= MOST_HELD:
             self._let_go()
 
-    def credentials(self) -> tuple[Wanted, ...]:
+    def credentials(self) -> tuple[CredentialRule, ...]:
         """What the gate puts into requests of this project's commands; never a value."""
         return load_credentials(self.vault.path)
 
-    def keep_credentials(self, wanted: tuple[Wanted, ...]) -> None:
+    def keep_credentials(self, wanted: tuple[CredentialRule, ...]) -> None:
         save_credentials(self.vault.path, wanted)
 
     def _equipment(self, mode: Mode) -> Equipment | None:
@@ -422,8 +430,8 @@ class Starting(Applying):
                 leaf.close()
 
     def _reached(
-        self, group: Leaf | Gauge | None, ended: Exit, out_of: float | None, output: Output
-    ) -> tuple[tuple[Reached, ...], Reading | None]:
+        self, group: Leaf | Gauge | None, ended: Exit, out_of: float | None, output: CapturedOutput
+    ) -> tuple[tuple[LimitReached, ...], Reading | None]:
         limits, signal = self.settings.limits, ended.status & 0x7F
         cut = self.settings.output_limit if any(stream.truncated for stream in output.streams) else None
         others = reached_else(limits, signal, out_of, cut)

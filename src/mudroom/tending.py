@@ -22,15 +22,15 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
-from mudroom.core.background import Ended, Started
+from mudroom.core.background import BackgroundEnd, BackgroundStart
 from mudroom.core.confinement.fallback import Mode
 from mudroom.core.tree import stack
 from mudroom.errors import MudroomError, UsageError
 from mudroom.sandbox.client.capture import GRACE, SIGKILL, SIGTERM
-from mudroom.sandbox.client.held import Held, Joined
+from mudroom.sandbox.client.held import HeldSandbox, JoinedCommand
 from mudroom.stage.views.overlay import OverlayView
 from mudroom.vault.forks.background import Book, Ring
-from mudroom.vault.forks.collection import Command, gather, view_of
+from mudroom.vault.forks.collection import CollectedCommand, gather, view_of
 from mudroom.vault.forks.open_fork import OpenFork
 from mudroom.vault.store.fork import Fork
 from mudroom.vault.store.store import Vault
@@ -62,7 +62,7 @@ class Setting(NamedTuple):
 class Behind:
     """One background command: its streams are taken here, its end is noted in the vault."""
 
-    def __init__(self, started: Started, running: Joined, place: bytes, streams: Sequence[int]) -> None:
+    def __init__(self, started: BackgroundStart, running: JoinedCommand, place: bytes, streams: Sequence[int]) -> None:
         self.started, self.running, self._place = started, running, place
         self.streams = {
             descriptor: Ring(place + b"/" + name)
@@ -71,12 +71,12 @@ class Behind:
         self.deadline = None if started.timeout is None else time.monotonic() + started.timeout
         self.timed_out = self.asked = False
         """``asked``: to end."""
-        self.ended: Ended | None = None
+        self.ended: BackgroundEnd | None = None
         """That it has ended; it is told (``end``) once what it has changed is collected."""
         self._over = _thread.allocate_lock()
         self._over.acquire()
 
-    def wait(self, timeout: float | None) -> Ended | None:
+    def wait(self, timeout: float | None) -> BackgroundEnd | None:
         """Until it has ended and all about it is written down, or for so many seconds: None then."""
         if not self._over.acquire(timeout=-1 if timeout is None else timeout):
             return None
@@ -121,7 +121,7 @@ class Tended:
     def __init__(
         self,
         setting: Setting,
-        held: Held,
+        held: HeldSandbox,
         gate: Doorkeeper | None,
         leaf: Leaf | None,
         resources: ExitStack,
@@ -145,7 +145,7 @@ class Tended:
         """Letting go of our turn and taking it again. Who waits for it waits for another process."""
         self._pauses = self._guests = 0
         self._closing = self._is_collected = False
-        self._last = Command((), 0, 0)
+        self._last = CollectedCommand((), 0, 0)
         self._wake, self._poke = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         self._gone = _thread.allocate_lock()
         self._gone.acquire()
@@ -196,7 +196,7 @@ class Tended:
                     self._guests -= 1
                 self._wake_up()
 
-    def start(self, started: Started, environment: Mapping[bytes, bytes]) -> Behind:
+    def start(self, started: BackgroundStart, environment: Mapping[bytes, bytes]) -> Behind:
         """One more background command; by a guest, or before ``begin``. Its program is looked for inside: where there
         is none, it ends with 127 at once."""
         null = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
@@ -252,7 +252,7 @@ class Tended:
             finally:
                 self.vault.turn.begin()
 
-    def collect(self, command: Command | None) -> None:
+    def collect(self, command: CollectedCommand | None) -> None:
         """Write down what the fork holds now, as of ``command`` (None: of the last one). Nothing if the sandbox is
         over: that has been done then."""
         with self._books:
@@ -385,8 +385,8 @@ class Tended:
         behind.drain()
         signal = status & 0x7F
         now = self.setting.clock()
-        ended = Ended(128 + signal if signal else status >> 8, signal or None, behind.timed_out, now)
-        command = Command(behind.started.command, status, now, behind.started.level)
+        ended = BackgroundEnd(128 + signal if signal else status >> 8, signal or None, behind.timed_out, now)
+        command = CollectedCommand(behind.started.command, status, now, behind.started.level)
         behind.ended = ended
         if self._is_gone():
             self._last = command
@@ -455,7 +455,7 @@ class Tended:
                 self._over(self)
                 self._gone.release()
 
-    def _gather(self, command: Command, *, live: bool) -> None:
+    def _gather(self, command: CollectedCommand, *, live: bool) -> None:
         self.vault.mask = self.mask
         with OpenFork(self.vault, self.fork) as opened:
             view = view_of(self.vault, self.fork, opened, "copy" if self.setting.mode != "overlay" else "overlay")

@@ -23,15 +23,15 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from mudroom.core.background import Started
+from mudroom.core.background import BackgroundStart
 from mudroom.errors import MudroomError, UsageError
 from mudroom.gateway import short_path
 from mudroom.sandbox.client.capture import GRACE, SIGKILL
 from mudroom.sandbox.client.connection import Connection, with_report
-from mudroom.sandbox.client.held import ENDING, Joined, join
+from mudroom.sandbox.client.held import ENDING, JoinedCommand, join
 from mudroom.sandbox.launcher.wire import receive, tell
 from mudroom.vault.forks.background import Book
-from mudroom.vault.forks.collection import Command
+from mudroom.vault.forks.collection import CollectedCommand
 from mudroom.vault.store.fork import Fork
 
 if TYPE_CHECKING:
@@ -167,7 +167,7 @@ class Visits:
 
     def _collect(self, request: Mapping[str, Any]) -> None:
         command = request["command"]
-        self._tended.collect(None if command is None else Command(*command))
+        self._tended.collect(None if command is None else CollectedCommand(*command))
 
     def _end(self, request: Mapping[str, Any]) -> None:
         self._tended.end(request["ids"], request["grace"])
@@ -175,7 +175,7 @@ class Visits:
     def _start(self, request: Mapping[str, Any]) -> str:
         if not self._are_ours(request["terms"]):
             raise UsageError(OTHER_TERMS, ENDING)
-        started = Started(*request["started"])._replace(keeper=os.getpid())
+        started = BackgroundStart(*request["started"])._replace(keeper=os.getpid())
         self._tended.start(started, request["environment"])
         return started.id
 
@@ -242,10 +242,10 @@ class Visit:
         stdio: tuple[int, int, int],
         terminal: Sequence[int],
         terms: str,
-    ) -> Joined:
+    ) -> JoinedCommand:
         return join(self._connection, 1, argv, env, cwd, stdio, terminal, terms=terms)
 
-    def collect(self, command: Command | None) -> None:
+    def collect(self, command: CollectedCommand | None) -> None:
         plain = None if command is None else (tuple(command.argv), *command[1:])
         self._ask({"op": "collect", "command": plain})
 
@@ -253,7 +253,7 @@ class Visit:
         """Ask for the end; it has come when the rows in the vault say so."""
         self._ask({"op": "end", "ids": None if identities is None else list(identities), "grace": grace})
 
-    def start(self, started: Started, environment: Mapping[bytes, bytes], terms: str) -> None:
+    def start(self, started: BackgroundStart, environment: Mapping[bytes, bytes], terms: str) -> None:
         request = {"op": "start", "started": tuple(started), "environment": dict(environment), "terms": terms}
         self._ask(request)
 

@@ -20,7 +20,7 @@ from mudroom.desk import Desk
 from mudroom.errors import FULL, ForkMoved, MudroomError, UsageError
 from mudroom.stage.views.secret import Finder, make_mask
 from mudroom.vault.forks import stacking
-from mudroom.vault.forks.collection import Command, Progress, gather, take_snapshot, view_of
+from mudroom.vault.forks.collection import CollectedCommand, Progress, gather, take_snapshot, view_of
 from mudroom.vault.forks.open_fork import OpenFork
 from mudroom.vault.store.fork import Fork
 from mudroom.vault.store.store import Vault
@@ -30,9 +30,9 @@ if TYPE_CHECKING:
     from mudroom.core.tree.stack import Checkpoint
     from mudroom.stage.buffer.files import Files
     from mudroom.stage.views.mount import Kind
-    from mudroom.vault.apply.transaction import Applied, Recovered
+    from mudroom.vault.apply.transaction import ApplyResult, Recovery
     from mudroom.vault.forks.comparison import Comparison
-    from mudroom.vault.forks.mount import Mounted
+    from mudroom.vault.forks.mount import MountedFork
     from mudroom.vault.record import ForkRecord
 
 _CLOCK_REALTIME_COARSE = 5
@@ -86,7 +86,7 @@ class Workbench:
     @contextmanager
     def alone(
         self, what: str, waiting: Callable[[str], None] = lambda _who: None, stopping: Callable[[], None] = lambda: None
-    ) -> Iterator[list[Recovered]]:
+    ) -> Iterator[list[Recovery]]:
         """Have the vault alone, for a user's command, an apply or an undo: other users' commands are waited for, the
         agents' are stopped and go on afterwards. Gives what a crash had left unfinished and was dealt with first.
 
@@ -222,7 +222,7 @@ class Workbench:
 
     def mount(
         self, name: str, place: bytes | None = None, *, writable: bool = True, kind: Kind | None = None
-    ) -> Mounted:
+    ) -> MountedFork:
         """A fork as a real directory: at ``place``, or one in the vault. Until ``unmount`` that is the one truth
         about it, and everything else refuses. Raises Unsupported if this ``kind`` cannot be had here."""
         from mudroom.vault.forks.mount import mount
@@ -244,7 +244,7 @@ class Workbench:
         self.vault.journal.append("unmount", name, {"changed": len(changeset.changes)}, time=self._clock())
         return changeset
 
-    def mounts(self) -> dict[str, Mounted]:
+    def mounts(self) -> dict[str, MountedFork]:
         """What is mounted, by fork."""
         from mudroom.vault.forks.mount import mounted
 
@@ -289,7 +289,7 @@ class Workbench:
         with OpenFork(self.vault, fork) as opened:
             view = view_of(self.vault, fork, opened, "copy" if fork.is_copy else "overlay")
             if os.path.isdir(view.staged[0]) and (fork.has_copy or not fork.is_copy):
-                found = gather(fork, opened, view, Command((), 9, self._clock()), started)
+                found = gather(fork, opened, view, CollectedCommand((), 9, self._clock()), started)
                 self._journal_cut_off(fork.name, {"outcome": "collected", "changed": len(found.changes)})
         fork.end()
 
@@ -357,13 +357,13 @@ class Workbench:
     def moves(self, name: str) -> tuple[Move, ...]:
         """Files of a fork that were moved and changed in one go, as far as that can be told
         (``core/tree/similar_renames.py``)."""
-        from mudroom.vault.forks.both_sides import Sides
+        from mudroom.vault.forks.both_sides import SideReader
         from mudroom.vault.forks.record_view import gist_of
 
         gist = gist_of(self.vault.reading, self.record(name))
         if not _both_ways(gist.changeset.changes):
             return ()
-        with Sides(self.vault, name, gist) as sides:
+        with SideReader(self.vault, name, gist) as sides:
             return sides.moves(self.hides)
 
     def hides(self, path: bytes) -> bool:
@@ -398,7 +398,7 @@ class Workbench:
         except (MudroomError, OSError) as error:
             self._notes.append(f"older events of the journal could not be archived: {error}")
 
-    def recover(self) -> list[Recovered]:
+    def recover(self) -> list[Recovery]:
         """Deal with what a killed mudroom left unfinished. Hold the vault's lock."""
         if not self.vault.has_unfinished():
             return []
@@ -426,7 +426,7 @@ class Workbench:
         """Let go of what is held for a fork that is gone, or about to go."""
         self._desk.drop(name)
 
-    def _journal_applied(self, kind: str, fork: str, applied: Applied, **more: Any) -> None:
+    def _journal_applied(self, kind: str, fork: str, applied: ApplyResult, **more: Any) -> None:
         if not applied.name:
             return
         data = {"apply": applied.name, "written": applied.written, "removed": applied.removed, **more}

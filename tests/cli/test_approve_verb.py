@@ -18,7 +18,7 @@ from test_vault_verb import Cli
 
 from conftest import Place
 from mudroom.core.approval.approval import CommandQuestion, HostQuestion
-from mudroom.core.approval_queue import Row
+from mudroom.core.approval_queue import QueueRow
 from mudroom.core.command.verdict import Verdict
 from mudroom.vault.approvals.queue import Queue
 
@@ -75,7 +75,7 @@ class Approving(Cli):
         with self.queue.put(question, 0) as ticket:
             return ticket.asked.name
 
-    def row(self, name: str) -> Row:
+    def row(self, name: str) -> QueueRow:
         return self.queue.row(name)
 
     def screen(self, *words: str) -> Screen:

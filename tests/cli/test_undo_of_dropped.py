@@ -10,7 +10,7 @@ from test_vault_verb import Cli
 from conftest import Place, tick
 from mudroom.core.merge.apply_summary import landed_words, turned_words
 from mudroom.tui import tell
-from mudroom.tui.choice import Chosen
+from mudroom.tui.choice import Choice
 
 TEXT = "".join(f"line {number}\n" for number in range(1, 21))
 
@@ -69,7 +69,7 @@ def test_full_screen_and_in_the_list(cli: Cli) -> None:
     session = cli.place.session()
     with session.alone("a test"):
         landed = session.apply("try-1")
-        assert tell.landed(landed, Chosen((), {}, ()))[0] == [("the project stays as it is", "good")]
+        assert tell.landed(landed, Choice((), {}, ()))[0] == [("the project stays as it is", "good")]
         (one,) = session.applied()
         assert (one.written, one.kept) == (0, 1)
         rows = tell.undone(session.undo())

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from hypothesis import strategies as st
 
-from mudroom.core.merge.merge_tree import Live
+from mudroom.core.merge.merge_tree import LiveProject
 from mudroom.core.merge.operations import Landing, Op, inverse
 from mudroom.core.tree.change import Change
 from mudroom.core.tree.entry import Entry, Kind, same_shape, same_stamp
@@ -182,7 +182,7 @@ def _differing(old: Node | None, new: Node | None) -> tuple[str, ...]:
     return tuple(flags)
 
 
-def live(project: Tree, fork: Tree, *, renames: bool = True, git_moved: Collection[bytes] = ()) -> Live:
+def live(project: Tree, fork: Tree, *, renames: bool = True, git_moved: Collection[bytes] = ()) -> LiveProject:
     """``renames``: False for a file system that cannot rename the directories of the project."""
 
     def look(path: bytes) -> Entry | None:
@@ -195,7 +195,7 @@ def live(project: Tree, fork: Tree, *, renames: bool = True, git_moved: Collecti
         found = {one: project[one].entry for one in below(project, path)}
         return renames and found.keys() == expected.keys() and all(same_stamp(expected[p], found[p]) for p in found)
 
-    return Live(look, same_as_staged, same_tree, lambda git: git in git_moved)
+    return LiveProject(look, same_as_staged, same_tree, lambda git: git in git_moved)
 
 
 class Disk:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from mudroom.core.agent.a2a import EXTENSION, Standing, a2a_card, a2a_card_old, paths_of, sandbox_params, unsupported
+from mudroom.core.agent.a2a import EXTENSION, AgentStatus, a2a_card, a2a_card_old, paths_of, sandbox_params, unsupported
 from mudroom.core.agent.card import AgentCard, Requirements
 from mudroom.core.agent.level import REFUSE, LevelPolicy, decide_level
 
@@ -85,8 +85,8 @@ def check(schema: dict[str, Any], value: Any, where: str = "card") -> None:
             check(schema["keys"][key], one, f"{where}.{key}")
 
 
-def standing(card: AgentCard, **policy: Any) -> Standing:
-    return Standing(decide_level(card, LevelPolicy(**policy)), "gate", ("a.example",), ("gh",))
+def standing(card: AgentCard, **policy: Any) -> AgentStatus:
+    return AgentStatus(decide_level(card, LevelPolicy(**policy)), "gate", ("a.example",), ("gh",))
 
 
 @pytest.mark.parametrize("card", CARDS, ids=lambda card: card.agent)

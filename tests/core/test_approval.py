@@ -27,13 +27,13 @@ from mudroom.core.approval.fingerprint import (
     question_about,
 )
 from mudroom.core.approval_queue import Moment, elapsed
-from mudroom.core.command.verdict import Part, Verdict
+from mudroom.core.command.verdict import CommandPart, Verdict
 
 QUESTION = CommandQuestion((b"make",), b"/p", "f", "a", Verdict("require_approval"), "make", "1234")
 
 
-def part(*words: bytes) -> Part:
-    return Part(words, True, ("unknown",), "")
+def part(*words: bytes) -> CommandPart:
+    return CommandPart(words, True, ("unknown",), "")
 
 
 def raising(error: BaseException) -> Callable[[CommandQuestion], CommandAnswer]:

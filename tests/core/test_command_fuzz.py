@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mudroom.core.command.program.classification import classify_line, classify_words
-from mudroom.core.command.verdict import CLASSES, Classified
+from mudroom.core.command.verdict import CLASSES, Classification
 
 UNFINISHED = (b"ls &&", b"ls )", b"ls ) ; rm x", b"((ls); rm x)", b"if ls; then")
 """What is put around these finishes them, or makes them something else."""
@@ -47,11 +47,11 @@ noise = st.one_of(
 )
 
 
-def strictness(found: Classified) -> int:
+def strictness(found: Classification) -> int:
     return CLASSES.index(found.strictest)
 
 
-def as_strict(found: Classified, than: Classified) -> bool:
+def as_strict(found: Classification, than: Classification) -> bool:
     return strictness(found) >= min(strictness(than), CLASSES.index("unknown"))
 
 

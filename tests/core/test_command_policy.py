@@ -22,11 +22,11 @@ from mudroom.core.command.policy import (
     matches,
     show_pattern,
 )
-from mudroom.core.command.verdict import ACTIONS, CLASSES, Action, CommandClass, Part, Verdict, joined
+from mudroom.core.command.verdict import ACTIONS, CLASSES, Action, CommandClass, CommandPart, Verdict, joined
 
 
-def part(text: str, *classes: CommandClass, complete: bool = True) -> Part:
-    return Part(split_words(text) if text else (), complete, classes or ("read_only",), "")
+def part(text: str, *classes: CommandClass, complete: bool = True) -> CommandPart:
+    return CommandPart(split_words(text) if text else (), complete, classes or ("read_only",), "")
 
 
 def rule(text: str, action: Action, **more: object) -> CommandRule:
@@ -34,11 +34,11 @@ def rule(text: str, action: Action, **more: object) -> CommandRule:
     return found._replace(**more)  # type: ignore[arg-type]
 
 
-def verdict(policy: CommandPolicy, *parts: Part, agent: str | None = None) -> Verdict:
+def verdict(policy: CommandPolicy, *parts: CommandPart, agent: str | None = None) -> Verdict:
     return decide(joined(parts), policy, agent)
 
 
-def action(rules: list[CommandRule], *parts: Part, agent: str | None = None) -> Action:
+def action(rules: list[CommandRule], *parts: CommandPart, agent: str | None = None) -> Action:
     return verdict(CommandPolicy(rules=tuple(rules)), *parts, agent=agent).action
 
 
@@ -211,11 +211,11 @@ def test_what_always_would_write() -> None:
     assert exact_pattern(joined([cd, rm])) == "rm -rf 'a b'"
     assert exact_pattern(joined([rm, push, rm])) == "rm -rf 'a b' ; git push"
     assert exact_pattern(joined([rm._replace(complete=False)])) is None
-    assert exact_pattern(joined([Part((), False, ("mutating",), "writes a file")])) is None
-    assert exact_pattern(joined([Part((b"\xff",), True, ("unknown",), "")])) is None
-    assert exact_pattern(joined([Part((b"a\nb",), True, ("unknown",), "")])) is None
+    assert exact_pattern(joined([CommandPart((), False, ("mutating",), "writes a file")])) is None
+    assert exact_pattern(joined([CommandPart((b"\xff",), True, ("unknown",), "")])) is None
+    assert exact_pattern(joined([CommandPart((b"a\nb",), True, ("unknown",), "")])) is None
     asks = CommandPolicy(rules=(rule("git push", "require_approval"),))
-    writes = Part((), False, ("mutating",), "writes a file")
+    writes = CommandPart((), False, ("mutating",), "writes a file")
     assert exact_pattern(joined([rm, push, writes]), asks) == "git push"
     assert exact_pattern(joined([rm]), asks) is None
 
@@ -259,7 +259,7 @@ def test_words_of_a_pattern(text: str, expected: tuple[bytes, ...]) -> None:
 
 _word = st.sampled_from("abc")
 _parts = st.builds(
-    lambda text, complete, classes: Part(tuple(one.encode() for one in text), complete, tuple(classes), ""),
+    lambda text, complete, classes: CommandPart(tuple(one.encode() for one in text), complete, tuple(classes), ""),
     st.lists(_word, max_size=4),
     st.booleans(),
     st.lists(st.sampled_from(CLASSES), min_size=1, max_size=2),
@@ -279,7 +279,7 @@ _rules = st.builds(
 @given(
     st.lists(_rules, max_size=6), st.lists(_parts, min_size=1, max_size=4), _parts, st.randoms(use_true_random=False)
 )
-def test_properties(rules: list[CommandRule], parts: list[Part], more: Part, random: object) -> None:
+def test_properties(rules: list[CommandRule], parts: list[CommandPart], more: CommandPart, random: object) -> None:
     policy = CommandPolicy(rules=tuple(rules))
     found = verdict(policy, *parts)
     assert found.action in ACTIONS

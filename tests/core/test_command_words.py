@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mudroom.core.command.program.classification import classify_line, classify_words
-from mudroom.core.command.verdict import Part
+from mudroom.core.command.verdict import CommandPart
 
 # The lines beside bash are the same in every run: a new one that fails is a finding, not a broken change.
 needs_bash = pytest.mark.skipif(shutil.which("bash") is None, reason="bash is not installed")
@@ -35,7 +35,7 @@ def ran_by_bash(line: bytes, where: Path) -> list[tuple[bytes, ...]]:
     return [tuple(words[:1] and (words[0].rpartition(b"\n")[2], *words[1:])) for words in found]
 
 
-def part(line: bytes, name: bytes) -> Part:
+def part(line: bytes, name: bytes) -> CommandPart:
     return next(part for part in classify_line(line).parts if part.words[:1] == (name,))
 
 

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from mudroom.core.confinement.container import (
     Container,
+    ContainerMount,
     Engine,
     EngineKind,
-    Mount,
     is_image,
     list_argv,
     mount_option,
@@ -25,7 +25,7 @@ BOX = Container(
     "image:1",
     (b"/.mudroom/bin/python3", b"-c", b"x"),
     (1000, 100),
-    (Mount(b"/usr", b"/usr"), Mount(b"/home/me/a, b", b"/home/me/a, b", writable=True)),
+    (ContainerMount(b"/usr", b"/usr"), ContainerMount(b"/home/me/a, b", b"/home/me/a, b", writable=True)),
     private=(b"/tmp",),
     labels=(("mudroom", "1"),),
     seccomp=b"/state/a b.json",
@@ -219,9 +219,9 @@ def test_a_mount_is_read_as_it_was_meant(name: str, kind: EngineKind, writable: 
     path = b"/" + name.encode("utf-8", "surrogatepass")
     if unspeakable(path, kind):
         with pytest.raises(ValueError, match="its name"):
-            mount_option(Mount(path, b"/x"), kind)
+            mount_option(ContainerMount(path, b"/x"), kind)
         return
-    fields = read_csv(mount_option(Mount(path, path, writable), kind))
+    fields = read_csv(mount_option(ContainerMount(path, path, writable), kind))
     expected = [b"type=bind", b"source=" + path, b"target=" + path] + ([] if writable else [b"readonly"])
     assert fields == expected
 
@@ -232,7 +232,7 @@ def test_apple_splits_at_every_comma_and_equals_sign(name: str) -> None:
     if unspeakable(path, "container"):
         assert b"," in path or b"=" in path
         return
-    parts = [part.split(b"=") for part in mount_option(Mount(path, path), "container").split(b",")]
+    parts = [part.split(b"=") for part in mount_option(ContainerMount(path, path), "container").split(b",")]
     assert parts == [[b"type", b"bind"], [b"source", path], [b"target", path], [b"readonly"]]
 
 

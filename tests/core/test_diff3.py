@@ -10,7 +10,7 @@ import triples
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mudroom.core.merge.diff3 import Chunk, Merged, merge3
+from mudroom.core.merge.diff3 import Chunk, MergedText, merge3
 from mudroom.core.text.linediff import split_lines
 
 KINDS = {"=": "same", "o": "ours", "t": "theirs", "b": "both", "!": "conflict"}
@@ -149,7 +149,7 @@ def test_the_sides_can_change_places(triple: triples.Triple) -> None:
     base, ours, theirs = triple
     other = {"ours": "theirs", "theirs": "ours"}
     turned = [Chunk(other.get(kind, kind), b, o, t) for kind, b, t, o in merge3(base, theirs, ours).chunks]  # type: ignore[arg-type]
-    assert Merged(tuple(turned)) == merge3(base, ours, theirs)
+    assert MergedText(tuple(turned)) == merge3(base, ours, theirs)
 
 
 @given(related())

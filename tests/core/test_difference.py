@@ -7,14 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mudroom.core.text import difference, hunk
-from mudroom.core.text.difference import Hunk, Texts
+from mudroom.core.text.difference import DifferenceHunk, Texts
 
 LINES = st.lists(st.sampled_from([b"a\n", b"b\n", b"c\n", b"  d\n", b"def e\n", b"\r\n", b"\xff\n"]), max_size=14)
 TEXT = st.builds(lambda lines, last: b"".join(lines) + last, LINES, st.sampled_from([b"", b"z", b"a"]))
 
 
-def all_of(texts: Texts, lines: int = 2_000) -> list[Hunk]:
-    found: list[Hunk] = []
+def all_of(texts: Texts, lines: int = 2_000) -> list[DifferenceHunk]:
+    found: list[DifferenceHunk] = []
     first: int | None = 0
     while first is not None:
         hunks, first = texts.page(first, lines)

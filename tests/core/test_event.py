@@ -12,9 +12,9 @@ from mudroom.core.journal.event import (
     BEGIN,
     GENESIS,
     TOLERATED,
+    ChainCheck,
+    ChainHead,
     Event,
-    Examined,
-    Head,
     chained,
     data_of,
     digest_of,
@@ -104,14 +104,14 @@ def made(count: int, start: int = 0) -> list[Event]:
     last: Event | None = None
     found: list[Event] = []
     for number in range(count):
-        head = Head(last.number, last.digest) if last is not None else BEGIN
+        head = ChainHead(last.number, last.digest) if last is not None else BEGIN
         last = chained(last, head, start + number, "run", "f", {"n": number})
         found.append(last)
     return found
 
 
-def head_of(events: list[Event]) -> Head:
-    return Head(events[-1].number, events[-1].digest)
+def head_of(events: list[Event]) -> ChainHead:
+    return ChainHead(events[-1].number, events[-1].digest)
 
 
 def test_half_a_character_is_an_edit_like_any_other() -> None:
@@ -122,7 +122,7 @@ def test_half_a_character_is_an_edit_like_any_other() -> None:
 
 def test_an_intact_chain_with_its_head() -> None:
     events = made(5)
-    assert examine(events, kept=head_of(events)) == Examined(head_of(events))
+    assert examine(events, kept=head_of(events)) == ChainCheck(head_of(events))
     assert examine(events, kept=head_of(events)).intact
     assert examine(events[2:], start=head_of(events[:2])).intact, "one that starts later"
     assert examine([], kept=BEGIN).intact
@@ -175,7 +175,7 @@ def test_time_never_goes_back(times: list[int]) -> None:
         assert last is None or event.time >= last.time
         assert abs(wall(event) - time) <= TOLERATED
         assert event.time == time or last is not None
-        last, head = event, Head(event.number, event.digest)
+        last, head = event, ChainHead(event.number, event.digest)
 
 
 @given(st.text(max_size=20) | st.just("[]") | st.just('{"clock":"x"}') | st.just('{"clock":'))

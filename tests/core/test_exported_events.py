@@ -15,7 +15,7 @@ from opentelemetry.proto.logs.v1.logs_pb2 import LogsData
 
 from mudroom.core.journal.csv import COLUMNS, header, row, sheet_row
 from mudroom.core.journal.event import Event
-from mudroom.core.journal.event_filter import Selection
+from mudroom.core.journal.event_filter import EventFilter
 from mudroom.core.journal.otlp import logs_data
 
 S = 10**9
@@ -34,34 +34,34 @@ EVENTS = (RUN, DENIED, FLOW)
 @pytest.mark.parametrize(
     ("wanted", "numbers"),
     [
-        (Selection(), [1, 2, 3]),
-        (Selection(kinds=("run", "flow")), [1, 3]),
-        (Selection(forks=("b",)), [2]),
-        (Selection(agent="claude"), [1]),
-        (Selection(agent="other"), []),
-        (Selection(since=2 * S), [2]),
-        (Selection(until=2 * S), [1, 3]),
-        (Selection(since=S, until=2 * S), [1, 3]),
-        (Selection(verdict="deny"), [2, 3]),
-        (Selection(verdict="allow"), [1]),
-        (Selection(grep="left-pad"), [1]),
-        (Selection(grep="INSTALL left"), [1]),
-        (Selection(grep="evil"), [3]),
-        (Selection(grep="exit_code=1"), [1]),
-        (Selection(grep="verdict"), [2, 3]),
-        (Selection(kinds=("flow",), verdict="deny", grep="example"), [3]),
-        (Selection(kinds=("run",), verdict="deny"), []),
+        (EventFilter(), [1, 2, 3]),
+        (EventFilter(kinds=("run", "flow")), [1, 3]),
+        (EventFilter(forks=("b",)), [2]),
+        (EventFilter(agent="claude"), [1]),
+        (EventFilter(agent="other"), []),
+        (EventFilter(since=2 * S), [2]),
+        (EventFilter(until=2 * S), [1, 3]),
+        (EventFilter(since=S, until=2 * S), [1, 3]),
+        (EventFilter(verdict="deny"), [2, 3]),
+        (EventFilter(verdict="allow"), [1]),
+        (EventFilter(grep="left-pad"), [1]),
+        (EventFilter(grep="INSTALL left"), [1]),
+        (EventFilter(grep="evil"), [3]),
+        (EventFilter(grep="exit_code=1"), [1]),
+        (EventFilter(grep="verdict"), [2, 3]),
+        (EventFilter(kinds=("flow",), verdict="deny", grep="example"), [3]),
+        (EventFilter(kinds=("run",), verdict="deny"), []),
     ],
 )
-def test_selection(wanted: Selection, numbers: list[int]) -> None:
+def test_selection(wanted: EventFilter, numbers: list[int]) -> None:
     assert [one.number for one in EVENTS if wanted.matches(one)] == numbers
 
 
 @given(st.text(max_size=10))
 def test_selecting_from_what_was_edited_never_fails(text: str) -> None:
     odd = Event(1, 1, "run", "a", text, "")
-    assert Selection(agent="x").matches(odd) is False
-    assert Selection(since=0).matches(odd) is True
+    assert EventFilter(agent="x").matches(odd) is False
+    assert EventFilter(since=0).matches(odd) is True
 
 
 def parsed(document: dict[str, Any]) -> LogsData:

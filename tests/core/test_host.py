@@ -10,43 +10,43 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from mudroom.core.network.host import Authority, Host, parse_authority, parse_host, parse_port
+from mudroom.core.network.host import Authority, HostName, parse_authority, parse_host, parse_port
 
 
 @pytest.mark.parametrize(
     ("raw", "expected"),
     [
-        (b"example.com", Host("name", "example.com")),
-        (b"EXAMPLE.Com", Host("name", "example.com")),
-        (b"example.com.", Host("name", "example.com")),  # one dot at the end is the root
-        (b"localhost", Host("name", "localhost")),
-        (b"_dmarc.example.com", Host("name", "_dmarc.example.com")),
-        (b"a_b.example", Host("name", "a_b.example")),
-        (b"r1---sn-4g5e6nze.example.com", Host("name", "r1---sn-4g5e6nze.example.com")),
-        (b"xn--e1awd7f.com", Host("name", "xn--e1awd7f.com")),  # looks like epic.com and is not
-        (b"1.2.3.4.example", Host("name", "1.2.3.4.example")),
-        (b"1e100.net", Host("name", "1e100.net")),
-        (b"0x7f.example", Host("name", "0x7f.example")),
-        (b"4chan.0xg", Host("name", "4chan.0xg")),
-        (b"a" * 63 + b".b", Host("name", "a" * 63 + ".b")),
-        (b".".join([b"a" * 63] * 3 + [b"b" * 61]), Host("name", ".".join(["a" * 63] * 3 + ["b" * 61]))),
-        (b".".join([b"a" * 63] * 3 + [b"b" * 61]) + b".", Host("name", ".".join(["a" * 63] * 3 + ["b" * 61]))),
-        (b"127.0.0.1", Host("ipv4", "127.0.0.1")),
-        (b"255.255.255.255", Host("ipv4", "255.255.255.255")),
-        (b"::", Host("ipv6", "::")),
-        (b"::1", Host("ipv6", "::1")),
-        (b"0:0:0:0:0:0:0:1", Host("ipv6", "::1")),
-        (b"2001:DB8:0:0:1:0:0:1", Host("ipv6", "2001:db8::1:0:0:1")),
-        (b"2001:db8:0:1:1:1:1:1", Host("ipv6", "2001:db8:0:1:1:1:1:1")),  # RFC 5952: one zero is no ::
-        (b"64:ff9b::127.0.0.1", Host("ipv6", "64:ff9b::7f00:1")),
-        (b"::127.0.0.1", Host("ipv6", "::7f00:1")),
-        (b"::ffff:127.0.0.1", Host("ipv4", "127.0.0.1")),
-        (b"::FFFF:7f00:1", Host("ipv4", "127.0.0.1")),
-        (b"0:0:0:0:0:ffff:1.2.3.4", Host("ipv4", "1.2.3.4")),
+        (b"example.com", HostName("name", "example.com")),
+        (b"EXAMPLE.Com", HostName("name", "example.com")),
+        (b"example.com.", HostName("name", "example.com")),  # one dot at the end is the root
+        (b"localhost", HostName("name", "localhost")),
+        (b"_dmarc.example.com", HostName("name", "_dmarc.example.com")),
+        (b"a_b.example", HostName("name", "a_b.example")),
+        (b"r1---sn-4g5e6nze.example.com", HostName("name", "r1---sn-4g5e6nze.example.com")),
+        (b"xn--e1awd7f.com", HostName("name", "xn--e1awd7f.com")),  # looks like epic.com and is not
+        (b"1.2.3.4.example", HostName("name", "1.2.3.4.example")),
+        (b"1e100.net", HostName("name", "1e100.net")),
+        (b"0x7f.example", HostName("name", "0x7f.example")),
+        (b"4chan.0xg", HostName("name", "4chan.0xg")),
+        (b"a" * 63 + b".b", HostName("name", "a" * 63 + ".b")),
+        (b".".join([b"a" * 63] * 3 + [b"b" * 61]), HostName("name", ".".join(["a" * 63] * 3 + ["b" * 61]))),
+        (b".".join([b"a" * 63] * 3 + [b"b" * 61]) + b".", HostName("name", ".".join(["a" * 63] * 3 + ["b" * 61]))),
+        (b"127.0.0.1", HostName("ipv4", "127.0.0.1")),
+        (b"255.255.255.255", HostName("ipv4", "255.255.255.255")),
+        (b"::", HostName("ipv6", "::")),
+        (b"::1", HostName("ipv6", "::1")),
+        (b"0:0:0:0:0:0:0:1", HostName("ipv6", "::1")),
+        (b"2001:DB8:0:0:1:0:0:1", HostName("ipv6", "2001:db8::1:0:0:1")),
+        (b"2001:db8:0:1:1:1:1:1", HostName("ipv6", "2001:db8:0:1:1:1:1:1")),  # RFC 5952: one zero is no ::
+        (b"64:ff9b::127.0.0.1", HostName("ipv6", "64:ff9b::7f00:1")),
+        (b"::127.0.0.1", HostName("ipv6", "::7f00:1")),
+        (b"::ffff:127.0.0.1", HostName("ipv4", "127.0.0.1")),
+        (b"::FFFF:7f00:1", HostName("ipv4", "127.0.0.1")),
+        (b"0:0:0:0:0:ffff:1.2.3.4", HostName("ipv4", "1.2.3.4")),
     ],
     ids=repr,
 )
-def test_a_host(raw: bytes, expected: Host) -> None:
+def test_a_host(raw: bytes, expected: HostName) -> None:
     found = parse_host(raw)
     assert found == expected
     assert str(found) == expected.text
@@ -151,13 +151,13 @@ def test_what_is_no_host(raw: bytes, reason: str) -> None:
 @pytest.mark.parametrize(
     ("raw", "expected"),
     [
-        (b"example.com:443", Authority(Host("name", "example.com"), 443)),
-        (b"Example.Com.:22", Authority(Host("name", "example.com"), 22)),
-        (b"example.com", Authority(Host("name", "example.com"), 80)),
-        (b"1.2.3.4:65535", Authority(Host("ipv4", "1.2.3.4"), 65535)),
-        (b"[::1]:1", Authority(Host("ipv6", "::1"), 1)),
-        (b"[::1]", Authority(Host("ipv6", "::1"), 80)),
-        (b"[::ffff:1.2.3.4]:80", Authority(Host("ipv4", "1.2.3.4"), 80)),
+        (b"example.com:443", Authority(HostName("name", "example.com"), 443)),
+        (b"Example.Com.:22", Authority(HostName("name", "example.com"), 22)),
+        (b"example.com", Authority(HostName("name", "example.com"), 80)),
+        (b"1.2.3.4:65535", Authority(HostName("ipv4", "1.2.3.4"), 65535)),
+        (b"[::1]:1", Authority(HostName("ipv6", "::1"), 1)),
+        (b"[::1]", Authority(HostName("ipv6", "::1"), 80)),
+        (b"[::ffff:1.2.3.4]:80", Authority(HostName("ipv4", "1.2.3.4"), 80)),
     ],
     ids=repr,
 )

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from mudroom.core.network.host import parse_authority, parse_host
 from mudroom.core.network.host_rules import (
     Action,
-    Decision,
+    HostDecision,
     HostRule,
     Request,
     decide,
@@ -223,7 +223,7 @@ def test_ports(rule: str, allowed: set[int], denied: set[int]) -> None:
 def test_nothing_is_allowed_by_no_rules() -> None:
     """An empty list that allows everything has been a hole of others."""
     for host in ("example.com:443", "localhost:80", "8.8.8.8:443", "[2606:4700::1]:443"):
-        assert decide(request(host), []) == Decision("ask", None, "no rule names it")
+        assert decide(request(host), []) == HostDecision("ask", None, "no rule names it")
     assert action("example.com:443", HostRule("allow", "")) == "ask"
 
 
@@ -379,7 +379,7 @@ NAME = HostRule("allow", "db.example")
     ],
 )  # fmt: skip
 def test_vetting(rule: HostRule | None, addresses: list[str], said: str | None) -> None:
-    decision = Decision("allow" if rule else "ask", rule, "")
+    decision = HostDecision("allow" if rule else "ask", rule, "")
     found = vet(decision, packed(*addresses), packed("9.9.9.9"))
     assert (found is None) is (said is None)
     assert (found or "").startswith(said or "")
@@ -398,13 +398,13 @@ def test_vetting(rule: HostRule | None, addresses: list[str], said: str | None) 
 )
 def test_a_denied_address_is_denied_by_any_name(denied: str, port: int, said: str | None) -> None:
     rules = [NAME, parse_rule(denied, "deny", "policy.yaml:2")]
-    assert vet(Decision("allow", NAME, ""), packed("8.8.8.8", "2606:4700::1"), rules=rules, port=port) == said
+    assert vet(HostDecision("allow", NAME, ""), packed("8.8.8.8", "2606:4700::1"), rules=rules, port=port) == said
     allowing = [NAME, parse_rule(denied, "allow")]
-    assert vet(Decision("allow", NAME, ""), packed("8.8.8.8"), rules=allowing, port=port) is None
+    assert vet(HostDecision("allow", NAME, ""), packed("8.8.8.8"), rules=allowing, port=port) is None
 
 
 def test_what_was_denied_stays_denied() -> None:
-    assert vet(Decision("deny", None, "no rule names it"), packed("8.8.8.8")) == "no rule names it"
+    assert vet(HostDecision("deny", None, "no rule names it"), packed("8.8.8.8")) == "no rule names it"
 
 
 # --- properties ---

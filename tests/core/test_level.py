@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mudroom.core.agent.card import AgentCard
-from mudroom.core.agent.level import LEVELS, REFUSE, LevelPolicy, Means, decide_level
+from mudroom.core.agent.level import LEVELS, REFUSE, LevelPolicy, LevelSupport, decide_level
 
-ALL = Means({})
+ALL = LevelSupport({})
 CARD, BARE, BOXED, HELD = AgentCard("a"), AgentCard("a", 0), AgentCard("a", 1), AgentCard("a", 2)
 
 
@@ -52,7 +52,7 @@ def test_who_decides(
 
 
 def test_what_the_machine_cannot_do_is_refused_and_not_replaced() -> None:
-    means = Means({2: "no container engine"})
+    means = LevelSupport({2: "no container engine"})
     decision = decide_level(HELD, LevelPolicy(), means)
     assert (decision.level, decision.rule, decision.reason) == (None, "machine", "no container engine")
     assert decide_level(BARE, LevelPolicy(minimum=2), means).level is None

@@ -12,8 +12,8 @@ from mudroom.core.confinement.limit import (
     RLIMIT_FSIZE,
     RLIMIT_NOFILE,
     RLIMIT_NPROC,
+    LimitReached,
     Limits,
-    Reached,
     Reading,
     Write,
     difference,
@@ -195,6 +195,6 @@ def test_only_what_was_counted_during_the_command() -> None:
 
 
 def test_json() -> None:
-    assert Reached("memory", "killed", 10, amount=1)._asdict() == {
+    assert LimitReached("memory", "killed", 10, amount=1)._asdict() == {
         "kind": "memory", "action": "killed", "limit": 10, "whose": "command", "amount": 1,
     }  # fmt: skip

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from mudroom.core.merge.diff3 import Chunk, Merged, merge3
+from mudroom.core.merge.diff3 import Chunk, MergedText, merge3
 from mudroom.core.merge.marker import LINES, Labels, Style, marker_size, mergeable, resolve, unresolved, with_markers
 
 LABELS = Labels(b"o", b"b", b"t")
@@ -46,7 +46,7 @@ def test_they_grow_where_the_text_has_such_lines() -> None:
 
 def test_two_sides_that_are_the_same_are_shown() -> None:
     chunk = Chunk("conflict", (b"1\n",), (b"x\n",), (b"x\n",))
-    assert with_markers(Merged((chunk,)), LABELS) == b"<<<<<<< o\nx\n||||||| b\n1\n=======\nx\n>>>>>>> t\n"
+    assert with_markers(MergedText((chunk,)), LABELS) == b"<<<<<<< o\nx\n||||||| b\n1\n=======\nx\n>>>>>>> t\n"
 
 
 @pytest.mark.parametrize(

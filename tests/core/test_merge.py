@@ -12,8 +12,8 @@ from mudroom.core.merge import merge
 from mudroom.core.merge.merge import (
     TABLE,
     TAKE,
-    Decision,
     Delta,
+    MergeDecision,
     Outcome,
     combine_modes,
     decide,
@@ -59,7 +59,7 @@ def _content(entry: Entry) -> tuple[int, bytes]:
     return entry.size, entry.target
 
 
-def decided(change: Change, ours: Entry | None) -> Decision:
+def decided(change: Change, ours: Entry | None) -> MergeDecision:
     other = change.base is not None and ours is not None and _content(change.base) != _content(ours)
     same = same_shape(change.staged, ours) and (ours is None or change.entry.size == ours.size)
     return decide(change, ours, delta_of(change.base, ours, content=other), ours_is_theirs=same)

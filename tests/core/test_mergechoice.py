@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mudroom.core.merge.diff3 import Merged, merge3
+from mudroom.core.merge.diff3 import MergedText, merge3
 from mudroom.core.merge.marker import resolve
 from mudroom.core.merge.resolution_words import Choice
 from mudroom.core.merge.resolve_hunks import resolved, rewritten
@@ -15,7 +15,7 @@ from mudroom.core.text.linediff import split_lines
 BASE = b"1\n2\n3\n4\n5\n6\n7\n"
 
 
-def merged(base: bytes = BASE, ours: bytes = b"1\nours\n3\n4\n5\nours\n7\n", theirs: bytes = b"") -> Merged:
+def merged(base: bytes = BASE, ours: bytes = b"1\nours\n3\n4\n5\nours\n7\n", theirs: bytes = b"") -> MergedText:
     return merge3(base, ours, theirs or ours.replace(b"ours", b"theirs"))
 
 

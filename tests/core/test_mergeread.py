@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mudroom.core.merge.diff3 import Merged, merge3
+from mudroom.core.merge.diff3 import MergedText, merge3
 from mudroom.core.merge.read_resolution import choices_of
 from mudroom.core.merge.resolution_words import Choice
 from mudroom.core.merge.resolve_hunks import resolved
@@ -70,8 +70,8 @@ def test_a_text_without_conflicts() -> None:
     merged = merge3(b"1\n2\n", b"1\nours\n", b"1\n2\n")
     assert choices_of(merged, b"1\nours\n") == []
     assert choices_of(merged, b"1\n2\n") is None
-    assert choices_of(Merged(()), b"") == []
-    assert choices_of(Merged(()), b"x") is None
+    assert choices_of(MergedText(()), b"") == []
+    assert choices_of(MergedText(()), b"x") is None
 
 
 LINE = st.tuples(st.sampled_from(["a", "b", "c", "", "é"]), st.sampled_from(["\n", "\n", "\n", "\r\n"]))

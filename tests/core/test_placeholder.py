@@ -12,9 +12,9 @@ from mudroom.core.network.placeholder import (
     MARK,
     SHORTEST,
     Credential,
-    Misused,
-    Wanted,
-    Watch,
+    CredentialRule,
+    MisusedPlaceholder,
+    PlaceholderScan,
     check_path,
     make_placeholder,
     parse_wanted,
@@ -34,16 +34,22 @@ def one() -> Credential:
 @pytest.mark.parametrize(
     ("arguments", "wanted"),
     [
-        (("TOKEN", "API.Example.com."), Wanted("TOKEN", "api.example.com", 443, "authorization", "env", "TOKEN")),
-        (("A", "a.example:8443", "X-Api-Key", "env:B"), Wanted("A", "a.example", 8443, "x-api-key", "env", "B")),
+        (
+            ("TOKEN", "API.Example.com."),
+            CredentialRule("TOKEN", "api.example.com", 443, "authorization", "env", "TOKEN"),
+        ),
+        (
+            ("A", "a.example:8443", "X-Api-Key", "env:B"),
+            CredentialRule("A", "a.example", 8443, "x-api-key", "env", "B"),
+        ),
         (
             ("A", "a.example", "PRIVATE-TOKEN", "file:~/.t"),
-            Wanted("A", "a.example", 443, "private-token", "file", "~/.t"),
+            CredentialRule("A", "a.example", 443, "private-token", "file", "~/.t"),
         ),
-        (("A", "a.example", "x", "keyring:git/ada"), Wanted("A", "a.example", 443, "x", "keyring", "git/ada")),
+        (("A", "a.example", "x", "keyring:git/ada"), CredentialRule("A", "a.example", 443, "x", "keyring", "git/ada")),
     ],
 )
-def test_entries_are_read(arguments: tuple[str, ...], wanted: Wanted) -> None:
+def test_entries_are_read(arguments: tuple[str, ...], wanted: CredentialRule) -> None:
     assert parse_wanted(*arguments) == wanted
 
 
@@ -104,11 +110,11 @@ def test_it_is_put_in_for_host_and_header_only(one: Credential) -> None:
         ("api.example.com", 8443, True),
         ("api.example.com", 443, False),
     ):
-        with pytest.raises(Misused, match=r"is for api\.example\.com only"):
+        with pytest.raises(MisusedPlaceholder, match=r"is for api\.example\.com only"):
             put_in([field], [one], host, port, secure=secure)
-    with pytest.raises(Misused, match="is for the header authorization"):
+    with pytest.raises(MisusedPlaceholder, match="is for the header authorization"):
         put_in([(b"Cookie", field[1])], [one], "api.example.com", 443, secure=True)
-    with pytest.raises(Misused, match="in the name"):
+    with pytest.raises(MisusedPlaceholder, match="in the name"):
         put_in([(b"x-" + one.placeholder.encode(), b"")], [one], "api.example.com", 443, secure=True)
 
 
@@ -116,7 +122,7 @@ def test_it_is_put_into_the_password_of_basic_authentication(one: Credential) ->
     pair = binascii.b2a_base64(b"ada:" + one.placeholder.encode(), newline=False)
     ((_name, value),) = put_in([(b"authorization", b"basic " + pair)], [one], "api.example.com", 443, secure=True)
     assert binascii.a2b_base64(value.removeprefix(b"basic ")) == b"ada:" + REAL.encode()
-    with pytest.raises(Misused, match="only"):
+    with pytest.raises(MisusedPlaceholder, match="only"):
         put_in([(b"authorization", b"Basic " + pair)], [one], "other.example", 443, secure=True)
     odd = [(b"authorization", b"Basic ?!"), (b"authorization", b"Basic")]
     assert put_in(odd, [one], "other.example", 443, secure=True) == odd
@@ -124,7 +130,7 @@ def test_it_is_put_into_the_password_of_basic_authentication(one: Credential) ->
 
 def test_it_is_refused_in_paths(one: Credential) -> None:
     check_path(b"/user?q=1", [one])
-    with pytest.raises(Misused, match="in the path"):
+    with pytest.raises(MisusedPlaceholder, match="in the path"):
         check_path(b"/user?token=" + one.placeholder.encode(), [one])
 
 
@@ -132,8 +138,8 @@ def test_it_is_refused_in_paths(one: Credential) -> None:
 def test_it_is_found_in_bodies_however_they_are_cut(size: int, before: int) -> None:
     one = with_value(parse_wanted("TOKEN", "api.example.com"), REAL, bytes(range(32)))
     body = b"x" * before + one.placeholder.encode() + b"y" * 10
-    watch, passed = Watch([one]), b""
-    with pytest.raises(Misused, match="in the body"):
+    watch, passed = PlaceholderScan([one]), b""
+    with pytest.raises(MisusedPlaceholder, match="in the body"):
         for at in range(0, len(body), size):
             watch.see(body[at : at + size])
             passed += body[at : at + size]
@@ -141,7 +147,7 @@ def test_it_is_found_in_bodies_however_they_are_cut(size: int, before: int) -> N
 
 
 def test_bodies_without_it_pass(one: Credential) -> None:
-    for watch in (Watch([one]), Watch([])):
+    for watch in (PlaceholderScan([one]), PlaceholderScan([])):
         for _ in range(100):
             watch.see(one.placeholder[:-1].encode())
 

@@ -11,7 +11,7 @@ from mudroom.core.retention import (
     SECOND,
     YOUNG,
     ApplyFact,
-    Kept,
+    RetentionLimits,
     expired_applies,
     expired_checkpoints,
     horizon,
@@ -23,7 +23,7 @@ from mudroom.core.settings import Settings
 from mudroom.core.tree.stack import Checkpoint, ForkState
 
 NOW = 1000 * DAY
-WIDE = Kept(30 * DAY, 50, 1 << 40)
+WIDE = RetentionLimits(30 * DAY, 50, 1 << 40)
 
 
 def applies(*facts: tuple[int, int]) -> list[ApplyFact]:
@@ -37,19 +37,19 @@ def applies(*facts: tuple[int, int]) -> list[ApplyFact]:
         ([], WIDE, []),
         ([(400, 1 << 50)], WIDE, []),  # the newest stays, whatever its age and size
         ([(31, 1), (30, 1), (1, 1)], WIDE, [("u1", "age")]),
-        ([(3, 1), (2, 1), (1, 1)], Kept(DAY * 30, 1, 100), [("u1", "count"), ("u2", "count")]),
-        ([(3, 10), (2, 10), (1, 10)], Kept(DAY * 30, 9, 20), [("u1", "bytes")]),
-        ([(3, 10), (2, 1), (1, 100)], Kept(DAY * 30, 9, 20), [("u1", "bytes"), ("u2", "bytes")]),
+        ([(3, 1), (2, 1), (1, 1)], RetentionLimits(DAY * 30, 1, 100), [("u1", "count"), ("u2", "count")]),
+        ([(3, 10), (2, 10), (1, 10)], RetentionLimits(DAY * 30, 9, 20), [("u1", "bytes")]),
+        ([(3, 10), (2, 1), (1, 100)], RetentionLimits(DAY * 30, 9, 20), [("u1", "bytes"), ("u2", "bytes")]),
         ([(-5, 1), (1, 1)], WIDE, []),  # a clock that was set back
     ],
 )
-def test_applies(facts: list[tuple[int, int]], kept: Kept, expected: list[tuple[str, str]]) -> None:
+def test_applies(facts: list[tuple[int, int]], kept: RetentionLimits, expected: list[tuple[str, str]]) -> None:
     assert [(one.name, one.reason) for one in expired_applies(applies(*facts), kept, NOW)] == expected
 
 
 def test_an_unfinished_apply_stays() -> None:
     facts = [fact._replace(finished=False) for fact in applies((400, 1), (300, 1), (1, 1))]
-    assert expired_applies(facts, Kept(0, 0, 0), NOW) == []
+    assert expired_applies(facts, RetentionLimits(0, 0, 0), NOW) == []
 
 
 @given(
@@ -61,7 +61,7 @@ def test_an_unfinished_apply_stays() -> None:
 def test_what_is_left_is_within_the_limits(rows: list[tuple[int, int, bool]], age: int, number: int, size: int) -> None:
     rows = sorted(rows, reverse=True)
     facts = [ApplyFact(f"u{i}", NOW - old * DAY, bytes_, done) for i, (old, bytes_, done) in enumerate(rows)]
-    gone = {one.name for one in expired_applies(facts, Kept(age * DAY, number, size), NOW)}
+    gone = {one.name for one in expired_applies(facts, RetentionLimits(age * DAY, number, size), NOW)}
     left = [fact for fact in facts if fact.name not in gone]
     assert not facts or left[-1] == facts[-1]
     assert all(fact in left for fact in facts if not fact.finished)
@@ -78,8 +78,8 @@ def test_automatic_checkpoints_go_by_age_and_number_and_named_ones_stay() -> Non
     ]
     state = ForkState("u", checkpoints=tuple(points))
     assert expired_checkpoints(state, WIDE, NOW) == ("c90", "c40")
-    assert expired_checkpoints(state, Kept(DAY * 1000, 2, 0), NOW) == ("c90", "c40", "c10", "c8")[:4]
-    assert expired_checkpoints(state, Kept(DAY * 1000, 99, 0), NOW) == ()
+    assert expired_checkpoints(state, RetentionLimits(DAY * 1000, 2, 0), NOW) == ("c90", "c40", "c10", "c8")[:4]
+    assert expired_checkpoints(state, RetentionLimits(DAY * 1000, 99, 0), NOW) == ()
 
 
 def test_what_is_younger_than_a_held_lock_is_not_unneeded() -> None:
@@ -92,7 +92,7 @@ def test_what_is_younger_than_a_held_lock_is_not_unneeded() -> None:
 
 
 def test_the_settings() -> None:
-    assert kept_by(Settings()) == Kept(30 * DAY, 50, 5 * 10**9)
+    assert kept_by(Settings()) == RetentionLimits(30 * DAY, 50, 5 * 10**9)
     assert kept_by(Settings(keep_age=1.5)).age == 1_500_000_000 == int(1.5 * SECOND)
 
 

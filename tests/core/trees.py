@@ -24,7 +24,7 @@ from model import Node, Tree, derive  # noqa: E402
 from mudroom.core.merge.diff3 import merge3  # noqa: E402
 from mudroom.core.merge.marker import mergeable  # noqa: E402
 from mudroom.core.merge.merge import Combined, Delta, delta_of, merged_mode  # noqa: E402
-from mudroom.core.merge.merge_tree import Live, Sides  # noqa: E402
+from mudroom.core.merge.merge_tree import FileSides, LiveProject  # noqa: E402
 from mudroom.core.merge.operations import plan_landing  # noqa: E402
 from mudroom.core.tree.change import Change  # noqa: E402
 from mudroom.core.tree.entry import Entry, same_stamp  # noqa: E402
@@ -61,7 +61,7 @@ def merge_trees(base: Tree, ours: Tree, theirs: Tree) -> Outcome:
         other = mine is not None and change.base is not None and ours[change.path].content != base[change.path].content
         return "same" if same_stamp(change.base, mine) else delta_of(change.base, mine, content=other)
 
-    def combine(sides: Sides) -> Combined:
+    def combine(sides: FileSides) -> Combined:
         (base_at, before), (ours_at, mine), (theirs_at, yours) = sides[:3]
         assert yours is not None
         if {entry.kind for entry in (before, mine, yours) if entry is not None} != {"file"}:
@@ -85,7 +85,7 @@ def merge_trees(base: Tree, ours: Tree, theirs: Tree) -> Outcome:
         found = {one: node.entry for one, node in ours.items() if one.startswith(path + b"/")}
         return found.keys() == expected.keys() and all(same_stamp(found[one], expected[one]) for one in found)
 
-    live = Live(look, same_as_staged, same_tree, lambda _git: False, delta, combine, moved)
+    live = LiveProject(look, same_as_staged, same_tree, lambda _git: False, delta, combine, moved)
     landing = plan_landing(changes, live, named=[b".git"], blocked=blocked)
     result = dict(ours)
     names = {op.path: op.merged for op in landing.ops if op.merged}

@@ -13,7 +13,7 @@ import pytest
 from town import Town, read_until
 
 from mudroom import gateway
-from mudroom.core.network.flow import Answer, Flow, Question
+from mudroom.core.network.flow import Flow, FlowAnswer, FlowQuestion
 from mudroom.core.network.host_rules import HostRule
 from mudroom.core.result import Denial, Result
 from mudroom.core.settings import Settings
@@ -49,7 +49,7 @@ class Street:
         self.remembered: list[HostRule] = []
         self.rules: Sequence[HostRule] = ()
 
-    def session(self, approver: Callable[[Question, int], Answer] | None = None, **settings: Any) -> Session:
+    def session(self, approver: Callable[[FlowQuestion, int], FlowAnswer] | None = None, **settings: Any) -> Session:
         (self._root / "home").mkdir(exist_ok=True)
         return Session.open(
             os.fsencode(self.project),
@@ -126,11 +126,11 @@ def test_the_gate_ends_with_the_last_session_that_used_it(street: Street) -> Non
 
 
 def test_somebody_is_asked_once_and_always_is_remembered(street: Street) -> None:
-    asked: list[Question] = []
+    asked: list[FlowQuestion] = []
 
-    def approve(question: Question, _over: int) -> Answer:
+    def approve(question: FlowQuestion, _over: int) -> FlowAnswer:
         asked.append(question)
-        return Answer(False, keep=question.host == "bank.example")
+        return FlowAnswer(False, keep=question.host == "bank.example")
 
     with street.session(approve) as session:
         result = street.fetch(session, "shop.example", "shop.example", "bank.example", "bank.example")
@@ -149,7 +149,7 @@ def test_somebody_is_asked_once_and_always_is_remembered(street: Street) -> None
 
 def test_a_yes_lets_the_waiting_connection_on(street: Street) -> None:
     """It is let through as far as the vetting: a yes in a terminal does not open the machine's own network."""
-    with street.session(lambda _question, _over: Answer(True)) as session:
+    with street.session(lambda _question, _over: FlowAnswer(True)) as session:
         result = street.fetch(session, "shop.example")
         assert [flow["verdict"] for flow in flows(session)] == ["deny"]
         assert [denial.reason for denial in result.denials] == ["127.0.0.1 is an address of this machine"]
@@ -313,7 +313,7 @@ def test_an_answer_that_cannot_be_kept_holds_for_the_command(street: Street, mon
     def full(_rule: HostRule) -> None:
         raise UsageError("permissions.yaml: No space left on device")
 
-    with street.session(lambda _question, _over: Answer(False, keep=True)) as session:
+    with street.session(lambda _question, _over: FlowAnswer(False, keep=True)) as session:
         monkeypatch.setattr(session, "_gate_answers", (session._gate_answers[0], full, session._gate_answers[2]))
         result = street.fetch(session, "shop.example", "shop.example")
         assert [(denial.kind, denial.times) for denial in result.denials] == [("network", 2)]

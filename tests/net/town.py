@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Self
 
 import mudroom
-from mudroom.core.network.flow import Flow, Question
+from mudroom.core.network.flow import Flow, FlowQuestion
 from mudroom.core.network.host_rules import HostRule
 from mudroom.core.network.inspection import Inspection
 from mudroom.net.door import Door, Gate, Kind, Listener
@@ -112,7 +112,7 @@ class OpenDoor:
         self.door = door
         self.where = where
         self.flows: list[Flow] = []
-        self.questions: list[Question] = []
+        self.questions: list[FlowQuestion] = []
 
     def connect(self, data: bytes = b"") -> socket.socket:
         client = socket.create_connection(self.where[:2], timeout=WAIT)
@@ -128,7 +128,7 @@ class OpenDoor:
             select.select([self.door], [], [], 0.1)
             self.take(self.door.receive())
 
-    def take(self, told: Sequence[Flow | Question]) -> None:
+    def take(self, told: Sequence[Flow | FlowQuestion]) -> None:
         for one in told:
             if isinstance(one, Flow):
                 self.flows.append(one)

@@ -13,7 +13,7 @@ from mudroom.confine import _permitted
 from mudroom.core.confinement.limit import Limits, rlimits
 from mudroom.core.confinement.plan import Plan
 from mudroom.core.confinement.spec import Copy, Overlay, SandboxSpec
-from mudroom.sandbox.client.capture import Output, attend
+from mudroom.sandbox.client.capture import CapturedOutput, attend
 from mudroom.sandbox.client.client import Client, Exit, Running
 from mudroom.sandbox.host.host import landlock_abi, survey, without
 from mudroom.sandbox.linux.plan import compile_plan
@@ -105,7 +105,7 @@ class Box:
         """Where the files of the view lie on the host."""
         return self.upper if kind.startswith("overlay") else self.copy
 
-    def start(self, script: str, output: Output, plan: Plan | None = None, **options: Any) -> Running:
+    def start(self, script: str, output: CapturedOutput, plan: Plan | None = None, **options: Any) -> Running:
         argv = [b"sh", b"-c", script.encode()]
         chosen = self.plan() if plan is None else plan
         running = self.client.run(chosen, argv, ENVIRONMENT, output.descriptors, **options)
@@ -115,7 +115,7 @@ class Box:
 
     def run(self, script: str, plan: Plan | None = None) -> tuple[Exit, str]:
         """Both streams, as text: a failing assertion shows them."""
-        with Output(None, None, None, 1 << 20) as output:
+        with CapturedOutput(None, None, None, 1 << 20) as output:
             running = self.start(script, output, plan)
             ended, _timed_out = attend(running, output, None, lambda: None)
             running.gone()
@@ -127,7 +127,7 @@ class Conversation:
 
     def __init__(self, box: Box, kind: str | Plan, script: str, **options: Any) -> None:
         self._stdin, self._write = os.pipe()
-        self._output = Output(self._stdin, None, None, 1 << 20)
+        self._output = CapturedOutput(self._stdin, None, None, 1 << 20)
         plan = box.prepared(kind) if isinstance(kind, str) else kind
         self.running: Running = box.start(script, self._output, plan, **options)
         self.stream = self._output.streams[0]

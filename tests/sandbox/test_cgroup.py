@@ -10,10 +10,10 @@ import pytest
 
 from mudroom.core.confinement.limit import Limits
 from mudroom.sandbox.limits.cgroup import (
+    CgroupMount,
+    CgroupTree,
     Leaf,
-    Mount,
     NotHere,
-    Tree,
     directory,
     find,
     find_v2,
@@ -34,9 +34,9 @@ MOUNTINFO = """\
 
 def test_the_mounts() -> None:
     assert mounts(MOUNTINFO) == [
-        Mount("cgroup2", "/sys/fs/cgroup", "/", ("rw", "nsdelegate")),
-        Mount("cgroup", "/sys/fs/cgroup/cpu,cpuacct", "/", ("rw", "cpu", "cpuacct")),
-        Mount("cgroup", "/sys/fs/cgroup/memory", "/docker/1", ("rw", "memory")),
+        CgroupMount("cgroup2", "/sys/fs/cgroup", "/", ("rw", "nsdelegate")),
+        CgroupMount("cgroup", "/sys/fs/cgroup/cpu,cpuacct", "/", ("rw", "cpu", "cpuacct")),
+        CgroupMount("cgroup", "/sys/fs/cgroup/memory", "/docker/1", ("rw", "memory")),
     ]
     assert mounts("") == []
 
@@ -58,7 +58,7 @@ def test_the_memberships() -> None:
     ],
 )
 def test_where_a_group_is_in_the_file_system(root: str, path: str, place: str | None) -> None:
-    assert directory(Mount("cgroup2", "/cg", root, ()), path) == place
+    assert directory(CgroupMount("cgroup2", "/cg", root, ()), path) == place
 
 
 def group(path: Path, controllers: str) -> Path:
@@ -98,7 +98,7 @@ def test_a_container_that_hides_its_own_group(tmp_path: Path) -> None:
 
 
 def test_a_leaf_that_cannot_have_its_limit_is_not_left(tmp_path: Path) -> None:
-    tree = Tree(2, {"memory": str(tmp_path)}, (str(tmp_path),), "for a test")
+    tree = CgroupTree(2, {"memory": str(tmp_path)}, (str(tmp_path),), "for a test")
     with pytest.raises(FileNotFoundError):
         Leaf(tree, Limits(memory=1 << 30), ())
     assert list(tmp_path.iterdir()) == []
@@ -112,7 +112,7 @@ def test_only_leaves_of_the_dead_are_swept(tmp_path: Path) -> None:
     names = {f"{dead}.1": False, f"{os.getpid()}.1": True, "1.7": True, "something": True}
     for name in names:
         (tmp_path / name).mkdir()
-    sweep(Tree(2, {"memory": str(tmp_path)}, (str(tmp_path),), "for a test"))
+    sweep(CgroupTree(2, {"memory": str(tmp_path)}, (str(tmp_path),), "for a test"))
     assert {path.name for path in tmp_path.iterdir()} == {name for name, stays in names.items() if stays}
 
 

@@ -13,7 +13,7 @@ import pytest
 from box import ENVIRONMENT, KINDS, Box
 
 from mudroom.errors import CommandNotStarted, MudroomError
-from mudroom.sandbox.client.capture import Output
+from mudroom.sandbox.client.capture import CapturedOutput
 from mudroom.sandbox.client.client import Client, StepFailed
 
 libc = ctypes.CDLL(None, use_errno=True)
@@ -67,7 +67,7 @@ def in_use(box: Box, number: int) -> bool:
 @as_root
 def test_when_a_sandbox_is_gone_its_mounts_are(fresh: Box) -> None:
     for number in range(30):
-        with Output(None, None, None, 100) as output:
+        with CapturedOutput(None, None, None, 100) as output:
             running = fresh.start("echo x > f", output, want_view=bool(number % 2))  # that nobody takes
             running.wait()
             running.gone()
@@ -77,7 +77,7 @@ def test_when_a_sandbox_is_gone_its_mounts_are(fresh: Box) -> None:
 @as_root
 def test_a_sandbox_that_goes_on_is_not_gone(box: Box) -> None:
     read, write = os.pipe()
-    with Output(read, None, None, 100) as output:
+    with CapturedOutput(read, None, None, 100) as output:
         running = box.start("echo; read go", output)
         os.read(output.streams[0].read, 1)
         assert in_use(box, 1)
@@ -92,7 +92,7 @@ def test_nothing_stays_open(box: Box) -> None:
     box.run("true")
     box.run("true")
     before = descriptors()
-    with Output(None, None, None, 100) as output:
+    with CapturedOutput(None, None, None, 100) as output:
         for number in range(10):
             running = box.client.run(box.plan(), [b"true"], ENVIRONMENT, output.descriptors)
             running.wait()
@@ -106,7 +106,7 @@ def test_nothing_stays_open(box: Box) -> None:
 
 @pytest.mark.parametrize("script", ["true", "sleep 1000 & true", "kill -9 $$"])
 def test_gone_after_any_end(box: Box, script: str) -> None:
-    with Output(None, None, None, 100) as output:
+    with CapturedOutput(None, None, None, 100) as output:
         running = box.start(script, output)
         running.wait()
         running.gone()
@@ -114,7 +114,7 @@ def test_gone_after_any_end(box: Box, script: str) -> None:
 
 
 def test_gone_after_a_failure(box: Box) -> None:
-    with Output(None, None, None, 100) as output:
+    with CapturedOutput(None, None, None, 100) as output:
         plan = box.plan()
         broken = plan._replace(steps=(*plan.steps[:-1], ("cwd", b"/nowhere")))
         running = box.start("true", output, broken)
@@ -128,7 +128,7 @@ def test_gone_after_a_failure(box: Box) -> None:
 
 
 def test_gone_after_the_launcher_died(fresh: Box) -> None:
-    with Output(None, None, None, 100) as output:
+    with CapturedOutput(None, None, None, 100) as output:
         running = fresh.start("sleep 1000", output)
         os.kill(fresh.client._pid, 9)
         with pytest.raises(MudroomError, match="launcher died"):
@@ -141,7 +141,7 @@ def test_gone_after_the_launcher_died(fresh: Box) -> None:
 def test_a_signal_that_comes_before_the_command_is_for_the_command(kind: str, number: signal.Signals, box: Box) -> None:
     """Both requests are there before the first is looked at: init hears of it before it has done anything."""
     plan = box.prepared(kind)
-    with Output(None, None, None, 1 << 10) as output, stopped(box):
+    with CapturedOutput(None, None, None, 1 << 10) as output, stopped(box):
         running = box.start("exec sleep 1000", output, plan)
         running.signal(number)
     assert running.wait().status & 0x7F == number

@@ -56,7 +56,7 @@ class Fakes:
         (self.bin / f"{name}.out").write_text(value if isinstance(value, str) else json.dumps(value))
         self.program(name, f"/bin/cat {self.bin}/{name}.out; exit {code}")
 
-    def found(self, kind: EngineKind, platform: str = "linux") -> engines.Found:
+    def found(self, kind: EngineKind, platform: str = "linux") -> engines.FoundEngine:
         (found,) = survey(self.environ, (kind,), platform)
         return found
 

@@ -18,7 +18,7 @@ from conformance.escapes.known import NOT_HELD
 from conformance.escapes.outside import Outcome, Range
 from conformance.escapes.tools import TOOLS, runner
 from mudroom.errors import MudroomError
-from mudroom.sandbox.client.capture import Output, attend
+from mudroom.sandbox.client.capture import CapturedOutput, attend
 from mudroom.sandbox.client.client import Client
 from mudroom.sandbox.client.held import hold
 
@@ -97,7 +97,7 @@ def test_nothing_gets_out_of_a_command_that_joins_another(place: Range, kind: st
     where = os.fsencode(box.copy if kind == "bare" else box.project)
     sandboxes = [hold(client, box.prepared(kind))]
 
-    def beside(argv: list[str], output: Output, other: Output) -> None:
+    def beside(argv: list[str], output: CapturedOutput, other: CapturedOutput) -> None:
         words = [os.fsencode(word) for word in argv]
         first = sandboxes[-1].run([b"sleep", b"1000"], ENVIRONMENT, where, other.descriptors)
         attend(sandboxes[-1].run(words, ENVIRONMENT, where, output.descriptors), output, None, lambda: None)
@@ -105,7 +105,7 @@ def test_nothing_gets_out_of_a_command_that_joins_another(place: Range, kind: st
 
     def joined(argv: list[str]) -> str:
         """An attempt may end the sandbox that it is in, and all in it: without namespaces it can end its init."""
-        with Output(None, None, None, 1 << 20) as output, Output(None, None, None, 1) as other:
+        with CapturedOutput(None, None, None, 1 << 20) as output, CapturedOutput(None, None, None, 1) as other:
             try:
                 beside(argv, output, other)
             except MudroomError:

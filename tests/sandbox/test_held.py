@@ -13,9 +13,9 @@ import pytest
 from box import ENVIRONMENT, KINDS, NAMESPACES, Box, if_namespaces
 
 from mudroom.errors import CommandNotStarted, UsageError
-from mudroom.sandbox.client.capture import Output, attend
+from mudroom.sandbox.client.capture import CapturedOutput, attend
 from mudroom.sandbox.client.client import Client, Exit
-from mudroom.sandbox.client.held import Held, Joined, hold
+from mudroom.sandbox.client.held import HeldSandbox, JoinedCommand, hold
 
 COUNT = "cat /proc/[0-9]*/cmdline 2>/dev/null | tr '\\0' ' ' | grep -c "
 
@@ -26,7 +26,7 @@ def box(tmp_path: Path, client: Client) -> Box:
 
 
 @contextmanager
-def held(box: Box, kind: str) -> Iterator[Held]:
+def held(box: Box, kind: str) -> Iterator[HeldSandbox]:
     made = hold(box.client, box.prepared(kind))
     try:
         yield made
@@ -38,8 +38,8 @@ def place_of(box: Box, kind: str) -> bytes:
     return os.fsencode(box.copy if kind == "bare" else box.project)
 
 
-def run(box: Box, kind: str, sandbox: Held, script: str, timeout: float | None = None) -> tuple[Exit, str]:
-    with Output(None, None, None, 1 << 20) as output:
+def run(box: Box, kind: str, sandbox: HeldSandbox, script: str, timeout: float | None = None) -> tuple[Exit, str]:
+    with CapturedOutput(None, None, None, 1 << 20) as output:
         running = sandbox.run([b"sh", b"-c", script.encode()], ENVIRONMENT, place_of(box, kind), output.descriptors)
         ended, _timed_out = attend(running, output, timeout, lambda: None)
         running.gone()
@@ -49,11 +49,11 @@ def run(box: Box, kind: str, sandbox: Held, script: str, timeout: float | None =
 class Beside:
     """A command that goes on while others run: it says a line, and waits for one."""
 
-    def __init__(self, box: Box, kind: str, sandbox: Held, script: str) -> None:
+    def __init__(self, box: Box, kind: str, sandbox: HeldSandbox, script: str) -> None:
         self._stdin, self._write = os.pipe()
-        self._output = Output(self._stdin, None, None, 1 << 20)
+        self._output = CapturedOutput(self._stdin, None, None, 1 << 20)
         argv = [b"sh", b"-c", script.encode()]
-        self.running: Joined = sandbox.run(argv, ENVIRONMENT, place_of(box, kind), self._output.descriptors)
+        self.running: JoinedCommand = sandbox.run(argv, ENVIRONMENT, place_of(box, kind), self._output.descriptors)
         for stream in self._output.streams:
             stream.close_write()
 
@@ -135,7 +135,7 @@ def test_a_signal_is_for_one_command(box: Box, kind: str) -> None:
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1, signal.SIGINT])
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_signal_that_comes_while_it_is_started_is_heard(box: Box, kind: str, number: signal.Signals) -> None:
-    with held(box, kind) as sandbox, Output(None, None, None, 1 << 10) as output:
+    with held(box, kind) as sandbox, CapturedOutput(None, None, None, 1 << 10) as output:
         for _time in range(5):
             running = sandbox.run([b"sleep", b"1000"], ENVIRONMENT, place_of(box, kind), output.descriptors)
             running.signal(number)
@@ -154,7 +154,7 @@ def test_the_end_of_the_sandbox_ends_all(box: Box, kind: str) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_program_that_is_not_there_is_the_commands_failure_only(box: Box, kind: str) -> None:
-    with held(box, kind) as sandbox, Output(None, None, None, 1 << 20) as output:
+    with held(box, kind) as sandbox, CapturedOutput(None, None, None, 1 << 20) as output:
         running = sandbox.run([b"no-such-program"], ENVIRONMENT, place_of(box, kind), output.descriptors)
         with pytest.raises(CommandNotStarted) as raised:
             running.wait()

@@ -13,11 +13,11 @@ import box
 import pytest
 
 from conftest import Place
-from mudroom.core.confinement.limit import Limits, Reached
+from mudroom.core.confinement.limit import LimitReached, Limits
 from mudroom.core.result import Result, to_json
 from mudroom.core.settings import Settings
 from mudroom.errors import Unsupported
-from mudroom.sandbox.client.capture import Output, attend
+from mudroom.sandbox.client.capture import CapturedOutput, attend
 from mudroom.sandbox.client.client import Client
 from mudroom.sandbox.limits.cgroup import Leaf, find
 from mudroom.sandbox.limits.limiter import Limiter, survey
@@ -67,7 +67,7 @@ def run(place: Place, script: str, limits: Limits, kind: str = "first", timeout:
 def test_a_memory_bomb_is_killed_and_told(place: Place, kind: str) -> None:
     result = run(place, f"{EAT}; echo $?", Limits(memory=64 * MB), kind)
     assert result.stdout == b"137\n", result.stderr  # the shell goes on
-    assert result.reached == (Reached("memory", "killed", 64 * MB, amount=1),)
+    assert result.reached == (LimitReached("memory", "killed", 64 * MB, amount=1),)
     assert str(result.reached[0]) == "killed: memory, 64 MB"
     assert result.use is not None
     assert result.use.memory_peak is None or 50 * MB < result.use.memory_peak <= 64 * MB
@@ -313,7 +313,7 @@ def test_a_leaf_holds_whatever_the_way_of_confining(tmp_path: Path, client: Clie
     plan = here.prepared(kind)
     leaf = limiter.leaf()
     assert leaf is not None
-    with Output(None, None, None, 1 << 20) as output:
+    with CapturedOutput(None, None, None, 1 << 20) as output:
         script = "cat /proc/self/cgroup; for i in $(seq 50); do sleep 60 & done; wait"
         running = here.start(script, output, plan, leaf=leaf)
         attend(running, output, None, lambda: None)
@@ -364,7 +364,7 @@ def test_time_runs_out_for_all_of_it(place: Place) -> None:
     result = run(place, script, Limits(processes=50), timeout=0.3)
     assert time.monotonic() - started < 20
     assert result.timed_out
-    assert Reached("time", "killed", 0.3) in result.reached
+    assert LimitReached("time", "killed", 0.3) in result.reached
     assert groups_of(place) == []
 
 

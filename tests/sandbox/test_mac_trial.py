@@ -11,7 +11,7 @@ from macbox import fake_sandbox_exec
 from mudroom.doctor.probe import Finding, examine_mac
 from mudroom.sandbox.macos import trial
 from mudroom.sandbox.macos.client import DarwinClient
-from mudroom.sandbox.macos.trial import Trial, _connecting, _reading, _signalling, _writing
+from mudroom.sandbox.macos.trial import SeatbeltTrial, _connecting, _reading, _signalling, _writing
 
 
 def examined(tmp_path: Path, tool: bytes) -> dict[str, Finding]:
@@ -80,6 +80,6 @@ def test_a_probe_that_did_not_run_proves_nothing(tmp_path: Path, status: int) ->
 
 
 def test_what_is_so_on_every_mac_is_said() -> None:
-    always: tuple[Trial, ...] = trial._ALWAYS
+    always: tuple[SeatbeltTrial, ...] = trial._ALWAYS
     assert {one.state for one in always} == {"strict", "degraded", "missing"}
     assert all(one.fix for one in always if one.state == "degraded")

@@ -13,7 +13,7 @@ import pytest
 from box import Box
 
 from mudroom.core.confinement.spec import Copy
-from mudroom.sandbox.client.capture import Output, attend
+from mudroom.sandbox.client.capture import CapturedOutput, attend
 from mudroom.sandbox.client.client import Client
 from mudroom.sandbox.host.denials import denials
 from mudroom.sandbox.host.host import landlock_abi, without
@@ -40,7 +40,7 @@ class GatedBox(Box):
             view=Copy(work), cwd=work, namespaces=False, masks=(), binds=binds, scratch=scratch, network="gate",
             proxy=self.port,
         )  # fmt: skip
-        with Output(None, None, None, 1 << 20) as output:
+        with CapturedOutput(None, None, None, 1 << 20) as output:
             running = self.start(f"exec {PYTHON} -I -S -c {shlex.quote(program)} {self.port}", output, plan)
             ended, _timed_out = attend(running, output, None, lambda: None)
             running.gone()

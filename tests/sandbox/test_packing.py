@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from mudroom.sandbox.container.packing import Packed, pack_host, pack_root
+from mudroom.sandbox.container.packing import PackedTree, pack_host, pack_root
 
 ROOT = os.geteuid() == 0
 
@@ -39,7 +39,7 @@ def root(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def packed(root: Path) -> tuple[Packed, dict[str, tarfile.TarInfo]]:
+def packed(root: Path) -> tuple[PackedTree, dict[str, tarfile.TarInfo]]:
     stream = io.BytesIO()
     told: list[int] = []
     found = pack_host(stream, told.append, os.fsencode(root))

@@ -14,7 +14,7 @@ import pytest
 from box import KINDS, Box, Conversation
 
 from mudroom.errors import MudroomError
-from mudroom.sandbox.client.capture import Output
+from mudroom.sandbox.client.capture import CapturedOutput
 from mudroom.sandbox.client.client import Client
 from mudroom.sandbox.launcher import pause
 
@@ -67,7 +67,7 @@ exec sleep 1000
 def test_nothing_is_written_while_a_sandbox_is_paused(fresh: Box, kind: str) -> None:
     staged = fresh.staged(kind)
     plan = fresh.prepared(kind)
-    with Output(None, None, None, 1 << 20) as output:
+    with CapturedOutput(None, None, None, 1 << 20) as output:
         running = fresh.start(BUSY, output, plan)
         until_all_grow(staged, 13)
         for _round in range(3):
@@ -134,7 +134,7 @@ def test_a_sandbox_may_be_paused_at_any_moment(fresh: Box, kind: str) -> None:
     """Before its command has started, too, or as it ends."""
     plans = [fresh.prepared(kind)]
     for number in range(20):
-        with Output(None, None, None, 100) as output:
+        with CapturedOutput(None, None, None, 100) as output:
             running = fresh.start("echo done", output, plans.pop())
             if number % 2:
                 os.read(output.streams[0].read, 1)
@@ -147,7 +147,7 @@ def test_a_sandbox_may_be_paused_at_any_moment(fresh: Box, kind: str) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_paused_sandbox_can_be_ended(fresh: Box, kind: str) -> None:
-    with Output(None, None, None, 100) as output:
+    with CapturedOutput(None, None, None, 100) as output:
         running = fresh.start("sleep 1000 & sleep 1000", output, fresh.prepared(kind))
         running.pause()
         running.signal(signal.SIGTERM)
@@ -161,7 +161,7 @@ def test_a_client_that_closes_ends_a_paused_sandbox(tmp_path: Path, kind: str) -
     client = Client()
     client.start()
     box = Box(tmp_path, client)
-    with Output(None, None, None, 100) as output:
+    with CapturedOutput(None, None, None, 100) as output:
         running = box.start("sleep 1000 & echo; sleep 1000", output, box.prepared(kind))
         os.read(output.streams[0].read, 1)
         running.pause()
@@ -171,7 +171,7 @@ def test_a_client_that_closes_ends_a_paused_sandbox(tmp_path: Path, kind: str) -
 
 
 def test_pausing_after_the_launcher_died(fresh: Box) -> None:
-    with Output(None, None, None, 100) as output:
+    with CapturedOutput(None, None, None, 100) as output:
         running = fresh.start("sleep 1000", output)
         os.kill(fresh.client._pid, signal.SIGKILL)
         with pytest.raises(MudroomError, match="launcher"):

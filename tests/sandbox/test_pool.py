@@ -9,12 +9,12 @@ from typing import cast
 
 import pytest
 
-from mudroom.core.confinement.container import Container, Mount
+from mudroom.core.confinement.container import Container, ContainerMount
 from mudroom.errors import MudroomError
 from mudroom.sandbox.container.box import Box
 from mudroom.sandbox.container.pool import Pool, Rules, covers, serves
 
-WANTED = Container("", "image", (), (1000, 1000), (Mount(b"/v/layers", b"/v/layers", True),))
+WANTED = Container("", "image", (), (1000, 1000), (ContainerMount(b"/v/layers", b"/v/layers", True),))
 
 
 class Fake:
@@ -117,8 +117,8 @@ def test_eight_threads_have_eight_containers_and_share_them_afterwards(maker: Ma
         WANTED._replace(memory=1),
         WANTED._replace(nested=False),
         WANTED._replace(user=(1, 1)),
-        WANTED._replace(mounts=(Mount(b"/v/layers", b"/v/layers", False),)),
-        WANTED._replace(mounts=(Mount(b"/v/other", b"/v/layers", True),)),
+        WANTED._replace(mounts=(ContainerMount(b"/v/layers", b"/v/layers", False),)),
+        WANTED._replace(mounts=(ContainerMount(b"/v/other", b"/v/layers", True),)),
     ],
 )
 def test_a_container_is_lent_only_for_what_it_was_made_for(maker: Maker, other: Container) -> None:
@@ -130,11 +130,11 @@ def test_a_container_is_lent_only_for_what_it_was_made_for(maker: Maker, other: 
 
 
 def test_what_lies_in_a_mount_is_seen_with_it() -> None:
-    have = (Mount(b"/a", b"/a"), Mount(b"/a/b", b"/a/b", True))
-    assert covers(have, [Mount(b"/a/x", b"/a/x"), Mount(b"/a/b/c", b"/a/b/c", True)])
-    assert not covers(have, [Mount(b"/a/b/c", b"/a/b/c")]), "it could be written to"
-    assert not covers(have, [Mount(b"/ab", b"/ab")])
-    assert not covers(have, [Mount(b"/other/x", b"/a/x")])
+    have = (ContainerMount(b"/a", b"/a"), ContainerMount(b"/a/b", b"/a/b", True))
+    assert covers(have, [ContainerMount(b"/a/x", b"/a/x"), ContainerMount(b"/a/b/c", b"/a/b/c", True)])
+    assert not covers(have, [ContainerMount(b"/a/b/c", b"/a/b/c")]), "it could be written to"
+    assert not covers(have, [ContainerMount(b"/ab", b"/ab")])
+    assert not covers(have, [ContainerMount(b"/other/x", b"/a/x")])
 
 
 @pytest.mark.parametrize("rules", [Rules(uses=2), Rules(age=10), Rules(idle=10)], ids=["uses", "age", "idle"])

@@ -14,8 +14,8 @@ from conftest import Place
 from engines import EngineHere
 from mudroom.core.confinement.container import (
     Container,
+    ContainerMount,
     Engine,
-    Mount,
     exec_argv,
     session_argv,
     user_of,
@@ -81,7 +81,10 @@ class Remote:
     def start(self, gate: int = 0, **changes: Any) -> RemoteBox:
         work = os.fsencode(self._place.project)
         shown = [path for path in (b"/usr", b"/bin", b"/lib", b"/lib64", b"/etc") if not os.path.islink(path)]
-        mounts = (*(Mount(path, path) for path in shown if os.path.isdir(path)), Mount(work, b"/work", True))
+        mounts = (
+            *(ContainerMount(path, path) for path in shown if os.path.isdir(path)),
+            ContainerMount(work, b"/work", True),
+        )
         name = f"mudroom-test-{os.getpid()}-{len(self.boxes)}"
         user = user_of(os.geteuid(), os.getegid())
         box = Container(name, self.image, (), user, mounts, labels=(("mudroom", "1"),), nested=False)
@@ -165,7 +168,7 @@ def test_an_image_without_what_it_takes(remote: Remote, place: Place) -> None:
     empty = place.root / "empty"
     empty.mkdir()
     with pytest.raises(MudroomError, match="did not come up") as caught:
-        remote.start(1, mounts=(Mount(os.fsencode(empty), b"/work"),))
+        remote.start(1, mounts=(ContainerMount(os.fsencode(empty), b"/work"),))
     assert caught.value.hint == "with the gate an image has to have python3"
 
 

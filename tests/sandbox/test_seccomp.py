@@ -30,7 +30,7 @@ from mudroom.sandbox.linux.syscall import (
     NUMBERS,
     ONLY_TCP,
     Cond,
-    Rule,
+    SyscallRule,
     number_of,
 )
 
@@ -76,7 +76,7 @@ def run(program: bytes, nr: int, arch: int, args: Sequence[int] = ()) -> Verdict
             return Verdict(k, frozenset(loaded), steps)
 
 
-def naive(rules: Sequence[Rule], machine: str, nr: int, arch: int, args: Sequence[int]) -> int:
+def naive(rules: Sequence[SyscallRule], machine: str, nr: int, arch: int, args: Sequence[int]) -> int:
     if arch != MACHINES[machine].audit_arch:
         return KILL
     if machine == "x86_64" and (nr >= X32 or 512 <= nr <= 547):
@@ -94,7 +94,7 @@ def holds(cond: Cond, args: Sequence[int]) -> bool:
 PROGRAMS = {(rules, machine): compile_filter(rules, machine) for rules in (DENY, CLOSED) for machine in MACHINES}
 
 
-def decide(rules: tuple[Rule, ...], machine: str, name: str, args: Sequence[int]) -> int:
+def decide(rules: tuple[SyscallRule, ...], machine: str, name: str, args: Sequence[int]) -> int:
     number = number_of(name, machine)
     assert number is not None
     return run(PROGRAMS[rules, machine], number, MACHINES[machine].audit_arch, args).action
@@ -237,11 +237,11 @@ def conditions(draw: st.DrawFn) -> Cond:
     return Cond(draw(st.integers(0, 5)), draw(st.sampled_from(["==", "!="])), draw(telling | words) & mask, mask)
 
 
-def rule_lists(longest: int) -> st.SearchStrategy[list[Rule]]:
+def rule_lists(longest: int) -> st.SearchStrategy[list[SyscallRule]]:
     """Few names, so that several rules meet in one system call; enough conditions to need long jumps."""
     names = st.sampled_from(["clone", "clone3", "ioctl", "mknod", "socket"])
     any_conditions = st.lists(conditions(), max_size=longest).map(tuple)
-    return st.lists(st.builds(Rule, names, st.integers(1, 4095), any_conditions, st.just("?")), max_size=8)
+    return st.lists(st.builds(SyscallRule, names, st.integers(1, 4095), any_conditions, st.just("?")), max_size=8)
 
 
 @machines
@@ -256,10 +256,16 @@ def test_the_program_says_what_the_table_says(machine: str, nr: int, args: list[
 @pytest.mark.slow
 @machines
 @given(rules=rule_lists(3) | rule_lists(30), args=arguments)
-@example(rules=[Rule("ioctl", 7, (Cond(0, "==", 0),) * 200, "?"), Rule("ioctl", 8, (), "?")], args=[0] * 6)
-@example(rules=[Rule("ioctl", 7, (Cond(0, "!=", 0),) * 200, "?"), Rule("ioctl", 8, (), "?")], args=[0] * 6)
-@example(rules=[Rule("clone", 7, (Cond(0, "==", 0),) * 200, "?"), Rule("clone3", 8, (), "?")], args=[0] * 6)
-def test_any_table_compiles_to_what_it_says(machine: str, rules: list[Rule], args: list[int]) -> None:
+@example(
+    rules=[SyscallRule("ioctl", 7, (Cond(0, "==", 0),) * 200, "?"), SyscallRule("ioctl", 8, (), "?")], args=[0] * 6
+)
+@example(
+    rules=[SyscallRule("ioctl", 7, (Cond(0, "!=", 0),) * 200, "?"), SyscallRule("ioctl", 8, (), "?")], args=[0] * 6
+)
+@example(
+    rules=[SyscallRule("clone", 7, (Cond(0, "==", 0),) * 200, "?"), SyscallRule("clone3", 8, (), "?")], args=[0] * 6
+)
+def test_any_table_compiles_to_what_it_says(machine: str, rules: list[SyscallRule], args: list[int]) -> None:
     program, arch = compile_filter(rules, machine), MACHINES[machine].audit_arch
     assert len(disassemble(program)) == len(program) // 8
     for name in ("clone", "clone3", "ioctl", "mknod", "socket"):
@@ -295,16 +301,16 @@ def test_numbers_are_those_of_the_kernel_headers(machine: str, header: Path) -> 
 @pytest.mark.parametrize(
     ("rule", "complaint"),
     [
-        (Rule("unshaer", 1, (), "a typo"), "'unshaer' is not in the table"),
-        (Rule("mount", 0, (), "success, for nothing done"), "0 is not an error number"),
-        (Rule("mount", 4096, (), "more than MAX_ERRNO"), "4096 is not an error number"),
-        (Rule("mount", 1, (Cond(6, "==", 0),), "a seventh argument"), "one of six arguments"),
-        (Rule("mount", 1, (Cond(0, "==", 0, 0xFF << 28),), "more than 32 bits"), "32 bits"),
-        (Rule("mount", 1, (Cond(0, "==", 0x10, 0xF),), "can never hold"), "mask hides bits"),
-        (Rule("mount", 1, (Cond(0, "==", 0),) * 2048, "too long"), "the kernel takes 4096"),
+        (SyscallRule("unshaer", 1, (), "a typo"), "'unshaer' is not in the table"),
+        (SyscallRule("mount", 0, (), "success, for nothing done"), "0 is not an error number"),
+        (SyscallRule("mount", 4096, (), "more than MAX_ERRNO"), "4096 is not an error number"),
+        (SyscallRule("mount", 1, (Cond(6, "==", 0),), "a seventh argument"), "one of six arguments"),
+        (SyscallRule("mount", 1, (Cond(0, "==", 0, 0xFF << 28),), "more than 32 bits"), "32 bits"),
+        (SyscallRule("mount", 1, (Cond(0, "==", 0x10, 0xF),), "can never hold"), "mask hides bits"),
+        (SyscallRule("mount", 1, (Cond(0, "==", 0),) * 2048, "too long"), "the kernel takes 4096"),
     ],
 )
-def test_mistaken_rules_do_not_compile(rule: Rule, complaint: str) -> None:
+def test_mistaken_rules_do_not_compile(rule: SyscallRule, complaint: str) -> None:
     with pytest.raises(ValueError, match=complaint):
         compile_filter([rule], "x86_64")
 
@@ -320,7 +326,10 @@ def test_calls_a_machine_does_not_have_are_left_out() -> None:
 
 
 def test_disassembly() -> None:
-    rules = [Rule("ioctl", 1, (Cond(1, "==", 0x5412), Cond(0, "!=", 0, 0xF)), "?"), Rule("bpf", 38, (), "?")]
+    rules = [
+        SyscallRule("ioctl", 1, (Cond(1, "==", 0x5412), Cond(0, "!=", 0, 0xF)), "?"),
+        SyscallRule("bpf", 38, (), "?"),
+    ]
     assert disassemble(compile_filter(rules, "aarch64")) == [
         "   0: ld  arch",
         "   1: jeq 0xc00000b7 ? 3 : 2",
@@ -399,7 +408,7 @@ asks_the_kernel = pytest.mark.skipif(
 Args = tuple[int | str, ...]
 
 
-def confined(rules: tuple[Rule, ...], what: str, calls: Sequence[tuple[int | None, Args]] = ()) -> str:
+def confined(rules: tuple[SyscallRule, ...], what: str, calls: Sequence[tuple[int | None, Args]] = ()) -> str:
     """What the child prints, or the name of the signal that ended it."""
     told = [str(SECCOMP[MACHINE]), PROGRAMS[rules, MACHINE].hex(), json.dumps(calls)]
     child = [sys.executable, "-I", "-S", "-c", CHILD + what, *told]
@@ -409,7 +418,7 @@ def confined(rules: tuple[Rule, ...], what: str, calls: Sequence[tuple[int | Non
     return done.stdout if done.returncode == 0 else signal.Signals(-done.returncode).name
 
 
-def check_calls(rules: tuple[Rule, ...], expected: Sequence[tuple[str, Args, str]]) -> None:
+def check_calls(rules: tuple[SyscallRule, ...], expected: Sequence[tuple[str, Args, str]]) -> None:
     calls = [(number_of(name, MACHINE), args) for name, args, _ in expected]
     said = [errno.errorcode.get(error, "OK") for error in json.loads(confined(rules, MAKE_CALLS, calls))]
     asked = [(name, args) for name, args, _ in expected]

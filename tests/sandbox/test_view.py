@@ -13,7 +13,7 @@ import pytest
 from box import KINDS, Box, Conversation
 
 from mudroom.errors import MudroomError
-from mudroom.sandbox.client.capture import Output
+from mudroom.sandbox.client.capture import CapturedOutput
 from mudroom.sandbox.client.client import Client, StepFailed
 from mudroom.stage.beneath import directory, entries, open_beneath
 
@@ -128,7 +128,7 @@ def test_a_view_has_to_be_asked_for_and_is_taken_once(fresh: Box) -> None:
 def test_a_sandbox_that_fails_has_no_view(fresh: Box, kind: str) -> None:
     plan = fresh.prepared(kind)
     broken = plan._replace(steps=tuple(("cwd", b"/nowhere") if step[0] == "overlay" else step for step in plan.steps))
-    with Output(None, None, None, 100) as output:
+    with CapturedOutput(None, None, None, 100) as output:
         running = fresh.start("true", output, broken, want_view=True)
         with pytest.raises(MudroomError, match="before it had a view"):
             running.view()
@@ -140,7 +140,7 @@ def test_a_sandbox_that_fails_has_no_view(fresh: Box, kind: str) -> None:
 def test_a_view_that_nobody_takes_is_no_trouble(fresh: Box, kind: str) -> None:
     plan = fresh.prepared(kind)
     before = set(os.listdir("/proc/self/fd"))
-    with Output(None, None, None, 100) as output:
+    with CapturedOutput(None, None, None, 100) as output:
         running = fresh.start("true", output, plan, want_view=True)
         assert running.wait().status == 0
         running.gone()

@@ -12,8 +12,8 @@ from mudroom.core.confinement.windows_plan import CHANGE, JOB, OPS, READ, Window
 from mudroom.errors import Unsupported, UsageError
 from mudroom.sandbox.windows.plan import (
     JOB_FLAGS,
-    Command,
-    Machine,
+    WindowsCommand,
+    WindowsMachine,
     compile_plan,
     container_name,
     cpu_rate,
@@ -36,13 +36,16 @@ SPEC = SandboxSpec(
 )  # fmt: skip
 BARE = SPEC._replace(around=Around(live=(Bind(b"C:\\login", b"C:\\login", True),)), network="open")
 ENVIRON = {"SystemRoot": "C:\\Windows", "PATH": "C:\\bin", "TEMP": "C:\\secret", "userprofile": "C:\\Users\\me"}
-COMMAND = Command("C:\\bin\\x.exe", ("x", "a b"), ENVIRON)
+COMMAND = WindowsCommand("C:\\bin\\x.exe", ("x", "a b"), ENVIRON)
 
-NO_LIMITS, FOUR = Limits(), Machine(4)
+NO_LIMITS, FOUR = Limits(), WindowsMachine(4)
 
 
 def plan(
-    spec: SandboxSpec = SPEC, limits: Limits = NO_LIMITS, command: Command = COMMAND, machine: Machine = FOUR
+    spec: SandboxSpec = SPEC,
+    limits: Limits = NO_LIMITS,
+    command: WindowsCommand = COMMAND,
+    machine: WindowsMachine = FOUR,
 ) -> WindowsPlan:
     return compile_plan(spec, limits, command, machine, NONCE)
 
@@ -126,20 +129,22 @@ def test_capabilities_follow_the_network() -> None:
 @pytest.mark.parametrize(
     ("spec", "machine", "limits", "protection"),
     [
-        (SPEC._replace(view=Overlay((b"C:\\",), b"", b"")), Machine(), Limits(), "an overlay view"),
-        (SPEC, Machine(appcontainer=False), Limits(), "a sandbox"),
-        (SPEC._replace(network="gate"), Machine(), Limits(), "the gate"),
-        (BARE._replace(network="none"), Machine(), Limits(), "no network at level 0"),
-        (SPEC._replace(masks=(b"C:\\k",)), Machine(), Limits(), "hiding files outside of the project"),
-        (BARE._replace(masks=(b"C:\\k",)), Machine(), Limits(), "hiding files at level 0"),
-        (BARE._replace(around=Around(covered=(b"C:\\k",))), Machine(), Limits(), "hiding files at level 0"),
-        (SPEC, Machine(), Limits(io=1), "limit io, 1 bytes/s"),
-        (SPEC, Machine(), Limits(open_files=9), "limit open files, 9"),
-        (SPEC, Machine(), Limits(file_size=9), "limit file size, 9 bytes"),
-        (SPEC, Machine(), Limits(total_memory=2048), "limit memory, 2 KiB for all commands"),
+        (SPEC._replace(view=Overlay((b"C:\\",), b"", b"")), WindowsMachine(), Limits(), "an overlay view"),
+        (SPEC, WindowsMachine(appcontainer=False), Limits(), "a sandbox"),
+        (SPEC._replace(network="gate"), WindowsMachine(), Limits(), "the gate"),
+        (BARE._replace(network="none"), WindowsMachine(), Limits(), "no network at level 0"),
+        (SPEC._replace(masks=(b"C:\\k",)), WindowsMachine(), Limits(), "hiding files outside of the project"),
+        (BARE._replace(masks=(b"C:\\k",)), WindowsMachine(), Limits(), "hiding files at level 0"),
+        (BARE._replace(around=Around(covered=(b"C:\\k",))), WindowsMachine(), Limits(), "hiding files at level 0"),
+        (SPEC, WindowsMachine(), Limits(io=1), "limit io, 1 bytes/s"),
+        (SPEC, WindowsMachine(), Limits(open_files=9), "limit open files, 9"),
+        (SPEC, WindowsMachine(), Limits(file_size=9), "limit file size, 9 bytes"),
+        (SPEC, WindowsMachine(), Limits(total_memory=2048), "limit memory, 2 KiB for all commands"),
     ],
 )
-def test_what_cannot_be_given_is_refused(spec: SandboxSpec, machine: Machine, limits: Limits, protection: str) -> None:
+def test_what_cannot_be_given_is_refused(
+    spec: SandboxSpec, machine: WindowsMachine, limits: Limits, protection: str
+) -> None:
     with pytest.raises(Unsupported) as raised:
         plan(spec, limits, machine=machine)
     assert raised.value.protection == protection
@@ -161,7 +166,7 @@ def test_the_environment_is_the_sandboxes_own() -> None:
 
 
 def test_batch_files_are_run_by_the_systems_own_shell() -> None:
-    batch = Command("C:\\n\\npm.cmd", ("npm", "ci"), {**ENVIRON, "ComSpec": "C:\\evil.exe"})
+    batch = WindowsCommand("C:\\n\\npm.cmd", ("npm", "ci"), {**ENVIRON, "ComSpec": "C:\\evil.exe"})
     program, line, _block, _cwd = only(plan(command=batch), "create")[0]
     assert program == "C:\\Windows\\System32\\cmd.exe"
     assert line == '"C:\\Windows\\System32\\cmd.exe" /e:on /v:off /d /s /c ""C:\\n\\npm.cmd" ci"'
@@ -196,7 +201,7 @@ def test_nothing_gives_the_project_itself_away(source: bytes) -> None:
 
 
 def test_in_somebody_elses_job_the_desktop_cannot_be_closed() -> None:
-    inside = Machine(4, in_job=True)
+    inside = WindowsMachine(4, in_job=True)
     with pytest.raises(Unsupported, match="closing the clipboard and the desktop"):
         plan(machine=inside)
     for found in (plan(limits=Limits(missing="degrade"), machine=inside), plan(BARE, machine=inside)):
@@ -204,8 +209,8 @@ def test_in_somebody_elses_job_the_desktop_cannot_be_closed() -> None:
 
 
 def test_a_container_of_fewer_rights() -> None:
-    assert ("fewer_packages",) in plan(machine=Machine(4, fewer_packages=True)).steps
-    assert ("fewer_packages",) not in plan(BARE, machine=Machine(4, fewer_packages=True)).steps
+    assert ("fewer_packages",) in plan(machine=WindowsMachine(4, fewer_packages=True)).steps
+    assert ("fewer_packages",) not in plan(BARE, machine=WindowsMachine(4, fewer_packages=True)).steps
 
 
 def test_names_are_short_enough() -> None:

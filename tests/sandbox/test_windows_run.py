@@ -6,12 +6,12 @@ import pytest
 from test_windows_plan import BARE, COMMAND, SPEC, plan
 from windows_fake import PACKAGE, Fake
 
-from mudroom.core.confinement.limit import Limits, Reached
+from mudroom.core.confinement.limit import LimitReached, Limits
 from mudroom.core.confinement.windows_plan import OPS, WindowsPlan
 from mudroom.errors import CommandNotStarted, MudroomError, Unsupported
 from mudroom.sandbox.windows import types as w
 from mudroom.sandbox.windows.calls import CallFailed, Creation, Process
-from mudroom.sandbox.windows.plan import Machine
+from mudroom.sandbox.windows.plan import WindowsMachine
 from mudroom.sandbox.windows.run import _Performing, start
 
 STDIO = (1, 2, 3)
@@ -184,7 +184,7 @@ def test_what_the_process_is_made_of() -> None:
     assert made.capabilities == ("S-1-15-3-1", "S-1-15-3-2", "S-1-15-3-3")
     assert made.mitigations == 0x1010000100000000
     fewer = Fake()
-    start(fewer, plan(machine=Machine(fewer_packages=True)), STDIO)
+    start(fewer, plan(machine=WindowsMachine(fewer_packages=True)), STDIO)
     assert fewer.made[0].fewer_packages and not made.fewer_packages
     bare = Fake()
     start(bare, PLANS["bare"], STDIO)
@@ -236,8 +236,8 @@ def test_limits_that_were_reached() -> None:
     told = (w.JOB_OBJECT_MSG_ACTIVE_PROCESS_LIMIT, w.JOB_OBJECT_MSG_NEW_PROCESS, w.JOB_OBJECT_MSG_JOB_MEMORY_LIMIT)
     fake.messages += [(message, 1) for message in (*told, *told[:1])]
     assert running.reached(LIMITS) == (
-        Reached("memory", "refused", 1 << 20, amount=1),
-        Reached("processes", "refused", 5, amount=2),
+        LimitReached("memory", "refused", 1 << 20, amount=1),
+        LimitReached("processes", "refused", 5, amount=2),
     )
     assert running.reached(Limits()) == ()
 

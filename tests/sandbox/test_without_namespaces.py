@@ -19,17 +19,17 @@ import pytest
 from conftest import Place, full_listing, listing, tick
 from mudroom.sandbox.host.host import landlock_abi
 from mudroom.sandbox.linux.seccomp import compile_filter
-from mudroom.sandbox.linux.syscall import Cond, Rule
+from mudroom.sandbox.linux.syscall import Cond, SyscallRule
 
 pytestmark = pytest.mark.skipif(landlock_abi() == 0, reason="this kernel has no Landlock")
 
 _NAMESPACES = 0x7E020000  # CLONE_NEW* as the profile of moby masks them
 PROFILE = (
-    Rule("unshare", errno.EPERM, (), "as without CAP_SYS_ADMIN"),
-    Rule("clone", errno.EPERM, (Cond(0, "!=", 0, _NAMESPACES),), "as without CAP_SYS_ADMIN"),
-    Rule("clone3", errno.ENOSYS, (), "as in the profile"),
-    Rule("mount", errno.EPERM, (), "as without CAP_SYS_ADMIN"),
-    Rule("open_tree", errno.EPERM, (), "as without CAP_SYS_ADMIN"),
+    SyscallRule("unshare", errno.EPERM, (), "as without CAP_SYS_ADMIN"),
+    SyscallRule("clone", errno.EPERM, (Cond(0, "!=", 0, _NAMESPACES),), "as without CAP_SYS_ADMIN"),
+    SyscallRule("clone3", errno.ENOSYS, (), "as in the profile"),
+    SyscallRule("mount", errno.EPERM, (), "as without CAP_SYS_ADMIN"),
+    SyscallRule("open_tree", errno.EPERM, (), "as without CAP_SYS_ADMIN"),
 )
 
 

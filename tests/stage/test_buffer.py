@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from mudroom.core.tree.entry import Entry
 from mudroom.stage.buffer.buffer import Buffer
 from mudroom.stage.buffer.files import Tree
-from mudroom.stage.buffer.flush import Writer
+from mudroom.stage.buffer.flush import FlushTarget
 from mudroom.stage.layers.layer import LayerWriter, remove_tree
 from mudroom.stage.layers.union import Union
 from mudroom.stage.source import OpenSource, read_all
@@ -128,7 +128,7 @@ def _beside_a_copy(ground: Ground, operations: list[tuple[object, ...]], flush_a
 class Both:
     """A writer that writes to two."""
 
-    def __init__(self, *writers: Writer) -> None:
+    def __init__(self, *writers: FlushTarget) -> None:
         self._writers = writers
 
     def __getattr__(self, name: str) -> Callable[..., None]:

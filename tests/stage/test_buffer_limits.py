@@ -16,7 +16,7 @@ from ground import MB, Ground, fill, shape
 
 from mudroom.stage.buffer import content
 from mudroom.stage.buffer.buffer import Buffer
-from mudroom.stage.buffer.flush import Writer
+from mudroom.stage.buffer.flush import FlushTarget
 from mudroom.stage.layers.layer import LayerWriter
 from mudroom.stage.layers.union import Union
 from mudroom.stage.views.real_directory import PlainTree
@@ -223,7 +223,7 @@ def test_a_real_limit_while_spilling_loses_nothing(ground: Ground) -> None:
 class FullAfter:
     """A writer whose disk is full after so many calls."""
 
-    def __init__(self, writer: Writer, calls: int) -> None:
+    def __init__(self, writer: FlushTarget, calls: int) -> None:
         self._writer, self._left = writer, calls
 
     def __getattr__(self, name: str) -> Callable[..., None]:

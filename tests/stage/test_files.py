@@ -11,7 +11,7 @@ import pytest
 from mudroom.errors import UsageError
 from mudroom.stage.beneath import open_root
 from mudroom.stage.buffer.buffer import Buffer
-from mudroom.stage.buffer.files import Files, Found, Tree
+from mudroom.stage.buffer.files import Files, SearchMatch, Tree
 from mudroom.stage.source import OpenSource
 from mudroom.stage.views.real_directory import PlainTree
 
@@ -212,11 +212,11 @@ def test_glob(files: Files, pattern: str, found: list[str]) -> None:
 
 def test_search(files: Files) -> None:
     assert files.search(r"^import (\w+)$") == [
-        Found("src/deep/two.py", 1, "import re"),
-        Found("src/one.py", 1, "import os"),
+        SearchMatch("src/deep/two.py", 1, "import re"),
+        SearchMatch("src/one.py", 1, "import os"),
     ]
-    assert files.search("import", "*") == [Found("latin", 2, "import \udcff")]
-    assert files.search("import", "**/*.py", limit=1) == [Found("src/deep/two.py", 1, "import re")]
+    assert files.search("import", "*") == [SearchMatch("latin", 2, "import \udcff")]
+    assert files.search("import", "**/*.py", limit=1) == [SearchMatch("src/deep/two.py", 1, "import re")]
     assert [found.line for found in files.search("second$|third$")] == [2, 3]
     assert files.search("nowhere") == []
     with pytest.raises(UsageError, match="not a regular expression"):

@@ -17,7 +17,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
-from mudroom.stage.file_cache import LIMIT, KeptFiles
+from mudroom.stage.file_cache import LIMIT, FileCache
 from mudroom.stage.reader import ANEW
 from mudroom.stage.stamp import Stamp, is_settled, stamp_of
 
@@ -64,7 +64,7 @@ def file(tmp_path: Path) -> Path:
 
 
 def test_it_is_read_once(file: Path) -> None:
-    kept, path = KeptFiles(clock=later()), os.fsencode(file)
+    kept, path = FileCache(clock=later()), os.fsencode(file)
     first = kept.of(path, read)
     assert kept.of(path, read) is first == [b"one"]
     assert reads == [path]
@@ -72,7 +72,7 @@ def test_it_is_read_once(file: Path) -> None:
 
 
 def test_what_it_comes_to_is_worked_out_once(file: Path) -> None:
-    kept, path = KeptFiles(clock=later()), os.fsencode(file)
+    kept, path = FileCache(clock=later()), os.fsencode(file)
     assert [kept.come_to(kept.of(path, read), length) for _time in range(3)] == [3, 3, 3]
     assert reads == [path, b"length"]
     assert kept.come_to(Content([b"else"]), length) == 4  # of what is not kept, each time
@@ -104,7 +104,7 @@ def remove_and_make(path: Path, data: bytes) -> None:
 
 @pytest.mark.parametrize("change", [rename_over, write_in_place, write_through_another_name, remove_and_make])
 def test_another_one_of_the_same_size_and_time_is_read(file: Path, change: Callable[[Path, bytes], None]) -> None:
-    kept, path = KeptFiles(), os.fsencode(file)
+    kept, path = FileCache(), os.fsencode(file)
     before = settle(file)
     old = kept.of(path, read)
     assert kept.of(path, read) is old
@@ -120,13 +120,13 @@ def test_another_one_of_the_same_size_and_time_is_read(file: Path, change: Calla
 def test_one_that_has_just_been_written_is_not_kept(file: Path) -> None:
     """What is done to it within the same tick of the clock would not be seen."""
     path, ctime = os.fsencode(file), file.stat().st_ctime_ns
-    kept = KeptFiles(clock=lambda: ctime)
+    kept = FileCache(clock=lambda: ctime)
     assert kept.of(path, read) is not kept.of(path, read)
     assert (len(kept), kept.weight) == (0, 0)
 
 
 def test_one_that_is_gone_is_gone(file: Path) -> None:
-    kept, path = KeptFiles(clock=later()), os.fsencode(file)
+    kept, path = FileCache(clock=later()), os.fsencode(file)
     kept.of(path, read)
     file.unlink()
     with pytest.raises(FileNotFoundError):
@@ -160,7 +160,7 @@ def test_a_link_is_not_looked_behind(tmp_path: Path) -> None:
 
 
 def test_of_two_who_ask_at_once_one_reads(file: Path) -> None:
-    kept, path = KeptFiles(clock=later()), os.fsencode(file)
+    kept, path = FileCache(clock=later()), os.fsencode(file)
     begun, go_on = threading.Event(), threading.Event()
 
     def slowly(place: bytes) -> Content:
@@ -183,7 +183,7 @@ def test_of_two_who_ask_at_once_one_reads(file: Path) -> None:
 
 def test_what_is_read_while_somebody_writes_is_never_older_than_what_was_there(file: Path) -> None:
     """All contents have one size, and one mtime; some are written in place, some renamed over, as fast as it goes."""
-    kept, path, written, ended = KeptFiles(), os.fsencode(file), [0], threading.Event()
+    kept, path, written, ended = FileCache(), os.fsencode(file), [0], threading.Event()
     file.write_bytes(b"%08d" % 0)
 
     def write() -> None:
@@ -207,7 +207,7 @@ def test_what_is_read_while_somebody_writes_is_never_older_than_what_was_there(f
 
 
 def test_what_is_written_several_times_within_a_tick_is_read_each_time(file: Path) -> None:
-    kept, path = KeptFiles(), os.fsencode(file)
+    kept, path = FileCache(), os.fsencode(file)
     for number in range(1_000):
         write_in_place(file, b"%03d" % number)
         os.utime(file, ns=(SECOND, SECOND))
@@ -219,7 +219,7 @@ def test_what_was_asked_for_longest_ago_makes_room(tmp_path: Path) -> None:
     paths = [os.fsencode(tmp_path / name) for name in "abc"]
     for path in paths:
         Path(os.fsdecode(path)).write_bytes(b"x" * 4_000)
-    kept = KeptFiles(10_000, later())
+    kept = FileCache(10_000, later())
     a, b, c = paths
     for path in (a, b, a, c, a, b):
         kept.of(path, read)
@@ -232,14 +232,14 @@ def test_what_is_larger_than_the_limit_is_not_kept_and_puts_nothing_out(tmp_path
     small, large = os.fsencode(tmp_path / "small"), os.fsencode(tmp_path / "large")
     Path(os.fsdecode(small)).write_bytes(b"x")
     Path(os.fsdecode(large)).write_bytes(b"x" * 10_001)
-    kept = KeptFiles(10_000, later())
+    kept = FileCache(10_000, later())
     for path in (small, large, small, large):
         kept.of(path, read)
     assert reads == [small, large, large]
 
 
 def test_small_ones_are_not_kept_without_end(tmp_path: Path) -> None:
-    kept = KeptFiles(20 << 10, later())
+    kept = FileCache(20 << 10, later())
     for number in range(100):
         path = tmp_path / str(number)
         path.write_bytes(b"")
@@ -249,7 +249,7 @@ def test_small_ones_are_not_kept_without_end(tmp_path: Path) -> None:
 
 
 def test_what_is_put_out_is_let_go_with_what_it_comes_to(tmp_path: Path) -> None:
-    kept, one, other = KeptFiles(5_000, later()), tmp_path / "one", tmp_path / "other"
+    kept, one, other = FileCache(5_000, later()), tmp_path / "one", tmp_path / "other"
     for path in (one, other):
         path.write_bytes(b"x" * 4_000)
     value = kept.of(os.fsencode(one), read)
@@ -266,7 +266,7 @@ def test_what_is_put_out_is_let_go_with_what_it_comes_to(tmp_path: Path) -> None
 
 
 def test_what_cannot_be_read_is_no_answer_and_is_not_kept(file: Path) -> None:
-    kept, path = KeptFiles(clock=later()), os.fsencode(file)
+    kept, path = FileCache(clock=later()), os.fsencode(file)
 
     def fail(_path: bytes) -> Content:
         raise ValueError("damaged")
@@ -282,7 +282,7 @@ class Using(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.kept = KeptFiles(9_000, later())
+        self.kept = FileCache(9_000, later())
         self.place = Path(tempfile.mkdtemp())
         self.there: dict[str, bytes] = {}
         self.number = 0

@@ -10,9 +10,9 @@ import pytest
 
 from mudroom.core.tree.entry import Entry
 from mudroom.errors import MudroomError
-from mudroom.stage.file_cache import KeptFiles
+from mudroom.stage.file_cache import FileCache
 from mudroom.stage.originals.original import Originals
-from mudroom.stage.reader import ANEW, Reading
+from mudroom.stage.reader import ANEW, FileReader
 
 
 def entry(size: int) -> Entry:
@@ -28,8 +28,8 @@ def content(originals: Originals, path: bytes) -> bytes | None:
 
 
 @pytest.fixture(params=["anew", "kept"])
-def reading(request: pytest.FixtureRequest) -> Reading:
-    return ANEW if request.param == "anew" else KeptFiles(clock=lambda: time.time_ns() + 10**10)
+def reading(request: pytest.FixtureRequest) -> FileReader:
+    return ANEW if request.param == "anew" else FileCache(clock=lambda: time.time_ns() + 10**10)
 
 
 @pytest.fixture
@@ -46,7 +46,7 @@ def keep(layers: list[bytes], **contents: bytes) -> None:
     originals.save()
 
 
-def test_the_first_time_counts(layers: list[bytes], reading: Reading) -> None:
+def test_the_first_time_counts(layers: list[bytes], reading: FileReader) -> None:
     keep(layers[:1], a=b"first", b=b"only")
     keep(layers, a=b"second", c=b"later")
     found = Originals(layers, reading)
@@ -57,7 +57,7 @@ def test_the_first_time_counts(layers: list[bytes], reading: Reading) -> None:
     assert (kept.layer, kept.entry) == (layers[1], entry(5))
 
 
-def test_of_two_layers_that_know_it_the_lower_counts(layers: list[bytes], reading: Reading) -> None:
+def test_of_two_layers_that_know_it_the_lower_counts(layers: list[bytes], reading: FileReader) -> None:
     keep(layers[1:], a=b"in the top one")
     keep(layers[:1], a=b"in the bottom one")
     found = Originals(layers, reading)
@@ -65,7 +65,7 @@ def test_of_two_layers_that_know_it_the_lower_counts(layers: list[bytes], readin
     assert list(found.paths()) == [b"a"]
 
 
-def test_what_comes_later_is_known_at_once_and_to_the_next(layers: list[bytes], reading: Reading) -> None:
+def test_what_comes_later_is_known_at_once_and_to_the_next(layers: list[bytes], reading: FileReader) -> None:
     keep(layers[:1], a=b"1")
     before = Originals(layers[:1], reading)
     more = Originals(layers[:1], reading)
@@ -76,14 +76,14 @@ def test_what_comes_later_is_known_at_once_and_to_the_next(layers: list[bytes], 
     assert (before.get(b"b"), content(Originals(layers[:1], reading), b"b")) == (None, b"2")
 
 
-def test_none_at_all(layers: list[bytes], reading: Reading) -> None:
+def test_none_at_all(layers: list[bytes], reading: FileReader) -> None:
     found = Originals(layers, reading)
     assert (bool(found), found.get(b"a"), list(found.paths())) == (False, None, [])
     found.keep(b"a", None)
     assert (bool(found), b"a" in found) == (True, True)
 
 
-def test_a_damaged_index_is_told_each_time(layers: list[bytes], reading: Reading) -> None:
+def test_a_damaged_index_is_told_each_time(layers: list[bytes], reading: FileReader) -> None:
     keep(layers[:1], a=b"1")
     with open(layers[0] + b"/originals/index", "r+b") as stream:
         stream.seek(8)

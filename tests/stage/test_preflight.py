@@ -11,7 +11,7 @@ import pytest
 
 from mudroom.errors import UsageError
 from mudroom.stage.views.preflight import (
-    Mount,
+    MountPoint,
     MountTable,
     check_project,
     filesystem,
@@ -32,7 +32,7 @@ MOUNTINFO = rb"""22 27 0:21 / /proc rw,relatime - proc proc rw
 
 def test_mountinfo() -> None:
     table = parse_mounts(MOUNTINFO)
-    assert table[2] == Mount(b"/home/me/pro ject/vol\\ume", "tmpfs")
+    assert table[2] == MountPoint(b"/home/me/pro ject/vol\\ume", "tmpfs")
     assert [mount.kind for mount in submounts(b"/home/me/pro ject", table)] == ["tmpfs"]
     assert submounts(b"/home/me/project", table) == [], "project2 is a neighbour, not inside"
     assert filesystem(b"/home/me/x", table) == "nfs4"

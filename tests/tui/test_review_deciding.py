@@ -19,7 +19,7 @@ from conftest import Place
 from mudroom.core.settings import Settings
 from mudroom.errors import MudroomError
 from mudroom.tui.conflict import ConflictScreen, Side3
-from mudroom.tui.desk import Desk
+from mudroom.tui.desk import ReviewDesk
 from mudroom.tui.key import REVIEW
 
 pytestmark = pytest.mark.slow
@@ -439,7 +439,7 @@ class Raising:
 
 def test_what_was_left_unfinished_is_dealt_with_and_said(place: Place) -> None:
     session, result = place.sh("echo 1 > a")
-    desk = Desk(session, result.fork)
+    desk = ReviewDesk(session, result.fork)
     outcome = SimpleNamespace(name="u1", fork="old", outcome="finished")
 
     @contextmanager

@@ -14,7 +14,7 @@ from driving import Driver, drive
 
 from conftest import Place
 from mudroom.session import Session
-from mudroom.stage.file_cache import KeptFiles
+from mudroom.stage.file_cache import FileCache
 from mudroom.vault.record import ForkRecord
 from mudroom.vault.store import fork
 
@@ -34,7 +34,7 @@ def seldom(monkeypatch: pytest.MonkeyPatch) -> Callable[[], int]:
 
     monkeypatch.setattr(fork, "load_record", counting)
     # as if all had been written some time ago
-    monkeypatch.setattr("mudroom.stage.file_cache.KeptFiles", lambda: KeptFiles(clock=lambda: time.time_ns() + 10**10))
+    monkeypatch.setattr("mudroom.stage.file_cache.FileCache", lambda: FileCache(clock=lambda: time.time_ns() + 10**10))
     return lambda: len(read)
 
 

@@ -35,7 +35,7 @@ from mudroom.tui.choice import (
 )
 from mudroom.tui.conflict import ConflictScreen
 from mudroom.tui.dialog import Lines
-from mudroom.tui.diffrow import CONTEXTS, Marker, Shown, Text, lay_out, text_of
+from mudroom.tui.diffrow import CONTEXTS, FileRows, FileText, Marker, lay_out, text_of
 from mudroom.tui.key import CONFLICTS, REVIEW, Key
 from mudroom.tui.line import pieces
 from mudroom.tui.pane import Pane
@@ -118,7 +118,7 @@ def test_rows_hold_every_changed_line_once_and_in_order(
     old: bytes, new: bytes, context: int, side: bool, cuts: frozenset[int]
 ) -> None:
     text = text_of(old, new)
-    layout = lay_out(Shown(text=text), context, cuts, side_by_side=side)
+    layout = lay_out(FileRows(text=text), context, cuts, side_by_side=side)
     olds = [row.old for row in layout.rows if row.old >= 0]
     news = [row.new for row in layout.rows if row.new >= 0]
     assert olds == sorted(set(olds)) and news == sorted(set(news))
@@ -132,7 +132,7 @@ def test_rows_hold_every_changed_line_once_and_in_order(
 
 @given(st.binary(max_size=60), st.binary(max_size=60))
 def test_a_line_is_printable_whatever_is_in_it(old: bytes, new: bytes) -> None:
-    text = Text([old], [new], [Block(0, 1, 0, 1)])
+    text = FileText([old], [new], [Block(0, 1, 0, 1)])
     spans = Marker(text).spans(0, 0, 0)
     for line, marked in ((old, spans[0]), (new, spans[1])):
         assert all(piece.text.isprintable() for piece in pieces(line.replace(b"\n", b""), marked))
@@ -167,7 +167,7 @@ def test_a_hundred_thousand_lines() -> None:
     old = b"".join(b"line %d\n" % number for number in range(100_000))
     text = text_of(old, old.replace(b"0\n", b"zero\n"))
     before = time.process_time()
-    layout = lay_out(Shown(text=text), CONTEXTS[0], frozenset())
+    layout = lay_out(FileRows(text=text), CONTEXTS[0], frozenset())
     assert time.process_time() - before < 5
     assert len(layout.rows) > 60_000
 

@@ -16,9 +16,9 @@ import msgspec
 import pytest
 
 from mudroom.core.approval.approval import CommandAnswer, CommandQuestion, HostQuestion, asked
-from mudroom.core.approval_queue import Moment, Room, Row
+from mudroom.core.approval_queue import Moment, QueueRow, Room
 from mudroom.core.command.verdict import Verdict
-from mudroom.core.network.flow import NOBODY, Answer, Question
+from mudroom.core.network.flow import NOBODY, FlowAnswer, FlowQuestion
 from mudroom.errors import MudroomError, UsageError
 from mudroom.vault.approvals import queue as approval
 from mudroom.vault.approvals import ticket as waiting
@@ -56,7 +56,7 @@ def forked(work: Callable[[], None]) -> Iterator[int]:
         os.waitpid(pid, 0)
 
 
-def until_one_waits(queue: Queue) -> Row:
+def until_one_waits(queue: Queue) -> QueueRow:
     """By the bell, as the page and ``approve --follow`` do."""
     bell = queue.listen()
     try:
@@ -445,7 +445,9 @@ def test_texts_that_are_no_text_are_asked_about_and_answered(queue: Queue) -> No
     queue.decide(queue.rows()[0].name, allow=True, by="\udcff", reason="because \udcff")
     assert asked(approver, strange) == CommandAnswer(True, by="\\udcff", reason="because \\udcff")
     host = HostApprover(queue, "", 0)
-    assert host(Question(7, "x", 443, "tls", "f\udcff"), -1) == Answer(False, why="and nobody has answered in 0 s")
+    assert host(FlowQuestion(7, "x", 443, "tls", "f\udcff"), -1) == FlowAnswer(
+        False, why="and nobody has answered in 0 s"
+    )
     assert [row.state for row in queue.rows()] == ["allowed", "expired"]
 
 
@@ -493,13 +495,13 @@ def test_the_gates_questions_wait_in_the_same_queue(queue: Queue) -> None:
 
     approver = HostApprover(queue, "claude", 60)
     with forked(answer):
-        assert approver(Question(7, "registry.example", 443, "tls", "f"), -1) == Answer(True, keep=True)
-    late = HostApprover(queue, "claude", 0.01)(Question(8, "registry.example", 443, "tls"), -1)
-    assert late == Answer(False, why="and nobody has answered in 0.01 s")
+        assert approver(FlowQuestion(7, "registry.example", 443, "tls", "f"), -1) == FlowAnswer(True, keep=True)
+    late = HostApprover(queue, "claude", 0.01)(FlowQuestion(8, "registry.example", 443, "tls"), -1)
+    assert late == FlowAnswer(False, why="and nobody has answered in 0.01 s")
 
 
 def test_where_nobody_would_hear_of_it_nobody_is_waited_for(queue: Queue) -> None:
-    approver, question = HostApprover(queue, "claude", 60, anyway=False), Question(7, "x.example", 443, "tls")
+    approver, question = HostApprover(queue, "claude", 60, anyway=False), FlowQuestion(7, "x.example", 443, "tls")
     begun = approver.begin(question)
     assert (approver(question, -1), begun.look(), begun.fileno()) == (NOBODY, NOBODY, -1)
     waiter = queue.listen()
@@ -509,7 +511,7 @@ def test_where_nobody_would_hear_of_it_nobody_is_waited_for(queue: Queue) -> Non
     begun = approver.begin(question)
     (row,) = queue.rows()
     queue.decide(row.name, allow=False, by="page", reason="use\nthe mirror")
-    assert begun.look() == Answer(False, why=r"and refused by page (use\nthe mirror)")
+    assert begun.look() == FlowAnswer(False, why=r"and refused by page (use\nthe mirror)")
     for one in (begun, waiter, page):
         one.close()
 
@@ -517,32 +519,32 @@ def test_where_nobody_would_hear_of_it_nobody_is_waited_for(queue: Queue) -> Non
 def test_a_host_is_refused_when_the_queue_fails(tmp_path: Path) -> None:
     (tmp_path / "approvals").write_text("no directory")
     approver = HostApprover(Queue(os.fsencode(tmp_path)), "", 60)
-    refused = approver(Question(7, "x", 443, "tls"), -1)
+    refused = approver(FlowQuestion(7, "x", 443, "tls"), -1)
     assert refused.why.startswith("but the questions in")
-    begun = approver.begin(Question(7, "x", 443, "tls"))
+    begun = approver.begin(FlowQuestion(7, "x", 443, "tls"))
     assert (begun.fileno(), begun.look(), refused.allowed, refused.lasting) == (-1, refused, False, True)
     begun.close()
 
 
 def test_nobody_has_to_wait_for_an_answer_about_a_host(queue: Queue) -> None:
     approver = HostApprover(queue, "claude", 60)
-    one, other = (approver.begin(Question(number, f"host{number}.example", 443, "tls")) for number in (1, 2))
+    one, other = (approver.begin(FlowQuestion(number, f"host{number}.example", 443, "tls")) for number in (1, 2))
     assert (one.look(), other.look()) == (None, None)
     names = [row.name for row in queue.rows()]
     with forked(lambda: (queue.decide(names[0], allow=True, by="page", keep=True), None)[1]):
         while (answer := one.look()) is None:
             assert select.select([one.fileno()], [], [], 30)[0]
-    assert answer == Answer(True, keep=True)
+    assert answer == FlowAnswer(True, keep=True)
     one.close()
     other.close()
-    late = HostApprover(queue, "claude", 0.0).begin(Question(3, "host3.example", 443, "tls"))
-    assert late.look() == Answer(False, why="and nobody has answered in 0 s")
+    late = HostApprover(queue, "claude", 0.0).begin(FlowQuestion(3, "host3.example", 443, "tls"))
+    assert late.look() == FlowAnswer(False, why="and nobody has answered in 0 s")
     late.close()
     assert [row.state for row in queue.rows()] == ["allowed", "withdrawn", "expired"]
 
 
 def test_a_question_about_a_host_whose_queue_breaks_is_refused(queue: Queue) -> None:
-    begun = HostApprover(queue, "claude", 60).begin(Question(1, "host.example", 443, "tls"))
+    begun = HostApprover(queue, "claude", 60).begin(FlowQuestion(1, "host.example", 443, "tls"))
     (row,) = queue.rows()
     Path(os.fsdecode(queue._place(row.name)), "decided").write_bytes(b"nothing")
     answer = begun.look()

@@ -17,7 +17,7 @@ import msgspec
 import pytest
 
 from conftest import Place, listing
-from mudroom.core.retention import DAY, Kept
+from mudroom.core.retention import DAY, RetentionLimits
 from mudroom.core.settings import Settings
 from mudroom.core.tree.change import Changeset
 from mudroom.errors import MudroomError, UsageError
@@ -28,9 +28,9 @@ from mudroom.vault.forks.open_fork import OpenFork
 from mudroom.vault.retention.check import check
 from mudroom.vault.retention.prune import collect_garbage
 from mudroom.vault.store.store import Vault
-from mudroom.vault.transfer.archive import Refused
+from mudroom.vault.transfer.archive import RefusedArchive
 from mudroom.vault.transfer.bundle import Label, export_fork
-from mudroom.vault.transfer.import_fork import Imported, import_fork
+from mudroom.vault.transfer.import_fork import ImportedFork, import_fork
 
 NOW = 1_700_000_000 * 10**9
 SCRIPT = (
@@ -59,7 +59,7 @@ def export(session: Session, name: str, path: Path) -> bytes:
     return path.read_bytes()
 
 
-def take_in(vault: Vault, data: bytes, name: str | None = None, **options: int) -> Imported:
+def take_in(vault: Vault, data: bytes, name: str | None = None, **options: int) -> ImportedFork:
     return import_fork(vault, io.BytesIO(data), name, NOW, **options)
 
 
@@ -363,7 +363,7 @@ HOSTILE: dict[str, list[tuple[tarfile.TarInfo, bytes]]] = {
 def test_a_hostile_archive_is_refused_and_leaves_nothing(place: Place, tmp_path: Path, name: str) -> None:
     session = place.session()
     before, outside = left(session.vault), listing(tmp_path / "project")
-    with pytest.raises(Refused, match=r"^the archive cannot be imported: "):
+    with pytest.raises(RefusedArchive, match=r"^the archive cannot be imported: "):
         take_in(session.vault, archive(*HOSTILE[name]))
     assert left(session.vault) == before
     assert listing(tmp_path / "project") == outside
@@ -392,7 +392,7 @@ FILE = ("file", 0o644, 3, b"", 1, 2, 1, 0, 0, 5, 5)
 def test_originals_that_lead_elsewhere(place: Place, row: tuple[object, ...]) -> None:
     session = place.session()
     before = left(session.vault)
-    with pytest.raises(Refused):
+    with pytest.raises(RefusedArchive):
         take_in(
             session.vault,
             archive((member("layers/up/originals/pack"), b"abc"), (member("layers/up/originals/index"), rows(row))),
@@ -422,7 +422,7 @@ def test_an_archive_that_does_not_begin_as_one(
 ) -> None:
     session = place.session()
     before = left(session.vault)
-    with pytest.raises(Refused, match=reason):
+    with pytest.raises(RefusedArchive, match=reason):
         take_in(session.vault, archive(head=head))
     assert left(session.vault) == before
 
@@ -444,10 +444,10 @@ def test_it_is_limited(place: Place) -> None:
     before = left(session.vault)
     bomb = gzip.compress(archive((member(TREE + "a"), bytes(50_000_000))))
     assert len(bomb) < 100_000
-    with pytest.raises(Refused, match="more than 20 MB"):
+    with pytest.raises(RefusedArchive, match="more than 20 MB"):
         take_in(session.vault, bomb, limit=20_000_000)
     data = bytearray(archive((member(TREE + "a", pax_headers={"x": "y" * 2_000_000}), b"")))
-    with pytest.raises(Refused, match="a header of"):
+    with pytest.raises(RefusedArchive, match="a header of"):
         take_in(session.vault, bytes(data))
     assert left(session.vault) == before
 
@@ -502,11 +502,11 @@ def test_cut_off_anywhere(sample: tuple[Session, bytes]) -> None:
     before = left(session.vault)
     end = data.rindex(b"mudroom-end")
     for at in range(0, end, 512 * 17 + 100):
-        with pytest.raises(Refused):
+        with pytest.raises(RefusedArchive):
             take_in(session.vault, data[:at], "g")
         assert left(session.vault) == before
     packed = gzip.compress(data)
-    with pytest.raises(Refused):
+    with pytest.raises(RefusedArchive):
         take_in(session.vault, packed[: len(packed) // 2], "g")
     assert left(session.vault) == before
 
@@ -529,7 +529,7 @@ def test_bytes_turned_over(sample: tuple[Session, bytes], place: Place) -> None:
             session.changes("g")
             session.discard("g")
         assert left(session.vault) == before
-    assert Refused in outcomes
+    assert RefusedArchive in outcomes
     assert listing(place.project) == outside
 
 
@@ -552,7 +552,7 @@ def test_killed_anywhere_an_import_leaves_nothing_that_gc_does_not_take(
             break
         assert os.waitstatus_to_exitcode(status) == 7
         assert [fork.name for fork in session.vault.forks()] == names
-        collect_garbage(session.vault, Kept(1 << 60, 99, 1 << 60), time.time_ns() + 2 * DAY)
+        collect_garbage(session.vault, RetentionLimits(1 << 60, 99, 1 << 60), time.time_ns() + 2 * DAY)
         assert check(session.vault) == []
         assert len(os.listdir(session.vault.path + b"/layers")) == 2
     else:

@@ -12,7 +12,7 @@ from conftest import Place
 from mudroom.errors import MudroomError
 from mudroom.session import Session
 from mudroom.stage.layers.layer import remove_tree
-from mudroom.vault.retention.check import Problem, check
+from mudroom.vault.retention.check import VaultProblem, check
 
 
 @pytest.fixture
@@ -40,7 +40,7 @@ def layer_of(session: Session, name: str) -> Path:
     return Path(os.fsdecode(session.vault.layer(session.vault.fork(name).state.layers[0])))
 
 
-def only(session: Session) -> Problem:
+def only(session: Session) -> VaultProblem:
     (problem,) = check(session.vault)
     return problem
 
@@ -102,7 +102,7 @@ def test_originals(session: Session) -> None:
 def test_a_snapshot(session: Session) -> None:
     base = Path(os.fsdecode(session.vault.base(session.vault.fork("frozen").state.base)))
     (base / "manifest").write_bytes(b"\x81")
-    assert only(session) == Problem(
+    assert only(session) == VaultProblem(
         "fork frozen", f"the snapshot {base} is damaged: Input data was truncated", "forks of it cannot be used"
     )
     good_works(session)
@@ -122,7 +122,7 @@ def test_the_journal(session: Session) -> None:
         database.execute("DROP TRIGGER event_is_never_changed")
         database.execute("UPDATE event SET fork = 'another' WHERE number = 2")
     database.close()
-    assert only(session) == Problem(
+    assert only(session) == VaultProblem(
         "journal", "event 2 was edited, or event 1 was, with its digest", "mudroom log verify"
     )
     session.vault.close()

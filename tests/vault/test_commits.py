@@ -23,7 +23,7 @@ from mudroom.session import Session
 from mudroom.vault.forks.open_fork import OpenFork
 from mudroom.vault.git.commits import DULWICH, Commits, bring_commits, remove_branch
 from mudroom.vault.git.live import Repository, find_repository
-from mudroom.vault.git.write import Writer
+from mudroom.vault.git.write import RepositoryWriter
 
 pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
 NEW = (".git/objects/pack", ".git/refs/heads/mudroom", ".git/logs/refs/heads/mudroom")
@@ -341,9 +341,9 @@ def test_a_branch_that_moves_in_between(copy: Copy) -> None:
         git(copy.project, "git update-ref refs/heads/mudroom/agent main; git pack-refs --all")
         for before in (head.encode(), b""):
             with pytest.raises(UsageError, match="has moved meanwhile"):
-                Writer(live).set_branch(name, before, b"1" * 40, b"")
+                RepositoryWriter(live).set_branch(name, before, b"1" * 40, b"")
         with pytest.raises(UsageError, match="has moved meanwhile"):
-            Writer(live).remove_branch(name, head.encode())
+            RepositoryWriter(live).remove_branch(name, head.encode())
     assert git(copy.project, "git rev-parse mudroom/agent") == git(copy.project, "git rev-parse main")
     assert list(copy.project.rglob("*.lock")) == []
 

@@ -20,7 +20,7 @@ import mudroom.vault.apply.rename
 from conftest import Listing, Place, listing, tick
 from mudroom.sandbox.client.client import Client
 from mudroom.stage.layers.layer import remove_tree
-from mudroom.vault.apply.landing import Landed
+from mudroom.vault.apply.landing import LandingResult
 
 pytestmark = pytest.mark.anybody
 
@@ -106,7 +106,7 @@ def test_apply_killed_anywhere(tmp_path: Path, client: Client) -> None:
         now = listing(place.project)
         assert now in (before, after), f"torn at change {number}"
         if now == before:
-            landed: Landed = again.apply(result.fork)
+            landed: LandingResult = again.apply(result.fork)
             assert not landed.conflicts
             assert listing(place.project) == after
         undone = again.undo()

@@ -13,10 +13,10 @@ import pytest
 from conftest import Place
 from mudroom.core.tree.entry import Entry
 from mudroom.session import Session
-from mudroom.stage.file_cache import KeptFiles
+from mudroom.stage.file_cache import FileCache
 from mudroom.stage.source import DirectorySource
 from mudroom.stage.stamp import is_settled, stamp_of
-from mudroom.vault.forks.record_view import Gist, Tagged, gist_of
+from mudroom.vault.forks.record_view import RecordView, TaggedChange, gist_of
 from mudroom.vault.forks.review import fingerprint
 
 
@@ -28,11 +28,11 @@ def settle(path: Path) -> None:
 def keeping(place: Place) -> Session:
     """A session that keeps what it reads; a record in it is some time old."""
     session = place.session()
-    session.vault.reading = KeptFiles(clock=lambda: time.time_ns() + 10**10)
+    session.vault.reading = FileCache(clock=lambda: time.time_ns() + 10**10)
     return session
 
 
-def gist(session: Session) -> Gist:
+def gist(session: Session) -> RecordView:
     return gist_of(session.vault.reading, session.record("f"))
 
 
@@ -166,7 +166,7 @@ def test_what_the_fork_makes_of_the_rules_does_not_count(session: Session) -> No
 def test_what_is_made_of_rows_is_made_once_for_them(session: Session, place: Place) -> None:
     settle(place.project / ".gitignore")
 
-    def lines(tagged: Tagged) -> list[bytes]:
+    def lines(tagged: TaggedChange) -> list[bytes]:
         return [change.path + b" " + ",".join(tagged.tags[change.path]).encode() for change in tagged.rows]
 
     first = gist(session).tagged(session.vault).once(lines)

@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from mudroom.core.journal.event import Head, data_of, wall
-from mudroom.core.journal.event_filter import Selection
+from mudroom.core.journal.event import ChainHead, data_of, wall
+from mudroom.core.journal.event_filter import EventFilter
 from mudroom.errors import MudroomError
 from mudroom.vault.journal.journal import Journal
 
@@ -66,7 +66,7 @@ def test_events_come_back_in_order(path: Path) -> None:
     assert [event.number for event in journal.events_after(3, "run")] == [4, 5]
     assert journal.events_after(3, "flow") == []
     assert journal.verify() is None
-    assert journal.head() == Head(5, list(journal.events())[-1].digest)
+    assert journal.head() == ChainHead(5, list(journal.events())[-1].digest)
     journal.close()
 
 
@@ -87,8 +87,8 @@ def test_more_than_one_page(path: Path) -> None:
     assert [event.number for event in journal.events()] == list(range(1, 2501))
     assert [event.number for event in journal.events(last=1200)] == list(range(1301, 2501))
     runs = [n + 1 for n in range(2500) if n % 3 and n % 2]
-    assert [event.number for event in journal.events(where=Selection(("run",), ("f1",)))] == runs
-    assert [event.number for event in journal.events(last=3, where=Selection(("run",), ("f1",)))] == runs[-3:]
+    assert [event.number for event in journal.events(where=EventFilter(("run",), ("f1",)))] == runs
+    assert [event.number for event in journal.events(last=3, where=EventFilter(("run",), ("f1",)))] == runs[-3:]
     assert [event.number for event in journal.events_since(1990)] == list(range(1991, 2501))
     journal.close()
 
@@ -259,10 +259,10 @@ def test_time_never_goes_back_and_the_clock_is_kept(path: Path) -> None:
     assert [wall(event) for event in events] == [100 * S, 101 * S, 101 * S, 40 * S, 41 * S, 102 * S]
     assert ["clock" in data_of(event) for event in events] == [False, False, False, True, True, False]
     assert journal.verify() is None
-    chosen = Selection(since=40 * S, until=42 * S)
+    chosen = EventFilter(since=40 * S, until=42 * S)
     assert [event.number for event in journal.events(where=chosen)] == [4, 5]
     assert [event.number for event in journal.events(where=chosen, last=1)] == [5]
-    assert [event.number for event in journal.events(where=Selection(since=101 * S))] == [2, 3, 6]
+    assert [event.number for event in journal.events(where=EventFilter(since=101 * S))] == [2, 3, 6]
     journal.close()
 
 
@@ -341,7 +341,7 @@ def test_eight_processes_and_a_reader(path: Path, archiving: bool) -> None:
     assert found.intact
     assert found.unanchored == 0
     for number in range(8):
-        own = [data_of(event)["n"] for event in journal.events(where=Selection(forks=(f"f{number}",)))]
+        own = [data_of(event)["n"] for event in journal.events(where=EventFilter(forks=(f"f{number}",)))]
         assert own == list(range(200))
     assert archiving == path.with_suffix("").exists()
     times = [event.time for event in journal.events()]
@@ -403,7 +403,7 @@ def test_a_journal_of_an_older_mudroom(path: Path) -> None:
     last, head = None, BEGIN
     for number in range(3):
         last = chained(last, head, number, "run", "f", {"n": number})
-        head = Head(last.number, last.digest)
+        head = ChainHead(last.number, last.digest)
         database.execute("INSERT INTO event VALUES (?,?,?,?,?,?)", last)
     database.commit()
     database.close()

@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 
 from mudroom.core.journal.event import Event
-from mudroom.core.journal.event_filter import Selection
+from mudroom.core.journal.event_filter import EventFilter
 from mudroom.errors import MudroomError
-from mudroom.vault.journal.archives import Archive, Damaged, archives, read_archive, read_back
+from mudroom.vault.journal.archives import DamagedArchive, JournalArchive, archives, read_archive, read_back
 from mudroom.vault.journal.journal import Journal
 
 S = 10**9
@@ -69,13 +69,13 @@ def test_everything_is_read_across(path: Path) -> None:
     assert list(journal.events_since(10)) == before[10:]
     assert list(journal.events_since(50)) == before[50:]
     assert journal.events_after(30, "run") == [one for one in before[30:] if one.kind == "run"]
-    assert list(journal.events(where=Selection(("edit",), ("f0",)))) == [
+    assert list(journal.events(where=EventFilter(("edit",), ("f0",)))) == [
         one for one in before if (one.kind, one.fork) == ("edit", "f0")
     ]
     for since in (0, 15, 30, 50, 58, 70):
         wanted = [one for one in before if one.time >= since * S]
-        assert list(journal.events(where=Selection(since=since * S))) == wanted
-        assert list(journal.events(where=Selection(since=since * S), last=7)) == wanted[-7:]
+        assert list(journal.events(where=EventFilter(since=since * S))) == wanted
+        assert list(journal.events(where=EventFilter(since=since * S), last=7)) == wanted[-7:]
     assert journal.examine().intact
     assert journal.examine().head == journal.head()
     assert journal.append("run", "f", {}, time=60 * S) == 61
@@ -94,9 +94,9 @@ def test_a_row_put_before_the_first_is_found_and_not_read(path: Path, number: in
     database.close()
     assert numbers(journal.events()) == list(range(1, 31))
     assert numbers(journal.events(last=40)) == list(range(1, 31))
-    approvals = Selection(("approval",))
+    approvals = EventFilter(("approval",))
     assert list(journal.events(last=5, where=approvals)) == list(journal.events(where=approvals)) == []
-    assert list(journal.events(where=Selection(("approval",), since=5))) == []
+    assert list(journal.events(where=EventFilter(("approval",), since=5))) == []
     broken = journal.examine().broken
     assert broken is not None
     assert (broken.number, broken.what) == (number, "appended")
@@ -136,7 +136,7 @@ def test_an_archive_that_ends_too_early_is_no_end_of_the_journal(path: Path, lin
     assert archive is not None
     there = Path(os.fsdecode(archive.path))
     there.write_bytes(gzip.compress(b"".join(gzip.decompress(there.read_bytes()).splitlines(keepends=True)[lines])))
-    with pytest.raises(Damaged):
+    with pytest.raises(DamagedArchive):
         list(journal.newest())
 
 
@@ -150,15 +150,15 @@ def test_a_search_far_back_opens_only_the_archives_that_it_needs(path: Path) -> 
         *range(34, 24, -1)
     ]
     assert numbers(journal.newest(archived=False)) == list(range(90, 60, -1))
-    assert list(journal.newest(Selection(("nothing",)), archived=False)) == []
+    assert list(journal.newest(EventFilter(("nothing",)), archived=False)) == []
 
 
 def test_who_searches_is_told_how_far_it_is(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     journal = filled(path, 200)
     journal.archive(150)
-    nothing = [(len(one.events), one.down_to) for one in journal.looked(Selection(grep="no such text"))]
+    nothing = [(len(one.events), one.down_to) for one in journal.looked(EventFilter(grep="no such text"))]
     assert nothing == [(0, 151), (0, 87), (0, 23), (0, 1)]
-    since = [(numbers(list(one.events)), one.down_to) for one in journal.looked(Selection(("run",), since=190 * S))]
+    since = [(numbers(list(one.events)), one.down_to) for one in journal.looked(EventFilter(("run",), since=190 * S))]
     assert since == [([200, 198, 196, 194, 192], 152)]
 
 
@@ -208,7 +208,7 @@ def test_by_age(path: Path) -> None:
 # --- damage ---
 
 
-def damage(archive: Archive, change: Callable[[bytes], bytes]) -> None:
+def damage(archive: JournalArchive, change: Callable[[bytes], bytes]) -> None:
     with gzip.open(archive.path) as stream:
         text = stream.read()
     with gzip.open(archive.path, "wb") as stream:

@@ -13,20 +13,20 @@ import pytest
 
 import mudroom.vault.retention.expire
 from conftest import Place
-from mudroom.core.retention import DAY, SECOND, YOUNG, Expired, Kept
+from mudroom.core.retention import DAY, SECOND, YOUNG, Expired, RetentionLimits
 from mudroom.core.settings import Settings
 from mudroom.core.tree import stack
 from mudroom.errors import MudroomError, UsageError
 from mudroom.session import Session
 from mudroom.vault.apply.transaction import ApplyDirectory
 from mudroom.vault.retention.check import check
-from mudroom.vault.retention.prune import Swept, collect_garbage, old_forks
+from mudroom.vault.retention.prune import PruneResult, collect_garbage, old_forks
 from mudroom.vault.retention.tidy import MARKER, tidy
 from mudroom.vault.retention.tombstone import LINES, remember, require_kept, tombstones
 from mudroom.vault.store.fork import Fork
 from mudroom.vault.store.store import Vault, open_vault
 
-WIDE = Kept(30 * DAY, 50, 1 << 50)
+WIDE = RetentionLimits(30 * DAY, 50, 1 << 50)
 LATER = 31 * DAY
 
 
@@ -43,7 +43,9 @@ def later(days: int = 2) -> int:
     return time.time_ns() + days * DAY
 
 
-def sweep(vault: Vault, now: int | None = None, kept: Kept = WIDE, *, older: int | None = None) -> Swept:
+def sweep(
+    vault: Vault, now: int | None = None, kept: RetentionLimits = WIDE, *, older: int | None = None
+) -> PruneResult:
     """Garbage collection, after the same as a dry run has changed nothing and told the same."""
     now = later() if now is None else now
     before = names(vault)
@@ -78,7 +80,7 @@ def test_applies_go_by_number_and_an_undo_says_so(place: Place) -> None:
     place.write("file", "first\n")
     session = place.session()
     apply_times(place, session, 5)
-    swept = sweep(session.vault, kept=Kept(30 * DAY, 2, 1 << 50))
+    swept = sweep(session.vault, kept=RetentionLimits(30 * DAY, 2, 1 << 50))
     assert [(one.name, one.reason) for one in swept.applies] == [("u1", "count"), ("u2", "count"), ("u3", "count")]
     assert [apply["apply"] for apply in session.applies()] == ["u4", "u5"]
     with pytest.raises(UsageError, match=r"u2 cannot be undone: what it replaced was removed on \d{4}-.* keep.applies"):
@@ -96,7 +98,7 @@ def test_applies_go_by_number_and_an_undo_says_so(place: Place) -> None:
 def test_the_newest_apply_stays_whatever_its_age_and_size(place: Place) -> None:
     session = place.session()
     apply_times(place, session, 2)
-    swept = sweep(session.vault, later(400), Kept(DAY, 1, 0))
+    swept = sweep(session.vault, later(400), RetentionLimits(DAY, 1, 0))
     assert [(one.name, one.reason) for one in swept.applies] == [("u1", "age")]
     assert swept.applies[0].size > 0
     session.undo("u2")
@@ -108,11 +110,11 @@ def test_applies_go_by_bytes(place: Place) -> None:
     for number in range(3):
         session.run([b"sh", b"-c", b"head -c 1000000 /dev/urandom > big; echo %d" % number])
         session.apply(session.vault.forks()[0].name)
-    swept = sweep(session.vault, kept=Kept(DAY * 30, 50, 2_500_000))
+    swept = sweep(session.vault, kept=RetentionLimits(DAY * 30, 50, 2_500_000))
     assert [(one.name, one.reason) for one in swept.applies] == [("u1", "bytes")]
     assert 1_000_000 <= swept.size < 1_200_000
     session.undo("u3")  # its size was noted when it was done, and is another now
-    assert sweep(session.vault, kept=Kept(DAY * 30, 50, 2_500_000)).applies == ()
+    assert sweep(session.vault, kept=RetentionLimits(DAY * 30, 50, 2_500_000)).applies == ()
 
 
 def test_nothing_is_removed_while_an_apply_is_unfinished(place: Place) -> None:
@@ -120,7 +122,7 @@ def test_nothing_is_removed_while_an_apply_is_unfinished(place: Place) -> None:
     apply_times(place, session, 2)
     directory = ApplyDirectory(session.vault.applies()[0])
     directory.begin("apply")
-    swept = sweep(session.vault, later(400), Kept(0, 0, 0))
+    swept = sweep(session.vault, later(400), RetentionLimits(0, 0, 0))
     assert not swept
     assert "cut off" in swept.remarks[0]
 
@@ -153,7 +155,7 @@ def cut_off(at: int) -> Iterator[list[int]]:
 
 def test_killed_anywhere_an_apply_is_whole_or_gone(place: Place) -> None:
     """After each crash the next sweep finishes the work; what is left can be undone down to the last byte."""
-    kept = Kept(30 * DAY, 2, 1 << 50)
+    kept = RetentionLimits(30 * DAY, 2, 1 << 50)
     for at in range(1, 200):
         session = place.session()
         apply_times(place, session, 3 - len(session.vault.applies()))
@@ -187,7 +189,7 @@ def test_slots_in_the_project_go_too(place: Place) -> None:
     os.rename(path + b"/slots", inside)
     directory = ApplyDirectory(path)
     directory.write("done", directory.load()._replace(slots=os.fsencode(inside)))
-    swept = sweep(session.vault, kept=Kept(30 * DAY, 1, 1 << 50))
+    swept = sweep(session.vault, kept=RetentionLimits(30 * DAY, 1, 1 << 50))
     assert [one.name for one in swept.applies] == ["u1"]
     assert not (place.project / ".mudroom").exists()
 
@@ -201,7 +203,7 @@ def test_slots_are_removed_only_where_they_can_be(place: Place, tmp_path: Path) 
     directory = ApplyDirectory(path)
     directory.write("done", directory.load()._replace(slots=os.fsencode(precious)))
     with pytest.raises(MudroomError, match="no place for them"):
-        collect_garbage(session.vault, Kept(30 * DAY, 1, 1 << 50), later())
+        collect_garbage(session.vault, RetentionLimits(30 * DAY, 1, 1 << 50), later())
     assert precious.is_dir()
     assert any("no place for them" in problem.text for problem in check(session.vault)) or directory.state() is None
 
@@ -216,7 +218,7 @@ def test_a_link_in_the_project_leads_nowhere(place: Place, tmp_path: Path) -> No
     slots = os.fsencode(place.project / ".mudroom/apply/u1")
     directory.write("done", directory.load()._replace(slots=slots))
     os.rename(path + b"/slots", path + b"/other")
-    collect_garbage(session.vault, Kept(30 * DAY, 1, 1 << 50), later())
+    collect_garbage(session.vault, RetentionLimits(30 * DAY, 1, 1 << 50), later())
     assert (tmp_path / "elsewhere/apply/u1").is_dir()
 
 
@@ -237,7 +239,7 @@ def test_layers_that_nobody_needs_go(vault: Vault) -> None:
     Path(os.fsdecode(vault.layer(vault.new_layer())), "tree").mkdir()
     assert sweep(vault).layers != ()
     assert layers(vault) == {fork.state.upper}
-    assert sweep(vault) == Swept()
+    assert sweep(vault) == PruneResult()
 
 
 def test_what_is_being_made_stays(vault: Vault) -> None:
@@ -310,7 +312,7 @@ def test_snapshots_go_with_their_last_fork(place: Place) -> None:
     session.new_fork("g", parent="f")
     vault = session.vault
     base = vault.fork("f").state.base
-    assert sweep(vault) == Swept()
+    assert sweep(vault) == PruneResult()
     for name in ("f", "g"):
         vault.throw_away(vault.fork(name).path)
     vault.empty_trash()
@@ -413,7 +415,7 @@ def test_tidy_is_done_once_a_day_and_after_an_apply(place: Place, monkeypatch: p
     after = tidy(session.vault, settings, now + 5, applied=True)
     assert after is not None
     assert [one.name for one in after.applies] == ["u2"]
-    assert tidy(session.vault, settings, now + DAY) == Swept()
+    assert tidy(session.vault, settings, now + DAY) == PruneResult()
     assert tidy(session.vault, settings, now - 5) is not None  # a clock that was set back
 
 
@@ -433,7 +435,7 @@ def test_a_full_disk_leaves_the_applies(place: Place, monkeypatch: pytest.Monkey
     apply_times(place, session, 2)
     monkeypatch.setattr(mudroom.vault.retention.expire, "remember", _full)
     with pytest.raises(OSError, match="No space left"):
-        collect_garbage(session.vault, Kept(30 * DAY, 1, 1 << 50), later())
+        collect_garbage(session.vault, RetentionLimits(30 * DAY, 1, 1 << 50), later())
     assert [apply["state"] for apply in session.applies()] == ["applied", "applied"]
 
 

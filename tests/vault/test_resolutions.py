@@ -7,17 +7,17 @@ import os
 import pytest
 
 from conftest import Place, tick
-from mudroom.core.merge.merge import Part
-from mudroom.core.merge.merge_tree import Answer
+from mudroom.core.merge.merge import PartialChoice
+from mudroom.core.merge.merge_tree import ConflictAnswer
 from mudroom.core.merge.resolution_words import Take
 from mudroom.errors import ForkMoved, MudroomError, SideMoved
 from mudroom.session import Session
-from mudroom.vault.apply.conflict import Conflicted
+from mudroom.vault.apply.conflict import ForkConflict
 
 TEXT = "".join(f"line {number}\n" for number in range(1, 41))
 OURS = TEXT.replace("line 5\n", "ours\n")
 THEIRS = TEXT.replace("line 5\n", "theirs\n").replace("line 30\n", "more\n")
-PART = {b"f": Part(TEXT.replace("line 5\n", "theirs\n").encode(), 0o644)}
+PART = {b"f": PartialChoice(TEXT.replace("line 5\n", "theirs\n").encode(), 0o644)}
 """One of its two hunks."""
 FORK = "agent-1"
 
@@ -37,7 +37,7 @@ def session(place: Place) -> Session:
     return session
 
 
-def conflict(session: Session) -> Conflicted:
+def conflict(session: Session) -> ForkConflict:
     (found,) = session.conflicts(FORK)
     return found
 
@@ -90,7 +90,9 @@ def test_the_fork_keeps_a_file_of_which_a_part_was_wanted(
     place: Place, session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whoever answers: what is left of it has to be somewhere."""
-    monkeypatch.setattr("mudroom.vault.apply.landing.answers", lambda _fork, _staged: lambda *_asked: Answer("theirs"))
+    monkeypatch.setattr(
+        "mudroom.vault.apply.landing.answers", lambda _fork, _staged: lambda *_asked: ConflictAnswer("theirs")
+    )
     with session.alone("a test"):
         assert session.apply(FORK, [b"f"], parts=PART, exact=True).applied.written == 1
     assert (place.project / "f").read_text() == THEIRS

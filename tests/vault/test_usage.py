@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from conftest import Place, full_listing
-from mudroom.core.retention import Kept
+from mudroom.core.retention import RetentionLimits
 from mudroom.vault.retention.prune import collect_garbage
-from mudroom.vault.retention.usage import Amount, holding, measure, usage, vault_named, vaults, why_unusable
+from mudroom.vault.retention.usage import KindUsage, holding, measure, usage, vault_named, vaults, why_unusable
 from mudroom.vault.store.store import Vault, open_vault
 
 
@@ -67,7 +67,7 @@ def test_what_cannot_be_read_is_said(tmp_path: Path) -> None:
 def test_an_empty_vault(vault: Vault) -> None:
     found = usage(vault)
     assert {found.forks.number, found.layers.number, found.applies.number, found.trash.number} == {0}
-    assert found.journal == Amount(0, 0)
+    assert found.journal == KindUsage(0, 0)
     assert not os.path.exists(vault.path + b"/journal.db")
 
 
@@ -125,7 +125,7 @@ def test_all_vaults_whatever_is_wrong_with_them(tmp_path: Path) -> None:
     assert "not complete" in found[half.path].remarks[0]
     assert [why_unusable(vault) for vault in (good, gone)] == ["", ""]
     assert len(found) == 4
-    assert not collect_garbage(gone, Kept(1, 1, 1), 5)
+    assert not collect_garbage(gone, RetentionLimits(1, 1, 1), 5)
 
 
 def test_one_vault_by_its_name(tmp_path: Path, vault: Vault) -> None:

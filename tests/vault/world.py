@@ -23,7 +23,7 @@ from mudroom.errors import UsageError
 from mudroom.keeper import kept_by, problems
 from mudroom.sandbox.client.client import Client
 from mudroom.stage.layers.layer import remove_tree
-from mudroom.vault.apply.transaction import Recovered
+from mudroom.vault.apply.transaction import Recovery
 from mudroom.vault.retention.prune import collect_garbage
 
 SHM = Path("/dev/shm")
@@ -232,7 +232,7 @@ class World(Place):
         with self.session(self.settings) as session, session.alone("redo"):
             return len(session.redo().conflicts)
 
-    def recover(self) -> list[Recovered]:
+    def recover(self) -> list[Recovery]:
         """What any next command does first."""
         with self.session(self.settings) as session, session.alone("recover") as recovered:
             return recovered

@@ -12,24 +12,24 @@ import pytest
 pytest.importorskip("starlette", reason="the extra web")
 
 from mudroom.errors import ForkMoved, MudroomError, UsageError
-from mudroom.web.api.endpoint import Call, Endpoint, Raw, Refusal
+from mudroom.web.api.endpoint import ApiCall, Endpoint, Raw, Refusal
 from mudroom.web.server import app
 from mudroom.web.server.app import Rooms
-from mudroom.web.shape import Done
+from mudroom.web.shape import DoneShape
 
 Pieces = list[dict[str, Any]]
 WHOLE: Pieces = [{"type": "http.request", "body": b'{"done": true}', "more_body": False}]
 
 
 def ask(
-    handle: Callable[[Call], Any],
+    handle: Callable[[ApiCall], Any],
     pieces: Pieces = WHOLE,
     query: bytes = b"",
     method: str = "POST",
     known: str | None = None,
 ) -> tuple[int, dict[str, str], bytes]:
     """A request to an endpoint with this handler. ``known``: the tag of an answer that is there already."""
-    one = Endpoint(method, "/x", "", handle, Done, Done if method == "POST" else None)
+    one = Endpoint(method, "/x", "", handle, DoneShape, DoneShape if method == "POST" else None)
     house: Any = None
     rooms = Rooms([app._only(method, "/api/v1/x", app._serving(one, house))])
     given = [] if known is None else [(b"if-none-match", known.encode())]
@@ -50,8 +50,8 @@ def ask(
     return sent[0]["status"], headers, b"".join(one.get("body", b"") for one in sent[1:])
 
 
-def raising(error: Exception) -> Callable[[Call], Any]:
-    def handle(_call: Call) -> Any:
+def raising(error: Exception) -> Callable[[ApiCall], Any]:
+    def handle(_call: ApiCall) -> Any:
         raise error
 
     return handle
@@ -77,7 +77,7 @@ def test_what_is_no_fault_of_ours(
     assert capsys.readouterr().err == ""
 
 
-def impossible(_call: Call) -> Any:
+def impossible(_call: ApiCall) -> Any:
     return {"a": "\ud800"}
 
 
@@ -86,7 +86,7 @@ def impossible(_call: Call) -> Any:
     [raising(ValueError("a secret\x1b[2J\nof ours")), raising(RecursionError()), raising(MemoryError()), impossible],
 )
 def test_a_fault_of_ours_is_told_on_stderr_in_one_line(
-    handle: Callable[[Call], Any], capsys: pytest.CaptureFixture[str]
+    handle: Callable[[ApiCall], Any], capsys: pytest.CaptureFixture[str]
 ) -> None:
     status, _headers, body = ask(handle)
     assert (status, json.loads(body)["code"]) == (500, "failed")

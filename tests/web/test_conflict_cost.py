@@ -12,7 +12,7 @@ pytest.importorskip("starlette", reason="the extra web")
 from test_conflict_api import FORK, TEXT, Two, edit, page, two
 
 from conftest import tick
-from mudroom.core.merge.diff3 import Merged, merge3
+from mudroom.core.merge.diff3 import MergedText, merge3
 from mudroom.vault.apply import conflict
 from mudroom.vault.conflict import reconciliation
 from pageside import changed, pick
@@ -35,7 +35,7 @@ class Merges:
 def merges(monkeypatch: pytest.MonkeyPatch) -> Merges:
     counted = Merges()
 
-    def counting(base: bytes, ours: bytes, theirs: bytes) -> Merged:
+    def counting(base: bytes, ours: bytes, theirs: bytes) -> MergedText:
         counted.count += 1
         return merge3(base, ours, theirs)
 

@@ -14,7 +14,7 @@ import pytest
 from browser import Site, mudroom
 from conftest import Place
 from mudroom.core.approval.approval import CommandQuestion, HostQuestion
-from mudroom.core.approval_queue import Moment, Row
+from mudroom.core.approval_queue import Moment, QueueRow
 from mudroom.core.command.verdict import Verdict
 from mudroom.vault.approvals.queue import Queue
 
@@ -52,7 +52,7 @@ class Waiting:
     def answer(self, name: str, **body: Any) -> tuple[int, dict[str, Any]]:
         return self.site.ask("POST", f"/projects/{self.vault.name}/questions/{name}", body)
 
-    def row(self, name: str) -> Row:
+    def row(self, name: str) -> QueueRow:
         return self.queue.row(name)
 
 

@@ -10,7 +10,7 @@ from browser import Site, staged
 from conftest import Place, listing
 from mudroom.core.tree.change import Change
 from mudroom.core.tree.choice import exactly
-from mudroom.core.tree.dependent_rows import Row, needs, row_of, together
+from mudroom.core.tree.dependent_rows import DependentRow, needs, row_of, together
 from mudroom.tui.choice import WHOLE, chosen, first_choice, gathered, items_of
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ def test_what_is_needed_is_what_an_apply_takes(place: Place) -> None:
 
 
 def test_moves_out_of_a_directory_that_became_a_file() -> None:
-    rows = (Row(b"d", b"", "other"), Row(b"new", b"d/old"), Row(b"newer", b"elsewhere"))
+    rows = (DependentRow(b"d", b"", "other"), DependentRow(b"new", b"d/old"), DependentRow(b"newer", b"elsewhere"))
     assert needs(rows) == {b"d": {b"new"}}
 
 

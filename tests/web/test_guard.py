@@ -11,7 +11,7 @@ import pytest
 
 pytest.importorskip("starlette", reason="the extra web")
 
-from mudroom.web.server.guard import Guard, hosts_of, own_hosts
+from mudroom.web.server.guard import RequestGuard, hosts_of, own_hosts
 from mudroom.web.server.login import COOKIE_LIFE, Login
 
 TOKEN = "secret-token"
@@ -54,7 +54,7 @@ def ask(
     login: Login | None = None,
     query: str = "",
 ) -> tuple[int, dict[bytes, bytes], bytes]:
-    guard = Guard(app, hosts_of(PORT, names), login or make_login(), PUBLIC, DOORS, prefix)
+    guard = RequestGuard(app, hosts_of(PORT, names), login or make_login(), PUBLIC, DOORS, prefix)
     sent: list[MutableMapping[str, Any]] = []
 
     async def send(message: MutableMapping[str, Any]) -> None:
@@ -324,7 +324,7 @@ def test_what_fails_is_told_here_and_not_there(capsys: pytest.CaptureFixture[str
 
 
 def test_nothing_but_http_is_served() -> None:
-    guard = Guard(inner, hosts_of(PORT), make_login(), PUBLIC)
+    guard = RequestGuard(inner, hosts_of(PORT), make_login(), PUBLIC)
     sent: list[Any] = []
 
     async def send(message: Any) -> None:

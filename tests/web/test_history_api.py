@@ -12,7 +12,7 @@ import pytest
 
 from asking import Asked
 from conftest import Place
-from mudroom.core.journal.event_filter import Selection
+from mudroom.core.journal.event_filter import EventFilter
 from mudroom.core.network.flow import Flow, flow_to_json
 from mudroom.core.tree.stack import ForkState, from_text
 from mudroom.review.activity import search
@@ -151,9 +151,9 @@ def test_a_search_ends_after_a_second_and_goes_on_where_it_was(ask: Asked) -> No
     session = ask.place.session()
     session.vault.journal.append_all([("run", "f", {"command": [str(one)]}) for one in range(300)], time=NOW)
     late = iter([0.0, *([9.0] * 99)])
-    first = search(session, Selection(grep="=no"), 1 << 62, 10, lambda: next(late))
+    first = search(session, EventFilter(grep="=no"), 1 << 62, 10, lambda: next(late))
     assert first == ((), 300 - 63)
-    assert search(session, Selection(grep="17"), 180, 10).events[0].number == 179
+    assert search(session, EventFilter(grep="17"), 180, 10).events[0].number == 179
 
 
 def test_a_timeline_reads_the_state_of_its_fork_as_often_however_many_checkpoints_it_has(

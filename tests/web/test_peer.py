@@ -14,7 +14,7 @@ pytest.importorskip("starlette", reason="the extra web")
 from browser import Site, serving
 from conftest import Place
 from mudroom.web.server import peer
-from mudroom.web.server.peer import End, ends, judged, stranger, written
+from mudroom.web.server.peer import ConnectionEnd, ends, judged, stranger, written
 
 HEAD = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n"
 TABLE = HEAD + (
@@ -32,28 +32,28 @@ UP, GONE, HALF, LEFT, LISTENING = 1, 6, 5, 8, 10
 def test_an_address_as_the_kernel_writes_it() -> None:
     assert written(OURS) == "0100007F:223D"
     assert written(("::1", 80)) == "00000000000000000000000001000000:0050"
-    assert ends(TABLE, ("127.0.0.1", 40000), OURS) == End(UP, 1001)
-    assert ends(TABLE, OURS, ("127.0.0.1", 40000)) == End(UP, 1000)
-    assert ends(TABLE, ("127.0.0.1", 40001), OURS) == End(GONE, 0)
+    assert ends(TABLE, ("127.0.0.1", 40000), OURS) == ConnectionEnd(UP, 1001)
+    assert ends(TABLE, OURS, ("127.0.0.1", 40000)) == ConnectionEnd(UP, 1000)
+    assert ends(TABLE, ("127.0.0.1", 40001), OURS) == ConnectionEnd(GONE, 0)
     assert ends(TABLE, ("127.0.0.1", 40002), OURS) is None
 
 
 @pytest.mark.parametrize(
     ("other", "own", "found"),
     [
-        (End(UP, 1000), End(UP, 1000), None),
-        (End(HALF, 1000), End(LEFT, 1000), None),  # it has said all that it will say
-        (End(UP, 0), End(UP, 1000), None),  # root may do everything
-        (End(UP, 1001), End(UP, 1000), 1001),
-        (End(HALF, 0), End(LEFT, 1000), 0),  # let go of: nobody's, whatever it was
-        (End(GONE, 0), None, 0),
-        (None, End(UP, 1000), None),  # in another network namespace
-        (None, End(LEFT, 1000), 0),
-        (None, End(LISTENING, 1000), 0),  # what netlink finds instead of one that is gone
+        (ConnectionEnd(UP, 1000), ConnectionEnd(UP, 1000), None),
+        (ConnectionEnd(HALF, 1000), ConnectionEnd(LEFT, 1000), None),  # it has said all that it will say
+        (ConnectionEnd(UP, 0), ConnectionEnd(UP, 1000), None),  # root may do everything
+        (ConnectionEnd(UP, 1001), ConnectionEnd(UP, 1000), 1001),
+        (ConnectionEnd(HALF, 0), ConnectionEnd(LEFT, 1000), 0),  # let go of: nobody's, whatever it was
+        (ConnectionEnd(GONE, 0), None, 0),
+        (None, ConnectionEnd(UP, 1000), None),  # in another network namespace
+        (None, ConnectionEnd(LEFT, 1000), 0),
+        (None, ConnectionEnd(LISTENING, 1000), 0),  # what netlink finds instead of one that is gone
         (None, None, 0),
     ],
 )
-def test_who_is_somebody_else(other: End | None, own: End | None, found: int | None) -> None:
+def test_who_is_somebody_else(other: ConnectionEnd | None, own: ConnectionEnd | None, found: int | None) -> None:
     assert judged(other, own, 1000) == found
 
 
@@ -71,7 +71,7 @@ def test_our_own_connections_are_ours(host: str) -> None:
         with taken:
             ours: tuple[str, int] = taken.getsockname()[:2]
             assert stranger(ours, theirs[:2]) is None
-            both = (End(UP, os.geteuid()), End(UP, os.geteuid()))
+            both = (ConnectionEnd(UP, os.geteuid()), ConnectionEnd(UP, os.geteuid()))
             assert peer._by_table(ours, theirs[:2]) == both
             assert peer._by_netlink(ours, theirs[:2]) in (both, None)
 

@@ -343,7 +343,7 @@ def test_only_rows_that_are_asked_for_are_made(place: Place, monkeypatch: pytest
     looking = staged(place, "for n in $(seq 30); do echo $n > $n; done")
     made: list[bytes] = []
 
-    def making(change: Change, tags: tuple[str, ...]) -> shape.Row:
+    def making(change: Change, tags: tuple[str, ...]) -> shape.RowShape:
         made.append(change.path)
         return row_of(change, tags)
 

@@ -18,7 +18,7 @@ pytest.importorskip("starlette", reason="the extra web")
 from test_landing_api import end, verified_by
 
 from mudroom.web.state.hub import Hub, Look
-from mudroom.web.state.job import Jobs, Told
+from mudroom.web.state.job import JobMessage, Jobs
 
 
 def test_an_apply_is_not_cut_off_by_the_end_of_the_server(place: Place) -> None:
@@ -53,7 +53,7 @@ def test_an_apply_is_not_cut_off_by_the_end_of_the_server(place: Place) -> None:
 def test_resting() -> None:
     jobs, go, begun = Jobs(Hub(lambda: Look({}, {}))), threading.Event(), threading.Event()
 
-    def work(_told: Told) -> dict[str, bool]:
+    def work(_told: JobMessage) -> dict[str, bool]:
         begun.set()
         go.wait(60)
         return {"done": True}

@@ -18,10 +18,10 @@ import uvicorn
 
 from mudroom.errors import UsageError
 from mudroom.web.server import server
-from mudroom.web.server.server import Connection, listen
+from mudroom.web.server.server import HttpConnection, listen
 
 
-class Impatient(Connection):
+class Impatient(HttpConnection):
     patience = 0.2
 
 
@@ -128,7 +128,7 @@ MUCH = 32 << 20
 """More than the kernel keeps of what is not read."""
 
 
-class Unread(Connection):
+class Unread(HttpConnection):
     reading = 0.3
 
 
@@ -146,7 +146,7 @@ async def idle(_scope: Any, _receive: Any, send: Callable[[Any], Any]) -> None:
 
 @asynccontextmanager
 async def answered(
-    app: Any, kind: type[Connection]
+    app: Any, kind: type[HttpConnection]
 ) -> AsyncIterator[tuple[tuple[str, int], uvicorn.server.ServerState]]:
     config = uvicorn.Config(app, log_config=None, log_level="critical", lifespan="off", ws="none")
     config.load()
@@ -195,7 +195,7 @@ def test_who_reads_slowly_or_has_nothing_to_read_is_not(app: Any, length: int) -
 
 
 def test_only_so_many_connections_of_other_users(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Few(Connection):
+    class Few(HttpConnection):
         strangers = 3
 
     async def come(whose: int | None, number: int) -> int:

@@ -12,7 +12,7 @@ import pytest
 from asking import Asked
 from conftest import Place
 from mudroom.session import Stdio
-from mudroom.vault.forks.background import Part, Ring, read_part
+from mudroom.vault.forks.background import Ring, StreamPart, read_part
 from mudroom.vault.retention import usage
 from mudroom.web.api.watch import _text
 
@@ -266,6 +266,6 @@ def test_a_ring_that_is_written_to_meanwhile(tmp_path: Path) -> None:
 
 
 def test_a_character_is_never_cut_in_two() -> None:
-    assert _text(Part("aé".encode()[:2], "2", 0), False) == ("a", "1")
-    assert _text(Part("aé".encode()[:2], "2", 0), True) == ("a\ufffd", "2")
-    assert _text(Part("é€".encode()[1:], "9", 5), False) == ("€", "9")
+    assert _text(StreamPart("aé".encode()[:2], "2", 0), False) == ("a", "1")
+    assert _text(StreamPart("aé".encode()[:2], "2", 0), True) == ("a\ufffd", "2")
+    assert _text(StreamPart("é€".encode()[1:], "9", 5), False) == ("€", "9")

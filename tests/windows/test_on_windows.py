@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from mudroom.core.confinement.limit import Limits, Reached
+from mudroom.core.confinement.limit import LimitReached, Limits
 from mudroom.core.confinement.spec import Copy, SandboxSpec
 from mudroom.core.confinement.windows_plan import WindowsPlan
 from mudroom.errors import CommandNotStarted, Unsupported
@@ -31,8 +31,8 @@ import msvcrt
 from mudroom.sandbox.windows.api import FUNCTIONS, Library
 from mudroom.sandbox.windows.calls import CallFailed
 from mudroom.sandbox.windows.native import Native
-from mudroom.sandbox.windows.plan import JOB_FLAGS, Command, Machine, compile_plan, system_variables
-from mudroom.sandbox.windows.run import KILLED, Running, start
+from mudroom.sandbox.windows.plan import JOB_FLAGS, WindowsCommand, WindowsMachine, compile_plan, system_variables
+from mudroom.sandbox.windows.run import KILLED, ConfinedProcess, start
 
 WINE = hasattr(ctypes.WinDLL("ntdll"), "wine_get_version")
 
@@ -58,7 +58,7 @@ class Box:
         self.out = directory / "out.txt"
         self._file = self.out.open("wb")
         self._null = open(os.devnull, "rb")  # noqa: SIM115 - closed in close
-        self.running: list[Running] = []
+        self.running: list[ConfinedProcess] = []
 
     def plan(self, line: str, program: str = SHELL, **changed: object) -> WindowsPlan:
         limits: Any = changed.get("job", (JOB_FLAGS, 0, 0))
@@ -79,7 +79,7 @@ class Box:
         null, out = (msvcrt.get_osfhandle(one.fileno()) for one in (self._null, self._file))
         return null, out, out
 
-    def start(self, line: str, **changed: object) -> Running:
+    def start(self, line: str, **changed: object) -> ConfinedProcess:
         stdio = None if "stdio" in changed else self.handles
         running = start(NATIVE, self.plan(line, **changed), stdio)  # type: ignore[arg-type]
         self.running.append(running)
@@ -253,7 +253,7 @@ def test_the_number_of_processes_is_held(box: Box) -> None:
     running = box.start(shell("cmd /c echo second"), job=(flags, 1, 0))
     assert running.wait(60) != 0
     assert b"second" not in box.out.read_bytes()
-    assert running.reached(Limits(processes=1)) == (Reached("processes", "refused", 1, amount=1),)
+    assert running.reached(Limits(processes=1)) == (LimitReached("processes", "refused", 1, amount=1),)
 
 
 def test_a_terminal_of_its_own(box: Box) -> None:
@@ -279,8 +279,8 @@ def compiled(directory: Path, line: str, level: int) -> WindowsPlan:
     found = spec(directory)
     if level == 0:
         found = found._replace(around=Around(), network="open")
-    command = Command(SHELL, ("cmd", "/d", "/c", line), system_variables(dict(os.environ)))
-    return compile_plan(found, Limits(), command, Machine(), os.urandom(16))
+    command = WindowsCommand(SHELL, ("cmd", "/d", "/c", line), system_variables(dict(os.environ)))
+    return compile_plan(found, Limits(), command, WindowsMachine(), os.urandom(16))
 
 
 @pytest.mark.parametrize("level", [0, 1])

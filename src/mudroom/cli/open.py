@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from mudroom.core.agent.card import AgentCard
     from mudroom.core.command.policy import CommandPolicy
     from mudroom.core.network.host_rules import HostRule
-    from mudroom.policy.host_answers import Standing
+    from mudroom.policy.host_answers import HostRules
 
 
 MOST_LEFT_OUT = 3
@@ -141,7 +141,7 @@ def left_out(loaded: Loaded) -> str:
 def standing(project: bytes, context: Context) -> tuple[Callable[[], Sequence[HostRule]], Callable[[HostRule], None]]:
     """The project's host rules as they are now, and what keeps an answer. Most commands want nothing of the network:
     nothing is imported for them."""
-    made: list[Standing] = []
+    made: list[HostRules] = []
     files: tuple[bytes, ...] = ()
 
     def policy() -> Sequence[HostRule]:
@@ -150,12 +150,12 @@ def standing(project: bytes, context: Context) -> tuple[Callable[[], Sequence[Ho
         files = loaded.files
         return loaded.settings.hosts
 
-    def standing() -> Standing:
+    def standing() -> HostRules:
         if not made:
-            from mudroom.policy.host_answers import Standing
+            from mudroom.policy.host_answers import HostRules
 
             made.append(
-                Standing(
+                HostRules(
                     project,
                     policy,
                     lambda: time.strftime("asked %Y-%m-%d"),

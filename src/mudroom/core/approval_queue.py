@@ -27,7 +27,7 @@ class Moment(NamedTuple):
     """Which start that was."""
 
 
-class Asked(NamedTuple):
+class QueuedQuestionRecord(NamedTuple):
     """A question in the queue."""
 
     format: int
@@ -51,7 +51,7 @@ class Asked(NamedTuple):
         return question
 
 
-class Decision(NamedTuple):
+class QueueDecision(NamedTuple):
     """How a question has ended; for good."""
 
     format: int
@@ -71,15 +71,15 @@ def elapsed(since: Moment, now: Moment) -> float:
     return by_clock if by_clock >= 0 else float("inf")
 
 
-def answer_of(decision: Decision) -> CommandAnswer:
+def answer_of(decision: QueueDecision) -> CommandAnswer:
     return CommandAnswer(decision.state == "allowed", decision.keep, decision.by, decision.reason)
 
 
-class Row(NamedTuple):
+class QueueRow(NamedTuple):
     """One question, as it is now."""
 
-    asked: Asked
-    decision: Decision | None
+    asked: QueuedQuestionRecord
+    decision: QueueDecision | None
     waiter: int
     """The process that waits for the answer; 0: none does."""
     used: bool
@@ -132,13 +132,13 @@ class Room(NamedTuple):
     """Seconds for which is kept what was decided, for those who would decide it as well. Commands may hold secrets."""
 
 
-def is_old(row: Row, now: Moment, room: Room) -> bool:
+def is_old(row: QueueRow, now: Moment, room: Room) -> bool:
     if row.decision is not None:
         return elapsed(row.decision.when, now) > room.kept
     return not row.waiter and elapsed(row.asked.when, now) > room.unanswered
 
 
-def surplus(rows: Sequence[Row], now: Moment, room: Room) -> set[str]:
+def surplus(rows: Sequence[QueueRow], now: Moment, room: Room) -> set[str]:
     """What has to go so that there is room for one more: what is old, then what is decided, then what nobody waits for;
     of each the oldest first, as ``rows`` are. Raises ValueError if that does not make room."""
     decided = [row for row in rows if row.decision is not None]
@@ -158,7 +158,7 @@ def surplus(rows: Sequence[Row], now: Moment, room: Room) -> set[str]:
     return gone
 
 
-def row_to_json(row: Row, now: Moment) -> dict[str, Any]:
+def row_to_json(row: QueueRow, now: Moment) -> dict[str, Any]:
     """As ``mudroom.approvals/1`` has it (docs/FORMAT.md)."""
     asked, decision = row.asked, row.decision
     found: dict[str, Any] = {

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 SCHEMA = "mudroom.background/1"
 
 
-class Started(NamedTuple):
+class BackgroundStart(NamedTuple):
     id: str
     """Unique in the vault; a plain word."""
     fork: str
@@ -24,7 +24,7 @@ class Started(NamedTuple):
     """Seconds that it may take; None: no limit."""
 
 
-class Ended(NamedTuple):
+class BackgroundEnd(NamedTuple):
     exit_code: int
     """128 + the signal for one that a signal has ended."""
     signal: int | None
@@ -33,7 +33,7 @@ class Ended(NamedTuple):
     """Nanoseconds since 1970."""
 
 
-def to_json(started: Started, ended: Ended | None) -> dict[str, Any]:
+def to_json(started: BackgroundStart, ended: BackgroundEnd | None) -> dict[str, Any]:
     """Any bytes are kept: what is no UTF-8 becomes surrogates (PEP 383)."""
     found: dict[str, Any] = {
         "schema": SCHEMA,
@@ -58,11 +58,11 @@ def to_json(started: Started, ended: Ended | None) -> dict[str, Any]:
     return found
 
 
-def from_json(data: dict[str, Any]) -> tuple[Started, Ended | None]:
+def from_json(data: dict[str, Any]) -> tuple[BackgroundStart, BackgroundEnd | None]:
     """Raises KeyError, TypeError or ValueError if that is something else."""
     if data["schema"] != SCHEMA:
         raise ValueError("written by another mudroom")
-    started = Started(
+    started = BackgroundStart(
         str(data["id"]),
         str(data["fork"]),
         tuple(_bytes(word) for word in data["command"]),
@@ -76,7 +76,7 @@ def from_json(data: dict[str, Any]) -> tuple[Started, Ended | None]:
     if "ended" not in data:
         return started, None
     signal = data["signal"]
-    return started, Ended(int(data["exit_code"]), signal, bool(data["timed_out"]), int(data["ended"]))
+    return started, BackgroundEnd(int(data["exit_code"]), signal, bool(data["timed_out"]), int(data["ended"]))
 
 
 def _text(raw: bytes) -> str:

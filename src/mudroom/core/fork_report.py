@@ -11,7 +11,7 @@ from mudroom.core.tree.change import Changeset
 from mudroom.core.tree.stack import Checkpoint
 
 
-class Prepared(NamedTuple):
+class PreparedFork(NamedTuple):
     fork: str
     created: bool
     """It was not there before."""
@@ -29,7 +29,7 @@ class Prepared(NamedTuple):
     notes: tuple[str, ...] = ()
 
 
-class Inspected(NamedTuple):
+class ForkReport(NamedTuple):
     fork: str
     parent: str
     created: int
@@ -46,7 +46,7 @@ class Inspected(NamedTuple):
     """Of the last commands, newest first: as the result of each had them."""
 
 
-def prepared_to_json(one: Prepared) -> dict[str, Any]:
+def prepared_to_json(one: PreparedFork) -> dict[str, Any]:
     return {
         "schema": "mudroom.prepared/1",
         **one._asdict(),
@@ -57,7 +57,7 @@ def prepared_to_json(one: Prepared) -> dict[str, Any]:
     }
 
 
-def inspected_to_json(one: Inspected) -> dict[str, Any]:
+def inspected_to_json(one: ForkReport) -> dict[str, Any]:
     return {
         "schema": "mudroom.inspected/1",
         "fork": one.fork,

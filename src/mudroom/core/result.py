@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mudroom.core.command.verdict import Verdict
-from mudroom.core.confinement.limit import Reached, Reading
+from mudroom.core.confinement.limit import LimitReached, Reading
 from mudroom.core.merge.merge import Conflict
 from mudroom.core.tree.change import Change, Changeset, listed, summarise
 from mudroom.core.tree.rollup import roll_up
@@ -54,7 +54,7 @@ class Result(NamedTuple):
     max_rss: int = 0
     """KiB."""
     denials: tuple[Denial, ...] = ()
-    reached: tuple[Reached, ...] = ()
+    reached: tuple[LimitReached, ...] = ()
     """Limits that did something."""
     use: Reading | None = None
     """What the command's control group has counted, if it had one."""

@@ -23,7 +23,7 @@ YOUNG = 600 * SECOND
 Reason = Literal["age", "count", "bytes"]
 
 
-class Kept(NamedTuple):
+class RetentionLimits(NamedTuple):
     """The limits."""
 
     age: int
@@ -53,12 +53,14 @@ class Expired(NamedTuple):
     size: int
 
 
-def kept_by(settings: Settings) -> Kept:
+def kept_by(settings: Settings) -> RetentionLimits:
     age = int(min(settings.keep_age, _FOREVER) * SECOND)
-    return Kept(age, settings.keep_applies, settings.keep_bytes, settings.keep_journal, settings.keep_journal_age)
+    return RetentionLimits(
+        age, settings.keep_applies, settings.keep_bytes, settings.keep_journal, settings.keep_journal_age
+    )
 
 
-def expired_applies(applies: Sequence[ApplyFact], kept: Kept, now: int) -> list[Expired]:
+def expired_applies(applies: Sequence[ApplyFact], kept: RetentionLimits, now: int) -> list[Expired]:
     """``applies``: oldest first. The last of them stays in any case, and so does an unfinished one."""
     found: list[Expired] = []
     left, total = len(applies), sum(apply.size for apply in applies)
@@ -79,7 +81,7 @@ def expired_applies(applies: Sequence[ApplyFact], kept: Kept, now: int) -> list[
     return found
 
 
-def expired_checkpoints(state: ForkState, kept: Kept, now: int) -> tuple[str, ...]:
+def expired_checkpoints(state: ForkState, kept: RetentionLimits, now: int) -> tuple[str, ...]:
     """Names of the checkpoints that mudroom made by itself and that are too old, or too many. Named ones stay."""
     many = surplus_checkpoints(state, kept.number)
     own = (point for point in state.checkpoints if point.automatic)

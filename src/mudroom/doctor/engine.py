@@ -11,9 +11,9 @@ from mudroom.contained import provide_profile
 from mudroom.core.confinement.container import KINDS, Engine, EngineKind
 from mudroom.core.confinement.limit import NAMES
 from mudroom.errors import MudroomError
-from mudroom.sandbox.container.engine import ANY, Found, install, survey
+from mudroom.sandbox.container.engine import ANY, FoundEngine, install, survey
 from mudroom.sandbox.container.image import provide_host_image
-from mudroom.sandbox.container.trial import Trial, attempt, keep
+from mudroom.sandbox.container.trial import ContainerTrial, attempt, keep
 
 State = Literal["strict", "degraded", "missing", "not probed"]
 ENGINE, WALLS, INSIDE, GATE, LIMITS = (
@@ -26,7 +26,7 @@ ENGINE, WALLS, INSIDE, GATE, LIMITS = (
 _KINDS = ("memory", "processes", "cpus")
 
 
-class Row(NamedTuple):
+class EngineRow(NamedTuple):
     protection: str
     state: State
     found: str
@@ -39,7 +39,7 @@ Gate = Callable[[], tuple[State, str, str]]
 
 def examine_engines(
     directory: bytes, environ: Mapping[bytes, bytes], gate: Gate, wanted: EngineKind | None = None
-) -> list[Row]:
+) -> list[EngineRow]:
     """``directory``: mudroom's state for as long as this runs. ``wanted``: the engine of the policy, the only one that
     commands would get; None: the first that can be used."""
     kinds = KINDS if wanted is None else (wanted,)
@@ -53,18 +53,18 @@ def examine_engines(
     try:
         tried, trial = _try(engine, directory, environ)
     except MudroomError as error:
-        none = Row(ENGINE, "missing", error.message, error.hint)
+        none = EngineRow(ENGINE, "missing", error.message, error.hint)
         return [_by_the_policy(none, wanted), *_not_probed("no container could be started")]
     return [
         _by_the_policy(_engine(tried, founds), wanted),
         walls(trial),
         inside(tried),
-        Row(GATE, *gate()),
+        EngineRow(GATE, *gate()),
         limits(tried),
     ]
 
 
-def _by_the_policy(row: Row, wanted: EngineKind | None) -> Row:
+def _by_the_policy(row: EngineRow, wanted: EngineKind | None) -> EngineRow:
     """With the setting that keeps every other engine out of it."""
     if wanted is None:
         return row
@@ -72,7 +72,7 @@ def _by_the_policy(row: Row, wanted: EngineKind | None) -> Row:
     return row._replace(found=f"{row.found}; container.engine is {wanted}", fix=fix)
 
 
-def _try(engine: Engine, directory: bytes, environ: Mapping[bytes, bytes]) -> tuple[Engine, Trial]:
+def _try(engine: Engine, directory: bytes, environ: Mapping[bytes, bytes]) -> tuple[Engine, ContainerTrial]:
     image = provide_host_image(engine, environ)
     profile = provide_profile(directory, nested=True)
     tried, trial = attempt(engine, image, environ, directory, profile)
@@ -80,32 +80,32 @@ def _try(engine: Engine, directory: bytes, environ: Mapping[bytes, bytes]) -> tu
     return tried, trial
 
 
-def _none(founds: list[Found], wanted: EngineKind | None) -> Row:
+def _none(founds: list[FoundEngine], wanted: EngineKind | None) -> EngineRow:
     far = next((found.engine for found in founds if found.engine is not None), None)
     if far is not None:
         found = f"{far.title}, in a virtual machine: commands in a copy, a container for each"
-        return Row(ENGINE, "degraded", found, "an engine of this machine itself")
+        return EngineRow(ENGINE, "degraded", found, "an engine of this machine itself")
     problems = "; ".join(found.problem for found in founds) or "none is installed"
-    return Row(
+    return EngineRow(
         ENGINE, "missing", problems, "; or ".join(found.hint for found in founds if found.hint) or install(wanted)
     )
 
 
-def _not_probed(why: str) -> list[Row]:
-    return [Row(name, "not probed", why, "an engine first") for name in (WALLS, INSIDE, GATE, LIMITS)]
+def _not_probed(why: str) -> list[EngineRow]:
+    return [EngineRow(name, "not probed", why, "an engine first") for name in (WALLS, INSIDE, GATE, LIMITS)]
 
 
-def _engine(engine: Engine, founds: list[Found]) -> Row:
+def _engine(engine: Engine, founds: list[FoundEngine]) -> EngineRow:
     """The first counts; the others are told, with what is in their way."""
     by = f" by {' '.join(engine.options)}" if engine.options else ""
     others = [found for found in founds if found.kind != engine.kind]
     usable = [found.engine.title for found in others if found.engine is not None]
     more = f"; container.engine chooses another: {', '.join(usable)}" if usable else ""
     broken = "".join(f"; not usable: {found.problem}" for found in others if found.engine is None)
-    return Row(ENGINE, "strict", f"{engine.title}{by}{more}{broken}")
+    return EngineRow(ENGINE, "strict", f"{engine.title}{by}{more}{broken}")
 
 
-def walls(trial: Trial) -> Row:
+def walls(trial: ContainerTrial) -> EngineRow:
     lost = [
         what
         for what, holds in (
@@ -118,18 +118,18 @@ def walls(trial: Trial) -> Row:
         if not holds
     ]
     if lost:
-        return Row(
+        return EngineRow(
             WALLS, "missing", ", ".join(lost), "the engine does not do what it was told: another one, or level 1"
         )
     found = f"user {trial.user}, no capability, no_new_privs, our filter, no network but its own loopback"
-    return Row(WALLS, "strict", found)
+    return EngineRow(WALLS, "strict", found)
 
 
-def inside(engine: Engine) -> Row:
+def inside(engine: Engine) -> EngineRow:
     if engine.nested:
-        return Row(INSIDE, "strict", "what a command has at level 1, it has in the container, too")
+        return EngineRow(INSIDE, "strict", "what a command has at level 1, it has in the container, too")
     found = "none: commands share a container per fork, in a copy, and programs that heed no proxy have no network"
-    return Row(INSIDE, "degraded", found, _permit())
+    return EngineRow(INSIDE, "degraded", found, _permit())
 
 
 _PERMITTING = {"kernel/apparmor_restrict_unprivileged_userns": "0", "kernel/unprivileged_userns_clone": "1"}
@@ -146,11 +146,11 @@ def _permit() -> str:
     return "permit user namespaces in containers: sudo sysctl user.max_user_namespaces=15000"
 
 
-def limits(engine: Engine) -> Row:
+def limits(engine: Engine) -> EngineRow:
     held = [NAMES[kind] for kind in _KINDS if kind in engine.limits]
     lost = [NAMES[kind] for kind in _KINDS if kind not in engine.limits]
     if not lost:
-        return Row(LIMITS, "strict", f"{', '.join(held)}: by its control groups; io and totals are not held")
+        return EngineRow(LIMITS, "strict", f"{', '.join(held)}: by its control groups; io and totals are not held")
     fix = "control groups of version 2, delegated to you: Delegate=cpu memory pids in user@.service"
     found = f"{', '.join(held) or 'none'} held; {', '.join(lost)} not, so commands that ask for them are refused"
-    return Row(LIMITS, "degraded" if held else "missing", found, fix)
+    return EngineRow(LIMITS, "degraded" if held else "missing", found, fix)

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import Literal, NamedTuple
 
-from mudroom.core.confinement.why import Why
+from mudroom.core.confinement.why import Explanation
 from mudroom.core.settings import EngineChoice, Settings
 from mudroom.errors import MudroomError, UsageError
 from mudroom.sandbox.client.client import Client
@@ -32,17 +32,22 @@ class Finding(NamedTuple):
     fix: str = ""
 
 
-def why_call(name: str) -> list[Why]:
+def why_call(name: str) -> list[Explanation]:
     """What the filter refuses of a system call. Raises UsageError for a name that nobody knows."""
     rules = rules_for(name)
     if not rules and not name.isidentifier():
         raise UsageError(f"{name} is no system call", "a path has a / in it")
     if not rules:
-        return [Why(name, "allowed", "no rule of the filter names it; what it may reach is up to the view", False)]
-    return [Why(name, f"{'with some arguments ' * bool(r.conditions)}{error_name(r)}", r.reason, True) for r in rules]
+        return [
+            Explanation(name, "allowed", "no rule of the filter names it; what it may reach is up to the view", False)
+        ]
+    return [
+        Explanation(name, f"{'with some arguments ' * bool(r.conditions)}{error_name(r)}", r.reason, True)
+        for r in rules
+    ]
 
 
-class Tried(NamedTuple):
+class ShellTrial(NamedTuple):
     """What came of a shell script in a sandbox."""
 
     out: bytes = b""
@@ -53,7 +58,7 @@ class Tried(NamedTuple):
     """Why it could not even be started."""
 
 
-Runner = Callable[[Settings, str], Tried]
+Runner = Callable[[Settings, str], ShellTrial]
 
 
 def examine(
@@ -65,7 +70,7 @@ def examine(
         return examine_mac(DarwinClient(), directory, home=home, environ=environ)
     numbers = iter(range(1000))
 
-    def run(settings: Settings, script: str) -> Tried:
+    def run(settings: Settings, script: str) -> ShellTrial:
         project = directory + b"/project%d" % next(numbers)
         os.makedirs(project + b"/d/below")
         with Session.open(
@@ -74,7 +79,7 @@ def examine(
             result = session.run([b"sh", b"-c", script.encode()])
             session.discard(result.fork)
         denials = tuple(denial.target for denial in result.denials)
-        return Tried(result.stdout, result.notes, len(result.changeset.changes), denials)
+        return ShellTrial(result.stdout, result.notes, len(result.changeset.changes), denials)
 
     found = diagnose(run, landlock_abi(), _crashes(_core_pattern(), resource.getrlimit(resource.RLIMIT_CORE)[1]))
     counts_processes = found[0].state == "strict" and os.geteuid() != 0
@@ -84,11 +89,11 @@ def examine(
 def _containers(directory: bytes, environ: Mapping[bytes, bytes], run: Runner, engine: EngineChoice) -> list[Finding]:
     from mudroom.doctor.engine import examine_engines
 
-    def contained(settings: Settings, script: str) -> Tried:
+    def contained(settings: Settings, script: str) -> ShellTrial:
         try:
             return run(settings._replace(level=2, engine=engine), script)
         except MudroomError as error:
-            return Tried(error=error.message)
+            return ShellTrial(error=error.message)
 
     def gate() -> tuple[State, str, str]:
         _name, state, found, fix = _gate(contained)
@@ -125,17 +130,17 @@ def _core_pattern() -> str:
 
 
 def diagnose(run: Runner, landlock: int, *others: Finding) -> list[Finding]:
-    def attempt(settings: Settings, script: str) -> Tried:
+    def attempt(settings: Settings, script: str) -> ShellTrial:
         try:
             return run(settings, script)
         except MudroomError as error:
-            return Tried(error=error.message)
+            return ShellTrial(error=error.message)
 
     found = [_sandbox, _overlay, _hidden, _network, _gate, _privileges, _init, _filter, _told]
     return [*(probe(attempt) for probe in found), _landlock(landlock), *others]
 
 
-def _not_probed(name: str, found: Tried) -> Finding:
+def _not_probed(name: str, found: ShellTrial) -> Finding:
     return Finding(name, "not probed", found.error or "the probe did not run as it should have")
 
 

@@ -12,20 +12,20 @@ from mudroom.core.confinement.spec import Around, Copy, SandboxSpec
 from mudroom.core.confinement.windows_command import join
 from mudroom.errors import MudroomError
 from mudroom.sandbox.windows.calls import CallFailed, Calls
-from mudroom.sandbox.windows.plan import Command, Machine, compile_plan, system_variables
+from mudroom.sandbox.windows.plan import WindowsCommand, WindowsMachine, compile_plan, system_variables
 from mudroom.sandbox.windows.run import start
 
 State = Literal["strict", "degraded", "missing", "not probed"]
 
 
-class Row(NamedTuple):
+class WindowsRow(NamedTuple):
     protection: str
     state: State
     found: str
     fix: str = ""
 
 
-class Tried(NamedTuple):
+class CmdTrial(NamedTuple):
     """What came of a line for cmd.exe."""
 
     code: int | None = None
@@ -34,7 +34,7 @@ class Tried(NamedTuple):
     error: str = ""
 
 
-class Asked(NamedTuple):
+class ProbeRequest(NamedTuple):
     line: str
     level: int = 1
     limits: Limits = Limits()
@@ -42,12 +42,12 @@ class Asked(NamedTuple):
     terminal: tuple[int, int] | None = None
 
 
-Runner = Callable[[Asked], Tried]
+Runner = Callable[[ProbeRequest], CmdTrial]
 _SECRET = b"secret"
 _NO_CONTAINER = "Windows 10 or later, its firewall's services (BFE, mpssvc) running"
 
 
-def diagnose(run: Runner, outside: str) -> list[Row]:
+def diagnose(run: Runner, outside: str) -> list[WindowsRow]:
     """``outside``: a file of the user's, in a directory that is not given to any command. It holds ``_SECRET``,
     and is looked at after each probe."""
     return [
@@ -62,23 +62,23 @@ def diagnose(run: Runner, outside: str) -> list[Row]:
     ]
 
 
-def _sandbox(run: Runner) -> Row:
-    found = run(Asked("echo in"))
+def _sandbox(run: Runner) -> WindowsRow:
+    found = run(ProbeRequest("echo in"))
     if found.out.strip() == b"in":
-        return Row("a sandbox", "strict", "an AppContainer, no privileges, low integrity, a job object")
-    return Row("a sandbox", "missing", found.error or "the probe did not run as it should have", _NO_CONTAINER)
+        return WindowsRow("a sandbox", "strict", "an AppContainer, no privileges, low integrity, a job object")
+    return WindowsRow("a sandbox", "missing", found.error or "the probe did not run as it should have", _NO_CONTAINER)
 
 
-def _files(run: Runner, outside: str) -> Row:
+def _files(run: Runner, outside: str) -> WindowsRow:
     name = "nothing of the host in sight"
-    found = run(Asked(f'echo in& type "{outside}"& echo x>> "{outside}"'))
+    found = run(ProbeRequest(f'echo in& type "{outside}"& echo x>> "{outside}"'))
     if _changed(outside):
-        return Row(name, "missing", "a file of the user's was written")
+        return WindowsRow(name, "missing", "a file of the user's was written")
     if not found.out.startswith(b"in"):
         return _not_probed(name, found)
     if _SECRET in found.out:
-        return Row(name, "missing", "a file of the user's can be read")
-    return Row(name, "strict", "only what names the sandbox, or all packages, can be opened")
+        return WindowsRow(name, "missing", "a file of the user's can be read")
+    return WindowsRow(name, "strict", "only what names the sandbox, or all packages, can be opened")
 
 
 def _changed(outside: str) -> bool:
@@ -94,45 +94,45 @@ def _changed(outside: str) -> bool:
     return True
 
 
-def _job(run: Runner) -> Row:
+def _job(run: Runner) -> WindowsRow:
     name = "all that a command started ends with it"
-    found = run(Asked("echo in& start /b cmd /d /c for /l %i in (0,0,1) do @rem"))
+    found = run(ProbeRequest("echo in& start /b cmd /d /c for /l %i in (0,0,1) do @rem"))
     if not found.out.startswith(b"in"):
         return _not_probed(name, found)
     if found.error:
-        return Row(name, "missing", found.error)
-    return Row(name, "strict", "a job object that ends when mudroom does, and lets nothing break away")
+        return WindowsRow(name, "missing", found.error)
+    return WindowsRow(name, "strict", "a job object that ends when mudroom does, and lets nothing break away")
 
 
-def _network(run: Runner) -> Row:
+def _network(run: Runner) -> WindowsRow:
     name = "no network"
-    found = run(Asked("echo in"))
+    found = run(ProbeRequest("echo in"))
     if not found.out.startswith(b"in"):
         return _not_probed(name, found)
     why = "an AppContainer with no capability; the firewall that enforces it is not tried: it would be traffic"
-    return Row(name, "degraded", why, "try it: curl in mudroom run")
+    return WindowsRow(name, "degraded", why, "try it: curl in mudroom run")
 
 
-def _gate(run: Runner) -> Row:
-    found = run(Asked("echo in", network="gate"))
-    return Row("the gate", "missing" if found.error else "strict", found.error or "reached from inside")
+def _gate(run: Runner) -> WindowsRow:
+    found = run(ProbeRequest("echo in", network="gate"))
+    return WindowsRow("the gate", "missing" if found.error else "strict", found.error or "reached from inside")
 
 
-def _terminal(run: Runner) -> Row:
-    found = run(Asked("exit 7", terminal=(80, 25)))
+def _terminal(run: Runner) -> WindowsRow:
+    found = run(ProbeRequest("exit 7", terminal=(80, 25)))
     if found.code == 7:
-        return Row("a terminal of its own", "strict", "a pseudo-console")
-    return Row("a terminal of its own", "missing", found.error or "none that works", "Windows 10 1809 or later")
+        return WindowsRow("a terminal of its own", "strict", "a pseudo-console")
+    return WindowsRow("a terminal of its own", "missing", found.error or "none that works", "Windows 10 1809 or later")
 
 
-def _bare(run: Runner, outside: str) -> Row:
+def _bare(run: Runner, outside: str) -> WindowsRow:
     name = "level 0: writing only in the fork"
-    found = run(Asked(f'echo in& echo x>> "{outside}"', level=0, network="open"))
+    found = run(ProbeRequest(f'echo in& echo x>> "{outside}"', level=0, network="open"))
     if _changed(outside):
-        return Row(name, "missing", "a file of the user's was written")
+        return WindowsRow(name, "missing", "a file of the user's was written")
     if not found.out.startswith(b"in"):
-        return Row(name, "missing", found.error or "the probe did not run as it should have")
-    return Row(name, "degraded", "a write-restricted token; what Everyone may write can be written")
+        return WindowsRow(name, "missing", found.error or "the probe did not run as it should have")
+    return WindowsRow(name, "degraded", "a write-restricted token; what Everyone may write can be written")
 
 
 _LIMITS = (
@@ -143,23 +143,23 @@ _LIMITS = (
 )
 
 
-def _limit(run: Runner, kind: str, limits: Limits) -> Row:
-    found = run(Asked("exit 7", limits=limits))
+def _limit(run: Runner, kind: str, limits: Limits) -> WindowsRow:
+    found = run(ProbeRequest("exit 7", limits=limits))
     if found.code == 7:
-        return Row(f"limit: {kind}", "strict", "held by the job object")
-    return Row(f"limit: {kind}", "missing", found.error or "the probe did not run as it should have")
+        return WindowsRow(f"limit: {kind}", "strict", "held by the job object")
+    return WindowsRow(f"limit: {kind}", "missing", found.error or "the probe did not run as it should have")
 
 
-def _not_probed(name: str, found: Tried) -> Row:
-    return Row(name, "not probed", found.error or "the probe did not run as it should have")
+def _not_probed(name: str, found: CmdTrial) -> WindowsRow:
+    return WindowsRow(name, "not probed", found.error or "the probe did not run as it should have")
 
 
-def examine(directory: bytes, variables: Mapping[str, str]) -> list[Row]:
+def examine(directory: bytes, variables: Mapping[str, str]) -> list[WindowsRow]:
     """Try everything in ``directory``, an empty one. Raises OSError where this is not Windows."""
     from mudroom.sandbox.windows.native import Native
 
     calls = Native()
-    machine = Machine(
+    machine = WindowsMachine(
         os.cpu_count() or 1,
         in_job=calls.runs_in_job(),
         appcontainer=calls.library.has("CreateAppContainerProfile"),
@@ -170,13 +170,15 @@ def examine(directory: bytes, variables: Mapping[str, str]) -> list[Row]:
     variables = system_variables(variables)
     numbers = iter(range(1000))
 
-    def run(asked: Asked) -> Tried:
+    def run(asked: ProbeRequest) -> CmdTrial:
         return _run(calls, machine, variables, directory + b"\\%d" % next(numbers), asked)
 
     return diagnose(run, os.fsdecode(outside))
 
 
-def _run(calls: Calls, machine: Machine, variables: Mapping[str, str], place: bytes, asked: Asked) -> Tried:
+def _run(
+    calls: Calls, machine: WindowsMachine, variables: Mapping[str, str], place: bytes, asked: ProbeRequest
+) -> CmdTrial:
     """One line for cmd.exe, with a fork and a scratch of its own; at most a minute."""
     work, scratch = place + b"\\work", place + b"\\scratch"
     for path in (work, scratch):
@@ -186,7 +188,7 @@ def _run(calls: Calls, machine: Machine, variables: Mapping[str, str], place: by
     roots = [value for name, value in variables.items() if name.upper() == "SYSTEMROOT"]
     shell = join(roots[0] if roots else "C:\\Windows", "System32\\cmd.exe")
     # the line is the shell's own language, so it is not quoted as a word
-    command = Command(shell, ("cmd", "/d", "/c", "@LINE@"), variables, asked.terminal)
+    command = WindowsCommand(shell, ("cmd", "/d", "/c", "@LINE@"), variables, asked.terminal)
     output = place + b"\\out.txt"
     with open(os.devnull, "rb") as null, open(output, "wb") as out:
         try:
@@ -195,7 +197,7 @@ def _run(calls: Calls, machine: Machine, variables: Mapping[str, str], place: by
             handles = None if asked.terminal else (_handle(null.fileno()), _handle(out.fileno()), _handle(out.fileno()))
             running = start(calls, plan._replace(steps=steps), handles)
         except MudroomError as error:
-            return Tried(error=error.message)
+            return CmdTrial(error=error.message)
         try:
             code = running.wait(60)
             error_text = ""
@@ -203,7 +205,7 @@ def _run(calls: Calls, machine: Machine, variables: Mapping[str, str], place: by
             code, error_text = None, str(failed)
         left = "; ".join(running.close())
     with open(output, "rb") as stream:
-        return Tried(code, stream.read(), left or error_text)
+        return CmdTrial(code, stream.read(), left or error_text)
 
 
 def _with_line(step: tuple[object, ...], line: str) -> tuple[object, ...]:

@@ -19,7 +19,7 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
-from mudroom.core.network.flow import Flow, Question
+from mudroom.core.network.flow import Flow, FlowQuestion
 from mudroom.core.network.host_rules import HostRule
 from mudroom.core.network.inspection import Inspection
 from mudroom.errors import MudroomError
@@ -75,7 +75,7 @@ class Gate:
     ) -> Door:
         """Let connections to these listeners through as the rules say. The descriptors are the door's from now on.
 
-        ``ask``: somebody answers ``Question``; what nobody answers within ``ask_timeout`` seconds is denied. Raises
+        ``ask``: somebody answers ``FlowQuestion``; what nobody answers within ``ask_timeout`` seconds is denied. Raises
         MudroomError if the gate process cannot be started; the descriptors are the caller's then. ``inspection``: what
         rules with ``inspect`` need; without it what they are about is refused.
         """
@@ -92,7 +92,7 @@ class Gate:
         """0: it does not run."""
         return self._pid
 
-    def _send(self, message: wire.Open, descriptors: Sequence[int]) -> None:
+    def _send(self, message: wire.OpenMessage, descriptors: Sequence[int]) -> None:
         with self._lock:
             try:
                 wire.send(self._started(), message, descriptors)
@@ -180,16 +180,16 @@ class Door:
         gate is replaced; epoll(7) does not notice that, poll(2) does."""
         return self._socket.fileno()
 
-    def receive(self) -> list[Flow | Question]:
+    def receive(self) -> list[Flow | FlowQuestion]:
         """What has happened since; never blocks, but to start a new gate if the old one died. Raises MudroomError when
         it dies again and again: the door is shut then."""
-        found: list[Flow | Question] = []
+        found: list[Flow | FlowQuestion] = []
         if self._is_over:
             return found
         try:
             while (message := self._next()) is not None:
                 self._take(message, found)
-        except (EOFError, wire.Broken):
+        except (EOFError, wire.BrokenMessage):
             found += self._lost()
             self._again()
         return found
@@ -198,30 +198,30 @@ class Door:
         """``rule`` joins the door's rules. An answer without one holds for that host and port, at this door."""
         if rule is not None:
             self._rules.append(rule)
-        self._say(wire.Answer(identity, allowed, rule))
+        self._say(wire.AnswerMessage(identity, allowed, rule))
 
     def refuse(self, identity: int, why: str) -> None:
         """Those who wait for the answer now get none; who comes after them is asked about anew."""
-        self._say(wire.Answer(identity, False, None, why))
+        self._say(wire.AnswerMessage(identity, False, None, why))
 
     def update(self, rules: Sequence[HostRule]) -> None:
         """Other rules from now on. Connections that are open stay open."""
         self._rules = list(rules)
-        self._say(wire.Update(self._rules))
+        self._say(wire.UpdateMessage(self._rules))
 
     def shut(self, timeout: float) -> list[Flow]:
         """Close the listeners, cut every connection; returns the last flows, after ``timeout`` seconds at most."""
         self._close_listeners()
-        flows: list[Flow | Question] = []
+        flows: list[Flow | FlowQuestion] = []
         if not self._is_over:
-            self._say(wire.Shut())
+            self._say(wire.ShutMessage())
             self._is_over = True
             limit = time.monotonic() + timeout
             try:
                 while (left := limit - time.monotonic()) > 0 and _is_readable(self._socket, left):
                     while (message := self._next()) is not None:
                         self._take(message, flows)
-            except (EOFError, wire.Broken):
+            except (EOFError, wire.BrokenMessage):
                 pass  # that was all
             self._socket.close()
         return [*(flow for flow in flows if isinstance(flow, Flow)), *self._lost()]
@@ -232,7 +232,7 @@ class Door:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         ours.settimeout(_PATIENCE)
         kinds: list[str] = [listener.kind for listener in self._listeners]
-        message = wire.Open(
+        message = wire.OpenMessage(
             kinds,
             self._rules,
             self._ask,
@@ -287,23 +287,23 @@ class Door:
             try:
                 message: wire.ToHost = wire.to_host.decode(packet[0])
             except msgspec.DecodeError as error:
-                raise wire.Broken(str(error)) from error
+                raise wire.BrokenMessage(str(error)) from error
             return message
         return None
 
-    def _take(self, message: wire.ToHost, found: list[Flow | Question]) -> None:
+    def _take(self, message: wire.ToHost, found: list[Flow | FlowQuestion]) -> None:
         match message:
-            case wire.Asked(question):
+            case wire.AskedMessage(question):
                 self._asked = max(self._asked, question.identity)
                 found.append(question)
-            case wire.Began(number, flow):
+            case wire.BeganMessage(number, flow):
                 self._open_flows[number] = flow
-            case wire.Ended(number, flow):
+            case wire.EndedMessage(number, flow):
                 self._open_flows.pop(number, None)
                 found.append(flow)
-            case wire.Dropped(number):
+            case wire.DroppedMessage(number):
                 self._open_flows.pop(number, None)
-            case wire.Closed():
+            case wire.ClosedMessage():
                 raise EOFError
 
     def _say(self, message: wire.ToGate) -> None:

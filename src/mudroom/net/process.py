@@ -15,9 +15,9 @@ from typing import NoReturn
 
 import msgspec
 
-from mudroom.net.entrances.accept import STREAMS, Client, Place
+from mudroom.net.entrances.accept import STREAMS, EntranceClient, EntranceContext
 from mudroom.net.entrances.responder import Responder
-from mudroom.net.gate.guard import Guard
+from mudroom.net.gate.guard import DoorGuard
 from mudroom.net.gate.resolve import Resolver, resolve
 from mudroom.net.protocol import wire
 from mudroom.net.protocol.synthetic import Synthetic
@@ -34,7 +34,7 @@ def main(resolver: Resolver = resolve) -> NoReturn:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # for the command, not for its network
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
-    Guard.most_connections = max(16, (most - _OTHERS) // 2)
+    DoorGuard.most_connections = max(16, (most - _OTHERS) // 2)
     status = 1
     try:
         runner = asyncio.Runner(loop_factory=_loop_factory())
@@ -65,10 +65,10 @@ async def serve(control: socket.socket, resolver: Resolver) -> None:
             while (packet := inbox.receive(control)) is not None:
                 data, descriptors = packet
                 message = wire.to_gate.decode(data)
-                if not isinstance(message, wire.Open):
-                    raise wire.Broken("a door's message on the control socket")
+                if not isinstance(message, wire.OpenMessage):
+                    raise wire.BrokenMessage("a door's message on the control socket")
                 doors.add(_Door(message, descriptors, resolver, doors))
-        except (EOFError, OSError, wire.Broken, msgspec.DecodeError):
+        except (EOFError, OSError, wire.BrokenMessage, msgspec.DecodeError):
             loop.remove_reader(control.fileno())
             over.set()
 
@@ -81,7 +81,9 @@ async def serve(control: socket.socket, resolver: Resolver) -> None:
 class _Door:
     """A door in this process: its socket to the host, its listeners, its guard."""
 
-    def __init__(self, message: wire.Open, descriptors: list[int], resolver: Resolver, doors: set[_Door]) -> None:
+    def __init__(
+        self, message: wire.OpenMessage, descriptors: list[int], resolver: Resolver, doors: set[_Door]
+    ) -> None:
         self._loop = asyncio.get_running_loop()
         channel, *listeners = (socket.socket(fileno=descriptor) for descriptor in descriptors)
         channel.setblocking(False)
@@ -90,10 +92,10 @@ class _Door:
         self._inbox = wire.Inbox()
         self._servers: list[asyncio.Server] = []
         self._closing: asyncio.Task[None] | None = None
-        self.guard = guard = Guard(channel, message, resolver)
+        self.guard = guard = DoorGuard(channel, message, resolver)
         names = Synthetic()
         with_ipv6 = any(listener.family == socket.AF_INET6 for listener in listeners)
-        self._place = Place(guard, names, Responder(guard, names, with_ipv6))
+        self._place = EntranceContext(guard, names, Responder(guard, names, with_ipv6))
         self._datagrams: list[socket.socket] = []
         self._loop.add_reader(channel.fileno(), self._ready)
         for kind, listener in zip(message.kinds, listeners, strict=True):
@@ -106,26 +108,28 @@ class _Door:
                 self._loop.add_reader(listener.fileno(), self._place.responder.serve_udp, listener)
 
     async def _listen(self, kind: str, listener: socket.socket) -> None:
-        server = await self._loop.create_server(lambda: Client(self._place, kind), sock=listener, backlog=_BACKLOG)
+        server = await self._loop.create_server(
+            lambda: EntranceClient(self._place, kind), sock=listener, backlog=_BACKLOG
+        )
         self._servers.append(server)
 
     def _ready(self) -> None:
         try:
             while (packet := self._inbox.receive(self._channel)) is not None:
                 self._take(wire.to_gate.decode(packet[0]))
-        except (EOFError, OSError, wire.Broken, msgspec.DecodeError):
+        except (EOFError, OSError, wire.BrokenMessage, msgspec.DecodeError):
             self._shut()
 
     def _take(self, message: wire.ToGate) -> None:
         match message:
-            case wire.Answer():
+            case wire.AnswerMessage():
                 self.guard.answer(message)
-            case wire.Update(rules):
+            case wire.UpdateMessage(rules):
                 self.guard.update(rules)
-            case wire.Shut():
+            case wire.ShutMessage():
                 self._shut()
-            case wire.Open():
-                raise wire.Broken("a door within a door")
+            case wire.OpenMessage():
+                raise wire.BrokenMessage("a door within a door")
 
     def _shut(self) -> None:
         if self._closing is None:

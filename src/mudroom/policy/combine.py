@@ -28,9 +28,9 @@ from mudroom.errors import UsageError
 from mudroom.policy.command_answers import NAME as RULES
 from mudroom.policy.command_answers import parse as parse_rules
 from mudroom.policy.local import Local, read_open
-from mudroom.policy.parse import ROLE, Folder, Given, parse, put
+from mudroom.policy.parse import ROLE, GivenSetting, PolicyFolder, parse, put
 from mudroom.policy.settings_table import stricter_action
-from mudroom.policy.trust import Judged, judge, place, roles_in, said
+from mudroom.policy.trust import TrustJudgement, judge, place, roles_in, said
 
 PROJECT, USER, LOCAL = (RANKS.index(name) for name in ("project", "user", "local"))
 UNSEEN = -1
@@ -49,7 +49,7 @@ def load(project: bytes, config: bytes, state: bytes, *, trusts_all: bool) -> Lo
     return Loaded(put(given, judged.left_out), left_out, judged.why, tuple(given), tuple(files))
 
 
-def believed(layers: dict[int, list[Given]], judged: Judged) -> dict[int, list[Given]]:
+def believed(layers: dict[int, list[GivenSetting]], judged: TrustJudgement) -> dict[int, list[GivenSetting]]:
     """The layers with what holds of them."""
     return {
         USER: layers[USER],
@@ -59,13 +59,13 @@ def believed(layers: dict[int, list[Given]], judged: Judged) -> dict[int, list[G
     }
 
 
-def inside(layers: dict[int, list[Given]]) -> list[Given]:
+def inside(layers: dict[int, list[GivenSetting]]) -> list[GivenSetting]:
     """What lies in the project's directory, and so may have come with it: what is for this machine, too. Git puts a
     file into ``.mudroom/local`` as into any other directory, and writes over what it ignores."""
     return [*layers[PROJECT], *layers[LOCAL]]
 
 
-def read(project: bytes, config: bytes, files: list[bytes] | None = None) -> dict[int, list[Given]]:
+def read(project: bytes, config: bytes, files: list[bytes] | None = None) -> dict[int, list[GivenSetting]]:
     """What each layer says, by its rank. ``files``: gets the names of those that are included."""
     included: list[bytes] = [] if files is None else files
     found = {
@@ -87,26 +87,26 @@ def watched(project: bytes, config: bytes, state: bytes) -> Iterable[bytes]:
     yield place(state, project)
 
 
-def read_alone(path: bytes) -> list[Given]:
+def read_alone(path: bytes) -> list[GivenSetting]:
     """One file by its path, with what it includes, as if it were the project's."""
     directory, name = os.path.split(path)
     data = _read_beside(directory or b".", name)
     if data is None:
         raise UsageError(f"{show(path)}: No such file or directory")
-    given = parse(data, show(path), Folder(lambda beside: _read_beside(directory, beside)))
+    given = parse(data, show(path), PolicyFolder(lambda beside: _read_beside(directory, beside)))
     return [_ranked(one, PROJECT) for one in given]
 
 
-def roles_of(layers: dict[int, list[Given]]) -> frozenset[str]:
+def roles_of(layers: dict[int, list[GivenSetting]]) -> frozenset[str]:
     """Roles that the user's own file says something of."""
     return roles_in(layers[USER])
 
 
-def merge(layers: dict[int, list[Given]]) -> list[Given]:
+def merge(layers: dict[int, list[GivenSetting]]) -> list[GivenSetting]:
     """What counts of all layers, lists item by item, in the order of the layers. Raises UsageError for protections that
     exclude each other."""
-    lists: list[Given] = []
-    single: dict[str, dict[int, Given]] = {}
+    lists: list[GivenSetting] = []
+    single: dict[str, dict[int, GivenSetting]] = {}
     for rank in (PROJECT, UNSEEN, USER, LOCAL):
         for one in layers.get(rank, ()):
             if one.setting.adds:
@@ -116,12 +116,12 @@ def merge(layers: dict[int, list[Given]]) -> list[Given]:
     return [*map(_of_layers, single.values()), *lists]
 
 
-def _identity(one: Given) -> str:
+def _identity(one: GivenSetting) -> str:
     """run.network and network.mode are one setting."""
     return "network.mode" if one.key == "run.network" else one.key
 
 
-def _of_layers(by_rank: dict[int, Given]) -> Given:
+def _of_layers(by_rank: dict[int, GivenSetting]) -> GivenSetting:
     own = by_rank.get(LOCAL, by_rank.get(USER))
     theirs = _of_strangers(by_rank.get(PROJECT), by_rank.get(UNSEEN))
     if own is None or theirs is None:
@@ -133,14 +133,14 @@ def _of_layers(by_rank: dict[int, Given]) -> Given:
     return _stricter(own, theirs)
 
 
-def _of_strangers(one: Given | None, unseen: Given | None) -> Given | None:
+def _of_strangers(one: GivenSetting | None, unseen: GivenSetting | None) -> GivenSetting | None:
     """What nobody here has seen does not replace what the project says: that may have been trusted."""
     if one is None or unseen is None:
         return one or unseen
     return _stricter(one, unseen) if one.setting.stricter or isinstance(one.value, ClassRule) else one
 
 
-def _stricter(own: Given, theirs: Given) -> Given:
+def _stricter(own: GivenSetting, theirs: GivenSetting) -> GivenSetting:
     """What both say together of a setting that protects."""
     if isinstance(own.value, ClassRule):
         if stricter_action(own.value.action, theirs.value.action) == own.value.action:
@@ -154,7 +154,7 @@ def _stricter(own: Given, theirs: Given) -> Given:
     return own._replace(value=value) if value == own.value else theirs._replace(value=value)
 
 
-def _ranked(one: Given, rank: int) -> Given:
+def _ranked(one: GivenSetting, rank: int) -> GivenSetting:
     """With where it comes from in the rules themselves: a line of another policy.yaml is not to be taken for one of the
     project's."""
     prefix = "" if rank == PROJECT else f"{RANKS[rank]} "
@@ -176,7 +176,7 @@ def _ranked(one: Given, rank: int) -> Given:
 # --- reading ---
 
 
-def _read_user(config: bytes, included: list[bytes]) -> list[Given]:
+def _read_user(config: bytes, included: list[bytes]) -> list[GivenSetting]:
     """It may be a symbolic link: people keep such files together elsewhere."""
     path = config + b"/" + POLICY
     try:
@@ -203,7 +203,7 @@ def _links(path: bytes) -> list[bytes]:
     return found
 
 
-def read_project(project: bytes, included: list[bytes] | None = None) -> list[Given]:
+def read_project(project: bytes, included: list[bytes] | None = None) -> list[GivenSetting]:
     """What the project says itself."""
     directory = project + b"/.mudroom"
     data = _read_beside(directory, POLICY)
@@ -213,7 +213,7 @@ def read_project(project: bytes, included: list[bytes] | None = None) -> list[Gi
     return parse(data, show(directory + b"/" + POLICY), folder)
 
 
-def _read_local(project: bytes, included: list[bytes]) -> list[Given]:
+def _read_local(project: bytes, included: list[bytes]) -> list[GivenSetting]:
     if not os.path.isdir(project + b"/.mudroom"):
         return []
     with Local(project) as local:
@@ -223,14 +223,14 @@ def _read_local(project: bytes, included: list[bytes]) -> list[Given]:
         return found + (parse_rules(rules, local.shown(RULES)) if rules is not None else [])
 
 
-def _folder(directory: bytes, included: list[bytes], read: Callable[[bytes], bytes | None]) -> Folder:
+def _folder(directory: bytes, included: list[bytes], read: Callable[[bytes], bytes | None]) -> PolicyFolder:
     """One that remembers what was included."""
 
     def remembering(name: bytes) -> bytes | None:
         included.append(directory + b"/" + name)
         return read(name)
 
-    return Folder(remembering)
+    return PolicyFolder(remembering)
 
 
 def _read_beside(directory: bytes, name: bytes, *, own: bool = False) -> bytes | None:

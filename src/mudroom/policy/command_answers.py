@@ -16,7 +16,7 @@ from mudroom.errors import UsageError
 from mudroom.policy.answer_file import AnswerFile
 from mudroom.policy.command_rules import LONGEST
 from mudroom.policy.local import Local
-from mudroom.policy.parse import Given
+from mudroom.policy.parse import GivenSetting
 from mudroom.policy.settings_table import SECTIONS
 from mudroom.policy.trust import MILD, mark, vouch
 
@@ -33,14 +33,14 @@ _HEAD = b"""\
 """
 
 
-class Kept(NamedTuple):
+class CommandAnswerFile(NamedTuple):
     texts: tuple[str, ...]
     """The lines, as they are in the file now."""
     replaced: tuple[tuple[Action, str], ...]
     """What said otherwise about the very same commands, and is gone."""
 
 
-def parse(data: bytes, name: str) -> list[Given]:
+def parse(data: bytes, name: str) -> list[GivenSetting]:
     """``name`` is what error messages call the file. Raises UsageError."""
     rules = SECTIONS["commands"]["rules"]
     found = []
@@ -49,7 +49,7 @@ def parse(data: bytes, name: str) -> list[Given]:
         rule = CommandRule(
             tuple((word,) for word in words), action, f"{name.rpartition('/')[2]}:{line}", exact=exact, rank=3
         )
-        found.append(Given(KEY, rules, (rule,), f"{name}:{line}"))
+        found.append(GivenSetting(KEY, rules, (rule,), f"{name}:{line}"))
     return found
 
 
@@ -62,7 +62,7 @@ def load(project: bytes) -> list[CommandRule]:
 
 def remember(
     project: bytes, pattern: str, note: str = "", action: Action = "allow", *, state: bytes | None = None
-) -> Kept:
+) -> CommandAnswerFile:
     """Write an answer: ``pattern`` as ``core/policy.exact_pattern`` has it. ``note`` becomes a comment. What says
     otherwise about the same commands goes. With mudroom's ``state`` it is trusted on this machine, or missed if it
     denies and goes. Durable when it returns. Raises UsageError for what is no pattern or a file that cannot be
@@ -82,7 +82,7 @@ def remember(
     if state is not None and (replaced or not loose):
         missed = () if loose else [(one, KEY) for one in marks]
         vouch(project, state, going=[_mark(*row) for row in replaced], denied=missed)
-    return Kept(tuple(texts), replaced)
+    return CommandAnswerFile(tuple(texts), replaced)
 
 
 def drop(project: bytes, pattern: str, *, state: bytes | None = None) -> tuple[tuple[Action, str], ...]:
@@ -99,7 +99,7 @@ def drop(project: bytes, pattern: str, *, state: bytes | None = None) -> tuple[t
 def _mark(action: Action, text: str) -> str:
     words, exact = _read(text, "")
     rule = CommandRule(tuple((word,) for word in words), action, exact=exact)
-    return mark(Given(KEY, SECTIONS["commands"]["rules"], (rule,), "", local=True))
+    return mark(GivenSetting(KEY, SECTIONS["commands"]["rules"], (rule,), "", local=True))
 
 
 def _texts(pattern: str) -> list[str]:

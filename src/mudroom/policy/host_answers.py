@@ -36,7 +36,7 @@ _HEAD = b"""\
 """
 
 
-class Kept(NamedTuple):
+class HostAnswerFile(NamedTuple):
     there: bool
     """It was in the file already."""
     replaced: tuple[HostRule, ...]
@@ -92,7 +92,7 @@ def _mark(section: str, rule: HostRule) -> str:
     return local(f"network.{section}: {_text(rule)}")
 
 
-class Standing:
+class HostRules:
     """All rules that hold for a project, as they are now: those of the policy and those of this machine.
 
     Called, it gives the very same object until one of the files has changed. As long as one of them cannot be
@@ -148,7 +148,7 @@ def parse(data: bytes, name: str) -> tuple[HostRule, ...]:
     return tuple(rule for _section, rule in _rows(data, name))
 
 
-def keep(project: bytes, rule: HostRule, note: str = "", *, state: bytes | None = None) -> Kept:
+def keep(project: bytes, rule: HostRule, note: str = "", *, state: bytes | None = None) -> HostAnswerFile:
     """Write a rule into the file; one for the very same hosts and ports that says otherwise goes. ``note`` becomes a
     comment. With mudroom's ``state`` it is trusted on this machine, or missed if it denies and goes. Durable when it
     returns. Raises UsageError as ``load`` does, and MudroomError where the file is written in a way in which nothing
@@ -163,7 +163,7 @@ def keep(project: bytes, rule: HostRule, note: str = "", *, state: bytes | None 
     same = [(key, one) for key, one in before if _text(one) == text]
     going = [_mark(key, one) for key, one in same if key != section]
     _vouch(project, state, going=going, denied=[_mark(section, rule)] if rule.action != "allow" else [])
-    return Kept(any(key == section for key, _one in same), tuple(one for key, one in same if key != section))
+    return HostAnswerFile(any(key == section for key, _one in same), tuple(one for key, one in same if key != section))
 
 
 def drop(project: bytes, text: str, *, state: bytes | None = None) -> tuple[HostRule, ...]:

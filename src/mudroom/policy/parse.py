@@ -15,7 +15,7 @@ from mudroom.core.settings import Settings
 from mudroom.core.tree.path import show
 from mudroom.errors import UsageError
 from mudroom.policy.command_rules import MOST, class_actions, command_rules, text_pattern, weight
-from mudroom.policy.settings_table import SECTIONS, Setting, with_setting
+from mudroom.policy.settings_table import SECTIONS, SettingRow, with_setting
 from mudroom.policy.yaml import compose, host_rules, inspect_rules, items, plain, texts, unknown
 
 if TYPE_CHECKING:
@@ -32,10 +32,10 @@ DEPTH = 8
 _ROLE = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
-class Given(NamedTuple):
+class GivenSetting(NamedTuple):
     key: str
     """``network.allow``, ``commands.classes.destructive``, ``roles.reviewer.rules``."""
-    setting: Setting
+    setting: SettingRow
     value: Any
     """Of what adds up: a tuple."""
     at: str
@@ -44,7 +44,7 @@ class Given(NamedTuple):
     """It is for this machine: from a file of ``.mudroom/local``."""
 
 
-class Folder:
+class PolicyFolder:
     """What a file may include: files beside it, each read once."""
 
     def __init__(self, read: Callable[[bytes], bytes | None]) -> None:
@@ -52,7 +52,7 @@ class Folder:
         self._read = read
         self._done: set[str] = set()
 
-    def include(self, text: str, where: str, name: str, chain: tuple[str, ...]) -> Iterator[Given]:
+    def include(self, text: str, where: str, name: str, chain: tuple[str, ...]) -> Iterator[GivenSetting]:
         """``chain``: the names of the files that led here."""
         if not text or "/" in text or "\0" in text or text in (".", ".."):
             raise UsageError(f"{where}: include: {_shown(text)} is no file beside this one", "write its name alone")
@@ -72,14 +72,14 @@ class Folder:
         yield from _file(data, beside, self, (*chain, text))
 
 
-def parse(data: bytes, name: str, folder: Folder | None = None) -> list[Given]:
+def parse(data: bytes, name: str, folder: PolicyFolder | None = None) -> list[GivenSetting]:
     """``name`` is what error messages call the file. What is included comes first, and what the file says itself
     counts where both say something. Raises UsageError."""
     return list(_file(data, name, folder, (_short(name),)))
 
 
-def _file(data: bytes, name: str, folder: Folder | None, chain: tuple[str, ...]) -> Iterator[Given]:
-    found: list[Given] = []
+def _file(data: bytes, name: str, folder: PolicyFolder | None, chain: tuple[str, ...]) -> Iterator[GivenSetting]:
+    found: list[GivenSetting] = []
     weighs = 0
     for one in _sections(data, name, folder, chain):
         found.append(one)
@@ -93,7 +93,7 @@ def _file(data: bytes, name: str, folder: Folder | None, chain: tuple[str, ...])
     yield from found
 
 
-def put(given: Iterable[Given], left_out: Iterable[Given] = ()) -> Settings:
+def put(given: Iterable[GivenSetting], left_out: Iterable[GivenSetting] = ()) -> Settings:
     """The settings with all that is given, in this order. ``left_out``: what is said, too, and does not count. Raises
     UsageError for a role that nobody has described."""
     settings, found = Settings(), list(given)
@@ -103,7 +103,7 @@ def put(given: Iterable[Given], left_out: Iterable[Given] = ()) -> Settings:
     return settings
 
 
-def _sections(data: bytes, name: str, folder: Folder | None, chain: tuple[str, ...]) -> Iterator[Given]:
+def _sections(data: bytes, name: str, folder: PolicyFolder | None, chain: tuple[str, ...]) -> Iterator[GivenSetting]:
     top = items(compose(data, name), name, "")
     for key, node, where in top:
         if key == "include":
@@ -125,7 +125,9 @@ def _sections(data: bytes, name: str, folder: Folder | None, chain: tuple[str, .
             raise unknown(where, "", key, (*SECTIONS, *CHOSEN))
 
 
-def _includes(node: Node, where: str, name: str, folder: Folder | None, chain: tuple[str, ...]) -> Iterator[Given]:
+def _includes(
+    node: Node, where: str, name: str, folder: PolicyFolder | None, chain: tuple[str, ...]
+) -> Iterator[GivenSetting]:
     value = plain(node, f"{where}: include")
     if folder is None:
         raise UsageError(f"{where}: include: this file stands alone")
@@ -135,51 +137,51 @@ def _includes(node: Node, where: str, name: str, folder: Folder | None, chain: t
         yield from folder.include(text, where, name, chain)
 
 
-def _given(key: str, setting: Setting, node: Node, at: str, name: str) -> Iterator[Given]:
+def _given(key: str, setting: SettingRow, node: Node, at: str, name: str) -> Iterator[GivenSetting]:
     where = f"{at}: {key}"
     if key == "levels.agents":
         for agent, value, line in items(node, name, key + "."):
             here = f"{line}: {key}.{_shown(agent)}"
-            yield Given(f"{key}.{agent}", setting, setting.convert(plain(value, here), here), line)
+            yield GivenSetting(f"{key}.{agent}", setting, setting.convert(plain(value, here), here), line)
     elif key == "commands.classes":
         yield from _classes(key, node, name)
     elif key == "commands.rules":
         yield from _rules(key, node, name)
     elif key == "user_commands.trusted":
         for text, number in texts(node, where):
-            yield Given(key, setting, (text_pattern(text, f"{name}:{number}: {key}"),), f"{name}:{number}")
+            yield GivenSetting(key, setting, (text_pattern(text, f"{name}:{number}: {key}"),), f"{name}:{number}")
     elif setting.field in ("hosts", "never_inspect"):
         for rule, number in _hosts(key, node, where, name):
-            yield Given(key, setting, (rule,), f"{name}:{number}")
+            yield GivenSetting(key, setting, (rule,), f"{name}:{number}")
     elif setting.adds:
         for one, item in zip(setting.convert(plain(node, where), where), node.value, strict=True):
-            yield Given(key, setting, (one,), f"{name}:{item.start_mark.line + 1}")
+            yield GivenSetting(key, setting, (one,), f"{name}:{item.start_mark.line + 1}")
     else:
-        yield Given(key, setting, setting.convert(plain(node, where), where), at)
+        yield GivenSetting(key, setting, setting.convert(plain(node, where), where), at)
 
 
 _CLASSES = SECTIONS["commands"]["classes"]
 _RULES = SECTIONS["commands"]["rules"]
-ROLE = Setting("commands", lambda value, _where: value)
+ROLE = SettingRow("commands", lambda value, _where: value)
 """Of an agent."""
 
 
-def _classes(key: str, node: Node, name: str) -> Iterator[Given]:
+def _classes(key: str, node: Node, name: str) -> Iterator[GivenSetting]:
     for found, action, at in class_actions(node, name, key + "."):
-        yield Given(f"{key}.{found}", _CLASSES, ClassRule(found, action, _short(at)), at)
+        yield GivenSetting(f"{key}.{found}", _CLASSES, ClassRule(found, action, _short(at)), at)
 
 
-def _rules(key: str, node: Node, name: str, agents: tuple[str, ...] = ()) -> Iterator[Given]:
+def _rules(key: str, node: Node, name: str, agents: tuple[str, ...] = ()) -> Iterator[GivenSetting]:
     for rule in command_rules(node, name, key, agents):
-        yield Given(key, _RULES, (rule,), name[: -len(_short(name))] + rule.source)
+        yield GivenSetting(key, _RULES, (rule,), name[: -len(_short(name))] + rule.source)
 
 
-def _roles(node: Node, name: str) -> Iterator[Given]:
+def _roles(node: Node, name: str) -> Iterator[GivenSetting]:
     for role, value, at in items(node, name, "roles."):
         key = f"roles.{role}"
         if not _ROLE.fullmatch(role):
             raise UsageError(f"{at}: {_shown(role)} is no name for a role", "letters, digits, - and _")
-        yield Given(key, ROLE, role, at)
+        yield GivenSetting(key, ROLE, role, at)
         for below, inner, where in items(value, name, key + "."):
             if below == "classes":
                 yield from _classes(f"{key}.classes", inner, name)
@@ -189,12 +191,12 @@ def _roles(node: Node, name: str) -> Iterator[Given]:
                 raise unknown(where, key + ".", below, ("classes", "rules"))
 
 
-def _agents(node: Node, name: str) -> Iterator[Given]:
+def _agents(node: Node, name: str) -> Iterator[GivenSetting]:
     for agent, value, at in items(node, name, "agents."):
         role = plain(value, f"{at}: agents.{agent}")
         if not isinstance(role, str) or not role:
             raise UsageError(f"{at}: agents.{agent} is {role!r}", "write the name of a role")
-        yield Given(f"agents.{agent}", ROLE, role, at)
+        yield GivenSetting(f"agents.{agent}", ROLE, role, at)
 
 
 _ACTIONS: dict[str, Action] = {"allow": "allow", "ask": "ask", "deny": "deny", "private": "allow"}
@@ -220,7 +222,7 @@ def _hosts(key: str, node: Node, where: str, name: str) -> Iterator[tuple[HostRu
         yield rule, one.start_mark.line + 1
 
 
-def _put(settings: Settings, one: Given) -> Settings:
+def _put(settings: Settings, one: GivenSetting) -> Settings:
     commands = settings.commands
     if one.key.startswith("levels.agents."):
         agents = (*settings.levels.agents, (one.key.removeprefix("levels.agents."), one.value))
@@ -250,7 +252,7 @@ def _put(settings: Settings, one: Given) -> Settings:
     return settings._replace(commands=commands)
 
 
-def _check_roles(settings: Settings, given: Iterable[Given]) -> None:
+def _check_roles(settings: Settings, given: Iterable[GivenSetting]) -> None:
     """Each role that an agent has, or a rule is for, has to be one."""
     roles = dict.fromkeys(role.name for role in settings.commands.roles)
     given = list(given)

@@ -223,7 +223,7 @@ def agent_level(value: Any, where: str) -> int:
     return REFUSE if value == "refuse" else _level(value, where)
 
 
-class Setting(NamedTuple):
+class SettingRow(NamedTuple):
     field: str
     """Of Settings, or ``limits.NAME``, ``levels.NAME``."""
     convert: Callable[[Any, str], Any]
@@ -264,97 +264,99 @@ def stricter_action(one: Any, other: Any) -> Any:
     return max(one, other, key=STRICTNESS.__getitem__)
 
 
-_MODE = Setting("network", _choice("none", "gate", "open"), _rank("open", "gate", "none"), _is("open"))
+_MODE = SettingRow("network", _choice("none", "gate", "open"), _rank("open", "gate", "none"), _is("open"))
 _DEFAULTS = Settings()
-SECTIONS: dict[str, dict[str, Setting]] = {
+SECTIONS: dict[str, dict[str, SettingRow]] = {
     "run": {
         "network": _MODE,
-        "level": Setting("level", _level, max, _is(0)),
-        "view": Setting("view", _choice("auto", "overlay", "copy")),
-        "timeout": Setting("timeout", seconds, min),
-        "environment": Setting("environment", _environment, loosens=_always, adds=True),
-        "read": Setting("read", _absolute, loosens=_always, adds=True),
-        "output_limit": Setting("output_limit", size, min, lambda value: value > _DEFAULTS.output_limit),
+        "level": SettingRow("level", _level, max, _is(0)),
+        "view": SettingRow("view", _choice("auto", "overlay", "copy")),
+        "timeout": SettingRow("timeout", seconds, min),
+        "environment": SettingRow("environment", _environment, loosens=_always, adds=True),
+        "read": SettingRow("read", _absolute, loosens=_always, adds=True),
+        "output_limit": SettingRow("output_limit", size, min, lambda value: value > _DEFAULTS.output_limit),
     },
     "network": {
         "mode": _MODE,
-        "allow": Setting("hosts", _names, loosens=_always, adds=True),
-        "ask": Setting("hosts", _names, adds=True),
-        "deny": Setting("hosts", _names, adds=True),
-        "private": Setting("hosts", _names, loosens=_always, adds=True),
-        "presets": Setting("hosts", _names, loosens=_always, adds=True),
-        "inspect": Setting("hosts", _names, loosens=_milder, adds=True),
-        "never_inspect": Setting("never_inspect", _names, loosens=_always, adds=True),
-        "cards": Setting("network_cards", _agents, loosens=_always, adds=True),
+        "allow": SettingRow("hosts", _names, loosens=_always, adds=True),
+        "ask": SettingRow("hosts", _names, adds=True),
+        "deny": SettingRow("hosts", _names, adds=True),
+        "private": SettingRow("hosts", _names, loosens=_always, adds=True),
+        "presets": SettingRow("hosts", _names, loosens=_always, adds=True),
+        "inspect": SettingRow("hosts", _names, loosens=_milder, adds=True),
+        "never_inspect": SettingRow("never_inspect", _names, loosens=_always, adds=True),
+        "cards": SettingRow("network_cards", _agents, loosens=_always, adds=True),
     },
     "limits": {
-        "memory": Setting("limits.memory", least(4 << 20), min),
-        "processes": Setting("limits.processes", _count, min),
-        "cpus": Setting("limits.cpus", processors, min),
-        "io": Setting("limits.io", least(4096), min),
-        "open_files": Setting("limits.open_files", _count, min),
-        "file_size": Setting("limits.file_size", size, min),
-        "total_memory": Setting("limits.total_memory", least(4 << 20), min),
-        "total_processes": Setting("limits.total_processes", _count, min),
-        "total_cpus": Setting("limits.total_cpus", processors, min),
-        "missing": Setting("limits.missing", _choice("refuse", "degrade"), _rank("degrade", "refuse"), _is("degrade")),
+        "memory": SettingRow("limits.memory", least(4 << 20), min),
+        "processes": SettingRow("limits.processes", _count, min),
+        "cpus": SettingRow("limits.cpus", processors, min),
+        "io": SettingRow("limits.io", least(4096), min),
+        "open_files": SettingRow("limits.open_files", _count, min),
+        "file_size": SettingRow("limits.file_size", size, min),
+        "total_memory": SettingRow("limits.total_memory", least(4 << 20), min),
+        "total_processes": SettingRow("limits.total_processes", _count, min),
+        "total_cpus": SettingRow("limits.total_cpus", processors, min),
+        "missing": SettingRow(
+            "limits.missing", _choice("refuse", "degrade"), _rank("degrade", "refuse"), _is("degrade")
+        ),
     },
     "levels": {
-        "default": Setting("levels.default", _level, max, _is(0)),
-        "minimum": Setting("levels.minimum", _level, max),
-        "allow": Setting("levels.allow", _levels, _both),
-        "agents": Setting("levels.agents", agent_level, _rank(*LEVELS, REFUSE)),  # by agent
+        "default": SettingRow("levels.default", _level, max, _is(0)),
+        "minimum": SettingRow("levels.minimum", _level, max),
+        "allow": SettingRow("levels.allow", _levels, _both),
+        "agents": SettingRow("levels.agents", agent_level, _rank(*LEVELS, REFUSE)),  # by agent
     },
     "container": {
-        "engine": Setting("engine", _choice("auto", "docker", "podman", "container"), loosens=_always),
-        "image": Setting("image", image, loosens=_always),
-        "cards": Setting("image_cards", _agents, loosens=_always, adds=True),
-        "warm": Setting("warm", _few, loosens=_always),
+        "engine": SettingRow("engine", _choice("auto", "docker", "podman", "container"), loosens=_always),
+        "image": SettingRow("image", image, loosens=_always),
+        "cards": SettingRow("image_cards", _agents, loosens=_always, adds=True),
+        "warm": SettingRow("warm", _few, loosens=_always),
     },
     "secrets": {
-        "mask": Setting("secrets_mask", _names, adds=True),
-        "show": Setting("secrets_show", _names, loosens=_always, adds=True),
+        "mask": SettingRow("secrets_mask", _names, adds=True),
+        "show": SettingRow("secrets_show", _names, loosens=_always, adds=True),
     },
     "credentials": {
-        "show": Setting("credentials", _in_home, loosens=_always, adds=True),
+        "show": SettingRow("credentials", _in_home, loosens=_always, adds=True),
     },
     "copy": {
-        "limit": Setting("copy_limit", size, min, lambda value: value > _DEFAULTS.copy_limit),
-        "exclude": Setting("copy_exclude", _patterns, adds=True),
-        "gitignore": Setting("copy_gitignore", _flag),
+        "limit": SettingRow("copy_limit", size, min, lambda value: value > _DEFAULTS.copy_limit),
+        "exclude": SettingRow("copy_exclude", _patterns, adds=True),
+        "gitignore": SettingRow("copy_gitignore", _flag),
     },
     "verify": {
-        "command": Setting("verify", _command, loosens=_always, own_first=True),
-        "when": Setting(
+        "command": SettingRow("verify", _command, loosens=_always, own_first=True),
+        "when": SettingRow(
             "verify_when", _choice("merged", "always", "never"), _rank("never", "merged", "always"), _is("never")
         ),
-        "timeout": Setting("verify_timeout", seconds),
+        "timeout": SettingRow("verify_timeout", seconds),
     },
     "keep": {
-        "age": Setting("keep_age", seconds, max, lambda value: value < _DEFAULTS.keep_age),
-        "applies": Setting("keep_applies", _count, max, lambda value: value < _DEFAULTS.keep_applies),
-        "journal": Setting("keep_journal", least(100_000)),
-        "journal_age": Setting("keep_journal_age", seconds),
-        "bytes": Setting("keep_bytes", size, max, lambda value: value < _DEFAULTS.keep_bytes),
+        "age": SettingRow("keep_age", seconds, max, lambda value: value < _DEFAULTS.keep_age),
+        "applies": SettingRow("keep_applies", _count, max, lambda value: value < _DEFAULTS.keep_applies),
+        "journal": SettingRow("keep_journal", least(100_000)),
+        "journal_age": SettingRow("keep_journal_age", seconds),
+        "bytes": SettingRow("keep_bytes", size, max, lambda value: value < _DEFAULTS.keep_bytes),
     },
     "commands": {
-        "classes": Setting("commands", _names),  # by class, read by policy/command_rules.py, as the next
-        "rules": Setting("commands", _names, adds=True),
-        "background": Setting("background", _choice("allow", "require_approval", "deny"), stricter_action),
-        "approval_timeout": Setting("approval_timeout", seconds),
+        "classes": SettingRow("commands", _names),  # by class, read by policy/command_rules.py, as the next
+        "rules": SettingRow("commands", _names, adds=True),
+        "background": SettingRow("background", _choice("allow", "require_approval", "deny"), stricter_action),
+        "approval_timeout": SettingRow("approval_timeout", seconds),
     },
     "user_commands": {
-        "sandbox": Setting("user_level", _level, max, _is(0)),
-        "auto_apply": Setting(
+        "sandbox": SettingRow("user_level", _level, max, _is(0)),
+        "auto_apply": SettingRow(
             "auto_apply",
             _choice("never", "trusted", "always"),
             _rank("always", "trusted", "never"),
             _is("trusted", "always"),
         ),
-        "auto_apply_trusted": Setting("auto_apply_trusted", _flag, loosens=_is(True)),
-        "auto_apply_flagged": Setting("auto_apply_flagged", _flag, lambda one, other: one and other, _is(True)),
-        "trusted": Setting("trusted", _names, loosens=_always, adds=True),
-        "show_diff_threshold": Setting("show_diff_threshold", _number),
+        "auto_apply_trusted": SettingRow("auto_apply_trusted", _flag, loosens=_is(True)),
+        "auto_apply_flagged": SettingRow("auto_apply_flagged", _flag, lambda one, other: one and other, _is(True)),
+        "trusted": SettingRow("trusted", _names, loosens=_always, adds=True),
+        "show_diff_threshold": SettingRow("show_diff_threshold", _number),
     },
 }
 """Section, key → what there is to know of it. ``hosts`` are read by ``document.host_rules``. ``roles`` and ``agents``

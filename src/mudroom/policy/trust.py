@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 from mudroom.core.command.policy import BY_CLASS, RANKS, STRICTNESS, ClassRule, CommandRule, Pattern
 from mudroom.core.tree.path import show
 from mudroom.errors import MudroomError
-from mudroom.policy.parse import ROLE, Given
+from mudroom.policy.parse import ROLE, GivenSetting
 
 SCHEMA = "mudroom.policy.trust/1"
 ANSWER = "answer"
@@ -33,22 +33,22 @@ _HOLDING = ("network.ask", "network.deny", "network.inspect", "secrets.mask", "c
 """Lists whose items tighten, if they do not loosen."""
 
 
-class Judged(NamedTuple):
-    given: tuple[Given, ...]
+class TrustJudgement(NamedTuple):
+    given: tuple[GivenSetting, ...]
     """What holds, but for ``unseen``."""
-    left_out: tuple[Given, ...] = ()
+    left_out: tuple[GivenSetting, ...] = ()
     why: str = ""
     """Why something was left out, a clause."""
-    unseen: tuple[Given, ...] = ()
+    unseen: tuple[GivenSetting, ...] = ()
     """What is said to be for this machine and nobody here has seen: it holds as the project's, beside that."""
 
 
 def judge(
-    project: bytes, state: bytes, given: Sequence[Given], own_roles: Collection[str], *, trusts_all: bool
-) -> Judged:
+    project: bytes, state: bytes, given: Sequence[GivenSetting], own_roles: Collection[str], *, trusts_all: bool
+) -> TrustJudgement:
     """``given``: what the project says. ``own_roles``: roles that the user's own files say something of."""
     if trusts_all or not given:
-        return Judged(tuple(given))
+        return TrustJudgement(tuple(given))
     near = seen(project, state)
     free = freeing(given, own_roles)
     trusted, why = _trusted(project, state, given) if any(loosens(one, free) for one in given) else ((), "")
@@ -58,7 +58,7 @@ def judge(
     out = [one for one in given if loosens(one, free) and mark(one) not in trusted]
     gone = set(map(id, out))
     kept = [one for given_one in given for one in _kept(given_one, gone)]
-    return Judged(
+    return TrustJudgement(
         tuple(one for one in kept if not one.local or mark(one) in near),
         tuple(out),
         why if out else "",
@@ -66,26 +66,26 @@ def judge(
     )
 
 
-def freeing(given: Iterable[Given], own_roles: Collection[str]) -> frozenset[str]:
+def freeing(given: Iterable[GivenSetting], own_roles: Collection[str]) -> frozenset[str]:
     """Roles that can make an agent freer: those that the user's own files say something of, which may be anything, and
     those of which something that is given loosens, or is for this machine, where it counts more than the user's word
     for all projects."""
     return frozenset(own_roles).union(*(_roles_in(one) for one in given if one.local or loosens(one)))
 
 
-def roles_in(given: Iterable[Given]) -> frozenset[str]:
+def roles_in(given: Iterable[GivenSetting]) -> frozenset[str]:
     """Roles that these say something of, and names that a rule of theirs is for: a role may have an agent's name."""
     return frozenset[str]().union(*map(_roles_in, given))
 
 
-def _roles_in(one: Given) -> Iterable[str]:
+def _roles_in(one: GivenSetting) -> Iterable[str]:
     if one.key.startswith("roles."):
         yield one.key.split(".")[1]
     if one.setting.adds and isinstance(one.value[0], CommandRule):
         yield from one.value[0].agents
 
 
-def loosens(one: Given, free: Collection[str] = ()) -> bool:
+def loosens(one: GivenSetting, free: Collection[str] = ()) -> bool:
     """Whether it can make a command freer than it would be without it. ``free``: the roles that can (``freeing``)."""
     if one.setting is ROLE:
         return one.key.startswith("agents.") and one.value in free
@@ -100,7 +100,7 @@ def loosens(one: Given, free: Collection[str] = ()) -> bool:
 def remember(
     project: bytes,
     state: bytes,
-    given: Sequence[Given],
+    given: Sequence[GivenSetting],
     own_roles: Collection[str],
     now: int,
     also: Iterable[str] = (),
@@ -115,7 +115,7 @@ def remember(
         record["holds"], record["time"] = holding + [[text, ANSWER, None] for text in denied], now
 
 
-def begin(project: bytes, state: bytes, given: Sequence[Given], own_roles: Collection[str], now: int) -> None:
+def begin(project: bytes, state: bytes, given: Sequence[GivenSetting], own_roles: Collection[str], now: int) -> None:
     """Trust all of a first policy of the project, which mudroom has just written; nothing of one that was there before.
     What is for this machine stays as it is, answers included. ``now``: ns. Durable when it returns."""
     free = freeing(given, own_roles)
@@ -161,7 +161,7 @@ def seen(project: bytes, state: bytes) -> frozenset[str]:
     return frozenset([*record["loosens"], *(row[0] for row in record["holds"])])
 
 
-def mark(one: Given) -> str:
+def mark(one: GivenSetting) -> str:
     """An item as it is compared: what is for this machine counts more, and is another one."""
     return local(said(one)) if one.local else said(one)
 
@@ -235,7 +235,7 @@ def place(state: bytes, project: bytes) -> bytes:
     return state + b"/trust/" + blake2b(project, digest_size=16).hexdigest().encode() + b".json"
 
 
-def said(one: Given) -> str:
+def said(one: GivenSetting) -> str:
     """One item as people read it, and as it is compared: all that it does, nothing of where it stands."""
     value = one.value[0] if one.setting.adds else one.value
     key = _text(one.key)
@@ -294,7 +294,7 @@ def _host(rule: Any) -> str:
     return ", ".join(words)
 
 
-def _trusted(project: bytes, state: bytes, given: Sequence[Given]) -> tuple[Collection[str], str]:
+def _trusted(project: bytes, state: bytes, given: Sequence[GivenSetting]) -> tuple[Collection[str], str]:
     """What of it was trusted, and why the rest was not."""
     record = _of(project, state)
     now = {mark(one) for one in given}
@@ -311,7 +311,7 @@ def _trusted(project: bytes, state: bytes, given: Sequence[Given]) -> tuple[Coll
     )
 
 
-def _as_strict(one: Given | None, before: Any) -> bool:
+def _as_strict(one: GivenSetting | None, before: Any) -> bool:
     if one is None or before is None:
         return False
     if isinstance(one.value, ClassRule):
@@ -325,7 +325,7 @@ def _as_strict(one: Given | None, before: Any) -> bool:
         return False
 
 
-def holds(one: Given) -> bool:
+def holds(one: GivenSetting) -> bool:
     """Whether it tightens, or may: to drop it could make a command freer."""
     if one.setting is ROLE:
         return one.key.startswith("agents.")
@@ -336,18 +336,18 @@ def holds(one: Given) -> bool:
     return one.setting.stricter is not None or one.setting.own_first
 
 
-def _missed(one: Given, free: Collection[str]) -> bool:
+def _missed(one: GivenSetting, free: Collection[str]) -> bool:
     """Whether what loosens was trusted together with it. What does both is."""
     return holds(one) and (not loosens(one, free) or one.setting is ROLE or one.setting.own_first or _asks(one))
 
 
-def _plain(one: Given) -> Any:
+def _plain(one: GivenSetting) -> Any:
     if isinstance(one.value, ClassRule):
         return one.value.action
     return None if one.setting.adds or one.setting is ROLE or one.setting.own_first else one.value
 
 
-def _demoted(one: Given) -> Given:
+def _demoted(one: GivenSetting) -> GivenSetting:
     """What says that it is for this machine, and nobody here has seen it, counts as the project's."""
     value = one.value
     if isinstance(value, ClassRule):
@@ -358,7 +358,7 @@ def _demoted(one: Given) -> Given:
     return one._replace(local=False, value=value)
 
 
-def _kept(one: Given, out: Collection[int]) -> Iterable[Given]:
+def _kept(one: GivenSetting, out: Collection[int]) -> Iterable[GivenSetting]:
     """What is left of an item that is not believed: a rule that asks for a checkpoint still does, where none would be
     made; one about a host that asks does, and opens nothing private and changes no header."""
     if id(one) not in out:
@@ -369,7 +369,7 @@ def _kept(one: Given, out: Collection[int]) -> Iterable[Given]:
         yield one._replace(value=(one.value[0]._replace(private=False, set_headers=(), remove_headers=()),))
 
 
-def _asks(one: Given) -> bool:
+def _asks(one: GivenSetting) -> bool:
     """About a host."""
     return one.setting.adds and hasattr(one.value[0], "set_headers") and one.value[0].action == "ask"
 

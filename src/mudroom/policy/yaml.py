@@ -28,7 +28,7 @@ _SCALARS = 100_000
 """Keys and values of a file."""
 
 
-class Text(NamedTuple):
+class YamlText(NamedTuple):
     text: str
     line: int
 
@@ -103,12 +103,12 @@ def plain(node: Node, where: str) -> Any:
         constructor.dispose()
 
 
-def texts(node: Node, where: str) -> list[Text]:
+def texts(node: Node, where: str) -> list[YamlText]:
     """A list of texts, each with its line."""
     values = plain(node, where)
     if not isinstance(values, list) or not all(isinstance(one, str) for one in values):
         raise UsageError(f"{where} must be a list of texts", "one a line, behind '- '")
-    return [Text(text, one.start_mark.line + 1) for text, one in zip(values, node.value, strict=True)]
+    return [YamlText(text, one.start_mark.line + 1) for text, one in zip(values, node.value, strict=True)]
 
 
 def host_rules(node: Node, where: str, name: str, action: Action, *, private: bool = False) -> list[HostRule]:

@@ -13,7 +13,7 @@ from mudroom.vault.forks.stacking import find_checkpoint, timeline
 
 if TYPE_CHECKING:
     from mudroom.core.journal.event import Event
-    from mudroom.core.journal.event_filter import Selection
+    from mudroom.core.journal.event_filter import EventFilter
     from mudroom.core.tree.change import Change
     from mudroom.core.tree.stack import Checkpoint
     from mudroom.session import Session
@@ -22,7 +22,7 @@ PATIENCE = 1.0
 """Seconds for which a journal is searched before what was found until then is given."""
 
 
-class Dropped(NamedTuple):
+class DroppedChanges(NamedTuple):
     """What a fork has changed since a checkpoint: a rollback drops it."""
 
     fingerprint: str
@@ -31,14 +31,15 @@ class Dropped(NamedTuple):
     """Those that a person counts."""
 
 
-def preview(session: Session, fork: str, point: str) -> Dropped:
+def preview(session: Session, fork: str, point: str) -> DroppedChanges:
     """Raises UsageError if there is no such checkpoint."""
     find_checkpoint(session.vault.fork(fork), point)
     return _dropped(_since(session, fork, point))
 
 
 def roll_back(session: Session, fork: str, point: str, seen: str) -> Checkpoint | None:
-    """Drop that, if it is what somebody has seen (``Dropped.fingerprint``): raises ForkMoved otherwise. Returns the
+    """Drop that, if it is what somebody has seen (``DroppedChanges.fingerprint``): raises ForkMoved otherwise. Returns
+    the
     checkpoint by which it can be had back."""
 
     def require() -> None:
@@ -53,8 +54,8 @@ def _since(session: Session, fork: str, point: str) -> Changeset:
         return found.changeset
 
 
-def _dropped(changeset: Changeset) -> Dropped:
-    return Dropped(fingerprint(changeset), changeset.changes, tuple(listed(changeset.changes)))
+def _dropped(changeset: Changeset) -> DroppedChanges:
+    return DroppedChanges(fingerprint(changeset), changeset.changes, tuple(listed(changeset.changes)))
 
 
 def points(session: Session, fork: str) -> list[tuple[Checkpoint, bool]]:
@@ -70,7 +71,7 @@ class Page(NamedTuple):
 
 
 def search(
-    session: Session, where: Selection, before: int, count: int, clock: Callable[[], float] = time.monotonic
+    session: Session, where: EventFilter, before: int, count: int, clock: Callable[[], float] = time.monotonic
 ) -> Page:
     """The newest ``count`` events before that number that are wanted: those that are found in a second."""
     found: list[Event] = []

@@ -19,11 +19,11 @@ from mudroom.errors import UsageError
 from mudroom.stage.stamp import stamp_of
 
 __all__ = [
-    "Difference",
-    "Looked",
-    "Moved",
-    "Side",
-    "Tagged",
+    "MovedRow",
+    "ReviewedFork",
+    "RowDifference",
+    "RowSide",
+    "TaggedChange",
     "collected_seldom",
     "difference",
     "has_hunks",
@@ -38,15 +38,15 @@ __all__ = [
 if TYPE_CHECKING:
     from mudroom.core.text.difference import Texts
     from mudroom.core.tree.entry import Entry
-    from mudroom.session import Conflicted, Session
-    from mudroom.vault.forks.both_sides import Pair, Two, Which
-    from mudroom.vault.forks.record_view import Tagged
+    from mudroom.session import ForkConflict, Session
+    from mudroom.vault.forks.both_sides import Pair, SidePair, Which
+    from mudroom.vault.forks.record_view import TaggedChange
 
 
 AGAIN = "look again: it has moved on"
 
 
-class Looked(NamedTuple):
+class ReviewedFork(NamedTuple):
     fork: str
     fingerprint: str
     """Of all of it: an apply is held to it (``reviewed``)."""
@@ -61,18 +61,18 @@ class Looked(NamedTuple):
     running: bool
     """A command is at work in it: what that one changes may be missing here."""
     summary: Summary
-    tagged: Tagged
+    tagged: TaggedChange
     """The rows with their tags, and what else is made of them once."""
 
 
-def look(session: Session, fork: str) -> Looked:
+def look(session: Session, fork: str) -> ReviewedFork:
     """What a fork holds now. Raises UsageError if there is none of that name."""
     from mudroom.vault.forks.record_view import gist_of
 
     gist = gist_of(session.vault.reading, session.record(fork))
     tagged, running = gist.tagged(session.vault), not is_at_rest(session, fork)
     changes, remarks = gist.changeset
-    return Looked(fork, gist.fingerprint, changes, gist.rows, tagged.tags, remarks, running, gist.summary, tagged)
+    return ReviewedFork(fork, gist.fingerprint, changes, gist.rows, tagged.tags, remarks, running, gist.summary, tagged)
 
 
 def is_at_rest(session: Session, fork: str) -> bool:
@@ -98,12 +98,12 @@ def collected_seldom() -> Iterator[None]:
 
 def keep_reading(session: Session) -> None:
     """For who looks at many files of a fork: each of them would have all of the record read again."""
-    from mudroom.stage.file_cache import KeptFiles
+    from mudroom.stage.file_cache import FileCache
 
-    session.vault.reading = KeptFiles()
+    session.vault.reading = FileCache()
 
 
-class Side(NamedTuple):
+class RowSide(NamedTuple):
     """One side of a change; of what is not there, ``entry`` is None."""
 
     entry: Entry | None
@@ -118,7 +118,7 @@ LINE_LIMIT = 250_000
 Kind = Literal["text", "binary", "image", "link", "directory", "large", "masked", "unknown"]
 
 
-class Moved(NamedTuple):
+class MovedRow(NamedTuple):
     """The other end of a move. Each end is a change of its own: this is for looking at them, not for choosing."""
 
     path: bytes
@@ -130,18 +130,18 @@ class Moved(NamedTuple):
     """Whether the old side is what is at that path: then no blocks of the change are what is shown."""
 
 
-class Difference(NamedTuple):
+class RowDifference(NamedTuple):
     change: Change
     kind: Kind
     """What there is to see: ``text``, ``binary``, ``image``, ``link``, ``directory``, ``large`` (a text of more than
     4 MiB, or ``LINE_LIMIT``), ``masked`` (a secret: never read), ``unknown`` (what it was is not known any more)."""
-    old: Side
-    new: Side
+    old: RowSide
+    new: RowSide
     texts: Texts | None
     """Of a text: its blocks and hunks."""
     version: str
     """Of both sides, as they were written down: another one whenever one of them is."""
-    moved: Moved | None = None
+    moved: MovedRow | None = None
     """Of what was added or deleted: where it was moved from, or to, and changed."""
 
     @property
@@ -155,20 +155,20 @@ class Difference(NamedTuple):
 def opened(session: Session, fork: str, between: tuple[str, str] | None = None) -> Iterator[Pair]:
     """Both sides of a fork's changes, to read from. ``between``: two states instead, as ``Session.compare`` has them.
     Raises UsageError."""
-    from mudroom.vault.forks.both_sides import Compared, Sides
+    from mudroom.vault.forks.both_sides import ComparedPath, SideReader
     from mudroom.vault.forks.record_view import gist_of
 
     if between is not None:
         for name in set(between) - {"base", "now"}:
             session.changes(name.partition("@")[0])
-        with Compared(session.vault, *between) as compared:
+        with ComparedPath(session.vault, *between) as compared:
             yield compared
         return
-    with Sides(session.vault, fork, gist_of(session.vault.reading, session.record(fork))) as sides:
+    with SideReader(session.vault, fork, gist_of(session.vault.reading, session.record(fork))) as sides:
         yield sides
 
 
-def found(sides: Pair, path: bytes) -> Two:
+def found(sides: Pair, path: bytes) -> SidePair:
     """The change at a path. Raises UsageError if there is none."""
     two = sides.find(path)
     if two is None:
@@ -176,13 +176,13 @@ def found(sides: Pair, path: bytes) -> Two:
     return two
 
 
-def is_masked(session: Session, two: Two, between: tuple[str, str] | None = None) -> bool:
+def is_masked(session: Session, two: SidePair, between: tuple[str, str] | None = None) -> bool:
     """Whether it is, or was, a secret of the project: nobody reads that for a review. A file of such a name that the
     fork has made itself is none; of other states that are compared it is not told whose it is."""
     return (two.old is not None or between is not None) and session.hides(two.source or two.change.path)
 
 
-def is_masked_conflict(session: Session, found: Conflicted) -> bool:
+def is_masked_conflict(session: Session, found: ForkConflict) -> bool:
     """Whether it is a secret wherever one of the sides has it, or had it: a rename makes it none."""
     paths = {found.path, found.base.path, found.ours.path, found.theirs.path}
     return any(session.hides(path) for path in paths)
@@ -196,7 +196,7 @@ def difference(
     between: tuple[str, str] | None = None,
     *,
     as_new: bool = False,
-) -> Difference:
+) -> RowDifference:
     """What a fork would change at the path of one of its rows. What was moved there and changed is shown beside what it
     was, or ``as_new``. Raises UsageError if there is nothing (any more), and ForkMoved if the file is another one than
     that."""
@@ -209,10 +209,10 @@ def difference(
             before = found(sides, moved.path)
             two = two._replace(old=before.old, source=moved.path)
 
-        def seen(kind: Kind, images: tuple[str, str] = ("", ""), texts: Texts | None = None) -> Difference:
+        def seen(kind: Kind, images: tuple[str, str] = ("", ""), texts: Texts | None = None) -> RowDifference:
             lines = texts.lines if texts is not None else (0, 0)
-            old, new = Side(two.old, lines[0], images[0]), Side(two.new, lines[1], images[1])
-            return Difference(two.change, kind, old, new, texts, _version(two), moved)
+            old, new = RowSide(two.old, lines[0], images[0]), RowSide(two.new, lines[1], images[1])
+            return RowDifference(two.change, kind, old, new, texts, _version(two), moved)
 
         kind = "masked" if is_masked(session, two, between) else _kind_of_entries(two)
         if kind is not None:
@@ -241,7 +241,7 @@ def open_side(
         return None if is_masked(session, two, between) else sides.open(two, which)
 
 
-def _moved(session: Session, sides: Pair, two: Two, *, as_new: bool) -> Moved | None:
+def _moved(session: Session, sides: Pair, two: SidePair, *, as_new: bool) -> MovedRow | None:
     """Where what was added came from, or what was deleted went to, as far as anybody may be told."""
     change = two.change
     if change.verb not in ("added", "deleted") or change.entry.kind != "file":
@@ -251,10 +251,10 @@ def _moved(session: Session, sides: Pair, two: Two, *, as_new: bool) -> Moved | 
     if move is None or other is None or (other.old is not None and _content(sides, other, "old", 0) is None):
         return None  # the project has changed it meanwhile
     is_source = change.verb == "added"
-    return Moved(other.change.path, is_source, move.percent, is_source and not as_new)
+    return MovedRow(other.change.path, is_source, move.percent, is_source and not as_new)
 
 
-def _kind_of_entries(two: Two) -> Kind | None:
+def _kind_of_entries(two: SidePair) -> Kind | None:
     """None: files, to be looked into. What was a directory or a link had no lines: all of the file is new."""
     kinds = {entry.kind for entry in (two.old, two.new) if entry is not None}
     if kinds == {"file"} or (two.new is not None and two.new.kind == "file" and kinds <= _KNOWN):
@@ -269,11 +269,11 @@ def _kind_of_entries(two: Two) -> Kind | None:
 _KNOWN = {"file", "directory", "symlink"}
 
 
-def _content(sides: Pair, two: Two, which: Which, most: int) -> bytes | None:
+def _content(sides: Pair, two: SidePair, which: Which, most: int) -> bytes | None:
     """At most so many bytes; none of what is no file, or not there. None: it cannot be told any more."""
     entry = two.old if which == "old" else two.new
     return b"" if entry is None or entry.kind in ("directory", "symlink") else sides.read(two, which, most)
 
 
-def _version(two: Two) -> str:
+def _version(two: SidePair) -> str:
     return blake2b(repr((two.change.verb, two.source, two.old, two.new)).encode(), digest_size=16).hexdigest()

@@ -9,7 +9,7 @@ from mudroom.core.tree.change import Change
 from mudroom.core.tree.entry import Entry
 from mudroom.core.tree.path import show
 from mudroom.core.tree.similar_renames import Move
-from mudroom.stage.source import Content, read_all
+from mudroom.stage.source import SourceContent, read_all
 
 LIMIT = 16 * 1024 * 1024
 """Bytes. A larger file is named, not shown."""
@@ -21,7 +21,9 @@ Original = Callable[[bytes, Entry, int], bytes | None]
 """Path, entry, limit → the content a file had; None if that is not known any more, or too much."""
 
 
-def diff(original: Original, staged: Content, changes: Iterable[Change], moves: Iterable[Move] = ()) -> Iterator[bytes]:
+def diff(
+    original: Original, staged: SourceContent, changes: Iterable[Change], moves: Iterable[Move] = ()
+) -> Iterator[bytes]:
     """Lines, each with its newline. ``moves``: what came is shown as what went and was changed, if both are shown."""
     shown = {change.path: change for change in changes}
     pairs = {move.new: move for move in moves if move.old in shown and move.new in shown}
@@ -43,7 +45,9 @@ def _parts(change: Change) -> Iterator[Change]:
     return (part for part in parts if part.entry.kind != "directory")
 
 
-def _one(original: Original, staged: Content, change: Change, move: Move | None, before: Change) -> Iterator[bytes]:
+def _one(
+    original: Original, staged: SourceContent, change: Change, move: Move | None, before: Change
+) -> Iterator[bytes]:
     """``before``: the change that has what it was: of what was moved that of its old path."""
     old_path = change.source or before.path
     yield b"diff --git %s %s\n" % (_name(b"a/" + old_path), _name(b"b/" + change.path))
@@ -120,7 +124,7 @@ def _original(original: Original, change: Change) -> bytes | None:
     return original(change.path, change.base, LIMIT) if change.base.kind == "file" else None
 
 
-def _staged(staged: Content, change: Change) -> bytes | None:
+def _staged(staged: SourceContent, change: Change) -> bytes | None:
     if change.staged is None:
         return b""
     if change.staged.kind == "symlink":

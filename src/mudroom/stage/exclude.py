@@ -39,7 +39,7 @@ _NAMED_GROUP = b"(?P<ps_d>/)"
 """As it is in the expressions of pathspec: never within a class, which holds no slash."""
 
 
-class Rule(NamedTuple):
+class ExcludeRule(NamedTuple):
     regex: re.Pattern[bytes]
     out: bool
     """False: the line began with ``!``."""
@@ -61,7 +61,7 @@ class _Level(NamedTuple):
 
     start: int
     """Where in a path that is below its directory begins what the rules are about."""
-    rules: list[Rule]
+    rules: list[ExcludeRule]
     screen: re.Pattern[bytes]
 
 
@@ -191,7 +191,7 @@ def ignored(look: Callable[[bytes], Entry | None], read: Read) -> Out:
     return out
 
 
-def _screen(rules: Sequence[Rule]) -> re.Pattern[bytes]:
+def _screen(rules: Sequence[ExcludeRule]) -> re.Pattern[bytes]:
     """Finds something in every path that one of the rules names, with a slash behind it or without, and in few others:
     most files are named by none."""
     bare = (rule.regex.pattern.replace(_NAMED_GROUP, b"(?:/)") for rule in rules)  # a name may stand there only once
@@ -209,12 +209,12 @@ def _compiled(regex: bytes) -> re.Pattern[bytes]:
         return re.compile(regex, re.DOTALL)
 
 
-def _verdict(rules: Sequence[Rule], path: bytes, entry: Entry) -> bool | None:
+def _verdict(rules: Sequence[ExcludeRule], path: bytes, entry: Entry) -> bool | None:
     """What the last rule that names the path says; None if none does."""
     return next((rule.out for rule in reversed(rules) if rule.matches(path, entry)), None)
 
 
-def _rules(lines: Iterable[bytes]) -> Iterator[Rule]:
+def _rules(lines: Iterable[bytes]) -> Iterator[ExcludeRule]:
     """Comments, empty lines and what is no pattern give none, as with git."""
     for line in lines:
         text = line.removesuffix(b"\r")
@@ -228,7 +228,7 @@ def _rules(lines: Iterable[bytes]) -> Iterator[Rule]:
         except (ValueError, re.error):
             continue  # pathspec's words for "no pattern": the second for [z-a]
         if compiled is not None and included is not None:
-            yield Rule(compiled, included, text.rstrip().endswith(b"/"))
+            yield ExcludeRule(compiled, included, text.rstrip().endswith(b"/"))
 
 
 def _listing(tops: Mapping[bytes, int]) -> str:

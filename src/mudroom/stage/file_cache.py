@@ -13,7 +13,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any
 
-from mudroom.stage.reader import Reading, T, V
+from mudroom.stage.reader import FileReader, T, V
 from mudroom.stage.stamp import Stamp, is_settled, stamp_of
 
 LIMIT = 16 << 20
@@ -38,7 +38,7 @@ class _File:
 _Key = tuple[bytes, Callable[[bytes], Any]]
 
 
-class KeptFiles(Reading):
+class FileCache(FileReader):
     def __init__(self, limit: int = LIMIT, clock: Callable[[], int] = time.time_ns) -> None:
         self._limit, self._clock = limit, clock
         self._lock = threading.Lock()

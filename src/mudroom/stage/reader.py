@@ -13,7 +13,7 @@ T = TypeVar("T")
 V = TypeVar("V")
 
 
-class Reading:
+class FileReader:
     """Keeps nothing."""
 
     def of(self, path: bytes, read: Callable[[bytes], T]) -> T:
@@ -26,4 +26,4 @@ class Reading:
         return what(value)
 
 
-ANEW = Reading()
+ANEW = FileReader()

@@ -26,7 +26,7 @@ class Source(Protocol):
         """A descriptor of a regular file, for reading. Raises OSError as open(2) does."""
 
 
-class Content(Protocol):
+class SourceContent(Protocol):
     """As much of a source as it takes to read a file."""
 
     def open(self, path: bytes) -> int:
@@ -90,7 +90,7 @@ def walk(source: Source, path: bytes = b"") -> Iterator[tuple[bytes, Entry]]:
                 pending.append(below)
 
 
-def read_all(source: Content, path: bytes, limit: int) -> bytes | None:
+def read_all(source: SourceContent, path: bytes, limit: int) -> bytes | None:
     """The content of a file; None if it has more than ``limit`` bytes."""
     descriptor = source.open(path)
     try:

@@ -1,6 +1,6 @@
 """What every kind of view offers to the rest: a place to work in, and afterwards the raw differences.
 
-A view is a directory in the vault plus a rule of how it is seen. ``Difference`` is what a walk finds; it is not a
+A view is a directory in the vault plus a rule of how it is seen. ``RawDifference`` is what a walk finds; it is not a
 change yet (``stage/originals/collection.py`` decides that: a file opened for writing but not written to is a difference
 only).
 """
@@ -15,7 +15,7 @@ from mudroom.core.tree.entry import Entry
 from mudroom.stage.source import Source
 
 
-class Difference(NamedTuple):
+class RawDifference(NamedTuple):
     path: bytes
     lower: Entry | None
     """What lies below the fork's writable layer: the base, or a sealed layer over it."""
@@ -36,5 +36,5 @@ class View(Protocol):
     def mount(self) -> Overlay | Copy:
         """How a sandbox shows it."""
 
-    def differences(self, lower: Source) -> Iterator[Difference]:
+    def differences(self, lower: Source) -> Iterator[RawDifference]:
         """Everything in which the writable layer may differ from what lies below it."""

@@ -21,14 +21,14 @@ from mudroom.core.text.escaping import escaped
 from mudroom.core.tree.path import show, show_path
 from mudroom.errors import MudroomError
 from mudroom.review.rows import collected_seldom, keep_reading
-from mudroom.tui.desk import Desk, forks_of
+from mudroom.tui.desk import ReviewDesk, forks_of
 from mudroom.tui.dialog import Choose, Working
 from mudroom.tui.pane import Pieces
 from mudroom.tui.review import ReviewScreen
 from mudroom.tui.worker import begin
 
 if TYPE_CHECKING:
-    from mudroom.session import Conflicted, Session
+    from mudroom.session import ForkConflict, Session
 
 T = TypeVar("T")
 
@@ -39,7 +39,7 @@ ENDING = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
 class Hands(NamedTuple):
     """What the review needs of the command line."""
 
-    edit: Callable[[Session, str, Conflicted], None]
+    edit: Callable[[Session, str, ForkConflict], None]
     """Decide a conflict in the user's editor, which has the terminal meanwhile. Raises MudroomError."""
     tell: Callable[[Event], str]
     """An event of the journal as a line."""
@@ -48,7 +48,7 @@ class Hands(NamedTuple):
     """The command that tries the result of an apply out."""
 
 
-class Left(NamedTuple):
+class ReviewEnd(NamedTuple):
     """How a review has ended."""
 
     code: int
@@ -74,7 +74,7 @@ class ReviewApp(App[None]):
         self.session, self.hands = session, hands
         keep_reading(session)
         self.fork = fork
-        self.desk: Desk | None = None
+        self.desk: ReviewDesk | None = None
         self.code = 0
         self.applied = False
         self.holds = False
@@ -106,7 +106,7 @@ class ReviewApp(App[None]):
 
     def _review(self, fork: str) -> None:
         self.fork = fork
-        self.desk = Desk(self.session, fork)
+        self.desk = ReviewDesk(self.session, fork)
         self.push_screen(ReviewScreen(self.desk))
 
     # --- work ---
@@ -167,7 +167,7 @@ class ReviewApp(App[None]):
         self.exit()
 
 
-def review(session: Session, fork: str | None, hands: Hands) -> Left:
+def review(session: Session, fork: str | None, hands: Hands) -> ReviewEnd:
     """Let somebody review a fork (None: one of them, which is asked for). Blocks until they have left.
 
     Raises MudroomError if the terminal cannot be drawn on.
@@ -181,4 +181,4 @@ def review(session: Session, fork: str | None, hands: Hands) -> Left:
             app.desk.close()
     if app.return_code and not app.ended_by:
         raise MudroomError("the review has failed; nothing was applied by that", "mudroom status says how things are")
-    return Left(app.code, app.fork or "", app.says, app.applied, app.holds, app.ended_by)
+    return ReviewEnd(app.code, app.fork or "", app.says, app.applied, app.holds, app.ended_by)

@@ -15,7 +15,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Literal, NamedTuple
 
 from mudroom.core.tree.change import Change, listed
-from mudroom.core.tree.dependent_rows import Needs, Row, has_turned, needs, row_of, together
+from mudroom.core.tree.dependent_rows import DependentRow, Needs, has_turned, needs, row_of, together
 from mudroom.core.tree.flag import git_directory, is_protected
 from mudroom.core.tree.path import is_below
 
@@ -52,7 +52,7 @@ class Item(NamedTuple):
         return self.is_repository or is_protected(self.path)
 
 
-class Chosen(NamedTuple):
+class Choice(NamedTuple):
     """For an apply. ``paths`` empty: everything that needs no name."""
 
     paths: tuple[bytes, ...]
@@ -106,7 +106,7 @@ def _needs(items: Sequence[Item]) -> Needs:
     """Asked for at every key that chooses: mostly there is nothing of the kind."""
     if not any(has_turned(item.change) for item in items):
         return {}
-    return needs(Row(item.path) if item.is_repository else row_of(item.change) for item in items)
+    return needs(DependentRow(item.path) if item.is_repository else row_of(item.change) for item in items)
 
 
 def mark_of(pick: Pick | None) -> Mark:
@@ -149,16 +149,16 @@ def settled(blocks: frozenset[int], mode: bool, all_blocks: frozenset[int], *, h
     return Pick(None if blocks == all_blocks else blocks, mode if has_mode else True)
 
 
-def chosen(items: Sequence[Item], picks: Mapping[bytes, Pick]) -> Chosen | None:
+def chosen(items: Sequence[Item], picks: Mapping[bytes, Pick]) -> Choice | None:
     """For an apply; None if nothing is chosen."""
     wanted = tuple(item for item in items if item.path in picks)
     if not wanted:
         return None
     parts = {item.path: picks[item.path] for item in wanted if picks[item.path] != WHOLE}
     if not parts and all((item.path in picks) != item.to_be_named for item in items):
-        return Chosen((), {}, wanted)
+        return Choice((), {}, wanted)
     paths = [path for item in wanted for path in (item.inside or (item.path,))]
-    return Chosen(tuple(paths), parts, wanted)
+    return Choice(tuple(paths), parts, wanted)
 
 
 def kept(before: Sequence[Item], after: Sequence[Item], picks: Mapping[bytes, Pick]) -> dict[bytes, Pick]:

@@ -17,7 +17,7 @@ from textual.containers import Horizontal, Vertical
 from textual.screen import Screen
 from textual.widgets import Static
 
-from mudroom.core.merge.diff3 import Merged
+from mudroom.core.merge.diff3 import MergedText
 from mudroom.core.merge.resolution_words import Choice, Either, said
 from mudroom.core.merge.resolve_hunks import resolved
 from mudroom.core.tree.path import show_path
@@ -30,14 +30,14 @@ from mudroom.tui.conflictrow import (
     rows_of_version,
     said_of_all,
 )
-from mudroom.tui.desk import Desk
+from mudroom.tui.desk import ReviewDesk
 from mudroom.tui.dialog import Lines, help_for
 from mudroom.tui.key import CONFLICTS, bindings, brief
 from mudroom.tui.pane import Pieces
-from mudroom.tui.worker import Turn
+from mudroom.tui.worker import WorkerQueue
 
 if TYPE_CHECKING:
-    from mudroom.session import Conflicted
+    from mudroom.session import ForkConflict
     from mudroom.tui.app import ReviewApp
 
 _SIDES = (("base", "the original"), ("ours", "1 the project's"), ("theirs", "2 the fork's"))
@@ -63,7 +63,7 @@ class ConflictScreen(Screen[bool], inherit_bindings=False):
     ConflictScreen .name { height: 1; text-style: bold; }
     """
 
-    def __init__(self, desk: Desk, conflicts: Sequence[Conflicted], at: bytes) -> None:
+    def __init__(self, desk: ReviewDesk, conflicts: Sequence[ForkConflict], at: bytes) -> None:
         super().__init__()
         self.desk, self.conflicts = desk, list(conflicts)
         self.number = next((n for n, one in enumerate(self.conflicts) if one.path == at), 0)
@@ -72,9 +72,9 @@ class ConflictScreen(Screen[bool], inherit_bindings=False):
         self.choices: dict[bytes, dict[int, Choice]] = {}
         """What was said about single places of files of which not all are decided."""
         self.changed = False
-        self._turn = Turn(self, self.app.tell_error)
+        self._turn = WorkerQueue(self, self.app.tell_error)
         """A key that comes before the last decision is kept would be about another conflict."""
-        self._looked: tuple[Conflicted | None, Merged | None, dict[int, Choice]] = (None, None, {})
+        self._looked: tuple[ForkConflict | None, MergedText | None, dict[int, Choice]] = (None, None, {})
 
     def compose(self) -> ComposeResult:
         yield Static(id="what", markup=False)
@@ -94,11 +94,11 @@ class ConflictScreen(Screen[bool], inherit_bindings=False):
     # --- what is looked at ---
 
     @property
-    def conflict(self) -> Conflicted:
+    def conflict(self) -> ForkConflict:
         return self.conflicts[self.number]
 
     @property
-    def merged(self) -> Merged | None:
+    def merged(self) -> MergedText | None:
         """The texts of this conflict, merged as far as they can be; None if they are not shown."""
         return self._look()[0]
 
@@ -107,7 +107,7 @@ class ConflictScreen(Screen[bool], inherit_bindings=False):
         """What becomes of the places of this conflict: as it was said here, or else as it is decided."""
         return self.choices.get(self.conflict.path) or self._look()[1]
 
-    def _look(self) -> tuple[Merged | None, dict[int, Choice]]:
+    def _look(self) -> tuple[MergedText | None, dict[int, Choice]]:
         if self._looked[0] is not self.conflict:
             merged = None if self.desk.is_masked(self.conflict) else self.conflict.merged
             self._looked = (self.conflict, merged, decided_choices(self.conflict, merged))
@@ -199,10 +199,10 @@ class ConflictScreen(Screen[bool], inherit_bindings=False):
         else:
             await self._decide(lambda: self.desk.decide(conflict, side))
 
-    def _keep(self, conflict: Conflicted, merged: Merged, choices: Mapping[int, Choice]) -> None:
+    def _keep(self, conflict: ForkConflict, merged: MergedText, choices: Mapping[int, Choice]) -> None:
         self.desk.decide(conflict, "content", resolved(merged, [choices[at] for at in range(merged.conflicts)]))
 
-    def _both(self, conflict: Conflicted, merged: Merged | None) -> None:
+    def _both(self, conflict: ForkConflict, merged: MergedText | None) -> None:
         if merged is not None:
             self._keep(conflict, merged, dict.fromkeys(range(merged.conflicts), "both"))
         else:

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from mudroom.core.merge.diff3 import Chunk, Merged
+from mudroom.core.merge.diff3 import Chunk, MergedText
 from mudroom.core.merge.marker import chosen, mergeable
 from mudroom.core.merge.read_resolution import choices_of
 from mudroom.core.merge.resolution_words import OPEN, Choice, said_of_take
@@ -17,7 +17,7 @@ from mudroom.tui.line import pieces
 from mudroom.tui.pane import Pieces
 
 if TYPE_CHECKING:
-    from mudroom.session import Conflicted
+    from mudroom.session import ForkConflict
 
 AROUND = 3
 """Lines of what comes before and behind that are shown."""
@@ -25,18 +25,18 @@ MOST = 2_000
 """Lines that are shown."""
 
 
-def said_of_all(conflict: Conflicted) -> str:
+def said_of_all(conflict: ForkConflict) -> str:
     return said_of_take(conflict.take) if conflict.decided else OPEN
 
 
-def decided_choices(conflict: Conflicted, merged: Merged | None) -> dict[int, Choice]:
+def decided_choices(conflict: ForkConflict, merged: MergedText | None) -> dict[int, Choice]:
     """By place; none if it was decided in another way, or is not."""
     content = conflict.result
     found = choices_of(merged, content) if merged is not None and content is not None else None
     return dict(enumerate(found or ()))
 
 
-def rows_of_side(merged: Merged, place: int, side: str) -> list[Pieces]:
+def rows_of_side(merged: MergedText, place: int, side: str) -> list[Pieces]:
     """One side of a place, with a few lines of what is before and behind it."""
     chunks = merged.chunks
     at = [number for number, chunk in enumerate(chunks) if chunk.kind == "conflict"][place]
@@ -50,7 +50,7 @@ def _of(chunk: Chunk, side: str) -> tuple[bytes, ...]:
     return {"base": chunk.base, "ours": chunk.ours, "theirs": chunk.theirs}[side]
 
 
-def rows_of_version(conflict: Conflicted, side: str, *, masked: bool) -> list[Pieces]:
+def rows_of_version(conflict: ForkConflict, side: str, *, masked: bool) -> list[Pieces]:
     """Of what cannot be merged: what it is. ``masked``: nothing of it is shown."""
     version = {"base": conflict.base, "ours": conflict.ours, "theirs": conflict.theirs}[side]
     entry = version.entry
@@ -69,7 +69,7 @@ def rows_of_version(conflict: Conflicted, side: str, *, masked: bool) -> list[Pi
     return rows
 
 
-def rows_of_place(merged: Merged, choices: Mapping[int, Choice], place: int) -> list[Pieces]:
+def rows_of_place(merged: MergedText, choices: Mapping[int, Choice], place: int) -> list[Pieces]:
     """The place with its choice, and what is around it."""
     chunks = merged.chunks
     numbers = [at for at, chunk in enumerate(chunks) if chunk.kind == "conflict"]
@@ -83,7 +83,7 @@ def rows_of_place(merged: Merged, choices: Mapping[int, Choice], place: int) -> 
     return [*_dim(before), *_here(lines[at], "added"), *_dim(behind)]
 
 
-def _made(merged: Merged, at: int, choice: Choice | None) -> Sequence[bytes]:
+def _made(merged: MergedText, at: int, choice: Choice | None) -> Sequence[bytes]:
     """Of a conflict."""
     chunk = merged.chunks[at]
     is_last = at + 1 == len(merged.chunks)
@@ -92,7 +92,7 @@ def _made(merged: Merged, at: int, choice: Choice | None) -> Sequence[bytes]:
     return chosen(chunk, choice, is_last=is_last) if choice is not None else ()
 
 
-def rows_of_all(conflict: Conflicted) -> list[Pieces]:
+def rows_of_all(conflict: ForkConflict) -> list[Pieces]:
     """Of what was not decided place by place."""
     content = conflict.result
     if content is None:

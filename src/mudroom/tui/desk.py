@@ -11,20 +11,20 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, NamedTuple, ParamSpec, TypeVar
 
 from mudroom.core.journal.event import Event
-from mudroom.core.merge.merge import Part
+from mudroom.core.merge.merge import PartialChoice
 from mudroom.core.text.hunk import select
 from mudroom.core.tree.change import Change, Remark, Summary
 from mudroom.core.tree.path import show, show_path
 from mudroom.core.tree.stack import Checkpoint
 from mudroom.errors import MudroomError
-from mudroom.review.activity import Dropped, preview, roll_back
+from mudroom.review.activity import DroppedChanges, preview, roll_back
 from mudroom.review.rows import difference, is_masked_conflict, look, stamp_of
-from mudroom.tui.choice import Chosen, Item, Pick, items_of
-from mudroom.tui.diffrow import Shown, Text
+from mudroom.tui.choice import Choice, Item, Pick, items_of
+from mudroom.tui.diffrow import FileRows, FileText
 
 if TYPE_CHECKING:
     from mudroom.core.merge.resolution_words import Take
-    from mudroom.session import Applied, Conflicted, Landed, Session
+    from mudroom.session import ApplyResult, ForkConflict, LandingResult, Session
 
 OnVerify = Callable[[tuple[bytes, ...]], Callable[[bytes], None]]
 
@@ -40,14 +40,14 @@ class Busy(MudroomError):
         self.who = who
 
 
-class Vanished(MudroomError):
+class ForkVanished(MudroomError):
     """The fork is gone."""
 
     def __init__(self) -> None:
         super().__init__("the fork is gone", "somebody else has applied or discarded it")
 
 
-class Seen(NamedTuple):
+class SeenFork(NamedTuple):
     """A fork, as it is looked at."""
 
     fork: str
@@ -57,7 +57,7 @@ class Seen(NamedTuple):
     tags: Mapping[bytes, tuple[str, ...]]
     """Of each change, by path, what to filter by."""
     remarks: tuple[Remark, ...]
-    conflicts: tuple[Conflicted, ...]
+    conflicts: tuple[ForkConflict, ...]
     level: int | None
     credentials: tuple[str, ...]
     running: bool = False
@@ -70,7 +70,7 @@ class Seen(NamedTuple):
         return {one.path: one.decided for one in self.conflicts}
 
 
-class Desk:
+class ReviewDesk:
     def __init__(self, session: Session, fork: str) -> None:
         self.session, self.fork = session, fork
         self.project = session.project
@@ -91,16 +91,16 @@ class Desk:
 
     # --- looking ---
 
-    def see(self) -> Seen:
+    def see(self) -> SeenFork:
         """Look at the fork; an apply is held to this from here on."""
         self._require_there()
         found = look(self.session, self.fork)
         record = self.session.record(self.fork)
-        conflicts: Sequence[Conflicted] = ()
+        conflicts: Sequence[ForkConflict] = ()
         running = not self._is_at_rest()
         if not running and self._may_conflict(found.changes):
             conflicts = self.session.conflicts(self.fork)
-        return Seen(
+        return SeenFork(
             self.fork,
             found.fingerprint,
             found.changes,
@@ -134,7 +134,7 @@ class Desk:
 
     def _require_there(self) -> None:
         if not self.session.vault.has_fork(self.fork):
-            raise Vanished
+            raise ForkVanished
 
     def stamp(self) -> tuple[object, ...] | None:
         """Something that differs whenever the fork has changed; None if it is gone. Costs a few looks at files: it may
@@ -146,17 +146,17 @@ class Desk:
             return None
         return tuple(map(stamp_of, (place, place + b"/record", place + b"/state", place + b"/running")))
 
-    async def show(self, item: Item) -> Shown | None:
+    async def show(self, item: Item) -> FileRows | None:
         """What there is to see of one change; None if another one was asked for meanwhile."""
         self._wanted += 1
         mine = self._wanted
         return await self.ask(lambda: self._show(item) if mine == self._wanted else None)
 
-    def _show(self, item: Item) -> Shown:
+    def _show(self, item: Item) -> FileRows:
         self._require_there()
         change = item.change
         if item.is_repository:
-            return Shown((f"a repository, as a whole: {len(item.inside):,} changes in it",))
+            return FileRows((f"a repository, as a whole: {len(item.inside):,} changes in it",))
         found = difference(self.session, self.fork, change.path)
         base, staged = change.base, change.staged
         mode = None
@@ -166,8 +166,8 @@ class Desk:
         notes = [*_about(change), *_KINDS.get(found.kind, ())]
         if mode is not None and not divisible:
             notes.append(f"permissions {mode[0]:04o} → {mode[1]:04o}")
-        text = Text(*found.texts.sides, found.texts.blocks) if found.texts is not None else None
-        return Shown(tuple(notes), mode if divisible else None, text, divisible, found.moved)
+        text = FileText(*found.texts.sides, found.texts.blocks) if found.texts is not None else None
+        return FileRows(tuple(notes), mode if divisible else None, text, divisible, found.moved)
 
     # --- doing ---
 
@@ -188,12 +188,12 @@ class Desk:
                 self.is_applying = False
 
     def apply(
-        self, seen: Seen, chosen: Chosen, on_verify: Callable[[tuple[bytes, ...]], Callable[[bytes], None]]
-    ) -> Landed:
+        self, seen: SeenFork, chosen: Choice, on_verify: Callable[[tuple[bytes, ...]], Callable[[bytes], None]]
+    ) -> LandingResult:
         """``on_verify``: as ``Session.apply`` has it. Raises ForkMoved if it is not what was looked at, Busy."""
         self._require_there()
 
-        def land() -> Landed:
+        def land() -> LandingResult:
             parts = self._parts(chosen.picks)
             return self.session.apply(
                 self.fork,
@@ -207,9 +207,9 @@ class Desk:
 
         return self.alone(f"applying {self.fork}", land)
 
-    def _parts(self, picks: Mapping[bytes, Pick]) -> dict[bytes, Part]:
+    def _parts(self, picks: Mapping[bytes, Pick]) -> dict[bytes, PartialChoice]:
         """Read again now: if it is not what was looked at, the fingerprint says so."""
-        parts: dict[bytes, Part] = {}
+        parts: dict[bytes, PartialChoice] = {}
         if not picks:
             return parts
         for change, old, new in self.session.texts(self.fork, list(picks)):
@@ -220,12 +220,12 @@ class Desk:
                 raise MudroomError(f"{show_path(change.path)} cannot be read any more", "R looks again")
             content = new if pick.blocks is None else select(old, new, pick.blocks)
             mode = change.staged.mode if pick.mode or change.base is None else change.base.mode
-            parts[change.path] = Part(content, mode)
+            parts[change.path] = PartialChoice(content, mode)
         if parts.keys() != picks.keys():
             raise MudroomError("the fork is not what was looked at", "R looks again")
         return parts
 
-    def undo(self, name: str) -> Applied:
+    def undo(self, name: str) -> ApplyResult:
         return self.alone("undo", lambda: self.session.undo(name))
 
     def last_apply(self) -> str:
@@ -233,7 +233,7 @@ class Desk:
         done = [one["apply"] for one in self.session.applies() if one["state"] == "applied"]
         return done[-1] if done else ""
 
-    def discard(self, seen: Seen) -> None:
+    def discard(self, seen: SeenFork) -> None:
         """Raises ForkMoved if it is not what was looked at, Busy."""
         self._require_there()
         self.alone(f"discarding {self.fork}", lambda: self.session.discard(self.fork, seen.fingerprint))
@@ -244,12 +244,12 @@ class Desk:
         self._require_there()
         return self.session.vault.fork(self.fork).state.checkpoints
 
-    def dropped(self, point: str) -> Dropped:
+    def dropped(self, point: str) -> DroppedChanges:
         """What a rollback would drop; one is held to this."""
         self._require_at_rest()
         return preview(self.session, self.fork, point)
 
-    def roll_back(self, point: str, dropped: Dropped) -> str:
+    def roll_back(self, point: str, dropped: DroppedChanges) -> str:
         """Returns the checkpoint by which what was dropped can be had back; empty: nothing was. Raises ForkMoved if it
         would be something else."""
         self._require_at_rest()
@@ -262,24 +262,24 @@ class Desk:
 
     # --- conflicts ---
 
-    def conflicts(self) -> list[Conflicted]:
+    def conflicts(self) -> list[ForkConflict]:
         self._require_at_rest()
         return self.session.conflicts(self.fork)
 
-    def is_masked(self, conflict: Conflicted) -> bool:
+    def is_masked(self, conflict: ForkConflict) -> bool:
         """Whether nobody is shown what is in it. Any thread may ask."""
         return is_masked_conflict(self.session, conflict)
 
-    def decide(self, conflict: Conflicted, take: Take, content: bytes | None = None) -> None:
+    def decide(self, conflict: ForkConflict, take: Take, content: bytes | None = None) -> None:
         self._require_at_rest()
         self.session.decide(self.fork, conflict, take, content)
 
-    def keep_both(self, conflict: Conflicted) -> None:
+    def keep_both(self, conflict: ForkConflict) -> None:
         """The fork's beside the project's, which changes the fork: what is in it now is what is looked at."""
         self._require_at_rest()
         self.session.keep_both(self.fork, conflict)
 
-    def undecide(self, conflict: Conflicted) -> bool:
+    def undecide(self, conflict: ForkConflict) -> bool:
         self._require_at_rest()
         return self.session.forget_decision(self.fork, conflict.path, conflict.decision)
 

@@ -192,7 +192,7 @@ class Choose(Dialog["int | None"]):
         self.dismiss(None)
 
 
-class Words(Dialog["str | None"]):
+class TextInput(Dialog["str | None"]):
     """A line of text; None: it was left as it is."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "none", show=False)]

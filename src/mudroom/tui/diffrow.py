@@ -15,7 +15,7 @@ from mudroom.core.tree.path import show_path
 from mudroom.tui.line import text_of_line
 
 if TYPE_CHECKING:
-    from mudroom.review.rows import Moved
+    from mudroom.review.rows import MovedRow
 
 Kind = Literal["note", "moved", "mode", "hunk", "same", "old", "new", "pair"]
 
@@ -23,7 +23,7 @@ CONTEXTS = (3, 10, 30, 100, 1 << 30)
 """Unchanged lines around a hunk; the last: all of them."""
 
 
-class Text(NamedTuple):
+class FileText(NamedTuple):
     """Both sides of a file, and where they differ."""
 
     old: list[bytes]
@@ -35,19 +35,19 @@ class Text(NamedTuple):
         return frozenset(range(len(self.blocks)))
 
 
-class Shown(NamedTuple):
+class FileRows(NamedTuple):
     """All there is to see of one change."""
 
     notes: tuple[str, ...] = ()
     mode: tuple[int, int] | None = None
-    text: Text | None = None
+    text: FileText | None = None
     divisible: bool = True
     """Whether hunks can be chosen from it, one by one."""
-    moved: Moved | None = None
+    moved: MovedRow | None = None
     """Of a file that was moved and changed: the other end of that."""
 
 
-class Row(NamedTuple):
+class DiffRow(NamedTuple):
     kind: Kind
     old: int = -1
     """Index of the line; of a ``note``: of that."""
@@ -71,7 +71,7 @@ class Group(NamedTuple):
 
 
 class Layout(NamedTuple):
-    rows: list[Row]
+    rows: list[DiffRow]
     groups: list[Group]
     tail: int = 0
     """Unchanged lines after the last hunk."""
@@ -82,12 +82,12 @@ class Layout(NamedTuple):
         return [number for number, row in enumerate(self.rows[:1]) if row.kind == "mode"] + [g.row for g in self.groups]
 
 
-def text_of(old: bytes, new: bytes) -> Text:
+def text_of(old: bytes, new: bytes) -> FileText:
     before, after = split_lines(old), split_lines(new)
-    return Text(before, after, diff_lines(before, after))
+    return FileText(before, after, diff_lines(before, after))
 
 
-def groups_of(text: Text, context: int, cuts: frozenset[int]) -> list[Group]:
+def groups_of(text: FileText, context: int, cuts: frozenset[int]) -> list[Group]:
     """``cuts``: blocks that begin a hunk even if the one before them is near."""
     blocks = text.blocks
     found: list[list[int]] = []
@@ -112,39 +112,39 @@ def groups_of(text: Text, context: int, cuts: frozenset[int]) -> list[Group]:
     return groups
 
 
-def lay_out(shown: Shown, context: int, cuts: frozenset[int], *, side_by_side: bool = False) -> Layout:
-    rows: list[Row] = []
+def lay_out(shown: FileRows, context: int, cuts: frozenset[int], *, side_by_side: bool = False) -> Layout:
+    rows: list[DiffRow] = []
     if shown.mode is not None:
-        rows.append(Row("mode"))
-    rows += [Row("note", number) for number in range(len(shown.notes))]
+        rows.append(DiffRow("mode"))
+    rows += [DiffRow("note", number) for number in range(len(shown.notes))]
     if shown.moved is not None:
-        rows.append(Row("moved"))
+        rows.append(DiffRow("moved"))
     text = shown.text
     if text is None:
         return Layout(rows, [])
     groups = groups_of(text, context, cuts)
     for number, group in enumerate(groups):
         groups[number] = group._replace(row=len(rows))
-        rows.append(Row("hunk", hunk=number))
+        rows.append(DiffRow("hunk", hunk=number))
         at, other = group.old_start, group.new_start
         for block_number in group.blocks:
             block = text.blocks[block_number]
-            rows += [Row("same", at + n, other + n, number) for n in range(block.old_start - at)]
+            rows += [DiffRow("same", at + n, other + n, number) for n in range(block.old_start - at)]
             rows += _changed(block, number, block_number, side_by_side=side_by_side)
             at, other = block.old_end, block.new_end
-        rows += [Row("same", at + n, other + n, number) for n in range(group.old_end - at)]
+        rows += [DiffRow("same", at + n, other + n, number) for n in range(group.old_end - at)]
     tail = len(text.old) - groups[-1].old_end if groups else 0
     return Layout(rows, groups, tail)
 
 
-def _changed(block: Block, hunk: int, number: int, *, side_by_side: bool) -> list[Row]:
+def _changed(block: Block, hunk: int, number: int, *, side_by_side: bool) -> list[DiffRow]:
     olds, news = range(block.old_start, block.old_end), range(block.new_start, block.new_end)
     if not side_by_side:
-        return [Row("old", line, -1, hunk, number) for line in olds] + [
-            Row("new", -1, line, hunk, number) for line in news
+        return [DiffRow("old", line, -1, hunk, number) for line in olds] + [
+            DiffRow("new", -1, line, hunk, number) for line in news
         ]
     return [
-        Row("pair", olds[n] if n < len(olds) else -1, news[n] if n < len(news) else -1, hunk, number)
+        DiffRow("pair", olds[n] if n < len(olds) else -1, news[n] if n < len(news) else -1, hunk, number)
         for n in range(max(len(olds), len(news)))
     ]
 
@@ -157,7 +157,7 @@ place are compared."""
 class Marker:
     """The words that differ, found out when a line is drawn, and kept for as long as the file is shown."""
 
-    def __init__(self, text: Text) -> None:
+    def __init__(self, text: FileText) -> None:
         self._text = text
         self._known: dict[int, tuple[tuple[tuple[Span, ...], ...], tuple[tuple[Span, ...], ...]]] = {}
 
@@ -184,7 +184,7 @@ class Marker:
         return spans(text_of_line(self._text.old[old]), text_of_line(self._text.new[new]), Budget())
 
 
-def line_of_moved(moved: Moved, *, mine: bool, other: bool) -> str:
+def line_of_moved(moved: MovedRow, *, mine: bool, other: bool) -> str:
     """``mine``, ``other``: whether this end of the move is chosen, and the other one."""
     line = f"moved {'from' if moved.is_source else 'to'} {show_path(moved.path)}, {moved.percent} % the same"
     if mine == other:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from mudroom.tui.choice import SIGNS, Item, Mark, Pick, toggle_block, toggle_mode, wanted_blocks
 from mudroom.tui.diffrow import (
     CONTEXTS,
+    DiffRow,
+    FileRows,
+    FileText,
     Group,
     Layout,
     Marker,
-    Row,
-    Shown,
-    Text,
     header_of,
     lay_out,
     line_of_moved,
@@ -28,7 +28,7 @@ class DiffView(Pane):
     def __init__(self) -> None:
         super().__init__(id="diff")
         self.item: Item | None = None
-        self.shown = Shown()
+        self.shown = FileRows()
         self.layout_of = Layout([], [])
         self.pick: Pick | None = None
         self.picks_other = False
@@ -40,7 +40,7 @@ class DiffView(Pane):
         self._cuts: frozenset[int] = frozenset()
         self._marks: Marker | None = None
 
-    def show_item(self, item: Item | None, shown: Shown) -> None:
+    def show_item(self, item: Item | None, shown: FileRows) -> None:
         """Another file; or the same, which may have changed."""
         same = item is not None and self.item is not None and item.path == self.item.path
         self.item, self.shown = item, shown
@@ -154,12 +154,12 @@ class DiffView(Pane):
             return self._pair(row, text, pointer, width)
         return self._line(row, text, pointer, width)
 
-    def _marker(self, text: Text) -> Marker:
+    def _marker(self, text: FileText) -> Marker:
         if self._marks is None:
             self._marks = Marker(text)
         return self._marks
 
-    def _heading(self, hunk: int, text: Text, pointer: tuple[str, str]) -> Pieces:
+    def _heading(self, hunk: int, text: FileText, pointer: tuple[str, str]) -> Pieces:
         group = self.layout_of.groups[hunk]
         wanted = wanted_blocks(self.pick, text.numbers)
         inside = set(group.blocks)
@@ -172,7 +172,7 @@ class DiffView(Pane):
             (" " + header_of(group, hunk, len(self.layout_of.groups)), "head"),
         ]
 
-    def _line(self, row: Row, text: Text, pointer: tuple[str, str], width: int) -> Pieces:
+    def _line(self, row: DiffRow, text: FileText, pointer: tuple[str, str], width: int) -> Pieces:
         digits = len(str(max(len(text.old), len(text.new))))
         numbers = f"{row.old + 1 or '':>{digits}} {row.new + 1 or '':>{digits}} "
         line = text.new[row.new] if row.kind != "old" else text.old[row.old]
@@ -185,7 +185,7 @@ class DiffView(Pane):
         sign = (_SIGN[row.kind], style if chosen else "dim")
         return [pointer, (numbers, "dim"), sign, *_cut(body, self.sideways, width - 2 - len(numbers))]
 
-    def _pair(self, row: Row, text: Text, pointer: tuple[str, str], width: int) -> Pieces:
+    def _pair(self, row: DiffRow, text: FileText, pointer: tuple[str, str], width: int) -> Pieces:
         digits = len(str(max(len(text.old), len(text.new))))
         half = (width - 2) // 2
         room = half - digits - 2

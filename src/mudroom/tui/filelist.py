@@ -15,7 +15,7 @@ from mudroom.tui.pane import Pane, Pieces
 _VERBS = {"added": "+", "modified": "~", "deleted": "-", "renamed": "→"}
 
 
-class Row(NamedTuple):
+class FileRow(NamedTuple):
     item: Item | None
     """None: a directory."""
     directory: bytes
@@ -23,25 +23,25 @@ class Row(NamedTuple):
     """Of a directory: what is in it, listed or folded away."""
 
 
-def rows_of(items: Sequence[Item], folded: frozenset[bytes]) -> list[Row]:
+def rows_of(items: Sequence[Item], folded: frozenset[bytes]) -> list[FileRow]:
     """A heading for each directory that holds any of them, unless that is the project's own."""
     groups: dict[bytes, list[Item]] = {}
     for item in items:
         groups.setdefault(parent(item.path), []).append(item)
-    rows: list[Row] = []
+    rows: list[FileRow] = []
     for directory, members in groups.items():
         if directory:
-            rows.append(Row(None, directory, tuple(members)))
+            rows.append(FileRow(None, directory, tuple(members)))
             if directory in folded:
                 continue
-        rows += [Row(item, directory) for item in members]
+        rows += [FileRow(item, directory) for item in members]
     return rows
 
 
 class FileList(Pane):
     def __init__(self) -> None:
         super().__init__(id="list")
-        self.rows: list[Row] = []
+        self.rows: list[FileRow] = []
         self.picks: Mapping[bytes, Pick] = {}
         self.flags: Mapping[bytes, frozenset[str]] = {}
         self.seen: Mapping[bytes, bool] = {}
@@ -61,7 +61,7 @@ class FileList(Pane):
         self.show_rows(len(self.rows), cursor)
 
     @property
-    def current(self) -> Row | None:
+    def current(self) -> FileRow | None:
         return self.rows[self.cursor] if self.cursor < len(self.rows) else None
 
     def fold(self) -> None:
@@ -120,7 +120,7 @@ class FileList(Pane):
         ]
 
 
-def _place(row: Row) -> tuple[bytes, bytes]:
+def _place(row: FileRow) -> tuple[bytes, bytes]:
     return row.directory, row.item.path if row.item is not None else b""
 
 

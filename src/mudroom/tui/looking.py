@@ -16,13 +16,13 @@ from textual.widgets import Static
 from mudroom.core.tree.path import show_path
 from mudroom.errors import MudroomError
 from mudroom.tui.choice import FLAGS, WHOLE, Item, Pick, first_choice, flags_of, kept
-from mudroom.tui.desk import Desk, Seen, Vanished
-from mudroom.tui.diffrow import Shown
+from mudroom.tui.desk import ForkVanished, ReviewDesk, SeenFork
+from mudroom.tui.diffrow import FileRows
 from mudroom.tui.diffview import WIDE, DiffView
 from mudroom.tui.filelist import FileList
 from mudroom.tui.key import REVIEW, brief
 from mudroom.tui.pane import Pane
-from mudroom.tui.worker import Turn, begin
+from mudroom.tui.worker import WorkerQueue, begin
 
 if TYPE_CHECKING:
     from mudroom.tui.app import ReviewApp
@@ -60,10 +60,10 @@ class LookingScreen(Screen[None], inherit_bindings=False):
     LookingScreen #keys { height: 1; background: $surface; color: $text-muted; }
     """
 
-    def __init__(self, desk: Desk) -> None:
+    def __init__(self, desk: ReviewDesk) -> None:
         super().__init__()
         self.desk = desk
-        self.seen: Seen | None = None
+        self.seen: SeenFork | None = None
         self.picks: dict[bytes, Pick] = {}
         self.marked: dict[bytes, frozenset[int]] = {}
         """Blocks that were looked at, by path; of what has none: -1."""
@@ -71,7 +71,7 @@ class LookingScreen(Screen[None], inherit_bindings=False):
         self.words = ""
         self._stamp: object = None
         self._moved = False
-        self._turn = Turn(self, self.app.tell_error)
+        self._turn = WorkerQueue(self, self.app.tell_error)
         self._watches = True
         """Not while the review itself changes the fork."""
         self._blocks: dict[bytes, frozenset[int]] = {}
@@ -115,7 +115,7 @@ class LookingScreen(Screen[None], inherit_bindings=False):
         self._stamp = self.desk.stamp()
         try:
             seen = await self.desk.ask(self.desk.see)
-        except Vanished:
+        except ForkVanished:
             self._show_gone()
             return
         except (MudroomError, OSError) as error:
@@ -140,7 +140,7 @@ class LookingScreen(Screen[None], inherit_bindings=False):
         self.seen, self.picks, self._shown = None, {}, None
         self.app.holds = False
         self.files.show_items(())
-        self.diff.show_item(None, Shown())
+        self.diff.show_item(None, FileRows())
         self.show_top()
         self.banner(
             f"{self.desk.fork} is gone: all it held is applied, u takes it back"
@@ -236,17 +236,17 @@ class LookingScreen(Screen[None], inherit_bindings=False):
             nothing = "nothing is listed" if self.seen is not None and self.seen.items else "the fork holds no changes"
             told = (f"{show_path(row.directory)}/: {len(row.members):,} changed" if row is not None else nothing,)
             self._shown = None
-            self.diff.show_item(None, Shown(told))
+            self.diff.show_item(None, FileRows(told))
             return
         if self._shown == item.path:
             return
         try:
             shown = await self.desk.show(item)
-        except Vanished:
+        except ForkVanished:
             self._show_gone()
             return
         except (MudroomError, OSError) as error:
-            shown = Shown((f"it cannot be shown: {error}",))
+            shown = FileRows((f"it cannot be shown: {error}",))
         if shown is None:
             return  # somebody has moved on
         self._shown = item.path

@@ -11,9 +11,9 @@ from textual.binding import BindingType
 from mudroom.core.tree.path import show, show_path
 from mudroom.errors import ForkMoved, MudroomError
 from mudroom.tui import tell
-from mudroom.tui.choice import WHOLE, Chosen, Item, Pick, chosen, gathered
+from mudroom.tui.choice import WHOLE, Choice, Item, Pick, chosen, gathered
 from mudroom.tui.conflict import ConflictScreen
-from mudroom.tui.dialog import Choose, Confirm, Outcome, Tell, Words, help_for, plain
+from mudroom.tui.dialog import Choose, Confirm, Outcome, Tell, TextInput, help_for, plain
 from mudroom.tui.diffview import WIDE
 from mudroom.tui.key import REVIEW, bindings
 from mudroom.tui.looking import FILTERS, LookingScreen
@@ -169,7 +169,7 @@ class ReviewScreen(LookingScreen, inherit_bindings=False):
         self._turn.take(self._search)
 
     async def _search(self) -> None:
-        found = await self.app.push_screen_wait(Words("Show only paths with …", self.words))
+        found = await self.app.push_screen_wait(TextInput("Show only paths with …", self.words))
         if found is not None:
             self.words = found.strip()
             self.show_list()
@@ -184,7 +184,7 @@ class ReviewScreen(LookingScreen, inherit_bindings=False):
         finally:
             self._watches = True
 
-    def _picked(self) -> Chosen | None:
+    def _picked(self) -> Choice | None:
         return chosen(self.seen.items, self.picks) if self.seen is not None else None
 
     def action_apply(self) -> None:

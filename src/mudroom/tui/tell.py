@@ -11,19 +11,19 @@ from mudroom.core.tree.change import Change
 from mudroom.core.tree.path import show, show_path
 from mudroom.core.tree.quote import show_words
 from mudroom.core.tree.stack import Checkpoint
-from mudroom.tui.choice import Chosen, is_covered
-from mudroom.tui.desk import Seen
+from mudroom.tui.choice import Choice, is_covered
+from mudroom.tui.desk import SeenFork
 from mudroom.tui.pane import Pieces
 
 if TYPE_CHECKING:
-    from mudroom.session import Applied, Landed
+    from mudroom.session import ApplyResult, LandingResult
 
 MOST = 8
 """Paths that are named, of each kind."""
 
 
 def before_apply(
-    seen: Seen, wanted: Chosen, flags: Mapping[bytes, frozenset[str]], verify: tuple[bytes, ...]
+    seen: SeenFork, wanted: Choice, flags: Mapping[bytes, frozenset[str]], verify: tuple[bytes, ...]
 ) -> list[Pieces]:
     """What an apply would bring in, what it would not, and what is to be noticed of it."""
     count, parts = len(wanted.items), len(wanted.picks)
@@ -63,7 +63,7 @@ def _named(title: str, style: str, paths: list[bytes]) -> list[Pieces]:
     return [*rows, [(f"  … and {len(paths) - MOST:,} more", "dim")]] if len(paths) > MOST else rows
 
 
-def landed(found: Landed, wanted: Chosen) -> list[Pieces]:
+def landed(found: LandingResult, wanted: Choice) -> list[Pieces]:
     """What an apply has done."""
     applied, verified = found.applied, found.verified
     if verified is not None and not verified.passed:
@@ -90,7 +90,7 @@ def landed(found: Landed, wanted: Chosen) -> list[Pieces]:
     return rows
 
 
-def undone(applied: Applied) -> list[Pieces]:
+def undone(applied: ApplyResult) -> list[Pieces]:
     return [
         [(turned_words("undo", applied.written, applied.removed, len(applied.again), applied.holder), "good")],
         *_conflicts(applied, "stays as it is, for it was changed since:"),
@@ -99,7 +99,7 @@ def undone(applied: Applied) -> list[Pieces]:
     ]
 
 
-def _conflicts(applied: Applied, title: str) -> list[Pieces]:
+def _conflicts(applied: ApplyResult, title: str) -> list[Pieces]:
     if not applied.conflicts:
         return []
     rows: list[Pieces] = [[(title, "bad")]]

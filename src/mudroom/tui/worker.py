@@ -21,7 +21,7 @@ def begin(node: DOMNode, work: Work, group: str, *, exclusive: bool = False) -> 
     node.run_worker(given, group=group, exclusive=exclusive)
 
 
-class Turn:
+class WorkerQueue:
     """One thing after the other: a key that comes before the last one is done with begins nothing."""
 
     def __init__(self, node: DOMNode, tell: Callable[[MudroomError], None]) -> None:

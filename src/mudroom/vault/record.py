@@ -12,7 +12,7 @@ from typing import NamedTuple, TypeVar
 
 import msgspec
 
-from mudroom.core.merge.merge import Part
+from mudroom.core.merge.merge import PartialChoice
 from mudroom.core.merge.operations import Op
 from mudroom.core.tree.change import Changeset
 from mudroom.core.tree.entry import Entry
@@ -57,7 +57,7 @@ class ApplyRecord(NamedTuple):
     """For whole directories, by slot: every entry below, by its path in the project."""
     differing: tuple[bytes, ...] = ()
     """Paths in the fork that land, and leave the project other than the fork has them (``Landing.differing``)."""
-    parts: tuple[tuple[bytes, Part], ...] = ()
+    parts: tuple[tuple[bytes, PartialChoice], ...] = ()
     """Files of which only this part lands."""
     dropped: tuple[bytes, ...] = ()
     """Paths of the fork at which the project's was decided for (``Landing.dropped``)."""

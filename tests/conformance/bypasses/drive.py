@@ -25,21 +25,21 @@ sys.path[:0] = [str(_HERE.parent.parent), _SOURCE]
 
 from conformance.bypasses.phone import RULES  # noqa: E402
 from mudroom import gateway  # noqa: E402
-from mudroom.core.network.flow import Answer  # noqa: E402
+from mudroom.core.network.flow import FlowAnswer  # noqa: E402
 from mudroom.core.network.host_rules import HostRule  # noqa: E402
 from mudroom.core.settings import Settings  # noqa: E402
 from mudroom.net.door import Gate  # noqa: E402
 from mudroom.sandbox.linux.seccomp import compile_filter  # noqa: E402
-from mudroom.sandbox.linux.syscall import Cond, Rule  # noqa: E402
+from mudroom.sandbox.linux.syscall import Cond, SyscallRule  # noqa: E402
 from mudroom.session import Session  # noqa: E402
 
 _NAMESPACES = 0x7E020000  # CLONE_NEW* as the default profile of containers masks them
 _PROFILE = (
-    Rule("unshare", errno.EPERM, (), "as without CAP_SYS_ADMIN"),
-    Rule("clone", errno.EPERM, (Cond(0, "!=", 0, _NAMESPACES),), "as without CAP_SYS_ADMIN"),
-    Rule("clone3", errno.ENOSYS, (), "as in the profile"),
-    Rule("mount", errno.EPERM, (), "as without CAP_SYS_ADMIN"),
-    Rule("open_tree", errno.EPERM, (), "as without CAP_SYS_ADMIN"),
+    SyscallRule("unshare", errno.EPERM, (), "as without CAP_SYS_ADMIN"),
+    SyscallRule("clone", errno.EPERM, (Cond(0, "!=", 0, _NAMESPACES),), "as without CAP_SYS_ADMIN"),
+    SyscallRule("clone3", errno.ENOSYS, (), "as in the profile"),
+    SyscallRule("mount", errno.EPERM, (), "as without CAP_SYS_ADMIN"),
+    SyscallRule("open_tree", errno.EPERM, (), "as without CAP_SYS_ADMIN"),
 )
 
 
@@ -80,7 +80,7 @@ def session(told: dict[str, Any], name: str) -> Session:
         environ={**os.environb, b"LC_ALL": b"C"},
         settings=settings,
         rules=lambda: rules,
-        approver=(lambda _question, _running: Answer(False)) if told["asked"] else None,
+        approver=(lambda _question, _running: FlowAnswer(False)) if told["asked"] else None,
     )
 
 

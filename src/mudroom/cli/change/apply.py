@@ -19,7 +19,7 @@ from mudroom.core.tree.path import ancestors, is_below, show, show_path
 from mudroom.errors import UsageError
 
 if TYPE_CHECKING:
-    from mudroom.session import Landed, Session, Verified
+    from mudroom.session import LandingResult, Session, Verification
 
 EXAMPLES = """\
 examples:
@@ -69,7 +69,7 @@ def execute(args: argparse.Namespace, context: Context) -> int:
     return exit_code(landed)
 
 
-def _apply(session: Session, name: str, args: argparse.Namespace, context: Context) -> Landed | None:
+def _apply(session: Session, name: str, args: argparse.Namespace, context: Context) -> LandingResult | None:
     """None: the user has chosen nothing."""
     changes = session.changes(name).changes
     paths: Sequence[bytes] = matching(changes, project_paths(args.paths, session))
@@ -143,13 +143,13 @@ def _confirmed(session: Session, name: str, paths: Sequence[bytes], context: Con
     return context.terminal.ask("[a]pply  [c]ancel: ").strip().lower() in ("a", "apply", "y", "yes")
 
 
-def exit_code(landed: Landed) -> int:
+def exit_code(landed: LandingResult) -> int:
     if landed.verified is not None and not landed.verified.passed:
         return 5
     return 3 if landed.conflicts else 0
 
 
-def landed_to_json(landed: Landed) -> dict[str, Any]:
+def landed_to_json(landed: LandingResult) -> dict[str, Any]:
     applied, verified = landed.applied, landed.verified
     failed = verified is not None and not verified.passed
     return {
@@ -166,7 +166,7 @@ def landed_to_json(landed: Landed) -> dict[str, Any]:
     }
 
 
-def _verified(verified: Verified) -> dict[str, Any]:
+def _verified(verified: Verification) -> dict[str, Any]:
     return {
         "command": [text(word) for word in verified.command],
         "exit_code": verified.exit_code,
@@ -175,7 +175,7 @@ def _verified(verified: Verified) -> dict[str, Any]:
     }
 
 
-def _tell_unverified(verified: Verified, fork: str, context: Context) -> None:
+def _tell_unverified(verified: Verification, fork: str, context: Context) -> None:
     terminal = context.terminal
     for line in verified.output.decode("utf-8", "replace").splitlines()[-60:]:
         terminal.say("  | " + show(line.encode()))
@@ -184,7 +184,7 @@ def _tell_unverified(verified: Verified, fork: str, context: Context) -> None:
     terminal.say(f"  the project is as it was; all stays in {fork}: mudroom diff {fork}, mudroom discard {fork}")
 
 
-def tell_landed(landed: Landed, fork: str, context: Context) -> None:
+def tell_landed(landed: LandingResult, fork: str, context: Context) -> None:
     applied, terminal = landed.applied, context.terminal
     if landed.verified is not None and not landed.verified.passed:
         _tell_unverified(landed.verified, fork, context)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from mudroom.cli.change.diff import coloured
 from mudroom.cli.main import Context
-from mudroom.core.merge.merge import Part
+from mudroom.core.merge.merge import PartialChoice
 from mudroom.core.text.hunk import Hunk, hunks, select, split
 from mudroom.core.tree.change import listed
 from mudroom.core.tree.dependent_rows import lacks, needs, row_of, together
@@ -29,9 +29,9 @@ _NAMED = 20
 """Paths that are told of one by one."""
 
 
-class Chosen(NamedTuple):
+class PatchSelection(NamedTuple):
     paths: tuple[bytes, ...]
-    parts: dict[bytes, Part]
+    parts: dict[bytes, PartialChoice]
     """Of the paths, those of which not all was chosen."""
 
 
@@ -39,10 +39,10 @@ class _Quit(Exception):
     pass
 
 
-def choose(session: Session, fork: str, paths: Sequence[bytes], context: Context) -> Chosen | None:
+def choose(session: Session, fork: str, paths: Sequence[bytes], context: Context) -> PatchSelection | None:
     """Ask about every change at and below ``paths`` (none: all). None if nothing was chosen."""
     chosen: list[Change] = []
-    parts: dict[bytes, Part] = {}
+    parts: dict[bytes, PartialChoice] = {}
     try:
         for change, base, staged in session.texts(fork, paths):
             if base is None or staged is None:
@@ -52,7 +52,7 @@ def choose(session: Session, fork: str, paths: Sequence[bytes], context: Context
             part = _file(change, base, staged, context)
             if part is not None:
                 chosen.append(change)
-                if part != Part(staged, change.entry.mode):
+                if part != PartialChoice(staged, change.entry.mode):
                     parts[change.path] = part
     except _Quit:
         pass
@@ -61,7 +61,7 @@ def choose(session: Session, fork: str, paths: Sequence[bytes], context: Context
         context.terminal.say("nothing was chosen; all stays in the fork")
         return None
     paths_of = ([change.path, *([change.source] if change.source else [])] for change in kept)
-    return Chosen(
+    return PatchSelection(
         tuple(path for some in paths_of for path in some),
         {change.path: parts[change.path] for change in kept if change.path in parts},
     )
@@ -93,7 +93,7 @@ def _whole(change: Change, context: Context) -> bool:
             return answer in ("y", "a")
 
 
-def _file(change: Change, base: bytes, staged: bytes, context: Context) -> Part | None:
+def _file(change: Change, base: bytes, staged: bytes, context: Context) -> PartialChoice | None:
     """What is wanted of it; None if nothing is."""
     assert change.staged is not None
     context.terminal.say(context.terminal.style(show_path(change.path), "bold"))
@@ -104,7 +104,7 @@ def _file(change: Change, base: bytes, staged: bytes, context: Context) -> Part 
     wanted = _hunks(base, staged, context)
     if not wanted and (not changed_mode or mode != change.staged.mode):
         return None
-    return Part(select(base, staged, wanted), mode)
+    return PartialChoice(select(base, staged, wanted), mode)
 
 
 def _mode(change: Change, context: Context) -> bool:

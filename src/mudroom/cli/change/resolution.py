@@ -19,15 +19,15 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mudroom.cli.terminal.lending import GRACE, TYPED, Lent, ToldToEnd
+from mudroom.cli.terminal.lending import GRACE, TYPED, LentTerminal, ToldToEnd
 from mudroom.core.tree.path import show_path
 from mudroom.errors import MudroomError, UsageError
 
 if TYPE_CHECKING:
     from mudroom.cli.main import Context
-    from mudroom.core.merge.diff3 import Merged
+    from mudroom.core.merge.diff3 import MergedText
     from mudroom.core.merge.resolution_words import Either
-    from mudroom.session import Conflicted, Session
+    from mudroom.session import ForkConflict, Session
 
 KEPT = "kept"
 """The name, but for its suffix, of what somebody wrote and nobody decided for."""
@@ -35,7 +35,7 @@ DRIVERS = {"mergiraf": "mergiraf merge --git %O %A %B -s project -x original -y 
 """Merge drivers that are known by name."""
 
 
-def whole(session: Session, fork: str, conflict: Conflicted, side: Either) -> None:
+def whole(session: Session, fork: str, conflict: ForkConflict, side: Either) -> None:
     if side != "both":
         session.decide(fork, conflict, side)
         return
@@ -47,7 +47,7 @@ def whole(session: Session, fork: str, conflict: Conflicted, side: Either) -> No
     _keep(session, fork, conflict, merged, dict.fromkeys(range(merged.conflicts), side))
 
 
-def by_hunk(session: Session, fork: str, conflict: Conflicted, hunks: Mapping[int, Either]) -> None:
+def by_hunk(session: Session, fork: str, conflict: ForkConflict, hunks: Mapping[int, Either]) -> None:
     merged = _text(conflict)
     for number in hunks:
         if not 1 <= number <= merged.conflicts:
@@ -61,7 +61,7 @@ def by_hunk(session: Session, fork: str, conflict: Conflicted, hunks: Mapping[in
     _keep(session, fork, conflict, merged, {number - 1: side for number, side in hunks.items()})
 
 
-def by_editor(session: Session, fork: str, conflict: Conflicted, context: Context) -> None:
+def by_editor(session: Session, fork: str, conflict: ForkConflict, context: Context) -> None:
     """With conflict markers; of one that is decided, what is."""
     from mudroom.core.merge.marker import Labels, marker_size, mergeable, unresolved, with_markers
 
@@ -74,7 +74,7 @@ def by_editor(session: Session, fork: str, conflict: Conflicted, context: Contex
         given = with_markers(merged, Labels(b"project", b"original", fork.encode()))
     else:
         context.terminal.say(f"{show_path(conflict.path)} is decided: this is the result; --undecide for the markers")
-    with Lent() as lent, _desk() as directory:
+    with LentTerminal() as lent, _desk() as directory:
         edited = _Edited(directory / ("conflict" + _suffix(conflict.path)), given, context.terminal.say)
         with edited:
             words = [*shlex.split(os.fsdecode(editor)), str(edited.place)]
@@ -87,7 +87,7 @@ def by_editor(session: Session, fork: str, conflict: Conflicted, context: Contex
             session.decide(fork, conflict, "content", content, edited=not anew)
 
 
-def by_tool(session: Session, fork: str, conflict: Conflicted, tool: str, context: Context) -> None:
+def by_tool(session: Session, fork: str, conflict: ForkConflict, tool: str, context: Context) -> None:
     """A merge driver as git has them (gitattributes(5)): %O base, %A ours and the result, %B theirs, %P the path."""
     from mudroom.core.merge.marker import unresolved
 
@@ -98,7 +98,7 @@ def by_tool(session: Session, fork: str, conflict: Conflicted, tool: str, contex
     if not {"%A", "%B"} <= set(" ".join(words).split()):
         raise UsageError(f"the merge driver {tool!r} is not told the files", "a command with %O %A %B")
     sides = (conflict.base, conflict.ours, conflict.theirs)
-    with Lent() as lent, _desk() as directory:
+    with LentTerminal() as lent, _desk() as directory:
         names = {"%P": "merged" + _suffix(conflict.path)}
         for sign, name, side in zip(("%O", "%A", "%B"), ("base", "ours", "theirs"), sides, strict=True):
             if side.content is None and (sign != "%O" or side.entry is not None):
@@ -117,7 +117,7 @@ def by_tool(session: Session, fork: str, conflict: Conflicted, tool: str, contex
             session.decide(fork, conflict, "content", content)
 
 
-def _require_shown(session: Session, conflict: Conflicted) -> None:
+def _require_shown(session: Session, conflict: ForkConflict) -> None:
     from mudroom.review.rows import is_masked_conflict
 
     if is_masked_conflict(session, conflict):
@@ -197,18 +197,20 @@ def _clear(directory: Path, kept: set[str]) -> None:
         os.close(own)
 
 
-def undecide(session: Session, fork: str, conflict: Conflicted) -> None:
+def undecide(session: Session, fork: str, conflict: ForkConflict) -> None:
     if not session.forget_decision(fork, conflict.path, conflict.decision):
         raise UsageError(f"nothing is decided about {show_path(conflict.path)}")
 
 
-def _keep(session: Session, fork: str, conflict: Conflicted, merged: Merged, choices: Mapping[int, Either]) -> None:
+def _keep(
+    session: Session, fork: str, conflict: ForkConflict, merged: MergedText, choices: Mapping[int, Either]
+) -> None:
     from mudroom.core.merge.marker import resolve
 
     session.decide(fork, conflict, "content", resolve(merged, choices).content())
 
 
-def _text(conflict: Conflicted) -> Merged:
+def _text(conflict: ForkConflict) -> MergedText:
     merged = conflict.merged
     if merged is None:
         raise UsageError(
@@ -223,7 +225,7 @@ def _suffix(path: bytes) -> str:
     return suffix.decode() if suffix[1:].isalnum() and len(suffix) < 12 and suffix.isascii() else ""
 
 
-def _run(lent: Lent, words: list[str], directory: Path, what: str, *, is_typed_in: bool) -> None:
+def _run(lent: LentTerminal, words: list[str], directory: Path, what: str, *, is_typed_in: bool) -> None:
     try:
         code = lent.run(words, directory, is_typed_in=is_typed_in)
     except OSError as error:

@@ -15,7 +15,7 @@ from mudroom.core.tree.path import show, show_path
 from mudroom.errors import UsageError
 
 if TYPE_CHECKING:
-    from mudroom.session import Conflicted, Session
+    from mudroom.session import ForkConflict, Session
 
 MOST = 8
 """Places of which it is said what is decided."""
@@ -100,7 +100,7 @@ def execute(args: argparse.Namespace, context: Context) -> int:
     return 3 if left else 0
 
 
-def _tell(found: list[Conflicted], left: int, name: str, context: Context) -> None:
+def _tell(found: list[ForkConflict], left: int, name: str, context: Context) -> None:
     terminal = context.terminal
     for conflict in found:
         state = terminal.style(*_state(conflict), 1)
@@ -112,7 +112,7 @@ def _tell(found: list[Conflicted], left: int, name: str, context: Context) -> No
         terminal.say(f"all is decided: mudroom apply {name}")
 
 
-def _state(conflict: Conflicted) -> tuple[str, str]:
+def _state(conflict: ForkConflict) -> tuple[str, str]:
     """In words, and its colour."""
     if not conflict.decided:
         return "conflict", "red"
@@ -120,7 +120,7 @@ def _state(conflict: Conflicted) -> tuple[str, str]:
     return "decided: " + places if places else said_of_take(conflict.take), "green"
 
 
-def _places(conflict: Conflicted) -> str:
+def _places(conflict: ForkConflict) -> str:
     """What was made of a text, place by place; empty: it was made in another way."""
     from mudroom.core.merge.read_resolution import choices_of
 
@@ -132,7 +132,7 @@ def _places(conflict: Conflicted) -> str:
     return ", ".join(map(said, choices[:MOST])) + more
 
 
-def conflict_to_json(conflict: Conflicted) -> dict[str, Any]:
+def conflict_to_json(conflict: ForkConflict) -> dict[str, Any]:
     sides = {}
     for side, version in (("base", conflict.base), ("ours", conflict.ours), ("theirs", conflict.theirs)):
         entry = version.entry
@@ -149,7 +149,7 @@ def conflict_to_json(conflict: Conflicted) -> dict[str, Any]:
 
 def _decision(
     args: argparse.Namespace, session: Session, name: str, context: Context
-) -> Callable[[Conflicted], None] | None:
+) -> Callable[[ForkConflict], None] | None:
     from mudroom.cli.change import resolution
 
     asked = [bool(args.whole), bool(args.hunks), args.edit, args.tool is not None, args.undecide]

@@ -16,7 +16,7 @@ from mudroom.core.result import changes_to_json
 from mudroom.errors import MudroomError, UsageError
 
 if TYPE_CHECKING:
-    from mudroom.session import Conflicted, Session
+    from mudroom.session import ForkConflict, Session
 
 EXAMPLES = """\
 examples:
@@ -81,7 +81,7 @@ def _review(session: Session, name: str | None, quiet: _Quiet, context: Context)
     from mudroom.cli.vault.event_row import line
     from mudroom.tui.app import Hands, review
 
-    def edit(session: Session, fork: str, conflict: Conflicted) -> None:
+    def edit(session: Session, fork: str, conflict: ForkConflict) -> None:
         try:
             by_editor(session, fork, conflict, context)
         except MudroomError as error:

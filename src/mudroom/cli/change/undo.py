@@ -13,7 +13,7 @@ from mudroom.core.result import conflicts_to_json, text
 from mudroom.core.tree.path import show_path
 
 if TYPE_CHECKING:
-    from mudroom.session import Applied
+    from mudroom.session import ApplyResult
 
 EXAMPLES = """\
 examples:
@@ -37,7 +37,7 @@ def execute(args: argparse.Namespace, context: Context) -> int:
 _STATES = {"undo": "undone", "redo": "redone"}
 
 
-def tell(applied: Applied, what: Literal["undo", "redo"], context: Context) -> int:
+def tell(applied: ApplyResult, what: Literal["undo", "redo"], context: Context) -> int:
     """What an undo or a redo has done; its exit code."""
     state = _STATES[what]
     if context.as_json:

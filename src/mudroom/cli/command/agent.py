@@ -12,8 +12,8 @@ from mudroom.cli.command.exec import configure_asking
 from mudroom.cli.command.run import configure_confinement
 from mudroom.cli.main import Context
 from mudroom.cli.open import project_of, settings_of
-from mudroom.core.agent.card import AgentCard, Opened
-from mudroom.core.agent.level import BARE, Decision
+from mudroom.core.agent.card import AgentCard, OpenedCredentials
+from mudroom.core.agent.level import BARE, LevelDecision
 from mudroom.core.settings import Settings
 from mudroom.errors import UsageError
 from mudroom.granting import graphics, image_of, promised
@@ -82,7 +82,9 @@ def execute(args: argparse.Namespace, context: Context) -> int:
     return 0 if decision.level is not None else 1
 
 
-def as_json(card: AgentCard, settings: Settings, decision: Decision, opened: Opened) -> dict[str, object]:
+def as_json(
+    card: AgentCard, settings: Settings, decision: LevelDecision, opened: OpenedCredentials
+) -> dict[str, object]:
     image, said = image_of(settings, card, decision.level or 0)
     return {
         "schema": "mudroom.card/1",
@@ -104,7 +106,9 @@ def as_json(card: AgentCard, settings: Settings, decision: Decision, opened: Ope
     }
 
 
-def as_text(card: AgentCard, settings: Settings, decision: Decision, opened: Opened, context: Context) -> list[str]:
+def as_text(
+    card: AgentCard, settings: Settings, decision: LevelDecision, opened: OpenedCredentials, context: Context
+) -> list[str]:
     agent = f"{card.agent}: {card.name}" if card.name else card.agent
     if decision.level is None:
         return [f"agent        {agent}", f"level        refused: {decision.reason} ({decision.rule})"]

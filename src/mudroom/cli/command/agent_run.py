@@ -17,7 +17,7 @@ from mudroom.agent import Ended, run_agent
 from mudroom.cli.command.exec import tell_refused
 from mudroom.cli.command.run import adjusted, asked_level, show_result, standard, warn
 from mudroom.cli.main import Context
-from mudroom.cli.net.card_hosts import Settled, by_card, settle
+from mudroom.cli.net.card_hosts import CardHosts, by_card, settle
 from mudroom.cli.open import exclusive, open_session, project_of, working_directory
 from mudroom.cli.terminal.lending import ToldToEnd, without
 from mudroom.cli.terminal.signals import waking
@@ -56,7 +56,7 @@ def _run(args: argparse.Namespace, context: Context, client: Client) -> int:
     _require_checked(card, args.checked)
     settings = _settings(args, card, load_policy(project_of(context), context.environ).settings)
     decision = decide(settings, card, asked_level(args), context.environ)
-    settled = Settled()
+    settled = CardHosts()
     if decision.level is not None:  # what is refused is told by the session
         settled = settle(card, settings, decision.level, context, allow=args.allow_card_network)
     argv = [os.fsencode(word) for word in args.command]

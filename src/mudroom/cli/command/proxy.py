@@ -10,7 +10,7 @@ from mudroom.cli.change.preview import preview
 from mudroom.cli.command.run import adjusted, asked_level, configure_confinement
 from mudroom.cli.main import Context
 from mudroom.cli.open import only_fork, open_session
-from mudroom.core.fork_report import Inspected, Prepared, inspected_to_json, prepared_to_json
+from mudroom.core.fork_report import ForkReport, PreparedFork, inspected_to_json, prepared_to_json
 from mudroom.core.result import changes_to_json
 from mudroom.core.tree.path import show
 from mudroom.errors import UsageError
@@ -59,7 +59,7 @@ def _prepare(args: argparse.Namespace, context: Context) -> int:
     return 0
 
 
-def _prepared_lines(found: Prepared) -> list[str]:
+def _prepared_lines(found: PreparedFork) -> list[str]:
     lines = [
         f"fork       {found.fork}" + (" (new)" if found.created else ""),
         f"project    {show(found.project)}, staged ({found.view})",
@@ -82,7 +82,7 @@ def _inspect(args: argparse.Namespace, context: Context) -> int:
     return 0
 
 
-def _inspected_lines(found: Inspected) -> list[str]:
+def _inspected_lines(found: ForkReport) -> list[str]:
     origin = f", from {found.parent}" if found.parent else ""
     lines = [f"{found.fork}: {found.state}{origin}"]
     if found.command:

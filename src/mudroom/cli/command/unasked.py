@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from mudroom.cli.main import Context
 from mudroom.core.command.policy import CommandRule, matches
-from mudroom.core.command.verdict import Part
+from mudroom.core.command.verdict import CommandPart
 from mudroom.core.result import Result
 from mudroom.core.settings import Settings
 from mudroom.core.tree.change import summarise
@@ -44,7 +44,7 @@ def own_level(settings: Settings) -> Settings:
 
 def is_trusted(argv: Sequence[bytes], settings: Settings) -> bool:
     """By its first words, as they are given to the program: ``sh -c 'npm ci'`` is sh."""
-    part = Part(tuple(argv), True, (), "")
+    part = CommandPart(tuple(argv), True, (), "")
     return any(matches(CommandRule(pattern, "allow"), part) for pattern in settings.trusted)
 
 

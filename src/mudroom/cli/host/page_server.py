@@ -20,7 +20,7 @@ from mudroom.session import Session
 
 if TYPE_CHECKING:
     from mudroom.review.folder import Outlook
-    from mudroom.web.state.means import Means
+    from mudroom.web.state.means import ServerMeans
 
 
 class _Notes(Terminal):
@@ -44,11 +44,11 @@ class _Notes(Terminal):
         pass
 
 
-def means_of(context: Context, roots: Sequence[bytes]) -> Means:
+def means_of(context: Context, roots: Sequence[bytes]) -> ServerMeans:
     """What the server may do, by what this process was started with."""
     from mudroom.cli.policy.approve import keep_host
     from mudroom.cli.terminal.approver import remember_command
-    from mudroom.web.state.means import Means
+    from mudroom.web.state.means import ServerMeans
 
     place = places(context.environ)
 
@@ -60,7 +60,7 @@ def means_of(context: Context, roots: Sequence[bytes]) -> Means:
     def start(project: bytes, fork: str, command: Sequence[bytes], timeout: float | None) -> str:
         return _start(context, project, fork, command, timeout)
 
-    return Means(
+    return ServerMeans(
         os.path.realpath(place.state),
         place.home,
         tuple(roots) or (os.path.realpath(place.home),),

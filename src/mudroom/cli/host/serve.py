@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from mudroom.cli.main import Context
 from mudroom.cli.open import project_of, standing
-from mudroom.core.agent.a2a import Standing, a2a_card, a2a_card_old, paths_of
+from mudroom.core.agent.a2a import AgentStatus, a2a_card, a2a_card_old, paths_of
 from mudroom.core.tree.path import show
 from mudroom.errors import UsageError
 from mudroom.granting import promised
@@ -240,7 +240,7 @@ def card_of(card: AgentCard, context: Context, *, old: bool = False) -> Callable
     return lambda url: make(card, stand(card, context), url)
 
 
-def stand(card: AgentCard, context: Context) -> Standing:
+def stand(card: AgentCard, context: Context) -> AgentStatus:
     """What was decided about an agent here. Raises MudroomError if the policy cannot be read."""
     from mudroom.cli.net.card_hosts import by_card
     from mudroom.core.agent.card_hosts import wish
@@ -251,11 +251,11 @@ def stand(card: AgentCard, context: Context) -> Standing:
     place = places(context.environ)
     decision, opened = promised(settings, card, project, os.path.realpath(place.state), place.home, context.environ)
     if decision.level is None:
-        return Standing(decision, "none")
+        return AgentStatus(decision, "none")
     mode = by_card(card, settings, None).network_at(decision.level)
     hosts: tuple[str, ...] = ()
     if isinstance(card.needs.network, tuple):
         found = wish(card.agent, card.needs.network, standing(project, context)[0]())
         trusted = found.open if card.agent in settings.network_cards else ()
         hosts = tuple(show_rule(rule) for rule in (*found.allowed, *trusted))
-    return Standing(decision, mode, hosts, opened.stores)
+    return AgentStatus(decision, mode, hosts, opened.stores)

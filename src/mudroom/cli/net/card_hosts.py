@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from mudroom.cli.main import Context
 from mudroom.cli.open import project_of, standing
 from mudroom.core.agent.card import AgentCard
-from mudroom.core.agent.card_hosts import Wish, wish
+from mudroom.core.agent.card_hosts import CardHostRule, wish
 from mudroom.core.network.host_rules import HostRule, show_rule
 from mudroom.core.settings import Settings
 from mudroom.policy.config import load_policy
@@ -27,7 +27,7 @@ _ASKED = 3
 """Times that a question is asked whose answer is none."""
 
 
-class Settled(NamedTuple):
+class CardHosts(NamedTuple):
     """What holds for one run."""
 
     rules: tuple[HostRule, ...] = ()
@@ -39,22 +39,22 @@ def by_card(card: AgentCard, settings: Settings, given: str | None) -> Settings:
     return settings._replace(network="none") if card.needs.network is False and given is None else settings
 
 
-def settle(card: AgentCard, settings: Settings, level: int, context: Context, *, allow: bool = False) -> Settled:
+def settle(card: AgentCard, settings: Settings, level: int, context: Context, *, allow: bool = False) -> CardHosts:
     """Ask, if it has to be. ``allow``: the user has said yes on the command line. Raises KeyboardInterrupt."""
     if not isinstance(card.needs.network, tuple) or not card.needs.network or settings.network_at(level) != "gate":
-        return Settled()
+        return CardHosts()
     rules, remember = standing(project_of(context), context)
     found = wish(card.agent, card.needs.network, rules())
     notes = [f"{card.agent} asks for {_names(found.denied)}, which the policy denies"] if found.denied else []
     if not found.open:
-        return Settled((), tuple(notes))
+        return CardHosts((), tuple(notes))
     trusted = card.agent in settings.network_cards
     if allow or trusted:
         why = "--allow-card-network" if allow else "network.cards in the policy"
-        return Settled(found.open, (*notes, f"allowed for this run, by {why}: {_names(found.open)}"))
+        return CardHosts(found.open, (*notes, f"allowed for this run, by {why}: {_names(found.open)}"))
     if context.as_json or not context.terminal.interactive:
         hint = "--allow-card-network allows it, or mudroom net allow"
-        return Settled(
+        return CardHosts(
             (), (*notes, f"{card.agent} asks for {_names(found.open)}: refused, nobody can be asked ({hint})")
         )
     return _answered(card, found, remember, context, notes)
@@ -70,16 +70,16 @@ def at_its_word(card: AgentCard, context: Context) -> tuple[HostRule, ...]:
 
 
 def _answered(
-    card: AgentCard, found: Wish, remember: Callable[[HostRule], None], context: Context, notes: list[str]
-) -> Settled:
+    card: AgentCard, found: CardHostRule, remember: Callable[[HostRule], None], context: Context, notes: list[str]
+) -> CardHosts:
     answer = _ask(f"{card.agent} asks for: {_names(found.open)}", context)
     if answer == "A":
         for rule in found.open:
             remember(rule)
     if answer in ("a", "A"):
-        return Settled(found.open, tuple(notes))
+        return CardHosts(found.open, tuple(notes))
     denied = tuple(rule._replace(action="deny") for rule in found.open)
-    return Settled(denied, (*notes, f"refused to {card.agent} for this run: {_names(found.open)}"))
+    return CardHosts(denied, (*notes, f"refused to {card.agent} for this run: {_names(found.open)}"))
 
 
 def _ask(question: str, context: Context) -> str:

@@ -7,7 +7,7 @@ import json
 
 from mudroom.cli.main import Context
 from mudroom.cli.open import open_session
-from mudroom.core.network.placeholder import Wanted, parse_wanted
+from mudroom.core.network.placeholder import CredentialRule, parse_wanted
 from mudroom.errors import UsageError
 from mudroom.policy.config import places
 
@@ -33,7 +33,7 @@ def credential(args: argparse.Namespace, context: Context) -> int:
     return 0
 
 
-def _try(wanted: Wanted, context: Context) -> None:
+def _try(wanted: CredentialRule, context: Context) -> None:
     """It is kept all the same: what it is read from may be there by the time a command runs."""
     from mudroom.gateway import missing_credential
 
@@ -42,14 +42,14 @@ def _try(wanted: Wanted, context: Context) -> None:
         context.terminal.note(f"no command runs as long as this is so: {missing}")
 
 
-def _without(known: tuple[Wanted, ...], name: str) -> tuple[Wanted, ...]:
+def _without(known: tuple[CredentialRule, ...], name: str) -> tuple[CredentialRule, ...]:
     left = tuple(one for one in known if one.name != name)
     if left == known:
         raise UsageError(f"there is no credential {name}", "mudroom net credential lists them")
     return left
 
 
-def _tell(known: tuple[Wanted, ...], context: Context) -> None:
+def _tell(known: tuple[CredentialRule, ...], context: Context) -> None:
     if context.as_json:
         rows = [one._asdict() for one in known]
         context.terminal.out(json.dumps({"schema": "mudroom.net-credentials/1", "credentials": rows}))

@@ -14,7 +14,7 @@ from mudroom.cli.net.log import log
 from mudroom.cli.net.open_port import open_port
 from mudroom.cli.open import open_session, project_of, settings_of
 from mudroom.core.network.host import Authority, parse_authority, parse_host
-from mudroom.core.network.host_rules import Decision, HostRule, Request, decide, parse_rule, show_rule
+from mudroom.core.network.host_rules import HostDecision, HostRule, Request, decide, parse_rule, show_rule
 from mudroom.core.network.preset import PRESETS
 from mudroom.core.settings import Settings
 from mudroom.core.tree.path import show
@@ -283,7 +283,7 @@ def _answer(text: str, rules: tuple[HostRule, ...]) -> dict[str, Any]:
         found = _authority(raw)
     except ValueError as error:
         reason = f"this is a URL; ask about {_host_of(raw)}" if b"://" in raw else str(error)
-        decision, host, port = Decision("deny", None, f"no host: {reason}"), None, None
+        decision, host, port = HostDecision("deny", None, f"no host: {reason}"), None, None
     else:
         decision = decide(Request(found.host.text, found.port), rules)
         host, port = str(found)[: -len(str(found.port)) - 1], found.port

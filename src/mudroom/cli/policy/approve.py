@@ -12,9 +12,9 @@ from mudroom.cli.main import Context
 from mudroom.cli.open import open_session
 from mudroom.cli.terminal.approver import remember_command
 from mudroom.cli.terminal.asking import CHOICES, heard, text
-from mudroom.cli.terminal.command_approver import KEYS, Ended, Keys, ask, choices, keys_of, terms, told
+from mudroom.cli.terminal.command_approver import KEYS, Keys, NoAnswer, ask, choices, keys_of, terms, told
 from mudroom.core.approval.approval import CommandAnswer, HostQuestion, rule_of
-from mudroom.core.approval_queue import VALIDITY, Decision, Row, row_to_json
+from mudroom.core.approval_queue import VALIDITY, QueueDecision, QueueRow, row_to_json
 from mudroom.errors import MudroomError, UsageError
 from mudroom.session import Session
 
@@ -61,7 +61,7 @@ def execute(args: argparse.Namespace, context: Context) -> int:
 # --- what waits ---
 
 
-def _list(rows: list[Row], queue: Queue, context: Context) -> int:
+def _list(rows: list[QueueRow], queue: Queue, context: Context) -> int:
     moment = queue.moment()
     if context.as_json:
         listed = [row_to_json(row, moment) for row in rows]
@@ -87,7 +87,7 @@ def _list(rows: list[Row], queue: Queue, context: Context) -> int:
     return 0
 
 
-def _what(row: Row) -> str:
+def _what(row: QueueRow) -> str:
     from mudroom.core.tree.quote import show_words
 
     if row.asked.host is not None:
@@ -95,7 +95,7 @@ def _what(row: Row) -> str:
     return show_words(row.asked.command.command, 200) if row.asked.command is not None else ""
 
 
-def _why(row: Row) -> str:
+def _why(row: QueueRow) -> str:
     if row.asked.command is None:
         return "(no rule)"
     verdict = row.asked.command.verdict
@@ -122,13 +122,13 @@ def _answer(name: str, answer: CommandAnswer, queue: Queue, session: Session, co
     return _decide(row, answer, queue, session, context)
 
 
-def _require_rule(row: Row) -> None:
+def _require_rule(row: QueueRow) -> None:
     """Raises UsageError. A long rule was asked for by name here: it is shown, and written."""
     if row.asked.command is not None and not (row.asked.command.pattern and row.asked.command.pattern.isprintable()):
         raise UsageError(f"no rule can be written for {row.name}", "a part of it is not known before it runs")
 
 
-def _decide(row: Row, answer: CommandAnswer, queue: Queue, session: Session, context: Context) -> int:
+def _decide(row: QueueRow, answer: CommandAnswer, queue: Queue, session: Session, context: Context) -> int:
     if answer.keep and not context.as_json:
         context.terminal.say(f"rule: {rule_of(row.asked.question, answer.allow)}")
     decision, ours = queue.decide(row.name, allow=answer.allow, by=answer.by, reason=answer.reason, keep=answer.keep)
@@ -145,7 +145,7 @@ def _decide(row: Row, answer: CommandAnswer, queue: Queue, session: Session, con
     return 0 if ours and written == answer.keep else 1
 
 
-def _write_rule(row: Row, answer: CommandAnswer, session: Session, context: Context) -> bool:
+def _write_rule(row: QueueRow, answer: CommandAnswer, session: Session, context: Context) -> bool:
     """The answer stands, whether the rule can be written or not."""
     try:
         if row.asked.host is not None:
@@ -182,7 +182,7 @@ class _Watched:
     def fileno(self) -> int:
         return self._bell
 
-    def look(self) -> Decision | None:
+    def look(self) -> QueueDecision | None:
         return self._queue.row(self._name).decision
 
 
@@ -207,7 +207,7 @@ def _follow(queue: Queue, session: Session, context: Context) -> int:
         bell.close()
 
 
-def _asked(row: Row, queue: Queue, bell: int, session: Session, context: Context) -> bool:
+def _asked(row: QueueRow, queue: Queue, bell: int, session: Session, context: Context) -> bool:
     """Ask about one question; False if there is no terminal any more."""
     choice, keys = _choices(row)
     try:
@@ -215,15 +215,15 @@ def _asked(row: Row, queue: Queue, bell: int, session: Session, context: Context
         pressed = ask(context.terminal, ["", *_lines(row)], choice, keys, 24 * 3600.0, watched)
         if isinstance(pressed, CommandAnswer):
             _decide(row, pressed, queue, session, context)
-        elif isinstance(pressed, Decision):
+        elif isinstance(pressed, QueueDecision):
             context.terminal.say(f"{row.name}: {heard(pressed)}")
-        return not isinstance(pressed, Ended) or pressed.state == "waiting"
+        return not isinstance(pressed, NoAnswer) or pressed.state == "waiting"
     except UsageError as error:  # it is not there any more
         context.terminal.note(str(error))
         return True
 
 
-def _lines(row: Row) -> list[str]:
+def _lines(row: QueueRow) -> list[str]:
     host = row.asked.host
     if host is not None:
         agent = f"{text(host.agent)} wants" if host.agent else "A command wants"
@@ -233,8 +233,8 @@ def _lines(row: Row) -> list[str]:
     return told(row.asked.command, row.asked)
 
 
-def _choices(row: Row) -> tuple[str, Keys]:
-    skip: Keys = {"s": Ended("waiting", "left"), "": Ended("waiting", "left")}
+def _choices(row: QueueRow) -> tuple[str, Keys]:
+    skip: Keys = {"s": NoAnswer("waiting", "left"), "": NoAnswer("waiting", "left")}
     if row.asked.command is None:
         return f"{CHOICES}  [s]kip", {**KEYS, **skip}
     return f"{choices(row.asked.command)}  [s]kip", {**keys_of(row.asked.command), **skip}

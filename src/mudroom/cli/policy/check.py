@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 
 from mudroom.cli.main import Context
 from mudroom.cli.open import left_out, not_above, project_of
-from mudroom.core.command.contradiction import Problem, contradictions, locked_out, pointless, unused_roles
+from mudroom.core.command.contradiction import RuleProblem, contradictions, locked_out, pointless, unused_roles
 from mudroom.core.command.policy import CommandPolicy
 from mudroom.core.tree.path import show
 from mudroom.errors import UsageError
@@ -17,7 +17,7 @@ from mudroom.policy.combine import read, read_alone, watched
 from mudroom.policy.config import load_policy, places, user_config
 from mudroom.policy.host_answers import NAME
 from mudroom.policy.host_answers import load as answered
-from mudroom.policy.parse import Given, put
+from mudroom.policy.parse import GivenSetting, put
 from mudroom.session import policy_above
 
 
@@ -41,17 +41,17 @@ def execute(args: argparse.Namespace, context: Context) -> int:
     return 1 if wrong else 0
 
 
-def _of_file(name: str) -> tuple[list[str], list[Problem]]:
+def _of_file(name: str) -> tuple[list[str], list[RuleProblem]]:
     path = os.path.abspath(os.fsencode(name))
     try:
         given = read_alone(path)
         policy = put(given).commands
     except UsageError as error:
-        return [show(path)], [Problem("error", "", error.message, error.hint)]
+        return [show(path)], [RuleProblem("error", "", error.message, error.hint)]
     return [show(path)], [*_in_files([given]), *_together(policy)]
 
 
-def _of_project(context: Context) -> tuple[list[str], list[Problem]]:
+def _of_project(context: Context) -> tuple[list[str], list[RuleProblem]]:
     project = project_of(context)
     config, state = user_config(context.environ), places(context.environ).state
     files = [show(path) for path in watched(project, config, state) if os.path.lexists(path)]
@@ -63,26 +63,26 @@ def _of_project(context: Context) -> tuple[list[str], list[Problem]]:
         layers = read(project, config)
         loaded = load_policy(project, context.environ)
     except UsageError as error:
-        return files, [Problem("error", "", error.message, error.hint), *wrong]
+        return files, [RuleProblem("error", "", error.message, error.hint), *wrong]
     found = [*wrong, *_in_files(list(layers.values())), *_together(loaded.settings.commands)]
     if loaded.left_out:
-        found.append(Problem("warning", "", left_out(loaded)))
+        found.append(RuleProblem("warning", "", left_out(loaded)))
     above = policy_above(project, places(context.environ).home)
     if above is not None:
-        found.append(Problem("warning", "", not_above(project, above)))
+        found.append(RuleProblem("warning", "", not_above(project, above)))
     return files, found
 
 
-def _of_answers(project: bytes) -> Iterator[Problem]:
+def _of_answers(project: bytes) -> Iterator[RuleProblem]:
     """What was answered about hosts: no layer of the policy, and read for connections alone."""
     try:
         answered(project)
     except UsageError as error:
-        yield Problem("error", "", error.message, error.hint)
+        yield RuleProblem("error", "", error.message, error.hint)
 
 
-def _in_files(layers: Sequence[Sequence[Given]]) -> Iterator[Problem]:
-    by_file: dict[str, list[Given]] = {}
+def _in_files(layers: Sequence[Sequence[GivenSetting]]) -> Iterator[RuleProblem]:
+    by_file: dict[str, list[GivenSetting]] = {}
     for given in layers:
         for one in given:
             if one.key.endswith(".rules"):
@@ -91,7 +91,7 @@ def _in_files(layers: Sequence[Sequence[Given]]) -> Iterator[Problem]:
         yield from contradictions([one.value[0] for one in found])
 
 
-def _together(policy: CommandPolicy) -> Iterator[Problem]:
+def _together(policy: CommandPolicy) -> Iterator[RuleProblem]:
     yield from pointless(policy.rules)
     yield from locked_out(policy)
     yield from unused_roles(policy)

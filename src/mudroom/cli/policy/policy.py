@@ -10,8 +10,8 @@ from typing import Any
 
 from mudroom.cli.main import Context
 from mudroom.cli.open import open_session
-from mudroom.core.confinement.why import Why
-from mudroom.core.journal.event_filter import Selection
+from mudroom.core.confinement.why import Explanation
+from mudroom.core.journal.event_filter import EventFilter
 from mudroom.core.tree.path import show
 from mudroom.doctor.probe import why_call
 from mudroom.errors import UsageError
@@ -81,7 +81,7 @@ def execute(args: argparse.Namespace, context: Context) -> int:
 
 
 def _last(session: Session, fork: str | None, context: Context) -> int:
-    where = Selection(("run",), (fork,) if fork is not None else ())
+    where = EventFilter(("run",), (fork,) if fork is not None else ())
     runs = list(session.vault.journal.events(last=1, where=where))
     if not runs:
         raise UsageError("no command has run" + (f" in {fork}" if fork else ""), "mudroom log shows what has happened")
@@ -102,7 +102,7 @@ def _last(session: Session, fork: str | None, context: Context) -> int:
     return 0
 
 
-def _tell(answers: list[Why], context: Context) -> int:
+def _tell(answers: list[Explanation], context: Context) -> int:
     if context.as_json:
         context.terminal.out(json.dumps({"schema": "mudroom.why/1", "rules": [one._asdict() for one in answers]}))
     for one in answers if not context.as_json else ():

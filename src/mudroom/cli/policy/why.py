@@ -10,7 +10,7 @@ from mudroom.cli.main import Context
 from mudroom.cli.open import project_of, settings_of, working_directory
 from mudroom.core.command.policy import decide
 from mudroom.core.command.program.classification import classify_line, classify_words
-from mudroom.core.command.verdict import Classified, Verdict
+from mudroom.core.command.verdict import Classification, Verdict
 from mudroom.core.result import text
 from mudroom.core.tree.path import show
 from mudroom.errors import UsageError
@@ -32,7 +32,7 @@ def judge(args: argparse.Namespace, context: Context) -> int:
     return 0
 
 
-def _as_json(argv: list[bytes], found: Classified, verdict: Verdict, agent: str | None) -> dict[str, object]:
+def _as_json(argv: list[bytes], found: Classification, verdict: Verdict, agent: str | None) -> dict[str, object]:
     return {
         "schema": "mudroom.verdict/1",
         "command": [text(word) for word in argv],
@@ -51,7 +51,7 @@ def _as_json(argv: list[bytes], found: Classified, verdict: Verdict, agent: str 
     }
 
 
-def _as_text(found: Classified, verdict: Verdict) -> list[str]:
+def _as_text(found: Classification, verdict: Verdict) -> list[str]:
     lines = [f"{verdict.action}: {verdict.reason}", f"rule: {verdict.rule}"]
     if verdict.instead:
         lines.append(f"instead: {verdict.instead}")

@@ -22,7 +22,7 @@ from mudroom.session import Session
 
 if TYPE_CHECKING:
     from mudroom.core.approval.approval import CommandAnswer, CommandQuestion
-    from mudroom.core.network.flow import Answer, Question
+    from mudroom.core.network.flow import FlowAnswer, FlowQuestion
     from mudroom.gateway import Waiting
     from mudroom.keeper import HostApprover
 
@@ -53,7 +53,7 @@ def ask_about_hosts_by(ask: Ask | None, context: Context, session: Session, *, s
     if ask == "never":
         return
 
-    def here(question: Question, over: int) -> Answer:
+    def here(question: FlowQuestion, over: int) -> FlowAnswer:
         from mudroom.cli.terminal.asking import first_of
 
         return first_of(context.terminal, session.vault.approvals, session.agent or "", question, over)
@@ -73,10 +73,10 @@ class _HostsElsewhere:
     def __init__(self, session: Session, *, anyway: bool) -> None:
         self._session, self._anyway = session, anyway
 
-    def __call__(self, question: Question, over: int) -> Answer:
+    def __call__(self, question: FlowQuestion, over: int) -> FlowAnswer:
         return self._approver()(question, over)
 
-    def begin(self, question: Question) -> Waiting:
+    def begin(self, question: FlowQuestion) -> Waiting:
         return self._approver().begin(question)
 
     def _approver(self) -> HostApprover:

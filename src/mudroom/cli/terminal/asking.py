@@ -18,8 +18,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from mudroom.core.approval_queue import Decision
-from mudroom.core.network.flow import Answer, Question
+from mudroom.core.approval_queue import QueueDecision
+from mudroom.core.network.flow import FlowAnswer, FlowQuestion
 from mudroom.core.tree.path import show
 from mudroom.errors import MudroomError
 
@@ -31,10 +31,10 @@ if TYPE_CHECKING:
 PATIENCE = 55.0
 """Seconds. A little less than the gate waits: the one who answers is the one who decides."""
 ANSWERS = {
-    "o": Answer(True),
-    "a": Answer(True, keep=True),
-    "n": Answer(False),
-    "N": Answer(False, keep=True),
+    "o": FlowAnswer(True),
+    "a": FlowAnswer(True, keep=True),
+    "n": FlowAnswer(False),
+    "N": FlowAnswer(False, keep=True),
 }
 _LOOK = 2.0
 """Seconds after which it is seen that somebody has answered elsewhere, without being woken."""
@@ -45,16 +45,16 @@ PLACES = {"page": "on the page", "follow": "where mudroom approve --follow runs"
 """Who else may answer (``vault/approvals/bell.py``), for people."""
 
 
-def by_terminal(terminal: Terminal, question: Question, over: int) -> Answer:
+def by_terminal(terminal: Terminal, question: FlowQuestion, over: int) -> FlowAnswer:
     """On this terminal alone. ``over``: readable as soon as the command has ended."""
     pressed = _pressed(terminal, question, over)
-    if isinstance(pressed, Answer):
+    if isinstance(pressed, FlowAnswer):
         return pressed
     _no_answer(terminal, question)
-    return Answer(False)
+    return FlowAnswer(False)
 
 
-def first_of(terminal: Terminal, queue: Queue, agent: str, question: Question, over: int) -> Answer:
+def first_of(terminal: Terminal, queue: Queue, agent: str, question: FlowQuestion, over: int) -> FlowAnswer:
     """Here and in the queue at once: the other is told how it has ended. If the queue cannot be used it is asked here
     alone; if it fails later, nothing is allowed."""
     from mudroom.keeper import failed, host_question
@@ -77,7 +77,7 @@ def also(queue: Queue) -> str:
     return " and ".join(PLACES.get(who, who) for who in sorted(queue.listeners()))
 
 
-def _first(terminal: Terminal, queue: Queue, question: Question, over: int, ticket: Ticket) -> Answer:
+def _first(terminal: Terminal, queue: Queue, question: FlowQuestion, over: int, ticket: Ticket) -> FlowAnswer:
     from mudroom.keeper import host_answer
 
     try:
@@ -86,12 +86,12 @@ def _first(terminal: Terminal, queue: Queue, question: Question, over: int, tick
         ticket.end("withdrawn", "interrupted")
         raise
     ours, decision = False, pressed
-    if isinstance(pressed, Answer):
+    if isinstance(pressed, FlowAnswer):
         state: State = "allowed" if pressed.allowed else "denied"
         decision, ours = ticket.end(state, "", "terminal", pressed.keep)
     elif isinstance(pressed, str):
         decision, ours = ticket.end("expired" if pressed == _LATE else "withdrawn", pressed)
-    assert isinstance(decision, Decision)
+    assert isinstance(decision, QueueDecision)
     if not ours:
         terminal.say(f"{_shown(question)}: {heard(decision)}")
     elif isinstance(pressed, str):
@@ -103,8 +103,8 @@ _LATE = f"nobody has answered in {PATIENCE:g} s"
 
 
 def _pressed(
-    terminal: Terminal, question: Question, over: int, ticket: Ticket | None = None, elsewhere: str = ""
-) -> Answer | Decision | str:
+    terminal: Terminal, question: FlowQuestion, over: int, ticket: Ticket | None = None, elsewhere: str = ""
+) -> FlowAnswer | QueueDecision | str:
     """What is pressed here, or was decided elsewhere before; or why there is neither. Raises MudroomError."""
     until = time.monotonic() + PATIENCE
     with interrupts() as interrupted:
@@ -129,15 +129,15 @@ def _pressed(
     return _LATE
 
 
-def _no_answer(terminal: Terminal, question: Question) -> None:
+def _no_answer(terminal: Terminal, question: FlowQuestion) -> None:
     terminal.say(f"no answer: {_shown(question)} is refused to this command")
 
 
-def _shown(question: Question) -> str:
+def _shown(question: FlowQuestion) -> str:
     return question.host if question.port in (80, 443) else f"{question.host}:{question.port}"
 
 
-def heard(decision: Decision) -> str:
+def heard(decision: QueueDecision) -> str:
     why = f": {text(decision.reason)}" if decision.reason else ""
     return f"{decision.state} by {text(decision.by)}{why}"
 

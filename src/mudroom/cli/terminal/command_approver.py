@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from mudroom.cli.terminal.asking import also, forget_typed, heard, interrupts, ready_of, text
 from mudroom.core.approval.approval import CommandAnswer, CommandApprover, CommandQuestion, can_be_kept
-from mudroom.core.approval_queue import Asked, Decision, State, answer_of
+from mudroom.core.approval_queue import QueueDecision, QueuedQuestionRecord, State, answer_of
 from mudroom.core.tree.path import show
 from mudroom.errors import MudroomError
 
@@ -27,25 +27,25 @@ _LOOK = 2.0
 """Seconds after which it is seen that somebody has answered elsewhere, without being woken."""
 
 
-def _never() -> Decision | None:
+def _never() -> QueueDecision | None:
     return None
 
 
-class Elsewhere(Protocol):
+class QueuedQuestion(Protocol):
     """A question in the queue, which may be answered elsewhere while it is asked here: a ``Ticket``, for one."""
 
     def fileno(self) -> int: ...
-    def look(self) -> Decision | None: ...
+    def look(self) -> QueueDecision | None: ...
 
 
-class Ended(NamedTuple):
+class NoAnswer(NamedTuple):
     """No answer was given here."""
 
     state: State
     reason: str
 
 
-Keys = Mapping[str, CommandAnswer | Ended]
+Keys = Mapping[str, CommandAnswer | NoAnswer]
 _ONCE, _ALWAYS = CommandAnswer(True, by="terminal"), CommandAnswer(True, keep=True, by="terminal")
 _NO, _NEVER = CommandAnswer(False, by="terminal"), CommandAnswer(False, keep=True, by="terminal")
 KEYS = {"o": _ONCE, "once": _ONCE, "a": _ALWAYS, "always": _ALWAYS, "n": _NO, "no": _NO, "N": _NEVER, "never": _NEVER}
@@ -109,7 +109,7 @@ def _both(
     except KeyboardInterrupt:
         ticket.end("withdrawn", "interrupted")
         raise
-    if isinstance(pressed, Decision):
+    if isinstance(pressed, QueueDecision):
         return _heard(terminal, pressed)
     if isinstance(pressed, CommandAnswer):
         decision, ours = ticket.end("allowed" if pressed.allow else "denied", "", "terminal", pressed.keep)
@@ -118,12 +118,12 @@ def _both(
     return _none(terminal, pressed) if ours else _heard(terminal, decision)
 
 
-def _none(terminal: Terminal, ended: Ended | Decision) -> CommandAnswer:
+def _none(terminal: Terminal, ended: NoAnswer | QueueDecision) -> CommandAnswer:
     terminal.say(f"no answer, so the command does not run: {ended.reason}")
     return CommandAnswer(False, by="nobody", reason=ended.reason)
 
 
-def _heard(terminal: Terminal, decision: Decision) -> CommandAnswer:
+def _heard(terminal: Terminal, decision: QueueDecision) -> CommandAnswer:
     terminal.say(heard(decision))
     return answer_of(decision)
 
@@ -136,7 +136,7 @@ def _told(question: CommandQuestion, ticket: Ticket, queue: Queue) -> list[str]:
     return [*told(question, ticket.asked), *([f"  also asked {elsewhere}"] if elsewhere else [])]
 
 
-def told(question: CommandQuestion, asked: Asked | None = None) -> list[str]:
+def told(question: CommandQuestion, asked: QueuedQuestionRecord | None = None) -> list[str]:
     """What is asked, in lines for a terminal."""
     from mudroom.core.tree.quote import show_words
 
@@ -184,13 +184,13 @@ def ask(
     choice: str,
     keys: Keys,
     patience: float,
-    elsewhere: Elsewhere | None = None,
-) -> CommandAnswer | Decision | Ended:
+    elsewhere: QueuedQuestion | None = None,
+) -> CommandAnswer | QueueDecision | NoAnswer:
     """What is pressed here, or was decided elsewhere before. Raises what ``elsewhere`` does."""
     until = time.monotonic() + patience
     with interrupts() as interrupted:
         if not forget_typed(0):
-            return Ended("withdrawn", "the terminal has gone")
+            return NoAnswer("withdrawn", "the terminal has gone")
         terminal.begin_line()
         for line in lines:
             terminal.say(line)
@@ -200,18 +200,18 @@ def ask(
         while True:
             left = until - time.monotonic()
             if left <= 0:
-                return Ended("expired", f"nobody has answered in {patience:g} s")
+                return NoAnswer("expired", f"nobody has answered in {patience:g} s")
             ready = ready_of((0, interrupted, *woken), min(left, _LOOK))
             decision = looked()
             if decision is not None:
                 return decision
             if interrupted in ready:
-                return Ended("withdrawn", "interrupted")
+                return NoAnswer("withdrawn", "interrupted")
             if 0 in ready:
                 typed = os.read(0, 4096)
                 key = typed.decode("utf-8", "replace").strip()
                 if key in keys:
                     return keys[key]
                 if not typed:
-                    return Ended("withdrawn", "the terminal has gone")
+                    return NoAnswer("withdrawn", "the terminal has gone")
                 terminal.say(terminal.style(choice, "bold"))

@@ -92,7 +92,7 @@ def _awoken() -> Iterator[Sleep]:
         os.close(word)
 
 
-class Lent:
+class LentTerminal:
     """While this is entered, nobody ends mudroom in the middle of what it does: it hears of that between two steps."""
 
     def __init__(self) -> None:
@@ -103,7 +103,7 @@ class Lent:
         self._terminals = [number for number in (0, 1, 2) if is_terminal(number)]
         self._heeding = heeding({signal.SIGTERM: self._tell, signal.SIGHUP: self._tell})
 
-    def __enter__(self) -> Lent:
+    def __enter__(self) -> LentTerminal:
         self._before = self._heeding.__enter__()
         return self
 

@@ -53,24 +53,24 @@ def _sure(question: str, context: Context) -> bool:
 
 def _gc_other(
     vault: keeper.Vault, now: int, args: argparse.Namespace, context: Context
-) -> list[tuple[keeper.Vault, keeper.Swept]]:
+) -> list[tuple[keeper.Vault, keeper.PruneResult]]:
     holder = f"`mudroom vault gc --all` (process {os.getpid()})"
     vault.lock.acquire(holder, lambda other: context.terminal.say(f"waiting for {other} to end; Ctrl-C to give up"))
     try:
         one = keeper.holdings_of(vault)
         if not one.exists and not args.dry_run and _goes_whole(one, args, context):
             keeper.remove_vault(vault)
-            return [(vault, keeper.Swept(leftovers=1, size=one.size, remarks=("the whole vault",)))]
+            return [(vault, keeper.PruneResult(leftovers=1, size=one.size, remarks=("the whole vault",)))]
         try:
             kept = keeper.kept_by(load_policy(vault.project, context.environ).settings)
         except UsageError as error:  # its own policy file is its own business
-            return [(vault, keeper.Swept(remarks=(str(error),)))]
+            return [(vault, keeper.PruneResult(remarks=(str(error),)))]
         return [(vault, keeper.sweep(vault, kept, now, dry_run=args.dry_run))]
     finally:
         vault.lock.release()
 
 
-def _goes_whole(one: keeper.Holding, args: argparse.Namespace, context: Context) -> bool:
+def _goes_whole(one: keeper.VaultTotal, args: argparse.Namespace, context: Context) -> bool:
     """The project may only be unmounted: with changes that were never applied, --yes alone does not answer for it."""
     what = f"{show(one.project)} is gone; its vault holds {one.unapplied:,} unapplied changes, {amount(one.size)}"
     if args.yes and not one.unapplied and not one.remarks:
@@ -82,7 +82,7 @@ def _goes_whole(one: keeper.Holding, args: argparse.Namespace, context: Context)
     return False
 
 
-def _tell(swept: list[tuple[keeper.Vault, keeper.Swept]], args: argparse.Namespace, context: Context) -> None:
+def _tell(swept: list[tuple[keeper.Vault, keeper.PruneResult]], args: argparse.Namespace, context: Context) -> None:
     if context.as_json:
         rows = [
             {"project": text(vault.project), **keeper.told(one), "remarks": list(one.remarks)} for vault, one in swept
@@ -96,7 +96,7 @@ def _tell(swept: list[tuple[keeper.Vault, keeper.Swept]], args: argparse.Namespa
             context.terminal.note(remark)
 
 
-def describe(swept: keeper.Swept, *, dry_run: bool) -> str:
+def describe(swept: keeper.PruneResult, *, dry_run: bool) -> str:
     """One line of what went."""
     words = [f"{one.name} ({one.reason})" for one in swept.applies]
     words += [*swept.checkpoints, *swept.forks]

@@ -16,8 +16,8 @@ from mudroom.cli.open import open_session
 from mudroom.cli.vault.event_row import line
 from mudroom.cli.vault.log_export import FORMS, as_json, export
 from mudroom.core.command.verdict import ACTIONS
-from mudroom.core.journal.event import Event, Examined
-from mudroom.core.journal.event_filter import Selection
+from mudroom.core.journal.event import ChainCheck, Event
+from mudroom.core.journal.event_filter import EventFilter
 from mudroom.core.journal.event_text import ROWS
 from mudroom.core.tree.path import show
 from mudroom.errors import UsageError
@@ -87,7 +87,7 @@ def _check(args: argparse.Namespace) -> None:
             raise UsageError(f"{form} has no {option}", f"it is an option of mudroom log {other}".rstrip())
 
 
-def _show(session: Session, args: argparse.Namespace, where: Selection, context: Context) -> int:
+def _show(session: Session, args: argparse.Namespace, where: EventFilter, context: Context) -> int:
     journal = session.vault.journal
     tell = _teller(context)
     number = journal.head().number if args.follow else 0
@@ -100,7 +100,7 @@ def _show(session: Session, args: argparse.Namespace, where: Selection, context:
         return _follow(session, number, where, tell)
     if not some and not context.as_json:
         context.terminal.say(
-            "nothing has happened yet" if where == Selection() else "nothing of that kind has happened"
+            "nothing has happened yet" if where == EventFilter() else "nothing of that kind has happened"
         )
     return 0
 
@@ -122,7 +122,7 @@ def _teller(context: Context) -> Callable[[Event], None]:
     return tell
 
 
-def _follow(session: Session, number: int, where: Selection, tell: Callable[[Event], None]) -> int:
+def _follow(session: Session, number: int, where: EventFilter, tell: Callable[[Event], None]) -> int:
     """Until somebody says Ctrl-C, or nobody reads any more: poll(2) tells of a pipe whose reader is gone."""
     reader = select.poll()
     reader.register(1, 0)
@@ -140,7 +140,7 @@ def _follow(session: Session, number: int, where: Selection, tell: Callable[[Eve
 # --- which ---
 
 
-def _selection(args: argparse.Namespace, now: int) -> Selection:
+def _selection(args: argparse.Namespace, now: int) -> EventFilter:
     kinds = tuple(kind.strip() for text in args.kind or () for kind in text.split(",") if kind.strip())
     for kind in kinds:
         if kind not in ROWS:
@@ -150,7 +150,7 @@ def _selection(args: argparse.Namespace, now: int) -> Selection:
                 f"did you mean {near[0]}?" if near else "kinds: " + ", ".join(ROWS),
             )
     since, until = (moment(text, name, now) for text, name in ((args.since, "--since"), (args.until, "--until")))
-    return Selection(kinds, tuple(args.fork or ()), args.agent, since, until, args.verdict, args.grep)
+    return EventFilter(kinds, tuple(args.fork or ()), args.agent, since, until, args.verdict, args.grep)
 
 
 _AGE = re.compile(r"(\d+(?:\.\d+)?)\s*([smhdw])(?:\s+ago)?")
@@ -228,7 +228,7 @@ def _against(text: str | None) -> tuple[int, str] | None:
     return int(match[1]), match[2]
 
 
-def _has(session: Session, found: Examined, number: int, digest: str) -> bool:
+def _has(session: Session, found: ChainCheck, number: int, digest: str) -> bool:
     if number > found.head.number:
         return False
     if number == found.head.number:
@@ -237,7 +237,7 @@ def _has(session: Session, found: Examined, number: int, digest: str) -> bool:
     return event is not None and event.number == number and event.digest.startswith(digest)
 
 
-def _export(session: Session, args: argparse.Namespace, where: Selection, context: Context) -> int:
+def _export(session: Session, args: argparse.Namespace, where: EventFilter, context: Context) -> int:
     if args.follow:
         raise UsageError("log export does not follow", "mudroom log --follow --json")
     total = session.vault.journal.head().number

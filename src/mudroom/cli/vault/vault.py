@@ -80,7 +80,7 @@ def _ls(args: argparse.Namespace, context: Context) -> int:
     return 0
 
 
-def _holding(one: keeper.Holding) -> dict[str, Any]:
+def _holding(one: keeper.VaultTotal) -> dict[str, Any]:
     return {
         "vault": text(one.path),
         "project": text(one.project),

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from mudroom.core.agent.card import AgentCard
-from mudroom.core.agent.level import Decision
+from mudroom.core.agent.level import LevelDecision
 
 EXTENSION = "urn:x-mudroom:a2a:sandbox:1"
 WELL_KNOWN = "/.well-known/agent-card.json"
@@ -28,10 +28,10 @@ _SCHEME = "mudroom"
 _TEXT = ["text/plain"]
 
 
-class Standing(NamedTuple):
+class AgentStatus(NamedTuple):
     """What was decided about an agent on this machine."""
 
-    decision: Decision
+    decision: LevelDecision
     network: str = "gate"
     """``none``, ``gate``, ``open``."""
     hosts: tuple[str, ...] = ()
@@ -40,7 +40,7 @@ class Standing(NamedTuple):
     """Stores that are open to it, by name."""
 
 
-def sandbox_params(card: AgentCard, standing: Standing) -> dict[str, Any]:
+def sandbox_params(card: AgentCard, standing: AgentStatus) -> dict[str, Any]:
     """The extension's parameters: level null means that the agent is refused here."""
     decision = standing.decision
     return {
@@ -55,7 +55,7 @@ def sandbox_params(card: AgentCard, standing: Standing) -> dict[str, Any]:
     }
 
 
-def a2a_card(card: AgentCard, standing: Standing, url: str) -> dict[str, Any]:
+def a2a_card(card: AgentCard, standing: AgentStatus, url: str) -> dict[str, Any]:
     """As version 1.0 has it. ``url``: where the agent's interface is (JSON-RPC)."""
     return {
         **_common(card),
@@ -66,7 +66,7 @@ def a2a_card(card: AgentCard, standing: Standing, url: str) -> dict[str, Any]:
     }
 
 
-def a2a_card_old(card: AgentCard, standing: Standing, url: str) -> dict[str, Any]:
+def a2a_card_old(card: AgentCard, standing: AgentStatus, url: str) -> dict[str, Any]:
     """As version 0.3 has it."""
     return {
         **_common(card),
@@ -95,7 +95,7 @@ def _common(card: AgentCard) -> dict[str, Any]:
     }
 
 
-def _capabilities(card: AgentCard, standing: Standing) -> dict[str, Any]:
+def _capabilities(card: AgentCard, standing: AgentStatus) -> dict[str, Any]:
     extension = {
         "uri": EXTENSION,
         "description": "How mudroom confines this agent: what the policy of the machine that runs it decided.",

@@ -69,7 +69,7 @@ class AgentCard(NamedTuple):
     """SHA-256 of the file that it was read from, hexadecimal."""
 
 
-class Wanted(NamedTuple):
+class CredentialRequest(NamedTuple):
     """What of the user's credentials a card names."""
 
     stores: tuple[str, ...] = ()
@@ -79,7 +79,7 @@ class Wanted(NamedTuple):
     notes: tuple[str, ...] = ()
 
 
-class Opened(NamedTuple):
+class OpenedCredentials(NamedTuple):
     """The named stores, as they are on a host."""
 
     stores: tuple[str, ...] = ()
@@ -92,7 +92,7 @@ class Opened(NamedTuple):
     notes: tuple[str, ...] = ()
 
 
-def wanted(card: AgentCard) -> Wanted:
+def wanted(card: AgentCard) -> CredentialRequest:
     """Exactly what the card names, and the screen with OAuth, since a browser logs in."""
     names: list[str] = []
     notes: list[str] = []
@@ -107,7 +107,7 @@ def wanted(card: AgentCard) -> Wanted:
     names += ("display",) if needs.oauth else ()
     names = list(dict.fromkeys(names))
     paths = tuple(name[2:].encode() for name in names if name.startswith("~/"))
-    return Wanted(tuple(name for name in names if name in STORES), paths, needs.gpu, tuple(notes))
+    return CredentialRequest(tuple(name for name in names if name in STORES), paths, needs.gpu, tuple(notes))
 
 
 def parse_card(value: object) -> AgentCard:

@@ -14,7 +14,7 @@ from mudroom.core.network.host_pattern import parse_pattern
 from mudroom.core.network.host_rules import USUAL, HostRule, parse_rule
 
 
-class Wish(NamedTuple):
+class CardHostRule(NamedTuple):
     allowed: tuple[HostRule, ...] = ()
     """Each as an allow with the source ``card AGENT``."""
     denied: tuple[HostRule, ...] = ()
@@ -24,14 +24,14 @@ class Wish(NamedTuple):
     """No rule decides about all that they stand for."""
 
 
-def wish(agent: str, hosts: Sequence[str], rules: Sequence[HostRule]) -> Wish:
+def wish(agent: str, hosts: Sequence[str], rules: Sequence[HostRule]) -> CardHostRule:
     """``hosts``: as ``parse_rule`` reads them. Raises ValueError as that does."""
     found: dict[str, list[HostRule]] = {"deny": [], "ask": [], "allow": [], "": []}
     for text in dict.fromkeys(hosts):
         rule = parse_rule(text, "allow", f"card {agent}")
         action = next((one for one in ("deny", "ask", "allow") if any(_decides(r, one, rule) for r in rules)), "")
         found[action].append(rule)
-    return Wish(tuple(found["allow"]), tuple(found["deny"]), tuple(found["ask"]), tuple(found[""]))
+    return CardHostRule(tuple(found["allow"]), tuple(found["deny"]), tuple(found["ask"]), tuple(found[""]))
 
 
 def _decides(rule: HostRule, action: str, wanted: HostRule) -> bool:

@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 
-class Store(NamedTuple):
+class CredentialStore(NamedTuple):
     about: str
     directories: tuple[bytes, ...] = ()
     """Relative to the home."""
@@ -30,50 +30,50 @@ class Store(NamedTuple):
 _RUNTIME = b"XDG_RUNTIME_DIR"
 _BUS = b"DBUS_SESSION_BUS_ADDRESS"
 
-STORES: Mapping[str, Store] = {
+STORES: Mapping[str, CredentialStore] = {
     # agents
-    "claude": Store("Claude Code", (b".claude",), (b".claude.json",)),
-    "codex": Store("Codex", (b".codex",)),
-    "copilot": Store("GitHub Copilot", (b".copilot", b".config/github-copilot")),
-    "cursor": Store("Cursor", (b".cursor",)),
-    "gemini": Store("Gemini CLI", (b".gemini",)),
-    "goose": Store("Goose", (b".config/goose",)),
-    "opencode": Store("opencode", (b".local/share/opencode", b".config/opencode")),
-    "qwen": Store("Qwen Code", (b".qwen",)),
+    "claude": CredentialStore("Claude Code", (b".claude",), (b".claude.json",)),
+    "codex": CredentialStore("Codex", (b".codex",)),
+    "copilot": CredentialStore("GitHub Copilot", (b".copilot", b".config/github-copilot")),
+    "cursor": CredentialStore("Cursor", (b".cursor",)),
+    "gemini": CredentialStore("Gemini CLI", (b".gemini",)),
+    "goose": CredentialStore("Goose", (b".config/goose",)),
+    "opencode": CredentialStore("opencode", (b".local/share/opencode", b".config/opencode")),
+    "qwen": CredentialStore("Qwen Code", (b".qwen",)),
     # clouds and forges
-    "aws": Store("AWS CLI", (b".aws",), variables=(b"AWS_PROFILE", b"AWS_REGION", b"AWS_DEFAULT_REGION")),
-    "azure": Store("Azure CLI", (b".azure",)),
-    "docker": Store("Docker's registries and contexts", (b".docker",)),
-    "gcloud": Store("Google Cloud CLI", (b".config/gcloud",)),
-    "gh": Store("GitHub CLI", (b".config/gh",)),
-    "glab": Store("GitLab CLI", (b".config/glab-cli",)),
-    "heroku": Store("Heroku CLI", (b".config/heroku", b".local/share/heroku")),
-    "huggingface": Store("Hugging Face", (b".huggingface",)),
-    "kube": Store("Kubernetes", (b".kube",)),
-    "terraform": Store("Terraform", (b".terraform.d",), (b".terraformrc",)),
+    "aws": CredentialStore("AWS CLI", (b".aws",), variables=(b"AWS_PROFILE", b"AWS_REGION", b"AWS_DEFAULT_REGION")),
+    "azure": CredentialStore("Azure CLI", (b".azure",)),
+    "docker": CredentialStore("Docker's registries and contexts", (b".docker",)),
+    "gcloud": CredentialStore("Google Cloud CLI", (b".config/gcloud",)),
+    "gh": CredentialStore("GitHub CLI", (b".config/gh",)),
+    "glab": CredentialStore("GitLab CLI", (b".config/glab-cli",)),
+    "heroku": CredentialStore("Heroku CLI", (b".config/heroku", b".local/share/heroku")),
+    "huggingface": CredentialStore("Hugging Face", (b".huggingface",)),
+    "kube": CredentialStore("Kubernetes", (b".kube",)),
+    "terraform": CredentialStore("Terraform", (b".terraform.d",), (b".terraformrc",)),
     # package registries
-    "cargo": Store("crates.io", files=(b".cargo/credentials.toml", b".cargo/credentials")),
-    "gem": Store("RubyGems", files=(b".gem/credentials", b".local/share/gem/credentials")),
-    "gradle": Store("Gradle", files=(b".gradle/gradle.properties",)),
-    "maven": Store("Maven", files=(b".m2/settings.xml", b".m2/settings-security.xml")),
-    "npm": Store("npm", files=(b".npmrc",)),
-    "nuget": Store("NuGet", (b".nuget/NuGet", b".config/NuGet")),
-    "pypi": Store("PyPI", (b".config/pip", b".pip"), (b".pypirc",)),
-    "yarn": Store("Yarn", files=(b".yarnrc.yml",)),
+    "cargo": CredentialStore("crates.io", files=(b".cargo/credentials.toml", b".cargo/credentials")),
+    "gem": CredentialStore("RubyGems", files=(b".gem/credentials", b".local/share/gem/credentials")),
+    "gradle": CredentialStore("Gradle", files=(b".gradle/gradle.properties",)),
+    "maven": CredentialStore("Maven", files=(b".m2/settings.xml", b".m2/settings-security.xml")),
+    "npm": CredentialStore("npm", files=(b".npmrc",)),
+    "nuget": CredentialStore("NuGet", (b".nuget/NuGet", b".config/NuGet")),
+    "pypi": CredentialStore("PyPI", (b".config/pip", b".pip"), (b".pypirc",)),
+    "yarn": CredentialStore("Yarn", files=(b".yarnrc.yml",)),
     # git, keys, everything else
-    "git-credentials": Store("git's own store", files=(b".git-credentials", b".config/git/credentials")),
-    "gnupg": Store("GnuPG", (b".gnupg",), sockets=(b"gnupg/S.gpg-agent",), variables=(_RUNTIME,)),
-    "netrc": Store("curl, ftp and others", files=(b".netrc", b"_netrc")),
-    "pass": Store("pass", (b".password-store",)),
-    "ssh": Store("keys and settings of ssh", (b".ssh",)),
-    "ssh-agent": Store("the agent of ssh", sockets=(b"$SSH_AUTH_SOCK",), variables=(b"SSH_AUTH_SOCK",)),
-    "keychain": Store(
+    "git-credentials": CredentialStore("git's own store", files=(b".git-credentials", b".config/git/credentials")),
+    "gnupg": CredentialStore("GnuPG", (b".gnupg",), sockets=(b"gnupg/S.gpg-agent",), variables=(_RUNTIME,)),
+    "netrc": CredentialStore("curl, ftp and others", files=(b".netrc", b"_netrc")),
+    "pass": CredentialStore("pass", (b".password-store",)),
+    "ssh": CredentialStore("keys and settings of ssh", (b".ssh",)),
+    "ssh-agent": CredentialStore("the agent of ssh", sockets=(b"$SSH_AUTH_SOCK",), variables=(b"SSH_AUTH_SOCK",)),
+    "keychain": CredentialStore(
         "GNOME Keyring or KWallet, by the session bus; on macOS the keychain",
         (b".local/share/keyrings", b".local/share/kwalletd", b"Library/Keychains"),
         sockets=(b"bus",),
         variables=(_BUS, _RUNTIME),
     ),
-    "browser": Store(
+    "browser": CredentialStore(
         "profiles of browsers: cookies, passwords",
         (
             b".mozilla", b".config/google-chrome", b".config/chromium", b".config/BraveSoftware",
@@ -83,7 +83,7 @@ STORES: Mapping[str, Store] = {
             b"Library/Containers/com.apple.Safari",
         ),
     ),
-    "display": Store(
+    "display": CredentialStore(
         "the screen, for a browser that logs in",
         files=(b".Xauthority",),
         sockets=(b"/tmp/.X11-unix", b"$WAYLAND_DISPLAY", b"$XAUTHORITY"),

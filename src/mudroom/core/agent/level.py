@@ -36,18 +36,18 @@ class LevelPolicy(NamedTuple):
     """(agentId, the least level for it, or REFUSE)."""
 
 
-class Means(NamedTuple):
+class LevelSupport(NamedTuple):
     """What the machine can do: why a level is out of reach, by level. One that is not named can be had."""
 
     lacking: Mapping[int, str] = {}
     """Only the level that was decided is looked up, so it may be found out then."""
 
 
-NOW = Means()
+NOW = LevelSupport()
 """What this version can do, on any machine that can confine a command at all."""
 
 
-class Decision(NamedTuple):
+class LevelDecision(NamedTuple):
     level: int | None
     """None: refused."""
     asked: int
@@ -61,23 +61,30 @@ class Decision(NamedTuple):
 
 
 def decide_level(
-    card: AgentCard | None, policy: LevelPolicy, means: Means = NOW, *, asked: int | None = None, default: int = 0
-) -> Decision:
+    card: AgentCard | None,
+    policy: LevelPolicy,
+    means: LevelSupport = NOW,
+    *,
+    asked: int | None = None,
+    default: int = 0,
+) -> LevelDecision:
     """The level of an agent with this card, or of a command without one. ``asked``: on the command line. ``default``:
     where nobody says anything."""
     level, rule, reason = _asked(card, policy, asked, default)
     wanted = level
     for minimum, name, why in _minima(card, policy):
         if minimum == REFUSE:
-            return Decision(None, wanted, name, why)
+            return LevelDecision(None, wanted, name, why)
         if minimum > level:
             level, rule, reason = minimum, name, f"raised from {wanted} to {minimum}: {why}"
     if level not in policy.allow:
         allowed = ", ".join(map(str, policy.allow)) or "none"
-        return Decision(None, wanted, "levels.allow", f"level {level} is not among those the policy allows: {allowed}")
+        return LevelDecision(
+            None, wanted, "levels.allow", f"level {level} is not among those the policy allows: {allowed}"
+        )
     if level in means.lacking:
-        return Decision(None, wanted, "machine", means.lacking[level])
-    return Decision(level, wanted, rule, reason)
+        return LevelDecision(None, wanted, "machine", means.lacking[level])
+    return LevelDecision(level, wanted, rule, reason)
 
 
 def _asked(card: AgentCard | None, policy: LevelPolicy, asked: int | None, default: int) -> tuple[int, str, str]:

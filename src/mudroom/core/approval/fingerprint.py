@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from mudroom.core.approval.approval import CommandQuestion
 from mudroom.core.command.program.script import IMPLIED, Uncovered, directories, join, require_told, runs
-from mudroom.core.command.verdict import Part, Verdict
+from mudroom.core.command.verdict import CommandPart, Verdict
 from mudroom.core.tree.path import show
 
 __all__ = ["IMPLIED", "Uncovered", "digests", "fingerprint", "holds", "question_about"]
@@ -43,7 +43,7 @@ def question_about(
     fork: str,
     agent: str,
     verdict: Verdict,
-    parts: Sequence[Part],
+    parts: Sequence[CommandPart],
     pattern: str,
     level: int,
     read: Read,
@@ -61,7 +61,7 @@ def nowhere(_path: bytes) -> bool:
 
 
 def digests(
-    parts: Sequence[Part], words: Sequence[bytes], cwd: bytes, read: Read, strays: Strays = nowhere
+    parts: Sequence[CommandPart], words: Sequence[bytes], cwd: bytes, read: Read, strays: Strays = nowhere
 ) -> tuple[tuple[bytes, str], ...]:
     """Path and digest of each file of the view that the command runs or names, by path. ``words`` are those of the
     command itself, ``parts`` what was found in it. Raises Uncovered, and what ``read`` raises."""

@@ -14,7 +14,7 @@ from mudroom.core.command.policy import (
 )
 
 
-class Problem(NamedTuple):
+class RuleProblem(NamedTuple):
     severity: Literal["error", "warning"]
     where: str
     """``policy.yaml:12``; empty: of all files together."""
@@ -22,7 +22,7 @@ class Problem(NamedTuple):
     hint: str = ""
 
 
-def contradictions(rules: Sequence[CommandRule]) -> Iterator[Problem]:
+def contradictions(rules: Sequence[CommandRule]) -> Iterator[RuleProblem]:
     """``rules``: of one file. The same commands with different actions: which of them was meant?"""
     seen: dict[tuple[object, ...], CommandRule] = {}
     for rule in rules:
@@ -30,19 +30,19 @@ def contradictions(rules: Sequence[CommandRule]) -> Iterator[Problem]:
         first = seen.setdefault(key, rule)
         if first.action != rule.action:
             text = f"{show_pattern(rule)} is {rule.action} here and {first.action} in {first.source}"
-            yield Problem("error", rule.source, text, "keep one of the two")
+            yield RuleProblem("error", rule.source, text, "keep one of the two")
         elif first is not rule:
-            yield Problem("warning", rule.source, f"{show_pattern(rule)}: {first.source} says the same")
+            yield RuleProblem("warning", rule.source, f"{show_pattern(rule)}: {first.source} says the same")
 
 
-def pointless(rules: Sequence[CommandRule]) -> Iterator[Problem]:
+def pointless(rules: Sequence[CommandRule]) -> Iterator[RuleProblem]:
     """``rules``: of all files. What is milder than a denial of all that it is about never matters."""
     denials = [rule for rule in rules if rule.action == "deny"]
     for rule in rules:
         cover = next((deny for deny in denials if rule.action != "deny" and covers(deny, rule)), None)
         if cover is not None:
             text = f"{show_pattern(rule)} never matters: {cover.source} denies {show_pattern(cover)}"
-            yield Problem("warning", rule.source, text, "a denial wins, whatever is longer or nearer")
+            yield RuleProblem("warning", rule.source, text, "a denial wins, whatever is longer or nearer")
 
 
 def covers(wide: CommandRule, narrow: CommandRule) -> bool:
@@ -56,17 +56,17 @@ def covers(wide: CommandRule, narrow: CommandRule) -> bool:
     return all(set(few) <= set(many) for few, many in zip(narrow.pattern, wide.pattern, strict=False))
 
 
-def locked_out(policy: CommandPolicy) -> Iterator[Problem]:
+def locked_out(policy: CommandPolicy) -> Iterator[RuleProblem]:
     """Everybody for whom every class is denied and no rule lets anything through."""
     agents: list[str | None] = [None, *dict.fromkeys(agent for agent, _role in policy.agents)]
     nobody = [agent for agent in agents if _nothing_is_left(policy, agent)]
     hint = "let one class through, such as commands: {classes: {read_only: allow}}, or a rule"
     if len(nobody) == len(agents):
-        yield Problem("error", "", "every command of every agent is denied: nobody can do anything", hint)
+        yield RuleProblem("error", "", "every command of every agent is denied: nobody can do anything", hint)
         return
     for agent in nobody:
         who = f"the agent {agent}" if agent is not None else "agents without a role"
-        yield Problem("warning", "", f"every command of {who} is denied", hint)
+        yield RuleProblem("warning", "", f"every command of {who} is denied", hint)
 
 
 def _nothing_is_left(policy: CommandPolicy, agent: str | None) -> bool:
@@ -82,9 +82,9 @@ def _nothing_is_left(policy: CommandPolicy, agent: str | None) -> bool:
     )
 
 
-def unused_roles(policy: CommandPolicy) -> Iterator[Problem]:
+def unused_roles(policy: CommandPolicy) -> Iterator[RuleProblem]:
     used = {role for _agent, role in policy.agents}
     for role in policy.roles:
         if role.name not in used:
             text = f"no agent has the role {role.name}"
-            yield Problem("warning", role.source, text, f"agents: {{AGENT: {role.name}}}")
+            yield RuleProblem("warning", role.source, text, f"agents: {{AGENT: {role.name}}}")

@@ -13,7 +13,7 @@ from mudroom.core.command.word import Word
 
 if TYPE_CHECKING:
     from mudroom.core.command.locations import Scene
-    from mudroom.core.command.verdict import Part
+    from mudroom.core.command.verdict import CommandPart
 
 _START = re.compile(
     rb"(?:\A|[;&|\n(`{!]|\b(?:do|then|else|if|while|until|time|in)\b)[ \t]*(?:\w+=\S*[ \t]+)*"
@@ -23,9 +23,9 @@ _FARTHEST = 1 << 20
 _MOST = 500
 
 
-def crudely(line: bytes, scene: Scene) -> tuple[Part, ...]:
+def crudely(line: bytes, scene: Scene) -> tuple[CommandPart, ...]:
     """Parts that are destructive or aim past the sandbox, each reason once."""
-    found: dict[str, Part] = {}
+    found: dict[str, CommandPart] = {}
     for count, match in enumerate(_START.finditer(line, 0, _FARTHEST)):
         if count >= _MOST:
             break

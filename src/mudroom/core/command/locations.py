@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import Literal, NamedTuple
 
-from mudroom.core.command.verdict import CommandClass, Part
+from mudroom.core.command.verdict import CommandClass, CommandPart
 from mudroom.core.command.word import Word
 
 Where = Literal["inside", "unknown", "outside"]
@@ -31,20 +31,20 @@ _BY_WILDCARD = re.compile(rb"[*?\[{]")
 class Scene(NamedTuple):
     """What is known around a command, and how a command inside it is looked at."""
 
-    line: Callable[[bytes, Scene], Sequence[Part]]
-    words: Callable[[Sequence[Word], Scene], Sequence[Part]]
+    line: Callable[[bytes, Scene], Sequence[CommandPart]]
+    words: Callable[[Sequence[Word], Scene], Sequence[CommandPart]]
     project: bytes = SOMEWHERE
     places: tuple[bytes | None, ...] = (SOMEWHERE,)
     """The directories in which the command may run; None is one that cannot be told."""
     depth: int = 0
 
 
-class Finding(NamedTuple):
+class CommandFinding(NamedTuple):
     """What a command turned out to be; ``parts`` are the commands that it starts."""
 
     classes: tuple[CommandClass, ...]
     reason: str
-    parts: tuple[Part, ...] = ()
+    parts: tuple[CommandPart, ...] = ()
 
 
 def normal(path: bytes) -> bytes:

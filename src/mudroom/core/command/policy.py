@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from mudroom.core.command.verdict import ACTIONS, CLASSES, Action, Classified, CommandClass, Part, Verdict
+from mudroom.core.command.verdict import ACTIONS, CLASSES, Action, Classification, CommandClass, CommandPart, Verdict
 from mudroom.core.tree.path import show
 
 Pattern = tuple[tuple[bytes, ...], ...]
@@ -95,11 +95,11 @@ class _Found(NamedTuple):
     """What can be said of any such rule."""
 
 
-def decide(classified: Classified, policy: CommandPolicy, agent: str | None = None) -> Verdict:
+def decide(classified: Classification, policy: CommandPolicy, agent: str | None = None) -> Verdict:
     """What is done about a command. ``agent``: the agentId of who runs it. Never raises."""
     who, by_class = _standing(policy, agent)
     rules = [rule for rule in policy.rules if not rule.agents or who.intersection(rule.agents)]
-    parts = classified.parts or (Part((), False, classified.classes or ("unknown",), "nothing is known of it"),)
+    parts = classified.parts or (CommandPart((), False, classified.classes or ("unknown",), "nothing is known of it"),)
     found = [_decide_part(part, rules, by_class) for part in parts]
     ranks = [max(map(CLASSES.index, part.classes), default=0) for part in parts]
     # Of equals the last: a shell, and whatever else starts something, comes before what it starts.
@@ -115,7 +115,7 @@ def class_actions(policy: CommandPolicy, agent: str | None = None) -> dict[Comma
     return _standing(policy, agent)[1]
 
 
-def matches(rule: CommandRule, part: Part) -> bool:
+def matches(rule: CommandRule, part: CommandPart) -> bool:
     """Whether the rule's pattern is a prefix of the part's known words (of an exact one: is all of them)."""
     pattern, words = rule.pattern, part.words
     if not pattern or len(pattern) > len(words):
@@ -125,7 +125,7 @@ def matches(rule: CommandRule, part: Part) -> bool:
     return _same_program(rule, words[0]) and all(map(tuple.__contains__, pattern[1:], words[1:]))
 
 
-def may_match(rule: CommandRule, part: Part) -> bool:
+def may_match(rule: CommandRule, part: CommandPart) -> bool:
     """Whether it would match for some values of the words that are not known."""
     words = part.words
     if part.complete or not rule.pattern:
@@ -137,7 +137,9 @@ def may_match(rule: CommandRule, part: Part) -> bool:
     return _same_program(rule, words[0]) and all(map(tuple.__contains__, rule.pattern[1:], words[1:]))
 
 
-def exact_pattern(classified: Classified, policy: CommandPolicy | None = None, agent: str | None = None) -> str | None:
+def exact_pattern(
+    classified: Classification, policy: CommandPolicy | None = None, agent: str | None = None
+) -> str | None:
     """What an answer of "always" would write (``rulebook.remember`` takes it): the words of each part, exactly and to
     the last, with `` ; `` between parts. None if a part that needs a rule is not known whole before it runs.
 
@@ -149,7 +151,7 @@ def exact_pattern(classified: Classified, policy: CommandPolicy | None = None, a
         if policy is None:
             asks = part.classes != ("read_only",)
         else:
-            asks = decide(Classified(part.classes, (part,)), policy, agent).action == "require_approval"
+            asks = decide(Classification(part.classes, (part,)), policy, agent).action == "require_approval"
         if not asks:
             continue
         if not part.complete or not part.words:
@@ -194,7 +196,7 @@ def _standing(policy: CommandPolicy, agent: str | None) -> tuple[frozenset[str],
     return who, found
 
 
-def _decide_part(part: Part, rules: Iterable[CommandRule], by_class: dict[CommandClass, ClassRule]) -> _Found:
+def _decide_part(part: CommandPart, rules: Iterable[CommandRule], by_class: dict[CommandClass, ClassRule]) -> _Found:
     matching = [rule for rule in rules if matches(rule, part)]
     denied = max((rule for rule in matching if rule.action == "deny"), key=_precedence, default=None)
     if denied is not None:
@@ -207,7 +209,9 @@ def _decide_part(part: Part, rules: Iterable[CommandRule], by_class: dict[Comman
     return found
 
 
-def _by_best(matching: Iterable[CommandRule], possible: Iterable[CommandRule], by_class: _Found, part: Part) -> _Found:
+def _by_best(
+    matching: Iterable[CommandRule], possible: Iterable[CommandRule], by_class: _Found, part: CommandPart
+) -> _Found:
     best = max((rule for rule in matching if not rule.floor), key=_precedence, default=None)
     if best is None:
         return by_class
@@ -222,7 +226,7 @@ def _precedence(rule: CommandRule) -> tuple[int, bool, int, int]:
     return len(rule.pattern), rule.exact, rule.rank, STRICTNESS[rule.action]
 
 
-def _by_rule(rule: CommandRule, part: Part) -> _Found:
+def _by_rule(rule: CommandRule, part: CommandPart) -> _Found:
     reason = rule.reason or f"a rule for {show_pattern(rule)}" + (f": {part.reason}" if part.reason else "")
     return _Found(
         rule.action,
@@ -233,7 +237,7 @@ def _by_rule(rule: CommandRule, part: Part) -> _Found:
     )
 
 
-def _by_class(part: Part, by_class: dict[CommandClass, ClassRule]) -> _Found:
+def _by_class(part: CommandPart, by_class: dict[CommandClass, ClassRule]) -> _Found:
     classes = part.classes or ("unknown",)
     one = max((by_class[name] for name in classes), key=lambda one: (STRICTNESS[one.action], CLASSES.index(one.name)))
     shown = show(b" ".join(part.words[:3]))
@@ -254,7 +258,7 @@ def _same_program(rule: CommandRule, word: bytes) -> bool:
     return STRICTNESS[rule.action] >= STRICTNESS["require_approval"] or directory + slash in _SYSTEM
 
 
-def _allowed(classified: Classified, rules: Iterable[CommandRule]) -> str:
+def _allowed(classified: Classification, rules: Iterable[CommandRule]) -> str:
     """What rules allow of the same programs."""
     programs = {part.words[0].rpartition(b"/")[2] for part in classified.parts if part.words}
     milder = [rule for rule in rules if STRICTNESS[rule.action] < STRICTNESS["require_approval"] and not rule.floor]

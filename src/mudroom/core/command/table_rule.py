@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Literal, NamedTuple
 
-from mudroom.core.command.locations import Finding, Scene, names_credentials, written
+from mudroom.core.command.locations import CommandFinding, Scene, names_credentials, written
 from mudroom.core.command.verdict import CommandClass
 from mudroom.core.command.word import Word
 
@@ -28,7 +28,7 @@ INFORMS = frozenset({b"--version", b"--help", b"-V", b"-h", b"-v"})
 """Alone behind a program's name, these only tell about it."""
 
 
-class Option(NamedTuple):
+class ProgramOption(NamedTuple):
     """A name without dashes is a word at any place, one with ``=`` or ``*`` last a beginning."""
 
     names: tuple[bytes, ...]
@@ -36,13 +36,13 @@ class Option(NamedTuple):
     reason: str
 
 
-class Rule(NamedTuple):
+class ProgramRule(NamedTuple):
     classes: Classes
     reason: str
-    options: tuple[Option, ...] = ()
+    options: tuple[ProgramOption, ...] = ()
     targets: Literal["none", "all", "last"] = "none"
     """Which operands are written, and so have to be in the project."""
-    subcommands: Mapping[bytes, Rule] | None = None
+    subcommands: Mapping[bytes, ProgramRule] | None = None
     flags: frozenset[bytes] = frozenset()
     """Options before the subcommand that stand alone and do not matter."""
     takes: frozenset[bytes] = frozenset()
@@ -51,19 +51,19 @@ class Rule(NamedTuple):
     """Options with which it only reads."""
     style: Style = "gnu"
     """``single``: long options with one dash (``find -delete``), never run together."""
-    judge: Callable[[Sequence[Word], Scene], Finding] | None = None
+    judge: Callable[[Sequence[Word], Scene], CommandFinding] | None = None
     """Judges all words in place of this entry."""
 
 
-def option(names: str, classes: Classes, reason: str) -> Option:
-    return Option(tuple(names.encode().split()), classes, reason)
+def option(names: str, classes: Classes, reason: str) -> ProgramOption:
+    return ProgramOption(tuple(names.encode().split()), classes, reason)
 
 
 def names(text: str) -> frozenset[bytes]:
     return frozenset(text.encode().split())
 
 
-def same(text: str, rule: Rule) -> dict[bytes, Rule]:
+def same(text: str, rule: ProgramRule) -> dict[bytes, ProgramRule]:
     """One entry for several names."""
     return dict.fromkeys(text.encode().split(), rule)
 
@@ -80,7 +80,7 @@ def could_be(word: bytes, name: bytes, style: Style = "gnu") -> bool:
     return word.startswith(b"-") and not word.startswith(b"--") and name[1:] in word[1:]
 
 
-def _with_values(words: Sequence[Word], rule: Rule) -> Iterator[tuple[Word, bool]]:
+def _with_values(words: Sequence[Word], rule: ProgramRule) -> Iterator[tuple[Word, bool]]:
     """Each word, and whether it can still be an option: not the value of one, not behind ``--``."""
     over = value = False
     for word in words:
@@ -89,7 +89,7 @@ def _with_values(words: Sequence[Word], rule: Rule) -> Iterator[tuple[Word, bool
         value = not over and not value and word.literal and word.text in rule.takes
 
 
-def _letters(rule: Rule) -> frozenset[int]:
+def _letters(rule: ProgramRule) -> frozenset[int]:
     return frozenset(name[1] for name in rule.takes if len(name) == 2)
 
 
@@ -102,7 +102,7 @@ def _own(text: bytes, valued: frozenset[int]) -> bytes:
     return text
 
 
-def added(words: Sequence[Word], rule: Rule) -> tuple[set[CommandClass], str]:
+def added(words: Sequence[Word], rule: ProgramRule) -> tuple[set[CommandClass], str]:
     """What the options add, and why (of the first that was seen)."""
     classes: set[CommandClass] = set()
     reason = ""
@@ -120,7 +120,7 @@ def added(words: Sequence[Word], rule: Rule) -> tuple[set[CommandClass], str]:
     return classes, reason
 
 
-def softened(words: Sequence[Word], rule: Rule) -> bool:
+def softened(words: Sequence[Word], rule: ProgramRule) -> bool:
     """Whether one of the options is surely there with which the program only reads."""
     valued = _letters(rule)
     for word, free in _with_values(words, rule):
@@ -142,7 +142,7 @@ def operands(words: Sequence[Word]) -> list[Word]:
     return [word for word in words if not (word.literal and word.text.startswith(b"-") and word.text != b"-")]
 
 
-def _targets(words: Sequence[Word], rule: Rule) -> Sequence[Word]:
+def _targets(words: Sequence[Word], rule: ProgramRule) -> Sequence[Word]:
     """The words that may name what is written."""
     if rule.targets == "last":
         into = [words[at + 1] for at, word in enumerate(words[:-1]) if could_be(word.text, b"-t")]
@@ -154,7 +154,7 @@ def _targets(words: Sequence[Word], rule: Rule) -> Sequence[Word]:
     return [word for word in words if b"/" in word.text and b"://" not in word.text]
 
 
-def judged(words: Sequence[Word], rule: Rule, scene: Scene) -> Finding:
+def judged(words: Sequence[Word], rule: ProgramRule, scene: Scene) -> CommandFinding:
     """What a program does that is called with these words (the first is its name)."""
     if rule.judge is not None:
         return rule.judge(words, scene)
@@ -163,7 +163,7 @@ def judged(words: Sequence[Word], rule: Rule, scene: Scene) -> Finding:
     return with_paths(words, rule, scene)
 
 
-def with_paths(words: Sequence[Word], rule: Rule, scene: Scene) -> Finding:
+def with_paths(words: Sequence[Word], rule: ProgramRule, scene: Scene) -> CommandFinding:
     """By the entry's options, and by where the paths of what is written lead."""
     rest = words[1:]
     classes: set[CommandClass] = set(rule.classes)
@@ -180,7 +180,7 @@ def with_paths(words: Sequence[Word], rule: Rule, scene: Scene) -> Finding:
     if any(names_credentials(word) for word in rest):
         classes.add("host_escape_risk")
         why += ", names a place of keys"
-    return Finding(tidy(classes), why)
+    return CommandFinding(tidy(classes), why)
 
 
 _STRICT: Classes = ("mutating", "networked", "destructive", "unknown", "host_escape_risk")
@@ -192,7 +192,7 @@ def tidy(classes: Iterable[CommandClass]) -> Classes:
     return tuple(name for name in _STRICT if name in found) or READ
 
 
-def subcommand(words: Sequence[Word], rule: Rule) -> tuple[int | None, bool]:
+def subcommand(words: Sequence[Word], rule: ProgramRule) -> tuple[int | None, bool]:
     """Where the subcommand stands (None: nowhere), and whether all options before it are known."""
     at, sure = 1, True
     while at < len(words):
@@ -208,19 +208,19 @@ def subcommand(words: Sequence[Word], rule: Rule) -> tuple[int | None, bool]:
     return None, sure
 
 
-def _by_subcommand(words: Sequence[Word], rule: Rule, scene: Scene) -> Finding:
+def _by_subcommand(words: Sequence[Word], rule: ProgramRule, scene: Scene) -> CommandFinding:
     at, sure = subcommand(words, rule)
     assert rule.subcommands is not None
     if at is None:
         if len(words) > 1 and all(word.text in INFORMS for word in words[1:]):
-            return Finding(READ, "tells about itself")
+            return CommandFinding(READ, "tells about itself")
         more = added(words[1:], rule)[0] | set(() if sure else UNSURE)
-        return Finding(tidy({*rule.classes, *more}), rule.reason)
+        return CommandFinding(tidy({*rule.classes, *more}), rule.reason)
     found = rule.subcommands.get(words[at].text) if words[at].literal else None
     more, reason = added(words[1:at], rule) if rule.options else (set[CommandClass](), "")
     if not sure:
         more, reason = {*more, "unknown"}, reason or "an option before the subcommand that is not in the tables"
     if found is None:
-        return Finding(tidy({*UNSURE, *more}), "a subcommand that is not in the tables")
+        return CommandFinding(tidy({*UNSURE, *more}), "a subcommand that is not in the tables")
     inner = judged(words[at:], found, scene)
-    return Finding(tidy({*inner.classes, *more}), reason or inner.reason, inner.parts)
+    return CommandFinding(tidy({*inner.classes, *more}), reason or inner.reason, inner.parts)

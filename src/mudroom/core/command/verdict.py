@@ -23,7 +23,7 @@ CLASSES: tuple[CommandClass, ...] = (
 _RANK = {name: rank for rank, name in enumerate(CLASSES)}
 
 
-class Part(NamedTuple):
+class CommandPart(NamedTuple):
     """One simple command of a command line, or a redirection, an assignment, a piece that cannot be read."""
 
     words: tuple[bytes, ...]
@@ -35,10 +35,10 @@ class Part(NamedTuple):
     """A clause for people: ``removes files``."""
 
 
-class Classified(NamedTuple):
+class Classification(NamedTuple):
     classes: tuple[CommandClass, ...]
     """Of all parts together, each once, in the order of ``CLASSES``."""
-    parts: tuple[Part, ...]
+    parts: tuple[CommandPart, ...]
 
     @property
     def strictest(self) -> CommandClass:
@@ -60,8 +60,8 @@ def ordered(classes: Iterable[CommandClass]) -> tuple[CommandClass, ...]:
     return tuple(sorted(set(classes), key=_RANK.__getitem__))
 
 
-def joined(parts: Iterable[Part]) -> Classified:
+def joined(parts: Iterable[CommandPart]) -> Classification:
     """A command that consists of these parts; one of none at all is unknown."""
     found = tuple(parts)
     classes = ordered(name for part in found for name in part.classes)
-    return Classified(classes or ("unknown",), found)
+    return Classification(classes or ("unknown",), found)

@@ -44,7 +44,7 @@ _SYSTEM = (b"UV_NATIVE_TLS", b"UV_SYSTEM_CERTS")
 _BLOCK = re.compile(rb"-----BEGIN CERTIFICATE-----\s[A-Za-z0-9+/=\s]+-----END CERTIFICATE-----")
 
 
-class Trust(NamedTuple):
+class CertificateTrust(NamedTuple):
     """What a sandbox is given."""
 
     environment: tuple[tuple[bytes, bytes], ...]
@@ -66,7 +66,7 @@ def merge(parts: Sequence[bytes]) -> bytes:
 
 def trust(
     directory: bytes, places: Sequence[bytes], *, java: bool, java_options: bytes = b"", mounts: bool = True
-) -> Trust:
+) -> CertificateTrust:
     """``directory``: on the host, holds the three files. ``places``: those of ``PLACES`` that are there, their links
     resolved. ``java_options``: what the user has in JAVA_TOOL_OPTIONS. ``mounts``: False where nothing can be shown at
     another place: then only the variables are left, and they name the files where they are."""
@@ -80,7 +80,7 @@ def trust(
     binds = [Bind(directory, inside)]
     if mounts:
         binds += [Bind(directory + b"/" + BUNDLE, place) for place in dict.fromkeys(places)]
-    return Trust(tuple(environment), tuple(binds))
+    return CertificateTrust(tuple(environment), tuple(binds))
 
 
 def _java(store: bytes, options: bytes) -> bytes:

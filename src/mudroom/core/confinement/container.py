@@ -61,7 +61,7 @@ class Engine(NamedTuple):
         return f"{NAMES[self.kind]}{version}{' (rootless)' if self.rootless else ''}"
 
 
-class Mount(NamedTuple):
+class ContainerMount(NamedTuple):
     source: bytes
     target: bytes
     writable: bool = False
@@ -74,7 +74,7 @@ class Container(NamedTuple):
     """Program and arguments of its first process."""
     user: tuple[int, int]
     """uid and gid, neither of them 0."""
-    mounts: tuple[Mount, ...] = ()
+    mounts: tuple[ContainerMount, ...] = ()
     """A parent before what lies in it."""
     private: tuple[bytes, ...] = (b"/tmp", b"/run", b"/var/tmp")
     """Empty directories in memory."""
@@ -108,7 +108,7 @@ def quoted(field: bytes) -> bytes:
     return field
 
 
-def mount_option(mount: Mount, kind: EngineKind = "docker") -> bytes:
+def mount_option(mount: ContainerMount, kind: EngineKind = "docker") -> bytes:
     """The value of ``--mount``. Raises ValueError for a path that this engine cannot be told: see ``unspeakable``."""
     for path in (mount.source, mount.target):
         why = unspeakable(path, kind)

@@ -10,7 +10,7 @@ from mudroom.core.confinement.fallback import Mode
 from mudroom.core.tree.path import show
 
 
-class Surroundings(NamedTuple):
+class ContainerReport(NamedTuple):
     engine: Engine
     user: int
     image: str = ""
@@ -33,7 +33,7 @@ _UNTRIED = (
 )
 
 
-def explain_container(around: Surroundings, mode: Mode) -> Iterator[str]:
+def explain_container(around: ContainerReport, mode: Mode) -> Iterator[str]:
     """Before the lines of the plan."""
     image = f"the image {around.image}" if around.image else "the host's own toolchain"
     memory = ", ".join(show(path) for path in Container._field_defaults["private"])
@@ -46,7 +46,7 @@ def explain_container(around: Surroundings, mode: Mode) -> Iterator[str]:
         yield _UNTRIED
 
 
-def as_json(around: Surroundings) -> dict[str, Any]:
+def as_json(around: ContainerReport) -> dict[str, Any]:
     return {
         "engine": around.engine.kind,
         "version": around.engine.version,

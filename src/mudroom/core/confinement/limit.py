@@ -213,23 +213,23 @@ def stand_in(kind: str, limit: float, *, counts_processes: bool) -> tuple[tuple[
     return None, f"limit {shown}: not enforced"
 
 
-class Unheld(NamedTuple):
+class UnenforcedLimits(NamedTuple):
     rlimits: tuple[tuple[int, int, int], ...]
     notes: tuple[str, ...]
     missing: str = ""
     """The name of a limit that was asked for, cannot be held, and may not be done without."""
 
 
-def without_groups(limits: Limits) -> Unheld:
+def without_groups(limits: Limits) -> UnenforcedLimits:
     """What is left of limits where there are no control groups at all (macOS). Nothing stands in: there RLIMIT_DATA
     holds for what a process gets by brk(2), which no allocator uses, and RLIMIT_NPROC counts all that the user runs."""
     notes = []
     for where, asked in (("limit", of_command(limits)), ("limit of all commands together:", of_total(limits))):
         for kind, limit in asked:
             if limits.missing == "refuse":
-                return Unheld((), (), NAMES[kind])
+                return UnenforcedLimits((), (), NAMES[kind])
             notes.append(f"{where} {NAMES[kind]}, {show_limit(kind, limit)}: not enforced (no control groups here)")
-    return Unheld((), tuple(notes))
+    return UnenforcedLimits((), tuple(notes))
 
 
 class Reading(NamedTuple):
@@ -303,7 +303,7 @@ def _number(texts: Mapping[str, str], name: str) -> int | None:
     return int(text) if text.isdecimal() else None
 
 
-class Reached(NamedTuple):
+class LimitReached(NamedTuple):
     """A limit that did something to a command, as the kernel counted it."""
 
     kind: str
@@ -330,40 +330,40 @@ class Reached(NamedTuple):
         return line
 
 
-def reached(limits: Limits, now: Reading, total: Reading) -> tuple[Reached, ...]:
+def reached(limits: Limits, now: Reading, total: Reading) -> tuple[LimitReached, ...]:
     """What control groups did. ``total``: what the group of the whole vault has counted during the command, by itself
     or for others that ran beside it."""
     found = []
     if now.memory_kills:
         if limits.memory is not None and now.memory_full:
-            found.append(Reached("memory", "killed", limits.memory, amount=now.memory_kills))
+            found.append(LimitReached("memory", "killed", limits.memory, amount=now.memory_kills))
         elif limits.total_memory is not None and total.memory_full:
-            found.append(Reached("memory", "killed", limits.total_memory, "project", now.memory_kills))
+            found.append(LimitReached("memory", "killed", limits.total_memory, "project", now.memory_kills))
         else:
-            found.append(Reached("memory", "killed", None, "machine", now.memory_kills))
+            found.append(LimitReached("memory", "killed", None, "machine", now.memory_kills))
     # Until Linux 6.11 a refusal is counted where the fork was tried, since then where the limit is.
     if now.processes_refused and limits.processes is not None:
-        found.append(Reached("processes", "refused", limits.processes, amount=now.processes_refused))
+        found.append(LimitReached("processes", "refused", limits.processes, amount=now.processes_refused))
     elif (now.processes_refused or total.processes_refused) and limits.total_processes is not None:
         amount = now.processes_refused or total.processes_refused
-        found.append(Reached("processes", "refused", limits.total_processes, "project", amount))
+        found.append(LimitReached("processes", "refused", limits.total_processes, "project", amount))
     if now.throttled and limits.cpus is not None:
-        found.append(Reached("cpus", "slowed", limits.cpus, amount=now.throttled))
+        found.append(LimitReached("cpus", "slowed", limits.cpus, amount=now.throttled))
     elif total.throttled and limits.total_cpus is not None:
-        found.append(Reached("cpus", "slowed", limits.total_cpus, "project", total.throttled))
+        found.append(LimitReached("cpus", "slowed", limits.total_cpus, "project", total.throttled))
     return tuple(found)
 
 
-def reached_else(limits: Limits, signal: int, out_of: float | None, cut: int | None) -> tuple[Reached, ...]:
+def reached_else(limits: Limits, signal: int, out_of: float | None, cut: int | None) -> tuple[LimitReached, ...]:
     """What other limits did. ``signal``: the one that ended the command, or 0; ``out_of``: the time that it ran out of,
     in seconds; ``cut``: the output limit if there was more."""
     found = []
     if signal == SIGXFSZ and limits.file_size is not None:
-        found.append(Reached("file_size", "killed", limits.file_size))
+        found.append(LimitReached("file_size", "killed", limits.file_size))
     if out_of is not None:
-        found.append(Reached("time", "killed", out_of))
+        found.append(LimitReached("time", "killed", out_of))
     if cut is not None:
-        found.append(Reached("output", "cut", cut))
+        found.append(LimitReached("output", "cut", cut))
     return tuple(found)
 
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from mudroom.core.confinement.plan import Plan, Step, shown_at
 
 
-class Why(NamedTuple):
+class Explanation(NamedTuple):
     subject: str
     verdict: str
     reason: str
@@ -19,19 +19,21 @@ HIDDEN = "of the host there are only system directories, toolchains, and what re
 _READ_ONLY = 1
 
 
-def why_place(plan: Plan, path: bytes, subject: str) -> Why:
+def why_place(plan: Plan, path: bytes, subject: str) -> Explanation:
     """What a command finds at an absolute path, by the plan that confines it."""
     step = shown_at(plan, path)
     if step is None:
         if any(step[0] == "seatbelt" for step in plan.steps):
-            return Why(subject, "by Seatbelt", "mudroom run --explain prints the profile: the last rule decides", True)
+            return Explanation(
+                subject, "by Seatbelt", "mudroom run --explain prints the profile: the last rule decides", True
+            )
         if not plan.namespaces:
-            return Why(
+            return Explanation(
                 subject, "by Landlock", "no namespaces here: mudroom run --explain lists what may be opened", True
             )
-        return Why(subject, "hidden", HIDDEN, True)
+        return Explanation(subject, "hidden", HIDDEN, True)
     verdict, reason, refused = _OF_STEP[step[0]](step)
-    return Why(subject, verdict, reason, refused)
+    return Explanation(subject, verdict, reason, refused)
 
 
 def _of_bind(step: Step) -> tuple[str, str, bool]:

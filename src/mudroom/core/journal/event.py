@@ -2,7 +2,7 @@
 
 The hash of an event covers the previous event's hash and all of its own fields, so that an edit, a removal or a
 re-ordering anywhere breaks every hash after it. What was cut off at the end breaks none: for that the last event's
-number and digest (``Head``) are kept elsewhere, too.
+number and digest (``ChainHead``) are kept elsewhere, too.
 """
 
 from __future__ import annotations
@@ -33,19 +33,19 @@ class Event(NamedTuple):
     digest: str
 
 
-class Head(NamedTuple):
+class ChainHead(NamedTuple):
     """Up to where a chain goes."""
 
     number: int = 0
     digest: str = GENESIS
 
 
-BEGIN = Head()
+BEGIN = ChainHead()
 
 What = Literal["edited", "removed", "moved", "appended", "cut", "rewritten", "head", "archive"]
 
 
-class Broken(NamedTuple):
+class BrokenChain(NamedTuple):
     """Where a journal is not as it was written."""
 
     number: int
@@ -55,13 +55,13 @@ class Broken(NamedTuple):
     """One clause for people."""
 
 
-class Examined(NamedTuple):
+class ChainCheck(NamedTuple):
     """What came of looking at a whole journal."""
 
-    head: Head
+    head: ChainHead
     """The last event that follows."""
-    broken: Broken | None = None
-    gaps: tuple[Broken, ...] = ()
+    broken: BrokenChain | None = None
+    gaps: tuple[BrokenChain, ...] = ()
     """What mudroom itself has noted: that the end was missing when it wrote the next event."""
     unanchored: int = 0
     """Events at the end that the kept head does not know: mudroom was killed right after it had written them, or they
@@ -88,7 +88,7 @@ def _encoded(field: str) -> bytes:
         return field.encode("utf-8", "surrogatepass")
 
 
-def chained(previous: Event | None, after: Head, time: int, kind: str, fork: str, data: dict[str, Any]) -> Event:
+def chained(previous: Event | None, after: ChainHead, time: int, kind: str, fork: str, data: dict[str, Any]) -> Event:
     """The event that follows. ``previous``: the last one, if it is known. A time before its time is noted in the data
     as ``clock`` (the clock was set back, or the event tells of what began earlier), and the event has the other's."""
     last = previous.time if previous is not None else 0
@@ -127,38 +127,38 @@ def first_broken(events: Iterable[Event]) -> int | None:
     return None if broken is None else broken.number
 
 
-def examine(events: Iterable[Event], start: Head = BEGIN, kept: Head | None = None) -> Examined:
+def examine(events: Iterable[Event], start: ChainHead = BEGIN, kept: ChainHead | None = None) -> ChainCheck:
     """Follow the chain from ``start`` on. ``kept``: the head that was kept elsewhere."""
     rows = iter(events)
     before: deque[Event] = deque(maxlen=NEAR)
-    gaps: list[Broken] = []
+    gaps: list[BrokenChain] = []
     head = start
     for event in rows:
         if event.number != head.number + 1 or event.digest != digest_of(head.digest, *event[:5]):
             after = [one for one, _count in zip(rows, range(NEAR), strict=False)]
-            return Examined(head, _diagnose(head, before, event, after, kept), tuple(gaps))
+            return ChainCheck(head, _diagnose(head, before, event, after, kept), tuple(gaps))
         if kept is not None and event.number == kept.number and event.digest != kept.digest:
             text = f"event {event.number} was rewritten with all that follows: it is not the one that mudroom wrote"
-            return Examined(head, Broken(event.number, "rewritten", text), tuple(gaps))
+            return ChainCheck(head, BrokenChain(event.number, "rewritten", text), tuple(gaps))
         if event.kind == "gap":
             gaps.append(_noted(event))
         before.append(event)
-        head = Head(event.number, event.digest)
+        head = ChainHead(event.number, event.digest)
     if kept is not None and kept.number > head.number:
-        return Examined(head, _cut(head, kept), tuple(gaps))
-    return Examined(head, None, tuple(gaps), head.number - kept.number if kept is not None else 0)
+        return ChainCheck(head, _cut(head, kept), tuple(gaps))
+    return ChainCheck(head, None, tuple(gaps), head.number - kept.number if kept is not None else 0)
 
 
-def _cut(head: Head, kept: Head) -> Broken:
+def _cut(head: ChainHead, kept: ChainHead) -> BrokenChain:
     text = f"{_events(head.number + 1, kept.number)} missing at the end: cut off, or lost when the machine lost power"
-    return Broken(head.number + 1, "cut", text)
+    return BrokenChain(head.number + 1, "cut", text)
 
 
-def _noted(event: Event) -> Broken:
+def _noted(event: Event) -> BrokenChain:
     last = data_of(event).get("last")
     missing = _events(event.number, last) if isinstance(last, int) and last >= event.number else "events were"
     text = f"{missing} missing at the end when this one was written: cut off, or lost when the machine lost power"
-    return Broken(event.number, "cut", text)
+    return BrokenChain(event.number, "cut", text)
 
 
 def _events(first: int, last: int) -> str:
@@ -166,31 +166,37 @@ def _events(first: int, last: int) -> str:
 
 
 def _diagnose(
-    head: Head, before: Sequence[Event] | deque[Event], event: Event, after: Sequence[Event], kept: Head | None
-) -> Broken:
+    head: ChainHead,
+    before: Sequence[Event] | deque[Event],
+    event: Event,
+    after: Sequence[Event],
+    kept: ChainHead | None,
+) -> BrokenChain:
     """What has been done where the chain breaks, as far as that can be told."""
     expected, number = head.number + 1, event.number
     if number != expected:
         if number < expected or any(one.number == expected for one in after):
-            return Broken(number, "moved", f"event {number} stands where event {expected} belongs: re-ordered")
+            return BrokenChain(number, "moved", f"event {number} stands where event {expected} belongs: re-ordered")
         between = f"between {head.number} and {number}" if head.number else f"before {number}"
-        return Broken(number, "removed", f"{_events(expected, number - 1)} missing {between}: removed")
+        return BrokenChain(number, "removed", f"{_events(expected, number - 1)} missing {between}: removed")
     origin = _origin(head, before, event, after)
     if origin is not None:
         text = f"event {number} was written as event {origin}: re-ordered, or one before it was removed"
-        return Broken(number, "moved", text)
+        return BrokenChain(number, "moved", text)
     if kept is not None and number > kept.number:
-        return Broken(number, "appended", f"event {number} was not written by mudroom: appended without the chain")
+        return BrokenChain(number, "appended", f"event {number} was not written by mudroom: appended without the chain")
     if after and after[0].digest == digest_of(event.digest, *after[0][:5]):
         other = f", or event {number - 1} was, with its digest" if number > 1 else ""
-        return Broken(number, "edited", f"event {number} was edited{other}")
-    if not after and kept == Head(number, event.digest):
-        return Broken(number, "edited", f"event {number} was edited")
+        return BrokenChain(number, "edited", f"event {number} was edited{other}")
+    if not after and kept == ChainHead(number, event.digest):
+        return BrokenChain(number, "edited", f"event {number} was edited")
     rest = " with those that follow" if after else ", or was not written by mudroom"
-    return Broken(number, "edited", f"event {number} was edited{rest}")
+    return BrokenChain(number, "edited", f"event {number} was edited{rest}")
 
 
-def _origin(head: Head, before: Sequence[Event] | deque[Event], event: Event, after: Sequence[Event]) -> int | None:
+def _origin(
+    head: ChainHead, before: Sequence[Event] | deque[Event], event: Event, after: Sequence[Event]
+) -> int | None:
     """The number under which an event was written that has another one now, if it was one nearby."""
     for number in _nearby(event.number):
         for digest in (head.digest, *(one.digest for one in (*before, *after))):

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from mudroom.core.journal.event import Event, data_of, wall
 
 
-class Selection(NamedTuple):
+class EventFilter(NamedTuple):
     """All that is said has to hold; what is empty or None says nothing."""
 
     kinds: tuple[str, ...] = ()
@@ -43,7 +43,7 @@ class Selection(NamedTuple):
         return self.grep is None or _holds(self.grep.casefold(), event, data)
 
 
-EVERYTHING = Selection()
+EVERYTHING = EventFilter()
 
 
 def action_of(data: dict[str, Any]) -> str | None:

@@ -44,7 +44,7 @@ class Chunk(NamedTuple):
         return self.theirs if self.kind == "theirs" else self.ours
 
 
-class Merged(NamedTuple):
+class MergedText(NamedTuple):
     """A merge, perhaps with conflicts. The sides of the chunks, one after the other, are the sides of the merge."""
 
     chunks: tuple[Chunk, ...]
@@ -64,9 +64,9 @@ class Merged(NamedTuple):
         return b"".join(line for chunk in self.chunks for line in chunk.outcome)
 
 
-def merge3(base: bytes, ours: bytes, theirs: bytes) -> Merged:
+def merge3(base: bytes, ours: bytes, theirs: bytes) -> MergedText:
     """Merges what ours and theirs have made of the base. Whether they are texts at all is for the caller to know."""
-    return Merged(tuple(_chunks(*map(split_lines, (base, ours, theirs)), equal=ours == theirs)))
+    return MergedText(tuple(_chunks(*map(split_lines, (base, ours, theirs)), equal=ours == theirs)))
 
 
 def _chunks(base: list[bytes], ours: list[bytes], theirs: list[bytes], *, equal: bool) -> Iterator[Chunk]:

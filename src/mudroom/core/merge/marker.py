@@ -17,7 +17,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Literal, NamedTuple
 
-from mudroom.core.merge.diff3 import Chunk, Merged
+from mudroom.core.merge.diff3 import Chunk, MergedText
 from mudroom.core.merge.resolution_words import Side
 
 Style = Literal["merge", "diff3", "zdiff3"]
@@ -56,7 +56,7 @@ def unresolved(data: bytes, size: int = SIZE) -> bool:
     return re.search(rb"^(<{%d}|>{%d})( |\r?$)" % (size, size), data, re.MULTILINE) is not None
 
 
-def marker_size(merged: Merged) -> int:
+def marker_size(merged: MergedText) -> int:
     """The least from SIZE on that no line of the texts could be taken for."""
     used: set[int] = set()
     for chunk in merged.chunks:
@@ -65,7 +65,7 @@ def marker_size(merged: Merged) -> int:
     return next(size for size in range(SIZE, SIZE + len(used) + 1) if size not in used)
 
 
-def resolve(merged: Merged, choices: Mapping[int, Side | bytes]) -> Merged:
+def resolve(merged: MergedText, choices: Mapping[int, Side | bytes]) -> MergedText:
     """With the conflicts that are in ``choices``, by their number from 0, decided; the others stay."""
     chunks: list[Chunk] = []
     number = 0
@@ -77,7 +77,7 @@ def resolve(merged: Merged, choices: Mapping[int, Side | bytes]) -> Merged:
                 lines = chosen(chunk, choice, is_last=place + 1 == len(merged.chunks))
                 chunk = Chunk("both", chunk.base, lines, lines)
         chunks.append(chunk)
-    return Merged(tuple(chunks))
+    return MergedText(tuple(chunks))
 
 
 def chosen(chunk: Chunk, choice: Side | bytes, *, is_last: bool) -> tuple[bytes, ...]:
@@ -94,7 +94,7 @@ def _chosen(chunk: Chunk, choice: Side | bytes) -> tuple[bytes, ...]:
     return {"ours": chunk.ours, "theirs": chunk.theirs, "base": chunk.base}[choice]
 
 
-def with_markers(merged: Merged, labels: Labels = Labels(), style: Style = "zdiff3") -> bytes:  # noqa: B008
+def with_markers(merged: MergedText, labels: Labels = Labels(), style: Style = "zdiff3") -> bytes:  # noqa: B008
     """The text with a marked place for each conflict; the markers are ``marker_size`` long. In a text with CRLF they
     end in CRLF, as git's do."""
     size = marker_size(merged)

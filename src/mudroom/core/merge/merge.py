@@ -34,7 +34,7 @@ Delta = Literal["same", "mode", "xattr", "content", "kind", "gone", "new"]
 Outcome = Literal["take", "satisfied", "combine", "conflict"]
 
 
-class Decision(NamedTuple):
+class MergeDecision(NamedTuple):
     outcome: Outcome
     reason: str = ""
 
@@ -50,7 +50,7 @@ class Conflict(NamedTuple):
     """Where the project has its version, if at another path."""
 
 
-class Part(NamedTuple):
+class PartialChoice(NamedTuple):
     """What is wanted of a file that is not wanted whole."""
 
     content: bytes
@@ -69,9 +69,9 @@ class Combined(NamedTuple):
     """Of the conflict."""
 
 
-TAKE = Decision("take")
-SATISFIED = Decision("satisfied")
-COMBINE = Decision("combine")
+TAKE = MergeDecision("take")
+SATISFIED = MergeDecision("satisfied")
+COMBINE = MergeDecision("combine")
 
 _GONE = "deleted in the project meanwhile"
 _KIND = "the project has made something else of it meanwhile"
@@ -83,11 +83,11 @@ UNKNOWN = "edited in the project while the command was running"
 BINARY = "also changed in the project, and cannot be merged"
 
 
-def _conflict(reason: str) -> Decision:
-    return Decision("conflict", reason)
+def _conflict(reason: str) -> MergeDecision:
+    return MergeDecision("conflict", reason)
 
 
-TABLE: dict[tuple[Delta, Delta], Decision] = {
+TABLE: dict[tuple[Delta, Delta], MergeDecision] = {
     ("mode", "same"): TAKE,
     ("mode", "mode"): _conflict(_MODE),
     ("mode", "content"): COMBINE,
@@ -118,7 +118,7 @@ TABLE: dict[tuple[Delta, Delta], Decision] = {
 }
 
 
-def decide(change: Change, ours: Entry | None, delta: Delta, *, ours_is_theirs: bool) -> Decision:
+def decide(change: Change, ours: Entry | None, delta: Delta, *, ours_is_theirs: bool) -> MergeDecision:
     """``delta``: what the project has made of the base. ``ours_is_theirs``: whether project and fork hold the same
     shape and content at this path now."""
     if ours_is_theirs or _both_directories(change, ours):

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from typing import Literal, NamedTuple
 
-from mudroom.core.merge.merge import Combined, Conflict, Decision, Delta, decide, delta_of
+from mudroom.core.merge.merge import Combined, Conflict, Delta, MergeDecision, decide, delta_of
 from mudroom.core.tree.change import Change, Verb
 from mudroom.core.tree.entry import Entry, same_stamp
 from mudroom.core.tree.flag import git_directory, is_protected
@@ -25,7 +25,7 @@ _END = "its other end is in conflict"
 _REPOSITORY = "also changed in the project, and files of a repository are never merged"
 
 
-class Sides(NamedTuple):
+class FileSides(NamedTuple):
     """One file that both sides changed, wherever each of them has it."""
 
     base: tuple[bytes, Entry | None]
@@ -35,7 +35,7 @@ class Sides(NamedTuple):
     """Where the result goes."""
 
 
-class Answer(NamedTuple):
+class ConflictAnswer(NamedTuple):
     """What somebody decided about a conflict."""
 
     take: Literal["ours", "theirs", "content"]
@@ -43,7 +43,7 @@ class Answer(NamedTuple):
     """Of ``content``: what the path is to hold; no entry: it is to be deleted."""
 
 
-class Coming(NamedTuple):
+class IncomingChange(NamedTuple):
     """A change that goes ahead with other content than the fork's own."""
 
     name: str
@@ -58,7 +58,7 @@ def _delta_by_stamp(change: Change, ours: Entry | None) -> Delta:
     return delta_of(change.base, ours, content=True)
 
 
-class Live(NamedTuple):
+class LiveProject(NamedTuple):
     """The project as it is now, asked path by path. Each may raise PermissionError: then nobody can tell, and the
     change is a conflict."""
 
@@ -71,13 +71,15 @@ class Live(NamedTuple):
     """Whether the repository at this ``.git`` has new commits, branches or index since the changes were collected."""
     delta: Callable[[Change, Entry | None], Delta] = _delta_by_stamp
     """What the project has made of the base of a change."""
-    combine: Callable[[Sides], Combined] = lambda _sides: Combined(None, reason="it cannot be merged")
+    combine: Callable[[FileSides], Combined] = lambda _sides: Combined(None, reason="it cannot be merged")
     """Merge a file. Neither entry nor reason: the project already holds the result."""
     moved: Callable[[Change], bytes] = lambda _change: b""
     """Where the project has a file that is gone from its path; empty if nowhere."""
     staged_directory: Callable[[bytes], Entry | None] = lambda _path: None
     """The fork's entry of a directory that it has not changed; None if it is not known."""
-    answer: Callable[[Change, Entry | None, Sides | None], Answer | None] = lambda _change, _ours, _sides: None
+    answer: Callable[[Change, Entry | None, FileSides | None], ConflictAnswer | None] = lambda _change, _ours, _sides: (
+        None
+    )
     """What was decided about a conflict at this path, between these very versions; of files, with their sides."""
     partial: Collection[bytes] = frozenset()
     """Paths of which only a part is wanted: they are merged, always."""
@@ -86,7 +88,7 @@ class Live(NamedTuple):
 class Judgement(NamedTuple):
     taken: list[Change]
     """In walking order; ``base`` is what the project holds now."""
-    coming: dict[bytes, Coming]
+    coming: dict[bytes, IncomingChange]
     """By path, for those of the taken that bring other content than the fork's."""
     conflicts: dict[bytes, Conflict]
     satisfied: list[bytes]
@@ -99,14 +101,16 @@ class Judgement(NamedTuple):
     """Those of the taken of which a part was wanted, and nothing had to be merged with."""
 
 
-def judge(changes: Sequence[Change], live: Live, named: Collection[bytes], masked: Collection[bytes] = ()) -> Judgement:
+def judge(
+    changes: Sequence[Change], live: LiveProject, named: Collection[bytes], masked: Collection[bytes] = ()
+) -> Judgement:
     """``changes`` in walking order. ``named``, ``masked``: as for ``plan_landing``."""
     return _Judge(changes, live, named, masked).judge()
 
 
 class _Judge:
     def __init__(
-        self, changes: Sequence[Change], live: Live, named: Collection[bytes], masked: Collection[bytes]
+        self, changes: Sequence[Change], live: LiveProject, named: Collection[bytes], masked: Collection[bytes]
     ) -> None:
         self._changes, self._live, self._named, self._masked = changes, live, named, frozenset(masked)
         self._found = Judgement([], {}, {}, [], set(), set(), set(), set())
@@ -182,7 +186,7 @@ class _Judge:
         else:
             self._refuse(change, ours, decision.reason)
 
-    def _decided(self, change: Change, ours: Entry | None) -> Decision:
+    def _decided(self, change: Change, ours: Entry | None) -> MergeDecision:
         if change.staged is None or ours is None:
             same = change.staged is None and ours is None
         else:
@@ -198,7 +202,7 @@ class _Judge:
         if git_directory(change.path) is not None:
             self._refuse(change, ours, _REPOSITORY)
             return
-        sides = Sides((change.path, change.base), (at, ours), (change.path, change.staged), at)
+        sides = FileSides((change.path, change.base), (at, ours), (change.path, change.staged), at)
         found = self._live.combine(sides)
         if found.reason:
             self._refuse(change, ours, found.reason, sides)
@@ -217,7 +221,7 @@ class _Judge:
         verb: Verb = "added" if ours is None else "modified"
         self._found.taken.append(change._replace(path=path, verb=verb, base=ours, staged=found.entry, flags=flags))
         if found.name:
-            self._found.coming[path] = Coming(found.name, change.path)
+            self._found.coming[path] = IncomingChange(found.name, change.path)
 
     def _follow(self, change: Change, reason: str) -> None:
         """A file that the fork changed and the project no longer has there: it may have another name now."""
@@ -229,7 +233,7 @@ class _Judge:
         else:
             self._combine(change, ours, at)
 
-    def _refuse(self, change: Change, ours: Entry | None, reason: str, sides: Sides | None = None) -> None:
+    def _refuse(self, change: Change, ours: Entry | None, reason: str, sides: FileSides | None = None) -> None:
         """A conflict, unless somebody has decided it."""
         at = sides.path if sides is not None else change.path
         answer = self._live.answer(change, ours, sides)
@@ -239,7 +243,7 @@ class _Judge:
             moved = at if at != change.path else b""
             self._found.conflicts[change.path] = Conflict(change.path, reason, ours_at=moved)
 
-    def _answered(self, change: Change, ours: Entry | None, answer: Answer, path: bytes) -> None:
+    def _answered(self, change: Change, ours: Entry | None, answer: ConflictAnswer, path: bytes) -> None:
         wanted = change.staged if answer.take == "theirs" else answer.content.entry
         if answer.take == "ours" or (wanted is None and ours is None):
             self._found.satisfied.append(change.path)
@@ -278,7 +282,7 @@ class _Judge:
         if git_directory(come.path) is not None:
             self._refuse_rename(gone, come, ours, None, _REPOSITORY)
             return
-        sides = Sides((gone.path, gone.base), (gone.path, ours), (come.path, come.staged), come.path)
+        sides = FileSides((gone.path, gone.base), (gone.path, ours), (come.path, come.staged), come.path)
         found = self._live.combine(sides)
         if found.entry is None:
             self._refuse_rename(gone, come, ours, None, found.reason, sides)
@@ -293,7 +297,7 @@ class _Judge:
         old: Entry | None,
         new: Entry | None,
         reason: str,
-        sides: Sides | None = None,
+        sides: FileSides | None = None,
     ) -> None:
         answer = self._live.answer(come, new, sides)
         if answer is None:

@@ -23,7 +23,7 @@ from collections.abc import Collection, Iterator, Sequence
 from typing import Literal, NamedTuple
 
 from mudroom.core.merge.merge import Conflict
-from mudroom.core.merge.merge_tree import Judgement, Live, judge
+from mudroom.core.merge.merge_tree import Judgement, LiveProject, judge
 from mudroom.core.tree.change import Change, Remark
 from mudroom.core.tree.entry import Entry
 from mudroom.core.tree.flag import git_directory
@@ -77,7 +77,7 @@ class Landing(NamedTuple):
 
 def plan_landing(
     changes: Sequence[Change],
-    live: Live,
+    live: LiveProject,
     named: Collection[bytes] = (),
     blocked: Collection[bytes] = (),
     masked: Collection[bytes] = (),
@@ -93,7 +93,9 @@ def plan_landing(
 
 
 class _Planner:
-    def __init__(self, judgement: Judgement, changes: Sequence[Change], live: Live, blocked: Collection[bytes]) -> None:
+    def __init__(
+        self, judgement: Judgement, changes: Sequence[Change], live: LiveProject, blocked: Collection[bytes]
+    ) -> None:
         self._live = live
         self._judgement = judgement
         self._taken, self._conflicts = judgement.taken, judgement.conflicts

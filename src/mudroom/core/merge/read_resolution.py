@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple, get_args
 
-from mudroom.core.merge.diff3 import Chunk, Merged
+from mudroom.core.merge.diff3 import Chunk, MergedText
 from mudroom.core.merge.marker import chosen
 from mudroom.core.merge.resolution_words import Choice, Side
 from mudroom.core.merge.resolve_hunks import resolved, side_at, texts_of
@@ -46,7 +46,7 @@ class _Place(NamedTuple):
     is_last: bool
 
 
-def choices_of(merged: Merged, content: bytes) -> list[Choice] | None:
+def choices_of(merged: MergedText, content: bytes) -> list[Choice] | None:
     """For each conflict in order a side, or lines; None: the text was not made place by place."""
     places = [chunk for chunk in merged.chunks if chunk.kind == "conflict"]
     found: list[Choice] = []
@@ -62,7 +62,7 @@ def _texts(chunk: Chunk, piece: bytes, *, is_last: bool) -> list[str] | None:
     return texts_of(side_at(chunk), split_lines(piece), keeps_end=is_last)
 
 
-def _pieces(merged: Merged, places: Sequence[Chunk], content: bytes) -> list[Side | bytes]:
+def _pieces(merged: MergedText, places: Sequence[Chunk], content: bytes) -> list[Side | bytes]:
     """Of the text, one for each place; none if it cannot be read."""
     first, *rest = _between(merged)
     latest = _latest(rest, content)
@@ -81,7 +81,7 @@ def _pieces(merged: Merged, places: Sequence[Chunk], content: bytes) -> list[Sid
     return found[::-1]
 
 
-def _between(merged: Merged) -> list[bytes]:
+def _between(merged: MergedText) -> list[bytes]:
     """What is not in conflict: before the first place, between each and the next, behind the last."""
     found: list[list[bytes]] = [[]]
     for chunk in merged.chunks:

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from mudroom.core.merge.diff3 import Chunk, Lines, Merged
+from mudroom.core.merge.diff3 import Chunk, Lines, MergedText
 from mudroom.core.merge.marker import resolve
 from mudroom.core.merge.resolution_words import Choice, Side
 from mudroom.core.text.linediff import Block, diff_lines
 
 
-def resolved(merged: Merged, choices: Sequence[Choice]) -> bytes:
+def resolved(merged: MergedText, choices: Sequence[Choice]) -> bytes:
     """The whole text. Raises ValueError, with the reason in words, if there are not as many choices as conflicts, or a
     line is none."""
     if len(choices) != merged.conflicts:

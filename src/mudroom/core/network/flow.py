@@ -46,7 +46,7 @@ class Flow(NamedTuple):
     response: Fields = ()
 
 
-class Question(NamedTuple):
+class FlowQuestion(NamedTuple):
     """A connection waits for somebody to say whether its host is allowed."""
 
     identity: int
@@ -57,7 +57,7 @@ class Question(NamedTuple):
     """In which the command runs that wants it; empty: one that was made for it."""
 
 
-class Answer(NamedTuple):
+class FlowAnswer(NamedTuple):
     allowed: bool
     keep: bool = False
     """Not only for this command: the project remembers it."""
@@ -67,7 +67,7 @@ class Answer(NamedTuple):
     """False: it is refused, but nobody was asked. The next connection may be luckier."""
 
 
-NOBODY = Answer(False, why="nobody is there to be asked", lasting=False)
+NOBODY = FlowAnswer(False, why="nobody is there to be asked", lasting=False)
 
 
 # --- as an event of the journal ---

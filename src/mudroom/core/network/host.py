@@ -26,7 +26,7 @@ _LONGEST = 253
 """Of a name as it is written: 255 octets on the wire, less the first length and the root (RFC 1035 2.3.4)."""
 
 
-class Host(NamedTuple):
+class HostName(NamedTuple):
     kind: Kind
     text: str
     """Canonical: lower case, no trailing dot, addresses in the shortest form (RFC 5952), without brackets."""
@@ -36,7 +36,7 @@ class Host(NamedTuple):
 
 
 class Authority(NamedTuple):
-    host: Host
+    host: HostName
     port: int
 
     def __str__(self) -> str:
@@ -44,7 +44,7 @@ class Authority(NamedTuple):
         return f"{shown}:{self.port}"
 
 
-def parse_host(raw: bytes) -> Host:
+def parse_host(raw: bytes) -> HostName:
     """A name, or an address without brackets. IPv4 in IPv6's clothes (``::ffff:1.2.3.4``) is the IPv4 address.
 
     Raises ValueError, printable, that says what is wrong with it."""
@@ -57,8 +57,8 @@ def parse_host(raw: bytes) -> Host:
     text = raw.lower()
     packed = parse_ipv4(text)
     if packed is not None:
-        return Host("ipv4", show_address(packed))
-    return Host("name", _name(text, raw))
+        return HostName("ipv4", show_address(packed))
+    return HostName("name", _name(text, raw))
 
 
 def parse_authority(raw: bytes, default: int | None = None) -> Authority:
@@ -92,15 +92,15 @@ def parse_port(raw: bytes) -> int:
     return int(raw)
 
 
-def _address(raw: bytes) -> Host:
+def _address(raw: bytes) -> HostName:
     if b"%" in raw:
         raise ValueError(f"{show(raw)}: an address with a zone means another host on every machine")
     packed = parse_ipv6(raw)
     if packed is None:
         raise ValueError(f"{show(raw)} is no IPv6 address")
     if packed.startswith(IPV4_MAPPED):
-        return Host("ipv4", show_address(packed[12:]))
-    return Host("ipv6", show_address(packed))
+        return HostName("ipv4", show_address(packed[12:]))
+    return HostName("ipv6", show_address(packed))
 
 
 def _name(text: bytes, raw: bytes) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from functools import lru_cache
 
 from mudroom.core.network.address import Network, parse_network
-from mudroom.core.network.host import Host, parse_host
+from mudroom.core.network.host import HostName, parse_host
 from mudroom.core.tree.path import show
 
 METADATA = {
@@ -44,7 +44,7 @@ def parse_pattern(raw: bytes) -> tuple[str, Network | None]:
     return host.text, network_of(host.text)
 
 
-def matches(pattern: str, host: Host) -> bool:
+def matches(pattern: str, host: HostName) -> bool:
     """Whether a canonical pattern stands for this host."""
     if host.kind != "name":
         return host.text == pattern or ("/" in pattern and network_of(host.text).prefix in network_of(pattern))

@@ -11,7 +11,7 @@ from collections.abc import Collection, Sequence
 from typing import Literal, NamedTuple
 
 from mudroom.core.network.address import openable, refused, show_address, unreachable
-from mudroom.core.network.host import Host, parse_host, parse_port
+from mudroom.core.network.host import HostName, parse_host, parse_port
 from mudroom.core.network.host_pattern import METADATA, matches, narrowness, network_of, parse_pattern
 from mudroom.core.tree.path import show
 
@@ -55,7 +55,7 @@ class Request(NamedTuple):
     path: str = ""
 
 
-class Decision(NamedTuple):
+class HostDecision(NamedTuple):
     action: Action
     rule: HostRule | None
     reason: str
@@ -64,7 +64,7 @@ class Decision(NamedTuple):
 # --- the decision ---
 
 
-def decide(request: Request, rules: Sequence[HostRule]) -> Decision:
+def decide(request: Request, rules: Sequence[HostRule]) -> HostDecision:
     """What the rules say about a request. Pure, and the same whatever the order of the rules.
 
     Raises ValueError if ``request.host`` is not canonical: what was not read by ``parse_host`` is never compared."""
@@ -80,24 +80,26 @@ def decide(request: Request, rules: Sequence[HostRule]) -> Decision:
             if other is None or _rank(rule) > _rank(other):
                 found[rule.action] = rule
     if "deny" in found:
-        return Decision("deny", found["deny"], f"{_named(found['deny'])} denies it")
+        return HostDecision("deny", found["deny"], f"{_named(found['deny'])} denies it")
     metadata = METADATA.get(host.text)
     if metadata is not None:
-        return Decision("deny", None, metadata)
+        return HostDecision("deny", None, metadata)
     asks, allows = found.get("ask"), found.get("allow")
     if host.kind != "name":
         network = network_of(host.text)
         named = private or (asks is not None and asks.private)
         why = refused(network.prefix, private=named)
         if why is not None:
-            return Decision(
+            return HostDecision(
                 "deny", None, f"{why}; a rule that names the address opens it" if openable(network) else why
             )
     if asks is not None:  # a yes opens what another rule says may be private: where it may be is not asked about
-        return Decision("ask", asks._replace(private=asks.private or private), f"{_named(asks)} wants it asked about")
+        return HostDecision(
+            "ask", asks._replace(private=asks.private or private), f"{_named(asks)} wants it asked about"
+        )
     if allows is not None:  # what one rule permits, another that allows the same does not take away
-        return Decision("allow", allows._replace(private=private), f"{_named(allows)} allows it")
-    return Decision("ask", None, _no_rule(host, request, rules))
+        return HostDecision("allow", allows._replace(private=private), f"{_named(allows)} allows it")
+    return HostDecision("ask", None, _no_rule(host, request, rules))
 
 
 def concerns(rule: HostRule, host: str, port: int) -> bool:
@@ -107,7 +109,7 @@ def concerns(rule: HostRule, host: str, port: int) -> bool:
 
 
 def vet(
-    decision: Decision,
+    decision: HostDecision,
     addresses: Sequence[bytes],
     own: Collection[bytes] = (),
     *,
@@ -129,7 +131,7 @@ def vet(
         why = refused(packed, own, private=private)
         if why is not None:
             return f"{show_address(packed)} is {why}"
-        address = Host("ipv4" if len(packed) == 4 else "ipv6", show_address(packed))
+        address = HostName("ipv4" if len(packed) == 4 else "ipv6", show_address(packed))
         for rule in rules:
             if rule.action == "deny" and (not rule.ports or port in rule.ports) and matches(rule.pattern, address):
                 return f"{address} is denied: {_named(rule)}"
@@ -197,7 +199,7 @@ def _host_of_url(raw: bytes) -> str:
 # --- matching ---
 
 
-def _covers(rule: HostRule, host: Host, request: Request) -> bool:
+def _covers(rule: HostRule, host: HostName, request: Request) -> bool:
     return (
         matches(rule.pattern, host)
         and (request.port in (rule.ports or USUAL) if rule.action == "allow" or rule.ports else True)
@@ -239,7 +241,7 @@ def _named(rule: HostRule) -> str:
     return f"{rule.source}: {show_rule(rule)}" if rule.source else show_rule(rule)
 
 
-def _no_rule(host: Host, request: Request, rules: Sequence[HostRule]) -> str:
+def _no_rule(host: HostName, request: Request, rules: Sequence[HostRule]) -> str:
     """Nothing matches; if it is only for the port, that is worth knowing."""
     near = [
         rule

@@ -34,7 +34,7 @@ _NEVER = frozenset(("host", "connection", "content-length", "transfer-encoding",
 """Headers of framing and routing."""
 
 
-class Wanted(NamedTuple):
+class CredentialRule(NamedTuple):
     """An entry of the policy."""
 
     name: str
@@ -66,7 +66,7 @@ class Credential(NamedTuple):
         return repr(self)
 
 
-def parse_wanted(name: str, host: str, header: str = "authorization", source: str = "env") -> Wanted:
+def parse_wanted(name: str, host: str, header: str = "authorization", source: str = "env") -> CredentialRule:
     """``host``: a name, or name:port, 443 else. ``source``: ``env``, ``env:OTHER``, ``file:PATH``,
     ``keyring:SERVICE/USER``. Raises ValueError, printable, that says what is wrong."""
     if not _VARIABLE.fullmatch(name):
@@ -79,7 +79,7 @@ def parse_wanted(name: str, host: str, header: str = "authorization", source: st
         where = where or name
     if origin not in ("env", "file", "keyring") or not where or (origin == "keyring" and "/" not in where):
         raise ValueError(f"{_shown(source)}: write env, env:NAME, file:PATH or keyring:SERVICE/USER")
-    return Wanted(name, authority.host.text, authority.port, header.lower(), origin, where)
+    return CredentialRule(name, authority.host.text, authority.port, header.lower(), origin, where)
 
 
 def is_header(name: str) -> bool:
@@ -92,7 +92,7 @@ def is_value(value: str) -> bool:
     return _VALUE.fullmatch(value) is not None
 
 
-def with_value(wanted: Wanted, value: str, randomness: bytes) -> Credential:
+def with_value(wanted: CredentialRule, value: str, randomness: bytes) -> Credential:
     """``randomness``: 20 bytes and more. Raises ValueError, without the value, if it cannot be in a header."""
     value = value.strip("\r\n\t ")
     if not is_value(value):
@@ -117,7 +117,7 @@ def make_placeholder(value: str, randomness: bytes) -> str:
 # --- in requests ---
 
 
-class Misused(ValueError):
+class MisusedPlaceholder(ValueError):
     """A placeholder is where its credential does not belong. Printable; names the variable, never the value."""
 
 
@@ -130,12 +130,16 @@ def put_in(
     for name, value in fields:
         for one in credentials:
             if one.placeholder.encode() in name:
-                raise Misused(f"the placeholder of {one.name} is in the name of a header")
+                raise MisusedPlaceholder(f"the placeholder of {one.name} is in the name of a header")
             if _holds(value, one):
                 if not secure or (one.host, one.port) != (host, port):
-                    raise Misused(f"the credential {one.name} is for {_where(one)} only, and over inspected TLS only")
+                    raise MisusedPlaceholder(
+                        f"the credential {one.name} is for {_where(one)} only, and over inspected TLS only"
+                    )
                 if name.decode("latin-1").lower() != one.header:
-                    raise Misused(f"the credential {one.name} is for the header {one.header}, not {show(name.lower())}")
+                    raise MisusedPlaceholder(
+                        f"the credential {one.name} is for the header {one.header}, not {show(name.lower())}"
+                    )
                 value = _replaced(value, one)
         found.append((name, value))
     return found
@@ -145,7 +149,7 @@ def check_path(path: bytes, credentials: Sequence[Credential]) -> None:
     """Raises Misused. ``path``: with its query."""
     for one in credentials:
         if one.placeholder.encode() in path:
-            raise Misused(f"the placeholder of {one.name} is in the path; the credential is for a header")
+            raise MisusedPlaceholder(f"the placeholder of {one.name} is in the path; the credential is for a header")
 
 
 def _where(one: Credential) -> str:
@@ -180,10 +184,10 @@ def check_trailers(fields: Sequence[tuple[bytes, bytes]], credentials: Sequence[
     """Raises Misused."""
     for one in credentials:
         if any(_holds(value, one) or one.placeholder.encode() in name for name, value in fields):
-            raise Misused(f"the placeholder of {one.name} is in a trailer; the credential is for a header")
+            raise MisusedPlaceholder(f"the placeholder of {one.name} is in a trailer; the credential is for a header")
 
 
-class Watch:
+class PlaceholderScan:
     """Looks for placeholders in a body that comes in pieces."""
 
     def __init__(self, credentials: Sequence[Credential]) -> None:
@@ -198,7 +202,7 @@ class Watch:
         text = self._tail + piece
         for raw, name in self._raw:
             if raw in text:
-                raise Misused(f"the placeholder of {name} is in the body; the credential is for a header")
+                raise MisusedPlaceholder(f"the placeholder of {name} is in the body; the credential is for a header")
         self._tail = text[-self._keep :]
 
 

@@ -21,7 +21,7 @@ _SECTION, _SECTION_FAR = 80, 10_000
 """Characters of a heading, and how many lines above a hunk it is looked for."""
 
 
-class Line(NamedTuple):
+class DifferenceLine(NamedTuple):
     kind: Sign
     old: int
     """Its number, from 1; 0: it is not on this side."""
@@ -41,7 +41,7 @@ class Line(NamedTuple):
     """Whether it ends with a newline."""
 
 
-class Hunk(NamedTuple):
+class DifferenceHunk(NamedTuple):
     blocks: tuple[int, ...]
     """What is chosen with it, or a part of what is: see ``continued``."""
     old_start: int
@@ -51,7 +51,7 @@ class Hunk(NamedTuple):
     new_lines: int
     section: str
     """The nearest line above that is not indented: what git shows there (xdiff/xemit.c, def_ff)."""
-    lines: tuple[Line, ...]
+    lines: tuple[DifferenceLine, ...]
     continued: bool = False
     """Whether it goes on where the piece before it ends."""
 
@@ -104,10 +104,10 @@ class Texts:
         """Hunks, or pieces of them."""
         return len(self._pieces)
 
-    def page(self, first: int = 0, lines: int = 2_000) -> tuple[tuple[Hunk, ...], int | None]:
+    def page(self, first: int = 0, lines: int = 2_000) -> tuple[tuple[DifferenceHunk, ...], int | None]:
         """Hunks from ``first`` on until there are so many lines (one in any case), and the one at which the next page
         begins; None: there are no more."""
-        budget, found, count, above = Budget(), list[Hunk](), 0, _Section(0, "")
+        budget, found, count, above = Budget(), list[DifferenceHunk](), 0, _Section(0, "")
         at = max(0, first)
         while at < len(self._pieces) and (not found or count + _size(self._pieces[at].runs) <= lines):
             above = self._section(self._pieces[at].runs[0].old, above)
@@ -138,13 +138,13 @@ class Texts:
             at = block.old_end
         yield from _same(at, last.new_end, min(self._context, len(self._old) - at))
 
-    def _hunk(self, piece: _Piece, section: str, budget: Budget) -> Hunk:
+    def _hunk(self, piece: _Piece, section: str, budget: Budget) -> DifferenceHunk:
         runs = piece.runs
         old = sum(run.many for run in runs if run.kind != "+")
         new = sum(run.many for run in runs if run.kind != "-")
         blocks = tuple(dict.fromkeys(run.block for run in runs if run.block >= 0))
         start, new_start = runs[0].old, runs[0].new
-        return Hunk(
+        return DifferenceHunk(
             blocks,
             start + (old > 0),
             old,
@@ -155,7 +155,7 @@ class Texts:
             piece.continued,
         )
 
-    def _lines(self, runs: tuple[_Run, ...], budget: Budget) -> Iterator[Line]:
+    def _lines(self, runs: tuple[_Run, ...], budget: Budget) -> Iterator[DifferenceLine]:
         index = 0
         while index < len(runs):
             run = runs[index]
@@ -167,7 +167,7 @@ class Texts:
                 yield from (self._line(run, number) for number in range(run.many))
                 index += 1
 
-    def _replaced(self, gone: _Run, come: _Run, budget: Budget) -> Iterator[Line]:
+    def _replaced(self, gone: _Run, come: _Run, budget: Budget) -> Iterator[DifferenceLine]:
         old = [self._line(gone, number) for number in range(gone.many)]
         new = [self._line(come, number) for number in range(come.many)]
         found = words([line.text for line in old], [line.text for line in new], budget)
@@ -175,7 +175,7 @@ class Texts:
             for line, marked in zip(lines, spans, strict=True):
                 yield line._replace(words=marked) if marked else line
 
-    def _line(self, run: _Run, number: int) -> Line:
+    def _line(self, run: _Run, number: int) -> DifferenceLine:
         raw = self._new[run.new + number] if run.kind == "+" else self._old[run.old + number]
         old = run.old + number + 1 if run.kind != "+" else 0
         new = run.new + number + 1 if run.kind != "-" else 0
@@ -190,11 +190,11 @@ class Texts:
         return _Section(start, above.text)
 
 
-def line_of(raw: bytes, kind: Sign, old: int, new: int, block: int = -1, start: int = 0) -> Line:
+def line_of(raw: bytes, kind: Sign, old: int, new: int, block: int = -1, start: int = 0) -> DifferenceLine:
     """``raw``: with its newline, if it has one. ``start``: the byte of it that is shown first."""
     ends = raw.endswith(b"\n")
     text, odd, cut, until = shown(raw[:-1] if ends else raw, start)
-    return Line(kind, old, new, text, block, (), odd, cut, until, ends)
+    return DifferenceLine(kind, old, new, text, block, (), odd, cut, until, ends)
 
 
 def _same(old: int, new: int, count: int) -> Iterator[_Unit]:

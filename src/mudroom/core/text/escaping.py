@@ -24,7 +24,7 @@ WIDEST = 2_000
 _ODD = re.compile(f"[{ACTING}{PASSED}]|(?<![^\x00-\x7f{PASSED}{CHOICE}])[{CHOICE}]")
 
 
-class Shown(NamedTuple):
+class EscapedLine(NamedTuple):
     text: str
     odd: tuple[Span, ...] = ()
     """Where an escape stands for something else."""
@@ -34,7 +34,7 @@ class Shown(NamedTuple):
     """Where in the line they begin, in bytes; 0: nothing is left out."""
 
 
-def shown(line: bytes, start: int = 0, widest: int = WIDEST) -> Shown:
+def shown(line: bytes, start: int = 0, widest: int = WIDEST) -> EscapedLine:
     """``line``: without its newline. ``start``: the byte of it to begin with. At least one character is shown."""
     # Of no character more than 4 bytes: where this cuts one in two is beyond what is shown.
     part = line[start : start + 4 * widest + 4] if start or len(line) > widest else line
@@ -58,10 +58,10 @@ def shown(line: bytes, start: int = 0, widest: int = WIDEST) -> Shown:
     return _told(line, start, text[: at + len(rest)], "".join((*found, rest)), odd)
 
 
-def _told(line: bytes, start: int, taken: str, text: str, odd: Sequence[Span]) -> Shown:
+def _told(line: bytes, start: int, taken: str, text: str, odd: Sequence[Span]) -> EscapedLine:
     until = start + len(taken.encode("utf-8", "surrogateescape"))
     cut = len(line) - until
-    return Shown(text, tuple(odd), cut, until if cut else 0)
+    return EscapedLine(text, tuple(odd), cut, until if cut else 0)
 
 
 def escaped(character: str) -> str:

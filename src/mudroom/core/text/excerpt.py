@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Literal, NamedTuple
 
-from mudroom.core.text.difference import Line
+from mudroom.core.text.difference import DifferenceLine
 from mudroom.core.text.escaping import WIDEST, shown
 
 _PART = 4 * WIDEST + 4
@@ -17,7 +17,7 @@ ENOUGH = 1 << 20
 class Excerpt(NamedTuple):
     total: int
     """Lines of the file; of one that was not read to its end, those that were seen."""
-    lines: tuple[Line, ...]
+    lines: tuple[DifferenceLine, ...]
     whole: bool = True
     """Whether it was read to its end."""
 
@@ -25,7 +25,7 @@ class Excerpt(NamedTuple):
 class _Reader:
     def __init__(self, side: Literal["old", "new"], first: int, count: int, column: int) -> None:
         self._side, self._wanted, self._column = side, range(first, first + count), column
-        self.number, self.lines = 1, list[Line]()
+        self.number, self.lines = 1, list[DifferenceLine]()
         self._length, self._part, self._size = 0, bytearray(), 0
 
     def read(self, chunk: bytes) -> None:
@@ -79,7 +79,9 @@ class _Reader:
             until = start + (found.until if found.cut else len(self._part))
             cut = self._length - until
             old, new = (self.number, 0) if self._side == "old" else (0, self.number)
-            self.lines.append(Line(" ", old, new, found.text, -1, (), found.odd, cut, until if cut else 0, ends))
+            self.lines.append(
+                DifferenceLine(" ", old, new, found.text, -1, (), found.odd, cut, until if cut else 0, ends)
+            )
             self._size += len(found.text)
         self.number += 1
         self._length, self._part = 0, bytearray()

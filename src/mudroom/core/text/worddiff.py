@@ -41,19 +41,19 @@ class Budget:
         return True
 
 
-class Words(NamedTuple):
+class WordDifference(NamedTuple):
     old: tuple[tuple[Span, ...], ...]
     """For each removed line, what of it is different; nothing: it is not like any added one, or was not compared."""
     new: tuple[tuple[Span, ...], ...]
 
 
-def words(old: Sequence[str], new: Sequence[str], budget: Budget) -> Words:
+def words(old: Sequence[str], new: Sequence[str], budget: Budget) -> WordDifference:
     """``old``, ``new``: the lines of one changed block, without their ends."""
     before: list[tuple[Span, ...]] = [()] * len(old)
     after: list[tuple[Span, ...]] = [()] * len(new)
     for i, j in pairs(old, new, budget):
         before[i], after[j] = spans(old[i], new[j], budget)
-    return Words(tuple(before), tuple(after))
+    return WordDifference(tuple(before), tuple(after))
 
 
 def spans(old: str, new: str, budget: Budget | None = None) -> tuple[tuple[Span, ...], tuple[Span, ...]]:

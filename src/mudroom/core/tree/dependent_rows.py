@@ -20,14 +20,14 @@ Needs = Mapping[bytes, frozenset[bytes]]
 """By the path of a row: the rows without which it does not come."""
 
 
-class Row(NamedTuple):
+class DependentRow(NamedTuple):
     path: bytes
     source: bytes = b""
     becomes: Literal["", "directory", "other"] = ""
 
 
-def row_of(change: Change) -> Row:
-    return Row(change.path, change.source, _becomes(change))
+def row_of(change: Change) -> DependentRow:
+    return DependentRow(change.path, change.source, _becomes(change))
 
 
 def has_turned(change: Change) -> bool:
@@ -42,7 +42,7 @@ def _becomes(change: Change) -> Literal["", "directory", "other"]:
     return "directory" if change.entry.kind == "directory" else "other"
 
 
-def needs(rows: Iterable[Row]) -> Needs:
+def needs(rows: Iterable[DependentRow]) -> Needs:
     rows = tuple(rows)
     heads = {row.path: row.becomes for row in rows if row.becomes}
     found: dict[bytes, set[bytes]] = {}

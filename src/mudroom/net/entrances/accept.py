@@ -13,13 +13,13 @@ from mudroom.net.entrances.captured import Where, captured, original_destination
 from mudroom.net.entrances.connect import connect
 from mudroom.net.entrances.responder import Responder
 from mudroom.net.entrances.socks import socks
-from mudroom.net.entrances.tunnel import Handed
+from mudroom.net.entrances.tunnel import HandedConnection
 from mudroom.net.gate.exchange import Exchange
-from mudroom.net.gate.guard import Guard
-from mudroom.net.gate.peer import Gone, Peer
+from mudroom.net.gate.guard import DoorGuard
+from mudroom.net.gate.peer import Peer, PeerGone
 from mudroom.net.gate.request_head import read_head
 from mudroom.net.protocol import refusal
-from mudroom.net.protocol.head import BadHead, Head
+from mudroom.net.protocol.head import BadHead, RequestHead
 from mudroom.net.protocol.synthetic import Synthetic
 
 FIRST_BYTE = 10.0
@@ -27,18 +27,18 @@ FIRST_BYTE = 10.0
 _SOCKS5, _SOCKS4 = 5, 4
 
 
-class Place(NamedTuple):
+class EntranceContext(NamedTuple):
     """What all connections of one door share."""
 
-    guard: Guard
+    guard: DoorGuard
     names: Synthetic
     responder: Responder
 
 
-class Client(Peer):
+class EntranceClient(Peer):
     """A connection of the sandbox to a listener of this kind."""
 
-    def __init__(self, place: Place, kind: str) -> None:
+    def __init__(self, place: EntranceContext, kind: str) -> None:
         super().__init__()
         self._place = place
         self._kind = kind
@@ -58,13 +58,13 @@ class Client(Peer):
         try:
             await _SERVE[self._kind](self, self._place)
             await self.dismiss()
-        except Gone:
+        except PeerGone:
             pass  # whatever came of it has been told
         finally:
             self.end()
 
 
-async def _proxied(client: Peer, place: Place) -> None:
+async def _proxied(client: Peer, place: EntranceContext) -> None:
     guard = place.guard
     try:
         async with asyncio.timeout(FIRST_BYTE):
@@ -87,7 +87,7 @@ async def _proxied(client: Peer, place: Place) -> None:
         await _handed(client, guard, found)
 
 
-async def _first_head(client: Peer, guard: Guard) -> Head | None:
+async def _first_head(client: Peer, guard: DoorGuard) -> RequestHead | None:
     try:
         return await read_head(client, FIRST_BYTE)
     except BadHead as error:
@@ -96,7 +96,7 @@ async def _first_head(client: Peer, guard: Guard) -> Head | None:
         return None
 
 
-async def _captured(client: Peer, place: Place, tell: Callable[[socket.socket], Where]) -> None:
+async def _captured(client: Peer, place: EntranceContext, tell: Callable[[socket.socket], Where]) -> None:
     with socket.socket(fileno=os.dup(client.transport.get_extra_info("socket").fileno())) as channel:
         try:
             where = tell(channel)
@@ -108,13 +108,13 @@ async def _captured(client: Peer, place: Place, tell: Callable[[socket.socket], 
         await _handed(client, place.guard, found)
 
 
-async def _http(client: Peer, guard: Guard, head: Head) -> None:
+async def _http(client: Peer, guard: DoorGuard, head: RequestHead) -> None:
     from mudroom.net.gate.http import serve_http  # h11 takes a third of this process's start: at the first need
 
     await serve_http(client, guard, head)
 
 
-async def _handed(client: Peer, guard: Guard, handed: Handed) -> None:
+async def _handed(client: Peer, guard: DoorGuard, handed: HandedConnection) -> None:
     from mudroom.net.gate.http import Link, serve_http
 
     exchange, server = handed
@@ -123,15 +123,15 @@ async def _handed(client: Peer, guard: Guard, handed: Handed) -> None:
     await serve_http(client, guard, None, origin, link)
 
 
-async def _dns(client: Peer, place: Place) -> None:
+async def _dns(client: Peer, place: EntranceContext) -> None:
     await place.responder.serve_tcp(client)
 
 
-async def _transparent(client: Peer, place: Place) -> None:
+async def _transparent(client: Peer, place: EntranceContext) -> None:
     await _captured(client, place, own_address)
 
 
-async def _redirected(client: Peer, place: Place) -> None:
+async def _redirected(client: Peer, place: EntranceContext) -> None:
     await _captured(client, place, original_destination)
 
 

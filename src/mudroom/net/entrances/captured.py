@@ -10,9 +10,9 @@ import socket
 import struct
 
 from mudroom.core.network.address import IPV4_MAPPED, show_address
-from mudroom.net.entrances.tunnel import Handed, first_words, speak, warn
-from mudroom.net.gate.exchange import Exchange, Refused, Unreachable
-from mudroom.net.gate.guard import Guard
+from mudroom.net.entrances.tunnel import HandedConnection, first_words, speak, warn
+from mudroom.net.gate.exchange import Exchange, RefusedExchange, Unreachable
+from mudroom.net.gate.guard import DoorGuard
 from mudroom.net.gate.peer import Peer
 from mudroom.net.protocol.synthetic import Synthetic, is_synthetic
 
@@ -43,7 +43,7 @@ def _plain(packed: bytes) -> bytes:
     return packed[12:] if packed.startswith(IPV4_MAPPED) else packed
 
 
-async def captured(client: Peer, guard: Guard, names: Synthetic, where: Where) -> Handed | None:
+async def captured(client: Peer, guard: DoorGuard, names: Synthetic, where: Where) -> HandedConnection | None:
     """Serve it to its end. If it is plain HTTP it is not served: the rest is for whoever judges requests."""
     packed, port = where
     name = names.name(packed)
@@ -57,11 +57,11 @@ async def captured(client: Peer, guard: Guard, names: Synthetic, where: Where) -
         if not exchange.is_named():
             kind = await first_words(client, exchange, FIRST_WORDS)
             if kind == "http":
-                return Handed(exchange, None)
+                return HandedConnection(exchange, None)
             exchange.way = "tls"
         await exchange.admit(client)
         server = await exchange.reach()
-    except (Refused, Unreachable):
+    except (RefusedExchange, Unreachable):
         await warn(client)
         return None
     return await speak(client, server, exchange, kind=kind)

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from mudroom.core.network.host import Authority, parse_authority
 from mudroom.core.tree.path import show
-from mudroom.net.entrances.tunnel import Handed, speak
-from mudroom.net.gate.exchange import Exchange, Refused, Unreachable
-from mudroom.net.gate.guard import Guard
+from mudroom.net.entrances.tunnel import HandedConnection, speak
+from mudroom.net.gate.exchange import Exchange, RefusedExchange, Unreachable
+from mudroom.net.gate.guard import DoorGuard
 from mudroom.net.gate.peer import Peer
 from mudroom.net.protocol import refusal as say
-from mudroom.net.protocol.head import BadHead, Head
+from mudroom.net.protocol.head import BadHead, RequestHead
 
 _ESTABLISHED = b"HTTP/1.1 200 Connection established\r\n\r\n"
 
 
-def parse_connect(head: Head) -> Authority:
+def parse_connect(head: RequestHead) -> Authority:
     """Raises BadHead. A Host header, if there is one, says the same."""
     try:
         target = parse_authority(head.target)
@@ -29,7 +29,7 @@ def parse_connect(head: Head) -> Authority:
     return target
 
 
-async def connect(client: Peer, guard: Guard, head: Head) -> Handed | None:
+async def connect(client: Peer, guard: DoorGuard, head: RequestHead) -> HandedConnection | None:
     """Serve it to its end. If it turns out to be plain HTTP it is not served: the rest is for whoever judges requests,
     with the connection that has been made."""
     try:
@@ -42,7 +42,7 @@ async def connect(client: Peer, guard: Guard, head: Head) -> Handed | None:
     try:
         await exchange.admit(client)
         upstream = await exchange.reach()
-    except Refused as refusal:
+    except RefusedExchange as refusal:
         await client.write(say.response(403, say.denied(exchange.host, exchange.port, str(refusal))))
         return None
     except Unreachable as failure:

@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from mudroom.core.network.host_rules import HostRule, Request
 from mudroom.core.tree.path import show
 from mudroom.net.gate.exchange import Exchange
-from mudroom.net.gate.guard import Guard
-from mudroom.net.gate.peer import Gone, Peer
+from mudroom.net.gate.guard import DoorGuard
+from mudroom.net.gate.peer import Peer, PeerGone
 from mudroom.net.protocol import dns
 from mudroom.net.protocol.synthetic import Synthetic
 
@@ -36,7 +36,7 @@ _IPV6_FREEBIND = 78
 class Responder:
     """``with_ipv6``: the sandbox reaches the gate by IPv6, too."""
 
-    def __init__(self, guard: Guard, names: Synthetic, with_ipv6: bool) -> None:
+    def __init__(self, guard: DoorGuard, names: Synthetic, with_ipv6: bool) -> None:
         self._guard = guard
         self._names = names
         self._with_ipv6 = with_ipv6
@@ -117,14 +117,14 @@ class Responder:
                 if not reply:
                     return
                 await client.write(len(reply).to_bytes(2, "big") + reply)
-        except (Gone, TimeoutError):
+        except (PeerGone, TimeoutError):
             return
 
 
 async def _read(client: Peer, length: int) -> bytes:
     while len(client.buffer) < length:
         if not await client.more():
-            raise Gone("it has ended")
+            raise PeerGone("it has ended")
     return client.take(length)
 
 

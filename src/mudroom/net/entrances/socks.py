@@ -10,11 +10,11 @@ import asyncio
 from typing import NamedTuple
 
 from mudroom.core.network.address import show_address
-from mudroom.core.network.host import Host, parse_host
+from mudroom.core.network.host import HostName, parse_host
 from mudroom.core.tree.path import show
-from mudroom.net.entrances.tunnel import Handed, speak
-from mudroom.net.gate.exchange import Exchange, Refused, Unreachable
-from mudroom.net.gate.guard import Guard
+from mudroom.net.entrances.tunnel import HandedConnection, speak
+from mudroom.net.gate.exchange import Exchange, RefusedExchange, Unreachable
+from mudroom.net.gate.guard import DoorGuard
 from mudroom.net.gate.peer import Peer
 
 PATIENCE = 10.0
@@ -33,8 +33,8 @@ class BadSocks(ValueError):
         self.code = code
 
 
-class Wanted(NamedTuple):
-    host: Host
+class SocksRequest(NamedTuple):
+    host: HostName
     port: int
 
 
@@ -48,7 +48,7 @@ def parse_greeting(data: bytes) -> int | None:
     return 2 + data[1]
 
 
-def parse_request(data: bytes) -> tuple[Wanted, int] | None:
+def parse_request(data: bytes) -> tuple[SocksRequest, int] | None:
     """Whom it is for, and its length; None: it is not complete. Raises BadSocks."""
     if len(data) < 5:
         return None
@@ -70,14 +70,14 @@ def parse_request(data: bytes) -> tuple[Wanted, int] | None:
         raise BadSocks(str(error)) from error
     if not port:
         raise BadSocks(f"{show(raw)}: there is no port 0")
-    return Wanted(host, port), end
+    return SocksRequest(host, port), end
 
 
 def reply(code: int) -> bytes:
     return bytes((5, code, 0, _IPV4)) + bytes(6)
 
 
-async def socks(client: Peer, guard: Guard) -> Handed | None:
+async def socks(client: Peer, guard: DoorGuard) -> HandedConnection | None:
     """As ``connect``."""
     try:
         wanted = await _wanted(client)
@@ -91,7 +91,7 @@ async def socks(client: Peer, guard: Guard) -> Handed | None:
     try:
         await exchange.admit(client)
         upstream = await exchange.reach()
-    except Refused:
+    except RefusedExchange:
         client.transport.write(reply(NOT_ALLOWED))
         return None
     except Unreachable as failure:
@@ -100,7 +100,7 @@ async def socks(client: Peer, guard: Guard) -> Handed | None:
     return await speak(client, upstream, exchange, reply(OK))
 
 
-async def _wanted(client: Peer) -> Wanted | None:
+async def _wanted(client: Peer) -> SocksRequest | None:
     try:
         async with asyncio.timeout(PATIENCE):
             while (length := parse_greeting(bytes(client.buffer[:257]))) is None:

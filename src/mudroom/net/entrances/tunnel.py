@@ -12,7 +12,7 @@ import asyncio
 from typing import NamedTuple
 
 from mudroom.core.network.host import parse_host
-from mudroom.net.gate.exchange import Exchange, Refused
+from mudroom.net.gate.exchange import Exchange, RefusedExchange
 from mudroom.net.gate.peer import Peer
 from mudroom.net.gate.relay import relay
 from mudroom.net.protocol import client_hello, refusal
@@ -21,7 +21,7 @@ FIRST_WORDS = 5.0
 """Seconds for what a tunnel begins with."""
 
 
-class Handed(NamedTuple):
+class HandedConnection(NamedTuple):
     """What turned out to be plain HTTP, for whoever judges requests: their flows stand for this exchange."""
 
     exchange: Exchange
@@ -100,7 +100,7 @@ def _mismatch(name: bytes | None, host: str) -> str:
 
 async def speak(
     client: Peer, server: Peer, exchange: Exchange, greeting: bytes = b"", kind: client_hello.Kind | None = None
-) -> Handed | None:
+) -> HandedConnection | None:
     """From the moment on when both sides can talk, to the end of it. ``greeting``: tells the client that moment.
     ``kind``: what the client begins with, if that is known."""
     handed = False
@@ -115,14 +115,14 @@ async def speak(
         if kind == "http":
             handed = True
             exchange.drop()
-            return Handed(exchange, server)
+            return HandedConnection(exchange, server)
         if exchange.is_inspected:
             from mudroom.net.inspection.inspect import inspect  # TLS, h11 and h2: at the first need
 
             await inspect(client, server, exchange, kind)
             return None
         await _carry(client, server, exchange)
-    except Refused:
+    except RefusedExchange:
         await warn(client)
     finally:
         if not handed:

@@ -11,12 +11,12 @@ from typing import NamedTuple
 
 import h11
 
-from mudroom.core.network.placeholder import Misused
-from mudroom.net.gate.exchange import Exchange, Refused
-from mudroom.net.gate.peer import Gone, Peer
+from mudroom.core.network.placeholder import MisusedPlaceholder
+from mudroom.net.gate.exchange import Exchange, RefusedExchange
+from mudroom.net.gate.peer import Peer, PeerGone
 from mudroom.net.gate.relay import relay
-from mudroom.net.gate.rewrite import Manner
-from mudroom.net.protocol.head import LIMIT, Head, end_to_end
+from mudroom.net.gate.rewrite import Rewrite
+from mudroom.net.protocol.head import LIMIT, RequestHead, end_to_end
 from mudroom.net.protocol.target import Target
 
 _RESPONSE_HEAD = 64 << 10
@@ -25,7 +25,7 @@ _AFTER_END = 30.0
 
 
 class Message(NamedTuple):
-    head: Head
+    head: RequestHead
     target: Target
     fields: list[tuple[bytes, bytes]]
     """For the server, framing and Host aside."""
@@ -36,13 +36,13 @@ class Message(NamedTuple):
 class Dialogue:
     """One request and its response, through h11 on both sides."""
 
-    def __init__(self, client: Peer, server: Peer, exchange: Exchange, message: Message, manner: Manner) -> None:
+    def __init__(self, client: Peer, server: Peer, exchange: Exchange, message: Message, manner: Rewrite) -> None:
         self._client = client
         self._server = server
         self._exchange = exchange
         self._head, self._target, self._end_to_end, self._upgrade = message
         self._manner = manner
-        self._refusal: Refused | None = None
+        self._refusal: RefusedExchange | None = None
         """Of the body, when the request had been let through."""
         self._toward_client = h11.Connection(h11.SERVER, max_incomplete_event_size=LIMIT + 4)
         self._toward_server = h11.Connection(h11.CLIENT, max_incomplete_event_size=_RESPONSE_HEAD)
@@ -107,7 +107,7 @@ class Dialogue:
         except h11.RemoteProtocolError as error:
             self._exchange.error = f"the client's body: {error}"
             self._server.cut()
-        except Misused as error:
+        except MisusedPlaceholder as error:
             self._refusal = self._exchange.refuse(str(error))
             self._server.cut()
 
@@ -154,7 +154,7 @@ class Dialogue:
                 await self._to_client(h11.EndOfMessage())
                 return False
             else:
-                raise Gone("the server ended without a response")
+                raise PeerGone("the server ended without a response")
 
     async def _wait_for_server(self) -> None:
         server, client = self._server, self._client
@@ -163,11 +163,11 @@ class Dialogue:
             limit = _AFTER_END if client.ended else None
             done, _ = await asyncio.wait({server.news(), ends}, return_when=asyncio.FIRST_COMPLETED, timeout=limit)
             if client.lost or not done:
-                raise Gone("the client ended before the response did")
+                raise PeerGone("the client ended before the response did")
         if self._refusal is not None:
-            raise Gone(str(self._refusal)) if self._exchange.status else self._refusal
+            raise PeerGone(str(self._refusal)) if self._exchange.status else self._refusal
         if not server.buffer and server.error:
-            raise Gone(server.error)
+            raise PeerGone(server.error)
         self._toward_server.receive_data(server.take(len(server.buffer)))
 
     def _answer(self, event: h11.Response) -> h11.Response:
@@ -181,7 +181,7 @@ class Dialogue:
     async def _switch(self, event: h11.InformationalResponse) -> bool:
         fields = dict(event.headers)
         if not self._upgrade or fields.get(b"upgrade", b"").lower() != b"websocket":
-            raise Gone("the server switched to a protocol that nobody asked for")
+            raise PeerGone("the server switched to a protocol that nobody asked for")
         self._exchange.status = 101
         headers = [*end_to_end(event.headers.raw_items()), (b"Connection", b"Upgrade"), (b"Upgrade", b"websocket")]
         head = [b"HTTP/1.1 101 Switching Protocols", *(b"%s: %s" % field for field in headers), b"", b""]

@@ -13,10 +13,10 @@ import time
 
 from mudroom.core.network.flow import Fields, Flow, Way
 from mudroom.core.network.host import Authority, parse_host
-from mudroom.core.network.host_rules import USUAL, Decision, Request, vet
+from mudroom.core.network.host_rules import USUAL, HostDecision, Request, vet
 from mudroom.net.gate.dial import dial
-from mudroom.net.gate.guard import Guard
-from mudroom.net.gate.peer import Gone, Peer
+from mudroom.net.gate.guard import DoorGuard
+from mudroom.net.gate.peer import Peer, PeerGone
 from mudroom.net.gate.resolve import local
 from mudroom.net.gate.upstream_proxy import RefusedUpstream, dial_through
 from mudroom.net.protocol.upstream import Upstream
@@ -25,7 +25,7 @@ _LONGEST_PATH = 1024
 """Of what is told; what is judged is all of it."""
 
 
-class Refused(Exception):
+class RefusedExchange(Exception):
     """It is not allowed."""
 
 
@@ -40,7 +40,7 @@ class Unreachable(Exception):
 class Exchange:
     """``host`` is canonical, or shown escaped where it could not be one."""
 
-    def __init__(self, guard: Guard, way: Way, host: str, port: int, method: str = "", path: str = "") -> None:
+    def __init__(self, guard: DoorGuard, way: Way, host: str, port: int, method: str = "", path: str = "") -> None:
         self.guard = guard
         self.way = way
         self.host = host
@@ -56,7 +56,7 @@ class Exchange:
         self._path = path
         self._started = time.time_ns()
         self._clock = time.monotonic()
-        self._decision = Decision("deny", None, "it was not judged")
+        self._decision = HostDecision("deny", None, "it was not judged")
         self._address = ""
         self._number = 0
         self._told = False
@@ -69,7 +69,7 @@ class Exchange:
     def is_inspected(self) -> bool:
         return self.guard.is_inspected(self.host, self.port)
 
-    async def admit(self, client: Peer) -> Decision:
+    async def admit(self, client: Peer) -> HostDecision:
         """Raises Refused, or Gone if the client does not wait for an answer."""
         request = Request(self.host, self.port, self._method, self._path)
         try:
@@ -79,7 +79,7 @@ class Exchange:
             raise
         if self._decision.action != "allow":
             self.tell()
-            raise Refused(self._decision.reason)
+            raise RefusedExchange(self._decision.reason)
         return self._decision
 
     def is_named(self) -> bool:
@@ -88,11 +88,11 @@ class Exchange:
         rule = self.guard.look(Request(self.host, self.port)).rule
         return self.port not in USUAL or (rule is not None and rule.action != "deny" and self.port in rule.ports)
 
-    def refuse(self, reason: str) -> Refused:
+    def refuse(self, reason: str) -> RefusedExchange:
         """Something else than the rules is against it."""
-        self._decision = Decision("deny", self._decision.rule, reason)
+        self._decision = HostDecision("deny", self._decision.rule, reason)
         self.tell()
-        return Refused(reason)
+        return RefusedExchange(reason)
 
     async def reach(self) -> Peer:
         """Raises Unreachable."""
@@ -128,7 +128,7 @@ class Exchange:
         try:
             where = Authority(parse_host(self.host.encode()), self.port)
             return await dial_through(upstream, self.guard.resolver, where)
-        except (OSError, Gone) as error:
+        except (OSError, PeerGone) as error:
             reason = str(error) if isinstance(error, RefusedUpstream) else f"{upstream} cannot be reached: {error}"
             raise self._failed(reason, 502) from error
 
@@ -184,5 +184,5 @@ class Exchange:
         )
 
 
-def _source(decision: Decision) -> str:
+def _source(decision: HostDecision) -> str:
     return "" if decision.rule is None else decision.rule.source

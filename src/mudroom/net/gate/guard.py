@@ -14,11 +14,11 @@ from collections import deque
 from collections.abc import Coroutine
 from typing import Any, NamedTuple
 
-from mudroom.core.network.flow import Flow, Question, Way
-from mudroom.core.network.host_rules import Decision, HostRule, Request, decide
+from mudroom.core.network.flow import Flow, FlowQuestion, Way
+from mudroom.core.network.host_rules import HostDecision, HostRule, Request, decide
 from mudroom.core.network.inspection import Inspection, connection_rules, is_inspected
 from mudroom.core.network.placeholder import Credential
-from mudroom.net.gate.peer import Gone, Peer
+from mudroom.net.gate.peer import Peer, PeerGone
 from mudroom.net.gate.resolve import Resolver
 from mudroom.net.protocol import wire
 from mudroom.net.protocol.upstream import parse_upstream
@@ -39,13 +39,13 @@ class _Pending(NamedTuple):
     """Empty, or why there is none."""
 
 
-class Guard:
+class DoorGuard:
     connections = 0
     """Of all doors."""
     most_connections = 1 << 20
     """As the process's descriptors allow; each may take two."""
 
-    def __init__(self, channel: socket.socket, message: wire.Open, resolver: Resolver) -> None:
+    def __init__(self, channel: socket.socket, message: wire.OpenMessage, resolver: Resolver) -> None:
         self.resolver = resolver
         self.rules: list[HostRule] = message.rules
         self.upstream = parse_upstream(message.upstream) if message.upstream else None
@@ -58,7 +58,7 @@ class Guard:
         self._numbers = itertools.count(1)
         self._pending: dict[tuple[str, int], _Pending] = {}
         self._answers: dict[tuple[str, int], bool] = {}
-        self._decided: dict[Request, Decision] = {}
+        self._decided: dict[Request, HostDecision] = {}
         """By the rules as they are: the same few hosts come again and again."""
         self._waiting = 0
         self._untold: deque[bytes] = deque()
@@ -76,7 +76,7 @@ class Guard:
     def is_inspected(self, host: str, port: int) -> bool:
         return is_inspected(host, port, self.rules, self.inspection)
 
-    def look(self, request: Request) -> Decision:
+    def look(self, request: Request) -> HostDecision:
         """What the rules and the answers so far say; "ask" only where somebody can be asked."""
         decision = self._decided.get(request)
         if decision is None:
@@ -89,21 +89,21 @@ class Guard:
         if decision.action != "ask":
             return decision
         if decision.rule is None and (request.host == "localhost" or request.host.endswith(".localhost")):
-            return Decision("deny", None, "outside of the sandbox that is another machine's; only a rule opens it")
+            return HostDecision("deny", None, "outside of the sandbox that is another machine's; only a rule opens it")
         answer = self._answers.get((request.host, request.port))
         if answer is not None:
-            return Decision("allow" if answer else "deny", decision.rule, "so it was answered when it was asked")
+            return HostDecision("allow" if answer else "deny", decision.rule, "so it was answered when it was asked")
         if not self._ask:
-            return Decision("deny", decision.rule, f"{decision.reason}; nobody is there to be asked")
+            return HostDecision("deny", decision.rule, f"{decision.reason}; nobody is there to be asked")
         return decision
 
-    async def judge(self, request: Request, way: Way, peer: Peer) -> Decision:
+    async def judge(self, request: Request, way: Way, peer: Peer) -> HostDecision:
         """Asks where the rules say so, and waits for the answer. Raises Gone if the client does not wait for it."""
         decision = self.look(request)
         while decision.action == "ask":
             refusal = await self._asked(request, way, peer)
             if refusal:
-                return Decision("deny", decision.rule, f"{decision.reason}; {refusal}")
+                return HostDecision("deny", decision.rule, f"{decision.reason}; {refusal}")
             decision = self.look(request)  # the answer may have been a rule, and rules may have changed meanwhile
         return decision
 
@@ -116,7 +116,7 @@ class Guard:
         if pending is None:
             pending = _Pending(next(self._identities), self._loop.create_future())
             self._pending[key] = pending
-            self._tell(wire.Asked(Question(pending.identity, request.host, request.port, way)))
+            self._tell(wire.AskedMessage(FlowQuestion(pending.identity, request.host, request.port, way)))
             self._loop.call_later(self._ask_timeout, self._expire, key, pending)
         self._waiting += 1
         try:
@@ -125,7 +125,7 @@ class Guard:
         finally:
             self._waiting -= 1
         if not pending.answer.done():
-            raise Gone("the client did not wait for the answer")
+            raise PeerGone("the client did not wait for the answer")
         return pending.answer.result()
 
     def _expire(self, key: tuple[str, int], pending: _Pending) -> None:
@@ -133,7 +133,7 @@ class Guard:
             del self._pending[key]
             pending.answer.set_result("nobody answered in time")
 
-    def answer(self, message: wire.Answer) -> None:
+    def answer(self, message: wire.AnswerMessage) -> None:
         if message.rule is not None:
             self.rules.append(message.rule)
             self._decided.clear()
@@ -161,21 +161,21 @@ class Guard:
 
     def began(self, flow: Flow) -> int:
         number = next(self._numbers)
-        self._tell(wire.Began(number, flow))
+        self._tell(wire.BeganMessage(number, flow))
         return number
 
     def ended(self, flow: Flow, number: int = 0) -> None:
-        self._tell(wire.Ended(number, flow))
+        self._tell(wire.EndedMessage(number, flow))
 
     def dropped(self, number: int) -> None:
-        self._tell(wire.Dropped(number))
+        self._tell(wire.DroppedMessage(number))
 
     def takes_more(self) -> bool:
         """Whether another connection is not too much, for the machine or for the host's journal."""
         return (
             not self.is_shut
             and len(self.clients) < MAX_CONNECTIONS
-            and Guard.connections < Guard.most_connections
+            and DoorGuard.connections < DoorGuard.most_connections
             and len(self._untold) < MAX_UNTOLD
         )
 
@@ -189,14 +189,14 @@ class Guard:
             return False
         self._is_crowded = False
         self.clients.add(client)
-        Guard.connections += 1
+        DoorGuard.connections += 1
         return True
 
     def goes(self, client: Peer) -> None:
         """It is gone."""
         if client in self.clients:
             self.clients.discard(client)
-            Guard.connections -= 1
+            DoorGuard.connections -= 1
 
     def _tell(self, message: wire.ToHost) -> None:
         waiting = bool(self._untold)
@@ -240,6 +240,6 @@ class Guard:
             await asyncio.wait(tasks)
         for client in list(self.clients):
             client.cut()
-        self._tell(wire.Closed())
+        self._tell(wire.ClosedMessage())
         while self._untold:
             await asyncio.sleep(0.001)

@@ -15,13 +15,13 @@ import h11
 from mudroom.core.network.host import Authority
 from mudroom.core.tree.path import show
 from mudroom.net.gate.dialogue import Dialogue, Message
-from mudroom.net.gate.exchange import Exchange, Refused, Unreachable
-from mudroom.net.gate.guard import Guard
-from mudroom.net.gate.peer import Gone, Peer
+from mudroom.net.gate.exchange import Exchange, RefusedExchange, Unreachable
+from mudroom.net.gate.guard import DoorGuard
+from mudroom.net.gate.peer import Peer, PeerGone
 from mudroom.net.gate.request_head import IDLE, read_head
-from mudroom.net.gate.rewrite import Manner
+from mudroom.net.gate.rewrite import Rewrite
 from mudroom.net.protocol import refusal as say
-from mudroom.net.protocol.head import BadHead, Head, end_to_end
+from mudroom.net.protocol.head import BadHead, RequestHead, end_to_end
 from mudroom.net.protocol.target import Target, parse_target
 
 _SAFE = ("GET", "HEAD", "OPTIONS")
@@ -38,16 +38,16 @@ class Link(NamedTuple):
 
 async def serve_http(
     client: Peer,
-    guard: Guard,
-    head: Head | None = None,
+    guard: DoorGuard,
+    head: RequestHead | None = None,
     origin: Authority | None = None,
     link: Link | None = None,
-    manner: Manner | None = None,
+    manner: Rewrite | None = None,
 ) -> None:
     """Serve the requests of one client connection to its end. ``head``: the first, if it has been read. ``origin``: as
     for ``parse_target``. ``link``: a server's connection that is already there. ``manner``: that of plain HTTP if it is
     not given."""
-    manner = manner or Manner(guard.credentials)
+    manner = manner or Rewrite(guard.credentials)
     courier = _Courier(client, guard, origin, link, manner)
     where = (origin.host.text, origin.port) if origin else ("", 0)
     try:
@@ -64,10 +64,10 @@ class _Courier:
     def __init__(
         self,
         client: Peer,
-        guard: Guard,
+        guard: DoorGuard,
         origin: Authority | None,
         link: Link | None,
-        manner: Manner,
+        manner: Rewrite,
     ) -> None:
         self._client = client
         self._guard = guard
@@ -75,7 +75,7 @@ class _Courier:
         self._link = link
         self._manner = manner
 
-    async def serve(self, head: Head) -> bool:
+    async def serve(self, head: RequestHead) -> bool:
         """One request, to the end of its response. Returns whether another may follow. Raises BadHead, Gone."""
         target = parse_target(head, self._origin)
         host, port = target.authority.host.text, target.authority.port
@@ -83,11 +83,11 @@ class _Courier:
         exchange = Exchange(self._guard, self._manner.way, host, port, head.method, path)
         try:
             return await self._exchange(exchange, head, target)
-        except Refused as refusal:
+        except RefusedExchange as refusal:
             await self._client.write(say.response(403, say.denied(host, port, str(refusal))))
         except Unreachable as failure:
             await self._client.write(say.response(failure.status, str(failure)))
-        except (Gone, h11.ProtocolError) as error:
+        except (PeerGone, h11.ProtocolError) as error:
             await self._broke_off(exchange, str(error))
         finally:
             exchange.error = exchange.error or ("" if exchange.status else "it was cut")
@@ -107,7 +107,7 @@ class _Courier:
             self._link.peer.cut()
             self._link = None
 
-    async def _exchange(self, exchange: Exchange, head: Head, target: Target) -> bool:
+    async def _exchange(self, exchange: Exchange, head: RequestHead, target: Target) -> bool:
         decision = await exchange.admit(self._client)
         upgrade = head.get(b"upgrade")
         if upgrade is not None and upgrade.lower() == b"websocket":
@@ -123,7 +123,7 @@ class _Courier:
         exchange.begin()
         try:
             return await Dialogue(self._client, peer, exchange, message, self._manner).run()
-        except (Gone, h11.RemoteProtocolError):
+        except (PeerGone, h11.RemoteProtocolError):
             if not was_used or exchange.received or head.has_body or head.method not in _SAFE or self._client.lost:
                 raise
         # The server had closed a connection that was kept for more, as it may at any time (RFC 9112 9.3.1 and 9.5).

@@ -15,7 +15,7 @@ DISMISSAL = 2.0
 """Seconds that somebody who was refused is let talk on."""
 
 
-class Gone(Exception):
+class PeerGone(Exception):
     """The peer closed or lost the connection before it had said, or taken, all."""
 
 
@@ -136,13 +136,13 @@ class Peer(asyncio.Protocol):
     async def write(self, data: bytes) -> None:
         """Send, and wait while the peer does not take it. Gone if it is not there any more."""
         if self.lost or self.transport.is_closing():
-            raise Gone(self.error or "connection closed")
+            raise PeerGone(self.error or "connection closed")
         self.transport.write(data)
         if self._full:
             self._room = asyncio.get_running_loop().create_future()
             await self._room
             if self.lost:
-                raise Gone(self.error or "connection closed")
+                raise PeerGone(self.error or "connection closed")
 
     def finish(self) -> None:
         """Say nothing more to it."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
-from mudroom.net.gate.peer import Gone, Peer
-from mudroom.net.protocol.head import END, LIMIT, BadHead, Head, parse_head
+from mudroom.net.gate.peer import Peer, PeerGone
+from mudroom.net.protocol.head import END, LIMIT, BadHead, RequestHead, parse_head
 
 HEAD_TIME = 10.0
 """Seconds for a head, from its first byte on."""
@@ -13,7 +13,7 @@ IDLE = 600.0
 """Seconds between two requests."""
 
 
-async def read_head(client: Peer, patience: float) -> Head | None:
+async def read_head(client: Peer, patience: float) -> RequestHead | None:
     """``patience``: seconds for its first byte. None if the client has ended, or says nothing. Raises BadHead, Gone."""
     try:
         async with asyncio.timeout(patience):
@@ -25,7 +25,7 @@ async def read_head(client: Peer, patience: float) -> Head | None:
         async with asyncio.timeout(HEAD_TIME):
             while (end := client.buffer.find(END)) < 0 and len(client.buffer) <= LIMIT:
                 if not await client.more():
-                    raise Gone("it ended within a head")
+                    raise PeerGone("it ended within a head")
     except TimeoutError:
         raise BadHead(f"the head did not come within {HEAD_TIME:.0f} s", 408) from None
     if not 0 <= end <= LIMIT:

@@ -9,14 +9,21 @@ from __future__ import annotations
 
 from mudroom.core.network.flow import Way
 from mudroom.core.network.host_rules import HostRule
-from mudroom.core.network.placeholder import Credential, Misused, Watch, check_path, check_trailers, put_in
+from mudroom.core.network.placeholder import (
+    Credential,
+    MisusedPlaceholder,
+    PlaceholderScan,
+    check_path,
+    check_trailers,
+    put_in,
+)
 from mudroom.net.gate.exchange import Exchange
 from mudroom.net.gate.peer import Peer
 
 Fields = list[tuple[bytes, bytes]]
 
 
-class Manner:
+class Rewrite:
     """Of plain HTTP."""
 
     way: Way = "http"
@@ -39,20 +46,20 @@ class Manner:
         try:
             check_path(path, self.credentials)
             return put_in(fields, self.credentials, exchange.host, exchange.port, secure=False)
-        except Misused as error:
+        except MisusedPlaceholder as error:
             raise exchange.refuse(str(error)) from None
 
     def trailers(self, exchange: Exchange, fields: Fields) -> None:
         """What the client says behind a body. Raises Refused."""
         try:
             check_trailers(fields, self.credentials)
-        except Misused as error:
+        except MisusedPlaceholder as error:
             raise exchange.refuse(str(error)) from None
 
     def response(self, exchange: Exchange, fields: Fields) -> Fields:  # noqa: ARG002
         """The fields that the client gets for those of the server."""
         return fields
 
-    def watch(self) -> Watch | None:
+    def watch(self) -> PlaceholderScan | None:
         """What looks at a request's body; None: nobody needs to."""
-        return Watch(self.credentials) if self.credentials else None
+        return PlaceholderScan(self.credentials) if self.credentials else None

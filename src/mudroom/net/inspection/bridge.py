@@ -25,15 +25,15 @@ from h2.events import (
 from h2.exceptions import ProtocolError
 
 from mudroom.core.network.host import Authority
-from mudroom.core.network.placeholder import Misused
+from mudroom.core.network.placeholder import MisusedPlaceholder
 from mudroom.core.tree.path import show
-from mudroom.net.gate.exchange import Exchange, Refused
-from mudroom.net.gate.guard import Guard
-from mudroom.net.gate.peer import Gone
+from mudroom.net.gate.exchange import Exchange, RefusedExchange
+from mudroom.net.gate.guard import DoorGuard
+from mudroom.net.gate.peer import PeerGone
 from mudroom.net.gate.request_head import IDLE
-from mudroom.net.gate.rewrite import Manner
-from mudroom.net.inspection.secure import Secured
-from mudroom.net.inspection.stream import End, Lane
+from mudroom.net.gate.rewrite import Rewrite
+from mudroom.net.inspection.secure import TlsConnection
+from mudroom.net.inspection.stream import Lane, StreamEnd
 from mudroom.net.protocol import refusal as say
 from mudroom.net.protocol.frame import Flood
 from mudroom.net.protocol.head import BadHead
@@ -46,7 +46,9 @@ _LAST_WORDS = 60.0
 class _Call:
     """One request and its response."""
 
-    def __init__(self, client: End, number: int, exchange: Exchange, manner: Manner, over: Callable[[], None]) -> None:
+    def __init__(
+        self, client: StreamEnd, number: int, exchange: Exchange, manner: Rewrite, over: Callable[[], None]
+    ) -> None:
         self.number = number
         self.exchange = exchange
         self.up = Lane(client, number, 0, over)
@@ -59,9 +61,15 @@ class _Call:
 
 class Bridge:
     def __init__(
-        self, client: Secured, server: Secured, guard: Guard, origin: Authority, address: str, manner: Manner
+        self,
+        client: TlsConnection,
+        server: TlsConnection,
+        guard: DoorGuard,
+        origin: Authority,
+        address: str,
+        manner: Rewrite,
     ) -> None:
-        self._client, self._server = End(client, is_client=False), End(server, is_client=True)
+        self._client, self._server = StreamEnd(client, is_client=False), StreamEnd(server, is_client=True)
         self._guard = guard
         self._origin = origin
         self._address = address
@@ -118,7 +126,7 @@ class Bridge:
             if not client.done() and not self._client.is_broken:
                 self._leave()
             await self._client.flush()
-        except (Gone, ProtocolError):
+        except (PeerGone, ProtocolError):
             return
 
     async def _next(self, *others: asyncio.Task[Any]) -> None:
@@ -139,7 +147,7 @@ class Bridge:
         except (ProtocolError, Flood) as error:
             host, port = self._origin.host.text, self._origin.port
             Exchange(self._guard, self._manner.way, host, port).refuse(f"HTTP/2: {error}")
-        except Gone as gone:
+        except PeerGone as gone:
             return str(gone)
         return "the client ended"
 
@@ -164,7 +172,7 @@ class Bridge:
                 call.up.trailers = trailers
             except BadHead as error:
                 self._refuse(call, 400, call.exchange.refuse(str(error)))
-            except Refused as refusal:
+            except RefusedExchange as refusal:
                 self._refuse(call, 403, refusal)
         elif isinstance(event, StreamEnded):
             call.up.is_ended = True
@@ -198,10 +206,10 @@ class Bridge:
             fields = self._manner.request(exchange, decision.rule, path, fields)
             while not self._has_room() and not self._is_leaving:
                 await self._next()
-        except Refused as refusal:
+        except RefusedExchange as refusal:
             self._refuse(call, 403, refusal)
             return
-        except Gone:
+        except PeerGone:
             return
         if self._is_leaving:
             self._fail(call, "the server takes no more", ErrorCodes.REFUSED_STREAM)
@@ -236,14 +244,14 @@ class Bridge:
         try:
             if call.watch is not None:
                 call.watch.see(data)
-        except Misused as error:
+        except MisusedPlaceholder as error:
             call.up.put(b"", len(data) + padding)
             self._refuse(call, 403, call.exchange.refuse(str(error)))
             return
         call.up.put(data, padding)
         self._server.want(call.up)
 
-    def _refuse(self, call: _Call, status: int, why: Refused) -> None:
+    def _refuse(self, call: _Call, status: int, why: RefusedExchange) -> None:
         exchange = call.exchange
         text = say.denied(exchange.host, exchange.port, str(why)) if status == 403 else str(why)
         self._answer(call, status, text)
@@ -263,7 +271,7 @@ class Bridge:
                             self._fail(call, "the server did not take it", ErrorCodes.REFUSED_STREAM)
         except (ProtocolError, Flood) as error:
             return f"the server: HTTP/2: {error}"
-        except Gone as gone:
+        except PeerGone as gone:
             return str(gone)
         return "the server ended"
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from mudroom.core.confinement.spec import Bind
 from mudroom.core.network.host_rules import HostRule
 from mudroom.core.network.inspection import Inspection
-from mudroom.core.network.placeholder import Wanted
+from mudroom.core.network.placeholder import CredentialRule
 from mudroom.net.inspection.authority import load_authority
 from mudroom.net.inspection.reveal import reveal, variables
 from mudroom.net.inspection.roots import own_roots, prepare
@@ -34,7 +34,7 @@ def equip(
     home: bytes,
     *,
     never: Sequence[HostRule] = (),
-    credentials: Sequence[Wanted] = (),
+    credentials: Sequence[CredentialRule] = (),
     mounts: bool = True,
 ) -> Equipment:
     """``directory``: one of the vault's own, for the authority and the roots; made at the first need. ``environ`` and

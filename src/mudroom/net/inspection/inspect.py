@@ -14,14 +14,14 @@ from mudroom.core.network.har import kept
 from mudroom.core.network.host import Authority, parse_host
 from mudroom.core.network.host_rules import HostRule
 from mudroom.core.network.inspection import EXTRA, Inspection
-from mudroom.core.network.placeholder import Misused, check_path, put_in, without
+from mudroom.core.network.placeholder import MisusedPlaceholder, check_path, put_in, without
 from mudroom.core.tree.path import show
 from mudroom.net.gate.exchange import Exchange, Unreachable
-from mudroom.net.gate.peer import Gone, Peer
+from mudroom.net.gate.peer import Peer, PeerGone
 from mudroom.net.gate.request_head import IDLE, read_head
-from mudroom.net.gate.rewrite import Fields, Manner
+from mudroom.net.gate.rewrite import Fields, Rewrite
 from mudroom.net.inspection.authority import Issuer, client_context, issuer
-from mudroom.net.inspection.secure import Secured, secure
+from mudroom.net.inspection.secure import TlsConnection, secure
 from mudroom.net.protocol import refusal
 from mudroom.net.protocol.client_hello import Kind, parse_hello
 
@@ -47,7 +47,7 @@ async def inspect(client: Peer, server: Peer, exchange: Exchange, kind: Kind) ->
             await _apologise(outside, why)
         else:
             await _serve(outside, inside, exchange, inspection)
-    except Gone as gone:
+    except PeerGone as gone:
         exchange.error = exchange.error or str(gone)
         raise
     finally:
@@ -74,7 +74,9 @@ def _ready(client: Peer, exchange: Exchange, kind: Kind) -> tuple[Inspection, Is
     return inspection, issuing, usable
 
 
-async def secured(server: Peer, exchange: Exchange, inspection: Inspection, protocols: tuple[str, ...]) -> Secured:
+async def secured(
+    server: Peer, exchange: Exchange, inspection: Inspection, protocols: tuple[str, ...]
+) -> TlsConnection:
     """TLS with the server, which proves to be the exchange's host. Raises Unreachable, the flow having been told."""
     host = exchange.host
     try:
@@ -94,7 +96,7 @@ async def secured(server: Peer, exchange: Exchange, inspection: Inspection, prot
     raise Unreachable(why, 502)
 
 
-async def _accepted(client: Peer, exchange: Exchange, issuing: Issuer, protocol: str) -> Secured | None:
+async def _accepted(client: Peer, exchange: Exchange, issuing: Issuer, protocol: str) -> TlsConnection | None:
     """TLS with the client; None if it does not want it."""
     try:
         return await secure(client, issuing.context(exchange.host, protocol), server_side=True)
@@ -111,16 +113,16 @@ def _reason(error: ssl.SSLError) -> str:
     return (error.reason or str(error)).lower().replace("_", " ")
 
 
-async def _apologise(client: Secured, why: str) -> None:
+async def _apologise(client: TlsConnection, why: str) -> None:
     """The server cannot be talked to: say so to the client's first request."""
     await read_head(client, IDLE)
     await client.write(refusal.response(502, why))
     await client.dismiss()
 
 
-async def _serve(client: Secured, server: Secured, exchange: Exchange, inspection: Inspection) -> None:
+async def _serve(client: TlsConnection, server: TlsConnection, exchange: Exchange, inspection: Inspection) -> None:
     """Requests become flows of their own; the connection's is told only if there were none."""
-    manner = Inspected(inspection)
+    manner = InspectedConnection(inspection)
     origin = Authority(parse_host(exchange.host.encode()), exchange.port)
     try:
         if client.protocol == H2:
@@ -142,7 +144,7 @@ async def _serve(client: Secured, server: Secured, exchange: Exchange, inspectio
         client.end()
 
 
-class Inspected(Manner):
+class InspectedConnection(Rewrite):
     """Of HTTP inside of TLS."""
 
     way = "https"
@@ -162,7 +164,7 @@ class Inspected(Manner):
         try:
             check_path(path, self.credentials)
             fields = put_in(fields, self.credentials, exchange.host, exchange.port, secure=True)
-        except Misused as error:
+        except MisusedPlaceholder as error:
             raise exchange.refuse(str(error)) from None
         return fields if rule is None else rewritten(fields, rule)
 

@@ -8,14 +8,14 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 
-from mudroom.core.network.placeholder import Credential, Wanted, with_value
+from mudroom.core.network.placeholder import Credential, CredentialRule, with_value
 from mudroom.core.tree.path import show
 from mudroom.errors import MudroomError, Unsupported, UsageError
 
 _LONGEST = 64 << 10
 
 
-def reveal(wanted: Sequence[Wanted], environ: Mapping[bytes, bytes], home: bytes) -> tuple[Credential, ...]:
+def reveal(wanted: Sequence[CredentialRule], environ: Mapping[bytes, bytes], home: bytes) -> tuple[Credential, ...]:
     """With the values, and new placeholders. ``environ``, ``home``: the user's; ``~/`` of a file is the home.
 
     Raises UsageError where one is not there or cannot be in a header, Unsupported where it is in a keyring and the
@@ -38,14 +38,14 @@ def variables(credentials: Sequence[Credential]) -> tuple[tuple[bytes, bytes], .
     return tuple((one.name.encode(), one.placeholder.encode()) for one in credentials)
 
 
-def _from_environment(one: Wanted, environ: Mapping[bytes, bytes], home: bytes) -> str:  # noqa: ARG001
+def _from_environment(one: CredentialRule, environ: Mapping[bytes, bytes], home: bytes) -> str:  # noqa: ARG001
     value = environ.get(os.fsencode(one.where))
     if value is None:
         raise UsageError(f"the credential {one.name}: there is no variable {one.where}", "set it")
     return value.decode("utf-8", "surrogateescape")
 
 
-def _from_file(one: Wanted, environ: Mapping[bytes, bytes], home: bytes) -> str:  # noqa: ARG001
+def _from_file(one: CredentialRule, environ: Mapping[bytes, bytes], home: bytes) -> str:  # noqa: ARG001
     path = os.fsencode(one.where)
     path = home + path[1:] if path.startswith(b"~/") else path
     if not path.startswith(b"/"):
@@ -57,7 +57,7 @@ def _from_file(one: Wanted, environ: Mapping[bytes, bytes], home: bytes) -> str:
         raise UsageError(f"the credential {one.name}: {show(path)}: {error.strerror}") from error
 
 
-def _from_keyring(one: Wanted, environ: Mapping[bytes, bytes], home: bytes) -> str:  # noqa: ARG001
+def _from_keyring(one: CredentialRule, environ: Mapping[bytes, bytes], home: bytes) -> str:  # noqa: ARG001
     try:
         import keyring
         from keyring.errors import KeyringError

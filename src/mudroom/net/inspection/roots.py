@@ -15,7 +15,7 @@ from mudroom.core.confinement.certificate_trust import (
     PASSWORD,
     PLACES,
     STORE,
-    Trust,
+    CertificateTrust,
     merge,
     named,
     trust,
@@ -27,7 +27,9 @@ from mudroom.net.inspection.authority import certificate_of
 _PREFIX = b"trust-"
 
 
-def prepare(directory: bytes, authority: str, environ: Mapping[bytes, bytes], *, mounts: bool = True) -> Trust:
+def prepare(
+    directory: bytes, authority: str, environ: Mapping[bytes, bytes], *, mounts: bool = True
+) -> CertificateTrust:
     """What a sandbox has to be given so that its programs trust the authority (of ``load_authority``).
 
     ``directory``: that of the authority. ``environ``: the user's. Raises MudroomError if the files cannot be made, and

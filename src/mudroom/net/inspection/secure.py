@@ -20,7 +20,7 @@ _PIECE = 256 << 10
 _CUT_OFF = "TLS was cut off, without its end being said"
 
 
-async def secure(raw: Peer, context: ssl.SSLContext, *, server_side: bool, name: str | None = None) -> Secured:
+async def secure(raw: Peer, context: ssl.SSLContext, *, server_side: bool, name: str | None = None) -> TlsConnection:
     """A peer that speaks TLS over ``raw``, whose transport it takes over. ``name``: whom the server must prove to be.
 
     Raises ssl.SSLError, ConnectionError or TimeoutError; the connection is then closed, the reason having been said."""
@@ -34,7 +34,7 @@ async def secure(raw: Peer, context: ssl.SSLContext, *, server_side: bool, name:
     return tls.peer
 
 
-class Secured(Peer):
+class TlsConnection(Peer):
     """The inside of TLS."""
 
     protocol = ""
@@ -56,7 +56,7 @@ class _Tls(asyncio.Protocol):
         self._is_held = False
         """The transport is, for that."""
         self._said_end = False
-        self.peer = Secured()
+        self.peer = TlsConnection()
         self.peer.connection_made(cast("asyncio.Transport", self))
 
     async def start(self) -> None:

@@ -18,8 +18,8 @@ from h2.events import Event
 from h2.exceptions import NoSuchStreamError, ProtocolError, StreamClosedError
 from h2.settings import SettingCodes, Settings
 
-from mudroom.net.gate.peer import Gone
-from mudroom.net.inspection.secure import Secured
+from mudroom.net.gate.peer import PeerGone
+from mudroom.net.inspection.secure import TlsConnection
 from mudroom.net.protocol.frame import PREFACE, Bucket, Flood, Frames, goaway
 from mudroom.net.protocol.pseudo_header import Field
 
@@ -40,7 +40,7 @@ _UNREAD = 32
 class Lane:
     """From one end's stream to the other's. ``number`` is the stream's where it goes to; 0: it is not open there."""
 
-    def __init__(self, source: End | None, source_number: int, number: int, over: Callable[[], None]) -> None:
+    def __init__(self, source: StreamEnd | None, source_number: int, number: int, over: Callable[[], None]) -> None:
         """``over``: is called when the last of it has been passed on."""
         self.number = number
         self.count = 0
@@ -98,10 +98,10 @@ class Lane:
             self._source.acknowledge(self._source_number, length)
 
 
-class End:
+class StreamEnd:
     """``is_client``: which part we play there, with the server at the other side."""
 
-    def __init__(self, peer: Secured, *, is_client: bool) -> None:
+    def __init__(self, peer: TlsConnection, *, is_client: bool) -> None:
         self.peer = peer
         self.h2 = H2Connection(H2Configuration(client_side=is_client, header_encoding=None))
         values = {
@@ -137,7 +137,7 @@ class End:
         peer = self.peer
         if not peer.buffer and not await peer.more():
             if peer.error:
-                raise Gone(peer.error)
+                raise PeerGone(peer.error)
             return None
         try:
             whole = self.frames.feed(peer.take(len(peer.buffer)), self._loop.time())

@@ -27,7 +27,7 @@ class BadMessage(ValueError):
         self.answer = answer
 
 
-class Question(NamedTuple):
+class DnsQuestion(NamedTuple):
     identity: int
     flags: int
     name: bytes
@@ -46,7 +46,7 @@ class Question(NamedTuple):
         return host.text if host.kind == "name" else None
 
 
-def parse_question(data: bytes) -> Question:
+def parse_question(data: bytes) -> DnsQuestion:
     """Raises BadMessage."""
     if len(data) < 12 or len(data) > LONGEST:
         raise BadMessage("it is too short or too long")
@@ -73,10 +73,10 @@ def parse_question(data: bytes) -> Question:
     kind, family = int.from_bytes(data[at : at + 2], "big"), int.from_bytes(data[at + 2 : at + 4], "big")
     if family != IN:
         raise BadMessage("it is not about the internet", _header(identity, flags, REFUSED, 0, 0))
-    return Question(identity, flags, b".".join(labels), kind, data[12 : at + 4])
+    return DnsQuestion(identity, flags, b".".join(labels), kind, data[12 : at + 4])
 
 
-def answer(question: Question, code: int, addresses: tuple[bytes, ...] = ()) -> bytes:
+def answer(question: DnsQuestion, code: int, addresses: tuple[bytes, ...] = ()) -> bytes:
     """``addresses``: of the family that was asked for; none with NO_ERROR: the name is there, but nothing of the
     kind."""
     head = _header(question.identity, question.flags, code, 1, len(addresses))

@@ -34,7 +34,7 @@ class BadHead(ValueError):
         self.status = status
 
 
-class Head(NamedTuple):
+class RequestHead(NamedTuple):
     method: str
     target: bytes
     minor: int
@@ -51,7 +51,7 @@ class Head(NamedTuple):
         return self.get(b"content-length") not in (None, b"0") or self.get(b"transfer-encoding") is not None
 
 
-def parse_head(raw: bytes) -> Head:
+def parse_head(raw: bytes) -> RequestHead:
     """``raw`` ends with the empty line. Raises BadHead."""
     first, *lines = raw.removesuffix(END).split(b"\r\n")
     match = _LINE.fullmatch(first)
@@ -64,12 +64,12 @@ def parse_head(raw: bytes) -> Head:
         if not colon or not _NAME.fullmatch(name) or not _VALUE.fullmatch(value):
             raise BadHead("a header is not what headers are: one line, a name, a colon, no control characters")
         fields.append((name, value.strip(b" \t")))
-    head = Head(method.decode(), target, int(minor), fields, raw)
+    head = RequestHead(method.decode(), target, int(minor), fields, raw)
     _check_framing(head)
     return head
 
 
-def _check_framing(head: Head) -> None:
+def _check_framing(head: RequestHead) -> None:
     names = [name.lower() for name, _value in head.fields]
     for name in _SINGLE:
         if names.count(name) > 1:

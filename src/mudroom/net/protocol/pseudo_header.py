@@ -28,14 +28,14 @@ _ONCE = (b":method", b":scheme", b":authority", b":path")
 _CONNECTION = HOP - {b"te", b"trailer"}
 
 
-class Asked(NamedTuple):
+class RequestFields(NamedTuple):
     method: str
     path: bytes
     fields: list[Field]
     """Neither pseudo-header fields nor ``host``."""
 
 
-def parse_request(headers: Sequence[Field], origin: Authority) -> Asked:
+def parse_request(headers: Sequence[Field], origin: Authority) -> RequestFields:
     """Raises BadHead. It must be for ``origin``, over https."""
     pseudo, fields = _split(headers)
     if set(pseudo) - set(_ONCE):
@@ -59,7 +59,7 @@ def parse_request(headers: Sequence[Field], origin: Authority) -> Asked:
             raise BadHead(str(error)) from error
         if other != origin:
             raise BadHead(f"it is for {origin} and for {other}", 403)
-    return Asked(method.decode(), path, [field for field in fields if field[0] != b"host"])
+    return RequestFields(method.decode(), path, [field for field in fields if field[0] != b"host"])
 
 
 def parse_response(headers: Sequence[Field]) -> tuple[int, list[Field]]:

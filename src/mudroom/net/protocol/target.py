@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from mudroom.core.network.host import Authority, parse_authority
-from mudroom.net.protocol.head import BadHead, Head
+from mudroom.net.protocol.head import BadHead, RequestHead
 
 
 class Target(NamedTuple):
@@ -17,7 +17,7 @@ class Target(NamedTuple):
         return str(self.authority).removesuffix(f":{usual}").encode()
 
 
-def parse_target(head: Head, origin: Authority | None) -> Target:
+def parse_target(head: RequestHead, origin: Authority | None) -> Target:
     """Whom a request is for. ``origin``: whom the connection is for; None: it is a proxy's. Raises BadHead."""
     target = head.target
     if target[:7].lower() == b"http://":

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from mudroom.core.network.flow import Flow, Question
+from mudroom.core.network.flow import Flow, FlowQuestion
 from mudroom.core.network.host_rules import HostRule
 from mudroom.core.network.inspection import Inspection
 
@@ -25,14 +25,14 @@ MAX_DESCRIPTORS = 253
 """In one message: SCM_MAX_FD of unix(7)."""
 
 
-class Broken(Exception):
+class BrokenMessage(Exception):
     """The other end sent what no message is."""
 
 
 # --- from the host ---
 
 
-class Open(msgspec.Struct, tag="open", array_like=True):
+class OpenMessage(msgspec.Struct, tag="open", array_like=True):
     """A new door. Its descriptors: the door's own socket, then the listeners in this order."""
 
     kinds: list[str]
@@ -46,7 +46,7 @@ class Open(msgspec.Struct, tag="open", array_like=True):
     inspection: Inspection | None = None
 
 
-class Answer(msgspec.Struct, tag="answer", array_like=True):
+class AnswerMessage(msgspec.Struct, tag="answer", array_like=True):
     identity: int
     allowed: bool
     rule: HostRule | None
@@ -54,46 +54,47 @@ class Answer(msgspec.Struct, tag="answer", array_like=True):
     """Not empty: no answer is given, and those who wait for one are refused with this."""
 
 
-class Update(msgspec.Struct, tag="update", array_like=True):
+class UpdateMessage(msgspec.Struct, tag="update", array_like=True):
     rules: list[HostRule]
 
 
-class Shut(msgspec.Struct, tag="shut", array_like=True):
+class ShutMessage(msgspec.Struct, tag="shut", array_like=True):
     pass
 
 
 # --- from the gate ---
 
 
-class Asked(msgspec.Struct, tag="asked", array_like=True):
-    question: Question
+class AskedMessage(msgspec.Struct, tag="asked", array_like=True):
+    question: FlowQuestion
 
 
-class Began(msgspec.Struct, tag="began", array_like=True):
-    """A tunnel is open. The host keeps it until ``Ended`` comes, so that a gate that dies takes no flow with it."""
+class BeganMessage(msgspec.Struct, tag="began", array_like=True):
+    """A tunnel is open. The host keeps it until ``EndedMessage`` comes, so that a gate that dies takes no flow with
+    it."""
 
     number: int
     flow: Flow
 
 
-class Ended(msgspec.Struct, tag="ended", array_like=True):
+class EndedMessage(msgspec.Struct, tag="ended", array_like=True):
     number: int
-    """0: had no ``Began``."""
+    """0: had no ``BeganMessage``."""
     flow: Flow
 
 
-class Dropped(msgspec.Struct, tag="dropped", array_like=True):
+class DroppedMessage(msgspec.Struct, tag="dropped", array_like=True):
     """What began is told as other flows: a tunnel that turned out to be plain HTTP."""
 
     number: int
 
 
-class Closed(msgspec.Struct, tag="closed", array_like=True):
+class ClosedMessage(msgspec.Struct, tag="closed", array_like=True):
     """The door is shut; nothing comes after this."""
 
 
-ToGate = Open | Answer | Update | Shut
-ToHost = Asked | Began | Ended | Dropped | Closed
+ToGate = OpenMessage | AnswerMessage | UpdateMessage | ShutMessage
+ToHost = AskedMessage | BeganMessage | EndedMessage | DroppedMessage | ClosedMessage
 
 _encode = msgspec.json.Encoder().encode
 to_gate = msgspec.json.Decoder(ToGate)
@@ -149,8 +150,8 @@ class Inbox:
         self._parts, self._length, self._descriptors = [], 0, []
         return message, descriptors
 
-    def _broken(self, reason: str) -> Broken:
+    def _broken(self, reason: str) -> BrokenMessage:
         """What came with it is nobody's."""
         while self._descriptors:
             os.close(self._descriptors.pop())
-        return Broken(reason)
+        return BrokenMessage(reason)

@@ -18,7 +18,7 @@ Heard = Callable[[str, bytes], None]
 """Told the name of a stream and what has just come."""
 
 
-class Stream:
+class CapturedStream:
     """One captured stream: a pipe, what came through it, and whether some was dropped."""
 
     def __init__(self, name: str, limit: int, heard: Heard | None) -> None:
@@ -53,14 +53,14 @@ class Stream:
         os.close(self.read)
 
 
-class Output:
+class CapturedOutput:
     """The descriptors of one attempt to start a command: given ones as they are, the others captured."""
 
     def __init__(
         self, stdin: int | None, stdout: int | None, stderr: int | None, limit: int, heard: Heard | None = None
     ) -> None:
-        self.stdout = Stream("stdout", limit, heard) if stdout is None else None
-        self.stderr = Stream("stderr", limit, heard) if stderr is None else None
+        self.stdout = CapturedStream("stdout", limit, heard) if stdout is None else None
+        self.stderr = CapturedStream("stderr", limit, heard) if stderr is None else None
         self.streams = tuple(stream for stream in (self.stdout, self.stderr) if stream is not None)
         self._null = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC) if stdin is None else -1
         self.descriptors = (
@@ -69,7 +69,7 @@ class Output:
             self.stderr.write if self.stderr is not None else stderr or 2,
         )
 
-    def __enter__(self) -> Output:
+    def __enter__(self) -> CapturedOutput:
         return self
 
     def __exit__(self, *_error: object) -> None:
@@ -100,7 +100,7 @@ class Beside(Protocol):
 
 def attend(
     running: Running,
-    output: Output,
+    output: CapturedOutput,
     timeout: float | None,
     meanwhile: Callable[[], None],
     watch: Watch | None = None,

@@ -28,7 +28,7 @@ GRACE = 2.0
 """Seconds that a sandbox has to end when nobody needs it any more, before it is killed."""
 
 
-class Joined(Running):
+class JoinedCommand(Running):
     """A command in a sandbox that it shares. ``signal`` is for this command alone, KILL for all that it has started;
     ``pause`` and ``view`` are the sandbox's."""
 
@@ -52,7 +52,7 @@ def join(
     stdio: tuple[int, int, int],
     terminal: Sequence[int] = (),
     **more: Any,
-) -> Joined:
+) -> JoinedCommand:
     """Ask at the other end of ``connection`` for a command, as ``Client.run`` does for one with a sandbox of its own.
     ``cwd`` is a path inside."""
     search = [entry for entry in env.get(b"PATH", os.fsencode(os.defpath)).split(b":") if entry]
@@ -76,10 +76,10 @@ def join(
     finally:
         if pair is not None:
             pair[1].close()
-    return Joined(connection, identity, report, (), argv[0], None, pair[0] if pair is not None else None)
+    return JoinedCommand(connection, identity, report, (), argv[0], None, pair[0] if pair is not None else None)
 
 
-class Held:
+class HeldSandbox:
     """A sandbox without a command of its own. ``fileno()`` becomes readable when it is gone."""
 
     def __init__(self, running: Running, door: Connection, peer: int = 0) -> None:
@@ -103,7 +103,7 @@ class Held:
         cwd: bytes,
         stdio: tuple[int, int, int],
         terminal: Sequence[int] = (),
-    ) -> Joined:
+    ) -> JoinedCommand:
         return join(self.door, self.new_id(), argv, env, cwd, stdio, terminal)
 
     def end(self, grace: float = GRACE) -> None:
@@ -118,7 +118,7 @@ class Held:
 
 def hold(
     client: Client, plan: Plan, *, want_view: bool = False, want_gate: bool = False, leaf: Leaf | None = None
-) -> Held:
+) -> HeldSandbox:
     """Perform a plan without a command. Blocks until that is done; raises StepFailed if it cannot be."""
     null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
     try:
@@ -135,4 +135,4 @@ def hold(
         door.close()
         running.close()
         raise
-    return Held(running, Connection(door), client.peer)
+    return HeldSandbox(running, Connection(door), client.peer)

@@ -59,7 +59,7 @@ def substitutes(terminals: Sequence[bool]) -> tuple[str, ...]:
     return tuple(for_terminal if one else "given" for one in terminals)
 
 
-class Flow:
+class TerminalFlow:
     """Bytes in one direction: from ``source`` to ``target``, both non-blocking where that can be."""
 
     def __init__(self, source: int, target: int, *, is_input: bool) -> None:
@@ -102,7 +102,7 @@ class Relay:
         self.numbers = tuple(number for number, kind in enumerate(kinds) if kind == "terminal")
         self._owned: list[int] = []
         self._given: list[int] = []
-        self._flows: list[Flow] = []
+        self._flows: list[TerminalFlow] = []
         self._user = [-1 if kind == "given" or one is None else one for one, kind in zip(stdio, kinds, strict=True)]
         stdin, stdout, stderr = (
             one if kind == "given" else self._null() if kind == "terminal" else self._pipe(number)
@@ -227,7 +227,9 @@ class Relay:
         self._owned.append(ours)
         self._given.append(theirs)
         user = self._own(self._user[number])
-        self._flows.append(Flow(user, ours, is_input=True) if number == 0 else Flow(ours, user, is_input=False))
+        self._flows.append(
+            TerminalFlow(user, ours, is_input=True) if number == 0 else TerminalFlow(ours, user, is_input=False)
+        )
         return theirs
 
     def _own(self, user: int) -> int:
@@ -268,8 +270,8 @@ class Relay:
         self._master, self._channel = got
         self._owned.append(self._master)
         os.set_blocking(self._master, False)
-        self._flows.append(Flow(self._own(self._user[0]), self._master, is_input=True))
-        self._flows.append(Flow(self._master, self._own(self._user[1]), is_input=False))
+        self._flows.append(TerminalFlow(self._own(self._user[0]), self._master, is_input=True))
+        self._flows.append(TerminalFlow(self._master, self._own(self._user[1]), is_input=False))
         try:
             termios.tcsetattr(self._master, termios.TCSANOW, termios.tcgetattr(self._user[0]))
         except termios.error:
@@ -322,11 +324,11 @@ class Relay:
             signal.pthread_kill(self._main, signal.SIGWINCH)
         return ready
 
-    def _may_take(self, flow: Flow, foreground: bool) -> bool:
+    def _may_take(self, flow: TerminalFlow, foreground: bool) -> bool:
         wanted = not flow.is_input or (foreground and not self._ending and not self._held)
         return wanted and not flow.ended and len(flow.waiting) < LIMIT
 
-    def _end_input(self, flow: Flow) -> None:
+    def _end_input(self, flow: TerminalFlow) -> None:
         """The end of the input is the end of the pipe, once all is in it; a terminal ends because it has gone."""
         self._flows.remove(flow)
         if flow.target == self._master and self._running is not None:

@@ -20,7 +20,7 @@ OWN_MEMORY = 24 << 20
 """Bytes of theirs: four small interpreters, which share most of their pages."""
 
 
-class Allowed(NamedTuple):
+class AllowedLimits(NamedTuple):
     limits: Limits
     """Those that the container holds: what it is to be started with, its own processes included."""
     rlimits: tuple[tuple[int, int, int], ...] = ()
@@ -38,7 +38,7 @@ def lacking(limits: Limits, engine: Engine) -> Iterator[tuple[str, str, float]]:
         yield "total_" + kind, kind, limit
 
 
-def allow(limits: Limits, engine: Engine) -> Allowed:
+def allow(limits: Limits, engine: Engine) -> AllowedLimits:
     """Raises Unsupported for a limit that is not held, unless the policy permits that it is missing."""
     missing = list(lacking(limits, engine))
     if missing and limits.missing == "refuse":
@@ -59,7 +59,7 @@ def allow(limits: Limits, engine: Engine) -> Allowed:
         notes.append(f"{lost} (level 2, {engine.kind})")
         changes[field] = None
     held = limits._replace(**changes)
-    return Allowed(
+    return AllowedLimits(
         held._replace(
             memory=None if held.memory is None else held.memory + OWN_MEMORY,
             processes=None if held.processes is None else held.processes + OWN_PROCESSES,

@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 
-from mudroom.core.confinement.container import Container, Engine, Mount, remove_argv, run_argv
+from mudroom.core.confinement.container import Container, ContainerMount, Engine, remove_argv, run_argv
 from mudroom.errors import MudroomError
 from mudroom.sandbox.client.client import KILLED, Client, Exit
 from mudroom.sandbox.client.connection import Connection
@@ -141,7 +141,7 @@ def start(engine: Engine, container: Container, state: bytes, environ: Mapping[b
             listener.bind(path)
             os.chmod(path, 0o666)  # whoever the container's user is; nobody else gets past the directories above
             listener.listen(1)
-            ours = (Mount(runtime, PLACE), Mount(place, DOOR))
+            ours = (ContainerMount(runtime, PLACE), ContainerMount(place, DOOR))
             script = _START if container.nested else _UNREADABLE + _START
             made = container._replace(entry=entry(runtime, script), mounts=(*container.mounts, *ours))
             return Box(engine, made, _started(engine, made, listener, environ), environ, held)
@@ -208,14 +208,14 @@ def name_of(vault: bytes, number: int, now: float | None = None) -> str:
     return f"mudroom-{os.fsdecode(vault.rpartition(b'-')[2])}-{os.getpid()}-{stamp:x}-{number}"
 
 
-def mounts_of(binds: Sequence[tuple[bytes, bool]]) -> tuple[Mount, ...]:
+def mounts_of(binds: Sequence[tuple[bytes, bool]]) -> tuple[ContainerMount, ...]:
     """Every path once, at its own place; what lies in another one that is as writable is left out."""
     chosen: dict[bytes, bool] = {}
     for path, writable in binds:
         chosen[path] = chosen.get(path, False) or writable
-    kept: list[Mount] = []
+    kept: list[ContainerMount] = []
     for path in sorted(chosen):
         above = [other for other in kept if path.startswith(other.source + b"/")]
         if not above or above[-1].writable != chosen[path]:
-            kept.append(Mount(path, path, chosen[path]))
+            kept.append(ContainerMount(path, path, chosen[path]))
     return tuple(kept)

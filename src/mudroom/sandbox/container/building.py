@@ -21,7 +21,7 @@ from mudroom.core.tree.path import show
 from mudroom.errors import MudroomError, Unsupported, UsageError
 from mudroom.sandbox.container.engine import ask
 from mudroom.sandbox.container.image_file import look, words
-from mudroom.sandbox.container.packing import Packed, pack_host, pack_root
+from mudroom.sandbox.container.packing import PackedTree, pack_host, pack_root
 
 Progress = Callable[[str, int, int], None]
 """What is done, how much of it, of how much (0: nobody knows)."""
@@ -59,7 +59,7 @@ def _host(shop: Workshop, _recipe: Recipe, name: str, marks: Mapping[str, str]) 
     return f"{packed.left_out:,} files were left out, which not everybody here can read" if packed.left_out else ""
 
 
-def _import(shop: Workshop, name: str, marks: Mapping[str, str], fill: Callable[[IO[bytes]], Packed]) -> Packed:
+def _import(shop: Workshop, name: str, marks: Mapping[str, str], fill: Callable[[IO[bytes]], PackedTree]) -> PackedTree:
     """An image of what ``fill`` writes."""
     argv = (*words(shop.engine), *import_words(name, marks, {"PATH": PATH}))
     with _start(shop, argv, stdin=subprocess.PIPE) as importing:
@@ -68,7 +68,7 @@ def _import(shop: Workshop, name: str, marks: Mapping[str, str], fill: Callable[
             packed = fill(importing.stdin)
             importing.stdin.close()
         except BrokenPipeError:
-            packed = Packed(0, 0, 0)  # it has ended, and says why
+            packed = PackedTree(0, 0, 0)  # it has ended, and says why
         except BaseException:
             importing.kill()  # before it takes what there is for all
             raise

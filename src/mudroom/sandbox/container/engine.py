@@ -39,7 +39,7 @@ class Unusable(MudroomError):
     hangs."""
 
 
-class Found(NamedTuple):
+class FoundEngine(NamedTuple):
     """One kind of engine, looked for."""
 
     kind: EngineKind
@@ -203,21 +203,21 @@ ANY = "container.engine: auto"
 
 def survey(
     environ: Mapping[bytes, bytes], kinds: Sequence[EngineKind] = KINDS, platform: str = sys.platform
-) -> Iterator[Found]:
+) -> Iterator[FoundEngine]:
     """Each kind, in order, looked at when it is asked for."""
     for kind in kinds:
         if kind == "container" and platform != "darwin":  # whatever has that name here
-            yield Found(kind, None, "Apple container is for macOS")
+            yield FoundEngine(kind, None, "Apple container is for macOS")
             continue
         program = _find(kind.encode(), environ)
         if program is None:
-            yield Found(kind, None, f"no {kind} on PATH")
+            yield FoundEngine(kind, None, f"no {kind} on PATH")
             continue
         try:
             engine = _LOOK[kind](program, environ)
-            yield Found(kind, engine, *(_far(engine) if engine.remote else ()))
+            yield FoundEngine(kind, engine, *(_far(engine) if engine.remote else ()))
         except MudroomError as error:
-            yield Found(kind, None, error.message, error.hint or f"does `{kind} info` work?")
+            yield FoundEngine(kind, None, error.message, error.hint or f"does `{kind} info` work?")
 
 
 def _far(engine: Engine) -> tuple[str, str]:

@@ -35,14 +35,14 @@ _BLOCK = 512
 """Of a tar archive: tar(5)."""
 
 
-class Provided(NamedTuple):
+class ProvidedImage(NamedTuple):
     image: Image
     user: User
     mounts: tuple[tuple[bytes, bytes, bool], ...]
     """As ``Plan.mounts``: files that the image has not, or not so."""
 
 
-def provide(engine: Engine, name: str, user: User, directory: bytes, environ: Mapping[bytes, bytes]) -> Provided:
+def provide(engine: Engine, name: str, user: User, directory: bytes, environ: Mapping[bytes, bytes]) -> ProvidedImage:
     """What a container of an image needs, worked out once for each image and user, and kept in ``directory``.
 
     Raises UsageError if that is no name or no image here, Unsupported if it cannot be used here, MudroomError.
@@ -53,7 +53,7 @@ def provide(engine: Engine, name: str, user: User, directory: bytes, environ: Ma
     place = directory + b"/" + key.encode()
     if not os.path.isdir(place):
         _keep(place, _files(engine, image, user, environ))
-    return Provided(image, user, tuple((place + b"/" + file, b"/etc/" + file, False) for file in _FILES))
+    return ProvidedImage(image, user, tuple((place + b"/" + file, b"/etc/" + file, False) for file in _FILES))
 
 
 _FILES = (b"group", b"hosts", b"ld.so.preload", b"passwd", b"resolv.conf")

@@ -26,7 +26,7 @@ _OFTEN = 64
 """Entries between two words about how far it is."""
 
 
-class Packed(NamedTuple):
+class PackedTree(NamedTuple):
     files: int
     bytes: int
     left_out: int
@@ -40,7 +40,7 @@ class _Entry(NamedTuple):
     found: os.stat_result
 
 
-def pack_host(stream: IO[bytes], tell: Callable[[int], None], root: bytes = b"/") -> Packed:
+def pack_host(stream: IO[bytes], tell: Callable[[int], None], root: bytes = b"/") -> PackedTree:
     """The system directories below ``root``: what everybody can read, as root's. ``tell`` is called with the bytes so
     far. Raises MudroomError if a file shrinks meanwhile."""
     made = [(name, mode) for name, mode in (*_EMPTY, *_MORE)]
@@ -48,7 +48,7 @@ def pack_host(stream: IO[bytes], tell: Callable[[int], None], root: bytes = b"/"
     return _pack(stream, entries, made, tell, everything=False)
 
 
-def pack_root(stream: IO[bytes], directory: bytes, tell: Callable[[int], None]) -> Packed:
+def pack_root(stream: IO[bytes], directory: bytes, tell: Callable[[int], None]) -> PackedTree:
     """A whole root that was bootstrapped, but for its caches, with its owners. For root."""
     entries = (
         entry
@@ -65,7 +65,7 @@ def _pack(
     tell: Callable[[int], None],
     *,
     everything: bool,
-) -> Packed:
+) -> PackedTree:
     files = size = left_out = 0
     try:
         with tarfile.open(fileobj=stream, mode="w|", format=tarfile.GNU_FORMAT, errors="surrogateescape") as archive:
@@ -81,7 +81,7 @@ def _pack(
         if isinstance(error, BrokenPipeError):
             raise
         raise MudroomError(f"the image cannot be packed: {error}") from error
-    return Packed(files, size, left_out)
+    return PackedTree(files, size, left_out)
 
 
 def _directory(name: bytes, mode: int) -> tarfile.TarInfo:

@@ -20,7 +20,7 @@ import time
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
-from mudroom.core.confinement.container import Container, Mount
+from mudroom.core.confinement.container import Container, ContainerMount
 from mudroom.core.tree.path import is_below
 from mudroom.errors import MudroomError
 from mudroom.sandbox.container.box import Box
@@ -44,7 +44,7 @@ class Rules(NamedTuple):
 RULES = Rules()
 
 
-def covers(have: Iterable[Mount], wanted: Iterable[Mount]) -> bool:
+def covers(have: Iterable[ContainerMount], wanted: Iterable[ContainerMount]) -> bool:
     """Whether all that is wanted is to be seen, at the same place and with the same right to write."""
     mounts = sorted(have, key=lambda mount: len(mount.target), reverse=True)
     for mount in wanted:

@@ -28,7 +28,7 @@ from mudroom.sandbox.linux.syscall import (
     MACHINES,
     NUMBERS,
     Cond,
-    Rule,
+    SyscallRule,
 )
 
 LAUNCHER = frozenset(
@@ -58,7 +58,7 @@ def profile(machine: str, *, nested: bool) -> str:
     return json.dumps(found, indent=1)
 
 
-def _entries(rules: Iterable[Rule]) -> Iterator[dict[str, Any]]:
+def _entries(rules: Iterable[SyscallRule]) -> Iterator[dict[str, Any]]:
     for rule in rules:
         arguments = [condition.arg for condition in rule.conditions]
         whole = all(one.op == "==" or one.mask == 0xFFFFFFFF for one in rule.conditions)
@@ -93,7 +93,7 @@ def _argument(condition: Cond) -> dict[str, Any]:
     return {"index": condition.arg, "value": condition.value, "op": "SCMP_CMP_NE"}  # of the whole mask: see _entries
 
 
-def _is_of_netlink(rule: Rule) -> bool:
+def _is_of_netlink(rule: SyscallRule) -> bool:
     return any(one.op == "==" and (one.arg, one.value) == (0, AF_NETLINK) for one in rule.conditions)
 
 

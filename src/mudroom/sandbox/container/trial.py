@@ -15,7 +15,16 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any, NamedTuple
 
-from mudroom.core.confinement.container import LABEL, Container, Engine, Mount, remove_argv, run_argv, user_of, variants
+from mudroom.core.confinement.container import (
+    LABEL,
+    Container,
+    ContainerMount,
+    Engine,
+    remove_argv,
+    run_argv,
+    user_of,
+    variants,
+)
 from mudroom.errors import MudroomError, Unsupported
 from mudroom.sandbox.container.engine import DECISIVE, LOOK, Unusable, ask
 from mudroom.sandbox.container.orphans import OWNER
@@ -68,7 +77,7 @@ print("mudroom-trial", uid, int(nested), *words, *links)
 """Every namespace that a command gets, and a /proc in them. It says what it is in, too."""
 
 
-class Trial(NamedTuple):
+class ContainerTrial(NamedTuple):
     """What a container of ours has said of itself."""
 
     user: int
@@ -120,7 +129,7 @@ def _path(engine: Engine, environ: Mapping[bytes, bytes], state: bytes) -> bytes
 
 def attempt(
     engine: Engine, image: str, environ: Mapping[bytes, bytes], state: bytes, profile: bytes = b""
-) -> tuple[Engine, Trial]:
+) -> tuple[Engine, ContainerTrial]:
     """Try it, in every way that there is, until one works. Raises Unsupported with what the usual way has met with."""
     runtimes = [name for name in RUNTIMES if shutil.which(name, path=_search(environ))] if engine.runtime else []
     first: MudroomError | None = None
@@ -146,14 +155,14 @@ def attempt(
     raise Unsupported("level 2", f"{engine.title} to start a container", found, hint) from first
 
 
-def _try(engine: Engine, image: str, environ: Mapping[bytes, bytes], state: bytes, profile: bytes) -> Trial:
+def _try(engine: Engine, image: str, environ: Mapping[bytes, bytes], state: bytes, profile: bytes) -> ContainerTrial:
     runtime = provide(state + b"/runtime")
     container = Container(
         f"mudroom-trial-{os.getpid()}-{time.monotonic_ns():x}",
         image,
         entry(runtime, _SCRIPT),
         user_of(os.geteuid(), os.getegid()),
-        (Mount(runtime, PLACE),),
+        (ContainerMount(runtime, PLACE),),
         labels=((LABEL, "trial"), (OWNER, str(this_process()))),
         seccomp=profile if engine.nested else b"",
         nested=engine.nested,
@@ -171,11 +180,11 @@ def _try(engine: Engine, image: str, environ: Mapping[bytes, bytes], state: byte
     raise MudroomError(f"{engine.title} started a container that said nothing")
 
 
-def _read_trial(words: list[str], engine: Engine) -> Trial:
+def _read_trial(words: list[str], engine: Engine) -> ContainerTrial:
     try:
         user, nested, boot, effective, bounding, gains, filtered, *links = words
         capabilities = int(effective, 16) | int(bounding, 16)
-        return Trial(int(user), nested == "1", boot, capabilities, gains == "1", filtered == "2", tuple(links))
+        return ContainerTrial(int(user), nested == "1", boot, capabilities, gains == "1", filtered == "2", tuple(links))
     except ValueError as error:
         raise MudroomError(f"{engine.title} started a container that said what is no answer") from error
 

@@ -143,7 +143,7 @@ class Home(NamedTuple):
     """Files of it that the command has another content of."""
 
 
-class Named(Protocol):
+class NamedStore(Protocol):
     """The stores that are open (``Opened``, or what is made of it)."""
 
     @property
@@ -156,7 +156,7 @@ class Named(Protocol):
 
 def look_around(
     home: Home,
-    opened: Named,
+    opened: NamedStore,
     environ: Mapping[bytes, bytes],
     toolchains: Iterable[Bind],
     masks: Iterable[bytes],

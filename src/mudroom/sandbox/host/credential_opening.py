@@ -13,8 +13,8 @@ import os
 import stat
 from collections.abc import Collection, Iterable, Iterator, Mapping
 
-from mudroom.core.agent.card import Opened, Wanted
-from mudroom.core.agent.credential_stores import STORES, Store, places
+from mudroom.core.agent.card import CredentialRequest, OpenedCredentials
+from mudroom.core.agent.credential_stores import STORES, CredentialStore, places
 from mudroom.core.confinement.spec import Bind
 from mudroom.core.tree.path import is_below, show
 
@@ -26,7 +26,7 @@ _LINKS = 40
 """How many links path_resolution(7) follows."""
 
 
-def open_stores(wanted: Wanted, home: bytes, environ: Mapping[bytes, bytes]) -> Opened:
+def open_stores(wanted: CredentialRequest, home: bytes, environ: Mapping[bytes, bytes]) -> OpenedCredentials:
     """Find what was named. What is not there is said, and cannot be made from inside; so is what is a link to somewhere
     that was not named: whoever can write beside a store could have put that there."""
     live: dict[bytes, bool] = {}
@@ -36,7 +36,7 @@ def open_stores(wanted: Wanted, home: bytes, environ: Mapping[bytes, bytes]) -> 
     notes = list(wanted.notes)
     abstract = False
     asked = [(name, STORES[name]) for name in wanted.stores]
-    asked += [("~/" + show(path), Store("", (path,))) for path in wanted.paths]
+    asked += [("~/" + show(path), CredentialStore("", (path,))) for path in wanted.paths]
     every = [home + b"/" + place for _name, store in asked for place in (*store.directories, *store.files)]
     every = [path for path in every if not _holds_others(path, home)]
     for name, store in asked:
@@ -65,7 +65,7 @@ def open_stores(wanted: Wanted, home: bytes, environ: Mapping[bytes, bytes]) -> 
             where = ", ".join(places)
             notes.append(f"credentials {name}: nothing is there ({where}), so what a login writes inside is not kept")
     binds = tuple(Bind(path, path, writable) for path, writable in live.items())
-    return Opened(tuple(stores), binds, _once(named), _once(variables), abstract, tuple(notes))
+    return OpenedCredentials(tuple(stores), binds, _once(named), _once(variables), abstract, tuple(notes))
 
 
 def _once(words: Iterable[bytes]) -> tuple[bytes, ...]:
@@ -110,7 +110,7 @@ def _linking(path: bytes) -> Iterator[bytes]:
         at, left = b"/" if target.startswith(b"/") else at, [*target.split(b"/"), *left]
 
 
-def _sockets_of(store: Store, environ: Mapping[bytes, bytes]) -> Iterator[bytes]:
+def _sockets_of(store: CredentialStore, environ: Mapping[bytes, bytes]) -> Iterator[bytes]:
     """Those that are there: sockets, the directory of X11's, the file with its key."""
     found = [(one, socket_path(one, environ)) for one in store.sockets]
     if _BUS in store.variables:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from mudroom.core.result import Denial
-from mudroom.sandbox.linux.syscall import DENY, ERROR_NAMES, Rule
+from mudroom.sandbox.linux.syscall import DENY, ERROR_NAMES, SyscallRule
 
 
 def denials(told: Iterable[bytes]) -> tuple[Denial, ...]:
@@ -26,10 +26,10 @@ def _denial(told: bytes) -> Denial:
     return Denial("system call", DENY[number].syscall.encode(), DENY[number].reason, count)
 
 
-def rules_for(name: str) -> tuple[Rule, ...]:
+def rules_for(name: str) -> tuple[SyscallRule, ...]:
     """What is refused of a system call, to every command; none if nothing is."""
     return tuple(rule for rule in DENY if rule.syscall == name)
 
 
-def error_name(rule: Rule) -> str:
+def error_name(rule: SyscallRule) -> str:
     return ERROR_NAMES[rule.action]

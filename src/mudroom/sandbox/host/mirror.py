@@ -31,7 +31,7 @@ Stamp = tuple[int, int, int, int]
 _UNKNOWN: Stamp = (0, 0, 0, 0)
 
 
-class Known(NamedTuple):
+class MirroredFile(NamedTuple):
     """Both sides when they were last the same."""
 
     host: Stamp
@@ -49,7 +49,7 @@ class Mirror:
 
     def __init__(self, paths: Iterable[bytes], clock: Callable[[], float] = time.monotonic) -> None:
         self._held: dict[bytes, int] = {}
-        self._known: dict[bytes, Known] = {}
+        self._known: dict[bytes, MirroredFile] = {}
         self._settling: dict[bytes, tuple[Stamp, float]] = {}
         """What the command's side has become, and when that was first seen."""
         self._clock = clock
@@ -88,12 +88,12 @@ class Mirror:
             data = _content(path)
             _fill(held, data)
             same = os.pread(held, LIMIT, 0) == data  # else the command has written meanwhile, which is to be seen
-            self._known[path] = Known(_stamp(host), _stamp(os.fstat(held)) if same else _UNKNOWN)
+            self._known[path] = MirroredFile(_stamp(host), _stamp(os.fstat(held)) if same else _UNKNOWN)
         elif known.command == _stamp(own) or own.st_size == 0 or own.st_size > LIMIT:
             return
         elif over or self._is_settled(path, _stamp(own)):
             written = _replace(path, os.pread(held, LIMIT, 0), stat.S_IMODE(host.st_mode))
-            self._known[path] = Known(written, _stamp(own))
+            self._known[path] = MirroredFile(written, _stamp(own))
 
     def _is_settled(self, path: bytes, stamp: Stamp) -> bool:
         now = self._clock()

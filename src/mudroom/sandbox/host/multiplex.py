@@ -29,7 +29,7 @@ HEAD = struct.Struct(">BIH")
 COUNT = struct.Struct(">I")
 
 
-class Stream:
+class MuxStream:
     """One connection at this end."""
 
     def __init__(self, sock: socket.socket) -> None:
@@ -49,7 +49,7 @@ class Mux:
 
     def __init__(self, read: int, write: int, accept: "socket.socket | None" = None, port: int = 0) -> None:
         self._read, self._write, self._accept, self._port = read, write, accept, port
-        self._streams: dict[int, Stream] = {}
+        self._streams: dict[int, MuxStream] = {}
         self._incoming, self._outgoing = bytearray(), bytearray()
         self._last = 0
         for descriptor in (read, write):
@@ -106,7 +106,7 @@ class Mux:
 
     def _add(self, number: int, sock: socket.socket) -> None:
         sock.setblocking(False)
-        self._streams[number] = Stream(sock)
+        self._streams[number] = MuxStream(sock)
 
     def _tell(self) -> bool:
         try:
@@ -165,7 +165,7 @@ class Mux:
         if events & (select.POLLIN | select.POLLHUP | select.POLLERR) and number in self._streams:
             self._take(number, stream)
 
-    def _take(self, number: int, stream: Stream) -> None:
+    def _take(self, number: int, stream: MuxStream) -> None:
         if stream.read_ended or stream.untaken >= WINDOW:
             return
         try:
@@ -183,7 +183,7 @@ class Mux:
             self.say(SHUT, number)
             self._end(number, stream)
 
-    def _pass_on(self, number: int, stream: Stream) -> None:
+    def _pass_on(self, number: int, stream: MuxStream) -> None:
         try:
             while stream.pending:
                 count = stream.sock.send(stream.pending[: 4 * MOST])
@@ -203,7 +203,7 @@ class Mux:
                 return
         self._end(number, stream)
 
-    def _end(self, number: int, stream: Stream) -> None:
+    def _end(self, number: int, stream: MuxStream) -> None:
         if stream.is_over:
             self._drop(number)
 

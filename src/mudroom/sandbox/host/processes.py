@@ -18,7 +18,7 @@ _LISTEN = b"0A"
 """TCP_LISTEN in include/net/tcp_states.h, as /proc/net/tcp has it."""
 
 
-class Usage(NamedTuple):
+class ProcessUsage(NamedTuple):
     pid: int
     """Of the oldest process, outside the sandbox."""
     inside: int
@@ -32,7 +32,7 @@ class Usage(NamedTuple):
     """TCP ports on which they listen, inside."""
 
 
-def usages(keeper: int, mark: bytes) -> dict[str, Usage]:
+def usages(keeper: int, mark: bytes) -> dict[str, ProcessUsage]:
     """By the value of the variable ``mark``: what the processes have that descend from ``keeper``."""
     groups: dict[str, list[int]] = {}
     for pid in descendants(keeper):
@@ -47,7 +47,7 @@ def descendants(pid: int) -> Iterator[int]:
         yield from generation
 
 
-def _usage(pids: list[int]) -> Usage:
+def _usage(pids: list[int]) -> ProcessUsage:
     """Of ``pids``, parents before their children.
 
     The oldest is the first of those that started in the earliest tick: numbers begin again at 300 when the kernel has
@@ -63,7 +63,7 @@ def _usage(pids: list[int]) -> Usage:
             if earliest is None or int(words[19]) < earliest:
                 oldest, earliest = pid, int(words[19])
         ports |= _ports(pid)
-    return Usage(oldest, _inside(oldest), len(pids), cpu, memory, tuple(sorted(ports)))
+    return ProcessUsage(oldest, _inside(oldest), len(pids), cpu, memory, tuple(sorted(ports)))
 
 
 def _inside(pid: int) -> int:

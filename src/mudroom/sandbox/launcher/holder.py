@@ -46,7 +46,7 @@ from mudroom.sandbox.launcher.init import (
 )
 from mudroom.sandbox.launcher.kernel import CLONE_NEWPID, PR_SET_CHILD_SUBREAPER, prctl
 from mudroom.sandbox.launcher.refusal import Refusals
-from mudroom.sandbox.launcher.step import Context, step_terminal
+from mudroom.sandbox.launcher.step import StepContext, step_terminal
 from mudroom.sandbox.launcher.wire import receive, tell
 
 TYPE_CHECKING = False
@@ -58,7 +58,7 @@ if TYPE_CHECKING:
 PTMX = b"dev/pts/ptmx"
 
 
-class Joined:
+class HeldCommand:
     """A command, as init knows it: its warden's pid is the key."""
 
     def __init__(self, identity: int, report: int, told: int, before: dict[int, int]) -> None:
@@ -67,7 +67,7 @@ class Joined:
         """What had been refused in the sandbox before it began."""
 
 
-def hold(request: Request, descriptors: list[int], report: int, context: Context | None = None) -> None:
+def hold(request: Request, descriptors: list[int], report: int, context: StepContext | None = None) -> None:
     """Pid 1 of a sandbox: perform the plan, then serve until the other end of the door is closed."""
     context, report = settle(request, descriptors, report, context)
     let_signals_come()
@@ -79,10 +79,10 @@ def hold(request: Request, descriptors: list[int], report: int, context: Context
 
 
 class Holder:
-    def __init__(self, door: _socket.socket, context: Context, mediation: Any) -> None:
+    def __init__(self, door: _socket.socket, context: StepContext, mediation: Any) -> None:
         self._door, self._mediation = door, mediation
         self._refusals = Refusals(context.listener, context.rows) if context.listener >= 0 else None
-        self._commands: dict[int, Joined] = {}
+        self._commands: dict[int, HeldCommand] = {}
         self._wake = hear_signals()
         self._poller = select.poll()
         self._poller.register(self._wake, select.POLLIN)
@@ -133,7 +133,7 @@ class Holder:
         for descriptor in (*descriptors, told):
             os.close(descriptor)
         before = dict(self._refusals.counts) if self._refusals is not None else {}
-        self._commands[warden] = Joined(request["id"], report, result, before)
+        self._commands[warden] = HeldCommand(request["id"], report, result, before)
 
     def _reap(self) -> None:
         while True:
@@ -147,7 +147,7 @@ class Holder:
                 self._finish(self._commands.pop(pid), status)
             end_children(list(self._commands))  # of a warden that has been killed
 
-    def _finish(self, command: Joined, status: int) -> None:
+    def _finish(self, command: HeldCommand, status: int) -> None:
         end_children(list(self._commands))
         data = os.read(command.told, 65536)
         os.close(command.told)
@@ -182,7 +182,7 @@ def attend(request: Request, descriptors: list[int], told: int) -> None:
         os.dup2(descriptor, target)
     told = keep_only([told, *descriptors[3:]], 3)
     _failing("cwd", told, lambda: os.chdir(request["cwd"]))
-    context = Context(0)
+    context = StepContext(0)
     if request["terminal"]:
         context.channel = told + 1
         _failing("terminal", told, lambda: _open_terminal(context))
@@ -213,7 +213,7 @@ def attend(request: Request, descriptors: list[int], told: int) -> None:
     tell(told, ("exited", status, usage.ru_utime, usage.ru_stime, usage.ru_maxrss, tuple(refused), True))
 
 
-def _open_terminal(context: Context) -> None:
+def _open_terminal(context: StepContext) -> None:
     """In the sandbox's own instance, which nothing in it can have replaced: the mounts of it are nobody's to change."""
     context.root = os.open(b"/", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     step_terminal(context, PTMX)

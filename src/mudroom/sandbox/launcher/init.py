@@ -31,7 +31,7 @@ from mudroom.sandbox.launcher.kernel import (
     unshare,
 )
 from mudroom.sandbox.launcher.refusal import Refusals, reap_and_answer
-from mudroom.sandbox.launcher.step import STEPS, Context
+from mudroom.sandbox.launcher.step import STEPS, StepContext
 from mudroom.sandbox.launcher.wire import tell
 
 TYPE_CHECKING = False
@@ -57,7 +57,7 @@ class ReportedError(Exception):
     """The failure has been written to the report pipe; nothing is left to do but to end."""
 
 
-def perform(plan: Plan, report: int, context: Context, first: int = 0) -> Context:
+def perform(plan: Plan, report: int, context: StepContext, first: int = 0) -> StepContext:
     """Perform steps; the first of them is number ``first`` of what the host knows as the plan."""
     for index, step in enumerate(plan, first):
         try:
@@ -274,8 +274,8 @@ def become(role: Callable[[], None], report: int) -> NoReturn:
 
 
 def settle(
-    request: Request, descriptors: list[int], report: int, context: Context | None = None
-) -> tuple[Context, int]:
+    request: Request, descriptors: list[int], report: int, context: StepContext | None = None
+) -> tuple[StepContext, int]:
     """Become pid 1 of a sandbox: perform the plan, to the last step. Returns where the report pipe is now."""
     if not request["namespaces"] & CLONE_NEWPID:
         prctl(PR_SET_CHILD_SUBREAPER, 1)
@@ -286,7 +286,7 @@ def settle(
         import mudroom.sandbox.launcher.mediator  # noqa: F401 - now: under Landlock its file may be out of reach
     sockets = descriptors[3:]
     if context is None:
-        context = Context(request["namespaces"])
+        context = StepContext(request["namespaces"])
         report = keep_only([report, *sockets], 3)
     else:
         listeners = [descriptor for _kind, descriptor in context.listeners]
@@ -298,7 +298,7 @@ def settle(
     return perform(request["plan"], report, context, request["first"]), report
 
 
-def run_init(request: Request, descriptors: list[int], report: int, context: Context | None = None) -> None:
+def run_init(request: Request, descriptors: list[int], report: int, context: StepContext | None = None) -> None:
     """Pid 1 of a sandbox: perform the plan, start the command, reap, report."""
     context, report = settle(request, descriptors, report, context)
     channel = take_terminal(context, request["terminal"]) if request["terminal"] else None
@@ -350,7 +350,7 @@ def forward_signals(command: int) -> None:
         _signal.signal(number, forward_to_group)
 
 
-def take_terminal(context: Context, numbers: tuple[int, ...]) -> _socket.socket:
+def take_terminal(context: StepContext, numbers: tuple[int, ...]) -> _socket.socket:
     """Make the pseudo-terminal ours and the command's standard descriptors ``numbers``, then wait until the host has
     made it like the user's.
 

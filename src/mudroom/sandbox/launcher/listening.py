@@ -25,7 +25,7 @@ from mudroom.sandbox.launcher.netlink import (
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from mudroom.sandbox.launcher.step import Context
+    from mudroom.sandbox.launcher.step import StepContext
 
 _SOL_IP, _IP_PKTINFO = 0, 8
 _SOL_IPV6, _IPV6_V6ONLY, _IPV6_RECVPKTINFO = 41, 26, 49
@@ -34,7 +34,7 @@ _QUEUE = 4096
 _DNS = 53
 
 
-def step_routes(_context: Context) -> None:
+def step_routes(_context: StepContext) -> None:
     """Whatever address is connected to, it is answered here. Without IPv6 in the kernel nothing could use it."""
     talk(NETLINK_ROUTE, [everything_is_local(AF_INET)])
     try:
@@ -44,7 +44,7 @@ def step_routes(_context: Context) -> None:
             raise
 
 
-def step_listen(context: Context, proxy: int, redirected: int, ports: tuple[int, ...]) -> None:
+def step_listen(context: StepContext, proxy: int, redirected: int, ports: tuple[int, ...]) -> None:
     """Make the gate's listeners: the proxy, DNS, and one to which nftables redirects every other connection. Where the
     kernel has no nftables for us, or without a port for it, one for each of the usual ``ports`` instead; others are
     refused then. The namespaces themselves go with them, for who wants to reach what listens inside."""
@@ -70,7 +70,7 @@ def _redirect(port: int) -> bool:
     return True
 
 
-def step_hand_over(context: Context) -> None:
+def step_hand_over(context: StepContext) -> None:
     """Send the listeners to the host, if it asked for them, and keep none: what connects then is refused. Which is
     which is told in the order of the descriptors."""
     if context.gate >= 0:

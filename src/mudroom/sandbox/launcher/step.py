@@ -92,7 +92,7 @@ class _FilterProgram(ctypes.Structure):
     _fields_ = (("length", ctypes.c_ushort), ("filter", c_char_p))
 
 
-class Context:
+class StepContext:
     """What the steps of one plan share: the descriptor of the new root, what confinement needs at the end, where the
     view and the pseudo-terminal are to be sent, where refused calls are told (-1: nowhere), the command's side of that
     terminal, and where commands are asked for."""
@@ -127,7 +127,7 @@ def _mkdir(root: int, path: bytes, mode: int) -> None:
         pass
 
 
-def attach(context: Context, tree: int, path: bytes) -> None:
+def attach(context: StepContext, tree: int, path: bytes) -> None:
     syscall(SYS_move_mount, tree, b"", context.root, path or b".", MOVE_MOUNT_F_EMPTY_PATH)
     os.close(tree)
 
@@ -158,12 +158,12 @@ def set_attributes(tree: int, attributes: int, recursive: bool) -> None:
     syscall(SYS_mount_setattr, tree, b"", flags, attr, 32)
 
 
-def step_private(_context: Context) -> None:
+def step_private(_context: StepContext) -> None:
     """No mount event of this namespace ever reaches the host's, or the other way round."""
     check(libc.mount(b"none", b"/", None, c_ulong(MS_REC | MS_PRIVATE), None))
 
 
-def step_root(context: Context, mountpoint: bytes, options: Options) -> None:
+def step_root(context: StepContext, mountpoint: bytes, options: Options) -> None:
     """A new empty root. It is mounted over ``mountpoint``, a directory of the vault, until the pivot."""
     tree = new_filesystem(b"tmpfs", options, 6)
     syscall(SYS_move_mount, tree, b"", AT_FDCWD, mountpoint, MOVE_MOUNT_F_EMPTY_PATH)
@@ -171,7 +171,7 @@ def step_root(context: Context, mountpoint: bytes, options: Options) -> None:
     context.root = os.open(mountpoint, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
 
 
-def step_host(context: Context, mountpoint: bytes, attributes: int) -> None:
+def step_host(context: StepContext, mountpoint: bytes, attributes: int) -> None:
     """The host's root, with all that is mounted in it and ``attributes`` on every mount, as the new root. It is mounted
     over ``mountpoint``, as ``step_root`` does. What a nested user namespace gets of it, it can neither uncover nor make
     writable: mount_namespaces(7), restrictions on mount namespaces."""
@@ -182,21 +182,21 @@ def step_host(context: Context, mountpoint: bytes, attributes: int) -> None:
     context.root = os.open(mountpoint, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
 
 
-def step_image(context: Context, mountpoint: bytes, attributes: int) -> None:
+def step_image(context: StepContext, mountpoint: bytes, attributes: int) -> None:
     """The same for a launcher in a container: the root that it has is an image's, and what the engine mounted there."""
     step_host(context, mountpoint, attributes)
 
 
-def step_beneath(context: Context, path: bytes) -> None:
+def step_beneath(context: StepContext, path: bytes) -> None:
     require_no_link(context.root, path)
 
 
-def step_enter(context: Context) -> None:
+def step_enter(context: StepContext) -> None:
     """In a clone of a template: the new root is the working directory."""
     context.root = os.open(b".", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
 
 
-def step_bind(context: Context, source: bytes, path: bytes, attributes: int, optional: bool) -> None:
+def step_bind(context: StepContext, source: bytes, path: bytes, attributes: int, optional: bool) -> None:
     """Show a tree of the host at ``path``. Recursive: the kernel refuses to uncover what a submount hides."""
     try:
         tree = syscall(SYS_open_tree, AT_FDCWD, source, OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_RECURSIVE)
@@ -217,19 +217,19 @@ def step_bind(context: Context, source: bytes, path: bytes, attributes: int, opt
     attach(context, tree, path)
 
 
-def step_tmpfs(context: Context, path: bytes, options: Options, attributes: int) -> None:
+def step_tmpfs(context: StepContext, path: bytes, options: Options, attributes: int) -> None:
     tree = new_filesystem(b"tmpfs", options, attributes)
     make_directories(context.root, path)
     attach(context, tree, path)
 
 
-def step_proc(context: Context, path: bytes) -> None:
+def step_proc(context: StepContext, path: bytes) -> None:
     tree = new_filesystem(b"proc", (), 14)
     make_directories(context.root, path)
     attach(context, tree, path)
 
 
-def step_devpts(context: Context, path: bytes) -> None:
+def step_devpts(context: StepContext, path: bytes) -> None:
     """An instance of its own, with a limit of its own: the kernel's is for all sandboxes and the host together."""
     options = ((b"ptmxmode", b"0666"), (b"mode", b"0620"), (b"max", b"256"), (b"newinstance", None))
     tree = new_filesystem(b"devpts", options, 10)
@@ -237,7 +237,7 @@ def step_devpts(context: Context, path: bytes) -> None:
     attach(context, tree, path)
 
 
-def step_terminal(context: Context, path: bytes) -> None:
+def step_terminal(context: StepContext, path: bytes) -> None:
     """A pseudo-terminal for the command, if its host asked for one: the host gets the master, the command will get
     the other side. ``path`` is of a ptmx; the ioctls need no other path (ioctl_tty(2), TIOCGPTPEER: Linux 4.13)."""
     if context.channel < 0:
@@ -253,7 +253,7 @@ def step_terminal(context: Context, path: bytes) -> None:
 
 
 def step_overlay(
-    context: Context, path: bytes, lowers: tuple[bytes, ...], upper: bytes, work: bytes, volatile: bool
+    context: StepContext, path: bytes, lowers: tuple[bytes, ...], upper: bytes, work: bytes, volatile: bool
 ) -> None:
     """The staged view. Layers are named by descriptor, so no character of a path needs escaping on any kernel.
 
@@ -281,7 +281,7 @@ def step_overlay(
         os.close(descriptor)
 
 
-def _overlay_one_by_one(context: Context, path: bytes, lowers: list[bytes], options: Options) -> bool:
+def _overlay_one_by_one(context: StepContext, path: bytes, lowers: list[bytes], options: Options) -> bool:
     """Many lowers, each in a string of its own: fsconfig(2) takes no string longer than 255 bytes. False before
     Linux 6.8, which has no such option: EINVAL when it is set, and before 6.5, where overlayfs still had the old mount
     interface behind the new one, only when the file system is made (legacy_parse_param in fs/fs_context.c)."""
@@ -295,7 +295,7 @@ def _overlay_one_by_one(context: Context, path: bytes, lowers: list[bytes], opti
     return True
 
 
-def _overlay_all_at_once(context: Context, path: bytes, layers: list[int], volatile: bool) -> None:
+def _overlay_all_at_once(context: StepContext, path: bytes, layers: list[int], volatile: bool) -> None:
     """Many lowers by mount(2), whose options may fill a page: 500 lowers, all that an overlay can have (OVL_MAX_STACK
     in fs/overlayfs/super.c), are 2000 bytes when they are named relative to where the descriptors are."""
     *lowers, upper, work = (b"%d" % layer for layer in layers)
@@ -309,7 +309,7 @@ def _overlay_all_at_once(context: Context, path: bytes, layers: list[int], volat
     os.close(place)
 
 
-def step_view(context: Context, path: bytes) -> None:
+def step_view(context: StepContext, path: bytes) -> None:
     """Send the view's mount itself to the host, if it asked: what is opened below this descriptor (openat2(2)) is what
     the command sees, from whichever mount namespace. Ours is closed again before there is a command."""
     if context.view < 0:
@@ -325,17 +325,17 @@ def step_view(context: Context, path: bytes) -> None:
     context.view = -1
 
 
-def step_directory(context: Context, path: bytes, mode: int) -> None:
+def step_directory(context: StepContext, path: bytes, mode: int) -> None:
     make_directories(context.root, path, mode)
     os.chmod(path, mode, dir_fd=context.root)
 
 
-def step_symlink(context: Context, target: bytes, path: bytes) -> None:
+def step_symlink(context: StepContext, target: bytes, path: bytes) -> None:
     make_directories(context.root, path.rpartition(b"/")[0])
     os.symlink(target, path, dir_fd=context.root)
 
 
-def step_file(context: Context, path: bytes, content: bytes, mode: int) -> None:
+def step_file(context: StepContext, path: bytes, content: bytes, mode: int) -> None:
     make_directories(context.root, path.rpartition(b"/")[0])
     descriptor = os.open(
         path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW, mode, dir_fd=context.root
@@ -344,14 +344,14 @@ def step_file(context: Context, path: bytes, content: bytes, mode: int) -> None:
     os.close(descriptor)
 
 
-def step_seal(context: Context, path: bytes, attributes: int) -> None:
+def step_seal(context: StepContext, path: bytes, attributes: int) -> None:
     """Make one mount of the new root read-only, now that everything in it has been put in place."""
     tree = os.open(path or b".", os.O_PATH | os.O_CLOEXEC | os.O_NOFOLLOW, dir_fd=context.root)
     set_attributes(tree, attributes, recursive=False)
     os.close(tree)
 
 
-def step_cover(context: Context, path: bytes) -> None:
+def step_cover(context: StepContext, path: bytes) -> None:
     """Hide a file of the new root, if there is one: a device on a mount that has none cannot be opened (mount(2),
     MS_NODEV), not even for reading."""
     try:
@@ -362,7 +362,7 @@ def step_cover(context: Context, path: bytes) -> None:
     _lay_over(tree, place)
 
 
-def step_freeze(context: Context, path: bytes) -> None:
+def step_freeze(context: StepContext, path: bytes) -> None:
     """Make a directory of the new root read-only, where the file system it belongs to is not to be."""
     place = os.open(path, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC | os.O_NOFOLLOW, dir_fd=context.root)
     tree = syscall(SYS_open_tree, place, b"", OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_EMPTY_PATH)
@@ -377,7 +377,7 @@ def _lay_over(tree: int, place: int) -> None:
     os.close(place)
 
 
-def step_pivot(context: Context) -> None:
+def step_pivot(context: StepContext) -> None:
     """pivot_root(2) with both arguments ".", as its NOTES describe; the old root is then detached."""
     os.fchdir(context.root)
     syscall(SYS_pivot_root, b".", b".")
@@ -386,11 +386,11 @@ def step_pivot(context: Context) -> None:
     os.close(context.root)
 
 
-def step_hostname(_context: Context, name: bytes) -> None:
+def step_hostname(_context: StepContext, name: bytes) -> None:
     check(libc.sethostname(name, ctypes.c_size_t(len(name))))
 
 
-def step_loopback(_context: Context) -> None:
+def step_loopback(_context: StepContext) -> None:
     """Bring ``lo`` up: struct ifreq is a 16 byte name and then a union that starts with short ifr_flags."""
     descriptor = _socket.socket(_socket.AF_INET, _socket.SOCK_DGRAM | _socket.SOCK_CLOEXEC, 0)
     request = b"lo".ljust(16, b"\0") + IFF_UP.to_bytes(2, "little") + bytes(22)
@@ -398,20 +398,20 @@ def step_loopback(_context: Context) -> None:
     descriptor.close()
 
 
-def step_rlimit(_context: Context, resource: int, soft: int, hard: int) -> None:
+def step_rlimit(_context: StepContext, resource: int, soft: int, hard: int) -> None:
     limits = soft.to_bytes(8, "little", signed=soft < 0) + hard.to_bytes(8, "little", signed=hard < 0)
     check(libc.setrlimit(resource, c_char_p(limits)))
 
 
-def step_umask(_context: Context, mask: int) -> None:
+def step_umask(_context: StepContext, mask: int) -> None:
     os.umask(mask)
 
 
-def step_cwd(_context: Context, path: bytes) -> None:
+def step_cwd(_context: StepContext, path: bytes) -> None:
     os.chdir(path)
 
 
-def step_drop_bounding_set(context: Context) -> None:
+def step_drop_bounding_set(context: StepContext) -> None:
     """Empty the bounding set, and make sure of it: no exec, of whatever program, gives a capability back, for this
     process and all that descend from it (capabilities(7)). What is held already stays until it is dropped."""
     capability = 0
@@ -421,7 +421,7 @@ def step_drop_bounding_set(context: Context) -> None:
         capability += 1
 
 
-def step_drop_capabilities(_context: Context) -> None:
+def step_drop_capabilities(_context: StepContext) -> None:
     """Empty the permitted, effective, inheritable and ambient sets, and make sure of it."""
     libc.prctl(PR_CAP_AMBIENT, c_ulong(PR_CAP_AMBIENT_CLEAR_ALL), 0, 0, 0)
     header = LINUX_CAPABILITY_VERSION_3.to_bytes(4, "little") + bytes(4)
@@ -432,12 +432,12 @@ def step_drop_capabilities(_context: Context) -> None:
         raise OSError(EPERM, "capabilities are left after dropping all of them")
 
 
-def step_no_new_privs(_context: Context) -> None:
+def step_no_new_privs(_context: StepContext) -> None:
     prctl(PR_SET_NO_NEW_PRIVS, 1)
 
 
 def step_landlock(
-    _context: Context,
+    _context: StepContext,
     handled_fs: int,
     handled_net: int,
     scoped: int,
@@ -468,7 +468,7 @@ def step_landlock(
 
 
 def step_seccomp(
-    context: Context, program: bytes, telling: bytes = b"", rows: tuple[tuple[int, tuple[Row, ...]], ...] = ()
+    context: StepContext, program: bytes, telling: bytes = b"", rows: tuple[tuple[int, tuple[Row, ...]], ...] = ()
 ) -> None:
     """Install a filter. ``telling``: the same one, but with what it refuses told to init by ``rows``
     (``refusal.py``), for where that can be: EINVAL before Linux 5.0, EBUSY where another listener is there already

@@ -10,7 +10,7 @@ import os
 
 from mudroom.sandbox.launcher.init import Run, become, enter, holding_signals, keep_only, perform, run_init
 from mudroom.sandbox.launcher.kernel import clone
-from mudroom.sandbox.launcher.step import Context
+from mudroom.sandbox.launcher.step import StepContext
 from mudroom.sandbox.launcher.wire import receive, send, tell
 
 TYPE_CHECKING = False
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 def prepare(request: Request, descriptors: list[int], report: int) -> tuple[_socket.socket, Ahead]:
     """Become a template: perform the steps that all commands of a session share. Returns what it is to serve."""
     report = keep_only([report, *descriptors], 3)
-    context = perform(request["plan"], report, Context(request["namespaces"]))
+    context = perform(request["plan"], report, StepContext(request["namespaces"]))
     os.fchdir(context.root)  # a clone finds the copy of this mount in its own namespace as its working directory
     os.close(context.root)
     tell(report, ("prepared",))
@@ -35,7 +35,7 @@ def run_spare(channel: _socket.socket, ahead: Plan, last: Plan, namespaces: int)
     try:
         enter(None)
         channel = _socket.socket(fileno=keep_only([channel.detach()], 3))
-        context = perform(ahead, -1, Context(namespaces))
+        context = perform(ahead, -1, StepContext(namespaces))
         request, descriptors = receive(channel)
         channel.close()
         if request is not None:

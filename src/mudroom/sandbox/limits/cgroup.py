@@ -51,14 +51,14 @@ PATIENCE = 5000
 """Milliseconds that one killed process may take to be gone."""
 
 
-class Mount(NamedTuple):
+class CgroupMount(NamedTuple):
     kind: str
     point: str
     root: str
     options: tuple[str, ...]
 
 
-class Tree(NamedTuple):
+class CgroupTree(NamedTuple):
     """Where leaves are made."""
 
     version: int
@@ -94,7 +94,7 @@ def write(path: str, content: str) -> None:
         os.close(descriptor)
 
 
-def mounts(table: str) -> list[Mount]:
+def mounts(table: str) -> list[CgroupMount]:
     """The control group file systems of a /proc/PID/mountinfo, proc_pid_mountinfo(5)."""
     found = []
     for line in table.splitlines():
@@ -102,7 +102,7 @@ def mounts(table: str) -> list[Mount]:
         kind, _source, options = right.split(" ", 2)
         if kind in ("cgroup", "cgroup2"):
             words = left.split()
-            found.append(Mount(kind, words[4], words[3], tuple(options.split(","))))
+            found.append(CgroupMount(kind, words[4], words[3], tuple(options.split(","))))
     return found
 
 
@@ -112,7 +112,7 @@ def memberships(table: str) -> dict[str, str]:
     return {name: row[2] for row in rows for name in row[1].split(",")}
 
 
-def directory(mount: Mount, path: str) -> str | None:
+def directory(mount: CgroupMount, path: str) -> str | None:
     """Where a group is in the file system; None if it lies outside of what is mounted."""
     root = mount.root.rstrip("/")
     if path.startswith("/..") or not (path + "/").startswith(root + "/"):
@@ -120,7 +120,7 @@ def directory(mount: Mount, path: str) -> str | None:
     return mount.point + path[len(root) :].rstrip("/")
 
 
-def find(vault: str, limits: Limits, wanted: frozenset[str], own: str = "/proc/self") -> Tree:
+def find(vault: str, limits: Limits, wanted: frozenset[str], own: str = "/proc/self") -> CgroupTree:
     """A tree with the controllers ``wanted``, made ready for this vault. Raises NotHere."""
     table, member = mounts(read(own + "/mountinfo")), memberships(read(own + "/cgroup"))
     hierarchies = {name: mount for mount in table if mount.kind == "cgroup" for name in mount.options}
@@ -137,7 +137,7 @@ def find(vault: str, limits: Limits, wanted: frozenset[str], own: str = "/proc/s
     return find_v2(here, unified.point, vault, limits, wanted)
 
 
-def find_v2(here: str, top: str, vault: str, limits: Limits, wanted: frozenset[str]) -> Tree:
+def find_v2(here: str, top: str, vault: str, limits: Limits, wanted: frozenset[str]) -> CgroupTree:
     """From ``here`` upwards to ``top``, the nearest group in which others can be made."""
     found = f"no group from {here} upwards has " + ", ".join(sorted(wanted))
     while True:
@@ -147,7 +147,7 @@ def find_v2(here: str, top: str, vault: str, limits: Limits, wanted: frozenset[s
                 if not os.access(here + "/cgroup.procs", os.W_OK):  # else nothing could be cloned into what is below
                     raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), here)
                 group = make_v2(here, vault, limits, wanted, offered)
-                return Tree(2, dict.fromkeys(wanted, group), (group,), "cgroup v2, " + here)
+                return CgroupTree(2, dict.fromkeys(wanted, group), (group,), "cgroup v2, " + here)
             except OSError as error:
                 found = f"{error.strerror} at {here}"
         if here == top or not here.startswith(top):
@@ -180,8 +180,8 @@ def enable(place: str, names: Iterable[str]) -> None:
 
 
 def _find_v1(
-    vault: str, limits: Limits, wanted: frozenset[str], table: Mapping[str, Mount], member: Mapping[str, str]
-) -> Tree:
+    vault: str, limits: Limits, wanted: frozenset[str], table: Mapping[str, CgroupMount], member: Mapping[str, str]
+) -> CgroupTree:
     parents: dict[str, str] = {}
     made: list[str] = []
     names = {**V1_NAMES, "cpuacct": "cpuacct"}
@@ -201,7 +201,7 @@ def _find_v1(
     except OSError as error:
         _remove_quietly(reversed(made))
         raise NotHere(f"{error.strerror} at {error.filename or 'a control group of version 1'}") from error
-    return Tree(1, parents, tuple(dict.fromkeys(parents.values())), "cgroup v1")
+    return CgroupTree(1, parents, tuple(dict.fromkeys(parents.values())), "cgroup v1")
 
 
 def _make(place: str, made: list[str]) -> None:
@@ -241,7 +241,7 @@ _numbers = itertools.count(1)
 class Leaf:
     """The group of one command."""
 
-    def __init__(self, tree: Tree, limits: Limits, devices: Iterable[str]) -> None:
+    def __init__(self, tree: CgroupTree, limits: Limits, devices: Iterable[str]) -> None:
         """Make it, with its limits. Raises OSError if that is not possible; nothing is left then."""
         name = f"{os.getpid()}.{next(_numbers)}"
         self._tree = tree
@@ -333,7 +333,7 @@ def _end_all(place: str) -> None:
         os.close(pidfd)
 
 
-def sweep(tree: Tree) -> None:
+def sweep(tree: CgroupTree) -> None:
     """Remove the leaves of processes that are gone, with what has not ended yet of their sandboxes."""
     for parent in set(tree.parents.values()):
         for name in os.listdir(parent):
@@ -355,7 +355,7 @@ def _lives(pid: int) -> bool:
     return True
 
 
-def dismantle(tree: Tree) -> None:
+def dismantle(tree: CgroupTree) -> None:
     """Remove what ``find`` made, as far as nobody uses it."""
     for parent in set(tree.parents.values()):
         _remove_quietly([parent, os.path.dirname(parent)] if os.path.basename(os.path.dirname(parent)) == OURS else [])

@@ -19,13 +19,13 @@ _BATCH = 4 << 20
 """Bytes: a group can be as far from its limit when an allocation does not fit: a huge page."""
 
 
-class Place(NamedTuple):
+class GaugePlace(NamedTuple):
     version: int
     where: Mapping[str, str]
     """Controller, as ``core/confinement/limit.py`` names it, → directory; in version 2 the only one is under ""."""
 
 
-def find(pid: int, proc: str = "/proc") -> Place | None:
+def find(pid: int, proc: str = "/proc") -> GaugePlace | None:
     """The group of a process. None if it is not in sight, or is none of its own."""
     table, member = mounts(read(f"{proc}/self/mountinfo")), memberships(read(f"{proc}/{pid}/cgroup"))
     own = memberships(read(f"{proc}/self/cgroup"))
@@ -37,16 +37,16 @@ def find(pid: int, proc: str = "/proc") -> Place | None:
         if place is not None and path != own.get(theirs):
             found[name] = place
     if found:
-        return Place(1, found)
+        return GaugePlace(1, found)
     unified = next((mount for mount in table if mount.kind == "cgroup2"), None)
     place = directory(unified, member[""]) if unified is not None and "" in member else None
-    return Place(2, {"": place}) if place is not None and member[""] != own.get("") else None
+    return GaugePlace(2, {"": place}) if place is not None and member[""] != own.get("") else None
 
 
 class Gauge:
     """Of one container. ``begin`` before every command."""
 
-    def __init__(self, place: Place | None) -> None:
+    def __init__(self, place: GaugePlace | None) -> None:
         self._place = place
         self._before = self._now()
 

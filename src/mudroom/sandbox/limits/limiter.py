@@ -23,18 +23,18 @@ from mudroom.core.confinement.limit import (
 )
 from mudroom.errors import Unsupported
 from mudroom.sandbox.limits import scope
-from mudroom.sandbox.limits.cgroup import Leaf, NotHere, Tree, dismantle, find, read, sweep
+from mudroom.sandbox.limits.cgroup import CgroupTree, Leaf, NotHere, dismantle, find, read, sweep
 from mudroom.sandbox.linux.forbidden import in_container
 
 Rlimits = tuple[tuple[int, int, int], ...]
 
 
-class Held(NamedTuple):
+class HeldLimits(NamedTuple):
     """How the limits of a session are held."""
 
     limits: Limits
     """Those of them that control groups hold."""
-    tree: Tree | None
+    tree: CgroupTree | None
     rlimits: Rlimits
     """In the place of others."""
     notes: tuple[str, ...]
@@ -49,10 +49,10 @@ class Limiter:
         self, vault: str, launcher: Callable[[], int], environ: Mapping[bytes, bytes], places: Iterable[bytes]
     ) -> None:
         self._vault, self._launcher, self._environ, self._places = vault, launcher, environ, tuple(places)
-        self._held: Held | None = None
+        self._held: HeldLimits | None = None
         self._asked: tuple[Limits, bool] | None = None
 
-    def hold(self, limits: Limits, *, counts_processes: bool) -> Held:
+    def hold(self, limits: Limits, *, counts_processes: bool) -> HeldLimits:
         """Find out what can be done for these limits, once in a session, as long as nothing of it changes. Raises
         Unsupported."""
         if self._held is None or self._asked != (limits, counts_processes):
@@ -79,11 +79,11 @@ class Limiter:
             dismantle(self._held.tree)
         self._held = None
 
-    def _decide(self, limits: Limits, counts_processes: bool) -> Held:
+    def _decide(self, limits: Limits, counts_processes: bool) -> HeldLimits:
         asked = limits
         notes: list[str] = []
         rlimits: list[tuple[int, int, int]] = []
-        tree: Tree | None = None
+        tree: CgroupTree | None = None
         devices: tuple[str, ...] = ()
         if limits.io is not None:
             devices, why = disks(self._places)
@@ -97,9 +97,9 @@ class Limiter:
                 asked = self._without(asked, kind, missing, notes, rlimits, counts_processes)
         if tree is not None:
             sweep(tree)
-        return Held(asked, tree, tuple(rlimits), tuple(notes), devices)
+        return HeldLimits(asked, tree, tuple(rlimits), tuple(notes), devices)
 
-    def _tree(self, limits: Limits, wanted: frozenset[str]) -> Tree:
+    def _tree(self, limits: Limits, wanted: frozenset[str]) -> CgroupTree:
         """As root directly; else by systemd, and directly only where there is none. Raises NotHere."""
         if os.geteuid() == 0 or not _is_unified():
             return find(self._vault, limits, wanted)
@@ -189,7 +189,7 @@ def disks(places: Iterable[bytes]) -> tuple[tuple[str, ...], str]:
     return tuple(dict.fromkeys(found)), ""
 
 
-class Finding(NamedTuple):
+class LimitFinding(NamedTuple):
     """For ``mudroom doctor``: one kind of limit on this machine."""
 
     limit: str
@@ -201,7 +201,7 @@ class Finding(NamedTuple):
 
 def survey(
     launcher: Callable[[], int], environ: Mapping[bytes, bytes], place: bytes, *, counts_processes: bool
-) -> tuple[Finding, ...]:
+) -> tuple[LimitFinding, ...]:
     """Every limit, tried one by one. ``launcher``: the pid of a process of ours that may be put into a scope of the
     user manager; ``place``: a directory on the disk whose io is asked about; ``counts_processes``: see ``stand_in``."""
     found = []
@@ -213,11 +213,11 @@ def survey(
             leaf = limiter.leaf()
             if leaf is not None:
                 leaf.close()
-            found.append(Finding(NAMES[kind], "strict", held.tree.how if held.tree is not None else "", ""))
+            found.append(LimitFinding(NAMES[kind], "strict", held.tree.how if held.tree is not None else "", ""))
         except Unsupported as error:
             rlimit, _lost = stand_in(kind, value, counts_processes=counts_processes)
-            found.append(Finding(NAMES[kind], "degraded" if rlimit else "missing", error.found, error.hint))
+            found.append(LimitFinding(NAMES[kind], "degraded" if rlimit else "missing", error.found, error.hint))
         finally:
             limiter.close()
-    found += [Finding(NAMES[kind], "strict", "rlimit", "") for kind in ("open_files", "file_size")]
+    found += [LimitFinding(NAMES[kind], "strict", "rlimit", "") for kind in ("open_files", "file_size")]
     return tuple(found)

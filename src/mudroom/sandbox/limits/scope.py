@@ -19,7 +19,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from mudroom.core.confinement.limit import Limits
-from mudroom.sandbox.limits.cgroup import NotHere, Tree, directory, make_v2, memberships, mounts, read, write
+from mudroom.sandbox.limits.cgroup import CgroupTree, NotHere, directory, make_v2, memberships, mounts, read, write
 
 TIMEOUT = 10.0
 """Seconds that the bus and the user manager may take for each answer."""
@@ -34,7 +34,9 @@ def bus_address(environ: Mapping[bytes, bytes], uid: int) -> str:
     return os.fsdecode(address) if address else f"unix:path=/run/user/{uid}/bus"
 
 
-def make(vault: str, launcher: int, limits: Limits, wanted: frozenset[str], environ: Mapping[bytes, bytes]) -> Tree:
+def make(
+    vault: str, launcher: int, limits: Limits, wanted: frozenset[str], environ: Mapping[bytes, bytes]
+) -> CgroupTree:
     """Put the launcher into the vault's scope, and make that ready for leaves. Raises NotHere."""
     scope = f"mudroom-{vault}.scope"
     _join(scope, launcher, environ)
@@ -56,7 +58,7 @@ def make(vault: str, launcher: int, limits: Limits, wanted: frozenset[str], envi
         group = make_v2(place, vault, limits, wanted, offered)
     except OSError as error:
         raise NotHere(f"{error.strerror} at {error.filename or place}") from error
-    return Tree(2, dict.fromkeys(wanted, group), (group,), "cgroup v2, systemd's user manager")
+    return CgroupTree(2, dict.fromkeys(wanted, group), (group,), "cgroup v2, systemd's user manager")
 
 
 def _join(scope: str, launcher: int, environ: Mapping[bytes, bytes]) -> None:

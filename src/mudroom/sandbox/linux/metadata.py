@@ -18,7 +18,7 @@ import struct
 from typing import NamedTuple
 
 
-class Call(NamedTuple):
+class MetadataCall(NamedTuple):
     """Which argument is what; -1: the call has no such argument."""
 
     action: str
@@ -36,43 +36,43 @@ class Call(NamedTuple):
     """Of times: how they are given: ``seconds`` (utime), ``timeval`` or ``timespec``."""
 
 
-_X86_64: dict[int, Call] = {
-    90: Call("chmod", path=0, values=1),
-    91: Call("chmod", directory=0, values=1),
-    268: Call("chmod", directory=0, path=1, values=2),
-    92: Call("chown", path=0, values=1),
-    93: Call("chown", directory=0, values=1),
-    94: Call("chown", path=0, values=1, follow=False),
-    260: Call("chown", directory=0, path=1, values=2, flags=4),
-    132: Call("times", path=0, values=1, clock="seconds"),
-    235: Call("times", path=0, values=1, clock="timeval"),
-    261: Call("times", directory=0, path=1, values=2, clock="timeval"),
-    280: Call("times", directory=0, path=1, values=2, flags=3, clock="timespec"),
-    188: Call("setxattr", path=0, values=1),
-    189: Call("setxattr", path=0, values=1, follow=False),
-    190: Call("setxattr", directory=0, values=1),
-    197: Call("removexattr", path=0, values=1),
-    198: Call("removexattr", path=0, values=1, follow=False),
-    199: Call("removexattr", directory=0, values=1),
+_X86_64: dict[int, MetadataCall] = {
+    90: MetadataCall("chmod", path=0, values=1),
+    91: MetadataCall("chmod", directory=0, values=1),
+    268: MetadataCall("chmod", directory=0, path=1, values=2),
+    92: MetadataCall("chown", path=0, values=1),
+    93: MetadataCall("chown", directory=0, values=1),
+    94: MetadataCall("chown", path=0, values=1, follow=False),
+    260: MetadataCall("chown", directory=0, path=1, values=2, flags=4),
+    132: MetadataCall("times", path=0, values=1, clock="seconds"),
+    235: MetadataCall("times", path=0, values=1, clock="timeval"),
+    261: MetadataCall("times", directory=0, path=1, values=2, clock="timeval"),
+    280: MetadataCall("times", directory=0, path=1, values=2, flags=3, clock="timespec"),
+    188: MetadataCall("setxattr", path=0, values=1),
+    189: MetadataCall("setxattr", path=0, values=1, follow=False),
+    190: MetadataCall("setxattr", directory=0, values=1),
+    197: MetadataCall("removexattr", path=0, values=1),
+    198: MetadataCall("removexattr", path=0, values=1, follow=False),
+    199: MetadataCall("removexattr", directory=0, values=1),
 }
-_AARCH64: dict[int, Call] = {
-    52: Call("chmod", directory=0, values=1),
-    53: Call("chmod", directory=0, path=1, values=2),
-    54: Call("chown", directory=0, path=1, values=2, flags=4),
-    55: Call("chown", directory=0, values=1),
-    88: Call("times", directory=0, path=1, values=2, flags=3, clock="timespec"),
-    5: Call("setxattr", path=0, values=1),
-    6: Call("setxattr", path=0, values=1, follow=False),
-    7: Call("setxattr", directory=0, values=1),
-    14: Call("removexattr", path=0, values=1),
-    15: Call("removexattr", path=0, values=1, follow=False),
-    16: Call("removexattr", directory=0, values=1),
+_AARCH64: dict[int, MetadataCall] = {
+    52: MetadataCall("chmod", directory=0, values=1),
+    53: MetadataCall("chmod", directory=0, path=1, values=2),
+    54: MetadataCall("chown", directory=0, path=1, values=2, flags=4),
+    55: MetadataCall("chown", directory=0, values=1),
+    88: MetadataCall("times", directory=0, path=1, values=2, flags=3, clock="timespec"),
+    5: MetadataCall("setxattr", path=0, values=1),
+    6: MetadataCall("setxattr", path=0, values=1, follow=False),
+    7: MetadataCall("setxattr", directory=0, values=1),
+    14: MetadataCall("removexattr", path=0, values=1),
+    15: MetadataCall("removexattr", path=0, values=1, follow=False),
+    16: MetadataCall("removexattr", directory=0, values=1),
 }
-_BOTH: dict[int, Call] = {
-    452: Call("chmod", directory=0, path=1, values=2, flags=3),  # fchmodat2
-    463: Call("refuse"),  # setxattrat
-    466: Call("refuse"),  # removexattrat
-    469: Call("refuse"),  # file_setattr
+_BOTH: dict[int, MetadataCall] = {
+    452: MetadataCall("chmod", directory=0, path=1, values=2, flags=3),  # fchmodat2
+    463: MetadataCall("refuse"),  # setxattrat
+    466: MetadataCall("refuse"),  # removexattrat
+    469: MetadataCall("refuse"),  # file_setattr
 }
 _TRUNCATE = {"x86_64": 76, "aarch64": 45}
 _CONNECT = {"x86_64": 42, "aarch64": 203}
@@ -82,7 +82,7 @@ _ALLOW = (0x06, 0, 0, 0x7FFF0000)
 _USER_NOTIF = (0x06, 0, 0, 0x7FC00000)
 
 
-def calls(machine: str, landlock_abi: int, gate: int = 0) -> dict[int, Call]:
+def calls(machine: str, landlock_abi: int, gate: int = 0) -> dict[int, MetadataCall]:
     """By system call number. ``gate``: its port on the host's loopback; 0: there is none, and nothing is connected.
     Raises ValueError for an unknown machine."""
     own = {"x86_64": _X86_64, "aarch64": _AARCH64}.get(machine)
@@ -90,9 +90,9 @@ def calls(machine: str, landlock_abi: int, gate: int = 0) -> dict[int, Call]:
         raise ValueError(f"no table of system calls for {machine}")
     found = {**own, **_BOTH}
     if landlock_abi < 3:
-        found[_TRUNCATE[machine]] = Call("refuse")
+        found[_TRUNCATE[machine]] = MetadataCall("refuse")
     if gate:
-        found[_CONNECT[machine]] = Call("connect", values=gate)
+        found[_CONNECT[machine]] = MetadataCall("connect", values=gate)
     return found
 
 

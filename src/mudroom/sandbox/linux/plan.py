@@ -19,7 +19,7 @@ from mudroom.core.tree.path import is_below, show
 from mudroom.errors import UsageError
 from mudroom.sandbox.linux.metadata import calls, route
 from mudroom.sandbox.linux.seccomp import compile_filter, rows
-from mudroom.sandbox.linux.syscall import DENY, NO_NAMESPACES, NO_NETWORK, ONLY_TCP, Rule
+from mudroom.sandbox.linux.syscall import DENY, NO_NAMESPACES, NO_NETWORK, ONLY_TCP, SyscallRule
 
 # MOUNT_ATTR_* of mount_setattr(2).
 RDONLY, NOSUID, NODEV, NOEXEC = 1, 2, 4, 8
@@ -212,13 +212,13 @@ def confinement(spec: SandboxSpec, machine: str) -> list[Step]:
     return [*steps, ("seccomp", filter_for(machine, DENY), told, _rows(machine))]
 
 
-_FILTERS: dict[tuple[str, tuple[Rule, ...], bool], bytes] = {}
+_FILTERS: dict[tuple[str, tuple[SyscallRule, ...], bool], bytes] = {}
 
 _NO_UNIX = tuple(rule for rule in NO_NETWORK if rule.conditions)
 """Without a mount namespace the host's unix servers (docker, D-Bus) are in sight: none are to be reached."""
 
 
-def filter_for(machine: str, rules: tuple[Rule, ...], *, telling: bool = False) -> bytes:
+def filter_for(machine: str, rules: tuple[SyscallRule, ...], *, telling: bool = False) -> bytes:
     key = (machine, rules, telling)
     if key not in _FILTERS:
         _FILTERS[key] = compile_filter(rules, machine, telling=telling)

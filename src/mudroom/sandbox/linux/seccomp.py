@@ -30,7 +30,7 @@ import struct
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from mudroom.sandbox.linux.syscall import ENOSYS, ERROR_NAMES, MACHINES, Cond, Rule, number_of
+from mudroom.sandbox.linux.syscall import ENOSYS, ERROR_NAMES, MACHINES, Cond, SyscallRule, number_of
 
 # linux/bpf_common.h, the few operations used.
 _LD_W_ABS, _ALU_AND_K, _RET_K = 0x20, 0x54, 0x06
@@ -64,7 +64,7 @@ _Row = tuple[int, bool, int, int]
 _Code = list[_Instruction]
 
 
-def compile_filter(rules: Sequence[Rule], machine: str, *, telling: bool = False) -> bytes:
+def compile_filter(rules: Sequence[SyscallRule], machine: str, *, telling: bool = False) -> bytes:
     """The program that answers each call with the first rule that applies to it, and allows the rest.
 
     `machine` is what uname(2) says. `telling`: it asks a listener where it would refuse
@@ -84,7 +84,7 @@ def compile_filter(rules: Sequence[Rule], machine: str, *, telling: bool = False
     return b"".join(_FORMAT.pack(*instruction) for instruction in code)
 
 
-def rows(rules: Sequence[Rule], machine: str) -> dict[int, tuple[tuple[int, int, tuple[_Row, ...]], ...]]:
+def rows(rules: Sequence[SyscallRule], machine: str) -> dict[int, tuple[tuple[int, int, tuple[_Row, ...]], ...]]:
     """The rules by system call number, as the listener of a telling filter needs them: number of the rule, error,
     conditions as (argument, whether it has to be the value, value, mask)."""
     found: dict[int, tuple[tuple[int, int, tuple[_Row, ...]], ...]] = {}
@@ -96,9 +96,9 @@ def rows(rules: Sequence[Rule], machine: str) -> dict[int, tuple[tuple[int, int,
     return found
 
 
-def _segments(rules: Sequence[Rule], machine: str, telling: bool) -> list[tuple[int, _Code]]:
+def _segments(rules: Sequence[SyscallRule], machine: str, telling: bool) -> list[tuple[int, _Code]]:
     """The number line as (first number, what to do from there on), neighbours that do the same joined."""
-    named: dict[int, list[Rule]] = {}
+    named: dict[int, list[SyscallRule]] = {}
     for rule in rules:
         _check(rule)
         number = number_of(rule.syscall, machine)
@@ -120,7 +120,7 @@ def _segments(rules: Sequence[Rule], machine: str, telling: bool) -> list[tuple[
     return [here for i, here in enumerate(segments) if i == 0 or here[1] != segments[i - 1][1]]
 
 
-def _check(rule: Rule) -> None:
+def _check(rule: SyscallRule) -> None:
     """A rule that can never apply, or reports success for a call never made, is a mistake in the table."""
     if not 1 <= rule.action <= _MAX_ERRNO:
         raise ValueError(f"{rule.syscall}: {rule.action} is not an error number")
@@ -144,7 +144,7 @@ def _search(segments: Sequence[tuple[int, _Code]]) -> _Code:
     ]
 
 
-def _decide(rules: Sequence[Rule], telling: bool) -> _Code:
+def _decide(rules: Sequence[SyscallRule], telling: bool) -> _Code:
     """The rules of one system call: the first whose conditions all hold."""
     code = _return(_ALLOW)
     for rule in reversed(rules):

@@ -43,7 +43,7 @@ class Cond(NamedTuple):
     mask: int = 0xFFFFFFFF
 
 
-class Rule(NamedTuple):
+class SyscallRule(NamedTuple):
     """`syscall` fails with the error `action` when all `conditions` hold. The first such rule decides."""
 
     syscall: str
@@ -52,7 +52,7 @@ class Rule(NamedTuple):
     reason: str
 
 
-class Machine(NamedTuple):
+class Architecture(NamedTuple):
     """What a filter must know of an architecture. `column` is its place in the rows of `NUMBERS`."""
 
     audit_arch: int
@@ -66,9 +66,9 @@ AUDIT_ARCH_X86_64, AUDIT_ARCH_AARCH64 = 0xC000003E, 0xC00000B7
 # x32 shares its AUDIT_ARCH with x86-64, so a policy based on numbers must deny everything that has
 # __X32_SYSCALL_BIT; before 5.4 the x32 calls 512-547 were reached *without* the bit too: 521 was ptrace, 514
 # ioctl (both: seccomp(2)).
-MACHINES: Mapping[str, Machine] = {
-    "x86_64": Machine(AUDIT_ARCH_X86_64, 0, ((512, 548), (0x40000000, 1 << 32))),
-    "aarch64": Machine(AUDIT_ARCH_AARCH64, 1, ()),
+MACHINES: Mapping[str, Architecture] = {
+    "x86_64": Architecture(AUDIT_ARCH_X86_64, 0, ((512, 548), (0x40000000, 1 << 32))),
+    "aarch64": Architecture(AUDIT_ARCH_AARCH64, 1, ()),
 }
 
 # (x86_64, aarch64): arch/x86/entry/syscalls/syscall_64.tbl and scripts/syscall.tbl. Equal from 424 on.
@@ -215,99 +215,101 @@ _MOUNT_API = "a second way to mount; ENOSYS sends libmount back to the first; CV
 _RING = "a ring may be inherited or received as an open file, so setting up none is not enough"
 _MEMORY = "another process's memory; the filter cannot tell whose process it is"
 
-DENY: tuple[Rule, ...] = (
+DENY: tuple[SyscallRule, ...] = (
     # Namespaces: in a new user namespace a process has every capability again, and the kernel behind them.
-    Rule("unshare", EPERM, _UNSHARES, "a new namespace gives capabilities"),
-    Rule("clone", EPERM, (Cond(0, "!=", 0, CLONE_NEW_ANY),), "a new namespace gives capabilities"),
-    Rule("clone3", ENOSYS, _ALWAYS, "its flags lie behind a pointer, out of sight; libc falls back to clone"),
-    Rule("setns", EPERM, _ALWAYS, "enters a namespace somebody left open"),
+    SyscallRule("unshare", EPERM, _UNSHARES, "a new namespace gives capabilities"),
+    SyscallRule("clone", EPERM, (Cond(0, "!=", 0, CLONE_NEW_ANY),), "a new namespace gives capabilities"),
+    SyscallRule("clone3", ENOSYS, _ALWAYS, "its flags lie behind a pointer, out of sight; libc falls back to clone"),
+    SyscallRule("setns", EPERM, _ALWAYS, "enters a namespace somebody left open"),
     # Mounts, the old API and the new one.
-    Rule("mount", EPERM, _ALWAYS, _MOUNT),
-    Rule("umount2", EPERM, _ALWAYS, "what lies under a mount was covered on purpose"),
-    Rule("pivot_root", EPERM, _ALWAYS, _MOUNT),
-    Rule("chroot", EPERM, _ALWAYS, "a new root misleads whatever checks paths"),
-    Rule("open_tree", ENOSYS, _ALWAYS, _MOUNT_API),
-    Rule("open_tree_attr", ENOSYS, _ALWAYS, _MOUNT_API),
-    Rule("move_mount", ENOSYS, _ALWAYS, _MOUNT_API),
-    Rule("fsopen", ENOSYS, _ALWAYS, _MOUNT_API),
-    Rule("fsconfig", ENOSYS, _ALWAYS, _MOUNT_API),
-    Rule("fsmount", ENOSYS, _ALWAYS, _MOUNT_API),
-    Rule("fspick", ENOSYS, _ALWAYS, _MOUNT_API),
-    Rule("mount_setattr", ENOSYS, _ALWAYS, "would make read-only mounts writable; libmount falls back to mount()"),
-    Rule("open_by_handle_at", EPERM, _ALWAYS, "opens by inode, past any root: the shocker escape"),
-    Rule("mknod", EPERM, (Cond(1, "==", S_IFCHR, S_IFMT),), _DEVICE),
-    Rule("mknod", EPERM, (Cond(1, "==", S_IFBLK, S_IFMT),), _DEVICE),
-    Rule("mknodat", EPERM, (Cond(2, "==", S_IFCHR, S_IFMT),), _DEVICE),
-    Rule("mknodat", EPERM, (Cond(2, "==", S_IFBLK, S_IFMT),), _DEVICE),
-    Rule("fanotify_init", EPERM, _ALWAYS, "watches, and can hold up, file access of a whole file system"),
-    Rule("quotactl", EPERM, _ALWAYS, "disk quotas are the machine's"),
-    Rule("quotactl_fd", EPERM, _ALWAYS, "disk quotas are the machine's"),
+    SyscallRule("mount", EPERM, _ALWAYS, _MOUNT),
+    SyscallRule("umount2", EPERM, _ALWAYS, "what lies under a mount was covered on purpose"),
+    SyscallRule("pivot_root", EPERM, _ALWAYS, _MOUNT),
+    SyscallRule("chroot", EPERM, _ALWAYS, "a new root misleads whatever checks paths"),
+    SyscallRule("open_tree", ENOSYS, _ALWAYS, _MOUNT_API),
+    SyscallRule("open_tree_attr", ENOSYS, _ALWAYS, _MOUNT_API),
+    SyscallRule("move_mount", ENOSYS, _ALWAYS, _MOUNT_API),
+    SyscallRule("fsopen", ENOSYS, _ALWAYS, _MOUNT_API),
+    SyscallRule("fsconfig", ENOSYS, _ALWAYS, _MOUNT_API),
+    SyscallRule("fsmount", ENOSYS, _ALWAYS, _MOUNT_API),
+    SyscallRule("fspick", ENOSYS, _ALWAYS, _MOUNT_API),
+    SyscallRule(
+        "mount_setattr", ENOSYS, _ALWAYS, "would make read-only mounts writable; libmount falls back to mount()"
+    ),
+    SyscallRule("open_by_handle_at", EPERM, _ALWAYS, "opens by inode, past any root: the shocker escape"),
+    SyscallRule("mknod", EPERM, (Cond(1, "==", S_IFCHR, S_IFMT),), _DEVICE),
+    SyscallRule("mknod", EPERM, (Cond(1, "==", S_IFBLK, S_IFMT),), _DEVICE),
+    SyscallRule("mknodat", EPERM, (Cond(2, "==", S_IFCHR, S_IFMT),), _DEVICE),
+    SyscallRule("mknodat", EPERM, (Cond(2, "==", S_IFBLK, S_IFMT),), _DEVICE),
+    SyscallRule("fanotify_init", EPERM, _ALWAYS, "watches, and can hold up, file access of a whole file system"),
+    SyscallRule("quotactl", EPERM, _ALWAYS, "disk quotas are the machine's"),
+    SyscallRule("quotactl_fd", EPERM, _ALWAYS, "disk quotas are the machine's"),
     # Other processes.
-    Rule("ptrace", EPERM, _ALWAYS, "steers another process; before 4.8, past this filter (seccomp(2))"),
-    Rule("process_vm_readv", EPERM, _ALWAYS, _MEMORY),
-    Rule("process_vm_writev", EPERM, _ALWAYS, _MEMORY),
-    Rule("pidfd_getfd", EPERM, _ALWAYS, "takes open sockets and directories from another process"),
-    Rule("kcmp", EPERM, _ALWAYS, "compares what other processes have open, by kernel address"),
-    Rule("move_pages", EPERM, _ALWAYS, "moves and locates another process's memory; CVE-2010-0415"),
-    Rule("migrate_pages", EPERM, _ALWAYS, "moves another process's memory between nodes"),
+    SyscallRule("ptrace", EPERM, _ALWAYS, "steers another process; before 4.8, past this filter (seccomp(2))"),
+    SyscallRule("process_vm_readv", EPERM, _ALWAYS, _MEMORY),
+    SyscallRule("process_vm_writev", EPERM, _ALWAYS, _MEMORY),
+    SyscallRule("pidfd_getfd", EPERM, _ALWAYS, "takes open sockets and directories from another process"),
+    SyscallRule("kcmp", EPERM, _ALWAYS, "compares what other processes have open, by kernel address"),
+    SyscallRule("move_pages", EPERM, _ALWAYS, "moves and locates another process's memory; CVE-2010-0415"),
+    SyscallRule("migrate_pages", EPERM, _ALWAYS, "moves another process's memory between nodes"),
     # Large and privileged corners of the kernel.
-    Rule("io_uring_setup", ENOSYS, _ALWAYS, _URING),
-    Rule("io_uring_enter", ENOSYS, _ALWAYS, _RING),
-    Rule("io_uring_register", ENOSYS, _ALWAYS, _RING),
-    Rule("bpf", EPERM, _ALWAYS, "runs programs in the kernel; CVE-2017-16995, CVE-2021-3490"),
-    Rule("perf_event_open", EPERM, _ALWAYS, "samples kernel and neighbours; CVE-2013-2094"),
-    Rule("userfaultfd", EPERM, _ALWAYS, "halts the kernel in mid-copy, which makes its races winnable"),
-    Rule("add_key", EPERM, _ALWAYS, _KEYRING),
-    Rule("request_key", EPERM, _ALWAYS, _KEYRING),
-    Rule("keyctl", EPERM, _ALWAYS, _KEYRING),
+    SyscallRule("io_uring_setup", ENOSYS, _ALWAYS, _URING),
+    SyscallRule("io_uring_enter", ENOSYS, _ALWAYS, _RING),
+    SyscallRule("io_uring_register", ENOSYS, _ALWAYS, _RING),
+    SyscallRule("bpf", EPERM, _ALWAYS, "runs programs in the kernel; CVE-2017-16995, CVE-2021-3490"),
+    SyscallRule("perf_event_open", EPERM, _ALWAYS, "samples kernel and neighbours; CVE-2013-2094"),
+    SyscallRule("userfaultfd", EPERM, _ALWAYS, "halts the kernel in mid-copy, which makes its races winnable"),
+    SyscallRule("add_key", EPERM, _ALWAYS, _KEYRING),
+    SyscallRule("request_key", EPERM, _ALWAYS, _KEYRING),
+    SyscallRule("keyctl", EPERM, _ALWAYS, _KEYRING),
     # Most bits of a persona weaken the address space: READ_IMPLIES_EXEC, MMAP_PAGE_ZERO, old layouts.
-    Rule("personality", EPERM, _WEAKER, "turns protections of the address space off; CVE-2009-1895"),
+    SyscallRule("personality", EPERM, _WEAKER, "turns protections of the address space off; CVE-2009-1895"),
     # Terminals: the command must not type into, or paste from, the terminal mudroom was started in.
-    Rule("ioctl", EPERM, (Cond(1, "==", TIOCSTI),), "types into the user's shell; CVE-2017-5226"),
-    Rule("ioctl", EPERM, (Cond(1, "==", TIOCLINUX),), "pastes into a virtual console; CVE-2023-28100"),
-    Rule("ioctl", EPERM, (Cond(1, "==", TIOCSETD),), "loads line disciplines; CVE-2017-2636, CVE-2023-6546"),
-    Rule("vhangup", EPERM, _ALWAYS, "hangs up the terminal"),
+    SyscallRule("ioctl", EPERM, (Cond(1, "==", TIOCSTI),), "types into the user's shell; CVE-2017-5226"),
+    SyscallRule("ioctl", EPERM, (Cond(1, "==", TIOCLINUX),), "pastes into a virtual console; CVE-2023-28100"),
+    SyscallRule("ioctl", EPERM, (Cond(1, "==", TIOCSETD),), "loads line disciplines; CVE-2017-2636, CVE-2023-6546"),
+    SyscallRule("vhangup", EPERM, _ALWAYS, "hangs up the terminal"),
     # Sockets: four families, and of netlink only routes. (AF_INET, SOCK_PACKET) is packet(7) under an old
     # name, which a check of the family alone would let through (net/socket.c, __sock_create).
-    Rule("socket", EAFNOSUPPORT, _OTHER_FAMILY, _FAMILY),
-    Rule("socketpair", EAFNOSUPPORT, _OTHER_FAMILY, _FAMILY),
-    Rule("socket", EAFNOSUPPORT, _NETLINK_OTHER, _NETLINK),
-    Rule("socketpair", EAFNOSUPPORT, _NETLINK_OTHER, _NETLINK),
-    Rule("socket", EPERM, (Cond(0, "==", AF_INET), _RAW), "forges packets; ping uses SOCK_DGRAM"),
-    Rule("socket", EPERM, (Cond(0, "==", AF_INET6), _RAW), "forges packets; ping uses SOCK_DGRAM"),
-    Rule("socket", EPERM, (Cond(0, "==", AF_INET), _PACKET), "an old name of AF_PACKET; CVE-2017-7308"),
+    SyscallRule("socket", EAFNOSUPPORT, _OTHER_FAMILY, _FAMILY),
+    SyscallRule("socketpair", EAFNOSUPPORT, _OTHER_FAMILY, _FAMILY),
+    SyscallRule("socket", EAFNOSUPPORT, _NETLINK_OTHER, _NETLINK),
+    SyscallRule("socketpair", EAFNOSUPPORT, _NETLINK_OTHER, _NETLINK),
+    SyscallRule("socket", EPERM, (Cond(0, "==", AF_INET), _RAW), "forges packets; ping uses SOCK_DGRAM"),
+    SyscallRule("socket", EPERM, (Cond(0, "==", AF_INET6), _RAW), "forges packets; ping uses SOCK_DGRAM"),
+    SyscallRule("socket", EPERM, (Cond(0, "==", AF_INET), _PACKET), "an old name of AF_PACKET; CVE-2017-7308"),
     # The machine as a whole; all need capabilities in the first user namespace. adjtimex and clock_adjtime
     # can also just read, but which of the two is meant lies behind a pointer.
-    Rule("settimeofday", EPERM, _ALWAYS, _CLOCK),
-    Rule("clock_settime", EPERM, _ALWAYS, _CLOCK),
-    Rule("clock_adjtime", EPERM, _ALWAYS, _CLOCK),
-    Rule("adjtimex", EPERM, _ALWAYS, _CLOCK),
-    Rule("init_module", EPERM, _ALWAYS, _MODULE),
-    Rule("finit_module", EPERM, _ALWAYS, _MODULE),
-    Rule("delete_module", EPERM, _ALWAYS, _MODULE),
-    Rule("kexec_load", EPERM, _ALWAYS, "replaces the kernel"),
-    Rule("kexec_file_load", EPERM, _ALWAYS, "replaces the kernel"),
-    Rule("reboot", EPERM, _ALWAYS, "stops the machine, or the sandbox's first process"),
-    Rule("swapon", EPERM, _ALWAYS, "swap is the machine's"),
-    Rule("swapoff", EPERM, _ALWAYS, "swap is the machine's"),
-    Rule("acct", EPERM, _ALWAYS, "lets the kernel write records of all processes into a file"),
-    Rule("syslog", EPERM, _ALWAYS, "the kernel's log holds addresses and other people's paths"),
-    Rule("iopl", EPERM, _ALWAYS, "touches hardware ports"),
-    Rule("ioperm", EPERM, _ALWAYS, "touches hardware ports"),
+    SyscallRule("settimeofday", EPERM, _ALWAYS, _CLOCK),
+    SyscallRule("clock_settime", EPERM, _ALWAYS, _CLOCK),
+    SyscallRule("clock_adjtime", EPERM, _ALWAYS, _CLOCK),
+    SyscallRule("adjtimex", EPERM, _ALWAYS, _CLOCK),
+    SyscallRule("init_module", EPERM, _ALWAYS, _MODULE),
+    SyscallRule("finit_module", EPERM, _ALWAYS, _MODULE),
+    SyscallRule("delete_module", EPERM, _ALWAYS, _MODULE),
+    SyscallRule("kexec_load", EPERM, _ALWAYS, "replaces the kernel"),
+    SyscallRule("kexec_file_load", EPERM, _ALWAYS, "replaces the kernel"),
+    SyscallRule("reboot", EPERM, _ALWAYS, "stops the machine, or the sandbox's first process"),
+    SyscallRule("swapon", EPERM, _ALWAYS, "swap is the machine's"),
+    SyscallRule("swapoff", EPERM, _ALWAYS, "swap is the machine's"),
+    SyscallRule("acct", EPERM, _ALWAYS, "lets the kernel write records of all processes into a file"),
+    SyscallRule("syslog", EPERM, _ALWAYS, "the kernel's log holds addresses and other people's paths"),
+    SyscallRule("iopl", EPERM, _ALWAYS, "touches hardware ports"),
+    SyscallRule("ioperm", EPERM, _ALWAYS, "touches hardware ports"),
     # Gone from current kernels, which answer the same; an older one should not do more.
-    Rule("lookup_dcookie", ENOSYS, _ALWAYS, "paths of all processes, for a profiler that is gone too"),
-    Rule("nfsservctl", ENOSYS, _ALWAYS, "control of the NFS server; removed in 3.1"),
-    Rule("_sysctl", ENOSYS, _ALWAYS, "kernel settings by number; removed in 5.5"),
+    SyscallRule("lookup_dcookie", ENOSYS, _ALWAYS, "paths of all processes, for a profiler that is gone too"),
+    SyscallRule("nfsservctl", ENOSYS, _ALWAYS, "control of the NFS server; removed in 3.1"),
+    SyscallRule("_sysctl", ENOSYS, _ALWAYS, "kernel settings by number; removed in 5.5"),
 )
 
 # In addition to DENY, where no network namespace keeps the command from the network: no sockets but connected
 # pairs. A pair of datagram sockets is no such pair: connect() to AF_UNSPEC dissolves it and another connect()
 # points it at any unix server; SOCK_RAW is the same under another name (net/unix/af_unix.c, unix_create).
 # Streams and sequenced packets cannot be connected again.
-NO_NETWORK: tuple[Rule, ...] = (
-    Rule("socket", EPERM, (Cond(0, "==", AF_UNIX),), "unix servers (docker, D-Bus) act outside"),
-    Rule("socket", EACCES, _ALWAYS, "the network is closed for this command"),
-    Rule("socketpair", EPERM, _UNCONNECTED, "a pair of datagram sockets can be pointed at any unix server"),
+NO_NETWORK: tuple[SyscallRule, ...] = (
+    SyscallRule("socket", EPERM, (Cond(0, "==", AF_UNIX),), "unix servers (docker, D-Bus) act outside"),
+    SyscallRule("socket", EACCES, _ALWAYS, "the network is closed for this command"),
+    SyscallRule("socketpair", EPERM, _UNCONNECTED, "a pair of datagram sockets can be pointed at any unix server"),
 )
 
 _IPPROTO_TCP = 6
@@ -315,15 +317,17 @@ _MSG_FASTOPEN = 0x20000000
 _PAST_LANDLOCK = "connects by sending (MSG_FASTOPEN), which Landlock is not asked about"
 # In the place of those where the gate is a proxy on the host's loopback, and Landlock knows one port to connect to: its
 # rules are about TCP and connect(2), and about nothing else (security/landlock/net.c).
-ONLY_TCP: tuple[Rule, ...] = (
-    Rule("socket", EPERM, (Cond(0, "==", AF_UNIX),), "unix servers (docker, D-Bus) act outside"),
-    Rule("socket", EACCES, (Cond(0, "!=", AF_INET), Cond(0, "!=", AF_INET6)), "only TCP leads to the gate"),
-    Rule("socket", EACCES, (Cond(1, "!=", SOCK_STREAM, TYPE_MASK),), "only TCP leads to the gate"),
-    Rule("socket", EACCES, (Cond(2, "!=", 0), Cond(2, "!=", _IPPROTO_TCP)), "Landlock's rules are for TCP alone"),
-    Rule("sendto", EACCES, (Cond(3, "==", _MSG_FASTOPEN, _MSG_FASTOPEN),), _PAST_LANDLOCK),
-    Rule("sendmsg", EACCES, (Cond(2, "==", _MSG_FASTOPEN, _MSG_FASTOPEN),), _PAST_LANDLOCK),
-    Rule("sendmmsg", EACCES, (Cond(3, "==", _MSG_FASTOPEN, _MSG_FASTOPEN),), _PAST_LANDLOCK),
-    Rule("socketpair", EPERM, _UNCONNECTED, "a pair of datagram sockets can be pointed at any unix server"),
+ONLY_TCP: tuple[SyscallRule, ...] = (
+    SyscallRule("socket", EPERM, (Cond(0, "==", AF_UNIX),), "unix servers (docker, D-Bus) act outside"),
+    SyscallRule("socket", EACCES, (Cond(0, "!=", AF_INET), Cond(0, "!=", AF_INET6)), "only TCP leads to the gate"),
+    SyscallRule("socket", EACCES, (Cond(1, "!=", SOCK_STREAM, TYPE_MASK),), "only TCP leads to the gate"),
+    SyscallRule(
+        "socket", EACCES, (Cond(2, "!=", 0), Cond(2, "!=", _IPPROTO_TCP)), "Landlock's rules are for TCP alone"
+    ),
+    SyscallRule("sendto", EACCES, (Cond(3, "==", _MSG_FASTOPEN, _MSG_FASTOPEN),), _PAST_LANDLOCK),
+    SyscallRule("sendmsg", EACCES, (Cond(2, "==", _MSG_FASTOPEN, _MSG_FASTOPEN),), _PAST_LANDLOCK),
+    SyscallRule("sendmmsg", EACCES, (Cond(3, "==", _MSG_FASTOPEN, _MSG_FASTOPEN),), _PAST_LANDLOCK),
+    SyscallRule("socketpair", EPERM, _UNCONNECTED, "a pair of datagram sockets can be pointed at any unix server"),
 )
 
 _SYSV = "without an IPC namespace System V objects are the user's, everywhere; as in a kernel without CONFIG_SYSVIPC"
@@ -332,22 +336,22 @@ _NEIGHBOUR = "other processes of the user are in sight, and Landlock has no rule
 
 # In addition to those, where there are no namespaces at all: what a process may do to others of its user by number.
 # A thread is such another: a library that binds its threads to processors is refused that, and goes on without.
-NO_NAMESPACES: tuple[Rule, ...] = (
+NO_NAMESPACES: tuple[SyscallRule, ...] = (
     *(
-        Rule(name, ENOSYS, _ALWAYS, _SYSV)
+        SyscallRule(name, ENOSYS, _ALWAYS, _SYSV)
         for name in (
             "shmget", "shmat", "shmctl", "semget", "semop", "semtimedop", "semctl",
             "msgget", "msgsnd", "msgrcv", "msgctl",
         )
     ),
-    Rule("mq_open", ENOSYS, _ALWAYS, _QUEUE),
-    Rule("mq_unlink", ENOSYS, _ALWAYS, _QUEUE),
-    Rule("setpriority", EPERM, (Cond(0, "!=", 0),), "groups and users are slowed down, mudroom with them"),
-    Rule("setpriority", EPERM, (Cond(1, "!=", 0),), _NEIGHBOUR),
-    Rule("ioprio_set", EPERM, (Cond(0, "!=", IOPRIO_WHO_PROCESS),), "groups and users are slowed down"),
-    Rule("ioprio_set", EPERM, (Cond(1, "!=", 0),), _NEIGHBOUR),
+    SyscallRule("mq_open", ENOSYS, _ALWAYS, _QUEUE),
+    SyscallRule("mq_unlink", ENOSYS, _ALWAYS, _QUEUE),
+    SyscallRule("setpriority", EPERM, (Cond(0, "!=", 0),), "groups and users are slowed down, mudroom with them"),
+    SyscallRule("setpriority", EPERM, (Cond(1, "!=", 0),), _NEIGHBOUR),
+    SyscallRule("ioprio_set", EPERM, (Cond(0, "!=", IOPRIO_WHO_PROCESS),), "groups and users are slowed down"),
+    SyscallRule("ioprio_set", EPERM, (Cond(1, "!=", 0),), _NEIGHBOUR),
     *(
-        Rule(name, EPERM, (Cond(0, "!=", 0),), _NEIGHBOUR)
+        SyscallRule(name, EPERM, (Cond(0, "!=", 0),), _NEIGHBOUR)
         for name in ("sched_setaffinity", "sched_setscheduler", "sched_setparam", "sched_setattr", "prlimit64")
     ),
 )  # fmt: skip

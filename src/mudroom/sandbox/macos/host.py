@@ -9,7 +9,7 @@ import os
 from collections.abc import Iterable, Sequence
 
 from mudroom.core.confinement.spec import Around, Bind
-from mudroom.sandbox.host.around import Home, Named, hidden_places
+from mudroom.sandbox.host.around import Home, NamedStore, hidden_places
 from mudroom.sandbox.host.host import Host, survey_paths
 
 _SYSTEM = (
@@ -69,7 +69,7 @@ def survey_mac(home: bytes, search: Sequence[bytes]) -> Host:
 
 def look_around_mac(
     home: Home,
-    opened: Named,
+    opened: NamedStore,
     _environ: object,
     _toolchains: Iterable[Bind],
     masks: Iterable[bytes],

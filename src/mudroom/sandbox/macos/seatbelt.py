@@ -41,7 +41,7 @@ Filter = bytes
 """As it stands in the profile."""
 
 
-class Rule(NamedTuple):
+class SeatbeltRule(NamedTuple):
     action: Action
     operations: str
     filters: tuple[Filter, ...] = ()
@@ -124,7 +124,7 @@ def compile_profile(spec: SandboxSpec) -> bytes:
     return render((*_base(spec), *(_level_0(spec) if spec.around is not None else _level_1(spec)), *_last(spec)))
 
 
-def render(rules: Iterable[Rule]) -> bytes:
+def render(rules: Iterable[SeatbeltRule]) -> bytes:
     lines = [b"(version 1)", b"(deny default)"]
     for rule in rules:
         if rule.why:
@@ -141,21 +141,23 @@ def writable(spec: SandboxSpec) -> tuple[bytes, ...]:
     return (spec.view.work, spec.scratch, *(bind.source for bind in (*spec.binds, *live) if bind.writable))
 
 
-def _base(spec: SandboxSpec) -> Iterator[Rule]:
-    yield Rule("deny", "process-info* nvram* iokit-get-properties", why="not included in the default")
-    yield Rule("allow", "process-fork")
-    yield Rule("allow", "signal process-info*", (b"(target same-sandbox)",), "its own processes, nobody else's")
-    yield Rule("allow", "process-info-pidinfo process-info-setcontrol", (b"(target self)",))
-    yield Rule("allow", "sysctl-read", tuple(_sysctls(spec)), "what the machine is")
-    yield Rule("allow", "ipc-posix-sem", why="semaphores: multiprocessing")
-    yield Rule("allow", "ipc-posix-shm-read-data", (b'(ipc-posix-name "apple.shm.notification_center")',), "notify(3)")
-    yield Rule("allow", _SHARED_MEMORY, (b'(ipc-posix-name-prefix "/psm_")',), "multiprocessing.shared_memory")
-    yield Rule("allow", "pseudo-tty", why="terminals of its own")
-    yield Rule("allow", "file-read* file-write-data file-ioctl", tuple(map(literal, _DEVICES)))
-    yield Rule("allow", "file-read* file-write-data file-ioctl", (_OWN_TERMINALS,))
-    yield Rule("allow", "file-ioctl", (_TERMINALS,), "of a terminal that it was given")
-    yield Rule("allow", "file-read*", tuple(map(literal, _READ_DEVICES)))
-    yield Rule("allow", "file-read-data file-write-data", (b'(subpath "/dev/fd")',), "what it has open already")
+def _base(spec: SandboxSpec) -> Iterator[SeatbeltRule]:
+    yield SeatbeltRule("deny", "process-info* nvram* iokit-get-properties", why="not included in the default")
+    yield SeatbeltRule("allow", "process-fork")
+    yield SeatbeltRule("allow", "signal process-info*", (b"(target same-sandbox)",), "its own processes, nobody else's")
+    yield SeatbeltRule("allow", "process-info-pidinfo process-info-setcontrol", (b"(target self)",))
+    yield SeatbeltRule("allow", "sysctl-read", tuple(_sysctls(spec)), "what the machine is")
+    yield SeatbeltRule("allow", "ipc-posix-sem", why="semaphores: multiprocessing")
+    yield SeatbeltRule(
+        "allow", "ipc-posix-shm-read-data", (b'(ipc-posix-name "apple.shm.notification_center")',), "notify(3)"
+    )
+    yield SeatbeltRule("allow", _SHARED_MEMORY, (b'(ipc-posix-name-prefix "/psm_")',), "multiprocessing.shared_memory")
+    yield SeatbeltRule("allow", "pseudo-tty", why="terminals of its own")
+    yield SeatbeltRule("allow", "file-read* file-write-data file-ioctl", tuple(map(literal, _DEVICES)))
+    yield SeatbeltRule("allow", "file-read* file-write-data file-ioctl", (_OWN_TERMINALS,))
+    yield SeatbeltRule("allow", "file-ioctl", (_TERMINALS,), "of a terminal that it was given")
+    yield SeatbeltRule("allow", "file-read*", tuple(map(literal, _READ_DEVICES)))
+    yield SeatbeltRule("allow", "file-read-data file-write-data", (b'(subpath "/dev/fd")',), "what it has open already")
 
 
 def _sysctls(spec: SandboxSpec) -> Iterator[Filter]:
@@ -168,26 +170,32 @@ def _names(rows: Iterable[Any]) -> tuple[Filter, ...]:
     return tuple(b'(global-name "%s")' % row.name.encode() for row in rows)
 
 
-def _level_1(spec: SandboxSpec) -> Iterator[Rule]:
+def _level_1(spec: SandboxSpec) -> Iterator[SeatbeltRule]:
     own = writable(spec)
     seen = (*(bind.source for bind in spec.binds), *own)
     everywhere = tuple(subpath(path) for path in dict.fromkeys(seen))
-    yield Rule("allow", "mach-lookup", _names(services(MACH, spec.network, spec.stores)), "services: service.py")
-    yield Rule("allow", "file-read-metadata", (*ancestors(seen), *_ALIASES, *_FIRMLINK_PARENTS), "on the way there")
-    yield Rule("allow", "file-read*", (b'(literal "/")',), "dyld and getcwd(3) look at it")
-    yield Rule("allow", "file-read* process-exec*", everywhere, "the project, the system, toolchains")
-    yield Rule("allow", "file-write*", tuple(subpath(path) for path in own), "the copy; its own home, /tmp, caches")
+    yield SeatbeltRule(
+        "allow", "mach-lookup", _names(services(MACH, spec.network, spec.stores)), "services: service.py"
+    )
+    yield SeatbeltRule(
+        "allow", "file-read-metadata", (*ancestors(seen), *_ALIASES, *_FIRMLINK_PARENTS), "on the way there"
+    )
+    yield SeatbeltRule("allow", "file-read*", (b'(literal "/")',), "dyld and getcwd(3) look at it")
+    yield SeatbeltRule("allow", "file-read* process-exec*", everywhere, "the project, the system, toolchains")
+    yield SeatbeltRule(
+        "allow", "file-write*", tuple(subpath(path) for path in own), "the copy; its own home, /tmp, caches"
+    )
 
 
-def _level_0(spec: SandboxSpec) -> Iterator[Rule]:
+def _level_0(spec: SandboxSpec) -> Iterator[SeatbeltRule]:
     around = spec.around
     assert around is not None
     own = writable(spec)
     yield from _services_0(spec)
     if "display" in spec.stores:
-        yield Rule("allow", "lsopen", why="the user's browser opens a page")
-    yield Rule("allow", "iokit-open iokit-get-properties user-preference-read")
-    yield Rule("allow", "file-read* process-exec*", why="the host's own files")
+        yield SeatbeltRule("allow", "lsopen", why="the user's browser opens a page")
+    yield SeatbeltRule("allow", "iokit-open iokit-get-properties user-preference-read")
+    yield SeatbeltRule("allow", "file-read* process-exec*", why="the host's own files")
     shown = (*own, *(bind.source for bind in (*around.shown, *around.live)), spec.project + b"/.mudroom")
     # the project as well: its secrets are empty in the copy only
     hidden = (*around.hidden, *around.covered, spec.project)
@@ -197,12 +205,12 @@ def _level_0(spec: SandboxSpec) -> Iterator[Rule]:
         hidden,
         "credentials, mudroom's state, the real project; and what is shown in those",
     )
-    yield Rule("allow", "file-read-metadata", ancestors(shown))
+    yield SeatbeltRule("allow", "file-read-metadata", ancestors(shown))
     below = [path for path in hidden if any(real(path) != real(one) and _is_at(real(path), real(one)) for one in own)]
     yield from _nested("file-write*", own, below, "the copy; its own /tmp; what was named")
 
 
-def _nested(operations: str, shown: Iterable[bytes], hidden: Iterable[bytes], why: str) -> Iterator[Rule]:
+def _nested(operations: str, shown: Iterable[bytes], hidden: Iterable[bytes], why: str) -> Iterator[SeatbeltRule]:
     """What lies in another decides, as with mounts: so the outer ones come first. Shown, if one path is both."""
     marks: dict[bytes, Action] = dict.fromkeys(map(real, hidden), "deny")
     marks.update(dict.fromkeys(map(real, shown), "allow"))
@@ -211,33 +219,35 @@ def _nested(operations: str, shown: Iterable[bytes], hidden: Iterable[bytes], wh
         for action in _ACTIONS:
             filters = tuple(subpath(path) for path in marks if depths[path] == depth and marks[path] == action)
             if filters:
-                yield Rule(action, operations, filters, why)
+                yield SeatbeltRule(action, operations, filters, why)
 
 
-def _services_0(spec: SandboxSpec) -> Iterator[Rule]:
+def _services_0(spec: SandboxSpec) -> Iterator[SeatbeltRule]:
     """Without the host's network those that were argued for only, as at level 1: too many others fetch what they are
     asked for (dnssd, trustd, nsurlsessiond), so a list of those that may not be asked would not close the network."""
     if spec.network != "open":
         named = dict.fromkeys(services((*MACH, *GUARDED), spec.network, spec.stores))
-        yield Rule("allow", "mach-lookup", _names(named), "services: service.py")
+        yield SeatbeltRule("allow", "mach-lookup", _names(named), "services: service.py")
         return
     spared = {row.name for row in services(GUARDED, "none", spec.stores)}
-    yield Rule("allow", "mach-lookup", why="services of the host, but for those that act for it")
-    yield Rule("deny", "mach-lookup", _names(row for row in GUARDED if row.name not in spared))
+    yield SeatbeltRule("allow", "mach-lookup", why="services of the host, but for those that act for it")
+    yield SeatbeltRule("deny", "mach-lookup", _names(row for row in GUARDED if row.name not in spared))
 
 
-def _last(spec: SandboxSpec) -> Iterator[Rule]:
+def _last(spec: SandboxSpec) -> Iterator[SeatbeltRule]:
     """What holds whatever was allowed before."""
-    yield Rule("deny", "file-read-data file-write*", (_OTHER_TERMINALS,), "what is typed in the user's terminals")
-    yield Rule("deny", "file-write-setugid", why="no set-user-id programs are made")
+    yield SeatbeltRule(
+        "deny", "file-read-data file-write*", (_OTHER_TERMINALS,), "what is typed in the user's terminals"
+    )
+    yield SeatbeltRule("deny", "file-write-setugid", why="no set-user-id programs are made")
     kept = tuple(map(literal, dict.fromkeys((*writable(spec), *_above(spec)))))
-    yield Rule("deny", "file-write-create file-write-unlink", kept, "nothing takes the place of these")
+    yield SeatbeltRule("deny", "file-write-create file-write-unlink", kept, "nothing takes the place of these")
     assert isinstance(spec.view, Copy)
     policy = (spec.view.work + b"/.mudroom", spec.project + b"/.mudroom")
-    yield Rule("deny", "file-write*", tuple(map(subpath, policy)), "the policy is not the command's to change")
+    yield SeatbeltRule("deny", "file-write*", tuple(map(subpath, policy)), "the policy is not the command's to change")
     if spec.masks:
         operations = "file-read* file-write* process-exec*"
-        yield Rule("deny", operations, tuple(map(subpath, spec.masks)), "secrets among toolchains")
+        yield SeatbeltRule("deny", operations, tuple(map(subpath, spec.masks)), "secrets among toolchains")
     yield from _network(spec)
 
 
@@ -254,7 +264,7 @@ def _above(spec: SandboxSpec) -> Iterator[bytes]:
                 path = path.rpartition(b"/")[0]
 
 
-def _network(spec: SandboxSpec) -> Iterator[Rule]:
+def _network(spec: SandboxSpec) -> Iterator[SeatbeltRule]:
     """A unix socket is reached by network-outbound, whatever may be read or written (docker.sock, the ssh-agent): only
     those that the command's own processes make, and those that were named.
 
@@ -263,15 +273,17 @@ def _network(spec: SandboxSpec) -> Iterator[Rule]:
     """
     own = [subpath(path) for path in writable(spec)]
     named = [literal(bind.source) for bind in (spec.around.live if spec.around is not None else ())]
-    yield Rule("allow", "system-socket", (b"(socket-domain AF_UNIX)",))
+    yield SeatbeltRule("allow", "system-socket", (b"(socket-domain AF_UNIX)",))
     locals_ = tuple(b"(local unix-socket %s)" % one for one in own)
-    yield Rule("allow", "network-bind network-inbound", locals_, "unix sockets of its own")
-    yield Rule("allow", "network-outbound", tuple(b"(remote unix-socket %s)" % one for one in (*own, *named)))
+    yield SeatbeltRule("allow", "network-bind network-inbound", locals_, "unix sockets of its own")
+    yield SeatbeltRule("allow", "network-outbound", tuple(b"(remote unix-socket %s)" % one for one in (*own, *named)))
     internet = (b"(socket-domain AF_INET)", b"(socket-domain AF_INET6)")
     if spec.network == "gate" and spec.proxy:
-        yield Rule("allow", "system-socket", internet)
-        yield Rule("allow", "network-outbound", (b'(remote tcp "localhost:%d")' % spec.proxy,), "the gate, only")
+        yield SeatbeltRule("allow", "system-socket", internet)
+        yield SeatbeltRule(
+            "allow", "network-outbound", (b'(remote tcp "localhost:%d")' % spec.proxy,), "the gate, only"
+        )
     elif spec.network == "open":
-        yield Rule("allow", "system-socket", (*internet, b"(socket-domain AF_ROUTE)"))
-        yield Rule("allow", "network-outbound", (b'(remote ip "*:*")', _RESOLVER), "the host's network")
-        yield Rule("allow", "network-bind network-inbound", (b'(local ip "*:*")',))
+        yield SeatbeltRule("allow", "system-socket", (*internet, b"(socket-domain AF_ROUTE)"))
+        yield SeatbeltRule("allow", "network-outbound", (b'(remote ip "*:*")', _RESOLVER), "the host's network")
+        yield SeatbeltRule("allow", "network-bind network-inbound", (b'(local ip "*:*")',))

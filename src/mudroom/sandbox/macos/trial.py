@@ -20,7 +20,7 @@ from mudroom.sandbox.macos.host import survey_mac, true_path
 from mudroom.sandbox.macos.seatbelt import compile_seatbelt
 
 
-class Trial(NamedTuple):
+class SeatbeltTrial(NamedTuple):
     """For ``mudroom doctor``: one protection on this Mac."""
 
     protection: str
@@ -47,17 +47,17 @@ except PermissionError:
 _OUTSIDE = "run mudroom outside of any other sandbox: one cannot be put into another (an agent's own, an App's)"
 
 
-def try_seatbelt(client: Client, directory: bytes, *, home: bytes, search: Sequence[bytes]) -> list[Trial]:
+def try_seatbelt(client: Client, directory: bytes, *, home: bytes, search: Sequence[bytes]) -> list[SeatbeltTrial]:
     """Everything, in ``directory``, an empty one. ``home`` and ``search``: as ``host.survey`` has them."""
     place = true_path(directory)
     run = runner(client, place, home, search)
     try:
         status = run("exit 7")
     except MudroomError as error:
-        return [Trial("a sandbox", "missing", error.message, _OUTSIDE), *_ALWAYS]
+        return [SeatbeltTrial("a sandbox", "missing", error.message, _OUTSIDE), *_ALWAYS]
     if status >> 8 != 7:
-        return [Trial("a sandbox", "missing", f"a shell ended with the status {status}", _OUTSIDE), *_ALWAYS]
-    found = [Trial("a sandbox", "strict", "Seatbelt by sandbox-exec, deny by default")]
+        return [SeatbeltTrial("a sandbox", "missing", f"a shell ended with the status {status}", _OUTSIDE), *_ALWAYS]
+    found = [SeatbeltTrial("a sandbox", "strict", "Seatbelt by sandbox-exec, deny by default")]
     return [*found, _writing(run, place), _reading(run, place), *_connecting(run, place), _signalling(run), *_ALWAYS]
 
 
@@ -95,17 +95,17 @@ def _quoted(path: bytes) -> str:
     return "'" + os.fsdecode(path).replace("'", "'\\''") + "'"
 
 
-def _writing(run: Run, place: bytes) -> Trial:
+def _writing(run: Run, place: bytes) -> SeatbeltTrial:
     name, outside, inside = "nothing is written outside of the copy", place + b"/outside", place + b"/work/inside"
     run(f"echo x > {_quoted(inside)}; echo x > {_quoted(outside)}")
     if os.path.lexists(outside):
-        return Trial(name, "missing", "it was written", _PERMIT)
+        return SeatbeltTrial(name, "missing", "it was written", _PERMIT)
     if not os.path.exists(inside):
-        return Trial(name, "not probed", "nothing could be written in the copy either")
-    return Trial(name, "strict", "refused by the kernel; the copy can be written")
+        return SeatbeltTrial(name, "not probed", "nothing could be written in the copy either")
+    return SeatbeltTrial(name, "strict", "refused by the kernel; the copy can be written")
 
 
-def _reading(run: Run, place: bytes) -> Trial:
+def _reading(run: Run, place: bytes) -> SeatbeltTrial:
     """The content has to come out in the copy, where it is looked for."""
     name, secret, copy = "nothing is read but what is shown", place + b"/secret", place + b"/work/copy"
     for path in (secret, place + b"/work/own"):
@@ -117,15 +117,15 @@ def _reading(run: Run, place: bytes) -> Trial:
                 got = stream.read()
             os.unlink(copy)
         except FileNotFoundError:
-            return Trial(name, "not probed", "nothing could be written in the copy")
+            return SeatbeltTrial(name, "not probed", "nothing could be written in the copy")
         if path == secret and got:
-            return Trial(name, "missing", "a file of the host was read", _PERMIT)
+            return SeatbeltTrial(name, "missing", "a file of the host was read", _PERMIT)
     if got != path:
-        return Trial(name, "not probed", "nothing could be read in the copy either")
-    return Trial(name, "strict", "files of the host cannot be read, nor looked at")
+        return SeatbeltTrial(name, "not probed", "nothing could be read in the copy either")
+    return SeatbeltTrial(name, "strict", "files of the host cannot be read, nor looked at")
 
 
-def _connecting(run: Run, place: bytes) -> list[Trial]:
+def _connecting(run: Run, place: bytes) -> list[SeatbeltTrial]:
     path = place + b"/s"
     with socket.socket() as tcp, socket.socket(socket.AF_UNIX) as unix:
         tcp.bind(("127.0.0.1", 0))
@@ -141,48 +141,50 @@ def _connecting(run: Run, place: bytes) -> list[Trial]:
         ]
 
 
-def _tried(name: str, run: Run, listener: socket.socket, family: str, address: object) -> Trial:
+def _tried(name: str, run: Run, listener: socket.socket, family: str, address: object) -> SeatbeltTrial:
     """Whether somebody has come to ``listener``."""
     listener.listen()
     listener.settimeout(0)
     python = f"exec {_quoted(os.fsencode(sys.executable))} -ISc "
     program = _CONNECT.format(family=family, address=address, refused=_REFUSED)
     if run(python + "pass") != 0:
-        return Trial(name, "not probed", "Python, which is to try it, does not run inside")
+        return SeatbeltTrial(name, "not probed", "Python, which is to try it, does not run inside")
     status = run(python + _quoted(os.fsencode(program)))
     try:
         listener.accept()[0].close()
     except BlockingIOError:
         if status != _REFUSED << 8:
-            return Trial(name, "not probed", "the probe did not run as it should have")
-        return Trial(name, "strict", "connect(2) is refused; with the gate, its port is the only one")
-    return Trial(name, "missing", "a server of the host was reached", _PERMIT)
+            return SeatbeltTrial(name, "not probed", "the probe did not run as it should have")
+        return SeatbeltTrial(name, "strict", "connect(2) is refused; with the gate, its port is the only one")
+    return SeatbeltTrial(name, "missing", "a server of the host was reached", _PERMIT)
 
 
-def _signalling(run: Run) -> Trial:
+def _signalling(run: Run) -> SeatbeltTrial:
     name = "other processes cannot be signalled"
     status = run(f"kill -0 $$ || exit 1; kill -0 {os.getpid()} && exit {_DONE}; exit {_REFUSED}")
     if status == _DONE << 8:
-        return Trial(name, "missing", "a process of the host could be", _PERMIT)
+        return SeatbeltTrial(name, "missing", "a process of the host could be", _PERMIT)
     if status != _REFUSED << 8:
-        return Trial(name, "not probed", "its own shell could not be signalled either")
-    return Trial(name, "strict", "signals go to processes of the same sandbox only")
+        return SeatbeltTrial(name, "not probed", "its own shell could not be signalled either")
+    return SeatbeltTrial(name, "strict", "signals go to processes of the same sandbox only")
 
 
 _CONTAINER = "level 2, in a container"
 _ALWAYS = (
-    Trial(
+    SeatbeltTrial(
         "processes end with the command",
         "degraded",
         "found by descent, session and a mark, which Apple's own programs do not show; a daemon of those outlives it, "
         "in the sandbox",
         _CONTAINER,
     ),
-    Trial("a loopback of its own", "missing", "127.0.0.1 is the host's: nothing there can be reached but the gate"),
+    SeatbeltTrial(
+        "a loopback of its own", "missing", "127.0.0.1 is the host's: nothing there can be reached but the gate"
+    ),
     *(
-        Trial(f"limit: {kind}", "missing", "macOS has no control groups", _CONTAINER)
+        SeatbeltTrial(f"limit: {kind}", "missing", "macOS has no control groups", _CONTAINER)
         for kind in ("memory", "processes", "cpus", "io")
     ),
-    *(Trial(f"limit: {kind}", "strict", "rlimit") for kind in ("open files", "file size")),
+    *(SeatbeltTrial(f"limit: {kind}", "strict", "rlimit") for kind in ("open files", "file size")),
 )
 """What needs no trial: it is so on every Mac."""

@@ -58,14 +58,14 @@ RLIMITS = {1: "RLIMIT_FSIZE", 2: "RLIMIT_DATA", 4: "RLIMIT_CORE", 6: "RLIMIT_NPR
 """A plan has Linux's numbers; macOS has others for some."""
 
 
-class ReportedError(Exception):
+class WardenError(Exception):
     """The host has been told; nothing is left to do but to end."""
 
 
 def fail(index: int, op: str, error: OSError) -> NoReturn:
     detail = os.fsdecode(error.filename) if isinstance(error.filename, (str, bytes)) else error.strerror or ""
     tell(REPORT, ("failed", index, op, error.errno or 0, detail))
-    raise ReportedError
+    raise WardenError
 
 
 # --- the processes of the command ---
@@ -291,7 +291,7 @@ def become_command(request: Request, profile: bytes, terminal: int) -> NoReturn:
             os.execve(tool, words, {**request["env"], b"MUDROOM_RUN": request["mark"]})
         except OSError as error:
             fail(-1, "seatbelt" if error.errno in (ENOENT, EACCES) else "exec", error)
-    except ReportedError:
+    except WardenError:
         pass
     finally:
         os._exit(127)
@@ -300,7 +300,7 @@ def become_command(request: Request, profile: bytes, terminal: int) -> NoReturn:
 # --- while it runs ---
 
 
-class Watch:
+class WardenWatch:
     def __init__(self, request: Request, command: int, control: _socket.socket, channel: _socket.socket | None) -> None:
         self._command, self._control, self._channel = command, control, channel
         self._family = Family(command, os.getpid(), b"MUDROOM_RUN=" + request["mark"])
@@ -418,7 +418,7 @@ def guard(request: Request, control: _socket.socket) -> None:
     null = os.open(os.devnull, os.O_RDWR)
     for number in range(3):
         os.dup2(null, number)  # a pipe of the command must end when the command does
-    Watch(request, command, control, channel).run()
+    WardenWatch(request, command, control, channel).run()
 
 
 def main() -> None:
@@ -432,7 +432,7 @@ def main() -> None:
         if request is not None:
             guard(request, control)
         code = 0
-    except ReportedError:
+    except WardenError:
         code = 0
     except BaseException as error:  # noqa: BLE001 - whatever it is, the host must hear of it and nothing may run on
         tell(REPORT, ("failed", -1, "warden", getattr(error, "errno", 0) or 0, repr(error)))

@@ -54,7 +54,7 @@ _SYSTEM = frozenset((
 be found."""
 
 
-class Command(NamedTuple):
+class WindowsCommand(NamedTuple):
     program: str
     """Its whole path, as ``find_program`` found it."""
     words: tuple[str, ...]
@@ -65,7 +65,7 @@ class Command(NamedTuple):
     """Columns and rows of a pseudo-console."""
 
 
-class Machine(NamedTuple):
+class WindowsMachine(NamedTuple):
     processors: int = 1
     fewer_packages: bool = False
     """A less privileged AppContainer: what is for all packages (programs that were installed for all users) is not for
@@ -77,7 +77,9 @@ class Machine(NamedTuple):
     """Windows 8 and later: userenv.dll has CreateAppContainerProfile."""
 
 
-def compile_plan(spec: SandboxSpec, limits: Limits, command: Command, machine: Machine, nonce: bytes) -> WindowsPlan:
+def compile_plan(
+    spec: SandboxSpec, limits: Limits, command: WindowsCommand, machine: WindowsMachine, nonce: bytes
+) -> WindowsPlan:
     """The steps for this command. ``nonce``: 16 bytes that no other session has. Raises Unsupported for what was asked
     for and cannot be given here, UsageError for a command that cannot be handed over."""
     if not isinstance(spec.view, Copy):
@@ -127,7 +129,7 @@ def compile_plan(spec: SandboxSpec, limits: Limits, command: Command, machine: M
     return WindowsPlan(1 if contained else 0, tuple(steps), (*notes, *_told(spec, contained)))
 
 
-def _check(spec: SandboxSpec, machine: Machine, contained: bool) -> None:
+def _check(spec: SandboxSpec, machine: WindowsMachine, contained: bool) -> None:
     if contained and not machine.appcontainer:
         raise Unsupported("a sandbox", "AppContainers (Windows 8 or later)", "a Windows without them")
     if spec.network == "gate":
@@ -224,7 +226,7 @@ def _cwd(spec: SandboxSpec, view: Copy) -> str:
     return _in_copy(text(spec.cwd), spec, view)
 
 
-def _limit(limits: Limits, machine: Machine) -> tuple[list[Step], list[str]]:
+def _limit(limits: Limits, machine: WindowsMachine) -> tuple[list[Step], list[str]]:
     """Steps of the job, and what is said of limits that it does not know. Raises Unsupported for those, unless the
     policy permits that they are not enforced."""
     notes: list[str] = []
@@ -258,12 +260,12 @@ def cpu_rate(cpus: float, processors: int) -> int:
     return min(10_000, max(1, round(cpus / processors * 10_000)))
 
 
-def _command_line(command: Command) -> str:
+def _command_line(command: WindowsCommand) -> str:
     words = (command.program, *command.words[1:])
     return quote_batch(_shell(command), words) if is_batch(command.program) else quote(words)
 
 
-def _shell(command: Command) -> str:
+def _shell(command: WindowsCommand) -> str:
     """cmd.exe by SystemRoot, not by ComSpec, which anybody can set."""
     roots = [value for name, value in command.variables.items() if name.upper() == "SYSTEMROOT"]
     if not roots:

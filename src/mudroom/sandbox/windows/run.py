@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple, NoReturn
 
-from mudroom.core.confinement.limit import Limits, Reached
+from mudroom.core.confinement.limit import LimitReached, Limits
 from mudroom.core.confinement.windows_plan import CAPABILITIES, WindowsPlan, describe
 from mudroom.errors import CommandNotStarted, MudroomError, Unsupported
 from mudroom.sandbox.windows import types as w
@@ -43,7 +43,7 @@ class Undo(NamedTuple):
     how: Callable[[], None]
 
 
-class Running:
+class ConfinedProcess:
     """A confined process. ``close`` has to be called, whatever happens."""
 
     def __init__(self, calls: Calls) -> None:
@@ -69,12 +69,12 @@ class Running:
     def accounting(self) -> Accounting:
         return self._calls.accounting(self.job)
 
-    def reached(self, limits: Limits) -> tuple[Reached, ...]:
+    def reached(self, limits: Limits) -> tuple[LimitReached, ...]:
         """Limits that did something, as the job has told by now."""
         self._listen(0)
         asked = {"processes": limits.processes, "memory": limits.memory}
         return tuple(
-            Reached(kind, "refused", asked[kind], amount=times)
+            LimitReached(kind, "refused", asked[kind], amount=times)
             for kind, times in sorted(self.refused.items())
             if asked[kind] is not None
         )
@@ -120,13 +120,13 @@ class Running:
         self.job = self.port = 0
 
 
-def start(calls: Calls, plan: WindowsPlan, stdio: tuple[int, int, int] | None = None) -> Running:
+def start(calls: Calls, plan: WindowsPlan, stdio: tuple[int, int, int] | None = None) -> ConfinedProcess:
     """Perform the plan. ``stdio``: three handles for the command's standard ones; they stay the caller's.
 
     Raises Unsupported if a protection cannot be had, CommandNotStarted if the program cannot be executed. Then no
     process runs, and nothing of what was made is left; what could not be taken back is in the error's hint.
     """
-    running = Running(calls)
+    running = ConfinedProcess(calls)
     performing = _Performing(calls, running, stdio)
     for step in plan.steps:
         try:
@@ -156,7 +156,7 @@ _ADMINISTRATION = ("S-1-5-18", "S-1-5-32-544")
 class _Performing:
     """State while a plan is performed; one method for each op of ``core/confinement/windows_plan.py``."""
 
-    def __init__(self, calls: Calls, running: Running, stdio: tuple[int, int, int] | None) -> None:
+    def __init__(self, calls: Calls, running: ConfinedProcess, stdio: tuple[int, int, int] | None) -> None:
         self._calls = calls
         self._running = running
         self._stdio: tuple[int, int, int] | None = None

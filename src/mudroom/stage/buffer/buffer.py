@@ -25,9 +25,9 @@ from typing import TYPE_CHECKING, BinaryIO
 from mudroom.core.tree.entry import Entry, Kind
 from mudroom.core.tree.path import is_below, parent, relpath
 from mudroom.core.tree.path import name as last
-from mudroom.stage.buffer.content import PER_FILE, TOTAL, Content, Contents, Spool, read_whole
+from mudroom.stage.buffer.content import PER_FILE, TOTAL, BufferedContent, Contents, Spool, read_whole
 from mudroom.stage.buffer.files import Draft, check_file, no_file, os_error, refusal
-from mudroom.stage.buffer.flush import Writer, take_in, write_out
+from mudroom.stage.buffer.flush import FlushTarget, take_in, write_out
 from mudroom.stage.buffer.node import TOP, Node, join, nodes
 
 if TYPE_CHECKING:
@@ -106,7 +106,7 @@ class Buffer:
             content, below = self._content(path)
             return self._contents.open(content) if content is not None else self._open_below(path, below)
 
-    def _content(self, path: bytes) -> tuple[Content | None, bytes]:
+    def _content(self, path: bytes) -> tuple[BufferedContent | None, bytes]:
         """What a file holds, or the path below of the file that holds it."""
         node, below = self._find(path)
         if node is not None:
@@ -289,7 +289,7 @@ class Buffer:
         now, (uid, gid) = self._clock(), _owner()
         return Entry(kind, mode & 0o7777, size, target, 0, next(_inodes), 1, uid, gid, now, now)
 
-    def _place(self, path: bytes, hold: Callable[[], Content], mode: int | None) -> None:
+    def _place(self, path: bytes, hold: Callable[[], BufferedContent], mode: int | None) -> None:
         """Give a checked path the content that ``hold`` makes."""
         self._keep_once(path)
         directory, name, old = self._directory(path), last(path), self.look(path)
@@ -385,7 +385,7 @@ class Buffer:
 
     # --- flushing ---
 
-    def flush(self, writer: Writer, below: Callable[[], Source] | None = None) -> list[bytes]:
+    def flush(self, writer: FlushTarget, below: Callable[[], Source] | None = None) -> list[bytes]:
         """Write everything that differs, then forget it. ``below`` gives what the buffer lies on from then on.
 
         Before anything is written, all that is still read from below is taken into the buffer: the target may be a

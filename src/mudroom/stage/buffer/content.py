@@ -18,7 +18,7 @@ _READ = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0) |
 _CHUNK = 1 << 20
 
 
-class Content:
+class BufferedContent:
     """The bytes of one file, in memory or spilled."""
 
     __slots__ = ("data", "path", "size")
@@ -39,18 +39,18 @@ class Contents:
         self.lock = RLock()
         self.used = 0
         """Bytes in memory."""
-        self._recent: dict[Content, None] = {}
+        self._recent: dict[BufferedContent, None] = {}
         self._numbers = itertools.count(1)
 
-    def hold(self, data: bytes) -> Content:
+    def hold(self, data: bytes) -> BufferedContent:
         if len(data) > self.per_file or not self.make_room(len(data)):
-            return Content(len(data), path=self._spill(data))
-        content = Content(len(data), data)
+            return BufferedContent(len(data), path=self._spill(data))
+        content = BufferedContent(len(data), data)
         self._recent[content] = None
         self.used += len(data)
         return content
 
-    def take(self, descriptor: int) -> Content:
+    def take(self, descriptor: int) -> BufferedContent:
         """What is in an open file from here to its end; closes it."""
         spool = Spool(self)
         try:
@@ -72,12 +72,12 @@ class Contents:
             self._leave(oldest)
         return self.used + size <= self.total
 
-    def _leave(self, content: Content) -> None:
+    def _leave(self, content: BufferedContent) -> None:
         del self._recent[content]
         self.used -= content.size
         content.data = None
 
-    def read(self, content: Content) -> bytes:
+    def read(self, content: BufferedContent) -> bytes:
         data = content.data
         if data is None:
             return read_whole(self.open(content))
@@ -85,10 +85,10 @@ class Contents:
         self._recent[content] = None
         return data
 
-    def readable(self, content: Content) -> BinaryIO:
+    def readable(self, content: BufferedContent) -> BinaryIO:
         return io.BytesIO(self.read(content)) if content.data is not None else os.fdopen(self.open(content), "rb")
 
-    def open(self, content: Content) -> int:
+    def open(self, content: BufferedContent) -> int:
         """A descriptor for reading, at the beginning; it stays good whatever becomes of the content."""
         if content.data is None:
             return os.open(content.path, _READ)
@@ -101,7 +101,7 @@ class Contents:
             raise
         return descriptor
 
-    def release(self, content: Content) -> None:
+    def release(self, content: BufferedContent) -> None:
         if content.data is not None:
             self._leave(content)
         else:
@@ -187,14 +187,14 @@ class Spool:
     def truncate(self, size: int | None = None, /) -> int:
         return self._stream.truncate(size)
 
-    def finish(self) -> Content:
+    def finish(self) -> BufferedContent:
         """Its content, now the caller's. The buffer's lock is held."""
         if isinstance(self._stream, io.BytesIO):
             data = self._stream.getvalue()
             self._uncount()
             content = self._contents.hold(data)
         else:
-            content = Content(os.fstat(self._stream.fileno()).st_size, path=self._path)
+            content = BufferedContent(os.fstat(self._stream.fileno()).st_size, path=self._path)
             self._path = b""
         self._stream.close()
         return content

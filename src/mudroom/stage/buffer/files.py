@@ -67,7 +67,7 @@ class Tree(Protocol):
         """``mtime``: nanoseconds since 1970."""
 
 
-class Stream(Protocol):
+class DraftStream(Protocol):
     """What a draft is collected in."""
 
     def write(self, data: memoryview, /) -> int | None: ...
@@ -89,7 +89,7 @@ class Draft(io.BufferedIOBase):
     owner: object = None
     """Kept alive for as long as the draft: what it is to be written to must not end before it."""
 
-    def __init__(self, stream: Stream, commit: Callable[[], None], abandon: Callable[[], None]) -> None:
+    def __init__(self, stream: DraftStream, commit: Callable[[], None], abandon: Callable[[], None]) -> None:
         self._stream, self._commit, self._abandon = stream, commit, abandon
         self._settled = False
 
@@ -198,7 +198,7 @@ def check_file(there: Entry | None, path: bytes, exclusive: bool) -> None:
         raise no_file(there, path)
 
 
-class Found(NamedTuple):
+class SearchMatch(NamedTuple):
     """A line that ``search`` found."""
 
     path: str
@@ -209,7 +209,7 @@ class Found(NamedTuple):
 
 
 Paths: TypeAlias = list[str]  # in the class below, ``list`` is a method
-Lines: TypeAlias = list[Found]
+Lines: TypeAlias = list[SearchMatch]
 
 
 class Files:
@@ -367,7 +367,7 @@ class Files:
                 for number, line in _matching(tree, path, pattern):
                     if len(found) >= limit:
                         return found
-                    found.append(Found(os.fsdecode(path), number, line))
+                    found.append(SearchMatch(os.fsdecode(path), number, line))
         return found
 
     def _with_parents(self, path: Path) -> tuple[Tree, bytes]:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from mudroom.stage.source import Source
 
 
-class Writer(Protocol):
+class FlushTarget(Protocol):
     """Where a buffer is flushed to: a layer (``LayerWriter``) or a real directory (``PlainWriter``).
 
     What is written over a path replaces all there was; the directories above it are there, or lie below the target.
@@ -83,7 +83,7 @@ def _take(node: Node, below: Source, contents: Contents) -> bool:
     return True
 
 
-def write_out(root: Node, contents: Contents, writer: Writer) -> None:
+def write_out(root: Node, contents: Contents, writer: FlushTarget) -> None:
     """Everything that differs, a directory before what is in it."""
     modes: list[tuple[bytes, int]] = []
     for at, node in nodes(root):
@@ -104,7 +104,7 @@ def write_out(root: Node, contents: Contents, writer: Writer) -> None:
         writer.directory(at, mode)
 
 
-def _write_one(writer: Writer, contents: Contents, at: bytes, node: Node) -> None:
+def _write_one(writer: FlushTarget, contents: Contents, at: bytes, node: Node) -> None:
     entry, content = node.entry, node.content
     if entry.kind == "symlink":
         writer.symlink(at, entry.target)

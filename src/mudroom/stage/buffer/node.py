@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from mudroom.core.tree.entry import Entry
-from mudroom.stage.buffer.content import Content
+from mudroom.stage.buffer.content import BufferedContent
 
 
 class Node:
@@ -13,7 +13,7 @@ class Node:
 
     __slots__ = ("below", "changed", "content", "entry", "names")
 
-    def __init__(self, entry: Entry, below: bytes | None = None, content: Content | None = None) -> None:
+    def __init__(self, entry: Entry, below: bytes | None = None, content: BufferedContent | None = None) -> None:
         self.entry = entry
         self.below = below
         """The path below of the directory to merge with, or of the file that has the content."""

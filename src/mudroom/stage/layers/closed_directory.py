@@ -25,7 +25,7 @@ _ALL = stat.S_IRWXU
 _Answer = TypeVar("_Answer")
 
 
-class Loosened:
+class LoosenedDirectories:
     """Directories below ``root`` that are enterable until ``restore``. Raises OSError as open(2) and chmod(2) do."""
 
     def __init__(self, root: int) -> None:
@@ -98,7 +98,7 @@ def entered(root: int, path: bytes) -> Iterator[int]:
 
 @contextmanager
 def _opened_up(root: int, path: bytes) -> Iterator[None]:
-    loose = Loosened(root)
+    loose = LoosenedDirectories(root)
     try:
         for at in (*ancestors(path), path) if path else ():
             if not loose.enter(at):

@@ -13,7 +13,7 @@ from mudroom.core.tree.entry import Entry
 from mudroom.stage import xattr
 from mudroom.stage.beneath import directory, open_root
 from mudroom.stage.copy import copy_entry, copy_file, copy_open_file
-from mudroom.stage.layers.layer import OPAQUE, Listing, make_whiteout, open_staged, read_directory
+from mudroom.stage.layers.layer import OPAQUE, LayerListing, make_whiteout, open_staged, read_directory
 
 _Place = tuple[bytes, tuple[int, ...], bool]
 """A directory: its path, the layers that make it up (topmost first), whether something hides what is below them."""
@@ -47,7 +47,7 @@ def _directory(
     links: dict[tuple[int, int], bytes] | None,
 ) -> list[_Place]:
     """Write one directory; returns those in it."""
-    levels: list[tuple[int, Listing]] = []
+    levels: list[tuple[int, LayerListing]] = []
     for root in contributing:
         listing = read_directory(root, path)
         assert listing is not None, "a layer that is sealed does not change"
@@ -81,7 +81,7 @@ def _directory(
     return below
 
 
-def _beneath(name: bytes, levels: Sequence[tuple[int, Listing]]) -> tuple[tuple[int, ...], bool]:
+def _beneath(name: bytes, levels: Sequence[tuple[int, LayerListing]]) -> tuple[tuple[int, ...], bool]:
     """The layers that make up a directory, and whether one below them hides all the rest."""
     found: list[int] = []
     for root, listing in levels:

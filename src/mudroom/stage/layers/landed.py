@@ -21,7 +21,7 @@ KEPT = b"/kept"
 """The directory of originals, beside it."""
 
 
-class Landed(NamedTuple):
+class LandedPaths(NamedTuple):
     project: Entry | None
     """What is there now; with a kept original, that, which has no inode: nothing is ever the same file as it."""
     staged: Entry | None
@@ -54,7 +54,7 @@ def open_kept(fork: bytes, name: str) -> int:
     return os.open(fork + KEPT + b"/" + os.fsencode(name), os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
 
 
-def add_landed(path: bytes, rows: Mapping[bytes, Landed]) -> None:
+def add_landed(path: bytes, rows: Mapping[bytes, LandedPaths]) -> None:
     import msgspec
 
     known = load_landed(path)
@@ -69,7 +69,7 @@ def add_landed(path: bytes, rows: Mapping[bytes, Landed]) -> None:
         os.unlink(os.path.dirname(path) + KEPT + b"/" + os.fsencode(name))
 
 
-def load_landed(path: bytes) -> dict[bytes, Landed]:
+def load_landed(path: bytes) -> dict[bytes, LandedPaths]:
     """Empty if there is none. Raises MudroomError if it is damaged."""
     try:
         with open(path, "rb") as stream:
@@ -79,6 +79,6 @@ def load_landed(path: bytes) -> dict[bytes, Landed]:
     import msgspec
 
     try:
-        return msgspec.msgpack.decode(data, type=dict[bytes, Landed])
+        return msgspec.msgpack.decode(data, type=dict[bytes, LandedPaths])
     except (msgspec.DecodeError, msgspec.ValidationError) as error:
         raise MudroomError(f"{os.fsdecode(path)} is damaged: {error}", "other forks are not affected") from error

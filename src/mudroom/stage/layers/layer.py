@@ -27,13 +27,13 @@ from mudroom.core.tree.path import ancestors
 from mudroom.stage import xattr
 from mudroom.stage.beneath import directory, entries, look, look_beneath, open_file, open_root
 from mudroom.stage.copy import copy_content, copy_xattrs
-from mudroom.stage.layers.closed_directory import Loosened, through
+from mudroom.stage.layers.closed_directory import LoosenedDirectories, through
 from mudroom.stage.source import Source, is_absence
 
 OPAQUE, WHITEOUT = "user.overlay.opaque", "user.overlay.whiteout"
 
 
-class Listing(NamedTuple):
+class LayerListing(NamedTuple):
     """One directory of a layer."""
 
     entries: dict[bytes, Entry]
@@ -42,7 +42,7 @@ class Listing(NamedTuple):
     opaque: bool
 
 
-def read_directory(layer: int, path: bytes) -> Listing | None:
+def read_directory(layer: int, path: bytes) -> LayerListing | None:
     """What the layer says of a directory; None if it says nothing."""
     try:
         return through(layer, path, _listing)
@@ -52,12 +52,12 @@ def read_directory(layer: int, path: bytes) -> Listing | None:
         raise
 
 
-def _listing(layer: int, path: bytes) -> Listing:
+def _listing(layer: int, path: bytes) -> LayerListing:
     with directory(layer, path) as opened:
         return listing(opened, path != b"")
 
 
-def listing(opened: int, may_be_opaque: bool = True) -> Listing:
+def listing(opened: int, may_be_opaque: bool = True) -> LayerListing:
     """The same of an open directory. ``may_be_opaque``: False for the root of a layer, which never is."""
     found = entries(opened)
     mark = _xattr(opened, OPAQUE)
@@ -66,7 +66,7 @@ def listing(opened: int, may_be_opaque: bool = True) -> Listing:
         gone |= {name for name, entry in found.items() if _is_marked(opened, name, entry)}
     for name in gone:
         del found[name]
-    return Listing(found, frozenset(gone), mark == b"y" and may_be_opaque)
+    return LayerListing(found, frozenset(gone), mark == b"y" and may_be_opaque)
 
 
 def _is_marked(opened: int, name: bytes, entry: Entry) -> bool:
@@ -183,7 +183,7 @@ class LayerWriter:
     def __init__(self, layer: int, lower: Source) -> None:
         self._layer, self._lower = layer, lower
         self._ready: set[bytes] = set()
-        self._loose = Loosened(layer)
+        self._loose = LoosenedDirectories(layer)
 
     def finish(self) -> None:
         """Directories that are closed to their owner get their modes. To be called whatever has failed before."""

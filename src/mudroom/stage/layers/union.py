@@ -15,14 +15,14 @@ from mudroom.core.tree.path import ancestors, parent
 from mudroom.core.tree.path import name as last
 from mudroom.stage.beneath import look, open_root
 from mudroom.stage.layers.closed_directory import look_through
-from mudroom.stage.layers.layer import Listing, is_whiteout, open_staged, read_directory
+from mudroom.stage.layers.layer import LayerListing, is_whiteout, open_staged, read_directory
 from mudroom.stage.source import OpenSource, Source
 
 
 class _Levels(NamedTuple):
     """What makes up one directory of the merged tree, topmost first."""
 
-    layers: tuple[tuple[int, Listing], ...]
+    layers: tuple[tuple[int, LayerListing], ...]
     base: bool
     """Whether the base shows through."""
 
@@ -104,7 +104,7 @@ class Union:
             found = [(root, read_directory(root, b"")) for root in self._roots]
             return _Levels(tuple((root, one) for root, one in found if one is not None), self._base is not None)
         above, name = self._levels[parent(path)], last(path)
-        layers: list[tuple[int, Listing]] = []
+        layers: list[tuple[int, LayerListing]] = []
         for root, listing in above.layers:
             if name in listing.gone:
                 return _Levels(tuple(layers), False)

@@ -26,7 +26,7 @@ from mudroom.core.tree.rollup import whole_directories
 from mudroom.stage import xattr
 from mudroom.stage.originals.ground import Ground
 from mudroom.stage.source import Source, read_all, same_bytes
-from mudroom.stage.view import Difference, View
+from mudroom.stage.view import RawDifference, View
 
 MASKED = "is a secret that is shown empty: what was done to it is left out"
 TEXT_LIMIT = 4 * 1024 * 1024
@@ -56,7 +56,7 @@ class _Collector:
         self._remarks = {remark.path: remark for remark in ground.sealed.remarks}
         self._links: dict[tuple[int, int], bytes] = {}
 
-    def consider(self, difference: Difference) -> None:
+    def consider(self, difference: RawDifference) -> None:
         path, found, staged = difference
         self._changes.pop(path, None)
         self._remarks.pop(path, None)

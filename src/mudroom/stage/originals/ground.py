@@ -8,11 +8,11 @@ from types import MappingProxyType
 
 from mudroom.core.tree.change import Changeset
 from mudroom.core.tree.entry import Entry, same_stamp
-from mudroom.stage.layers.landed import Landed, open_kept
+from mudroom.stage.layers.landed import LandedPaths, open_kept
 from mudroom.stage.originals.original import Originals
 from mudroom.stage.source import Source
 
-_NO_LANDED: Mapping[bytes, Landed] = MappingProxyType({})
+_NO_LANDED: Mapping[bytes, LandedPaths] = MappingProxyType({})
 
 
 class Ground:
@@ -24,7 +24,7 @@ class Ground:
         frozen: bool = False,
         sealed: Changeset = Changeset(),  # noqa: B008 - a value that never changes
         before: Changeset = Changeset(),  # noqa: B008
-        landed: Mapping[bytes, Landed] = _NO_LANDED,
+        landed: Mapping[bytes, LandedPaths] = _NO_LANDED,
         masked: frozenset[bytes] = frozenset(),
         fork: bytes = b"",
     ) -> None:

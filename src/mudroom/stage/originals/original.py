@@ -23,7 +23,7 @@ from mudroom.errors import MudroomError
 from mudroom.stage import own
 from mudroom.stage.beneath import nameless
 from mudroom.stage.copy import copy_content
-from mudroom.stage.reader import ANEW, Reading
+from mudroom.stage.reader import ANEW, FileReader
 
 SMALL = 1024 * 1024
 """Bytes. A larger file is kept as a file of its own, a reflink where the file system has them."""
@@ -48,7 +48,7 @@ _Row = tuple[bytes, Original]
 class Originals:
     """The originals of a stack: ``layers`` are directories of layers, bottom first; new ones go to the last."""
 
-    def __init__(self, layers: Sequence[bytes], reading: Reading = ANEW) -> None:
+    def __init__(self, layers: Sequence[bytes], reading: FileReader = ANEW) -> None:
         self._top = layers[-1] + b"/originals"
         self._below: list[tuple[bytes, Mapping[bytes, Original]]] = []
         for layer in layers:

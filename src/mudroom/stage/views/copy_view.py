@@ -21,7 +21,7 @@ from mudroom.stage.copy import clone, listed
 from mudroom.stage.layers.closed_directory import look_through, through
 from mudroom.stage.layers.layer import LayerWriter, open_staged, remove_tree
 from mudroom.stage.source import OpenSource, Source
-from mudroom.stage.view import Difference
+from mudroom.stage.view import RawDifference
 from mudroom.stage.views.real_directory import PlainWriter
 
 Manifest = dict[bytes, tuple[Entry, Entry]]
@@ -153,7 +153,7 @@ class CopyView:
     def mount(self) -> Copy:
         return Copy(self._work)
 
-    def differences(self, lower: Source) -> Iterator[Difference]:
+    def differences(self, lower: Source) -> Iterator[RawDifference]:
         """What was touched in the copy."""
         del lower  # the manifest says what it was when it was copied
         with _Work(self._work) as work:
@@ -163,10 +163,10 @@ class CopyView:
         for path, entry in {b"": top, **staged}.items():
             below, copied = self.manifest.get(path, (None, None))
             if below is None or not (same_stamp(copied, entry) and same_shape(copied, entry)):
-                yield Difference(path, below, entry)
+                yield RawDifference(path, below, entry)
         for path, (below, _copied) in self.manifest.items():
             if path and path not in staged:
-                yield Difference(path, below, None)
+                yield RawDifference(path, below, None)
 
     def seal(self, layer: bytes) -> None:
         """Write what the copy has changed into an empty layer; from now on the copy stands on that."""
@@ -197,7 +197,7 @@ class CopyView:
 def _write(
     writer: PlainWriter | LayerWriter,
     source: _Work,
-    difference: Difference,
+    difference: RawDifference,
     links: dict[tuple[int, int], bytes],
 ) -> None:
     """``links``: files with several names that were written already, by inode."""

@@ -10,9 +10,9 @@ from mudroom.core.confinement.spec import Overlay
 from mudroom.core.tree.entry import Entry
 from mudroom.stage import own
 from mudroom.stage.beneath import directory, look, open_root
-from mudroom.stage.layers.layer import Listing, listing, loosened, remove_at
+from mudroom.stage.layers.layer import LayerListing, listing, loosened, remove_at
 from mudroom.stage.source import Source
-from mudroom.stage.view import Difference
+from mudroom.stage.view import RawDifference
 
 _FEW = 64
 """Up to so many staged names in a directory are looked up below one by one: the directory may hold a million."""
@@ -67,11 +67,11 @@ class OverlayView:
     def mount(self) -> Overlay:
         return Overlay((*self._layers, self._base), self._upper, self._works + b"/" + self._current)
 
-    def differences(self, lower: Source) -> Iterator[Difference]:
+    def differences(self, lower: Source) -> Iterator[RawDifference]:
         yield from layer_differences(self._upper, lower, tidy=not self.is_live)
 
 
-def layer_differences(layer: bytes, lower: Source, *, tidy: bool = False) -> Iterator[Difference]:
+def layer_differences(layer: bytes, lower: Source, *, tidy: bool = False) -> Iterator[RawDifference]:
     """What a layer makes of what lies below it; whiteouts and opaque directories as explicit deletions.
 
     ``tidy``: remove whiteouts over nothing (the user has removed what they hid): a directory that holds one could
@@ -85,7 +85,7 @@ def layer_differences(layer: bytes, lower: Source, *, tidy: bool = False) -> Ite
         os.close(root)
 
 
-def _walk(layer: int, lower: Source, enter: Callable[[bytes, Entry], None], tidy: bool) -> Iterator[Difference]:
+def _walk(layer: int, lower: Source, enter: Callable[[bytes, Entry], None], tidy: bool) -> Iterator[RawDifference]:
     """Both trees side by side, directory by directory.
 
     Each pending item: path, whether there is a directory below at it, whether that is hidden. Only the topmost
@@ -94,7 +94,7 @@ def _walk(layer: int, lower: Source, enter: Callable[[bytes, Entry], None], tidy
     """
     root_lower, root_staged = lower.look(b""), look(layer, b".")
     if root_lower is not None and root_staged is not None and root_lower.mode != root_staged.mode:
-        yield Difference(b"", root_lower, root_staged)
+        yield RawDifference(b"", root_lower, root_staged)
     pending: list[tuple[bytes, bool, bool]] = [(b"", True, False)]
     while pending:
         path, merged, hidden = pending.pop()
@@ -112,20 +112,20 @@ def _walk(layer: int, lower: Source, enter: Callable[[bytes, Entry], None], tidy
         for name, entry in here.entries.items():
             at, original = prefix + name, below.get(name)
             if entry.kind == "directory":
-                yield Difference(at, original, entry)
+                yield RawDifference(at, original, entry)
                 enter(at, entry)
                 pending.append((at, original is not None and original.kind == "directory", hidden))
             else:
                 if original is not None and original.kind == "directory":
                     yield from deleted_below(lower, at)
-                yield Difference(at, original, entry)
+                yield RawDifference(at, original, entry)
         if merged and hidden:
             for name, original in below.items():
                 if name not in here.entries and name not in here.gone:
                     yield from deleted(lower, prefix + name, original)
 
 
-def _names_below(lower: Source, path: bytes, here: Listing, hidden: bool) -> dict[bytes, Entry]:
+def _names_below(lower: Source, path: bytes, here: LayerListing, hidden: bool) -> dict[bytes, Entry]:
     """What lies below at the names of a directory; at all names if it is hidden."""
     if hidden or len(here.entries) + len(here.gone) > _FEW:
         return lower.names(path)
@@ -134,19 +134,19 @@ def _names_below(lower: Source, path: bytes, here: Listing, hidden: bool) -> dic
     return {name: entry for name, entry in found.items() if entry is not None}
 
 
-def deleted(lower: Source, path: bytes, original: Entry) -> Iterator[Difference]:
+def deleted(lower: Source, path: bytes, original: Entry) -> Iterator[RawDifference]:
     """One whiteout as explicit deletions, of everything that lies below."""
-    yield Difference(path, original, None)
+    yield RawDifference(path, original, None)
     if original.kind == "directory":
         yield from deleted_below(lower, path)
 
 
-def deleted_below(lower: Source, path: bytes) -> Iterator[Difference]:
+def deleted_below(lower: Source, path: bytes) -> Iterator[RawDifference]:
     pending = [path]
     while pending:
         path = pending.pop()
         for name, entry in lower.names(path).items():
             at = path + b"/" + name
-            yield Difference(at, entry, None)
+            yield RawDifference(at, entry, None)
             if entry.kind == "directory":
                 pending.append(at)

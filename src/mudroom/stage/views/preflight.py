@@ -18,7 +18,7 @@ _LOOK_AT = 512
 """Entries that the look for foreign owners visits at most: it must not cost what the project weighs."""
 
 
-class Mount(NamedTuple):
+class MountPoint(NamedTuple):
     path: bytes
     kind: str
     """The file system type: ext4, nfs4, overlay …"""
@@ -66,7 +66,7 @@ def check_project(project: bytes, home: bytes, state: bytes) -> None:
         )
 
 
-def parse_mounts(mountinfo: bytes) -> list[Mount]:
+def parse_mounts(mountinfo: bytes) -> list[MountPoint]:
     """Every mount of /proc/self/mountinfo, in the order of the file: proc_pid_mountinfo(5)."""
     found = []
     for line in mountinfo.splitlines():
@@ -74,11 +74,11 @@ def parse_mounts(mountinfo: bytes) -> list[Mount]:
         path = before.split(b" ")[4]
         for code, character in ((b"\\040", b" "), (b"\\011", b"\t"), (b"\\012", b"\n"), (b"\\134", b"\\")):
             path = path.replace(code, character)
-        found.append(Mount(path, after.split(b" ", 1)[0].decode("ascii", "replace")))
+        found.append(MountPoint(path, after.split(b" ", 1)[0].decode("ascii", "replace")))
     return found
 
 
-def mounts() -> list[Mount]:
+def mounts() -> list[MountPoint]:
     try:
         with open("/proc/self/mountinfo", "rb") as stream:
             return parse_mounts(stream.read())
@@ -93,15 +93,15 @@ class MountTable:
 
     def __init__(self) -> None:
         self._descriptor = -1
-        self._found: list[Mount] = []
+        self._found: list[MountPoint] = []
         self._poller = select.poll()
         self._lock = Lock()
 
-    def mounts(self) -> list[Mount]:
+    def mounts(self) -> list[MountPoint]:
         with self._lock:
             return self._read()
 
-    def _read(self) -> list[Mount]:
+    def _read(self) -> list[MountPoint]:
         if self._descriptor < 0:
             try:
                 self._descriptor = os.open("/proc/self/mountinfo", os.O_RDONLY | os.O_CLOEXEC)
@@ -123,14 +123,14 @@ class MountTable:
         self.close()
 
 
-def submounts(project: bytes, table: Sequence[Mount]) -> list[Mount]:
+def submounts(project: bytes, table: Sequence[MountPoint]) -> list[MountPoint]:
     """Mounts inside the project: the kernel refuses to lay an overlay over them."""
     return [mount for mount in table if mount.path != project and is_below(mount.path, project)]
 
 
-def filesystem(path: bytes, table: Sequence[Mount]) -> str:
+def filesystem(path: bytes, table: Sequence[MountPoint]) -> str:
     """The type of the file system that ``path`` is on; empty if unknown."""
-    best = Mount(b"", "")
+    best = MountPoint(b"", "")
     for mount in table:
         if is_below(path, mount.path.rstrip(b"/")) and len(mount.path) >= len(best.path):
             best = mount

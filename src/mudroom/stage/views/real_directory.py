@@ -22,7 +22,7 @@ from mudroom.stage.beneath import O_PATH, directory, handle, look, open_beneath
 from mudroom.stage.buffer.content import read_whole
 from mudroom.stage.buffer.files import Draft, check_file, os_error, refusal
 from mudroom.stage.copy import copy_content, copy_xattrs
-from mudroom.stage.layers.closed_directory import Loosened
+from mudroom.stage.layers.closed_directory import LoosenedDirectories
 from mudroom.stage.layers.layer import remove_at
 from mudroom.stage.source import DirectorySource, is_absence
 
@@ -265,7 +265,7 @@ class PlainWriter:
     def __init__(self, root: int) -> None:
         self._root = root
         self._tree = PlainTree(root)
-        self._loose = Loosened(root)
+        self._loose = LoosenedDirectories(root)
         self._ready: set[bytes] = set()
 
     def finish(self) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from mudroom.core.journal.event import Event
-from mudroom.core.journal.event_filter import Selection
+from mudroom.core.journal.event_filter import EventFilter
 from mudroom.errors import MudroomError
 from mudroom.vault.apply.transaction import ApplyDirectory
 from mudroom.vault.store.store import Vault
@@ -46,7 +46,7 @@ def _told(vault: Vault, names: Sequence[str]) -> dict[str, Event]:
         return found
     missing = set(names)
     try:
-        newest = vault.journal.newest(Selection(("apply", "recover")), archived=False)
+        newest = vault.journal.newest(EventFilter(("apply", "recover")), archived=False)
         for event, _looked_at in zip(newest, range(50 + 4 * len(names)), strict=False):
             name = json.loads(event.data).get("apply")
             if name in missing:

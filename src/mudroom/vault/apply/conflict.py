@@ -10,10 +10,10 @@ from collections.abc import Callable, Collection, Mapping
 from functools import cached_property
 from typing import Literal, NamedTuple, TypeVar
 
-from mudroom.core.merge.diff3 import Merged, merge3
+from mudroom.core.merge.diff3 import MergedText, merge3
 from mudroom.core.merge.marker import mergeable
 from mudroom.core.merge.merge import Conflict, merged_mode
-from mudroom.core.merge.merge_tree import Sides
+from mudroom.core.merge.merge_tree import FileSides
 from mudroom.core.merge.resolution_words import Take
 from mudroom.core.tree.change import Change
 from mudroom.core.tree.entry import Entry, same_stamp
@@ -21,7 +21,7 @@ from mudroom.core.tree.path import ancestors, show
 from mudroom.errors import DecidedMeanwhile, SideMoved, UsageError
 from mudroom.stage.layers.union import Union
 from mudroom.stage.source import Source, read_all
-from mudroom.vault.apply.landing import Wanted, prepare, read_record, reconciling
+from mudroom.vault.apply.landing import LandingRequest, prepare, read_record, reconciling
 from mudroom.vault.conflict.reconciliation import LIMIT, Reconciler
 from mudroom.vault.conflict.resolution import (
     Resolution,
@@ -38,7 +38,7 @@ from mudroom.vault.store.store import Vault
 T = TypeVar("T")
 
 
-class Version(NamedTuple):
+class ConflictVersion(NamedTuple):
     """One side of a conflict."""
 
     path: bytes
@@ -52,9 +52,9 @@ class _Known(NamedTuple):
     path: bytes
     """In the fork."""
     reason: str
-    base: Version
-    ours: Version
-    theirs: Version
+    base: ConflictVersion
+    ours: ConflictVersion
+    theirs: ConflictVersion
     decided: bool
     """Whether a decision about these very versions is kept."""
     take: Take | Literal[""] = ""
@@ -65,7 +65,7 @@ class _Known(NamedTuple):
     """With ``take`` ``content``: that."""
 
 
-class Conflicted(_Known):
+class ForkConflict(_Known):
     # apart from its fields: a NamedTuple itself has no place for what is worked out once
     @property
     def result(self) -> bytes | None:
@@ -75,7 +75,7 @@ class Conflicted(_Known):
         return self.written if side is None else side.content
 
     @cached_property
-    def merged(self) -> Merged | None:
+    def merged(self) -> MergedText | None:
         """The texts merged as far as they can be; None if they are no texts that can be. Costs once, and is kept."""
         return self._merge()
 
@@ -85,7 +85,7 @@ class Conflicted(_Known):
         merged = vars(self).get("merged") or self._merge()
         return merged.conflicts if merged is not None else None
 
-    def _merge(self) -> Merged | None:
+    def _merge(self) -> MergedText | None:
         return merge3(*self._texts) if self._texts is not None else None
 
     @property
@@ -103,7 +103,7 @@ class Conflicted(_Known):
         return base, ours, theirs
 
 
-def find_conflicts(vault: Vault, fork: Fork, paths: Collection[bytes] = ()) -> list[Conflicted]:
+def find_conflicts(vault: Vault, fork: Fork, paths: Collection[bytes] = ()) -> list[ForkConflict]:
     """In walking order, those that are decided, too. Hold the fork's lock.
 
     Raises UsageError for a path that has no change.
@@ -112,14 +112,14 @@ def find_conflicts(vault: Vault, fork: Fork, paths: Collection[bytes] = ()) -> l
 
 
 def each_conflict(
-    vault: Vault, fork: Fork, make: Callable[[Conflicted], T], paths: Collection[bytes] = (), *, contents: bool = True
+    vault: Vault, fork: Fork, make: Callable[[ForkConflict], T], paths: Collection[bytes] = (), *, contents: bool = True
 ) -> list[T]:
     """What is made of each (``find_conflicts``): of no two of them are the contents in memory at a time. A fork may
     have any number, each as large as can be. Without ``contents`` nothing of them is read to be kept."""
-    return _each(vault, fork, make, read_record(fork), Wanted(tuple(paths)), contents=contents)
+    return _each(vault, fork, make, read_record(fork), LandingRequest(tuple(paths)), contents=contents)
 
 
-def find_conflict(vault: Vault, fork: Fork, path: bytes) -> Conflicted | None:
+def find_conflict(vault: Vault, fork: Fork, path: bytes) -> ForkConflict | None:
     """The one at this path, as ``find_conflicts`` has it among all; None: there is none. Hold the fork's lock.
 
     Of a file that was edited on both sides nothing but that file is merged. Of whatever else the rest of the fork may
@@ -127,10 +127,10 @@ def find_conflict(vault: Vault, fork: Fork, path: bytes) -> Conflicted | None:
     """
     record = read_record(fork)
     if _stands_alone(path, record.changeset.changes):
-        found = _each(vault, fork, lambda one: one, record, Wanted((path,), exact=True), contents=True)
+        found = _each(vault, fork, lambda one: one, record, LandingRequest((path,), exact=True), contents=True)
         if [(one.path, one.ours.path) for one in found] == [(path, path)] and found[0].ours.entry is not None:
             return found[0]
-    every = _each(vault, fork, lambda one: one if one.path == path else None, record, Wanted(), contents=True)
+    every = _each(vault, fork, lambda one: one if one.path == path else None, record, LandingRequest(), contents=True)
     return next((one for one in every if one is not None), None)
 
 
@@ -147,7 +147,13 @@ def _stands_alone(path: bytes, changes: Collection[Change]) -> bool:
 
 
 def _each(
-    vault: Vault, fork: Fork, make: Callable[[Conflicted], T], record: ForkRecord, wanted: Wanted, *, contents: bool
+    vault: Vault,
+    fork: Fork,
+    make: Callable[[ForkConflict], T],
+    record: ForkRecord,
+    wanted: LandingRequest,
+    *,
+    contents: bool,
 ) -> list[T]:
     with reconciling(vault, fork, wanted, record, answered=False) as reconciler:
         plan = prepare(fork, wanted, reconciler, record)
@@ -162,7 +168,7 @@ def _each(
                 base_at = conflict.base_at or conflict.path
                 base = changes[base_at].base if base_at in changes else change.base
                 ours_at = conflict.ours_at or conflict.path
-                sides = Sides(
+                sides = FileSides(
                     (base_at, base), (ours_at, reconciler.look(ours_at)), (conflict.path, change.staged), conflict.path
                 )
                 one = _conflicted(conflict, sides, reconciler, staged, known.get(conflict.path), contents=contents)
@@ -175,24 +181,28 @@ def _each(
 
 def _conflicted(
     conflict: Conflict,
-    sides: Sides,
+    sides: FileSides,
     reconciler: Reconciler,
     staged: Source,
     known: Resolution | None,
     *,
     contents: bool,
-) -> Conflicted:
+) -> ForkConflict:
     (base_at, base), (ours_at, ours), (theirs_at, theirs) = sides[:3]
     decided = known is not None and (known.ours, known.theirs) == (
         fingerprint(reconciler, ours_at, ours),
         fingerprint(staged, theirs_at, theirs),
     )
-    return Conflicted(
+    return ForkConflict(
         conflict.path,
         conflict.reason,
-        Version(base_at, base, reconciler.original(base_at, base, theirs_at) if contents and _is_file(base) else None),
-        Version(ours_at, ours, read_all(reconciler, ours_at, LIMIT) if contents and _is_file(ours) else None),
-        Version(theirs_at, theirs, read_all(staged, theirs_at, LIMIT) if contents and _is_file(theirs) else None),
+        ConflictVersion(
+            base_at, base, reconciler.original(base_at, base, theirs_at) if contents and _is_file(base) else None
+        ),
+        ConflictVersion(ours_at, ours, read_all(reconciler, ours_at, LIMIT) if contents and _is_file(ours) else None),
+        ConflictVersion(
+            theirs_at, theirs, read_all(staged, theirs_at, LIMIT) if contents and _is_file(theirs) else None
+        ),
         decided,
         known.take if known is not None and decided else "",
         _told(known),
@@ -204,7 +214,7 @@ def _is_file(entry: Entry | None) -> bool:
 
 
 def decide(
-    vault: Vault, fork: Fork, conflict: Conflicted, take: Take, content: bytes | None = None, *, edited: bool = False
+    vault: Vault, fork: Fork, conflict: ForkConflict, take: Take, content: bytes | None = None, *, edited: bool = False
 ) -> None:
     """Keep a decision until the next apply. Hold the fork's lock.
 
@@ -220,7 +230,7 @@ def decide(
                 f"{show(conflict.path)} is a directory on one side and none on the other",
                 "move one of them out of the way in the project, then apply again",
             )
-    with Union(fork.layered, None) as staged, reconciling(vault, fork, Wanted(), read_record(fork)) as project:
+    with Union(fork.layered, None) as staged, reconciling(vault, fork, LandingRequest(), read_record(fork)) as project:
         _require_unmoved(conflict, project, staged)
         resolution = Resolution(
             take,
@@ -249,14 +259,14 @@ def _told(known: Resolution | None) -> bytes:
     return repr(known).encode() if known is not None else b""
 
 
-def _require_unmoved(conflict: Conflicted, project: Reconciler, staged: Source) -> None:
+def _require_unmoved(conflict: ForkConflict, project: Reconciler, staged: Source) -> None:
     ours, theirs = project.look(conflict.ours.path), staged.look(conflict.theirs.path)
     if not (same_stamp(conflict.ours.entry, ours) and same_stamp(conflict.theirs.entry, theirs)):
         raise SideMoved(conflict.path, show(conflict.path))
 
 
 def forget(fork: Fork, path: bytes, decision: bytes | None = None) -> bool:
-    """Take a decision back: the one that was looked at (``Conflicted.decision``; None: whatever it is). Whether there
+    """Take a decision back: the one that was looked at (``ForkConflict.decision``; None: whatever it is). Whether there
     was one. Raises DecidedMeanwhile."""
     known = load_resolutions(fork)
     if decision is not None:
@@ -267,7 +277,7 @@ def forget(fork: Fork, path: bytes, decision: bytes | None = None) -> bool:
     return True
 
 
-def _mode(conflict: Conflicted, edited: Resolution | None) -> int:
+def _mode(conflict: ForkConflict, edited: Resolution | None) -> int:
     """Permission bits of what is decided by content: those of what was ``edited`` for it, or merged, else the
     project's. What lets a file act as its owner is only taken over from the project's."""
     modes = [side.entry.mode if _is_file(side.entry) and side.entry is not None else None for side in conflict[2:5]]

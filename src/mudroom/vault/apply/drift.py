@@ -15,7 +15,7 @@ from mudroom.core.tree.entry import Entry, same_shape, same_stamp
 from mudroom.core.tree.path import name, parent
 from mudroom.stage.beneath import directory, look, open_root
 from mudroom.stage.originals.ground import Ground
-from mudroom.stage.source import Content, DirectorySource, same_bytes
+from mudroom.stage.source import DirectorySource, SourceContent, same_bytes
 from mudroom.vault.forks.open_fork import OpenFork
 from mudroom.vault.store.fork import Fork
 from mudroom.vault.store.store import Vault
@@ -83,7 +83,7 @@ def _is_nowhere_yet(change: Change, ours: Entry | None) -> bool:
     return change.base.kind != "directory" and (ours is None or ours.kind != "directory")
 
 
-def _is_known(change: Change, ours: Entry | None, ground: Ground, live: Content) -> bool:
+def _is_known(change: Change, ours: Entry | None, ground: Ground, live: SourceContent) -> bool:
     """Whether it is what the fork started from after all: touched, or written anew with the same content."""
     base = change.base
     if base is None or ours is None or not same_shape(base, ours) or base.size != ours.size:
@@ -94,7 +94,7 @@ def _is_known(change: Change, ours: Entry | None, ground: Ground, live: Content)
     return kept is not None and _same_content(kept, change.path, live)
 
 
-def _is_there(change: Change, ours: Entry | None, staged: Content, live: Content) -> bool:
+def _is_there(change: Change, ours: Entry | None, staged: SourceContent, live: SourceContent) -> bool:
     """Whether the project has what the fork wants it to have, already."""
     wanted = change.staged
     if wanted is None or ours is None:
@@ -111,7 +111,7 @@ def _is_there(change: Change, ours: Entry | None, staged: Content, live: Content
         return False
 
 
-def _same_content(opened: int, path: bytes, live: Content) -> bool:
+def _same_content(opened: int, path: bytes, live: SourceContent) -> bool:
     """Closes ``opened``."""
     try:
         mine = live.open(path)

@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager, contextmanager
 from types import MappingProxyType
 from typing import NamedTuple
 
-from mudroom.core.merge.merge import Conflict, Part
+from mudroom.core.merge.merge import Conflict, PartialChoice
 from mudroom.core.merge.operations import Landing, Op, plan_landing
 from mudroom.core.tree.change import Change, Remark
 from mudroom.core.tree.choice import at_or_below, exactly
@@ -26,9 +26,9 @@ from mudroom.vault.apply.discarded_side import has_begun_anew, holder_of, lay_as
 from mudroom.vault.apply.execution import Progress
 from mudroom.vault.apply.remainder import keep_the_rest
 from mudroom.vault.apply.transaction import (
-    Applied,
     ApplyDirectory,
-    Recovered,
+    ApplyResult,
+    Recovery,
     apply,
     new_record,
     recover,
@@ -49,13 +49,13 @@ LACKING = "is missing from the fork: what was left of its change is gone"
 MARKED = "conflict markers were written into it, as was asked for"
 
 
-class Landed(NamedTuple):
-    applied: Applied
+class LandingResult(NamedTuple):
+    applied: ApplyResult
     withheld: tuple[bytes, ...]
     """Protected paths that were left in the fork because nobody named them."""
     remaining: int
     """Changes that are still in the fork; 0 and the fork is gone, or stands on the project as it is now."""
-    verified: Verified | None = None
+    verified: Verification | None = None
     """What the command said that the policy wants to succeed first (``verify``); None: it was not asked. If it failed,
     nothing was applied."""
     merged: tuple[bytes, ...] = ()
@@ -69,7 +69,7 @@ class Landed(NamedTuple):
         return self.applied.conflicts
 
 
-class Verified(NamedTuple):
+class Verification(NamedTuple):
     """The verdict of the policy's ``verify`` command on the result of an apply, before anything was written."""
 
     command: tuple[bytes, ...]
@@ -82,7 +82,7 @@ class Verified(NamedTuple):
         return self.exit_code == 0 and not self.timed_out
 
 
-Check = Callable[[Landing, Source, bytes], Verified | None]
+Check = Callable[[Landing, Source, bytes], Verification | None]
 """Tries a landing out: it is given what the fork has staged, and the directory of what was merged."""
 
 
@@ -94,12 +94,12 @@ class How(NamedTuple):
     progress: Progress | None
 
 
-class Wanted(NamedTuple):
+class LandingRequest(NamedTuple):
     """What of a fork is to be applied, and how."""
 
     paths: tuple[bytes, ...] = ()
     """What is at and below these; none: all."""
-    parts: Mapping[bytes, Part] = MappingProxyType({})
+    parts: Mapping[bytes, PartialChoice] = MappingProxyType({})
     """Files of which only a part is wanted."""
     git: bool = False
     """Repositories, too, each as a whole; without it they are left out unless they are among the ``paths``."""
@@ -111,7 +111,7 @@ class Wanted(NamedTuple):
     """Only what is at the paths, nothing below them (``core/tree/choice.py``)."""
 
 
-class Plan(NamedTuple):
+class LandingPlan(NamedTuple):
     """A landing that can be performed."""
 
     record: ForkRecord
@@ -119,7 +119,7 @@ class Plan(NamedTuple):
     landing: Landing
 
 
-def prepare(fork: Fork, wanted: Wanted, reconciler: Reconciler, record: ForkRecord) -> Plan:
+def prepare(fork: Fork, wanted: LandingRequest, reconciler: Reconciler, record: ForkRecord) -> LandingPlan:
     """What would happen, without doing any of it. Raises UsageError for a path that has no change."""
     changes = record.changeset.changes
     chosen = _chosen(changes, wanted)
@@ -130,7 +130,7 @@ def prepare(fork: Fork, wanted: Wanted, reconciler: Reconciler, record: ForkReco
     landing = plan_landing(chosen, reconciler.live(), named, blocked, masked)
     ops = (op._replace(copy=not op.merged) if _stays(fork, op, wanted.parts) else op for op in landing.ops)
     landing = landing._replace(ops=tuple(ops))
-    return Plan(record, tuple(chosen), landing)
+    return LandingPlan(record, tuple(chosen), landing)
 
 
 def _stays(fork: Fork, op: Op, parts: Collection[bytes]) -> bool:
@@ -143,7 +143,7 @@ def _stays(fork: Fork, op: Op, parts: Collection[bytes]) -> bool:
 
 @contextmanager
 def reconciling(
-    vault: Vault, fork: Fork, wanted: Wanted, record: ForkRecord, *, answered: bool = True
+    vault: Vault, fork: Fork, wanted: LandingRequest, record: ForkRecord, *, answered: bool = True
 ) -> Iterator[Reconciler]:
     """A fork beside the project as it is now. Hold the fork's lock. ``answered``: what was decided about conflicts
     counts."""
@@ -166,13 +166,13 @@ def reconciling(
 def land(
     vault: Vault,
     fork: Fork,
-    wanted: Wanted,
+    wanted: LandingRequest,
     *,
     time: int,
     record: ForkRecord | None = None,
     check: Check | None = None,
     progress: Progress | None = None,
-) -> Landed:
+) -> LandingResult:
     """Apply a fork's changes, or what is wanted of them. What cannot be applied stays in the fork.
 
     ``record``: what was collected, if the fork was locked ever since; else it is read, and the fork is compared
@@ -194,7 +194,9 @@ def land(
                 with Union(fork.layered, None) as staged:
                     verified = check(plan.landing, staged, reconciler.merged)
                 if verified is not None and not verified.passed:
-                    return Landed(Applied(""), plan.landing.withheld, len(record.changeset.changes), verified)
+                    return LandingResult(
+                        ApplyResult(""), plan.landing.withheld, len(record.changeset.changes), verified
+                    )
                 if verified is not None and not _still(plan, fork, wanted, reconciler, record):
                     continue  # that took a while, and the project is another one now
             if wanted.backups:
@@ -204,7 +206,7 @@ def land(
     raise MudroomError("the project changed each time while the result was being verified", "try again")
 
 
-def _still(plan: Plan, fork: Fork, wanted: Wanted, reconciler: Reconciler, record: ForkRecord) -> bool:
+def _still(plan: LandingPlan, fork: Fork, wanted: LandingRequest, reconciler: Reconciler, record: ForkRecord) -> bool:
     """Whether the same landing would be planned now."""
     again = prepare(fork, wanted, reconciler, record).landing
     return [op[:4] for op in again.ops if op.old] == [op[:4] for op in plan.landing.ops if op.old] and (
@@ -215,12 +217,12 @@ def _still(plan: Plan, fork: Fork, wanted: Wanted, reconciler: Reconciler, recor
 def perform(
     vault: Vault,
     fork: Fork,
-    wanted: Wanted,
-    plan: Plan,
+    wanted: LandingRequest,
+    plan: LandingPlan,
     reconciler: Reconciler,
     how: How,
-) -> Landed:
-    landing, applied, place = plan.landing, Applied(""), None
+) -> LandingResult:
+    landing, applied, place = plan.landing, ApplyResult(""), None
     if landing.ops or landing.dropped:
         place = ApplyDirectory(vault.new_apply())
         point = lay_aside(vault, fork, place.path, how.time) if landing.dropped else None
@@ -248,7 +250,7 @@ def perform(
         place.end()
     merged = (landing.differing & landed) - landing.dropped - landing.unmoved
     kept_ours = tuple(sorted(landing.dropped & landed))
-    return Landed(applied, landing.withheld, remaining, merged=tuple(sorted(merged)), kept=kept_ours)
+    return LandingResult(applied, landing.withheld, remaining, merged=tuple(sorted(merged)), kept=kept_ours)
 
 
 Resting = Callable[[str], AbstractContextManager[Fork]]
@@ -257,7 +259,7 @@ Resting = Callable[[str], AbstractContextManager[Fork]]
 
 def take_back(
     vault: Vault, name: str | None, progress: Progress | None = None, resting: Resting | None = None
-) -> Applied:
+) -> ApplyResult:
     """Undo an apply: the one named, or the last that has not been undone. What it dropped is in the fork again."""
     place = _apply_named(vault, name, "done", "undo")
     record = place.load() if place.state() == "done" else None
@@ -270,7 +272,7 @@ def take_back(
 
 def bring_back(
     vault: Vault, name: str | None, progress: Progress | None = None, resting: Resting | None = None
-) -> Applied:
+) -> ApplyResult:
     """Redo an apply that was undone: the one named, or the one that was undone last. What it dropped is dropped
     again, unless the fork has gone on."""
     place = _apply_named(vault, name, "undone", "redo")
@@ -283,7 +285,7 @@ def bring_back(
         return _again(applied, record, still)
 
 
-def _again(applied: Applied, record: ApplyRecord, fork: Fork | None) -> Applied:
+def _again(applied: ApplyResult, record: ApplyRecord, fork: Fork | None) -> ApplyResult:
     """``fork``: in which there is again what was dropped, or out of which it is; None: nothing has become of it."""
     if fork is None or record.checkpoint is None:
         return applied
@@ -301,7 +303,7 @@ def _holder(vault: Vault, record: ApplyRecord, resting: Resting | None) -> Itera
         yield held
 
 
-def _drop_again(vault: Vault, fork: Fork | None, record: ApplyRecord, applied: Applied) -> tuple[Remark, ...]:
+def _drop_again(vault: Vault, fork: Fork | None, record: ApplyRecord, applied: ApplyResult) -> tuple[Remark, ...]:
     if fork is None or record.checkpoint is None:
         return ()
     if _has_gone_on(fork, record):
@@ -331,7 +333,7 @@ def _apply_named(vault: Vault, name: str | None, state: str, verb: str) -> Apply
     return place
 
 
-def recover_all(vault: Vault) -> list[Recovered]:
+def recover_all(vault: Vault) -> list[Recovery]:
     """Deal with the applies that a killed mudroom left unfinished."""
     found = []
     for path in vault.applies():
@@ -345,7 +347,7 @@ def recover_all(vault: Vault) -> list[Recovered]:
             record = place.load()
             remarks = _settle_fork(vault, record, {conflict.path for conflict in conflicts})
             if remarks:
-                found.append(Recovered(place.name, record.fork, "finished", Applied(place.name, remarks=remarks)))
+                found.append(Recovery(place.name, record.fork, "finished", ApplyResult(place.name, remarks=remarks)))
         elif turning:
             _settle_turned(vault, place)
             place.end()
@@ -364,7 +366,7 @@ def _settle_turned(vault: Vault, place: ApplyDirectory) -> None:
     if state == "undone":
         return_dropped(vault, fork, record, place.path)
     else:
-        _drop_again(vault, fork, record, Applied(place.name))
+        _drop_again(vault, fork, record, ApplyResult(place.name))
 
 
 def _settle_fork(vault: Vault, done: ApplyRecord, kept: Collection[bytes]) -> tuple[Remark, ...]:
@@ -410,7 +412,7 @@ def read_record(fork: Fork) -> ForkRecord:
         raise UsageError(f"the fork {fork.name} holds no changes") from None
 
 
-def _chosen(changes: Sequence[Change], wanted: Wanted) -> list[Change]:
+def _chosen(changes: Sequence[Change], wanted: LandingRequest) -> list[Change]:
     if not wanted.paths:
         return list(changes)
     known = {change.path for change in changes}

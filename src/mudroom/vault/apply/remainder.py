@@ -11,13 +11,13 @@ from __future__ import annotations
 import os
 from collections.abc import Collection, Mapping
 
-from mudroom.core.merge.merge import Part
+from mudroom.core.merge.merge import PartialChoice
 from mudroom.core.text.linediff import count_lines, is_binary
 from mudroom.core.tree.change import Change, Changeset
 from mudroom.core.tree.entry import Entry
 from mudroom.core.tree.stack import LIVE
 from mudroom.stage.beneath import nameless
-from mudroom.stage.layers.landed import KEPT, LANDED, Landed, add_landed, elsewhere, keep_original
+from mudroom.stage.layers.landed import KEPT, LANDED, LandedPaths, add_landed, elsewhere, keep_original
 from mudroom.stage.layers.layer import remove_tree
 from mudroom.stage.layers.union import Union
 from mudroom.stage.originals.collection import TEXT_LIMIT
@@ -28,7 +28,7 @@ from mudroom.vault.record import ForkRecord, save
 from mudroom.vault.store.fork import Fork
 from mudroom.vault.store.store import Vault
 
-_NO_PARTS: Mapping[bytes, Part] = {}
+_NO_PARTS: Mapping[bytes, PartialChoice] = {}
 
 
 def keep_the_rest(
@@ -37,7 +37,7 @@ def keep_the_rest(
     record: ForkRecord,
     landed: Collection[bytes],
     merged: Collection[bytes] = (),
-    parts: Mapping[bytes, Part] = _NO_PARTS,
+    parts: Mapping[bytes, PartialChoice] = _NO_PARTS,
 ) -> int:
     """Take the ``landed`` paths off a fork's books. Returns how many changes are left; with none left, a fork that
     nobody gave a name to is gone.
@@ -101,8 +101,8 @@ def _as_landed(
     layers: Source,
     changes: Collection[Change],
     merged: Collection[bytes],
-    parts: Mapping[bytes, Part],
-) -> dict[bytes, Landed]:
+    parts: Mapping[bytes, PartialChoice],
+) -> dict[bytes, LandedPaths]:
     rows = {}
     with OpenSource(project) as live:
         for change in changes:
@@ -112,15 +112,15 @@ def _as_landed(
             elif staged is not None and staged.kind == "file" and path in merged:
                 opened = layers.open(path)
                 try:
-                    rows[path] = Landed(elsewhere(staged), staged, keep_original(fork, opened))
+                    rows[path] = LandedPaths(elsewhere(staged), staged, keep_original(fork, opened))
                 finally:
                     os.close(opened)
             else:
-                rows[path] = Landed(_look(live, path), staged)
+                rows[path] = LandedPaths(_look(live, path), staged)
     return rows
 
 
-def _part(fork: bytes, change: Change, part: Part) -> Landed:
+def _part(fork: bytes, change: Change, part: PartialChoice) -> LandedPaths:
     assert change.staged is not None
     content = nameless(fork)
     with open(content, "wb") as stream:
@@ -129,10 +129,10 @@ def _part(fork: bytes, change: Change, part: Part) -> Landed:
         os.lseek(content, 0, os.SEEK_SET)
         name = keep_original(fork, content)
     original = elsewhere(change.staged._replace(size=len(part.content), mode=part.mode))
-    return Landed(original, original, name)
+    return LandedPaths(original, original, name)
 
 
-def _remaining(change: Change, part: Part, staged: Source) -> Change:
+def _remaining(change: Change, part: PartialChoice, staged: Source) -> Change:
     """What is left of a change of which a part has landed."""
     assert change.staged is not None
     base = elsewhere(change.staged._replace(size=len(part.content), mode=part.mode))

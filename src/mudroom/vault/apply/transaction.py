@@ -55,7 +55,7 @@ _ORDER: tuple[State, ...] = ("redoing", "undone", "undoing", "done", "ready", "p
 _UNDER_WAY: dict[str, tuple[State, State]] = {"done": ("undoing", "undone"), "undone": ("redoing", "done")}
 
 
-class Applied(NamedTuple):
+class ApplyResult(NamedTuple):
     name: str
     """``u12``: what undo calls it. Empty if there was nothing to do."""
     written: int = 0
@@ -70,19 +70,19 @@ class Applied(NamedTuple):
     """That fork, by the name it has now."""
 
 
-Settle = Callable[[Applied], tuple[Remark, ...]]
+Settle = Callable[[ApplyResult], tuple[Remark, ...]]
 
 
-def _settled(_applied: Applied) -> tuple[Remark, ...]:
+def _settled(_applied: ApplyResult) -> tuple[Remark, ...]:
     return ()
 
 
-class Recovered(NamedTuple):
+class Recovery(NamedTuple):
     name: str
     fork: str
     outcome: Literal["deferred", "finished", "undone"]
     """deferred: the project was never touched, the fork is whole; finished: the rest of the apply was done now."""
-    applied: Applied
+    applied: ApplyResult
 
 
 class ApplyDirectory:
@@ -187,7 +187,7 @@ def apply(
     merged: bytes = b"",
     verify_fork: bool = True,
     progress: Progress | None = None,
-) -> Applied:
+) -> ApplyResult:
     """Perform the operations of ``record``. ``place`` is a new apply directory.
 
     The mark (``begin``) is left: whoever calls ends it when the fork knows what has become of its changes.
@@ -197,11 +197,11 @@ def apply(
     after an OSError ``recover`` knows what to do.
     """
     if not record.ops and not record.dropped:
-        return Applied("")
+        return ApplyResult("")
     place.begin("apply")
     if not record.ops:  # the project stays as it is; only the fork is to forget something
         place.write("done", record)
-        return Applied(place.name)
+        return ApplyResult(place.name)
     place.write("prepare", record._replace(trees={}))  # to take this back, the trees are not needed
     try:
         _make_slots(record)  # not before: they may be in the project, and recovery has to know of them
@@ -219,7 +219,7 @@ def apply(
     return _finish(place, record, "ready", "done", progress)
 
 
-def undo(place: ApplyDirectory, progress: Progress | None = None, settle: Settle = _settled) -> Applied:
+def undo(place: ApplyDirectory, progress: Progress | None = None, settle: Settle = _settled) -> ApplyResult:
     """Bring back what was there before an apply. Files that changed since stay, as conflicts.
 
     ``settle``: called when the project is as it was, and before that counts as over: to deal with the fork."""
@@ -230,7 +230,7 @@ def undo(place: ApplyDirectory, progress: Progress | None = None, settle: Settle
     return _turn_back(place, "done", progress, settle)
 
 
-def redo(place: ApplyDirectory, progress: Progress | None = None, settle: Settle = _settled) -> Applied:
+def redo(place: ApplyDirectory, progress: Progress | None = None, settle: Settle = _settled) -> ApplyResult:
     """Apply once more what was undone. Files that changed since stay, as conflicts. ``settle``: as for ``undo``."""
     state = place.state()
     if state != "undone":
@@ -240,16 +240,16 @@ def redo(place: ApplyDirectory, progress: Progress | None = None, settle: Settle
 
 def _turn_back(
     place: ApplyDirectory, state: Literal["done", "undone"], progress: Progress | None, settle: Settle
-) -> Applied:
+) -> ApplyResult:
     """Perform backwards what led to this state."""
     under_way, after = _UNDER_WAY[state]
     record = place.load()
     if not record.ops:
         place.begin("turn")
         place.advance(state, after)
-        remarks = settle(Applied(place.name))
+        remarks = settle(ApplyResult(place.name))
         place.end()
-        return Applied(place.name, remarks=remarks)
+        return ApplyResult(place.name, remarks=remarks)
     if not os.path.isdir(record.slots):  # it held no file, or somebody has removed it
         _make_slots(record)
     place.begin("turn")
@@ -264,7 +264,7 @@ def _turn_back(
     return applied._replace(remarks=(*applied.remarks, *kept, *settled))
 
 
-def recover(place: ApplyDirectory) -> Recovered | None:
+def recover(place: ApplyDirectory) -> Recovery | None:
     """Finish or take back what a killed mudroom left behind; None if nothing was."""
     state = place.state()
     if state not in ("prepare", "ready", "undoing", "redoing"):
@@ -272,16 +272,16 @@ def recover(place: ApplyDirectory) -> Recovered | None:
     record = place.load()
     if state == "prepare":
         place.give_back(record)
-        return Recovered(place.name, record.fork, "deferred", Applied(place.name))
+        return Recovery(place.name, record.fork, "deferred", ApplyResult(place.name))
     earlier_states: tuple[State, ...] = ("undone",) if state == "redoing" else ("prepare", "done")
     for earlier in earlier_states:  # a crash between writing one state and dropping the one before it
         if os.path.exists(place._plan(earlier)):
             place.drop(earlier)
     if state in ("ready", "redoing"):
         applied = _finish(place, record, state, "done", None, again=True)
-        return Recovered(place.name, record.fork, "finished", applied)
+        return Recovery(place.name, record.fork, "finished", applied)
     applied = _finish(place, record, "undoing", "undone", None, again=True)
-    return Recovered(place.name, record.fork, "undone", applied)
+    return Recovery(place.name, record.fork, "undone", applied)
 
 
 def _finish(
@@ -292,7 +292,7 @@ def _finish(
     progress: Progress | None,
     *,
     again: bool = False,
-) -> Applied:
+) -> ApplyResult:
     """``again``: some of it may have been done before."""
     has_kept = functools.partial(_has_kept, record) if old == "ready" else lambda _op: False
     executor = Executor(record.project, record.slots, record.trees, again=again, has_kept=has_kept)
@@ -305,13 +305,13 @@ def _finish(
         _return_slots(record._replace(ops=tuple(held)))
     if old == "ready" and not executor.done and not record.dropped:  # nothing has happened: nothing is to be undone
         place.drop(old)
-        return Applied("", conflicts=tuple(executor.conflicts), remarks=tuple(executor.remarks))
+        return ApplyResult("", conflicts=tuple(executor.conflicts), remarks=tuple(executor.remarks))
     if executor.done != list(record.ops):  # undo must not take back what was never done
         place.write(old, record._replace(ops=tuple(executor.done)))
     place.advance(old, new)
     written = sum(_files(op, record) for op in executor.done if op.kind in ("place", "swap", "chmod"))
     removed = sum(_files(op, record) for op in executor.done if op.kind == "remove")
-    return Applied(place.name, written, removed, tuple(executor.conflicts), tuple(executor.remarks))
+    return ApplyResult(place.name, written, removed, tuple(executor.conflicts), tuple(executor.remarks))
 
 
 def _has_kept(record: ApplyRecord, op: Op) -> bool:

@@ -10,8 +10,8 @@ import time
 from collections.abc import Callable
 
 from mudroom.core.approval.approval import CommandAnswer, CommandQuestion, HostQuestion
-from mudroom.core.approval_queue import Decision, answer_of
-from mudroom.core.network.flow import NOBODY, Answer, Question
+from mudroom.core.approval_queue import QueueDecision, answer_of
+from mudroom.core.network.flow import NOBODY, FlowAnswer, FlowQuestion
 from mudroom.core.tree.path import show
 from mudroom.errors import MudroomError
 from mudroom.vault.approvals.queue import Queue
@@ -63,7 +63,7 @@ class HostApprover:
         nobody would hear of it."""
         self._queue, self._agent, self._patience, self._anyway = queue, agent, patience, anyway
 
-    def __call__(self, question: Question, over: int) -> Answer:
+    def __call__(self, question: FlowQuestion, over: int) -> FlowAnswer:
         """Waits for the answer."""
         if not self._is_heard():
             return NOBODY
@@ -73,7 +73,7 @@ class HostApprover:
         except (MudroomError, OSError) as error:
             return failed(error)
 
-    def begin(self, question: Question) -> HostWaiting:
+    def begin(self, question: FlowQuestion) -> HostWaiting:
         """Does not."""
         if not self._is_heard():
             return HostWaiting(None, 0, NOBODY)
@@ -89,7 +89,7 @@ class HostApprover:
 class HostWaiting:
     """A question about a host while the command goes on (``gateway.py:Waiting``)."""
 
-    def __init__(self, ticket: Ticket | None, patience: float, answer: Answer | None = None) -> None:
+    def __init__(self, ticket: Ticket | None, patience: float, answer: FlowAnswer | None = None) -> None:
         """``answer``: of a question that could not be asked."""
         self._ticket, self._patience, self._until = ticket, patience, time.monotonic() + patience
         self._answer = answer
@@ -97,7 +97,7 @@ class HostWaiting:
     def fileno(self) -> int:
         return self._ticket.fileno() if self._ticket is not None else -1
 
-    def look(self) -> Answer | None:
+    def look(self) -> FlowAnswer | None:
         if self._answer is None and self._ticket is not None:
             try:
                 decision = self._ticket.look()
@@ -120,18 +120,18 @@ class HostWaiting:
         self._ticket = None
 
 
-def host_question(question: Question, agent: str) -> HostQuestion:
+def host_question(question: FlowQuestion, agent: str) -> HostQuestion:
     return HostQuestion(question.host, question.port, question.way, question.fork, agent)
 
 
-def host_answer(decision: Decision) -> Answer:
+def host_answer(decision: QueueDecision) -> FlowAnswer:
     """What the gate is told. A refusal says who refused, and what was said to it."""
     allowed = decision.state == "allowed"
     if decision.state not in ("allowed", "denied"):
-        return Answer(False, why=f"and {decision.reason}")
+        return FlowAnswer(False, why=f"and {decision.reason}")
     reason = f" ({show(decision.reason.encode())})" if decision.reason else ""
-    return Answer(allowed, decision.keep, "" if allowed else f"and refused by {decision.by}{reason}")
+    return FlowAnswer(allowed, decision.keep, "" if allowed else f"and refused by {decision.by}{reason}")
 
 
-def failed(error: Exception) -> Answer:
-    return Answer(False, why=f"but {error}")
+def failed(error: Exception) -> FlowAnswer:
+    return FlowAnswer(False, why=f"but {error}")

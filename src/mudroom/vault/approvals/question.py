@@ -21,7 +21,7 @@ from typing import TypeVar
 
 import msgspec
 
-from mudroom.core.approval_queue import Asked, Decision, Row
+from mudroom.core.approval_queue import QueueDecision, QueuedQuestionRecord, QueueRow
 from mudroom.core.tree.path import show
 from mudroom.errors import MudroomError
 from mudroom.vault.record import sync_directory
@@ -65,7 +65,7 @@ def attend(place: bytes) -> Attendance | None:
     return Attendance(descriptor)
 
 
-def create(place: bytes, asked: Asked) -> Attendance | None:
+def create(place: bytes, asked: QueuedQuestionRecord) -> Attendance | None:
     """Put a question at ``place``, with oneself as the one who waits; None if there is one already. Raises OSError, and
     nothing is there."""
     aside, attendance = _aside(place), None
@@ -85,7 +85,7 @@ def create(place: bytes, asked: Asked) -> Attendance | None:
         raise
 
 
-def decide(place: bytes, decision: Decision) -> bool:
+def decide(place: bytes, decision: QueueDecision) -> bool:
     """Whether this is how it ends; False: it has ended already. Durable when it returns. Raises OSError, and nothing
     is decided; FileNotFoundError if there is no such question."""
     aside = _aside(place + b"/decided")
@@ -114,12 +114,12 @@ def is_used(place: bytes) -> bool:
     return os.path.lexists(place + b"/used")
 
 
-def decision_at(place: bytes) -> Decision | None:
+def decision_at(place: bytes) -> QueueDecision | None:
     """Raises MudroomError if it cannot be read: it is no answer then."""
     path = place + b"/decided"
     try:
         with open(path, "rb") as stream:
-            found = _decode(stream.read(), Decision)
+            found = _decode(stream.read(), QueueDecision)
     except (FileNotFoundError, NotADirectoryError):
         return None
     if found is None or found.format != FORMAT:
@@ -127,19 +127,19 @@ def decision_at(place: bytes) -> Decision | None:
     return found
 
 
-def row_at(place: bytes) -> Row | None:
+def row_at(place: bytes) -> QueueRow | None:
     """None if there is none, or it cannot be read: it can be neither answered nor used then."""
     try:
         with open(place + b"/question", "rb") as stream:
             data = stream.read()
-        asked, decision = _decode(data, Asked), decision_at(place)
+        asked, decision = _decode(data, QueuedQuestionRecord), decision_at(place)
     except (FileNotFoundError, NotADirectoryError, MudroomError):
         return None
     if asked is None or asked.format != FORMAT or asked.name.encode() != os.path.basename(place):
         return None
     if (asked.command is None) == (asked.host is None):
         return None
-    return Row(asked, decision, _waiter(place) if decision is None else 0, is_used(place), len(data))
+    return QueueRow(asked, decision, _waiter(place) if decision is None else 0, is_used(place), len(data))
 
 
 def remove(place: bytes) -> None:
@@ -159,7 +159,7 @@ def _aside(place: bytes) -> bytes:
     return os.path.dirname(place) + b"/" + ASIDE + os.urandom(8).hex().encode()
 
 
-_Record = TypeVar("_Record", Asked, Decision)
+_Record = TypeVar("_Record", QueuedQuestionRecord, QueueDecision)
 
 
 def _decode(data: bytes, kind: type[_Record]) -> _Record | None:

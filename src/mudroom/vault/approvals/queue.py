@@ -16,11 +16,11 @@ from collections.abc import Callable, Iterable
 from mudroom.core.approval.approval import CommandQuestion, HostQuestion, difference, is_same
 from mudroom.core.approval_queue import (
     VALIDITY,
-    Asked,
-    Decision,
     Moment,
+    QueueDecision,
+    QueuedQuestionRecord,
+    QueueRow,
     Room,
-    Row,
     State,
     elapsed,
     is_old,
@@ -80,7 +80,7 @@ class Queue:
         except OSError as error:
             raise MudroomError(f"the question cannot be put into the queue: {error.strerror}") from error
 
-    def _resume(self, row: Row, moment: Moment, validity: float) -> Ticket | None:
+    def _resume(self, row: QueueRow, moment: Moment, validity: float) -> Ticket | None:
         attendance = self._attend(row.name)
         if attendance is None:
             return None
@@ -93,7 +93,7 @@ class Queue:
                 attendance.end()
         return ticket
 
-    def _counts(self, row: Row, moment: Moment, validity: float) -> bool:
+    def _counts(self, row: QueueRow, moment: Moment, validity: float) -> bool:
         """Whether a question that we attend goes on, or its answer is still to be used."""
         decision = self.decision(row.name)
         if decision is None:
@@ -105,7 +105,7 @@ class Queue:
             return False
         return not disk.is_used(self._place(row.name))
 
-    def _superseded(self, rows: list[Row], question: CommandQuestion | HostQuestion) -> str:
+    def _superseded(self, rows: list[QueueRow], question: CommandQuestion | HostQuestion) -> str:
         """What has changed since the same command was last asked about; the question of then is withdrawn."""
         if not isinstance(question, CommandQuestion):
             return ""
@@ -119,7 +119,7 @@ class Queue:
                 return f"{why} since question {row.name} ({'not answered' if row.decision is None else row.state})"
         return ""
 
-    def _withdraw(self, row: Row, reason: str) -> None:
+    def _withdraw(self, row: QueueRow, reason: str) -> None:
         if row.decision is None and (attendance := self._attend(row.name)) is not None:
             self.end(row.name, "withdrawn", reason)
             attendance.end()
@@ -132,7 +132,7 @@ class Queue:
             raise MudroomError(f"the command has {size:,} bytes, more than the {LARGEST:,} that can be asked about")
         os.makedirs(self._path, mode=0o700, exist_ok=True)
         for _attempt in range(100):
-            asked = Asked(FORMAT, self._new_id(), moment, patience, note, command, host)
+            asked = QueuedQuestionRecord(FORMAT, self._new_id(), moment, patience, note, command, host)
             attendance = disk.create(self._place(asked.name), asked)
             if attendance is not None:
                 try:
@@ -154,12 +154,12 @@ class Queue:
 
     # --- those who answer ---
 
-    def rows(self) -> list[Row]:
+    def rows(self) -> list[QueueRow]:
         """All that is known, oldest first. One that cannot be read is left out. Raises MudroomError."""
         self._require_own()
         return self._rows()
 
-    def row(self, name: str) -> Row:
+    def row(self, name: str) -> QueueRow:
         """Raises UsageError if there is none of that name, MudroomError."""
         self._require_own()
         row = disk.row_at(self._place(name)) if _is_name(name) else None
@@ -167,7 +167,9 @@ class Queue:
             raise UsageError(f"there is no question {show(name.encode('utf-8', 'surrogateescape'))}", _LIST)
         return row
 
-    def decide(self, name: str, *, allow: bool, by: str, reason: str = "", keep: bool = False) -> tuple[Decision, bool]:
+    def decide(
+        self, name: str, *, allow: bool, by: str, reason: str = "", keep: bool = False
+    ) -> tuple[QueueDecision, bool]:
         """Answer a question: how it has ended, and whether that was us; False: somebody else was before. Raises
         UsageError if there is none of that name; MudroomError if the answer cannot be written: it still waits then."""
         row = self.row(name)
@@ -201,9 +203,9 @@ class Queue:
 
     def end(
         self, name: str, state: State, reason: str, by: str = "nobody", keep: bool = False
-    ) -> tuple[Decision, bool]:
+    ) -> tuple[QueueDecision, bool]:
         """As ``decide``, in any way."""
-        decision = Decision(FORMAT, state, self._clock(), storable_text(by), storable_text(reason[:2000]), keep)
+        decision = QueueDecision(FORMAT, state, self._clock(), storable_text(by), storable_text(reason[:2000]), keep)
         try:
             if disk.decide(self._place(name), decision):
                 ring(self._bells)
@@ -217,7 +219,7 @@ class Queue:
             raise UsageError(f"the question {name} is not there any more", _LIST)
         return found, False
 
-    def decision(self, name: str) -> Decision | None:
+    def decision(self, name: str) -> QueueDecision | None:
         return disk.decision_at(self._place(name))
 
     def use(self, name: str) -> None:
@@ -232,7 +234,7 @@ class Queue:
     def _place(self, name: str) -> bytes:
         return self._path + b"/" + name.encode()
 
-    def _rows(self) -> list[Row]:
+    def _rows(self) -> list[QueueRow]:
         found = [row for name in self._names() if (row := disk.row_at(self._place(name))) is not None]
         return sorted(found, key=lambda row: (row.asked.when.time, row.name))
 
@@ -257,7 +259,7 @@ class Queue:
 
     # --- room ---
 
-    def _make_room(self, rows: list[Row], moment: Moment) -> None:
+    def _make_room(self, rows: list[QueueRow], moment: Moment) -> None:
         """Raises MudroomError if so many wait that there is no room."""
         try:
             gone = surplus(rows, moment, ROOM)

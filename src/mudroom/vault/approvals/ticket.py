@@ -6,7 +6,7 @@ import select
 import time
 from typing import TYPE_CHECKING
 
-from mudroom.core.approval_queue import Asked, Decision, State
+from mudroom.core.approval_queue import QueueDecision, QueuedQuestionRecord, State
 
 if TYPE_CHECKING:
     from mudroom.vault.approvals.bell import Bell
@@ -20,7 +20,7 @@ LOOK = 2.0
 class Ticket:
     """A question that was put, and the right to use its answer, once. To be closed."""
 
-    def __init__(self, queue: Queue, asked: Asked, attendance: Attendance) -> None:
+    def __init__(self, queue: Queue, asked: QueuedQuestionRecord, attendance: Attendance) -> None:
         self._queue, self.asked, self._attendance = queue, asked, attendance
         self._bell: Bell | None = None
 
@@ -43,7 +43,7 @@ class Ticket:
             self._bell = self._queue.listen()
         return self._bell.fileno()
 
-    def look(self) -> Decision | None:
+    def look(self) -> QueueDecision | None:
         """What was decided, if something was: it is used up thereby. Raises MudroomError: nothing is allowed then."""
         if self._bell is not None:
             self._bell.heard()
@@ -52,13 +52,13 @@ class Ticket:
             self._queue.use(self.asked.name)
         return decision
 
-    def end(self, state: State, reason: str = "", by: str = "nobody", keep: bool = False) -> tuple[Decision, bool]:
+    def end(self, state: State, reason: str = "", by: str = "nobody", keep: bool = False) -> tuple[QueueDecision, bool]:
         """How it has ended, used up, and whether it was by this call: somebody may have decided before."""
         decision, ours = self._queue.end(self.asked.name, state, reason, by, keep)
         self._queue.use(self.asked.name)
         return decision, ours
 
-    def wait(self, patience: float, over: int = -1) -> Decision:
+    def wait(self, patience: float, over: int = -1) -> QueueDecision:
         """What is decided in so many seconds; expired after them, withdrawn as soon as ``over`` is readable. Raises
         MudroomError: nothing is allowed then."""
         until = time.monotonic() + patience

@@ -12,8 +12,8 @@ from collections.abc import Callable, Collection, Mapping
 
 from mudroom.core.merge.diff3 import merge3
 from mudroom.core.merge.marker import Labels, mergeable, with_markers
-from mudroom.core.merge.merge import BINARY, Combined, Delta, Part, combine_modes, delta_of, merged_mode
-from mudroom.core.merge.merge_tree import Answer, Live, Sides
+from mudroom.core.merge.merge import BINARY, Combined, Delta, PartialChoice, combine_modes, delta_of, merged_mode
+from mudroom.core.merge.merge_tree import ConflictAnswer, FileSides, LiveProject
 from mudroom.core.tree.change import Change
 from mudroom.core.tree.entry import Entry, same_shape, same_stamp
 from mudroom.stage import xattr
@@ -51,8 +51,8 @@ class Reconciler:
         *,
         since: int,
         place: bytes,
-        partial: Mapping[bytes, Part] | None = None,
-        answer: Callable[[Reconciler, Change, Entry | None], Answer | None] | None = None,
+        partial: Mapping[bytes, PartialChoice] | None = None,
+        answer: Callable[[Reconciler, Change, Entry | None], ConflictAnswer | None] | None = None,
         markers: bool = False,
         label: bytes = b"fork",
     ) -> None:
@@ -86,18 +86,18 @@ class Reconciler:
         """The directory of what was merged; empty if nothing was."""
         return self._merged
 
-    def live(self) -> Live:
+    def live(self) -> LiveProject:
         renames_directories = _filesystem_magic(self._project) != _OVERLAYFS_MAGIC
 
         def same_tree(path: bytes, expected: dict[bytes, Entry]) -> bool:
             # EXDEV: an overlay (a container's own root) cannot rename a directory that is in its lower layers
             return renames_directories and _tree_is(self._live.root, path, expected)
 
-        def answer(change: Change, ours: Entry | None, sides: Sides | None) -> Answer | None:
+        def answer(change: Change, ours: Entry | None, sides: FileSides | None) -> ConflictAnswer | None:
             found = self._answer(self, change, ours) if self._answer is not None else None
             return found or (self._mark(sides) if self._markers and sides is not None else None)
 
-        return Live(
+        return LiveProject(
             self._live.look,
             self._same_as_staged,
             same_tree,
@@ -178,7 +178,7 @@ class Reconciler:
 
     # --- merging ---
 
-    def _combine(self, sides: Sides) -> Combined:
+    def _combine(self, sides: FileSides) -> Combined:
         (_base_at, base), (ours_at, ours), (theirs_at, theirs) = sides[:3]
         assert theirs is not None
         part = self._partial.get(theirs_at)
@@ -209,7 +209,7 @@ class Reconciler:
             return Combined(theirs)
         return self.keep(sides.path, content, mode, like=ours_at if ours is not None else b"")
 
-    def contents(self, sides: Sides) -> tuple[bytes | None, bytes | None, bytes | None]:
+    def contents(self, sides: FileSides) -> tuple[bytes | None, bytes | None, bytes | None]:
         """Base, ours and theirs of a file; None for what is too large or not known."""
         (base_at, base), (ours_at, ours), (theirs_at, _theirs) = sides[:3]
         part = self._partial.get(theirs_at)
@@ -218,7 +218,7 @@ class Reconciler:
         yours = read_all(self._staged, theirs_at, LIMIT) if part is None else part.content
         return before, mine, yours
 
-    def _mark(self, sides: Sides) -> Answer | None:
+    def _mark(self, sides: FileSides) -> ConflictAnswer | None:
         found = self.contents(sides)
         ours, theirs = sides.ours[1], sides.theirs[1]
         if None in found or ours is None or theirs is None or any(mergeable(data or b"") for data in found):
@@ -230,7 +230,7 @@ class Reconciler:
         labels = Labels(b"project", b"original", self._label)
         self.marked.append(sides.theirs[0])
         content = with_markers(merged, labels, "diff3")
-        return Answer("content", self.keep(sides.path, content, ours.mode, like=sides.ours[0]))
+        return ConflictAnswer("content", self.keep(sides.path, content, ours.mode, like=sides.ours[0]))
 
     def original(self, path: bytes, base: Entry | None, theirs_at: bytes) -> bytes | None:
         """The content of the base; empty if there was nothing, None if it is not known or too large."""

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from mudroom.core.merge.merge import Combined
-from mudroom.core.merge.merge_tree import Answer
+from mudroom.core.merge.merge_tree import ConflictAnswer
 from mudroom.core.merge.resolution_words import Take
 from mudroom.core.tree.change import Change
 from mudroom.core.tree.entry import Entry
@@ -107,7 +107,7 @@ def read_content(fork: Fork, resolution: Resolution) -> bytes:
         return stream.read()
 
 
-def answers(fork: Fork, staged: Source) -> Callable[[Reconciler, Change, Entry | None], Answer | None] | None:
+def answers(fork: Fork, staged: Source) -> Callable[[Reconciler, Change, Entry | None], ConflictAnswer | None] | None:
     """For a ``Reconciler``: the decisions that hold for the versions there are now.
 
     A decision is about all of a file. Of one of which only a part is wanted it would bring more than that, so it is
@@ -117,16 +117,16 @@ def answers(fork: Fork, staged: Source) -> Callable[[Reconciler, Change, Entry |
     if not known:
         return None
 
-    def answer(reconciler: Reconciler, change: Change, ours: Entry | None) -> Answer | None:
+    def answer(reconciler: Reconciler, change: Change, ours: Entry | None) -> ConflictAnswer | None:
         found = known.get(change.path)
         if found is None or change.path in reconciler.partial or not _holds(found, reconciler, staged, change, ours):
             return None
         if found.take in ("ours", "theirs"):
-            return Answer("ours" if found.take == "ours" else "theirs")
+            return ConflictAnswer("ours" if found.take == "ours" else "theirs")
         if found.take == "delete":
-            return Answer("content", Combined(None))
+            return ConflictAnswer("content", Combined(None))
         content, like = read_content(fork, found), found.ours_at or change.path
-        return Answer(
+        return ConflictAnswer(
             "content", reconciler.keep(change.path, content, found.mode, like=like if ours is not None else b"")
         )
 

@@ -18,7 +18,7 @@ from typing import NamedTuple
 from mudroom.core.agent.artifact import matcher
 from mudroom.core.tree.change import Change
 from mudroom.errors import UsageError
-from mudroom.stage.source import Content
+from mudroom.stage.source import SourceContent
 
 LARGEST, TOTAL, MOST = 100 << 20, 500 << 20, 10_000
 """Bytes of one file, bytes of all, and how many."""
@@ -27,7 +27,7 @@ _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
-class Limits(NamedTuple):
+class ArtifactLimits(NamedTuple):
     largest: int = LARGEST
     total: int = TOTAL
     most: int = MOST
@@ -75,11 +75,11 @@ def require_empty(place: bytes, shown: str) -> None:
 
 def collect(
     place: bytes,
-    source: Content,
+    source: SourceContent,
     changes: Iterable[Change],
     patterns: Sequence[str],
     streams: Mapping[str, bytes],
-    limits: Limits = Limits(),  # noqa: B008 - a value
+    limits: ArtifactLimits = ArtifactLimits(),  # noqa: B008 - a value
 ) -> Artifacts:
     """Copy into ``place``, which is an empty directory, what matches of the files that were changed."""
     root = os.open(place, _DIRECTORY)
@@ -105,7 +105,7 @@ def collect(
         os.close(root)
 
 
-def _take(source: Content, root: int, change: Change, room: int) -> tuple[int, str]:
+def _take(source: SourceContent, root: int, change: Change, room: int) -> tuple[int, str]:
     """Bytes that were copied, or why none were."""
     assert change.staged is not None
     if change.staged.kind != "file":

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from typing import Any, NamedTuple
 
-from mudroom.core.background import Ended, Started, from_json, to_json
+from mudroom.core.background import BackgroundEnd, BackgroundStart, from_json, to_json
 from mudroom.vault.store.fork import Fork
 from mudroom.vault.store.store import Vault
 
@@ -73,7 +73,7 @@ def read_ring(path: bytes) -> bytes:
     return found
 
 
-class Part(NamedTuple):
+class StreamPart(NamedTuple):
     """What of a stream is new to somebody, or the end of it."""
 
     data: bytes
@@ -84,7 +84,7 @@ class Part(NamedTuple):
     were printed before it."""
 
 
-def read_part(path: bytes, mark: str, limit: int) -> Part:
+def read_part(path: bytes, mark: str, limit: int) -> StreamPart:
     """What a ring has got since ``mark``, which is one of ours or anything else; at most ``limit`` bytes, its last."""
     for _try in range(_TRIES):
         count = _count(path)
@@ -94,10 +94,10 @@ def read_part(path: bytes, mark: str, limit: int) -> Part:
             if count is not None and count == _count(path) and bool(count) == (len(files) > 1):
                 return _part(list(zip(files, sizes, strict=True)), count, mark, limit)
         time.sleep(0.001)  # it is just being rolled over
-    return Part(b"", mark, None if mark else 0)
+    return StreamPart(b"", mark, None if mark else 0)
 
 
-def _part(files: Sequence[tuple[int, int]], count: int, mark: str, limit: int) -> Part:
+def _part(files: Sequence[tuple[int, int]], count: int, mark: str, limit: int) -> StreamPart:
     """``files``: the newer one first. ``count``: bytes of the stream before that."""
     end = count + (files[0][1] if files else 0)
     known = int(mark) if mark.isdecimal() and len(mark) < 20 else end + 1
@@ -108,7 +108,7 @@ def _part(files: Sequence[tuple[int, int]], count: int, mark: str, limit: int) -
     for descriptor, size in files:
         part = min(size, wanted - len(found))
         found = os.pread(descriptor, part, size - part) + found
-    return Part(found, str(end), None if follows else end - wanted)
+    return StreamPart(found, str(end), None if follows else end - wanted)
 
 
 def _opened(path: bytes, opened: ExitStack) -> int | None:
@@ -144,7 +144,7 @@ class Book:
     def place(self, identity: str) -> bytes:
         return self.path + b"/" + identity.encode()
 
-    def begin(self, started: Started) -> bytes:
+    def begin(self, started: BackgroundStart) -> bytes:
         """A new command; its directory is returned. The oldest of those that are over are forgotten."""
         os.makedirs(self.path, mode=0o700, exist_ok=True)
         self._forget()
@@ -153,10 +153,10 @@ class Book:
         self.write(started, None)
         return place
 
-    def write(self, started: Started, ended: Ended | None) -> None:
+    def write(self, started: BackgroundStart, ended: BackgroundEnd | None) -> None:
         _save(self.place(started.id) + b"/command", to_json(started, ended))
 
-    def rows(self) -> list[tuple[Started, Ended | None]]:
+    def rows(self) -> list[tuple[BackgroundStart, BackgroundEnd | None]]:
         """Oldest first. One without an end whose keeper has been killed is there, too: see ``settle``."""
         found = []
         try:
@@ -177,7 +177,7 @@ class Book:
         """Hold the fork's lock: what has no end was ended with the process that held it."""
         for started, ended in self.rows():
             if ended is None:
-                self.write(started, Ended(137, 9, False, time))
+                self.write(started, BackgroundEnd(137, 9, False, time))
         self.note(None)
 
     def _forget(self) -> None:
@@ -221,7 +221,7 @@ def _load(path: bytes) -> dict[str, Any] | None:
     return data if isinstance(data, dict) else None
 
 
-def find(vault: Vault, identity: str) -> tuple[Fork, Started, Ended | None] | None:
+def find(vault: Vault, identity: str) -> tuple[Fork, BackgroundStart, BackgroundEnd | None] | None:
     """A background command of the vault by its id."""
     for fork in vault.forks():
         for started, ended in Book(fork).rows():

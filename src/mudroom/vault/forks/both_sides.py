@@ -19,13 +19,13 @@ from mudroom.core.tree.similar_renames import Move
 from mudroom.errors import ForkMoved
 from mudroom.vault.forks.comparison import Comparison
 from mudroom.vault.forks.open_fork import OpenFork
-from mudroom.vault.forks.record_view import Gist
+from mudroom.vault.forks.record_view import RecordView
 from mudroom.vault.store.store import Vault
 
 Which = Literal["old", "new"]
 
 
-class Two(NamedTuple):
+class SidePair(NamedTuple):
     """One change with what is on both sides of it."""
 
     change: Change
@@ -39,15 +39,15 @@ class Pair(ABC):
     """What can be asked of both sides, whatever they are."""
 
     @abstractmethod
-    def find(self, path: bytes) -> Two | None:
+    def find(self, path: bytes) -> SidePair | None:
         """None: nothing has changed there. What has only moved away is found by its new path."""
 
     @abstractmethod
-    def open(self, two: Two, which: Which) -> int | None:
+    def open(self, two: SidePair, which: Which) -> int | None:
         """A descriptor of a regular file; None: there is none, or what it was is not known any more. Raises ForkMoved
         if the fork has another one meanwhile, OSError if it cannot be read."""
 
-    def read(self, two: Two, which: Which, most: int) -> bytes | None:
+    def read(self, two: SidePair, which: Which, most: int) -> bytes | None:
         """At most so many bytes of it; None as for ``open``."""
         descriptor = self.open(two, which)
         if descriptor is None:
@@ -62,10 +62,10 @@ class Pair(ABC):
         return None
 
 
-class Sides(Pair):
+class SideReader(Pair):
     """``with Sides(vault, fork, gist) as sides: two = sides.find(path); sides.open(two, "old")``"""
 
-    def __init__(self, vault: Vault, fork: str, gist: Gist) -> None:
+    def __init__(self, vault: Vault, fork: str, gist: RecordView) -> None:
         self._gist, self._changes = gist, gist.by_path
         self._opened = OpenFork(vault, vault.fork(fork))
         try:
@@ -74,22 +74,22 @@ class Sides(Pair):
             self._opened.close()
             raise
 
-    def __enter__(self) -> Sides:
+    def __enter__(self) -> SideReader:
         return self
 
     def __exit__(self, *_error: object) -> None:
         self._opened.close()
 
-    def find(self, path: bytes) -> Two | None:
+    def find(self, path: bytes) -> SidePair | None:
         change = self._changes.get(path)
         if change is None or change.moved_to:
             return None
         if not change.source:
-            return Two(change, change.base, change.staged)
+            return SidePair(change, change.base, change.staged)
         gone = self._changes.get(change.source)
-        return Two(change, gone.base if gone is not None else change.staged, change.staged, change.source)
+        return SidePair(change, gone.base if gone is not None else change.staged, change.staged, change.source)
 
-    def open(self, two: Two, which: Which) -> int | None:
+    def open(self, two: SidePair, which: Which) -> int | None:
         entry = two.old if which == "old" else two.new
         if entry is None or entry.kind != "file":
             return None
@@ -115,30 +115,30 @@ class Sides(Pair):
         """What was deleted or added; None: it is not (any more) what is written down of it."""
         try:
             data = self.read(
-                Two(change, change.base, change.staged), "old" if change.staged is None else "new", LARGE + 1
+                SidePair(change, change.base, change.staged), "old" if change.staged is None else "new", LARGE + 1
             )
         except (ForkMoved, OSError):
             return None
         return data if data is not None and len(data) <= LARGE else None
 
 
-class Compared(Pair):
+class ComparedPath(Pair):
     """The same of two states, as ``vault/forks/comparison.py`` has them."""
 
     def __init__(self, vault: Vault, old: str, new: str) -> None:
         self._comparison = Comparison(vault, old, new)
 
-    def __enter__(self) -> Compared:
+    def __enter__(self) -> ComparedPath:
         return self
 
     def __exit__(self, *_error: object) -> None:
         self._comparison.close()
 
-    def find(self, path: bytes) -> Two | None:
+    def find(self, path: bytes) -> SidePair | None:
         change = self._comparison.change(path)
-        return Two(change, change.base, change.staged) if change is not None else None
+        return SidePair(change, change.base, change.staged) if change is not None else None
 
-    def open(self, two: Two, which: Which) -> int | None:
+    def open(self, two: SidePair, which: Which) -> int | None:
         entry = two.old if which == "old" else two.new
         if entry is None or entry.kind != "file":
             return None

@@ -21,7 +21,7 @@ Progress = Callable[[str, int, int], None]
 """What is going on, how much of it is done, out of how much."""
 
 
-class Command(NamedTuple):
+class CollectedCommand(NamedTuple):
     """What is written down of the command that made the changes."""
 
     argv: Sequence[bytes]
@@ -99,7 +99,7 @@ def keep_artifacts(fork: Fork, argv: Sequence[bytes], streams: Mapping[str, byte
             stream.write(data)
 
 
-def gather(fork: Fork, opened: OpenFork, view: View, command: Command, started: int) -> Changeset:
+def gather(fork: Fork, opened: OpenFork, view: View, command: CollectedCommand, started: int) -> Changeset:
     """Collect what the fork holds and write it down. Hold the fork's lock; no command may be running in it."""
     from mudroom.stage.originals.collection import collect
 

@@ -28,7 +28,7 @@ from mudroom.vault.store.fork import Fork, load_record
 from mudroom.vault.store.store import Vault
 
 
-class Side:
+class ComparedSide:
     """One of the two. ``changes`` against its base, and where the content of changed and of other paths is."""
 
     def __init__(self, changes: Mapping[bytes, Change], staged: Source | None, ground: Ground | None) -> None:
@@ -52,7 +52,7 @@ class Side:
         return opened
 
 
-class Now(Side):
+class ProjectNow(ComparedSide):
     """The project as it is."""
 
     def __init__(self, live: Source) -> None:
@@ -93,32 +93,32 @@ class Comparison:
             one.close()
         self._closers.clear()
 
-    def _side(self, name: str, base_of: str) -> Side:
+    def _side(self, name: str, base_of: str) -> ComparedSide:
         if name == "now":
             live = OpenSource(self._vault.project)
             self._closers.append(live)
-            return Now(live)
+            return ProjectNow(live)
         fork = self._vault.fork(base_of if name == "base" else _fork_name(name))
         opened = OpenFork(self._vault, fork)
         self._closers.append(opened)
         ground = opened.ground()
         if name == "base":
-            return Side({}, None, ground)
+            return ComparedSide({}, None, ground)
         _name, at, point = name.partition("@")
         if not at:
             record = fork.record
             changes = record.changeset.changes if record is not None else ()
-            return Side(_by_path(changes), opened.staged(), ground)
+            return ComparedSide(_by_path(changes), opened.staged(), ground)
         return self._checkpoint(fork, point, ground)
 
-    def _checkpoint(self, fork: Fork, name: str, ground: Ground) -> Side:
+    def _checkpoint(self, fork: Fork, name: str, ground: Ground) -> ComparedSide:
         layers = find_checkpoint(fork, name).layers
         if not layers:
-            return Side({}, None, ground)
+            return ComparedSide({}, None, ground)
         staged = staged_source([fork.layer(layer) + b"/tree" for layer in reversed(layers)])
         self._closers.append(staged)
         record = load_record(fork.layer(layers[-1]) + b"/record")
-        return Side(_by_path(record.changeset.changes if record is not None else ()), staged, ground)
+        return ComparedSide(_by_path(record.changeset.changes if record is not None else ()), staged, ground)
 
     @property
     def changeset(self) -> Changeset:
@@ -170,7 +170,7 @@ class Comparison:
         return diff(lambda path, _entry, limit: _read(old, path, limit), new, changes)
 
 
-def _read(side: Side, path: bytes, limit: int) -> bytes | None:
+def _read(side: ComparedSide, path: bytes, limit: int) -> bytes | None:
     try:
         with os.fdopen(side.open(path), "rb") as stream:
             data = stream.read(limit + 1)

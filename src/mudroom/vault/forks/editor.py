@@ -16,11 +16,11 @@ from mudroom.core.confinement.fallback import Mode
 from mudroom.core.tree.entry import Entry
 from mudroom.stage.beneath import open_root
 from mudroom.stage.buffer.buffer import Buffer
-from mudroom.stage.buffer.flush import Writer
+from mudroom.stage.buffer.flush import FlushTarget
 from mudroom.stage.layers.layer import LayerWriter, remove_tree
 from mudroom.stage.source import Source
 from mudroom.stage.views.real_directory import PlainWriter
-from mudroom.vault.forks.collection import Command, gather, view_of
+from mudroom.vault.forks.collection import CollectedCommand, gather, view_of
 from mudroom.vault.forks.open_fork import OpenFork
 from mudroom.vault.store.fork import Fork
 from mudroom.vault.store.store import Vault
@@ -110,12 +110,12 @@ class Editor:
         with OpenFork(self._vault, self._fork) as opened:
             mode: Mode = "copy" if self._fork.has_copy else "overlay"
             view = view_of(self._vault, self._fork, opened, mode)
-            gather(self._fork, opened, view, Command((b"(file tools)",), 0, started), started)
+            gather(self._fork, opened, view, CollectedCommand((b"(file tools)",), 0, started), started)
         self.refresh()
         return lost
 
     @contextmanager
-    def _writer(self) -> Iterator[Writer]:
+    def _writer(self) -> Iterator[FlushTarget]:
         if self._fork.has_copy:
             root = open_root(self._fork.contents[0])
         else:

@@ -28,7 +28,7 @@ State = Literal["idle", "running", "mounted", "cut off", "damaged"]
 _KEPT = 2_000
 
 
-class Brief(NamedTuple):
+class VaultSummary(NamedTuple):
     """A record in short."""
 
     command: tuple[bytes, ...]
@@ -39,7 +39,7 @@ class Brief(NamedTuple):
     """Of its changes, as ``Session.fingerprint`` has it."""
 
 
-class Glance(NamedTuple):
+class ForkSummary(NamedTuple):
     name: str
     state: State
     problem: str = ""
@@ -52,7 +52,7 @@ class Glance(NamedTuple):
     checkpoints: int = 0
     credentials: tuple[str, ...] = ()
     snapshot: bool = False
-    brief: Brief | None = None
+    brief: VaultSummary | None = None
     """None: no command has ended in it yet."""
 
     @property
@@ -67,12 +67,12 @@ _NOTHING = fingerprint(Changeset())
 """Of a fork in which no command has ended."""
 
 
-class Glances:
+class ForkSummaries:
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._known: OrderedDict[bytes, tuple[Stamp, Brief]] = OrderedDict()
+        self._known: OrderedDict[bytes, tuple[Stamp, VaultSummary]] = OrderedDict()
 
-    def all(self, vault: Vault) -> list[Glance]:
+    def all(self, vault: Vault) -> list[ForkSummary]:
         """Of every fork, oldest first."""
         try:
             names = os.listdir(vault.path + b"/forks")
@@ -83,10 +83,10 @@ class Glances:
         found = [glance for fork in forks if (glance := self.one(fork)) is not None]
         return sorted(found, key=lambda one: (one.created, one.name))
 
-    def one(self, fork: Fork) -> Glance | None:
+    def one(self, fork: Fork) -> ForkSummary | None:
         """None: it is gone."""
         if not is_plain(fork.name):
-            return Glance(show(os.fsencode(fork.name)), "damaged", "no fork can have that name")
+            return ForkSummary(show(os.fsencode(fork.name)), "damaged", "no fork can have that name")
         try:
             return self._glance(fork)
         except (MudroomError, OSError, ValueError) as error:
@@ -94,11 +94,11 @@ class Glances:
                 created = os.lstat(fork.path).st_ctime_ns
             except FileNotFoundError:
                 return None
-            return Glance(fork.name, "damaged", _why(error), created=created)
+            return ForkSummary(fork.name, "damaged", _why(error), created=created)
 
-    def _glance(self, fork: Fork) -> Glance:
+    def _glance(self, fork: Fork) -> ForkSummary:
         state, brief = fork.state, self._brief(fork)
-        return Glance(
+        return ForkSummary(
             fork.name,
             _state(fork, brief),
             "",
@@ -112,7 +112,7 @@ class Glances:
             brief,
         )
 
-    def _brief(self, fork: Fork) -> Brief | None:
+    def _brief(self, fork: Fork) -> VaultSummary | None:
         path, now = fork.record_path, time.time_ns()
         stamp = stamp_of(path)
         with self._lock:
@@ -126,7 +126,7 @@ class Glances:
         from mudroom.vault.forks.record_view import gist_of
 
         gist = gist_of(fork.reading, record)
-        brief = Brief(record.command, record.exit_code, record.level, gist.summary, gist.fingerprint)
+        brief = VaultSummary(record.command, record.exit_code, record.level, gist.summary, gist.fingerprint)
         if stamp is not None and is_settled(stamp.ctime, now):
             with self._lock:
                 self._known[path] = stamp, brief
@@ -135,7 +135,7 @@ class Glances:
         return brief
 
 
-def _state(fork: Fork, brief: Brief | None) -> State:
+def _state(fork: Fork, brief: VaultSummary | None) -> State:
     if fork.interrupted is not None:
         with fork.lock_if_free("a list of forks") as free:
             return "cut off" if free else "running"

@@ -21,7 +21,7 @@ PLACE = b"/printed"
 """Below the directory of the fork."""
 
 
-class Printed:
+class LiveOutput:
     """``with Printed(fork.path, heard) as also: …``: ``also`` tells ``heard``, and keeps what it is told."""
 
     def __init__(self, fork: bytes, heard: Heard | None) -> None:

@@ -26,13 +26,13 @@ from mudroom.stage.views.mount import (
     unmount,
 )
 from mudroom.stage.views.overlay import OverlayView
-from mudroom.vault.forks.collection import Command, gather
+from mudroom.vault.forks.collection import CollectedCommand, gather
 from mudroom.vault.forks.open_fork import OpenFork
 from mudroom.vault.store.fork import Fork
 from mudroom.vault.store.store import Vault
 
 
-class Mounted(NamedTuple):
+class MountedFork(NamedTuple):
     kind: Kind
     writable: bool
     since: int
@@ -40,22 +40,22 @@ class Mounted(NamedTuple):
     place: bytes
 
 
-def mounted(fork: Fork) -> Mounted | None:
+def mounted(fork: Fork) -> MountedFork | None:
     try:
         with open(fork.path + b"/mount", "rb") as stream:
             kind, mode, since, place = stream.read().split(b" ", 3)
     except FileNotFoundError:
         return None
-    return Mounted(cast(Kind, kind.decode()), mode == b"rw", int(since), place)
+    return MountedFork(cast(Kind, kind.decode()), mode == b"rw", int(since), place)
 
 
-def mount(vault: Vault, fork: Fork, place: bytes, *, writable: bool, now: int, kind: Kind | None = None) -> Mounted:
+def mount(vault: Vault, fork: Fork, place: bytes, *, writable: bool, now: int, kind: Kind | None = None) -> MountedFork:
     """Show a fork at ``place``, an empty directory or none yet. Hold the fork's lock.
 
     Raises UsageError if the place is taken, Unsupported if this kind of mount cannot be had here.
     """
     made = _make_place(place)
-    found = Mounted(kind or best_kind(), writable, now, os.path.realpath(place))
+    found = MountedFork(kind or best_kind(), writable, now, os.path.realpath(place))
     try:
         if fork.has_copy and found.kind != "copy":
             found = found._replace(kind="copy")
@@ -81,7 +81,7 @@ def _make_place(place: bytes) -> bool:
         return False
 
 
-def _show(vault: Vault, fork: Fork, opened: OpenFork, found: Mounted) -> None:
+def _show(vault: Vault, fork: Fork, opened: OpenFork, found: MountedFork) -> None:
     if found.kind == "copy":
         view = _copy(fork, opened, found)
         view.prepare()
@@ -99,12 +99,12 @@ def _show(vault: Vault, fork: Fork, opened: OpenFork, found: Mounted) -> None:
         attach((layers.upper, *layers.lowers[:-1]), layers.lowers[-1], None, b"", found.place)
 
 
-def _copy(fork: Fork, opened: OpenFork, found: Mounted) -> CopyView:
+def _copy(fork: Fork, opened: OpenFork, found: MountedFork) -> CopyView:
     """A copy at the place itself; what it was made of is noted in the fork."""
     return CopyView(fork.path + b"/mounted", opened.merged(), work=found.place)
 
 
-def _note(fork: Fork, found: Mounted) -> None:
+def _note(fork: Fork, found: MountedFork) -> None:
     mode = b"rw" if found.writable else b"ro"
     with open(fork.path + b"/mount.new", "wb") as stream:
         stream.write(b" ".join((found.kind.encode(), mode, b"%d" % found.since, found.place)))
@@ -134,7 +134,7 @@ def give_back(vault: Vault, fork: Fork, now: int) -> Changeset:
     return changeset
 
 
-def _bring_in(fork: Fork, opened: OpenFork, found: Mounted) -> None:
+def _bring_in(fork: Fork, opened: OpenFork, found: MountedFork) -> None:
     if found.kind == "fuse":
         convert_fuse_layer(fork.upper)
     if found.kind != "copy":
@@ -145,7 +145,7 @@ def _bring_in(fork: Fork, opened: OpenFork, found: Mounted) -> None:
     _copy(fork, opened, found).bring_into(upper, opened.lower, plain=fork.has_copy)
 
 
-def _collected(vault: Vault, fork: Fork, found: Mounted, now: int) -> Changeset:
+def _collected(vault: Vault, fork: Fork, found: MountedFork, now: int) -> Changeset:
     with OpenFork(vault, fork) as opened:
         if fork.has_copy:
             view: OverlayView | CopyView = CopyView(fork.copy_place, opened.lower)
@@ -153,4 +153,6 @@ def _collected(vault: Vault, fork: Fork, found: Mounted, now: int) -> Changeset:
             view = OverlayView(vault.project, fork.sealed, fork.upper, fork.path + b"/work")
         if not os.path.isdir(view.staged[0]):
             return Changeset()
-        return gather(fork, opened, view, Command((b"mudroom", b"mount", os.fsencode(fork.name)), 0, now), found.since)
+        return gather(
+            fork, opened, view, CollectedCommand((b"mudroom", b"mount", os.fsencode(fork.name)), 0, now), found.since
+        )

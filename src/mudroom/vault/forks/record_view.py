@@ -21,7 +21,7 @@ from mudroom.core.tree.path import ROOT, climb, parent
 from mudroom.core.tree.review_tags import tags_of
 from mudroom.core.tree.similar_renames import Moves
 from mudroom.stage.exclude import ignored
-from mudroom.stage.reader import Reading
+from mudroom.stage.reader import FileReader
 from mudroom.stage.source import OpenSource, Source, read_all
 from mudroom.stage.stamp import is_settled
 from mudroom.vault.forks.review import fingerprint
@@ -33,7 +33,7 @@ _IGNORE_LIMIT = 1 << 20
 """Bytes of a ``.gitignore``; a larger one says nothing."""
 
 
-class Tagged:
+class TaggedChange:
     """Rows, and by which tags each of them is found: as the ``.gitignore`` files were that were ``asked``."""
 
     def __init__(self, rows: tuple[Change, ...], out: frozenset[bytes]) -> None:
@@ -44,7 +44,7 @@ class Tagged:
         self._lock = threading.Lock()
         self._made: dict[Any, Any] = {}
 
-    def once(self, make: Callable[[Tagged], T]) -> T:
+    def once(self, make: Callable[[TaggedChange], T]) -> T:
         """``make(self)``, which depends on nothing else, and has a name of its own."""
         with self._lock:
             if make not in self._made:
@@ -56,10 +56,10 @@ class Tagged:
 class _Asked(NamedTuple):
     files: Mapping[bytes, Entry | None]
     """What was at the path of each ``.gitignore`` that could say something, and where there is no directory for it."""
-    tagged: Tagged
+    tagged: TaggedChange
 
 
-class Gist:
+class RecordView:
     def __init__(self, record: ForkRecord | None) -> None:
         """None: the fork holds nothing yet."""
         self.changeset = record.changeset if record is not None else Changeset()
@@ -94,22 +94,22 @@ class Gist:
                 self._moves = Moves(self.changeset.changes, hides)
             yield self._moves
 
-    def tagged(self, vault: Vault) -> Tagged:
+    def tagged(self, vault: Vault) -> TaggedChange:
         """As the project is now."""
         with OpenSource(vault.project) as project:
             asked, now = self._asked, time.time_ns()
             if asked is not None and all(project.look(path) == entry for path, entry in asked.files.items()):
                 return asked.tagged
             files: dict[bytes, Entry | None] = {}
-            found = Tagged(self.rows, _ignored(project, self.rows, files))
+            found = TaggedChange(self.rows, _ignored(project, self.rows, files))
             settled = all(entry is None or is_settled(entry.ctime, now) for entry in files.values())
             self._asked = _Asked(files, found) if settled else None
             return found
 
 
-def gist_of(reading: Reading, record: ForkRecord | None) -> Gist:
+def gist_of(reading: FileReader, record: ForkRecord | None) -> RecordView:
     """``reading``: that the record was read by."""
-    return reading.come_to(record, Gist) if record is not None else Gist(None)
+    return reading.come_to(record, RecordView) if record is not None else RecordView(None)
 
 
 def _ignored(project: Source, changes: tuple[Change, ...], asked: dict[bytes, Entry | None]) -> frozenset[bytes]:

@@ -20,9 +20,9 @@ from mudroom.stage.source import Source
 
 if TYPE_CHECKING:
     from mudroom.vault.git.check import CommitText
-    from mudroom.vault.git.live import Place, Repository
+    from mudroom.vault.git.live import Repository, RepositoryPlace
     from mudroom.vault.git.objects import ForkObjects
-    from mudroom.vault.git.walk import New
+    from mudroom.vault.git.walk import NewObjects
 
 DULWICH = (1, 2, 21)
 """The oldest version that will do, as in pyproject.toml."""
@@ -77,7 +77,7 @@ def bring_commits(
     from mudroom.vault.git.objects import ForkObjects
     from mudroom.vault.git.refs import Refs
     from mudroom.vault.git.walk import Walk
-    from mudroom.vault.git.write import Writer
+    from mudroom.vault.git.write import RepositoryWriter
 
     place = find_repository(project, repository)
     git, common = _in_view(project, repository, view, place)
@@ -100,7 +100,7 @@ def bring_commits(
                     f"the fork {fork} has no commits that the repository does not have",
                     "what is not committed comes with mudroom apply, without --commits",
                 )
-            write = Writer(live)
+            write = RepositoryWriter(live)
             if new.missing:
                 write.add_objects(len(new.missing), _checked(objects, new))
         write.set_branch(name, before, head, b"mudroom: commits of the fork " + fork.encode())
@@ -113,7 +113,7 @@ def remove_branch(project: bytes, repository: bytes, commits: Commits) -> None:
     gathers them. Raises UsageError if it no longer is what was brought, or if a work tree is on it."""
     _require_dulwich()
     from mudroom.vault.git.live import Repository, find_repository
-    from mudroom.vault.git.write import Writer
+    from mudroom.vault.git.write import RepositoryWriter
 
     name, head = os.fsencode(commits.branch), commits.head.encode()
     with Repository(find_repository(project, repository)) as live:
@@ -122,9 +122,9 @@ def remove_branch(project: bytes, repository: bytes, commits: Commits) -> None:
             state = "is not there" if not found else "has moved"
             raise UsageError(f"the branch {show(name[11:])} {state} since its commits were brought", "see git reflog")
         if commits.before:
-            Writer(live).set_branch(name, head, commits.before.encode(), b"mudroom: undo")
+            RepositoryWriter(live).set_branch(name, head, commits.before.encode(), b"mudroom: undo")
         else:
-            Writer(live).remove_branch(name, head)
+            RepositoryWriter(live).remove_branch(name, head)
 
 
 def _require_dulwich() -> None:
@@ -141,7 +141,7 @@ def _require_dulwich() -> None:
 # --- whose repository, and which branch ---
 
 
-def _in_view(project: bytes, repository: bytes, view: Source, place: Place) -> tuple[bytes, bytes]:
+def _in_view(project: bytes, repository: bytes, view: Source, place: RepositoryPlace) -> tuple[bytes, bytes]:
     """Where the fork has its HEAD, and where its objects. The project says where, never the fork."""
     shown = show(repository)
     root = os.path.realpath(project)
@@ -202,7 +202,7 @@ def _require_free(live: Repository, name: bytes) -> bytes:
 # --- what is brought ---
 
 
-def _checked(objects: ForkObjects, new: New) -> Iterator[tuple[bytes, bytes, bytes]]:
+def _checked(objects: ForkObjects, new: NewObjects) -> Iterator[tuple[bytes, bytes, bytes]]:
     """The objects that are copied, each with its hash compared once more."""
     from mudroom.vault.git.check import check_attributes
     from mudroom.vault.git.read import refusal

@@ -26,7 +26,7 @@ NUMBERS = {b"commit": 1, b"tree": 2, b"blob": 3, b"tag": 4}
 _DAMAGE = (ApplyDeltaError, AssertionError, ChecksumMismatch, FileFormatException, ValueError, zlib.error)
 
 
-class Place(NamedTuple):
+class RepositoryPlace(NamedTuple):
     """Where a repository is; both are absolute and without symbolic links."""
 
     git: bytes
@@ -35,7 +35,7 @@ class Place(NamedTuple):
     """Objects and branches are here."""
 
 
-def find_repository(project: bytes, repository: bytes) -> Place:
+def find_repository(project: bytes, repository: bytes) -> RepositoryPlace:
     """Follow a ``.git``, as the project has it now. Raises UsageError if there is no repository."""
     shown = show(repository)
     at = os.path.realpath(os.path.join(project, repository))
@@ -51,13 +51,13 @@ def find_repository(project: bytes, repository: bytes) -> Place:
             common = os.path.realpath(os.path.join(at, stream.read(1 << 16).rstrip(b"\r\n")))
     if not os.path.lexists(at + b"/HEAD") or not os.path.isdir(common + b"/objects"):
         raise UsageError(f"there is no git repository at {shown}", "its commits are made in a project that has one")
-    return Place(at, common)
+    return RepositoryPlace(at, common)
 
 
 class Repository:
     """Close it. Raises UsageError if it is of a kind that cannot be written here."""
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: RepositoryPlace) -> None:
         self.place = place
         self._settings = _settings(place.common)
         self.format = get_object_format(self._check_kind())

@@ -15,7 +15,7 @@ from dulwich.errors import ApplyDeltaError
 
 from mudroom.stage.source import Source
 from mudroom.vault.git.pack import Bases, Pack
-from mudroom.vault.git.read import Allowance, Unpacked, check_size, open_regular, refusal
+from mudroom.vault.git.read import Allowance, UnpackedObject, check_size, open_regular, refusal
 
 _PACK_LIMIT = 200  # each is two open files; git gathers them when there are 50 (gc.autoPackLimit)
 _LOOSE_HEADER = re.compile(rb"(commit|tree|blob|tag) (0|[1-9][0-9]{0,15})\0")
@@ -63,7 +63,7 @@ class ForkObjects:
         if descriptor is None:
             return None
         try:
-            stream = Unpacked(descriptor, 0, self._allowance)
+            stream = UnpackedObject(descriptor, 0, self._allowance)
             start = stream.read(32)
             header = _LOOSE_HEADER.match(start)
             if header is None:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from dulwich.lru_cache import LRUSizeCache
 from dulwich.pack import apply_delta
 
-from mudroom.vault.git.read import OBJECT_LIMIT, Allowance, Unpacked, check_size
+from mudroom.vault.git.read import OBJECT_LIMIT, Allowance, UnpackedObject, check_size
 
 DEPTH_LIMIT = 4095  # the most that git itself writes: pack-objects.h, OE_DEPTH_BITS
 _CACHE_SIZE = 32 << 20
@@ -100,7 +100,7 @@ class Pack:
             weight += header.size
             if weight > 2 * OBJECT_LIMIT:
                 raise ValueError("is made of more than is read")
-            content = Unpacked(self._content, header.content, self._allowance).last(header.size)
+            content = UnpackedObject(self._content, header.content, self._allowance).last(header.size)
             if header.base is None:
                 kind, data = _KINDS[header.kind], content
                 self._bases[self._content, offset] = kind, data

@@ -34,7 +34,7 @@ class Allowance:
             raise refusal(f"it unpacks to more than {READ_LIMIT >> 30} GiB", "bring it with fewer or smaller objects")
 
 
-class Unpacked:
+class UnpackedObject:
     """What a zlib stream in a file comes to, no more of it at a time than is asked for."""
 
     def __init__(self, descriptor: int, offset: int, allowance: Allowance) -> None:

@@ -21,7 +21,7 @@ _CACHED_ENTRIES = 500_000
 _READ_BY_GIT = (b".gitmodules", b".gitattributes")
 
 
-class New(NamedTuple):
+class NewObjects(NamedTuple):
     """What a branch at the last of ``commits`` needs; there are none if the repository's branches have it."""
 
     commits: tuple[tuple[bytes, CommitText], ...]
@@ -46,12 +46,12 @@ class Walk:
         self._boundary: set[bytes] = set()
         self._complete: dict[bytes, bytes] | None = None
 
-    def new(self, head: bytes) -> New:
+    def new(self, head: bytes) -> NewObjects:
         names = self._history.new_commits(head)
         self._boundary = {above for name in names for above in self._history.commit(name).parents} - {*names}
         for name in names:
             self._follow(self._history.commit(name), name)
-        return New(
+        return NewObjects(
             tuple((name, self._history.commit(name)) for name in names), self._missing, frozenset(self._settings)
         )
 

@@ -21,7 +21,7 @@ from mudroom.vault.git.live import NUMBERS, Repository
 _WHO = b"mudroom <mudroom@localhost>"
 
 
-class Writer:
+class RepositoryWriter:
     def __init__(self, live: Repository) -> None:
         self._live = live
 

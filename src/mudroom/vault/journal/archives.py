@@ -17,7 +17,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from mudroom.core.journal.event import Event, Head
+from mudroom.core.journal.event import ChainHead, Event
 from mudroom.core.tree.path import show
 from mudroom.errors import MudroomError
 
@@ -33,13 +33,13 @@ _WRONG = (EOFError, OSError, ValueError, RecursionError)
 _TYPES = (int, int, str, str, str, str)
 
 
-class Archive(NamedTuple):
+class JournalArchive(NamedTuple):
     first: int
     last: int
     path: bytes
 
 
-class Damaged(MudroomError):
+class DamagedArchive(MudroomError):
     """An archive that is not what was written. ``number``: of the first event that cannot be read."""
 
     def __init__(self, path: bytes, number: int, why: str) -> None:
@@ -47,21 +47,21 @@ class Damaged(MudroomError):
         self.number = number
 
 
-def archives(directory: bytes, upto: int) -> list[Archive]:
+def archives(directory: bytes, upto: int) -> list[JournalArchive]:
     """Those of events up to that number, oldest first."""
     return [one for one in _all(directory) if one.last <= upto]
 
 
-def _all(directory: bytes) -> list[Archive]:
+def _all(directory: bytes) -> list[JournalArchive]:
     try:
         names = os.listdir(directory)
     except FileNotFoundError:
         return []
     matches = [match for name in names if (match := _NAME.fullmatch(name))]
-    return sorted(Archive(int(match[1]), int(match[2]), directory + b"/" + match[0]) for match in matches)
+    return sorted(JournalArchive(int(match[1]), int(match[2]), directory + b"/" + match[0]) for match in matches)
 
 
-def read_archive(archive: Archive) -> Iterator[Event]:
+def read_archive(archive: JournalArchive) -> Iterator[Event]:
     """Its events. Raises Damaged where they end before they should, or are none."""
     number = archive.first
     try:
@@ -70,12 +70,12 @@ def read_archive(archive: Archive) -> Iterator[Event]:
             number = event.number + 1
             yield event
     except _WRONG as error:
-        raise Damaged(archive.path, number, str(error)) from error
+        raise DamagedArchive(archive.path, number, str(error)) from error
     if number != archive.last + 1:
-        raise Damaged(archive.path, number, f"it ends before event {archive.last}")
+        raise DamagedArchive(archive.path, number, f"it ends before event {archive.last}")
 
 
-def read_back(archive: Archive, before: int) -> Iterator[list[Event]]:
+def read_back(archive: JournalArchive, before: int) -> Iterator[list[Event]]:
     """Its events before that number, newest first, some at a time. It can only be unpacked from its beginning, so that
     is done once for each ``WINDOW``: all of it together may be large, and mostly the end is all that is wanted. Raises
     Damaged as ``read_archive``, of what is read."""
@@ -102,10 +102,10 @@ def read_back(archive: Archive, before: int) -> Iterator[list[Event]]:
                 before = number = found[-1].number
                 yield found
         except _WRONG as error:
-            raise Damaged(archive.path, number, str(error)) from error
+            raise DamagedArchive(archive.path, number, str(error)) from error
 
 
-def _lines(archive: Archive) -> Iterator[bytes]:
+def _lines(archive: JournalArchive) -> Iterator[bytes]:
     """Those of events. Raises one of ``_WRONG``, or Damaged."""
     import gzip  # for the few who archive, and who read so far back
     import zlib
@@ -114,7 +114,7 @@ def _lines(archive: Archive) -> Iterator[bytes]:
         with gzip.open(archive.path, "rb") as stream:
             header = json.loads(stream.readline())
             if not isinstance(header, dict) or header.get("format") != _FORMAT:
-                raise Damaged(archive.path, archive.first, f"its format is not {_FORMAT}")
+                raise DamagedArchive(archive.path, archive.first, f"its format is not {_FORMAT}")
             yield from stream
     except zlib.error as error:
         raise ValueError(str(error)) from error
@@ -127,7 +127,7 @@ def _event(line: bytes) -> Event:
     return Event(*row)
 
 
-def write_archive(directory: bytes, events: Iterable[Event], previous: Head) -> Archive:
+def write_archive(directory: bytes, events: Iterable[Event], previous: ChainHead) -> JournalArchive:
     """A new archive, on disk for certain when this returns. There has to be an event. Hold ``journal/lock``.
 
     Raises OSError as the disk does; there is no archive then."""
@@ -144,7 +144,9 @@ def write_archive(directory: bytes, events: Iterable[Event], previous: Head) -> 
                 last = event.number
         file.flush()
         os.fsync(file.fileno())
-    archive = Archive(previous.number + 1, last, directory + b"/%09d-%09d.jsonl.gz" % (previous.number + 1, last))
+    archive = JournalArchive(
+        previous.number + 1, last, directory + b"/%09d-%09d.jsonl.gz" % (previous.number + 1, last)
+    )
     os.rename(new, archive.path)
     _sync(directory)
     return archive
@@ -168,12 +170,12 @@ def uncounted(directory: bytes, after: int) -> list[int]:
     return [one.last for one in _all(directory) if one.last > after]
 
 
-def _last_digest(archive: Archive) -> str | None:
+def _last_digest(archive: JournalArchive) -> str | None:
     digest = None
     try:
         for event in read_archive(archive):
             digest = event.digest
-    except Damaged:
+    except DamagedArchive:
         return None
     return digest
 

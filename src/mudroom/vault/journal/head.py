@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import os
 
-from mudroom.core.journal.event import Head
+from mudroom.core.journal.event import ChainHead
 
 _LENGTH = 20 + 1 + 20 + 1 + 64 + 1 + 20 + 1
-_Line = tuple[int, Head]
+_Line = tuple[int, ChainHead]
 """The turn, and what it says."""
 
 
@@ -22,7 +22,7 @@ class KeptHead:
         self._path = path
         self._descriptor = -1
 
-    def read(self) -> Head | None:
+    def read(self) -> ChainHead | None:
         """None if there is none, or what is there is none."""
         if self._descriptor < 0:
             try:
@@ -31,7 +31,7 @@ class KeptHead:
                 return None
         return max((line for line in self._both() if line is not None), default=(0, None))[1]
 
-    def write(self, head: Head) -> None:
+    def write(self, head: ChainHead) -> None:
         """Raises OSError as the disk does."""
         if self._descriptor < 0:
             self._descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
@@ -59,4 +59,4 @@ def _read(raw: bytes) -> _Line | None:
         return None
     if not (words[0].isdigit() and words[1].isdigit()):
         return None
-    return int(words[0]), Head(int(words[1]), words[2].decode("ascii", "replace"))
+    return int(words[0]), ChainHead(int(words[1]), words[2].decode("ascii", "replace"))

@@ -26,13 +26,13 @@ from _thread import allocate_lock
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from mudroom.core.journal.event import BEGIN, GENESIS, Broken, Event, Examined, Head, chained, examine
-from mudroom.core.journal.event_filter import EVERYTHING, Selection
+from mudroom.core.journal.event import BEGIN, GENESIS, BrokenChain, ChainCheck, ChainHead, Event, chained, examine
+from mudroom.core.journal.event_filter import EVERYTHING, EventFilter
 from mudroom.core.text.redaction import bounded, redact_data
 from mudroom.errors import MudroomError
 from mudroom.vault.journal.archives import (
-    Archive,
-    Damaged,
+    DamagedArchive,
+    JournalArchive,
     archives,
     read_archive,
     read_back,
@@ -81,7 +81,7 @@ Entry = tuple[str, str, Mapping[str, Any]]
 """Kind, fork, data."""
 
 
-class Looked(NamedTuple):
+class EventPage(NamedTuple):
     """What came of looking at one part of a journal."""
 
     events: tuple[Event, ...]
@@ -132,21 +132,23 @@ class Journal:
                 pass  # it lags behind then, until the next append: the chain is whole, and the event is in it
         return head.number
 
-    def _insert(self, database: sqlite3.Connection, entries: list[tuple[str, str, dict[str, Any]]], time: int) -> Head:
+    def _insert(
+        self, database: sqlite3.Connection, entries: list[tuple[str, str, dict[str, Any]]], time: int
+    ) -> ChainHead:
         last = _last(database)
-        head = Head(last.number, last.digest) if last is not None else _origin(database)
+        head = ChainHead(last.number, last.digest) if last is not None else _origin(database)
         kept = self._head.read()
         if kept is None or kept.number > head.number:
             entries = [("gap", "", {"last": kept.number if kept is not None else None}), *entries]
         for kind, fork, data in entries:
             last = chained(last, head, time, kind, fork, data)
             database.execute("INSERT INTO event VALUES (?,?,?,?,?,?)", last)
-            head = Head(last.number, last.digest)
+            head = ChainHead(last.number, last.digest)
         return head
 
     # --- reading ---
 
-    def events(self, *, last: int | None = None, where: Selection = EVERYTHING) -> Iterator[Event]:
+    def events(self, *, last: int | None = None, where: EventFilter = EVERYTHING) -> Iterator[Event]:
         """The events that are wanted, oldest first, or the ``last`` so many of them; archives are read as far as they
         are needed."""
         if last is not None:
@@ -154,7 +156,7 @@ class Journal:
             return
         yield from self.events_since(self._first(where) - 1, where)
 
-    def events_since(self, number: int, where: Selection = EVERYTHING) -> Iterator[Event]:
+    def events_since(self, number: int, where: EventFilter = EVERYTHING) -> Iterator[Event]:
         """Those that are newer than that number, oldest first."""
         for event in self._forwards(number, where):
             if where.matches(event):
@@ -162,16 +164,16 @@ class Journal:
 
     def events_after(self, number: int, kind: str) -> list[Event]:
         """The events of one kind that are newer than that number, oldest first."""
-        return list(self.events_since(number, Selection((kind,))))
+        return list(self.events_since(number, EventFilter((kind,))))
 
-    def head(self) -> Head:
+    def head(self) -> ChainHead:
         """The number and digest of the newest event."""
         with self._lock, self._named_errors():
             database = self._open()
             last = _last(database)
-            return Head(last.number, last.digest) if last is not None else _origin(database)
+            return ChainHead(last.number, last.digest) if last is not None else _origin(database)
 
-    def _forwards(self, number: int, where: Selection = EVERYTHING) -> Iterator[Event]:
+    def _forwards(self, number: int, where: EventFilter = EVERYTHING) -> Iterator[Event]:
         condition, values = _condition(where)
         query = f"SELECT * FROM event WHERE number > ? {condition} ORDER BY number LIMIT {_PAGE}"
         while True:
@@ -187,25 +189,27 @@ class Journal:
                 return
             number = page[-1].number
 
-    def newest(self, where: Selection = EVERYTHING, before: int = 1 << 62, *, archived: bool = True) -> Iterator[Event]:
+    def newest(
+        self, where: EventFilter = EVERYTHING, before: int = 1 << 62, *, archived: bool = True
+    ) -> Iterator[Event]:
         """Those before that number, newest first, until there is none, or none that can be wanted: times never go back
         along the chain. ``archived``: those in archives, too, of which there may be any number."""
         for looked in self.looked(where, before, archived=archived):
             yield from looked.events
 
     def looked(
-        self, where: Selection = EVERYTHING, before: int = 1 << 62, *, archived: bool = True
-    ) -> Iterator[Looked]:
+        self, where: EventFilter = EVERYTHING, before: int = 1 << 62, *, archived: bool = True
+    ) -> Iterator[EventPage]:
         """The same, some at a time, with how far that was: whoever looks for what is rare may have enough of it."""
         for page in self._backwards(where, before, archived=archived):
             for at in range(0, len(page), _PORTION):
                 portion = page[at : at + _PORTION]
                 kept = _recent(portion, where)
-                yield Looked(tuple(filter(where.matches, kept)), portion[-1].number)
+                yield EventPage(tuple(filter(where.matches, kept)), portion[-1].number)
                 if len(kept) < len(portion):
                     return
 
-    def _backwards(self, where: Selection, before: int, *, archived: bool) -> Iterator[list[Event]]:
+    def _backwards(self, where: EventFilter, before: int, *, archived: bool) -> Iterator[list[Event]]:
         """Pages of them; what SQLite can tell is not wanted may be missing."""
         condition, values = _condition(where)
         query = f"SELECT * FROM event WHERE number < ? AND {_LIVE} {condition} ORDER BY number DESC LIMIT {_PAGE}"
@@ -219,7 +223,7 @@ class Journal:
         for archive in reversed(archives(self._directory, origin.number)) if archived else ():
             yield from read_back(archive, number)
 
-    def _page(self, query: str, values: tuple[Any, ...]) -> tuple[Head, list[Event]]:
+    def _page(self, query: str, values: tuple[Any, ...]) -> tuple[ChainHead, list[Event]]:
         """Rows, and after which event the database starts, at one and the same moment."""
         with self._lock, self._named_errors():
             database = self._open()
@@ -229,7 +233,7 @@ class Journal:
             finally:
                 database.execute("COMMIT")
 
-    def _first(self, where: Selection) -> int:
+    def _first(self, where: EventFilter) -> int:
         """The number of an event before which none is wanted."""
         if where.since is None:
             return 1
@@ -246,7 +250,7 @@ class Journal:
         broken = self.examine().broken
         return None if broken is None else broken.number
 
-    def examine(self, progress: Callable[[int, int], None] | None = None) -> Examined:
+    def examine(self, progress: Callable[[int, int], None] | None = None) -> ChainCheck:
         """Follow the whole chain, through all archives, and compare its end with the head that was kept."""
         total = self.head().number
         kept = self._head.read()  # before the events are read: it is never ahead of them
@@ -259,25 +263,25 @@ class Journal:
 
         try:
             found = examine(watched(), kept=kept)
-        except Damaged as error:
-            return Examined(Head(error.number - 1), Broken(error.number, "archive", error.message))
+        except DamagedArchive as error:
+            return ChainCheck(ChainHead(error.number - 1), BrokenChain(error.number, "archive", error.message))
         if kept is None and found.broken is None and total:
             text = "journal.head is missing or damaged: whether the end of the journal was cut off cannot be told"
-            return found._replace(broken=Broken(found.head.number + 1, "head", text))
+            return found._replace(broken=BrokenChain(found.head.number + 1, "head", text))
         return found if found.broken is not None else found._replace(broken=self._stray())
 
-    def _stray(self) -> Broken | None:
+    def _stray(self) -> BrokenChain | None:
         """A row where no event can be: before the first of the database."""
         origin, found = self._page(f"SELECT * FROM event WHERE NOT {_LIVE} ORDER BY number DESC LIMIT 1", ())
         if not found:
             return None
         number = found[0].number
         where = f"up to {origin.number} they are in archives" if number > 0 else "the first one is 1"
-        return Broken(number, "appended", f"event {number} was not written by mudroom: {where}")
+        return BrokenChain(number, "appended", f"event {number} was not written by mudroom: {where}")
 
     # --- archives ---
 
-    def keep_within(self, size: int, age: float, now: int) -> Archive | None:
+    def keep_within(self, size: int, age: float, now: int) -> JournalArchive | None:
         """Move older events to an archive if the database has more than ``size`` bytes, or has events that are older
         than ``age`` (seconds). Costs a few looks at single rows and pages if neither is so.
 
@@ -286,7 +290,7 @@ class Journal:
             upto = _surplus(self._open(), size, now - int(age * 10**9), now - int(age * 10**9) // 2)
         return self.archive(upto) if upto else None
 
-    def archive(self, upto: int) -> Archive | None:
+    def archive(self, upto: int) -> JournalArchive | None:
         """Move all events up to that number to an archive. None if there is nothing to move, or somebody else is at it.
         The newest event never moves."""
         os.makedirs(self._directory, 0o700, exist_ok=True)
@@ -300,7 +304,7 @@ class Journal:
                 return None
             set_aside(self._directory, origin.number, self._digests(uncounted(self._directory, origin.number)))
             archive = write_archive(self._directory, self._up_to(upto, origin.number), origin)
-            self._start_after(Head(archive.last, self._digests([archive.last])[archive.last]))
+            self._start_after(ChainHead(archive.last, self._digests([archive.last])[archive.last]))
             return archive
         finally:
             lock.release()
@@ -318,7 +322,7 @@ class Journal:
                 found[number] = event.digest
         return found
 
-    def _start_after(self, head: Head) -> None:
+    def _start_after(self, head: ChainHead) -> None:
         with self._lock, self._named_errors():
             database = self._open()
             database.execute("BEGIN IMMEDIATE")
@@ -365,7 +369,7 @@ class Journal:
         try:
             if self._head.read() is None:
                 last = _last(database)
-                self._head.write(Head(last.number, last.digest) if last is not None else BEGIN)
+                self._head.write(ChainHead(last.number, last.digest) if last is not None else BEGIN)
             database.execute(f"PRAGMA user_version={_VERSION}")
             database.execute("COMMIT")
         except BaseException:
@@ -397,19 +401,19 @@ def _last(database: sqlite3.Connection) -> Event | None:
     return Event(*row) if row is not None else None
 
 
-def _origin(database: sqlite3.Connection) -> Head:
+def _origin(database: sqlite3.Connection) -> ChainHead:
     row = database.execute("SELECT number, digest FROM origin").fetchone()
-    return Head(*row) if row is not None else BEGIN
+    return ChainHead(*row) if row is not None else BEGIN
 
 
-def _recent(page: list[Event], where: Selection) -> list[Event]:
+def _recent(page: list[Event], where: EventFilter) -> list[Event]:
     """A page that has the newest first, as far as its events can be wanted."""
     if where.since is None or not page or page[-1].time >= where.since:
         return page
     return [event for event in page if event.time >= where.since]
 
 
-def _condition(where: Selection) -> tuple[str, tuple[str, ...]]:
+def _condition(where: EventFilter) -> tuple[str, tuple[str, ...]]:
     """What SQLite can look at."""
     condition = "".join(
         f" AND {column} IN ({','.join('?' * len(wanted))})"

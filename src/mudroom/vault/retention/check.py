@@ -27,18 +27,18 @@ from mudroom.vault.store.store import Vault, vault_path
 _T = TypeVar("_T")
 
 
-class Problem(NamedTuple):
+class VaultProblem(NamedTuple):
     subject: str
     """``fork NAME``, ``apply u7``, ``journal``, ``vault``."""
     text: str
     hint: str = ""
 
 
-def check(vault: Vault) -> list[Problem]:
+def check(vault: Vault) -> list[VaultProblem]:
     """Everything that is wrong; empty if nothing is. Agents may be at work meanwhile."""
     unusable = why_unusable(vault)
     if unusable:
-        return [Problem("vault", unusable, "upgrade mudroom, or move the vault aside")]
+        return [VaultProblem("vault", unusable, "upgrade mudroom, or move the vault aside")]
     found = list(_vault(vault))
     for fork in vault.forks():
         found += _fork(vault, fork)
@@ -47,18 +47,18 @@ def check(vault: Vault) -> list[Problem]:
     return [*found, *_journal(vault)]
 
 
-def _vault(vault: Vault) -> Iterator[Problem]:
+def _vault(vault: Vault) -> Iterator[VaultProblem]:
     state = os.path.dirname(os.path.dirname(vault.path))
     if vault_path(state, vault.project) != vault.path:
-        yield Problem("vault", f"it says that it is of {show(vault.project)}, but its name says otherwise")
+        yield VaultProblem("vault", f"it says that it is of {show(vault.project)}, but its name says otherwise")
     for name in (b"scratch", b"cache", b"forks", b"layers", b"bases", b"applies", b"trash"):
         if not os.path.isdir(vault.path + b"/" + name):
-            yield Problem("vault", f"its directory {show(name)} is missing", "make it, empty, with mode 700")
+            yield VaultProblem("vault", f"its directory {show(name)} is missing", "make it, empty, with mode 700")
 
 
-def _fork(vault: Vault, fork: Fork) -> Iterator[Problem]:
+def _fork(vault: Vault, fork: Fork) -> Iterator[VaultProblem]:
     subject = f"fork {fork.name}"
-    problems: list[Problem] = []
+    problems: list[VaultProblem] = []
 
     def read(reader: Callable[[], _T]) -> _T | None:
         try:
@@ -68,7 +68,7 @@ def _fork(vault: Vault, fork: Fork) -> Iterator[Problem]:
             return None
 
     if is_unborn(fork.path, 1 << 62):
-        yield Problem(subject, "was cut off while it was being made, or is being made now", "mudroom vault gc")
+        yield VaultProblem(subject, "was cut off while it was being made, or is being made now", "mudroom vault gc")
         return
     state = read(lambda: fork.state)
     read(lambda: fork.record)
@@ -88,12 +88,12 @@ def _read_running(fork: Fork) -> None:
         raise ValueError("when its command began cannot be read")
 
 
-def _of(subject: str, error: Exception) -> Problem:
+def _of(subject: str, error: Exception) -> VaultProblem:
     if isinstance(error, MudroomError):
-        return Problem(subject, error.message, error.hint)
+        return VaultProblem(subject, error.message, error.hint)
     if isinstance(error, OSError) and error.filename is not None:
-        return Problem(subject, f"{show(os.fsencode(error.filename))}: {error.strerror}")
-    return Problem(subject, str(error))
+        return VaultProblem(subject, f"{show(os.fsencode(error.filename))}: {error.strerror}")
+    return VaultProblem(subject, str(error))
 
 
 def _read_snapshot(vault: Vault, state: ForkState) -> None:
@@ -128,7 +128,7 @@ def _read_originals(place: bytes) -> None:
             raise MudroomError(f"the original of {show(path)} in {show(place)} is cut off")
 
 
-def _apply(vault: Vault, place: ApplyDirectory) -> Iterator[Problem]:
+def _apply(vault: Vault, place: ApplyDirectory) -> Iterator[VaultProblem]:
     subject, state = f"apply {place.name}", place.state()
     if state is None:
         return  # what was taken back before it began, or is on its way out
@@ -138,24 +138,24 @@ def _apply(vault: Vault, place: ApplyDirectory) -> Iterator[Problem]:
         yield _of(subject, error)
         return
     if state in ("prepare", "ready", "undoing", "redoing"):
-        yield Problem(subject, "was cut off", "the next mudroom run, apply or undo settles it")
+        yield VaultProblem(subject, "was cut off", "the next mudroom run, apply or undo settles it")
         return
     if record.slots not in (place.path + b"/slots", slots_in_project(vault, os.fsencode(place.name))):
-        yield Problem(subject, f"has its slots at {show(record.slots)}, which is no place for them")
+        yield VaultProblem(subject, f"has its slots at {show(record.slots)}, which is no place for them")
         return
     held = ("swap", "remove") if state == "done" else ()
     lost = [op.path for op in record.ops if op.kind in held and not os.path.lexists(record.slots + b"/%d" % op.slot)]
     if lost:
-        yield Problem(subject, f"cannot be undone whole: what {show(lost[0])} was is missing ({len(lost)} in all)")
+        yield VaultProblem(subject, f"cannot be undone whole: what {show(lost[0])} was is missing ({len(lost)} in all)")
 
 
-def _journal(vault: Vault) -> Iterator[Problem]:
+def _journal(vault: Vault) -> Iterator[VaultProblem]:
     if not os.path.exists(vault.path + b"/journal.db"):
         return
     try:
         broken = vault.journal.examine().broken
     except MudroomError as error:
-        yield Problem("journal", error.message, error.hint)
+        yield VaultProblem("journal", error.message, error.hint)
         return
     if broken is not None:
-        yield Problem("journal", broken.text, "mudroom log verify")
+        yield VaultProblem("journal", broken.text, "mudroom log verify")

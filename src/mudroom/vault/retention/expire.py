@@ -11,7 +11,7 @@ from __future__ import annotations
 import errno
 import os
 
-from mudroom.core.retention import ApplyFact, Expired, Kept, expired_applies
+from mudroom.core.retention import ApplyFact, Expired, RetentionLimits, expired_applies
 from mudroom.core.tree.path import show
 from mudroom.errors import MudroomError
 from mudroom.stage.beneath import directory, open_root
@@ -26,7 +26,7 @@ from mudroom.vault.store.store import Vault
 _REMOVED = b"/plan.removed"
 
 
-def sweep_applies(vault: Vault, kept: Kept, now: int, *, dry_run: bool = False) -> list[Expired]:
+def sweep_applies(vault: Vault, kept: RetentionLimits, now: int, *, dry_run: bool = False) -> list[Expired]:
     """Remove the applies that are beyond the limits; returns them, oldest first. Hold the vault's lock; no apply may
     be unfinished."""
     places = {place.name: place for place in map(ApplyDirectory, vault.applies())}

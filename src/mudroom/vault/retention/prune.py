@@ -23,7 +23,7 @@ import os
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from mudroom.core.retention import DAY, YOUNG, Expired, Kept, expired_checkpoints, horizon, unneeded
+from mudroom.core.retention import DAY, YOUNG, Expired, RetentionLimits, expired_checkpoints, horizon, unneeded
 from mudroom.core.tree import stack
 from mudroom.core.tree.path import show
 from mudroom.core.tree.stack import ForkState
@@ -36,7 +36,7 @@ from mudroom.vault.store.fork import Fork
 from mudroom.vault.store.store import Vault
 
 
-class Swept(NamedTuple):
+class PruneResult(NamedTuple):
     """What went, or would go."""
 
     applies: tuple[Expired, ...] = ()
@@ -57,15 +57,15 @@ class Swept(NamedTuple):
 
 
 def collect_garbage(
-    vault: Vault, kept: Kept, now: int, *, forks_older: int | None = None, dry_run: bool = False
-) -> Swept:
+    vault: Vault, kept: RetentionLimits, now: int, *, forks_older: int | None = None, dry_run: bool = False
+) -> PruneResult:
     """Remove what is beyond the limits and what nobody needs. Hold the vault's lock.
 
     ``now``, ``forks_older``: nanoseconds; unnamed forks that were not used for so long go as well, with all their
     changes. ``dry_run``: the same without changing anything. Raises OSError as the disk does.
     """
     if vault.has_unfinished():
-        return Swept(remarks=("an apply was cut off: mudroom run, apply or undo settles it first",))
+        return PruneResult(remarks=("an apply was cut off: mudroom run, apply or undo settles it first",))
     return _Sweep(vault, kept, now, forks_older, dry_run).run()
 
 
@@ -82,7 +82,7 @@ def _is_old(fork: Fork, state: ForkState | None, older: int, now: int) -> bool:
 
 
 class _Sweep:
-    def __init__(self, vault: Vault, kept: Kept, now: int, forks_older: int | None, dry_run: bool) -> None:
+    def __init__(self, vault: Vault, kept: RetentionLimits, now: int, forks_older: int | None, dry_run: bool) -> None:
         self._vault, self._kept, self._now, self._forks_older = vault, kept, now, forks_older
         self._dry_run = dry_run
         self._held: list[int] = []
@@ -96,7 +96,7 @@ class _Sweep:
         self._size = 0
         self._remarks: list[str] = []
 
-    def run(self) -> Swept:
+    def run(self) -> PruneResult:
         self._empty_trash(counted=True)  # first: on a full disk it is what makes room for the rest
         applies = sweep_applies(self._vault, self._kept, self._now, dry_run=self._dry_run)
         self._size += sum(apply.size for apply in applies)
@@ -104,7 +104,7 @@ class _Sweep:
         layers, bases = self._sweep_layers()
         self._empty_trash(counted=False)
         self._archive_events()
-        return Swept(
+        return PruneResult(
             tuple(applies),
             tuple(self._checkpoints),
             tuple(self._forks),

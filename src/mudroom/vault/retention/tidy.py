@@ -10,14 +10,14 @@ from mudroom.errors import MudroomError
 from mudroom.vault.store.store import Vault
 
 if TYPE_CHECKING:
-    from mudroom.vault.retention.prune import Swept
+    from mudroom.vault.retention.prune import PruneResult
 
 MARKER = b"/tidied"
 """Below the vault: its mtime is when ``tidy`` last looked at everything."""
 _DAY = 86400 * 10**9
 
 
-def tidy(vault: Vault, settings: Settings, now: int, *, applied: bool = False) -> Swept | None:
+def tidy(vault: Vault, settings: Settings, now: int, *, applied: bool = False) -> PruneResult | None:
     """The same by itself: everything once a day, the applies after each apply. None if nothing was due, which costs
     one stat(2). Hold the vault's lock. Whatever goes wrong is a remark: it must not spoil what the user asked for.
     """
@@ -26,17 +26,17 @@ def tidy(vault: Vault, settings: Settings, now: int, *, applied: bool = False) -
         return None
     from mudroom.core.retention import kept_by
     from mudroom.vault.retention.expire import sweep_applies
-    from mudroom.vault.retention.prune import Swept, collect_garbage
+    from mudroom.vault.retention.prune import PruneResult, collect_garbage
 
     try:
         if not due:
-            return Swept(applies=tuple(sweep_applies(vault, kept_by(settings), now)))
+            return PruneResult(applies=tuple(sweep_applies(vault, kept_by(settings), now)))
         swept = collect_garbage(vault, kept_by(settings), now)
         with open(vault.path + MARKER, "wb") as stream:
             os.utime(stream.fileno(), ns=(now, now))
         return swept
     except (MudroomError, OSError) as error:
-        return Swept(remarks=(f"old applies and layers could not be removed: {error}",))
+        return PruneResult(remarks=(f"old applies and layers could not be removed: {error}",))
 
 
 def _is_due(vault: Vault, now: int) -> bool:

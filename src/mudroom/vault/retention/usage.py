@@ -26,22 +26,22 @@ Seen = set[tuple[int, int]]
 """Device and inode of files with several names that were counted already."""
 
 
-class Amount(NamedTuple):
+class KindUsage(NamedTuple):
     number: int = 0
     size: int = 0
     """Bytes on disk."""
 
 
-class Usage(NamedTuple):
-    forks: Amount
+class VaultUsage(NamedTuple):
+    forks: KindUsage
     """What belongs to a fork alone: state, record, work directories, staged copies. Its layers are under ``layers``."""
-    layers: Amount
-    snapshots: Amount
-    applies: Amount
+    layers: KindUsage
+    snapshots: KindUsage
+    applies: KindUsage
     """What can be undone, with slots that had to be kept in the project."""
-    caches: Amount
-    trash: Amount
-    journal: Amount
+    caches: KindUsage
+    trash: KindUsage
+    journal: KindUsage
     """Its events."""
     remarks: tuple[str, ...] = ()
     """What could not be counted, and why."""
@@ -51,11 +51,11 @@ class Usage(NamedTuple):
         return sum(amount.size for amount in self._amounts)
 
     @property
-    def _amounts(self) -> tuple[Amount, ...]:
+    def _amounts(self) -> tuple[KindUsage, ...]:
         return (self.forks, self.layers, self.snapshots, self.applies, self.caches, self.trash, self.journal)
 
 
-class Holding(NamedTuple):
+class VaultTotal(NamedTuple):
     """One vault of a state directory, in short."""
 
     path: bytes
@@ -70,22 +70,22 @@ class Holding(NamedTuple):
     remarks: tuple[str, ...] = ()
 
 
-def usage(vault: Vault) -> Usage:
+def usage(vault: Vault) -> VaultUsage:
     """Costs a walk over everything in the vault, and writes nothing."""
     seen: Seen = set()
     remarks: list[str] = []
 
-    def amount(name: bytes) -> Amount:
+    def amount(name: bytes) -> KindUsage:
         place = vault.path + b"/" + name
-        return Amount(len(_names(place)), measure(place, seen, remarks))
+        return KindUsage(len(_names(place)), measure(place, seen, remarks))
 
     # layers before applies, so that a file that both have is a layer's
     found = {name: amount(name) for name in (b"forks", b"layers", b"bases", b"applies", b"cache", b"trash")}
-    applies = Amount(len(vault.applies()), found[b"applies"].size + _slots_in_project(vault, seen, remarks))
+    applies = KindUsage(len(vault.applies()), found[b"applies"].size + _slots_in_project(vault, seen, remarks))
     places = (b".db", b".db-wal", b".db-shm", b".head", b".lock", b"")
     size = sum(measure(vault.path + b"/journal" + end, seen, remarks) for end in places)
-    journal = Amount(_events(vault, remarks), size)
-    return Usage(
+    journal = KindUsage(_events(vault, remarks), size)
+    return VaultUsage(
         found[b"forks"],
         found[b"layers"],
         found[b"bases"],
@@ -209,14 +209,14 @@ def why_unusable(vault: Vault) -> str:
     return "" if vault.project.startswith(b"/") else "does not say which project it is of"
 
 
-def holding(vault: Vault) -> Holding:
+def holding(vault: Vault) -> VaultTotal:
     """One line's worth of a vault. Whatever is wrong with it is a remark."""
     remarks: list[str] = []
     size = measure(vault.path, set(), remarks)
     exists = bool(vault.project) and os.path.isdir(vault.project)
     problem = why_unusable(vault)
     if problem:
-        return Holding(vault.path, vault.project, exists, 0, 0, size, (problem, *remarks))
+        return VaultTotal(vault.path, vault.project, exists, 0, 0, size, (problem, *remarks))
     forks = vault.forks()
     unapplied = 0
     for fork in forks:
@@ -226,4 +226,4 @@ def holding(vault: Vault) -> Holding:
             remarks.append(error.message)
             continue
         unapplied += summarise(record.changeset.changes).files if record is not None else 0
-    return Holding(vault.path, vault.project, exists, len(forks), unapplied, size, tuple(remarks))
+    return VaultTotal(vault.path, vault.project, exists, len(forks), unapplied, size, tuple(remarks))

@@ -14,7 +14,7 @@ from mudroom.errors import MudroomError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from mudroom.core.network.placeholder import Wanted
+    from mudroom.core.network.placeholder import CredentialRule
 
 _NAME = b"/credentials.json"
 
@@ -24,21 +24,21 @@ def has_credentials(vault: bytes) -> bool:
     return os.path.exists(vault + _NAME)
 
 
-def load_credentials(vault: bytes) -> tuple[Wanted, ...]:
+def load_credentials(vault: bytes) -> tuple[CredentialRule, ...]:
     """Raises MudroomError if the file is not what ``save_credentials`` wrote: none at all would be another answer."""
-    from mudroom.core.network.placeholder import Wanted
+    from mudroom.core.network.placeholder import CredentialRule
 
     try:
         with open(vault + _NAME, "rb") as stream:
             rows = json.load(stream)
-        return tuple(Wanted(**row) for row in rows)
+        return tuple(CredentialRule(**row) for row in rows)
     except FileNotFoundError:
         return ()
     except (ValueError, TypeError) as error:
         raise MudroomError(f"{show(vault + _NAME)} cannot be read: {error}", "mend it, or remove it") from error
 
 
-def save_credentials(vault: bytes, wanted: tuple[Wanted, ...]) -> None:
+def save_credentials(vault: bytes, wanted: tuple[CredentialRule, ...]) -> None:
     if not wanted:
         try:
             os.unlink(vault + _NAME)

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING
 from mudroom.core.tree.path import show
 from mudroom.core.tree.stack import ForkState, from_text, to_text
 from mudroom.errors import MudroomError, UsageError
-from mudroom.stage.reader import ANEW, Reading
+from mudroom.stage.reader import ANEW, FileReader
 from mudroom.vault.lock import Lock
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ _LOOK = 0.005
 
 
 class Fork:
-    def __init__(self, name: str, path: bytes, vault: bytes, reading: Reading = ANEW) -> None:
+    def __init__(self, name: str, path: bytes, vault: bytes, reading: FileReader = ANEW) -> None:
         self.name = name
         self.path = path
         self._vault = vault

@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING
 
 from mudroom.core.tree.path import show
 from mudroom.errors import MudroomError, UsageError
-from mudroom.stage.reader import ANEW, Reading
+from mudroom.stage.reader import ANEW, FileReader
 from mudroom.stage.views.secret import NO_MASK
 from mudroom.vault.lock import Lock
 from mudroom.vault.store.fork import Fork, fork_directory
@@ -54,7 +54,7 @@ class Vault:
         self.turn = Turn(path)
         self.mask = NO_MASK
         """What commands and file tools see empty; whoever opens forks looks for it first (``Workbench.look``)."""
-        self.reading: Reading = ANEW
+        self.reading: FileReader = ANEW
         """How records and the like are read; who is asked for them again and again keeps what it has read."""
         self.new_id = new_id
         self.secrets: Callable[[], Iterable[str]] = tuple

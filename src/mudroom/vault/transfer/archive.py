@@ -1,7 +1,7 @@
 """Reading an archive that may be hostile, from its beginning to its end, once.
 
 ``tarfile`` only parses headers here, it never extracts; and it is not trusted with sizes. Whatever bytes there are, the
-outcome is the next entry or ``Refused``.
+outcome is the next entry or ``RefusedArchive``.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ BLOCK = 1 << 20
 _ENTRIES = 2_000_000
 
 
-class Refused(MudroomError):
+class RefusedArchive(MudroomError):
     def __init__(self, reason: str) -> None:
         super().__init__(f"the archive cannot be imported: {reason}", "nothing of it was kept")
 
@@ -35,11 +35,11 @@ class _Bounded:
 
     def read(self, size: int) -> bytes:
         if not 0 <= size <= BLOCK:
-            raise Refused(f"it has a header of {size} bytes")
+            raise RefusedArchive(f"it has a header of {size} bytes")
         data: bytes = self._stream.read(size)
         self._at += len(data)
         if self._at > self._limit:
-            raise Refused(f"it holds more than {self._limit / 1e6:,.0f} MB")
+            raise RefusedArchive(f"it holds more than {self._limit / 1e6:,.0f} MB")
         return data
 
     def tell(self) -> int:
@@ -47,12 +47,12 @@ class _Bounded:
 
     def seek(self, position: int) -> None:
         if position < self._at:
-            raise Refused("it has a size that makes no sense")
+            raise RefusedArchive("it has a size that makes no sense")
         while self._at < position and self.read(min(position - self._at, BLOCK)):
             pass
 
 
-class Archive:
+class ArchiveReader:
     """``for info in archive: …``; the content of a file is read while it is the current one."""
 
     def __init__(self, stream: IO[bytes], limit: int) -> None:
@@ -74,17 +74,17 @@ class Archive:
             if info is None:
                 return
             yield info
-        raise Refused(f"it has more than {_ENTRIES:,} entries")
+        raise RefusedArchive(f"it has more than {_ENTRIES:,} entries")
 
     def read(self, info: tarfile.TarInfo, limit: int) -> bytes:
         """A whole file. Raises Refused if it is none, or larger than ``limit`` bytes."""
         if info.size > limit:
-            raise Refused(f"{show(name_of(info))} has {info.size} bytes")
+            raise RefusedArchive(f"{show(name_of(info))} has {info.size} bytes")
         return b"".join(self.blocks(info))
 
     def blocks(self, info: tarfile.TarInfo) -> Iterator[bytes]:
         if info.type not in (tarfile.REGTYPE, tarfile.AREGTYPE) or info.sparse is not None or info.size < 0:
-            raise Refused(f"{show(name_of(info))} is not a plain file")
+            raise RefusedArchive(f"{show(name_of(info))} is not a plain file")
         left = info.size
         with refusing():
             self._bounded.seek(info.offset_data)
@@ -92,7 +92,7 @@ class Archive:
             with refusing():
                 block = self._bounded.read(min(left, BLOCK))
             if not block:
-                raise Refused("it is cut off")
+                raise RefusedArchive("it is cut off")
             left -= len(block)
             yield block
 
@@ -103,9 +103,9 @@ def refusing() -> Iterator[None]:
     try:
         yield
     except (tarfile.TarError, gzip.BadGzipFile, zlib.error, EOFError, ValueError, ArithmeticError) as error:
-        raise Refused(f"it is damaged, or not one of mudroom's: {error}") from error
+        raise RefusedArchive(f"it is damaged, or not one of mudroom's: {error}") from error
     except (LookupError, TypeError, RecursionError) as error:  # tarfile on headers that nest, or that lack something
-        raise Refused("it is damaged, or not one of mudroom's") from error
+        raise RefusedArchive("it is damaged, or not one of mudroom's") from error
 
 
 def name_of(info: tarfile.TarInfo) -> bytes:

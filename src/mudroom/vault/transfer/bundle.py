@@ -52,14 +52,14 @@ class Label(NamedTuple):
     """Nanoseconds since 1970."""
 
 
-class Exported(NamedTuple):
+class ExportedFork(NamedTuple):
     size: int
     """Bytes of the archive."""
     remarks: tuple[str, ...]
     """What is not in it, and why."""
 
 
-def export_fork(vault: Vault, fork: Fork, path: bytes, time: int) -> Exported:
+def export_fork(vault: Vault, fork: Fork, path: bytes, time: int) -> ExportedFork:
     """Write a fork to a new file, whole or not at all; compressed if the name ends with gz. Hold the fork's lock; no
     command may be running in it. Raises UsageError if the file is there, OSError as the disk does."""
     require_idle(fork)
@@ -75,7 +75,7 @@ def export_fork(vault: Vault, fork: Fork, path: bytes, time: int) -> Exported:
         packer = Packer(stream)
         _pack(packer, vault, fork, Label(FORMAT, fork.name, vault.project, RECORD_FORMAT, time))
         packer.close()
-    return Exported(os.stat(path).st_size, tuple(packer.remarks))
+    return ExportedFork(os.stat(path).st_size, tuple(packer.remarks))
 
 
 @contextmanager

@@ -18,16 +18,16 @@ from mudroom.core.tree.entry import Entry
 from mudroom.core.tree.path import show
 from mudroom.core.tree.stack import LIVE, Checkpoint, ForkState, from_text
 from mudroom.errors import UsageError
-from mudroom.stage.layers.landed import LANDED, Landed, add_landed
+from mudroom.stage.layers.landed import LANDED, LandedPaths, add_landed
 from mudroom.stage.source import OpenSource
 from mudroom.vault.apply.rename import sync_filesystem
 from mudroom.vault.record import FORMAT as RECORD_FORMAT
 from mudroom.vault.record import ForkRecord, save
 from mudroom.vault.store.fork import Fork, fork_directory, is_plain
 from mudroom.vault.store.store import Vault
-from mudroom.vault.transfer.archive import Archive, Refused, name_of, refusing
+from mudroom.vault.transfer.archive import ArchiveReader, RefusedArchive, name_of, refusing
 from mudroom.vault.transfer.bundle import FORMAT, Label
-from mudroom.vault.transfer.recheck_layers import THEIRS, Settling
+from mudroom.vault.transfer.recheck_layers import THEIRS, LayerRecheck
 from mudroom.vault.transfer.unpack import TreeWriter
 
 LIMIT = 10 * 10**9
@@ -41,7 +41,7 @@ _DIGESTS = list[tuple[bytes, Entry, bytes]]
 _T = TypeVar("_T")
 
 
-class Imported(NamedTuple):
+class ImportedFork(NamedTuple):
     name: str
     changed: int
     """Changes that it holds, against this project."""
@@ -51,13 +51,13 @@ class Imported(NamedTuple):
     """Where it came from."""
 
 
-def import_fork(vault: Vault, stream: IO[bytes], name: str | None, time: int, limit: int = LIMIT) -> Imported:
+def import_fork(vault: Vault, stream: IO[bytes], name: str | None, time: int, limit: int = LIMIT) -> ImportedFork:
     """Make a fork of an archive. ``stream`` is open for reading at its beginning and can seek.
 
     Hold the vault's lock. Raises Refused if the archive is damaged, newer or hostile, UsageError if the name is taken,
     OSError as the disk does; nothing of it is left then.
     """
-    adoption = _Adoption(vault, Archive(stream, limit), time)
+    adoption = _Adoption(vault, ArchiveReader(stream, limit), time)
     try:
         return adoption.run(name)
     except BaseException:
@@ -66,7 +66,7 @@ def import_fork(vault: Vault, stream: IO[bytes], name: str | None, time: int, li
 
 
 class _Adoption:
-    def __init__(self, vault: Vault, archive: Archive, time: int) -> None:
+    def __init__(self, vault: Vault, archive: ArchiveReader, time: int) -> None:
         self._vault, self._archive, self._time = vault, archive, time
         self._ids: dict[str, str] = {}
         self._base = LIVE
@@ -75,7 +75,7 @@ class _Adoption:
         self._books: dict[bytes, bytes] = {}
         self._read = 0
 
-    def run(self, name: str | None) -> Imported:
+    def run(self, name: str | None) -> ImportedFork:
         members = iter(self._archive)
         label = self._label(next(members, None))
         name = self._free_name(name or label.name)
@@ -83,12 +83,12 @@ class _Adoption:
         ended = False
         for info in members:
             if ended:
-                raise Refused("it goes on after its end")
+                raise RefusedArchive("it goes on after its end")
             ended = name_of(info) == b"mudroom-end"
             if not ended:
                 self._member(info)
         if not ended:
-            raise Refused("it is cut off")
+            raise RefusedArchive("it is cut off")
         for tree in self._trees.values():
             tree.close()
         return self._settle(name, label, state)
@@ -104,14 +104,14 @@ class _Adoption:
 
     def _label(self, info: tarfile.TarInfo | None) -> Label:
         if info is None or name_of(info) != b"mudroom-fork":
-            raise Refused("it is not one of mudroom's")
+            raise RefusedArchive("it is not one of mudroom's")
         data = self._archive.read(info, _TEXT)
         head: tuple[object, ...] = _decode(data, tuple[object, ...])
         if head and isinstance(head[0], int) and head[0] > FORMAT:
-            raise Refused(f"it has format {head[0]}, this mudroom knows {FORMAT}: upgrade mudroom")
+            raise RefusedArchive(f"it has format {head[0]}, this mudroom knows {FORMAT}: upgrade mudroom")
         label = _decode(data, Label)
         if label.vault_format > RECORD_FORMAT:
-            raise Refused(f"it is of a vault of format {label.vault_format}: upgrade mudroom")
+            raise RefusedArchive(f"it is of a vault of format {label.vault_format}: upgrade mudroom")
         return label
 
     def _free_name(self, name: str) -> str:
@@ -123,19 +123,19 @@ class _Adoption:
     def _state(self, info: tarfile.TarInfo | None) -> ForkState:
         """With the ids that its layers will have here."""
         if info is None or name_of(info) != b"state":
-            raise Refused("it has no state")
+            raise RefusedArchive("it has no state")
         try:
             state = from_text(self._archive.read(info, _TEXT).decode("ascii"))
         except ValueError as error:
-            raise Refused(f"its state {error}") from error
+            raise RefusedArchive(f"its state {error}") from error
         sealed = [state.layers, *(point.layers for point in state.checkpoints)]
         if any(len(set(stack)) != len(stack) or state.upper in stack for stack in sealed):
-            raise Refused("its state names a layer twice")
+            raise RefusedArchive("its state names a layer twice")
         names = {point.name for point in state.checkpoints}
         if not all(map(is_plain, names)) or len(names) != len(state.checkpoints):
-            raise Refused("its state has checkpoints with names that make no sense")
+            raise RefusedArchive("its state has checkpoints with names that make no sense")
         if len(state.references) > _LAYERS or not all(point.time < 1 << 62 for point in state.checkpoints):
-            raise Refused("its state has more layers, or later checkpoints, than there can be")
+            raise RefusedArchive("its state has more layers, or later checkpoints, than there can be")
         for layer in sorted(state.references):
             self._ids[layer] = self._vault.new_layer()
             self._made.append(self._vault.layer(self._ids[layer]))
@@ -172,30 +172,30 @@ class _Adoption:
         elif name in (b"digests", b"record", b"landed"):
             self._books[name] = self._book(info)
         else:
-            raise Refused(f"it holds {show(name)}, which does not belong there")
+            raise RefusedArchive(f"it holds {show(name)}, which does not belong there")
 
     def _tree(self, info: tarfile.TarInfo, prefix: bytes, place: bytes, *, is_layer: bool) -> None:
         path = name_of(info)[len(prefix) + 1 :]
         if not path:
             if place in self._trees:
-                raise Refused(f"it has {show(prefix)} twice")
+                raise RefusedArchive(f"it has {show(prefix)} twice")
             self._trees[place] = TreeWriter(place, prefix + b"/", is_layer=is_layer)
             self._trees[place].top(info)
         elif place not in self._trees:
-            raise Refused(f"{show(name_of(info))} is in no directory of the archive")
+            raise RefusedArchive(f"{show(name_of(info))} is in no directory of the archive")
         else:
             self._trees[place].add(path, info, self._archive)
 
     def _original(self, info: tarfile.TarInfo, layer: bytes, name: bytes) -> None:
         if len(name) > 9:
-            raise Refused(f"it holds {show(name_of(info))}, which does not belong there")
+            raise RefusedArchive(f"it holds {show(name_of(info))}, which does not belong there")
         place = layer + THEIRS + b"/originals"
         os.makedirs(place, mode=0o700, exist_ok=True)
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
         try:
             descriptor = os.open(place + b"/" + name, flags, 0o600)
         except FileExistsError:
-            raise Refused(f"it has {show(name_of(info))} twice") from None
+            raise RefusedArchive(f"it has {show(name_of(info))} twice") from None
         with open(descriptor, "wb") as stream:
             stream.writelines(self._archive.blocks(info))
 
@@ -206,21 +206,26 @@ class _Adoption:
 
     # --- settling here ---
 
-    def _settle(self, name: str, label: Label, state: ForkState) -> Imported:
+    def _settle(self, name: str, label: Label, state: ForkState) -> ImportedFork:
         books = self._books
         records = {place: _decode(data, ForkRecord) for place, data in books.items() if place not in _OTHER_BOOKS}
         record = _decode(books[b"record"], ForkRecord) if b"record" in books else None
-        landed = _decode(books.get(b"landed", b"\x80"), dict[bytes, Landed])
+        landed = _decode(books.get(b"landed", b"\x80"), dict[bytes, LandedPaths])
         digests = {(path, entry): known for path, entry, known in _decode(books.get(b"digests", b"\x90"), _DIGESTS)}
         with OpenSource(self._vault.project) as live:
-            settling = Settling(self._vault, state, live, records, record)
+            settling = LayerRecheck(self._vault, state, live, records, record)
             found = settling.run(digests, landed, at_home=label.project == self._vault.project)
         self._appear(name, state, record, found.changes, found.landed)
         paths = {change.path for change in found.changes.changes}
-        return Imported(name, len(paths), len(paths & found.strangers), label.project)
+        return ImportedFork(name, len(paths), len(paths & found.strangers), label.project)
 
     def _appear(
-        self, name: str, state: ForkState, theirs: ForkRecord | None, changes: Changeset, landed: dict[bytes, Landed]
+        self,
+        name: str,
+        state: ForkState,
+        theirs: ForkRecord | None,
+        changes: Changeset,
+        landed: dict[bytes, LandedPaths],
     ) -> None:
         """Make the fork's own directory under another name, and rename it."""
         vault = self._vault
@@ -245,4 +250,4 @@ def _decode(data: bytes, kind: type[_T]) -> _T:
         try:
             return msgspec.msgpack.decode(data, type=kind)
         except msgspec.MsgspecError as error:
-            raise Refused(f"it is damaged: {error}") from error
+            raise RefusedArchive(f"it is damaged: {error}") from error

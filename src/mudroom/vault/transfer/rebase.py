@@ -19,12 +19,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from mudroom.core.tree.change import Change, Changeset
 from mudroom.core.tree.entry import Entry, same_shape, same_stamp
 from mudroom.stage.beneath import directory
-from mudroom.stage.layers.landed import Landed, elsewhere
+from mudroom.stage.layers.landed import LandedPaths, elsewhere
 from mudroom.stage.layers.union import Union, staged_source
 from mudroom.stage.originals.collection import collect
 from mudroom.stage.originals.ground import Ground
 from mudroom.stage.originals.original import Originals
-from mudroom.stage.source import Content, OpenSource, Source, same_bytes, walk
+from mudroom.stage.source import OpenSource, Source, SourceContent, same_bytes, walk
 from mudroom.stage.views.overlay import OverlayView
 from mudroom.vault.apply.tree import set_mode
 
@@ -96,28 +96,28 @@ class Rebase:
     def changes(self, changes: Iterable[Change]) -> tuple[Change, ...]:
         return tuple(change._replace(base=self.entry(change.path, change.base)) for change in changes)
 
-    def landed(self, rows: Mapping[bytes, Landed], staged: Source) -> dict[bytes, Landed]:
+    def landed(self, rows: Mapping[bytes, LandedPaths], staged: Source) -> dict[bytes, LandedPaths]:
         """What has landed elsewhere counts as landed here if the project has it; else it is a change again."""
         found = {}
         for path, row in rows.items():
             live, mine = self._live.look(path), staged.look(path)
             here = same_content(self._live, staged, path, live, mine)
             if here or same_stamp(self.entry(path, row.project), live):
-                found[path] = Landed(live, mine if here else elsewhere(row.staged or row.project or _NOWHERE))
+                found[path] = LandedPaths(live, mine if here else elsewhere(row.staged or row.project or _NOWHERE))
         return found
 
 
 _NOWHERE = Entry("file", 0, 0, b"", 0, 0, 0, 0, 0, 0, 0)
 
 
-def same_content(one: Content, other: Content, path: bytes, a: Entry | None, b: Entry | None) -> bool:
+def same_content(one: SourceContent, other: SourceContent, path: bytes, a: Entry | None, b: Entry | None) -> bool:
     """Whether two entries at one path are the same to a reader: both absent, or of one shape and content."""
     if a is None or b is None or not same_shape(a, b):
         return a is b
     return a.kind != "file" or same_file(one, other, path, a, b)
 
 
-def same_file(one: Content, other: Content, path: bytes, a: Entry, b: Entry) -> bool:
+def same_file(one: SourceContent, other: SourceContent, path: bytes, a: Entry, b: Entry) -> bool:
     """The same of two files, whatever their modes. What cannot be read is not the same."""
     if a.size != b.size:
         return False
@@ -160,7 +160,7 @@ def collect_layer(
     frozen: bool,
     sealed: Changeset,
     claims: Changeset,
-    landed: Mapping[bytes, Landed],
+    landed: Mapping[bytes, LandedPaths],
 ) -> Changeset:
     """What a stack of layers (directories, bottom first) comes to over ``base``. ``sealed``: the same without its
     topmost, which alone is walked. What nobody claims to know the original of is a conflict, never a guess."""

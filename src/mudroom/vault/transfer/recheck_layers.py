@@ -14,7 +14,7 @@ from mudroom.core.tree.path import relpath, show
 from mudroom.core.tree.stack import LIVE, ForkState
 from mudroom.errors import MudroomError
 from mudroom.stage.beneath import directory
-from mudroom.stage.layers.landed import Landed, elsewhere
+from mudroom.stage.layers.landed import LandedPaths, elsewhere
 from mudroom.stage.layers.layer import remove_tree
 from mudroom.stage.layers.union import Union
 from mudroom.stage.originals.original import Originals
@@ -23,7 +23,7 @@ from mudroom.stage.source import OpenSource, Source, walk
 from mudroom.vault.apply.tree import set_mode
 from mudroom.vault.record import FORMAT, ForkRecord, save
 from mudroom.vault.store.store import Vault
-from mudroom.vault.transfer.archive import Refused, refusing
+from mudroom.vault.transfer.archive import RefusedArchive, refusing
 from mudroom.vault.transfer.bundle import kept_digests, rows_of
 from mudroom.vault.transfer.rebase import Claim, Rebase, align_modes, collect_layer, same_file
 
@@ -31,13 +31,13 @@ THEIRS = b"/theirs"
 """Below a layer while it is settled: the originals as the archive has them."""
 
 
-class Settled(NamedTuple):
+class RecheckedFork(NamedTuple):
     changes: Changeset
-    landed: dict[bytes, Landed]
+    landed: dict[bytes, LandedPaths]
     strangers: set[bytes]
 
 
-class Settling:
+class LayerRecheck:
     """``records``: of sealed layers, by the path where it goes; ``record``: the fork's own. Both only make claims."""
 
     def __init__(
@@ -52,7 +52,9 @@ class Settling:
         self._records, self._record = records, record
         self._done: dict[str, Changeset] = {}
 
-    def run(self, digests: Mapping[Claim, bytes], landed: Mapping[bytes, Landed], *, at_home: bool) -> Settled:
+    def run(
+        self, digests: Mapping[Claim, bytes], landed: Mapping[bytes, LandedPaths], *, at_home: bool
+    ) -> RecheckedFork:
         state, known = self._state, dict(digests)
         for name in state.references:
             self._check_layer(name)
@@ -72,16 +74,16 @@ class Settling:
     def _check_layer(self, name: str) -> None:
         place = self._vault.layer(name)
         if name != self._state.upper and not os.path.isdir(place + b"/tree"):
-            raise Refused("one of its layers is missing")
+            raise RefusedArchive("one of its layers is missing")
         with refusing():
             try:
                 rows = list(rows_of(place + THEIRS))
             except MudroomError as error:
-                raise Refused("an index of its originals is damaged") from error
+                raise RefusedArchive("an index of its originals is damaged") from error
             for path, original in rows:
                 _check_row(place + THEIRS + b"/originals/", path, original.place, original.offset, original.length)
 
-    def _settle(self, base: Source, landed: Mapping[bytes, Landed]) -> Settled:
+    def _settle(self, base: Source, landed: Mapping[bytes, LandedPaths]) -> RecheckedFork:
         state, vault = self._state, self._vault
         for name in sorted(state.references):
             self._keep_originals(vault.layer(name))
@@ -94,13 +96,13 @@ class Settling:
         for stack in (chain, *(point.layers for point in state.checkpoints)):
             self._collect(stack, base, here)
         changes = self._done[chain[-1]] if chain else Changeset()
-        return Settled(changes, here, self._rebase.strangers)
+        return RecheckedFork(changes, here, self._rebase.strangers)
 
     def _claims(self, name: str) -> dict[bytes, Change]:
         record = self._records.get(self._vault.layer(name) + b"/record") or self._record
         return {change.path: change for change in record.changeset.changes} if record is not None else {}
 
-    def _collect(self, stack: tuple[str, ...], base: Source, landed: Mapping[bytes, Landed]) -> None:
+    def _collect(self, stack: tuple[str, ...], base: Source, landed: Mapping[bytes, LandedPaths]) -> None:
         vault, frozen = self._vault, self._state.base != LIVE
         sealed = Changeset()
         for number, name in enumerate(stack):
@@ -148,23 +150,23 @@ class Settling:
 
 def _check_row(originals: bytes, path: bytes, place: str, offset: int, length: int) -> None:
     if path and relpath(path) != path:
-        raise Refused(f"it has an original of {show(path)}")
+        raise RefusedArchive(f"it has an original of {show(path)}")
     if not place:
         return
     if place != "pack" and not (place.isascii() and place.isdecimal() and len(place) < 10):
-        raise Refused(f"it has an original in {show(os.fsencode(place))}")
+        raise RefusedArchive(f"it has an original in {show(os.fsencode(place))}")
     try:
         size = os.stat(originals + place.encode()).st_size
     except FileNotFoundError:
         size = -1
     if offset < 0 or length < 0 or offset + length > size:
-        raise Refused(f"its original of {show(path)} is missing")
+        raise RefusedArchive(f"its original of {show(path)} is missing")
 
 
 def freeze(place: bytes, live: OpenSource) -> None:
     """Write the manifest of an imported snapshot: for what this project has the same of, the project's entry."""
     if not os.path.isdir(place + b"/source"):
-        raise Refused("its snapshot is missing")
+        raise RefusedArchive("its snapshot is missing")
     manifest: dict[bytes, Entry] = {}
     with OpenSource(place + b"/source") as copy:
         for path, entry in (*walk(copy), (b"", copy.look(b""))):

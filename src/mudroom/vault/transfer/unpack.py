@@ -16,7 +16,7 @@ from mudroom.core.tree.path import relpath, show
 from mudroom.stage import xattr
 from mudroom.stage.beneath import open_beneath, open_root
 from mudroom.stage.layers.layer import OPAQUE, WHITEOUT, make_whiteout
-from mudroom.vault.transfer.archive import BLOCK, Archive, Refused, name_of
+from mudroom.vault.transfer.archive import BLOCK, ArchiveReader, RefusedArchive, name_of
 from mudroom.vault.transfer.pack import XATTR
 
 _ZEROS = bytes(BLOCK)
@@ -65,10 +65,10 @@ class TreeWriter:
     def top(self, info: tarfile.TarInfo) -> None:
         """The root of the tree itself."""
         if not info.isdir():
-            raise Refused(f"{show(name_of(info))} is no directory")
+            raise RefusedArchive(f"{show(name_of(info))} is no directory")
         self._modes.append((b"", _mode(info, _DIRECTORY_MODE)))
 
-    def add(self, path: bytes, info: tarfile.TarInfo, archive: Archive) -> None:
+    def add(self, path: bytes, info: tarfile.TarInfo, archive: ArchiveReader) -> None:
         """``path``: below the tree, as the archive has it."""
         _check(path)
         above, name = self._enter(path)
@@ -94,7 +94,7 @@ class TreeWriter:
             try:
                 self._above = (above, open_beneath(self._root, above, os.O_RDONLY | os.O_DIRECTORY))
             except OSError as error:
-                raise Refused(f"{show(path)} is in no directory of the archive: {error.strerror}") from error
+                raise RefusedArchive(f"{show(path)} is in no directory of the archive: {error.strerror}") from error
         return self._above[1], name
 
     def _directory(self, above: int, name: bytes, path: bytes, info: tarfile.TarInfo) -> None:
@@ -113,7 +113,9 @@ class TreeWriter:
         target = _target(info)
         path = target[len(self._prefix) :]
         if not target.startswith(self._prefix) or path not in self._files:
-            raise Refused(f"{show(name_of(info))} is a link to {show(target)}, which is no file of the same tree")
+            raise RefusedArchive(
+                f"{show(name_of(info))} is a link to {show(target)}, which is no file of the same tree"
+            )
         parent, _slash, last = path.rpartition(b"/")
         opened = open_beneath(self._root, parent, os.O_RDONLY | os.O_DIRECTORY)
         try:
@@ -121,7 +123,7 @@ class TreeWriter:
         finally:
             os.close(opened)
 
-    def _file(self, above: int, name: bytes, path: bytes, info: tarfile.TarInfo, archive: Archive) -> None:
+    def _file(self, above: int, name: bytes, path: bytes, info: tarfile.TarInfo, archive: ArchiveReader) -> None:
         mode, mtime = _mode(info, _FILE_MODE), _mtime(info)
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         descriptor = os.open(name, flags, 0o600, dir_fd=above)
@@ -151,7 +153,7 @@ class TreeWriter:
                 or len(name) > 255
                 or (name.startswith("user.overlay.") and not marks)
             ):
-                raise Refused(f"{show(name_of(info))} has the attribute {show(os.fsencode(name))}")
+                raise RefusedArchive(f"{show(name_of(info))} has the attribute {show(os.fsencode(name))}")
             yield name, value
 
 
@@ -159,9 +161,9 @@ def _check(path: bytes) -> None:
     try:
         checked = relpath(path)
     except ValueError as error:
-        raise Refused(str(error)) from error
+        raise RefusedArchive(str(error)) from error
     if checked != path:
-        raise Refused(f"it has a name that makes no sense: {show(path)}")
+        raise RefusedArchive(f"it has a name that makes no sense: {show(path)}")
 
 
 @contextmanager
@@ -169,19 +171,19 @@ def _only_new(path: bytes) -> Iterator[None]:
     try:
         yield
     except FileExistsError:
-        raise Refused(f"it has {show(path)} twice") from None
+        raise RefusedArchive(f"it has {show(path)} twice") from None
 
 
 def _target(info: tarfile.TarInfo) -> bytes:
     target = info.linkname.encode("utf-8", "surrogateescape")
     if not target or b"\0" in target:
-        raise Refused(f"{show(name_of(info))} is a link to nothing")
+        raise RefusedArchive(f"{show(name_of(info))} is a link to nothing")
     return target
 
 
 def _mode(info: tarfile.TarInfo, allowed: int) -> int:
     if info.mode & ~allowed & 0o7777:
-        raise Refused(f"{show(name_of(info))} has the mode {info.mode & 0o7777:o}")
+        raise RefusedArchive(f"{show(name_of(info))} has the mode {info.mode & 0o7777:o}")
     return info.mode & allowed
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from mudroom.core.merge.merge import Part
+from mudroom.core.merge.merge import PartialChoice
 from mudroom.core.text.hunk import select
 from mudroom.core.text.linediff import diff_lines, split_lines
 from mudroom.core.tree.change import listed
@@ -17,24 +17,24 @@ from mudroom.web.api.endpoint import Refusal, path_of
 if TYPE_CHECKING:
     from mudroom.core.tree.change import Change
     from mudroom.session import Session
-    from mudroom.web.shape import Pick
+    from mudroom.web.shape import PickShape
 
 
-class Chosen(NamedTuple):
+class ChosenChanges(NamedTuple):
     paths: tuple[bytes, ...]
-    parts: dict[bytes, Part]
+    parts: dict[bytes, PartialChoice]
     """Of the paths, those of which not all was chosen."""
 
 
 def chosen(
-    session: Session, fork: str, changes: Sequence[Change], picks: Sequence[Pick], *, git: bool = False
-) -> Chosen:
+    session: Session, fork: str, changes: Sequence[Change], picks: Sequence[PickShape], *, git: bool = False
+) -> ChosenChanges:
     """``changes``: all of the fork's. ``git``: of a repository of which anything is chosen, all is, but for hooks and
     settings that are not: a part of a commit is a broken repository. Raises Refusal for what is not among the changes,
     is named twice, or cannot be divided as it is asked for; if a part is chosen of a file whose conflict is decided;
     and if nothing is left of what was chosen."""
     known = {change.path: change for change in changes}
-    wanted: dict[bytes, Pick] = {}
+    wanted: dict[bytes, PickShape] = {}
     for pick in picks:
         path = path_of(pick.id)
         if path not in known:
@@ -42,7 +42,7 @@ def chosen(
         if wanted.setdefault(path, pick) is not pick:
             raise Refusal(400, "bad-request", f"{show_path(path)} is chosen twice")
     divided = {path for path, pick in wanted.items() if pick.blocks is not None or not pick.mode}
-    parts: dict[bytes, Part] = {}
+    parts: dict[bytes, PartialChoice] = {}
     for change, base, staged in session.texts(fork, sorted(divided)) if divided else ():
         if change.path not in divided:
             continue  # it lies below one of them
@@ -59,7 +59,7 @@ def chosen(
     _require_undecided(session, fork, parts)
     paths = (*wanted, *(_repositories(changes, wanted) if git else ()))
     _require_together(changes, set(paths))
-    return Chosen(paths, parts)
+    return ChosenChanges(paths, parts)
 
 
 def _require_together(changes: Sequence[Change], wanted: set[bytes]) -> None:
@@ -90,7 +90,9 @@ def _repositories(changes: Sequence[Change], wanted: Collection[bytes]) -> list[
     ]
 
 
-def _part(change: Change, base: bytes | None, staged: bytes | None, pick: Pick) -> tuple[bool, Part | None]:
+def _part(
+    change: Change, base: bytes | None, staged: bytes | None, pick: PickShape
+) -> tuple[bool, PartialChoice | None]:
     """Whether any of it is wanted, and which part if not all."""
     before, after = change.base, change.staged
     has_mode = before is not None and after is not None and before.mode != after.mode
@@ -107,4 +109,4 @@ def _part(change: Change, base: bytes | None, staged: bytes | None, pick: Pick) 
         return True, None
     if not blocks and not (has_mode and pick.mode):
         return False, None
-    return True, Part(select(base, staged, blocks), mode)
+    return True, PartialChoice(select(base, staged, blocks), mode)

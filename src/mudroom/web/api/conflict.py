@@ -12,12 +12,12 @@ from mudroom.core.text.picture import HEAD, picture_of
 from mudroom.core.tree.path import show_path
 from mudroom.review.rows import is_masked_conflict
 from mudroom.web import shape
-from mudroom.web.api.endpoint import Call, Endpoint, Refusal, id_of, path_of
+from mudroom.web.api.endpoint import ApiCall, Endpoint, Refusal, id_of, path_of
 from mudroom.web.api.region import MOST, regions_of, result_of, shown_lines
 from mudroom.web.state.house import require_at_rest, require_fork
 
 if TYPE_CHECKING:
-    from mudroom.session import Conflicted, Session
+    from mudroom.session import ForkConflict, Session
 
 DRIFTED = 100
 _AGAIN = "look at it again"
@@ -30,16 +30,16 @@ class StandingQuery(Struct):
     """Work out, too, how many there are."""
 
 
-def standing(call: Call) -> shape.Standing:
+def standing(call: ApiCall) -> shape.StandingShape:
     query: StandingQuery = call.query
     with call.house.session(call.path["project"]) as session:
         fork = require_fork(session, call.path["fork"])
         fingerprint = session.fingerprint(fork)
         drift = session.drift(fork)
-        rows = [shape.Remark(id_of(one.path), show_path(one.path), one.text) for one in drift[:DRIFTED]]
+        rows = [shape.RemarkShape(id_of(one.path), show_path(one.path), one.text) for one in drift[:DRIFTED]]
         running = session.vault.fork(fork).interrupted is not None
         count = undecided(session, fork) if query.conflicts and not running else None
-        return shape.Standing(
+        return shape.StandingShape(
             fingerprint, bool(query.reviewed) and query.reviewed != fingerprint, running, len(drift), rows, count
         )
 
@@ -48,18 +48,18 @@ def undecided(session: Session, fork: str) -> int:
     return sum(not decided for decided in session.conflict_paths(fork).values())
 
 
-def conflicts(call: Call) -> shape.Conflicts:
+def conflicts(call: ApiCall) -> shape.ConflictsShape:
     with call.house.session(call.path["project"]) as session:
         fork = require_at_rest(session, call.path["fork"])
         rows = session.each_conflict(fork, lambda one: shown_conflict(session, one))
-        return shape.Conflicts(fork, session.vault.fork(fork).created // 1_000_000, rows)
+        return shape.ConflictsShape(fork, session.vault.fork(fork).created // 1_000_000, rows)
 
 
 class ConflictQuery(Struct):
     file: str
 
 
-def conflict(call: Call) -> shape.Conflict:
+def conflict(call: ApiCall) -> shape.ConflictShape:
     query: ConflictQuery = call.query
     with call.house.session(call.path["project"]) as session:
         fork = require_at_rest(session, call.path["fork"])
@@ -72,17 +72,17 @@ def conflict(call: Call) -> shape.Conflict:
         return shown
 
 
-def found_conflict(session: Session, fork: str, path: bytes) -> Conflicted:
+def found_conflict(session: Session, fork: str, path: bytes) -> ForkConflict:
     found = session.conflict(fork, path)
     if found is None:
         raise Refusal(404, "not-found", f"{show_path(path)} is in no conflict (any more)", _AGAIN)
     return found
 
 
-def shown_conflict(session: Session, found: Conflicted, before: Conflicted | None = None) -> shape.Conflict:
+def shown_conflict(session: Session, found: ForkConflict, before: ForkConflict | None = None) -> shape.ConflictShape:
     """``before``: the same sides, looked at already, so that they need not be merged again."""
     secret = is_masked_conflict(session, found)
-    return shape.Conflict(
+    return shape.ConflictShape(
         id_of(found.path),
         show_path(found.path),
         found.reason,
@@ -98,11 +98,11 @@ def shown_conflict(session: Session, found: Conflicted, before: Conflicted | Non
     )
 
 
-def _version(version: Any, *, secret: bool) -> shape.Version:
+def _version(version: Any, *, secret: bool) -> shape.VersionShape:
     entry, content = version.entry, version.content if not secret else None
     if entry is None:
-        return shape.Version(shape.Side(exists=False), show_path(version.path))
-    side = shape.Side(
+        return shape.VersionShape(shape.SideShape(exists=False), show_path(version.path))
+    side = shape.SideShape(
         exists=True,
         type=entry.kind,
         size=entry.size,
@@ -111,10 +111,10 @@ def _version(version: Any, *, secret: bool) -> shape.Version:
         lines=content.count(b"\n") + (not content.endswith(b"\n")) if content else 0,
         image=picture_of(content[:HEAD], version.path) if content else "",
     )
-    return shape.Version(side, show_path(version.path), known=content is not None or entry.kind != "file")
+    return shape.VersionShape(side, show_path(version.path), known=content is not None or entry.kind != "file")
 
 
-def versions_of(found: Conflicted) -> str:
+def versions_of(found: ForkConflict) -> str:
     """Of the sides, and behind a dot of what is decided."""
     sides, decision = blake2b(digest_size=16), blake2b(found.decision, digest_size=8)
     for side in (found.base, found.ours, found.theirs):
@@ -123,7 +123,7 @@ def versions_of(found: Conflicted) -> str:
     return f"{sides.hexdigest()}.{decision.hexdigest() if found.decision else ''}"
 
 
-def require_same(found: Conflicted, versions: str) -> None:
+def require_same(found: ForkConflict, versions: str) -> None:
     now = versions_of(found)
     if versions == now:
         return
@@ -148,7 +148,7 @@ class LinesQuery(Struct):
     count: Annotated[int, Meta(ge=0, le=MOST)] = MOST
 
 
-def lines(call: Call) -> shape.Text:
+def lines(call: ApiCall) -> shape.TextShape:
     """What is folded is the same on all sides: the project's."""
     query: LinesQuery = call.query
     with call.house.session(call.path["project"]) as session:
@@ -160,7 +160,7 @@ def lines(call: Call) -> shape.Text:
             raise moved(found.path)
         all_ = split_lines(found.ours.content or b"")
         wanted = all_[query.first - 1 : query.first - 1 + query.count]
-        return shape.Text(query.first, len(all_), shown_lines(wanted, query.first))
+        return shape.TextShape(query.first, len(all_), shown_lines(wanted, query.first))
 
 
 _FORK = "/projects/{project}/forks/{fork}"
@@ -170,16 +170,16 @@ ENDPOINTS = (
         _FORK + "/standing",
         "How a fork stands to the project as that is now",
         standing,
-        shape.Standing,
+        shape.StandingShape,
         query=StandingQuery,
     ),
-    Endpoint("GET", _FORK + "/conflicts", "Where a fork and the project conflict", conflicts, shape.Conflicts),
+    Endpoint("GET", _FORK + "/conflicts", "Where a fork and the project conflict", conflicts, shape.ConflictsShape),
     Endpoint(
         "GET",
         _FORK + "/conflict",
         "One conflict, with all sides of it",
         conflict,
-        shape.Conflict,
+        shape.ConflictShape,
         query=ConflictQuery,
     ),
     Endpoint(
@@ -187,7 +187,7 @@ ENDPOINTS = (
         _FORK + "/conflict/lines",
         "Lines of a conflict that nobody has changed",
         lines,
-        shape.Text,
+        shape.TextShape,
         query=LinesQuery,
     ),
 )

@@ -12,13 +12,13 @@ import os
 from contextlib import closing
 
 from mudroom.core.approval.approval import CommandQuestion, HostQuestion, can_be_kept, rule_of
-from mudroom.core.approval_queue import Row
+from mudroom.core.approval_queue import QueueRow
 from mudroom.core.tree.path import show, show_path
 from mudroom.core.tree.quote import LONGEST, show_words
 from mudroom.errors import MudroomError, UsageError
 from mudroom.keeper import Queue, Vault, why_unusable
 from mudroom.web import shape
-from mudroom.web.api.endpoint import Call, Endpoint, Refusal
+from mudroom.web.api.endpoint import ApiCall, Endpoint, Refusal
 
 RECENT = 50
 """Questions that have ended, at most."""
@@ -29,9 +29,9 @@ _MS = 1_000_000
 """Nanoseconds."""
 
 
-def questions(call: Call) -> shape.Questions:
-    waiting: list[shape.Question] = []
-    ended: list[shape.Question] = []
+def questions(call: ApiCall) -> shape.QuestionsShape:
+    waiting: list[shape.QuestionShape] = []
+    ended: list[shape.QuestionShape] = []
     remarks: list[str] = []
     for vault in call.house.vaults():
         with closing(vault):
@@ -46,11 +46,11 @@ def questions(call: Call) -> shape.Questions:
             ended += [question_of(vault, row) for row in rows if row.decision is not None and call.query.ended]
     waiting.sort(key=lambda one: one.asked)
     ended.sort(key=lambda one: one.ended, reverse=True)
-    return shape.Questions(waiting + ended[:RECENT], remarks)
+    return shape.QuestionsShape(waiting + ended[:RECENT], remarks)
 
 
-def answer(call: Call) -> shape.Answered:
-    given: shape.Answer = call.body
+def answer(call: ApiCall) -> shape.AnsweredShape:
+    given: shape.AnswerShape = call.body
     with closing(call.house.vault(call.path["project"])) as vault:
         queue = vault.approvals
         row = _row(queue, call.path["question"])
@@ -66,14 +66,14 @@ def answer(call: Call) -> shape.Answered:
             raise Refusal(409, "decided", _how(row._replace(decision=decision)))
         problem = _write_rule(call, row, given.allow) if given.keep else ""
         now = question_of(vault, _row(queue, row.name))
-    return shape.Answered(now, ours, given.keep and not problem, problem)
+    return shape.AnsweredShape(now, ours, given.keep and not problem, problem)
 
 
-def question_of(vault: Vault, row: Row) -> shape.Question:
+def question_of(vault: Vault, row: QueueRow) -> shape.QuestionShape:
     asked, decision = row.asked, row.decision
     question = asked.question
     until = asked.when.time // _MS + int(asked.patience * 1000) if row.waiter else 0
-    found = shape.Question(
+    found = shape.QuestionShape(
         row.name,
         os.path.basename(vault.path).decode(),
         show_path(vault.project),
@@ -102,12 +102,12 @@ def question_of(vault: Vault, row: Row) -> shape.Question:
     return found
 
 
-def _tell_host(found: shape.Question, question: HostQuestion) -> None:
+def _tell_host(found: shape.QuestionShape, question: HostQuestion) -> None:
     found.what = f"{_text(question.host)}:{question.port}"
     found.why = f"no rule says whether it may be reached ({_text(question.way)})"
 
 
-def _tell_command(found: shape.Question, question: CommandQuestion) -> None:
+def _tell_command(found: shape.QuestionShape, question: CommandQuestion) -> None:
     verdict = question.verdict
     found.what = show_words(question.command, SHOWN if found.state == "waiting" else LONGEST)
     found.why = f"{', '.join(verdict.classes)}: {_text(verdict.reason)} ({_text(verdict.rule)})"
@@ -122,7 +122,7 @@ def _text(one: str) -> str:
     return show(one.encode("utf-8", "surrogatepass"))
 
 
-def _row(queue: Queue, name: str) -> Row:
+def _row(queue: Queue, name: str) -> QueueRow:
     """Raises Refusal if there is no such question, MudroomError if they are not ours to answer."""
     try:
         return queue.row(name)
@@ -134,7 +134,7 @@ def _gone(error: UsageError) -> Refusal:
     return Refusal(404, "not-found", error.message, "questions are forgotten a day after they were asked")
 
 
-def _require_shown(row: Row, given: shape.Answer) -> None:
+def _require_shown(row: QueueRow, given: shape.AnswerShape) -> None:
     """Raises Refusal."""
     question = row.asked.question
     if not can_be_kept(question):
@@ -143,14 +143,14 @@ def _require_shown(row: Row, given: shape.Answer) -> None:
         raise Refusal(409, "moved", "the rule is not the one that was shown", "nothing was answered; look again")
 
 
-def _how(row: Row) -> str:
+def _how(row: QueueRow) -> str:
     """How a question has ended, in a line."""
     assert row.decision is not None
     why = f": {_text(row.decision.reason)}" if row.decision.reason else ""
     return f"it has ended already: {row.state} by {_text(row.decision.by)}{why}"
 
 
-def _write_rule(call: Call, row: Row, allow: bool) -> str:
+def _write_rule(call: ApiCall, row: QueueRow, allow: bool) -> str:
     """Why it could not be; empty if it was."""
     question, means = row.asked.question, call.house.means
     try:
@@ -170,15 +170,15 @@ ENDPOINTS = (
         "/questions",
         "What waits for an answer, in all projects",
         questions,
-        shape.Questions,
-        query=shape.QuestionsQuery,
+        shape.QuestionsShape,
+        query=shape.QuestionsQueryShape,
     ),
     Endpoint(
         "POST",
         "/projects/{project}/questions/{question}",
         "Answer a question; 409 if it has an answer already, or another rule would be written",
         answer,
-        shape.Answered,
-        shape.Answer,
+        shape.AnsweredShape,
+        shape.AnswerShape,
     ),
 )

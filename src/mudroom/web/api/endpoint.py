@@ -1,7 +1,8 @@
 """One row of the API: a method and a path, what it takes, what it gives, and who makes that.
 
-A handler is a plain function of a ``Call``, run in a thread; its request is checked by its types before, and its
-answer is one of ``shape.py``. All that goes wrong becomes a ``Problem``: a handler raises, and never makes a response.
+A handler is a plain function of a ``ApiCall``, run in a thread; its request is checked by its types before, and its
+answer is one of ``shape.py``. All that goes wrong becomes a ``ProblemShape``: a handler raises, and never makes a
+response.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import msgspec
 
 from mudroom.core.tree.path import show
 from mudroom.errors import DecidedMeanwhile, ForkMoved, MudroomError, UsageError
-from mudroom.web.shape import Problem
+from mudroom.web.shape import ProblemShape
 
 if TYPE_CHECKING:
     from mudroom.web.state.house import House
@@ -29,10 +30,10 @@ class Refusal(Exception):
 
     def __init__(self, status: int, code: str, error: str, hint: str = "") -> None:
         super().__init__(error)
-        self.status, self.problem = status, Problem(error, code, hint)
+        self.status, self.problem = status, ProblemShape(error, code, hint)
 
 
-class Call(NamedTuple):
+class ApiCall(NamedTuple):
     """One request, checked."""
 
     house: House
@@ -48,7 +49,7 @@ class Endpoint(NamedTuple):
     path: str
     """Below ``/api/v1``; ``{project}`` and ``{fork}`` as OpenAPI has them."""
     summary: str
-    handle: Callable[[Call], Any]
+    handle: Callable[[ApiCall], Any]
     gives: Any
     """The type of the answer; None: ``handle`` returns a ``Raw``."""
     takes: Any = None

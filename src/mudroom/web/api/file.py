@@ -24,13 +24,13 @@ from mudroom.core.tree.path import show, show_path
 from mudroom.errors import ForkMoved, UsageError
 from mudroom.review.rows import difference, open_side, tags_of
 from mudroom.web import shape
-from mudroom.web.api.endpoint import Call, Endpoint, Raw, Refusal, id_of, path_of
+from mudroom.web.api.endpoint import ApiCall, Endpoint, Raw, Refusal, id_of, path_of
 from mudroom.web.api.review import AGAIN, Index, mode_of
 from mudroom.web.state.house import require_fork
 
 if TYPE_CHECKING:
     from mudroom.core.text import difference as core
-    from mudroom.review.rows import Moved, Side
+    from mudroom.review.rows import MovedRow, RowSide
     from mudroom.session import Session
 
 BLOB_LIMIT = 20 << 20
@@ -70,7 +70,7 @@ class BlobQuery(Struct):
     new: str = ""
 
 
-def diff(call: Call) -> shape.Difference:
+def diff(call: ApiCall) -> shape.DifferenceShape:
     query: DiffQuery = call.query
     path = path_of(query.file)
     with _asked(call) as (session, name, between), _sought():
@@ -78,7 +78,7 @@ def diff(call: Call) -> shape.Difference:
     if query.version and query.version != seen.version:
         raise Refusal(409, "moved", "the file has changed since the page before this one", AGAIN)
     hunks, following = seen.texts.page(query.first, query.lines) if seen.texts is not None else ((), None)
-    return shape.Difference(
+    return shape.DifferenceShape(
         query.file,
         show_path(path),
         seen.kind,
@@ -97,37 +97,39 @@ def diff(call: Call) -> shape.Difference:
     )
 
 
-def _moved(moved: Moved) -> shape.Moved:
-    return shape.Moved(id_of(moved.path), show_path(moved.path), moved.percent, moved.compared)
+def _moved(moved: MovedRow) -> shape.MovedShape:
+    return shape.MovedShape(id_of(moved.path), show_path(moved.path), moved.percent, moved.compared)
 
 
-def _side(side: Side) -> shape.Side:
+def _side(side: RowSide) -> shape.SideShape:
     entry = side.entry
     if entry is None:
-        return shape.Side(False)
-    return shape.Side(True, entry.kind, entry.size, mode_of(entry), show_path(entry.target), side.lines, side.image)
+        return shape.SideShape(False)
+    return shape.SideShape(
+        True, entry.kind, entry.size, mode_of(entry), show_path(entry.target), side.lines, side.image
+    )
 
 
-def _hunk(hunk: core.Hunk) -> shape.Hunk:
+def _hunk(hunk: core.DifferenceHunk) -> shape.HunkShape:
     lines = [_line(line) for line in hunk.lines]
     numbers = hunk.old_start, hunk.old_lines, hunk.new_start, hunk.new_lines
-    return shape.Hunk(list(hunk.blocks), *numbers, lines, hunk.section, hunk.continued)
+    return shape.HunkShape(list(hunk.blocks), *numbers, lines, hunk.section, hunk.continued)
 
 
-def _line(line: core.Line) -> shape.Line:
+def _line(line: core.DifferenceLine) -> shape.LineShape:
     kind, old, new, text, block, words, odd, cut, until, ends = line
-    return shape.Line(kind, old, new, text, block, utf16(text, words), utf16(text, odd), cut, ends, until)
+    return shape.LineShape(kind, old, new, text, block, utf16(text, words), utf16(text, odd), cut, ends, until)
 
 
-def text(call: Call) -> shape.Text:
+def text(call: ApiCall) -> shape.TextShape:
     query: TextQuery = call.query
     with _read(call) as descriptor:
         chunks = iter(lambda: os.read(descriptor, _CHUNK), b"")
         seen = excerpt(chunks, query.side, query.first, query.count, query.column, TEXT_LIMIT)
-    return shape.Text(query.first, seen.total, [_line(line) for line in seen.lines], seen.whole)
+    return shape.TextShape(query.first, seen.total, [_line(line) for line in seen.lines], seen.whole)
 
 
-def blob(call: Call) -> Raw:
+def blob(call: ApiCall) -> Raw:
     query: BlobQuery = call.query
     path = path_of(query.file)
     with _read(call) as descriptor, os.fdopen(descriptor, "rb", closefd=False) as stream:
@@ -155,7 +157,7 @@ def _headers(path: bytes, *, is_picture: bool) -> dict[str, str]:
 
 
 @contextmanager
-def _asked(call: Call) -> Iterator[tuple[Session, str, tuple[str, str] | None]]:
+def _asked(call: ApiCall) -> Iterator[tuple[Session, str, tuple[str, str] | None]]:
     """The session, the fork, and the two states if others than the fork and what it was made from are compared."""
     old, new = call.query.old, call.query.new
     with call.house.session(call.path["project"]) as session:
@@ -180,7 +182,7 @@ def _sought() -> Iterator[None]:
 
 
 @contextmanager
-def _read(call: Call) -> Iterator[int]:
+def _read(call: ApiCall) -> Iterator[int]:
     """A descriptor of the side that is asked for."""
     path = path_of(call.query.file)
     with _asked(call) as (session, name, between), _sought():
@@ -196,8 +198,8 @@ def _read(call: Call) -> Iterator[int]:
 _AT = "/projects/{project}/forks/{fork}"
 ENDPOINTS = (
     Endpoint(
-        "GET", _AT + "/diff", "What it would change in one file, by hunks", diff, shape.Difference, query=DiffQuery
+        "GET", _AT + "/diff", "What it would change in one file, by hunks", diff, shape.DifferenceShape, query=DiffQuery
     ),
-    Endpoint("GET", _AT + "/text", "Lines of one side of a file", text, shape.Text, query=TextQuery),
+    Endpoint("GET", _AT + "/text", "Lines of one side of a file", text, shape.TextShape, query=TextQuery),
     Endpoint("GET", _AT + "/blob", "One side of a file as it is, for pictures", blob, None, query=BlobQuery),
 )

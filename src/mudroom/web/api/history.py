@@ -7,16 +7,16 @@ from typing import Any
 from msgspec import Struct
 
 from mudroom.core.journal.event import Event, data_of, wall
-from mudroom.core.journal.event_filter import Selection
+from mudroom.core.journal.event_filter import EventFilter
 from mudroom.core.journal.event_text import gravity, shown, told, words
 from mudroom.core.network.flow import flow_from_json
 from mudroom.review.activity import points, preview, roll_back, search
 from mudroom.web import shape
-from mudroom.web.api.endpoint import Call, Endpoint, Refusal
+from mudroom.web.api.endpoint import ApiCall, Endpoint, Refusal
 from mudroom.web.api.project import summary_of
 from mudroom.web.api.review import row_of
 from mudroom.web.state.house import require_fork
-from mudroom.web.state.job import Told
+from mudroom.web.state.job import JobMessage
 
 _MS = 10**6
 """Nanoseconds."""
@@ -31,30 +31,30 @@ _DATA = 64 << 10
 # --- checkpoints ---
 
 
-def timeline(call: Call) -> shape.Timeline:
+def timeline(call: ApiCall) -> shape.TimelineShape:
     with call.house.session(call.path["project"]) as session:
         name = require_fork(session, call.path["fork"])
         rows = [
-            shape.Checkpoint(point.name, point.time // _MS, point.automatic, current)
+            shape.CheckpointShape(point.name, point.time // _MS, point.automatic, current)
             for point, current in points(session, name)
         ]
-        return shape.Timeline(name, session.vault.fork(name).created // _MS, rows)
+        return shape.TimelineShape(name, session.vault.fork(name).created // _MS, rows)
 
 
-def checkpoint(call: Call) -> shape.Checkpoint:
-    asked: shape.CheckpointRequest = call.body
+def checkpoint(call: ApiCall) -> shape.CheckpointShape:
+    asked: shape.CheckpointRequestShape = call.body
     with call.house.session(call.path["project"]) as session:
         name = require_fork(session, call.path["fork"])
         _require_idle(session, name)
         made = session.checkpoint(name, asked.name)
-        return shape.Checkpoint(made.name, made.time // _MS, made.automatic, True)
+        return shape.CheckpointShape(made.name, made.time // _MS, made.automatic, True)
 
 
 class PreviewQuery(Struct):
     checkpoint: str
 
 
-def previewed(call: Call) -> shape.Preview:
+def previewed(call: ApiCall) -> shape.PreviewShape:
     query: PreviewQuery = call.query
     with call.house.session(call.path["project"]) as session:
         name = require_fork(session, call.path["fork"])
@@ -62,17 +62,17 @@ def previewed(call: Call) -> shape.Preview:
         found = preview(session, name, query.checkpoint)
     rows = [row_of(change) for change in found.rows[:_ROWS]]
     summary = summary_of(found.changes)
-    return shape.Preview(query.checkpoint, found.fingerprint, summary, rows, len(found.rows))
+    return shape.PreviewShape(query.checkpoint, found.fingerprint, summary, rows, len(found.rows))
 
 
-def rollback(call: Call) -> shape.RolledBack:
-    asked: shape.RollbackRequest = call.body
+def rollback(call: ApiCall) -> shape.RolledBackShape:
+    asked: shape.RollbackRequestShape = call.body
     with call.house.session(call.path["project"]) as session:
         name = require_fork(session, call.path["fork"])
         _require_point(session, name, asked.checkpoint)
         _require_idle(session, name)
         before = roll_back(session, name, asked.checkpoint, asked.fingerprint)
-    return shape.RolledBack(asked.checkpoint, before.name if before is not None else "")
+    return shape.RolledBackShape(asked.checkpoint, before.name if before is not None else "")
 
 
 def _require_point(session: Any, fork: str, name: str) -> None:
@@ -104,16 +104,16 @@ class EventsQuery(Struct):
     count: int = 100
 
 
-def events(call: Call) -> shape.Events:
+def events(call: ApiCall) -> shape.EventsShape:
     query: EventsQuery = call.query
     since = None if query.since is None else _bounded(query.since, -(1 << 43), 1 << 43) * _MS
     kinds = tuple(kind.strip() for kind in query.kind.split(",") if kind.strip())
     forks = (query.fork,) if query.fork else ()
-    where = Selection(kinds, forks, query.agent or None, since, None, query.verdict or None, query.grep or None)
+    where = EventFilter(kinds, forks, query.agent or None, since, None, query.verdict or None, query.grep or None)
     with call.house.session(call.path["project"]) as session:
         head = session.vault.journal.head().number
         page = search(session, where, _before(query.before), _bounded(query.count, 1, _MOST))
-    return shape.Events([_event(one) for one in page.events], head, page.following)
+    return shape.EventsShape([_event(one) for one in page.events], head, page.following)
 
 
 def _before(number: int | None) -> int:
@@ -124,13 +124,13 @@ def _bounded(number: int, least: int, most: int) -> int:
     return max(least, min(number, most))
 
 
-def _event(event: Event) -> shape.Event:
+def _event(event: Event) -> shape.EventShape:
     data = data_of(event)
     if len(event.data) > _DATA:
         data = {"…": f"{len(event.data):,} characters: mudroom log --json has them"}
     line = "  ".join(words(event))
     plain: dict[str, Any] = _plain(data)
-    return shape.Event(
+    return shape.EventShape(
         event.number, wall(event) // _MS, shown(event.kind), shown(event.fork), line, gravity(event), plain
     )
 
@@ -148,13 +148,13 @@ def _plain(value: Any) -> Any:
     return value
 
 
-def verify(call: Call) -> shape.Job:
+def verify(call: ApiCall) -> shape.JobShape:
     name = call.path["project"]
     house = call.house
     with house.session(name):
         pass  # whether there is one is said at once
 
-    def work(tell: Told) -> dict[str, Any]:
+    def work(tell: JobMessage) -> dict[str, Any]:
         with house.session(name) as session:
             found = session.vault.journal.examine(lambda done, total: tell.phase("checking the journal", done, total))
         problems = [one.text for one in ((found.broken,) if found.broken is not None else ()) + found.gaps]
@@ -178,41 +178,44 @@ class FlowsQuery(Struct):
     count: int = 100
 
 
-def flows(call: Call) -> shape.Flows:
+def flows(call: ApiCall) -> shape.FlowsShape:
     query: FlowsQuery = call.query
-    where = Selection(("flow",), (query.fork,) if query.fork else (), verdict="deny" if query.denied else None)
+    where = EventFilter(("flow",), (query.fork,) if query.fork else (), verdict="deny" if query.denied else None)
     with call.house.session(call.path["project"]) as session:
         page = search(session, where, _before(query.before), _bounded(query.count, 1, _MOST))
-    return shape.Flows([_flow(one) for one in page.events], page.following)
+    return shape.FlowsShape([_flow(one) for one in page.events], page.following)
 
 
-def _flow(event: Event) -> shape.Flow:
+def _flow(event: Event) -> shape.FlowShape:
     time, fork = wall(event) // _MS, shown(event.fork)
     try:
         flow = flow_from_json({key: value for key, value in data_of(event).items() if key != "clock"})
     except ValueError as error:  # of a newer mudroom, or somebody has edited it
-        return shape.Flow(event.number, time, fork, "?", 0, "?", "", shown(error), 0, 0, shown(error))
+        return shape.FlowShape(event.number, time, fork, "?", 0, "?", "", shown(error), 0, 0, shown(error))
     port, sent, received = (_bounded(one, 0, 1 << 53) for one in (flow.port, flow.sent, flow.received))
     rule, reason = shown(flow.rule), shown(flow.reason)
     host, verdict = shown(flow.host), flow.verdict
-    return shape.Flow(event.number, time, fork, host, port, verdict, rule, reason, sent, received, told(flow))
+    return shape.FlowShape(event.number, time, fork, host, port, verdict, rule, reason, sent, received, told(flow))
 
 
 _FORK = "/projects/{project}/forks/{fork}"
 _AT = "/projects/{project}"
 ENDPOINTS = (
-    Endpoint("GET", _FORK + "/checkpoints", "The checkpoints of a fork, oldest first", timeline, shape.Timeline),
+    Endpoint("GET", _FORK + "/checkpoints", "The checkpoints of a fork, oldest first", timeline, shape.TimelineShape),
     Endpoint(
-        "POST", _FORK + "/checkpoints", "Freeze what a fork holds under a name", checkpoint, shape.Checkpoint,
-        shape.CheckpointRequest, status=201,
+        "POST", _FORK + "/checkpoints", "Freeze what a fork holds under a name", checkpoint, shape.CheckpointShape,
+        shape.CheckpointRequestShape, status=201,
     ),
     Endpoint(
-        "GET", _FORK + "/rollback", "What a rollback would drop", previewed, shape.Preview, query=PreviewQuery
+        "GET", _FORK + "/rollback", "What a rollback would drop", previewed, shape.PreviewShape, query=PreviewQuery
     ),
     Endpoint(
-        "POST", _FORK + "/rollback", "Drop what was previewed", rollback, shape.RolledBack, shape.RollbackRequest
+        "POST", _FORK + "/rollback", "Drop what was previewed",
+        rollback, shape.RolledBackShape, shape.RollbackRequestShape
     ),
-    Endpoint("GET", _AT + "/events", "The journal, newest first", events, shape.Events, query=EventsQuery),
-    Endpoint("POST", _AT + "/journal/verify", "Whether the journal is as it was written", verify, shape.Job),
-    Endpoint("GET", _AT + "/flows", "What went to the network, and what not", flows, shape.Flows, query=FlowsQuery),
+    Endpoint("GET", _AT + "/events", "The journal, newest first", events, shape.EventsShape, query=EventsQuery),
+    Endpoint("POST", _AT + "/journal/verify", "Whether the journal is as it was written", verify, shape.JobShape),
+    Endpoint(
+        "GET", _AT + "/flows", "What went to the network, and what not", flows, shape.FlowsShape, query=FlowsQuery,
+    ),
 )  # fmt: skip

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Literal
 from mudroom.core.tree.path import show_path
 from mudroom.core.tree.quote import show_words
 from mudroom.web import shape
-from mudroom.web.api.choice import Chosen, chosen
-from mudroom.web.api.endpoint import Call, Endpoint, Refusal, id_of
+from mudroom.web.api.choice import ChosenChanges, chosen
+from mudroom.web.api.endpoint import ApiCall, Endpoint, Refusal, id_of
 from mudroom.web.state.house import House, require_at_rest, require_fork
 from mudroom.web.state.job import problem_of
 
@@ -24,16 +24,16 @@ if TYPE_CHECKING:
 
     from mudroom.core.merge.merge import Conflict
     from mudroom.core.tree.change import Remark
-    from mudroom.keeper import Recovered
-    from mudroom.session import Applied, Landed, Session, Verified
-    from mudroom.web.state.job import Told
+    from mudroom.keeper import Recovery
+    from mudroom.session import ApplyResult, LandingResult, Session, Verification
+    from mudroom.web.state.job import JobMessage
 
 _OFTEN = 0.1
 """Seconds between two words about how far something is."""
 
 
-def apply(call: Call) -> shape.Job:
-    asked: shape.ApplyRequest = call.body
+def apply(call: ApiCall) -> shape.JobShape:
+    asked: shape.ApplyRequestShape = call.body
     project, house = call.path["project"], call.house
     with house.session(project) as session:
         fork = require_at_rest(session, call.path["fork"])
@@ -51,8 +51,8 @@ _NOTHING = "; nothing was applied"
 
 
 def _apply(
-    house: House, project: str, fork: str, what: Chosen | None, asked: shape.ApplyRequest, told: Told
-) -> shape.Landed:
+    house: House, project: str, fork: str, what: ChosenChanges | None, asked: shape.ApplyRequestShape, told: JobMessage
+) -> shape.LandedShape:
     def verifying(command: tuple[bytes, ...]) -> Callable[[bytes], None]:
         told.phase(f"verifying: {show_words(command)}", 0, 0)
         return told.output
@@ -78,7 +78,7 @@ def _apply(
 
 
 @contextmanager
-def _after(recovered: Sequence[Recovered], done: str) -> Iterator[None]:
+def _after(recovered: Sequence[Recovery], done: str) -> Iterator[None]:
     """What goes wrong is told with what was dealt with before: that has happened. Raises Refusal (``recovered``)."""
     try:
         yield
@@ -92,11 +92,11 @@ def _after(recovered: Sequence[Recovered], done: str) -> Iterator[None]:
         ) from error
 
 
-def undo(call: Call) -> shape.Job:
+def undo(call: ApiCall) -> shape.JobShape:
     return _turn(call, "undo")
 
 
-def redo(call: Call) -> shape.Job:
+def redo(call: ApiCall) -> shape.JobShape:
     return _turn(call, "redo")
 
 
@@ -106,13 +106,13 @@ _REACHED = {"undo": ("deferred", "undone"), "redo": ("finished",)}
 """Outcomes of dealing with an apply that was cut off by which it has become that."""
 
 
-def _turn(call: Call, what: Literal["undo", "redo"]) -> shape.Job:
-    asked: shape.UndoRequest = call.body
+def _turn(call: ApiCall, what: Literal["undo", "redo"]) -> shape.JobShape:
+    asked: shape.UndoRequestShape = call.body
     project, house = call.path["project"], call.house
     with house.session(project) as session:
         _require_turnable(session, what, asked.apply)
 
-    def work(told: Told) -> shape.Landed:
+    def work(told: JobMessage) -> shape.LandedShape:
         with house.session(project) as session:
             session.tell_progress(_now_and_then(told))
             with house.alone(session, what) as recovered, _after(recovered, _TURNS[what][1]):
@@ -142,21 +142,21 @@ def _require_turnable(session: Session, what: str, name: str) -> None:
         raise Refusal(409, "decided", f"{name} is {states[name]} already")
 
 
-def jobs(call: Call) -> list[shape.Job]:
+def jobs(call: ApiCall) -> list[shape.JobShape]:
     return call.house.jobs.of(call.path["project"])
 
 
-def job(call: Call) -> shape.Job:
+def job(call: ApiCall) -> shape.JobShape:
     return call.house.jobs.get(call.path["job"])
 
 
 # --- in the words of the API ---
 
 
-def landed_of(landed: Landed) -> shape.Landed:
+def landed_of(landed: LandingResult) -> shape.LandedShape:
     applied, verified = landed.applied, landed.verified
     failed = verified is not None and not verified.passed
-    return shape.Landed(
+    return shape.LandedShape(
         "unverified" if failed else "conflicts" if applied.conflicts else "applied",
         applied.written,
         applied.removed,
@@ -171,8 +171,8 @@ def landed_of(landed: Landed) -> shape.Landed:
     )
 
 
-def turned(applied: Applied, state: Literal["undone", "redone"]) -> shape.Landed:
-    return shape.Landed(
+def turned(applied: ApplyResult, state: Literal["undone", "redone"]) -> shape.LandedShape:
+    return shape.LandedShape(
         "conflicts" if applied.conflicts else state,
         applied.written,
         applied.removed,
@@ -187,12 +187,12 @@ def turned(applied: Applied, state: Literal["undone", "redone"]) -> shape.Landed
     )
 
 
-def conflict_rows(conflicts: Iterable[Conflict]) -> list[shape.ConflictRow]:
-    return [shape.ConflictRow(id_of(one.path), show_path(one.path), one.reason) for one in conflicts]
+def conflict_rows(conflicts: Iterable[Conflict]) -> list[shape.ConflictRowShape]:
+    return [shape.ConflictRowShape(id_of(one.path), show_path(one.path), one.reason) for one in conflicts]
 
 
-def remarks_of(remarks: Iterable[Remark]) -> list[shape.Remark]:
-    return [shape.Remark(id_of(one.path), show_path(one.path), one.text) for one in remarks]
+def remarks_of(remarks: Iterable[Remark]) -> list[shape.RemarkShape]:
+    return [shape.RemarkShape(id_of(one.path), show_path(one.path), one.text) for one in remarks]
 
 
 _RECOVERED = {
@@ -202,17 +202,17 @@ _RECOVERED = {
 }
 
 
-def recovered_of(found: Iterable[Recovered]) -> list[shape.Remark]:
+def recovered_of(found: Iterable[Recovery]) -> list[shape.RemarkShape]:
     """What was dealt with before anything else, in words."""
-    return [shape.Remark("", f"apply {one.name} of {one.fork}", _RECOVERED[one.outcome]) for one in found]
+    return [shape.RemarkShape("", f"apply {one.name} of {one.fork}", _RECOVERED[one.outcome]) for one in found]
 
 
-def _verified(verified: Verified) -> str:
+def _verified(verified: Verification) -> str:
     how = "took too long" if verified.timed_out else f"exited with {verified.exit_code}"
     return f"{show_words(verified.command)} " + ("succeeded" if verified.passed else how)
 
 
-def _now_and_then(told: Told) -> Callable[[str, int, int], None]:
+def _now_and_then(told: JobMessage) -> Callable[[str, int, int], None]:
     """What is called for every file tells whoever looks a few times a second, and always at the end."""
     last, before = "", 0.0
 
@@ -233,20 +233,28 @@ ENDPOINTS = (
         "/projects/{project}/forks/{fork}/apply",
         "Bring what was chosen of a fork into the project",
         apply,
-        shape.Job,
-        shape.ApplyRequest,
+        shape.JobShape,
+        shape.ApplyRequestShape,
         status=202,
     ),
-    Endpoint("POST", "/projects/{project}/undo", "Take an apply back", undo, shape.Job, shape.UndoRequest, status=202),
+    Endpoint(
+        "POST",
+        "/projects/{project}/undo",
+        "Take an apply back",
+        undo,
+        shape.JobShape,
+        shape.UndoRequestShape,
+        status=202,
+    ),
     Endpoint(
         "POST",
         "/projects/{project}/redo",
         "Apply again what was undone",
         redo,
-        shape.Job,
-        shape.UndoRequest,
+        shape.JobShape,
+        shape.UndoRequestShape,
         status=202,
     ),
-    Endpoint("GET", "/projects/{project}/jobs", "What takes a while here, or has lately", jobs, list[shape.Job]),
-    Endpoint("GET", "/jobs/{job}", "How far something is that takes a while", job, shape.Job),
+    Endpoint("GET", "/projects/{project}/jobs", "What takes a while here, or has lately", jobs, list[shape.JobShape]),
+    Endpoint("GET", "/jobs/{job}", "How far something is that takes a while", job, shape.JobShape),
 )

@@ -15,10 +15,10 @@ from mudroom.core.tree.change import Summary, summarise
 from mudroom.core.tree.path import show_path
 from mudroom.core.tree.quote import show_words
 from mudroom.errors import MudroomError
-from mudroom.keeper import Glance, Vault, why_unusable
+from mudroom.keeper import ForkSummary, Vault, why_unusable
 from mudroom.session import Session
 from mudroom.web import shape
-from mudroom.web.api.endpoint import Call, Endpoint, Refusal
+from mudroom.web.api.endpoint import ApiCall, Endpoint, Refusal
 from mudroom.web.api.landing import recovered_of
 from mudroom.web.state.house import House, require_at_rest, require_fork
 
@@ -28,40 +28,40 @@ _LABELS = {
     1: (SAFE, "level 1: commands are confined by the operating system, and work on a staged view"),
     2: (SAFE, "level 2: commands run in a container, and work on a staged view"),
 }
-_UNKNOWN = shape.Badge(None, False, "Not known", "nobody has written down at which level it ran")
+_UNKNOWN = shape.BadgeShape(None, False, "Not known", "nobody has written down at which level it ran")
 
 
-def badge_of(level: int | None) -> shape.Badge:
+def badge_of(level: int | None) -> shape.BadgeShape:
     """What a level means for somebody who edits the project meanwhile."""
     if level not in _LABELS:
         return _UNKNOWN
     label, why = _LABELS[level]
-    return shape.Badge(level, level > 0, label, why)
+    return shape.BadgeShape(level, level > 0, label, why)
 
 
-def _badge(glance: Glance, around: shape.Badge) -> shape.Badge:
+def _badge(glance: ForkSummary, around: shape.BadgeShape) -> shape.BadgeShape:
     """``around``: that of a command that would run now; it is the fork's if none has run yet."""
     if glance.state == "damaged":
-        return shape.Badge(None, False, "Damaged", glance.problem)
+        return shape.BadgeShape(None, False, "Damaged", glance.problem)
     if glance.state == "mounted":
-        return shape.Badge(
+        return shape.BadgeShape(
             None, False, "Mounted", "it is a directory on this machine: nothing that works there is confined"
         )
     return badge_of(glance.brief.level) if glance.brief is not None and glance.brief.command else around
 
 
-def summary_of(changes: object) -> shape.Summary:
-    return shape.Summary(*summarise(changes))  # type: ignore[arg-type]
+def summary_of(changes: object) -> shape.SummaryShape:
+    return shape.SummaryShape(*summarise(changes))  # type: ignore[arg-type]
 
 
-def me(call: Call) -> shape.Me:
-    return shape.Me(call.house.means.version, [show_path(root) for root in call.house.means.roots])
+def me(call: ApiCall) -> shape.MeShape:
+    return shape.MeShape(call.house.means.version, [show_path(root) for root in call.house.means.roots])
 
 
 # --- projects ---
 
 
-def projects(call: Call) -> list[shape.ProjectRow]:
+def projects(call: ApiCall) -> list[shape.ProjectRowShape]:
     rows = []
     for vault in call.house.vaults():
         with closing(vault):
@@ -69,10 +69,10 @@ def projects(call: Call) -> list[shape.ProjectRow]:
     return rows
 
 
-def _row(house: House, vault: Vault) -> shape.ProjectRow:
+def _row(house: House, vault: Vault) -> shape.ProjectRowShape:
     name, problem = os.path.basename(vault.path).decode(), why_unusable(vault)
     exists = bool(vault.project) and os.path.isdir(vault.project)
-    row = shape.ProjectRow(name, show_path(vault.project), exists, 0, 0, 0, 0, [problem] if problem else [])
+    row = shape.ProjectRowShape(name, show_path(vault.project), exists, 0, 0, 0, 0, [problem] if problem else [])
     if problem:
         return row
     try:
@@ -89,16 +89,16 @@ def _row(house: House, vault: Vault) -> shape.ProjectRow:
     return row
 
 
-def project(call: Call) -> shape.Project:
+def project(call: ApiCall) -> shape.ProjectShape:
     with call.house.noted(call.path["project"]) as (session, notes):
         badge, said = _around(session)
         applies = [
-            shape.Apply(
+            shape.ApplyShape(
                 one.name, one.state, one.fork, one.time // 10**6, one.written, one.removed, one.conflicts, one.kept
             )
             for one in reversed(session.applied())
         ]
-        return shape.Project(
+        return shape.ProjectShape(
             call.path["project"],
             show_path(session.project),
             badge,
@@ -109,12 +109,12 @@ def project(call: Call) -> shape.Project:
         )
 
 
-def _around(session: Session) -> tuple[shape.Badge, tuple[str, ...]]:
+def _around(session: Session) -> tuple[shape.BadgeShape, tuple[str, ...]]:
     """Of a command of the user's own that would run now, with what there is to say about that."""
     try:
         grant = session.granted()
     except MudroomError as error:  # the policy refuses it, or the machine cannot
-        return shape.Badge(None, False, "Nothing runs here", error.message), ((error.hint,) if error.hint else ())
+        return shape.BadgeShape(None, False, "Nothing runs here", error.message), ((error.hint,) if error.hint else ())
     return badge_of(grant.level), grant.notes
 
 
@@ -126,10 +126,10 @@ def _verify(session: Session) -> str:
 # --- forks ---
 
 
-def _fork(glance: Glance, around: shape.Badge) -> shape.Fork:
+def _fork(glance: ForkSummary, around: shape.BadgeShape) -> shape.ForkShape:
     brief = glance.brief
     ran = brief is not None and bool(brief.command)
-    return shape.Fork(
+    return shape.ForkShape(
         glance.name,
         glance.agent,
         glance.named,
@@ -138,7 +138,7 @@ def _fork(glance: Glance, around: shape.Badge) -> shape.Fork:
         show_words(brief.command) if brief is not None else "",
         glance.state,
         _badge(glance, around),
-        shape.Summary(*(brief.summary if brief is not None else Summary())),
+        shape.SummaryShape(*(brief.summary if brief is not None else Summary())),
         glance.checkpoints,
         list(glance.credentials),
         glance.snapshot,
@@ -153,15 +153,15 @@ def _exit_code(status: int) -> int:
     return 128 + (status & 0x7F) if status & 0x7F else status >> 8
 
 
-def _told(call: Call, session: Session, name: str) -> shape.Fork:
+def _told(call: ApiCall, session: Session, name: str) -> shape.ForkShape:
     found = call.house.glances.one(session.vault.fork(name))
     if found is None:
         raise Refusal(404, "not-found", f"there is no fork named {name}")
     return _fork(found, _around(session)[0])
 
 
-def new_fork(call: Call) -> shape.Fork:
-    asked: shape.ForkRequest = call.body
+def new_fork(call: ApiCall) -> shape.ForkShape:
+    asked: shape.ForkRequestShape = call.body
     if asked.at and not asked.parent:
         raise Refusal(400, "bad-request", "a checkpoint is of a fork: name that, too")
     if asked.snapshot and asked.parent:
@@ -186,8 +186,8 @@ def has_background(session: Session, name: str) -> bool:
     return fork.interrupted is not None and os.path.exists(fork.path + b"/background/socket")
 
 
-def rename(call: Call) -> shape.Fork:
-    asked: shape.RenameRequest = call.body
+def rename(call: ApiCall) -> shape.ForkShape:
+    asked: shape.RenameRequestShape = call.body
     with call.house.session(call.path["project"]) as session:
         session.rename_fork(require_at_rest(session, call.path["fork"]), asked.name)
         return _told(call, session, asked.name)
@@ -200,7 +200,7 @@ class DiscardQuery(Struct):
     """What was looked at (the fingerprint of its changes): nothing else is thrown away. Without it anything is."""
 
 
-def discard(call: Call) -> shape.Done:
+def discard(call: ApiCall) -> shape.DoneShape:
     query: DiscardQuery = call.query
     with call.house.session(call.path["project"]) as session:
         name = require_fork(session, call.path["fork"])
@@ -213,15 +213,17 @@ def discard(call: Call) -> shape.Done:
                 said = f"{one.path} {one.text}; {name} was not thrown away"
                 raise Refusal(409, "moved", said, "look at it again")
             session.discard(require_at_rest(session, name), query.reviewed or None)
-    return shape.Done()
+    return shape.DoneShape()
 
 
 _FORKS = "/projects/{project}/forks"
 ENDPOINTS = (
-    Endpoint("GET", "/me", "Who this server is, and what requests have to bring", me, shape.Me),
-    Endpoint("GET", "/projects", "Every project that has a vault here", projects, list[shape.ProjectRow]),
-    Endpoint("GET", "/projects/{project}", "One project with its forks and applies", project, shape.Project),
-    Endpoint("POST", _FORKS, "Make a fork", new_fork, shape.Fork, shape.ForkRequest, status=201),
-    Endpoint("POST", _FORKS + "/{fork}/rename", "Give a fork another name", rename, shape.Fork, shape.RenameRequest),
-    Endpoint("DELETE", _FORKS + "/{fork}", "Throw a fork away", discard, shape.Done, query=DiscardQuery),
+    Endpoint("GET", "/me", "Who this server is, and what requests have to bring", me, shape.MeShape),
+    Endpoint("GET", "/projects", "Every project that has a vault here", projects, list[shape.ProjectRowShape]),
+    Endpoint("GET", "/projects/{project}", "One project with its forks and applies", project, shape.ProjectShape),
+    Endpoint("POST", _FORKS, "Make a fork", new_fork, shape.ForkShape, shape.ForkRequestShape, status=201),
+    Endpoint(
+        "POST", _FORKS + "/{fork}/rename", "Give a fork another name", rename, shape.ForkShape, shape.RenameRequestShape
+    ),
+    Endpoint("DELETE", _FORKS + "/{fork}", "Throw a fork away", discard, shape.DoneShape, query=DiscardQuery),
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from mudroom.core.merge.diff3 import Chunk, Lines, Merged
+from mudroom.core.merge.diff3 import Chunk, Lines, MergedText
 from mudroom.core.merge.marker import mergeable
 from mudroom.core.merge.read_resolution import choices_of
 from mudroom.core.text.difference import line_of
@@ -25,11 +25,11 @@ REGIONS, LINES, BYTES = 1_000, 8_000, 8 << 20
 a file nobody can decide."""
 
 
-def regions_of(merged: Merged) -> list[shape.Region] | None:
+def regions_of(merged: MergedText) -> list[shape.RegionShape] | None:
     """None: it is too much to be sent."""
     if len(merged.chunks) > REGIONS:
         return None
-    found: list[shape.Region] = []
+    found: list[shape.RegionShape] = []
     base = ours = theirs = 1
     number, budget, lines, size = 0, Budget(), 0, 0
     last = len(merged.chunks) - 1
@@ -46,28 +46,28 @@ def regions_of(merged: Merged) -> list[shape.Region] | None:
     return found
 
 
-def _lines(region: shape.Region) -> int:
+def _lines(region: shape.RegionShape) -> int:
     return len(region.base) + len(region.ours) + len(region.theirs)
 
 
-def _bytes(region: shape.Region) -> int:
+def _bytes(region: shape.RegionShape) -> int:
     """About as many as are sent of it."""
     shown = sum(len(line.text) for side in (region.base, region.ours, region.theirs) for line in side)
     return shown + sum(map(len, region.texts or ()))
 
 
-def _same(lines: Lines, first: int, *, before: bool, behind: bool) -> shape.Region:
+def _same(lines: Lines, first: int, *, before: bool, behind: bool) -> shape.RegionShape:
     """Folded in the middle; at the ends of the file only towards what is not the same."""
     head, tail = AROUND * before, AROUND * behind
     hidden = len(lines) - head - tail
     if hidden <= 1:
-        return shape.Region("same", [], shown_lines(lines, first), [])
+        return shape.RegionShape("same", [], shown_lines(lines, first), [])
     end = first + len(lines) - tail
     shown = [*shown_lines(lines[:head], first), *shown_lines(lines[len(lines) - tail :], end)]
-    return shape.Region("same", [], shown, [], hidden=hidden)
+    return shape.RegionShape("same", [], shown, [], hidden=hidden)
 
 
-def _changed(chunk: Chunk, firsts: tuple[int, int, int], number: int, budget: Budget) -> shape.Region:
+def _changed(chunk: Chunk, firsts: tuple[int, int, int], number: int, budget: Budget) -> shape.RegionShape:
     sides = {
         "ours": (chunk.base, chunk.ours, ()),
         "theirs": (chunk.base, (), chunk.theirs),
@@ -80,13 +80,13 @@ def _changed(chunk: Chunk, firsts: tuple[int, int, int], number: int, budget: Bu
     if chunk.kind == "conflict":
         _mark(ours, theirs, budget)
     more = [max(0, len(side) - MOST) for side in sides]
-    region = shape.Region(chunk.kind, base, ours, theirs, more=(more[0], more[1], more[2]))
+    region = shape.RegionShape(chunk.kind, base, ours, theirs, more=(more[0], more[1], more[2]))
     if chunk.kind == "conflict":
         region.number, region.texts = number, _texts(chunk)
     return region
 
 
-def _mark(ours: list[shape.Line], theirs: list[shape.Line], budget: Budget) -> None:
+def _mark(ours: list[shape.LineShape], theirs: list[shape.LineShape], budget: Budget) -> None:
     """What is different between the two."""
     found = words([line.text for line in ours], [line.text for line in theirs], budget)
     for lines, marked in ((ours, found.old), (theirs, found.new)):
@@ -102,7 +102,7 @@ def _texts(chunk: Chunk) -> tuple[str, str, str] | None:
     return base, ours, theirs
 
 
-def result_of(merged: Merged | None, content: bytes | None) -> shape.Result | None:
+def result_of(merged: MergedText | None, content: bytes | None) -> shape.ResultShape | None:
     if content is None:
         return None
     is_text = not mergeable(content)
@@ -111,7 +111,7 @@ def result_of(merged: Merged | None, content: bytes | None) -> shape.Result | No
     if sum(map(len, written)) > EDITABLE or any("\r" in line for line in written):
         choices = None
     text = editable(content)
-    found = shape.Result(len(content), choices, text=text)
+    found = shape.ResultShape(len(content), choices, text=text)
     lines = split_lines(content) if is_text else []
     if choices is None:
         found.lines, found.more = shown_lines(lines[:MOST], 1), max(0, len(lines) - MOST)
@@ -131,14 +131,14 @@ def _is_unseen(line: bytes) -> bool:
     return bool(shown(line.removesuffix(b"\n").removesuffix(b"\r"), widest=10 * len(line) + 1).odd)
 
 
-def shown_lines(lines: Sequence[bytes], first: int, kind: str = " ") -> list[shape.Line]:
+def shown_lines(lines: Sequence[bytes], first: int, kind: str = " ") -> list[shape.LineShape]:
     return [_line(raw, kind, first + index) for index, raw in enumerate(lines)]
 
 
-def _line(raw: bytes, kind: str, number: int) -> shape.Line:
+def _line(raw: bytes, kind: str, number: int) -> shape.LineShape:
     line = line_of(raw, " ", number, number)
     old = number if kind == " " else 0
-    return shape.Line(
+    return shape.LineShape(
         " " if kind == " " else "+",
         old,
         number,

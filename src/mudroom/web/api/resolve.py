@@ -16,16 +16,16 @@ from mudroom.core.tree.path import show_path
 from mudroom.review.rows import is_masked_conflict
 from mudroom.web import shape
 from mudroom.web.api.conflict import found_conflict, moved, require_same, same_sides, shown_conflict, versions_of
-from mudroom.web.api.endpoint import Call, Endpoint, Refusal, path_of
+from mudroom.web.api.endpoint import ApiCall, Endpoint, Refusal, path_of
 from mudroom.web.api.region import editable
 from mudroom.web.state.house import require_at_rest
 
 if TYPE_CHECKING:
-    from mudroom.session import Conflicted, Session
+    from mudroom.session import ForkConflict, Session
 
 
-def decide(call: Call) -> shape.Decided:
-    asked: shape.DecideRequest = call.body
+def decide(call: ApiCall) -> shape.DecidedShape:
+    asked: shape.DecideRequestShape = call.body
     path = path_of(asked.id)
     place = call.path["project"], call.path["fork"]
     # of two tabs that decide about the same the second is told of the first
@@ -38,10 +38,10 @@ def decide(call: Call) -> shape.Decided:
         if now is not None and not same_sides(versions_of(now), asked.versions):  # in this very moment
             session.forget_decision(fork, path)
             raise moved(path)
-        return shape.Decided(shown_conflict(session, now, found) if now is not None else None, show_path(beside))
+        return shape.DecidedShape(shown_conflict(session, now, found) if now is not None else None, show_path(beside))
 
 
-def _decide(session: Session, fork: str, found: Conflicted, asked: shape.DecideRequest) -> bytes:
+def _decide(session: Session, fork: str, found: ForkConflict, asked: shape.DecideRequestShape) -> bytes:
     """Where the fork's file will be, if it is beside the project's; else empty."""
     if asked.take == "undecide":
         if not session.forget_decision(fork, found.path):
@@ -57,7 +57,7 @@ def _decide(session: Session, fork: str, found: Conflicted, asked: shape.DecideR
     return b""
 
 
-def _both(session: Session, fork: str, found: Conflicted) -> bytes:
+def _both(session: Session, fork: str, found: ForkConflict) -> bytes:
     """The project's lines, then the fork's, wherever they conflict; of what cannot be merged, both files."""
     if found.merged is not None:
         session.decide(fork, found, "content", resolved(found.merged, ["both"] * found.merged.conflicts))
@@ -68,7 +68,7 @@ def _both(session: Session, fork: str, found: Conflicted) -> bytes:
     raise Refusal(400, "bad-request", f"of {show_path(found.path)} only one can be kept: {found.reason}")
 
 
-def _content(session: Session, found: Conflicted, choices: list[Any]) -> bytes:
+def _content(session: Session, found: ForkConflict, choices: list[Any]) -> bytes:
     if found.merged is None or is_masked_conflict(session, found):
         raise Refusal(400, "bad-request", f"{show_path(found.path)} can only be decided as a whole")
     try:
@@ -77,7 +77,7 @@ def _content(session: Session, found: Conflicted, choices: list[Any]) -> bytes:
         raise Refusal(400, "bad-request", str(error)) from None
 
 
-def _edited(session: Session, found: Conflicted, asked: shape.DecideRequest) -> bytes:
+def _edited(session: Session, found: ForkConflict, asked: shape.DecideRequestShape) -> bytes:
     before = found.result if not is_masked_conflict(session, found) else None
     if before is None or editable(before) is None:
         raise Refusal(400, "bad-request", f"{show_path(found.path)} cannot be edited as a whole", "decide it first")
@@ -110,7 +110,7 @@ ENDPOINTS = (
         "/projects/{project}/forks/{fork}/decide",
         "Decide a conflict, for the next apply",
         decide,
-        shape.Decided,
-        shape.DecideRequest,
+        shape.DecidedShape,
+        shape.DecideRequestShape,
     ),
 )

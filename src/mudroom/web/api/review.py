@@ -12,12 +12,12 @@ from mudroom.core.tree.path import show_path
 from mudroom.errors import MudroomError
 from mudroom.review.rows import has_hunks, is_at_rest, look, tags_of
 from mudroom.web import shape
-from mudroom.web.api.endpoint import Call, Endpoint, Refusal, id_of
+from mudroom.web.api.endpoint import ApiCall, Endpoint, Refusal, id_of
 from mudroom.web.state.house import require_fork
 
 if TYPE_CHECKING:
     from mudroom.core.tree.entry import Entry
-    from mudroom.review.rows import Looked, Tagged
+    from mudroom.review.rows import ReviewedFork, TaggedChange
     from mudroom.session import Session
 
 FEW = 2_000
@@ -38,7 +38,7 @@ class ChangesQuery(Struct):
     """The fingerprint of the page before: of something else, no further page is given."""
 
 
-def changes(call: Call) -> shape.Changes:
+def changes(call: ApiCall) -> shape.ChangesShape:
     query: ChangesQuery = call.query
     with call.house.session(call.path["project"]) as session:
         name = require_fork(session, call.path["fork"])
@@ -50,10 +50,10 @@ def changes(call: Call) -> shape.Changes:
         conflicts = _conflicts(session, looked, drift) if drift is not None else None
         here = looked.rows[query.first : query.first + query.count]
         rows = zip(here, looked.tagged.once(_Rows).some(query.first, len(here)), strict=True)
-        return shape.Changes(
+        return shape.ChangesShape(
             name,
             looked.fingerprint,
-            shape.Summary(*looked.summary),
+            shape.SummaryShape(*looked.summary),
             len(looked.rows),
             query.first,
             [_in_conflict(row) if conflicts and change.path in conflicts else row for change, row in rows],
@@ -67,7 +67,7 @@ def changes(call: Call) -> shape.Changes:
         )
 
 
-def _conflicts(session: Session, looked: Looked, drift: list[Remark]) -> set[bytes] | None:
+def _conflicts(session: Session, looked: ReviewedFork, drift: list[Remark]) -> set[bytes] | None:
     """Paths of what is in conflict and not decided. None: to find that out takes more than a look."""
     if not drift and all(change.original_known for change in looked.changes):
         return set()
@@ -83,17 +83,17 @@ class _Rows:
     """Rows as they are sent, each made when it is asked for first: a page asks for some at a time. Nobody changes them:
     they may be sent more than once."""
 
-    def __init__(self, tagged: Tagged) -> None:
+    def __init__(self, tagged: TaggedChange) -> None:
         self._tagged = tagged
-        self._made: dict[int, list[shape.Row]] = {}
+        self._made: dict[int, list[shape.RowShape]] = {}
 
-    def some(self, first: int, count: int) -> list[shape.Row]:
+    def some(self, first: int, count: int) -> list[shape.RowShape]:
         """There have to be so many."""
         begin = first - first % _TOGETHER
         found = [row for at in range(begin, first + count, _TOGETHER) for row in self._together(at)]
         return found[first - begin : first - begin + count]
 
-    def _together(self, at: int) -> list[shape.Row]:
+    def _together(self, at: int) -> list[shape.RowShape]:
         made = self._made.get(at)
         if made is None:
             rows, tags = self._tagged.rows[at : at + _TOGETHER], self._tagged.tags
@@ -101,13 +101,13 @@ class _Rows:
         return made
 
 
-def _in_conflict(row: shape.Row) -> shape.Row:
+def _in_conflict(row: shape.RowShape) -> shape.RowShape:
     return structs.replace(row, flags=[*row.flags, "conflict"])
 
 
-def row_of(change: Change, tags: tuple[str, ...] | None = None) -> shape.Row:
+def row_of(change: Change, tags: tuple[str, ...] | None = None) -> shape.RowShape:
     """``tags``: if they are known already."""
-    return shape.Row(
+    return shape.RowShape(
         id_of(change.path),
         show_path(change.path),
         change.verb,
@@ -135,8 +135,8 @@ def mode_of(entry: Entry) -> str:
     return "" if entry.kind == "symlink" else f"{entry.mode:04o}"
 
 
-def _remark(remark: Remark) -> shape.Remark:
-    return shape.Remark(id_of(remark.path), show_path(remark.path), remark.text)
+def _remark(remark: Remark) -> shape.RemarkShape:
+    return shape.RemarkShape(id_of(remark.path), show_path(remark.path), remark.text)
 
 
 ENDPOINTS = (
@@ -145,7 +145,7 @@ ENDPOINTS = (
         "/projects/{project}/forks/{fork}/changes",
         "What a fork would change",
         changes,
-        shape.Changes,
+        shape.ChangesShape,
         query=ChangesQuery,
     ),
 )

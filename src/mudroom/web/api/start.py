@@ -12,10 +12,10 @@ from mudroom.core.tree.path import show_path
 from mudroom.errors import UsageError
 from mudroom.review import folder as prospect
 from mudroom.web import shape
-from mudroom.web.api.endpoint import Call, Endpoint, Refusal, id_of, path_of
+from mudroom.web.api.endpoint import ApiCall, Endpoint, Refusal, id_of, path_of
 from mudroom.web.api.project import badge_of
 from mudroom.web.state.house import House
-from mudroom.web.state.means import Means
+from mudroom.web.state.means import ServerMeans
 
 _SHOWN = 50
 """Paths that are listed of what is left out, and of secrets."""
@@ -26,12 +26,12 @@ class FoldersQuery(Struct):
     """A folder's id; empty: the roots."""
 
 
-def folders(call: Call) -> shape.Folders:
+def folders(call: ApiCall) -> shape.FoldersShape:
     query: FoldersQuery = call.query
     means, known = call.house.means, _known(call.house)
     if not query.at:
         roots = [prospect.looked_at(root, root, None) for root in means.roots]
-        return shape.Folders(None, None, [_folder(one, known) for one in roots])
+        return shape.FoldersShape(None, None, [_folder(one, known) for one in roots])
     path = path_of(query.at)
     with _opened(call.house, path) as (root, descriptor):
         name = os.path.basename(path)
@@ -40,13 +40,13 @@ def folders(call: Call) -> shape.Folders:
     above = "" if path == root else id_of(os.path.dirname(path))
     rows = [_folder(row, known) for row in found.folders]
     refused = prospect.why_not(path, means.home, means.state)
-    return shape.Folders(_folder(marked, known), above, rows, refused, found.more)
+    return shape.FoldersShape(_folder(marked, known), above, rows, refused, found.more)
 
 
-def _folder(folder: prospect.Folder, known: dict[bytes, str]) -> shape.Folder:
+def _folder(folder: prospect.Folder, known: dict[bytes, str]) -> shape.FolderShape:
     vault = known.get(folder.path, "")
     name, path = show_path(folder.name), show_path(folder.path)
-    return shape.Folder(id_of(folder.path), path, name, folder.is_project, vault, folder.problem)
+    return shape.FolderShape(id_of(folder.path), path, name, folder.is_project, vault, folder.problem)
 
 
 def _known(house: House) -> dict[bytes, str]:
@@ -73,8 +73,8 @@ def _opened(house: House, path: bytes) -> Iterator[tuple[bytes, int]]:
         yield found
 
 
-def measure(call: Call) -> shape.Measure:
-    asked: shape.OpenRequest = call.body
+def measure(call: ApiCall) -> shape.MeasureShape:
+    asked: shape.OpenRequestShape = call.body
     path, means = path_of(asked.id), call.house.means
     with _opened(call.house, path) as (_root, descriptor):
         _require_possible(path, means)
@@ -84,7 +84,7 @@ def measure(call: Call) -> shape.Measure:
     notes = [*seen.notes]
     if found.unread:
         notes.append(f"{found.unread:,} directories cannot be read, and are not counted")
-    return shape.Measure(
+    return shape.MeasureShape(
         found.files,
         found.size,
         found.complete,
@@ -100,20 +100,20 @@ def measure(call: Call) -> shape.Measure:
     )
 
 
-def _require_possible(path: bytes, means: Means) -> None:
+def _require_possible(path: bytes, means: ServerMeans) -> None:
     """Raises Refusal if a folder cannot be a project."""
     refused = prospect.why_not(path, means.home, means.state)
     if refused:
         raise Refusal(409, "failed", refused)
 
 
-def _remark(path: bytes, words: str) -> shape.Remark:
-    return shape.Remark(id_of(path), show_path(path), words)
+def _remark(path: bytes, words: str) -> shape.RemarkShape:
+    return shape.RemarkShape(id_of(path), show_path(path), words)
 
 
-def make(call: Call) -> shape.ProjectRow:
+def make(call: ApiCall) -> shape.ProjectRowShape:
     """What was looked at becomes the project, and nothing that came into its place meanwhile."""
-    asked: shape.OpenRequest = call.body
+    asked: shape.OpenRequestShape = call.body
     path, means = path_of(asked.id), call.house.means
     with _opened(call.house, path) as (_root, descriptor):
         _require_possible(path, means)
@@ -125,11 +125,20 @@ def make(call: Call) -> shape.ProjectRow:
                 raise Refusal(409, "moved", f"{show_path(path)} is not the folder any more that it was", "look again")
             forks = len(session.vault.forks())
             name = os.path.basename(session.vault.path).decode()
-    return shape.ProjectRow(name, show_path(path), True, forks, 0, 0, 0, list(notes))
+    return shape.ProjectRowShape(name, show_path(path), True, forks, 0, 0, 0, list(notes))
 
 
 ENDPOINTS = (
-    Endpoint("GET", "/folders", "Folders that may become a project", folders, shape.Folders, query=FoldersQuery),
-    Endpoint("POST", "/folders/measure", "What staging a folder would take", measure, shape.Measure, shape.OpenRequest),
-    Endpoint("POST", "/projects", "Make a folder a project", make, shape.ProjectRow, shape.OpenRequest, status=201),
+    Endpoint("GET", "/folders", "Folders that may become a project", folders, shape.FoldersShape, query=FoldersQuery),
+    Endpoint(
+        "POST",
+        "/folders/measure",
+        "What staging a folder would take",
+        measure,
+        shape.MeasureShape,
+        shape.OpenRequestShape,
+    ),
+    Endpoint(
+        "POST", "/projects", "Make a folder a project", make, shape.ProjectRowShape, shape.OpenRequestShape, status=201
+    ),
 )

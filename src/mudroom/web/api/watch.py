@@ -10,19 +10,19 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from mudroom.core.journal.event import data_of, wall
-from mudroom.core.journal.event_filter import Selection
+from mudroom.core.journal.event_filter import EventFilter
 from mudroom.core.journal.event_text import shown
 from mudroom.core.tree.path import show
 from mudroom.errors import UsageError
 from mudroom.keeper import usage_of
 from mudroom.session import Background, Session
 from mudroom.web import shape
-from mudroom.web.api.endpoint import Call, Endpoint, Refusal
+from mudroom.web.api.endpoint import ApiCall, Endpoint, Refusal
 from mudroom.web.state.house import require_fork
 
 if TYPE_CHECKING:
-    from mudroom.core.background import Ended, Started
-    from mudroom.session import Part, Used
+    from mudroom.core.background import BackgroundEnd, BackgroundStart
+    from mudroom.session import StreamPart, Used
 
 _MS = 10**6
 """Nanoseconds."""
@@ -41,23 +41,23 @@ class CommandsQuery(Struct):
     fork: str = ""
 
 
-def commands(call: Call) -> shape.Commands:
+def commands(call: ApiCall) -> shape.CommandsShape:
     query: CommandsQuery = call.query
     with call.house.session(call.path["project"]) as session:
         used = session.usages()
         rows = [_row(one, ended, used.get(one.id)) for one, ended in session.backgrounds()]
         rows += [
-            shape.Command("", fork, "", show(what.encode("utf-8", "replace")), "foreground", since // _MS)
+            shape.CommandShape("", fork, "", show(what.encode("utf-8", "replace")), "foreground", since // _MS)
             for fork, what, since in session.foreground()
         ]
         if query.all and query.fork and not any(row.fork == query.fork and not row.id for row in rows):
             rows += _last(session, require_fork(session, query.fork))
     wanted = [one for one in rows if query.fork in ("", one.fork) and (query.all or one.state != "ended")]
-    return shape.Commands(wanted)
+    return shape.CommandsShape(wanted)
 
 
-def _row(started: Started, ended: Ended | None, used: Used | None) -> shape.Command:
-    row = shape.Command(
+def _row(started: BackgroundStart, ended: BackgroundEnd | None, used: Used | None) -> shape.CommandShape:
+    row = shape.CommandShape(
         started.id,
         started.fork,
         started.agent,
@@ -73,13 +73,13 @@ def _row(started: Started, ended: Ended | None, used: Used | None) -> shape.Comm
     return row
 
 
-def _last(session: Session, fork: str) -> list[shape.Command]:
+def _last(session: Session, fork: str) -> list[shape.CommandShape]:
     """The last command that ran in the foreground of a fork, if what it has printed is still there. Of one that the
     journal has archived meanwhile nothing is told: this is asked for again and again."""
     when = session.printed_at(fork)
     if when is None:
         return []
-    event = next(session.vault.journal.newest(Selection(("run",), (fork,)), archived=False), None)
+    event = next(session.vault.journal.newest(EventFilter(("run",), (fork,)), archived=False), None)
     if event is None:
         return []
     data, ended = data_of(event), wall(event)
@@ -88,7 +88,7 @@ def _last(session: Session, fork: str) -> list[shape.Command]:
         return []  # that is another one's
     words = data.get("command")
     command = " ".join(map(str, words)) if isinstance(words, list) else str(words)
-    row = shape.Command("", fork, shown(data.get("agent") or ""), shown(command)[:_LONGEST], "ended", began // _MS)
+    row = shape.CommandShape("", fork, shown(data.get("agent") or ""), shown(command)[:_LONGEST], "ended", began // _MS)
     row.ended, row.exit_code, row.timed_out = ended // _MS, _number(data, "exit_code"), bool(data.get("timed_out"))
     return [row]
 
@@ -109,7 +109,7 @@ class OutputQuery(Struct):
     stamp: str = ""
 
 
-def output(call: Call) -> shape.Output:
+def output(call: ApiCall) -> shape.OutputShape:
     """Cheap to ask again and again: only what is new is sent, and no more than the last of it."""
     query: OutputQuery = call.query
     with call.house.session(call.path["project"]) as session:
@@ -118,7 +118,7 @@ def output(call: Call) -> shape.Output:
         return _output(command.id, ended, command.printed(_marks(query.stamp), _LIMIT))
 
 
-def foreground_output(call: Call) -> shape.Output:
+def foreground_output(call: ApiCall) -> shape.OutputShape:
     """The same of what runs in the foreground of another process, as far as that captures it."""
     query: OutputQuery = call.query
     with call.house.session(call.path["project"]) as session:
@@ -132,14 +132,14 @@ def _marks(stamp: str) -> tuple[str, str]:
     return (given[0], given[1]) if len(given) == 2 else ("", "")
 
 
-def _output(identity: str, ended: bool, parts: tuple[Part, Part]) -> shape.Output:
+def _output(identity: str, ended: bool, parts: tuple[StreamPart, StreamPart]) -> shape.OutputShape:
     (out, out_mark), (err, err_mark) = (_text(part, ended) for part in parts)
     changed = any(part.data or part.before is not None for part in parts)
     stamp = f"{out_mark}-{err_mark}"
-    return shape.Output(identity, out, err, ended, stamp, changed, parts[0].before, parts[1].before)
+    return shape.OutputShape(identity, out, err, ended, stamp, changed, parts[0].before, parts[1].before)
 
 
-def _text(part: Part, ended: bool) -> tuple[str, str]:
+def _text(part: StreamPart, ended: bool) -> tuple[str, str]:
     """As text, and the mark at its end. A character that is not whole yet is left for the next time; one whose
     beginning is not there any more is left out."""
     data = part.data
@@ -152,8 +152,8 @@ def _text(part: Part, ended: bool) -> tuple[str, str]:
     return text, str(int(part.mark) - held) if held else part.mark
 
 
-def start(call: Call) -> shape.Command:
-    asked: shape.StartRequest = call.body
+def start(call: ApiCall) -> shape.CommandShape:
+    asked: shape.StartRequestShape = call.body
     words = [_word(word) for word in asked.command]
     if not words or not words[0]:
         raise Refusal(400, "bad-request", "no command was given")
@@ -177,15 +177,15 @@ def _word(word: str) -> bytes:
     return os.fsencode(word)
 
 
-def _one(session: Session, identity: str) -> shape.Command:
+def _one(session: Session, identity: str) -> shape.CommandShape:
     for started, ended in session.backgrounds():
         if started.id == identity:
             return _row(started, ended, None)
     raise Refusal(409, "failed", "the command was started, and is gone already")
 
 
-def end(call: Call) -> shape.Command:
-    asked: shape.EndRequest = call.body
+def end(call: ApiCall) -> shape.CommandShape:
+    asked: shape.EndRequestShape = call.body
     if not 0 <= asked.grace <= 600:
         raise Refusal(400, "bad-request", "the grace is not between 0 and 600 seconds")
     with call.house.session(call.path["project"]) as session:
@@ -202,16 +202,16 @@ class UsageQuery(Struct):
     """False: what runs only, which costs no walk over the vault."""
 
 
-def usage(call: Call) -> shape.Usage:
+def usage(call: ApiCall) -> shape.UsageShape:
     query: UsageQuery = call.query
     with call.house.session(call.path["project"]) as session:
         used = session.usages().values()
         cpu, memory = sum(one.cpu for one in used), sum(one.memory for one in used)
-        found = shape.Usage(0, [], memory, round(cpu, 2), sum(one.processes for one in used))
+        found = shape.UsageShape(0, [], memory, round(cpu, 2), sum(one.processes for one in used))
         if query.disk:
             held = usage_of(session)
             found.total, found.remarks = held.size, list(held.remarks)
-            found.amounts = [shape.Amount(what, *getattr(held, what)) for what in _KINDS]
+            found.amounts = [shape.AmountShape(what, *getattr(held, what)) for what in _KINDS]
     return found
 
 
@@ -220,14 +220,15 @@ _KINDS = ("forks", "layers", "snapshots", "applies", "caches", "trash", "journal
 _AT = "/projects/{project}"
 ENDPOINTS = (
     Endpoint(
-        "GET", _AT + "/commands", "What runs in the forks of a project", commands, shape.Commands, query=CommandsQuery
+        "GET", _AT + "/commands", "What runs in the forks of a project",
+        commands, shape.CommandsShape, query=CommandsQuery
     ),
     Endpoint(
         "GET",
         _AT + "/commands/{command}/output",
         "What a command in the background has printed, the last of it",
         output,
-        shape.Output,
+        shape.OutputShape,
         query=OutputQuery,
     ),
     Endpoint(
@@ -235,13 +236,14 @@ ENDPOINTS = (
         _AT + "/forks/{fork}/output",
         "What the command in the foreground of a fork has printed, or the last one if none runs",
         foreground_output,
-        shape.Output,
+        shape.OutputShape,
         query=OutputQuery,
     ),
     Endpoint(
-        "POST", _AT + "/forks/{fork}/commands", "Start a command in the background of a fork", start, shape.Command,
-        shape.StartRequest, status=201,
+        "POST", _AT + "/forks/{fork}/commands", "Start a command in the background of a fork",
+        start, shape.CommandShape,
+        shape.StartRequestShape, status=201,
     ),
-    Endpoint("POST", _AT + "/commands/{command}/end", "End a command", end, shape.Command, shape.EndRequest),
-    Endpoint("GET", _AT + "/usage", "Memory, processor and disk", usage, shape.Usage, query=UsageQuery),
+    Endpoint("POST", _AT + "/commands/{command}/end", "End a command", end, shape.CommandShape, shape.EndRequestShape),
+    Endpoint("GET", _AT + "/usage", "Memory, processor and disk", usage, shape.UsageShape, query=UsageQuery),
 )  # fmt: skip

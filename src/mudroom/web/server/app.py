@@ -15,10 +15,10 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Match, Route
 
 from mudroom.web.api import table
-from mudroom.web.api.endpoint import BODY_LIMIT, Call, Endpoint, Raw, Refusal, decoded, fault, queried, refusal_of
+from mudroom.web.api.endpoint import BODY_LIMIT, ApiCall, Endpoint, Raw, Refusal, decoded, fault, queried, refusal_of
 from mudroom.web.server import asset, openapi
 from mudroom.web.server.card import card_routes
-from mudroom.web.server.guard import Guard, hosts_of, log_fault
+from mudroom.web.server.guard import RequestGuard, hosts_of, log_fault
 
 if TYPE_CHECKING:
     from mudroom.web.server.card import Cards
@@ -47,9 +47,9 @@ def build(
     login: Login,
     names: Iterable[str] = (),
     prefix: str = "",
-) -> Guard:
+) -> RequestGuard:
     """``base``: ``http://127.0.0.1:PORT``, and the prefix. ``agents``: of those whose cards are served, what makes
-    them. ``names`` and ``prefix``: of a proxy before us, as ``Guard`` has them."""
+    them. ``names`` and ``prefix``: of a proxy before us, as ``RequestGuard`` has them."""
     cards, public = card_routes(agents, base)
     described = openapi.document(table.BASE, table.ENDPOINTS)
     routes = [
@@ -62,7 +62,7 @@ def build(
         *cards,
         *(Route(path, asset.serve, methods=["GET"]) for path in asset.PUBLIC),
     ]
-    return Guard(
+    return RequestGuard(
         Rooms(routes), hosts_of(port, names), login, public | {"/login", "/whose"} | asset.PUBLIC, DOORS, prefix
     )
 
@@ -109,7 +109,7 @@ def _serving(one: Endpoint, house: House) -> Serving:
         try:
             body = decoded(one.takes, await _body(request)) if one.takes is not None else None
             query = queried(one.query, dict(request.query_params))
-            call = Call(house, request.path_params, query, body)
+            call = ApiCall(house, request.path_params, query, body)
             known = request.headers.get("if-none-match", "") if one.method == "GET" else ""
             return await run_in_threadpool(_answer, one, call, known)
         except ClientDisconnect:
@@ -120,7 +120,7 @@ def _serving(one: Endpoint, house: House) -> Serving:
     return serve
 
 
-def _answer(one: Endpoint, call: Call, known: str) -> Response:
+def _answer(one: Endpoint, call: ApiCall, known: str) -> Response:
     """``known``: the tags of answers that are there already. What is long is not sent again, nor read, nor drawn: a
     page asks for all of it whenever some of it may be another one."""
     found = one.handle(call)

@@ -31,7 +31,7 @@ import msgspec
 
 from mudroom.core.tree.path import show
 from mudroom.web.server.login import CSRF, KEY
-from mudroom.web.shape import Problem
+from mudroom.web.shape import ProblemShape
 
 if TYPE_CHECKING:
     from mudroom.web.server.login import Login
@@ -74,7 +74,7 @@ _WORKER = [(b"content-type", b"text/javascript; charset=utf-8"), (b"service-work
 """Wherever it is from: without leave, one that is not above what it is for is not taken."""
 
 
-class Refused(NamedTuple):
+class RefusedRequest(NamedTuple):
     status: int
     why: str
     hint: str = ""
@@ -90,7 +90,7 @@ class Hosts(NamedTuple):
     """Whether there are others than this machine's."""
 
 
-class Guard:
+class RequestGuard:
     def __init__(
         self,
         app: App,
@@ -116,7 +116,7 @@ class Guard:
         elif why is not None:
             await _answer(send, scope["path"], why)
         elif scope["path"] == "":
-            await _answer(send, "", Refused(308, "the page is below this"), self._prefix.encode() + b"/")
+            await _answer(send, "", RefusedRequest(308, "the page is below this"), self._prefix.encode() + b"/")
         else:
             await self._pass(_without_key(scope), receive, send)
 
@@ -142,28 +142,30 @@ class Guard:
             log_fault(scope["method"], scope["path"], error)
             if begun:
                 raise  # too late for another answer: the connection ends in the middle of this one
-            await _answer(send, scope["path"], Refused(500, "mudroom failed", "its output says at what"))
+            await _answer(send, scope["path"], RefusedRequest(500, "mudroom failed", "its output says at what"))
 
-    def refusal(self, scope: Scope) -> Refused | None:
+    def refusal(self, scope: Scope) -> RefusedRequest | None:
         """None: it may pass."""
         headers: Raw = scope["headers"]
         path = scope["path"]
         if any(origin.lower() not in self._hosts.origins for origin in _all(headers, b"origin")):
-            return Refused(403, "another site is asking")
+            return RefusedRequest(403, "another site is asking")
         if any(site not in _OWN for site in _all(headers, b"sec-fetch-site")) and not self._is_link(scope):
-            return Refused(403, "another site is asking")
+            return RefusedRequest(403, "another site is asking")
         if path and not path.startswith("/"):
-            return Refused(400, "a request has a path")  # RFC 9112, 3.2: the forms for proxies
+            return RefusedRequest(400, "a request has a path")  # RFC 9112, 3.2: the forms for proxies
         if _all(headers, b"transfer-encoding") and _all(headers, b"content-length"):
-            return Refused(400, "a request has one length")  # RFC 9112, 6.1: two readers, two ends
+            return RefusedRequest(400, "a request has one length")  # RFC 9112, 6.1: two readers, two ends
         other = scope.get("state", {}).get(STRANGER)
         if other is not None and not self._hosts.proxied and path not in self._public - _LOGIN:
-            return Refused(403, f"another user of this machine is asking ({other})", "--host-name NAME: a proxy may")
+            return RefusedRequest(
+                403, f"another user of this machine is asking ({other})", "--host-name NAME: a proxy may"
+            )
         if path in self._public or not path:
             return None
         return self._unknown(scope)
 
-    def _elsewhere(self, scope: Scope) -> Refused | None:
+    def _elsewhere(self, scope: Scope) -> RefusedRequest | None:
         hosts = _all(scope["headers"], b"host")
         if len(hosts) == 1 and hosts[0].lower() in self._hosts.names:
             return None
@@ -172,7 +174,7 @@ class Guard:
         if forwarded is not None:  # somebody sits elsewhere, and is told what to do there or here
             hint = f"forwarded? the same port on both sides, {self._hosts.port}, "
             hint += f"or mudroom serve --host-name localhost:{forwarded[1].decode()}"
-        return Refused(421, "this is not the host that is served here", hint)
+        return RefusedRequest(421, "this is not the host that is served here", hint)
 
     def _is_link(self, scope: Scope) -> bool:
         """Somebody has followed a link to the page. https://www.w3.org/TR/fetch-metadata/"""
@@ -181,17 +183,17 @@ class Guard:
         followed = all(_all(headers, name) == [value] for name, value in wanted.items())
         return followed and scope["method"] == "GET" and scope["path"] in self._doors
 
-    def _unknown(self, scope: Scope) -> Refused | None:
+    def _unknown(self, scope: Scope) -> RefusedRequest | None:
         headers: Raw = scope["headers"]
         brought = self._login.bearer(headers)
         if brought is True:
             return None
         expected = "" if brought is False else self._login.csrf(headers)
         if not expected:
-            return Refused(401, "the token is missing, or another one", _ANEW)
+            return RefusedRequest(401, "the token is missing, or another one", _ANEW)
         found = _all(headers, CSRF.encode()) + (_parted(scope)[0] if scope["method"] == "GET" else [])
         if len(found) != 1 or not hmac.compare_digest(found[0], expected.encode()):
-            return Refused(401, "the page's key is missing, or another one", _ANEW)
+            return RefusedRequest(401, "the page's key is missing, or another one", _ANEW)
         return None
 
 
@@ -266,10 +268,10 @@ def _all(headers: Raw, name: bytes) -> list[bytes]:
     return [value for key, value in headers if key.lower() == name]
 
 
-async def _answer(send: Send, path: str, refused: Refused, location: bytes = b"") -> None:
+async def _answer(send: Send, path: str, refused: RefusedRequest, location: bytes = b"") -> None:
     status, why, hint = refused
     if path.startswith("/api/"):
-        kind, body = b"application/json", msgspec.json.encode(Problem(why, _CODES.get(status, "forbidden"), hint))
+        kind, body = b"application/json", msgspec.json.encode(ProblemShape(why, _CODES.get(status, "forbidden"), hint))
     else:
         kind, body = b"text/plain; charset=utf-8", (f"{why} ({hint})\n" if hint else f"{why}\n").encode()
     headers = [(b"content-type", kind)]

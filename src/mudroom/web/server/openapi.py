@@ -15,7 +15,7 @@ import msgspec
 
 from mudroom.web.api.endpoint import Endpoint
 from mudroom.web.server.login import CSRF
-from mudroom.web.shape import Problem
+from mudroom.web.shape import ProblemShape
 
 Schemas = dict[str, Any]
 """By ``repr`` of the type."""
@@ -37,7 +37,7 @@ _ALWAYS, _NAMED, _BODY = (400, 401, 403, 409, 421), (404,), (408, 413, 415)
 
 def document(base: str, endpoints: Sequence[Endpoint]) -> dict[str, Any]:
     """``base``: what is before each path."""
-    kinds = [Problem, *(kind for one in endpoints for kind in _kinds(one))]
+    kinds = [ProblemShape, *(kind for one in endpoints for kind in _kinds(one))]
     schemas, components = msgspec.json.schema_components(kinds, ref_template="#/components/schemas/{name}")
     known: Schemas = dict(zip(map(repr, kinds), schemas, strict=True))
     paths: dict[str, dict[str, Any]] = {}
@@ -110,7 +110,7 @@ def _answer(one: Endpoint, known: Schemas) -> dict[str, Any]:
 
 
 def _refused(why: str, known: Schemas) -> dict[str, Any]:
-    return {"description": why, "content": {"application/json": {"schema": known[repr(Problem)]}}}
+    return {"description": why, "content": {"application/json": {"schema": known[repr(ProblemShape)]}}}
 
 
 def _refusals(statuses: Sequence[int]) -> dict[str, Any]:

@@ -26,7 +26,7 @@ _SOCK_DIAG, _BY_FAMILY, _REQUEST, _ERROR = 4, 20, 1, 2
 Address = tuple[str, int]
 
 
-class End(NamedTuple):
+class ConnectionEnd(NamedTuple):
     state: int
     uid: int
 
@@ -37,7 +37,7 @@ def stranger(ours: Address, theirs: Address) -> int | None:
     return None if found is None else judged(*found, os.geteuid())
 
 
-def judged(other: End | None, own: End | None, uid: int) -> int | None:
+def judged(other: ConnectionEnd | None, own: ConnectionEnd | None, uid: int) -> int | None:
     """By what the table has of the other end, and of ours."""
     if other is None:  # elsewhere; or gone meanwhile, and then ours is not as it was, either
         return None if own is not None and own.state == _ESTABLISHED else 0
@@ -46,7 +46,7 @@ def judged(other: End | None, own: End | None, uid: int) -> int | None:
     return None if other.uid == uid else other.uid
 
 
-Ends = tuple[End | None, End | None]
+Ends = tuple[ConnectionEnd | None, ConnectionEnd | None]
 """The other one, and ours."""
 
 
@@ -63,7 +63,7 @@ def _by_netlink(ours: Address, theirs: Address) -> Ends | None:
         return None
 
 
-def _told(kernel: socket.socket, local: Address, remote: Address) -> End | None:
+def _told(kernel: socket.socket, local: Address, remote: Address) -> ConnectionEnd | None:
     """``inet_diag_req_v2`` and ``inet_diag_msg`` of include/uapi/linux/inet_diag.h. Raises OSError."""
     family = socket.AF_INET6 if ":" in local[0] else socket.AF_INET
     hosts = b"".join(socket.inet_pton(family, host).ljust(16, b"\0") for host, _port in (local, remote))
@@ -74,7 +74,7 @@ def _told(kernel: socket.socket, local: Address, remote: Address) -> End | None:
     answer = kernel.recv(4096)
     kind = struct.unpack_from("=H", answer, 4)[0]
     if kind == _BY_FAMILY and len(answer) >= 84:
-        return End(answer[17], struct.unpack_from("=I", answer, 80)[0])
+        return ConnectionEnd(answer[17], struct.unpack_from("=I", answer, 80)[0])
     error: int = -struct.unpack_from("=i", answer, 16)[0] if kind == _ERROR and len(answer) >= 20 else errno.EPROTO
     if error == errno.ENOENT:
         return None
@@ -91,12 +91,12 @@ def _by_table(ours: Address, theirs: Address) -> Ends | None:
     return ends(table, theirs, ours), ends(table, ours, theirs)
 
 
-def ends(table: str, local: Address, remote: Address) -> End | None:
+def ends(table: str, local: Address, remote: Address) -> ConnectionEnd | None:
     wanted = [written(local), written(remote)]
     for line in table.splitlines():
         columns = line.split()
         if columns[1:3] == wanted:
-            return End(int(columns[3], 16), int(columns[7]))
+            return ConnectionEnd(int(columns[3], 16), int(columns[7]))
     return None
 
 

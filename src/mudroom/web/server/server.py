@@ -19,7 +19,7 @@ from mudroom.web.server.guard import STRANGER
 from mudroom.web.server.peer import stranger
 
 if TYPE_CHECKING:
-    from mudroom.web.server.guard import Guard
+    from mudroom.web.server.guard import RequestGuard
 
 HOST = "127.0.0.1"
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -83,7 +83,7 @@ def _cannot(error: OSError, host: str, port: int) -> UsageError:
     return kind(f"{at}: {error.strerror}", "--port 0 takes any free one")
 
 
-class Connection(H11Protocol):
+class HttpConnection(H11Protocol):
     """Whose it is is said with each request. One that says nothing, or half a request for ever, or that does not read
     what it is answered, is closed: uvicorn waits for as long as it takes."""
 
@@ -112,7 +112,7 @@ class Connection(H11Protocol):
             self._late = self.loop.call_later(self.patience, self.transport.abort)
 
     def _others(self) -> int:
-        return sum(isinstance(one, Connection) and one.other is not None for one in self.connections)
+        return sum(isinstance(one, HttpConnection) and one.other is not None for one in self.connections)
 
     def pause_writing(self) -> None:
         super().pause_writing()
@@ -152,7 +152,7 @@ class Connection(H11Protocol):
             self._late = None
 
 
-class _Proxied(Connection):
+class _Proxied(HttpConnection):
     strangers = CONNECTIONS
 
 
@@ -167,7 +167,10 @@ class _Server(uvicorn.Server):
 
 
 def serve(
-    app: Guard, listening: list[socket.socket], ready: Callable[[], None], ending: Callable[[], None] = lambda: None
+    app: RequestGuard,
+    listening: list[socket.socket],
+    ready: Callable[[], None],
+    ending: Callable[[], None] = lambda: None,
 ) -> None:
     """Until SIGINT, SIGTERM or SIGHUP. In the main thread. ``ready`` is called when connections are accepted, and a
     signal ends it cleanly; ``ending`` when it ends, so that who holds a connection open can let go of it."""
@@ -178,7 +181,7 @@ def serve(
         access_log=False,
         lifespan="off",
         loop="asyncio",
-        http=_Proxied if app.proxied else Connection,
+        http=_Proxied if app.proxied else HttpConnection,
         ws="none",
         server_header=False,
         date_header=False,

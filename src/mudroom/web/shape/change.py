@@ -6,13 +6,13 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
-from mudroom.web.shape.place import Problem, Remark, Summary
+from mudroom.web.shape.place import ProblemShape, RemarkShape, SummaryShape
 
 Verb = Literal["added", "modified", "deleted", "renamed"]
 Span = tuple[int, int]
 
 
-class Row(Struct):
+class RowShape(Struct):
     """One change, as a person counts them."""
 
     id: str
@@ -25,7 +25,7 @@ class Row(Struct):
     size: int = 0
     flags: list[str] = []
     """``executes-later``, ``secret``, ``protected``, ``mode`` …: the review filters by them, and by ``repository``
-    (``ApplyRequest.git``), ``binary``, ``large``, ``ignored``, ``conflict``."""
+    (``ApplyRequestShape.git``), ``binary``, ``large``, ``ignored``, ``conflict``."""
     source: str = ""
     """Of what was renamed: where it was."""
     mode: tuple[str, str] | None = None
@@ -36,20 +36,20 @@ class Row(Struct):
     """Another one as soon as either side is another: what was chosen of its hunks is not a choice any more then."""
 
 
-class Changes(Struct):
+class ChangesShape(Struct):
     fork: str
     fingerprint: str
     """Of all that is there: an apply is held to it."""
-    summary: Summary
+    summary: SummaryShape
     total: int
     """Rows there are; ``rows`` are those from ``first`` on."""
     first: int
-    rows: list[Row]
-    remarks: list[Remark]
+    rows: list[RowShape]
+    remarks: list[RemarkShape]
     conflicts: int | None
     """Rows that do not go together with the project as it is now, and are not decided. None: of so many changes that is
     not found out on the way."""
-    drifted: list[Remark]
+    drifted: list[RemarkShape]
     """What the project has changed itself meanwhile: merged, or in conflict. The first 100."""
     drift: int | None
     """How many there are. None: of so many changes that is asked for apart (``standing``)."""
@@ -60,7 +60,7 @@ class Changes(Struct):
     """When the fork was made: another one of the same name was made at another time."""
 
 
-class Line(Struct, array_like=True):
+class LineShape(Struct, array_like=True):
     kind: Literal[" ", "-", "+"]
     old: int
     """Its number, from 1; 0: not on this side."""
@@ -81,20 +81,20 @@ class Line(Struct, array_like=True):
     """Of a line that is cut: where the rest begins, as ``column`` of a request for its text."""
 
 
-class Hunk(Struct):
+class HunkShape(Struct):
     blocks: list[int]
     old_start: int
     old_lines: int
     new_start: int
     new_lines: int
-    lines: list[Line]
+    lines: list[LineShape]
     section: str = ""
     """The line above that it belongs to, as git finds it."""
     continued: bool = False
     """It goes on where the one before it ends: what has too many lines for one comes in several."""
 
 
-class Side(Struct):
+class SideShape(Struct):
     """One side of a change; of a file that is not there, ``exists`` is False."""
 
     exists: bool
@@ -108,7 +108,7 @@ class Side(Struct):
     """A media type that a browser shows as an image; empty: none."""
 
 
-class Moved(Struct):
+class MovedShape(Struct):
     """The other end of a file that was moved and changed in one go, told by how alike both are. Each end is a row of
     its own, and chosen by itself."""
 
@@ -121,18 +121,18 @@ class Moved(Struct):
     are those of the old side of that path. False: of what was deleted, and with ``as_new``."""
 
 
-class Difference(Struct):
+class DifferenceShape(Struct):
     id: str
     path: str
     kind: Literal["text", "binary", "image", "link", "directory", "large", "masked", "unknown"]
     """What there is to see."""
-    old: Side
-    new: Side
+    old: SideShape
+    new: SideShape
     language: str
     """For colours: a name that the highlighter knows; empty: none."""
     blocks: int
     """Changed blocks in the whole file."""
-    hunks: list[Hunk]
+    hunks: list[HunkShape]
     """Those from ``first`` on; with about as many lines as were asked for."""
     first: int = 0
     following: int | None = None
@@ -144,22 +144,22 @@ class Difference(Struct):
     """Of both sides: of another one, no further page is given."""
     divisible: bool = False
     """Whether blocks can be chosen from it."""
-    moved: Moved | None = None
+    moved: MovedShape | None = None
     """Of what was added or deleted: where it was moved from, or to, and changed."""
 
 
-class Text(Struct):
+class TextShape(Struct):
     """Lines of one side as they are."""
 
     first: int
     total: int
     """Lines there are; at least, of one that is not read as a ``whole``."""
-    lines: list[Line]
+    lines: list[LineShape]
     whole: bool = True
     """Whether it was read to its end: of a very large file only the beginning is."""
 
 
-class Pick(Struct, forbid_unknown_fields=True):
+class PickShape(Struct, forbid_unknown_fields=True):
     id: str
     blocks: list[int] | None = None
     """Of a file with hunks: the changed blocks that are wanted. None: all of the file."""
@@ -167,35 +167,35 @@ class Pick(Struct, forbid_unknown_fields=True):
     """Whether a change of its mode is wanted."""
 
 
-class ApplyRequest(Struct, forbid_unknown_fields=True):
+class ApplyRequestShape(Struct, forbid_unknown_fields=True):
     reviewed: str
     """The fingerprint of what was looked at."""
-    files: list[Pick] | None = None
+    files: list[PickShape] | None = None
     """None: everything."""
     git: bool = False
     backups: bool = False
     markers: bool = False
 
 
-class UndoRequest(Struct, forbid_unknown_fields=True):
+class UndoRequestShape(Struct, forbid_unknown_fields=True):
     apply: str = ""
     """Empty: the last."""
 
 
-class ConflictRow(Struct):
+class ConflictRowShape(Struct):
     id: str
     path: str
     reason: str
 
 
-class Landed(Struct):
+class LandedShape(Struct):
     state: Literal["applied", "conflicts", "unverified", "undone", "redone"]
     written: int
     removed: int
-    conflicts: list[ConflictRow]
+    conflicts: list[ConflictRowShape]
     merged: list[str]
     withheld: list[str]
-    remarks: list[Remark]
+    remarks: list[RemarkShape]
     undo: str
     remaining: int
     verified: str = ""
@@ -209,7 +209,7 @@ class Landed(Struct):
     """That fork, by the name it has now."""
 
 
-class Job(Struct):
+class JobShape(Struct):
     """Something that takes a while. It goes on whether anybody looks or not."""
 
     id: str
@@ -222,12 +222,12 @@ class Job(Struct):
     total: int = 0
     output: str = ""
     """Of the verify command, as it comes; the last of it."""
-    landed: Landed | None = None
+    landed: LandedShape | None = None
     result: dict[str, Any] | None = None
-    problem: Problem | None = None
+    problem: ProblemShape | None = None
 
 
-class Standing(Struct):
+class StandingShape(Struct):
     """How a fork stands to the project as that is now: cheap, and to be asked often."""
 
     fingerprint: str
@@ -236,7 +236,7 @@ class Standing(Struct):
     running: bool
     drift: int
     """Paths that the fork changes and the project has changed itself, since."""
-    drifted: list[Remark]
+    drifted: list[RemarkShape]
     """The first 100 of them."""
     conflicts: int | None
     """Those that are not decided; None: nobody has worked that out (``conflicts=true``)."""

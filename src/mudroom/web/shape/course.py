@@ -6,11 +6,11 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
-from mudroom.web.shape.change import Row
-from mudroom.web.shape.place import Summary
+from mudroom.web.shape.change import RowShape
+from mudroom.web.shape.place import SummaryShape
 
 
-class Question(Struct):
+class QuestionShape(Struct):
     id: str
     project: str
     project_path: str
@@ -45,19 +45,19 @@ class Question(Struct):
     """Whether what was decided has been heeded."""
 
 
-class Questions(Struct):
-    questions: list[Question]
+class QuestionsShape(Struct):
+    questions: list[QuestionShape]
     """Those that wait, oldest first; then those that have ended, if they were asked for, newest first."""
     remarks: list[str] = []
     """Which queues cannot be read."""
 
 
-class QuestionsQuery(Struct, forbid_unknown_fields=True):
+class QuestionsQueryShape(Struct, forbid_unknown_fields=True):
     ended: bool = False
     """Those that were decided lately, too."""
 
 
-class Answer(Struct, forbid_unknown_fields=True):
+class AnswerShape(Struct, forbid_unknown_fields=True):
     allow: bool
     keep: bool = False
     rule: str = ""
@@ -65,15 +65,15 @@ class Answer(Struct, forbid_unknown_fields=True):
     reason: str = ""
 
 
-class Answered(Struct):
-    question: Question
+class AnsweredShape(Struct):
+    question: QuestionShape
     ours: bool
     """False: somebody else was first; ``question`` tells how it ended."""
     rule_written: bool = False
     problem: str = ""
 
 
-class Command(Struct):
+class CommandShape(Struct):
     id: str
     """Empty: one in the foreground of another process; what it prints is that of its fork."""
     fork: str
@@ -92,11 +92,11 @@ class Command(Struct):
     ports: list[int] = []
 
 
-class Commands(Struct):
-    commands: list[Command]
+class CommandsShape(Struct):
+    commands: list[CommandShape]
 
 
-class Output(Struct):
+class OutputShape(Struct):
     id: str
     stdout: str
     stderr: str
@@ -110,18 +110,18 @@ class Output(Struct):
     stderr_before: int | None = None
 
 
-class StartRequest(Struct, forbid_unknown_fields=True):
+class StartRequestShape(Struct, forbid_unknown_fields=True):
     command: list[str]
     timeout: float | None = None
     """Seconds."""
 
 
-class EndRequest(Struct, forbid_unknown_fields=True):
+class EndRequestShape(Struct, forbid_unknown_fields=True):
     grace: float = 2.0
     """Seconds between SIGTERM and SIGKILL."""
 
 
-class Checkpoint(Struct):
+class CheckpointShape(Struct):
     name: str
     time: int
     automatic: bool
@@ -129,40 +129,40 @@ class Checkpoint(Struct):
     """Nothing has changed in the fork since."""
 
 
-class Timeline(Struct):
+class TimelineShape(Struct):
     fork: str
     created: int
-    checkpoints: list[Checkpoint]
+    checkpoints: list[CheckpointShape]
     """Oldest first."""
 
 
-class CheckpointRequest(Struct, forbid_unknown_fields=True):
+class CheckpointRequestShape(Struct, forbid_unknown_fields=True):
     name: str
 
 
-class RollbackRequest(Struct, forbid_unknown_fields=True):
+class RollbackRequestShape(Struct, forbid_unknown_fields=True):
     checkpoint: str
     fingerprint: str
     """Of the preview: something else is not dropped."""
 
 
-class Preview(Struct):
+class PreviewShape(Struct):
     """What would change in a fork if it were rolled back."""
 
     checkpoint: str
     fingerprint: str
-    summary: Summary
-    rows: list[Row]
+    summary: SummaryShape
+    rows: list[RowShape]
     total: int
 
 
-class RolledBack(Struct):
+class RolledBackShape(Struct):
     checkpoint: str
     undo: str
     """The checkpoint by which what was dropped can be had back; empty: nothing was."""
 
 
-class Event(Struct):
+class EventShape(Struct):
     number: int
     time: int
     kind: str
@@ -174,15 +174,15 @@ class Event(Struct):
     data: dict[str, Any]
 
 
-class Events(Struct):
-    events: list[Event]
+class EventsShape(Struct):
+    events: list[EventShape]
     """Newest first."""
     head: int
     following: int | None = None
     """Ask again with it as ``before``; None: that was all."""
 
 
-class Flow(Struct):
+class FlowShape(Struct):
     number: int
     time: int
     fork: str
@@ -196,27 +196,27 @@ class Flow(Struct):
     line: str
 
 
-class Flows(Struct):
-    flows: list[Flow]
+class FlowsShape(Struct):
+    flows: list[FlowShape]
     following: int | None = None
 
 
-class Verified(Struct):
+class VerifiedShape(Struct):
     intact: bool
     events: int
     head: str
     problems: list[str]
 
 
-class Amount(Struct):
+class AmountShape(Struct):
     what: str
     number: int
     size: int
 
 
-class Usage(Struct):
+class UsageShape(Struct):
     total: int
-    amounts: list[Amount]
+    amounts: list[AmountShape]
     memory: int
     """Of all that runs in the background of its forks."""
     cpu: float

@@ -7,7 +7,7 @@ from typing import Literal
 from msgspec import Struct
 
 
-class Problem(Struct):
+class ProblemShape(Struct):
     """Why a request was not carried out: in one line, with what to do about it."""
 
     error: str
@@ -18,19 +18,19 @@ class Problem(Struct):
     hint: str = ""
 
 
-class Me(Struct):
+class MeShape(Struct):
     version: str
     roots: list[str]
     """Where a project may be chosen."""
 
 
-class Remark(Struct):
+class RemarkShape(Struct):
     id: str
     path: str
     text: str
 
 
-class Badge(Struct):
+class BadgeShape(Struct):
     """How what runs there is kept apart from the machine, in plain words."""
 
     level: int | None
@@ -41,7 +41,7 @@ class Badge(Struct):
     why: str
 
 
-class ProjectRow(Struct):
+class ProjectRowShape(Struct):
     id: str
     path: str
     exists: bool
@@ -53,7 +53,7 @@ class ProjectRow(Struct):
     remarks: list[str] = []
 
 
-class Summary(Struct):
+class SummaryShape(Struct):
     added: int
     modified: int
     deleted: int
@@ -63,7 +63,7 @@ class Summary(Struct):
     size: int
 
 
-class Fork(Struct):
+class ForkShape(Struct):
     name: str
     agent: str
     named: bool
@@ -72,8 +72,8 @@ class Fork(Struct):
     command: str
     """The last one; empty: none yet, or it was cut off."""
     state: Literal["idle", "running", "mounted", "cut off", "damaged"]
-    badge: Badge
-    summary: Summary
+    badge: BadgeShape
+    summary: SummaryShape
     checkpoints: int
     credentials: list[str]
     snapshot: bool
@@ -85,7 +85,7 @@ class Fork(Struct):
     """Of what it holds: a discard can be held to it. Empty: it is not known, of a damaged one."""
 
 
-class Apply(Struct):
+class ApplyShape(Struct):
     id: str
     state: str
     """``applied``, ``undone``, ``deferred``, ``interrupted``."""
@@ -100,20 +100,20 @@ class Apply(Struct):
     """Files of which the project's was kept, as was decided: nothing of them was written."""
 
 
-class Project(Struct):
+class ProjectShape(Struct):
     id: str
     path: str
-    badge: Badge
+    badge: BadgeShape
     """Of a command that would run there now."""
-    forks: list[Fork]
-    applies: list[Apply]
+    forks: list[ForkShape]
+    applies: list[ApplyShape]
     """Newest first."""
     verify: str
     """The command that has to succeed before an apply; empty: none."""
     notes: list[str] = []
 
 
-class Folder(Struct):
+class FolderShape(Struct):
     id: str
     """The bytes of its absolute path, as of other paths."""
     path: str
@@ -126,35 +126,35 @@ class Folder(Struct):
     """Why it cannot be looked into; empty: it can."""
 
 
-class Folders(Struct):
-    at: Folder | None
+class FoldersShape(Struct):
+    at: FolderShape | None
     """None: the roots."""
     above: str | None
     """The id of the folder around it, if that may be looked at; empty: the roots. None: there is none."""
-    folders: list[Folder]
+    folders: list[FolderShape]
     refused: str = ""
     """Why it cannot be a project; empty: it can."""
     more: int = 0
     """Folders that are not listed."""
 
 
-class OpenRequest(Struct, forbid_unknown_fields=True):
+class OpenRequestShape(Struct, forbid_unknown_fields=True):
     id: str
     """Of the folder."""
 
 
-class Measure(Struct):
+class MeasureShape(Struct):
     """What staging would take."""
 
     files: int
     size: int
     complete: bool
-    excluded: list[Remark]
+    excluded: list[RemarkShape]
     """What a staged copy would leave out, and its size in words."""
     limit: int
     """Of a staged copy; with an overlay nothing is copied."""
     view: str
-    badge: Badge
+    badge: BadgeShape
     secrets: list[str]
     """What commands see empty: the first 50."""
     notes: list[str] = []
@@ -165,16 +165,16 @@ class Measure(Struct):
     secrets_total: int = 0
 
 
-class ForkRequest(Struct, forbid_unknown_fields=True):
+class ForkRequestShape(Struct, forbid_unknown_fields=True):
     name: str
     parent: str = ""
     at: str = ""
     snapshot: bool = False
 
 
-class RenameRequest(Struct, forbid_unknown_fields=True):
+class RenameRequestShape(Struct, forbid_unknown_fields=True):
     name: str
 
 
-class Done(Struct):
+class DoneShape(Struct):
     done: bool = True

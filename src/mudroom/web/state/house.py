@@ -15,13 +15,13 @@ from typing import Any
 
 from mudroom.core.tree.path import show_path
 from mudroom.errors import MudroomError, UsageError
-from mudroom.keeper import Glances, KeptFiles, Vault, vault_named, vaults_of, why_unusable
+from mudroom.keeper import FileCache, ForkSummaries, Vault, vault_named, vaults_of, why_unusable
 from mudroom.review.rows import stamp_of
 from mudroom.session import Session
 from mudroom.web.api.endpoint import Refusal
-from mudroom.web.state.hub import Bell, Hub, Look
+from mudroom.web.state.hub import ChangeBell, Hub, Look
 from mudroom.web.state.job import Jobs
-from mudroom.web.state.means import Means
+from mudroom.web.state.means import ServerMeans
 from mudroom.web.state.turn import Turns
 
 PATIENCE = 2.0
@@ -29,13 +29,13 @@ PATIENCE = 2.0
 
 
 class House:
-    def __init__(self, means: Means) -> None:
+    def __init__(self, means: ServerMeans) -> None:
         self.means = means
         self.hub = Hub(self.look)
         self.jobs = Jobs(self.hub)
-        self.glances = Glances()
+        self.glances = ForkSummaries()
         self.turns = Turns()
-        self._reading = KeptFiles()
+        self._reading = FileCache()
 
     def vaults(self) -> list[Vault]:
         """Every vault there is, usable or not. Close them."""
@@ -86,7 +86,7 @@ class House:
     def look(self) -> Look:
         """For the hub. In another user's vault nothing is made, so its questions are not heard of."""
         stamps: dict[str, Any] = {}
-        bells: dict[str, Callable[[], Bell]] = {}
+        bells: dict[str, Callable[[], ChangeBell]] = {}
         for vault in self.vaults():
             name = os.path.basename(vault.path).decode()
             stamps[f"{name}/forks"] = _forks_stamp(vault.path)

@@ -25,7 +25,7 @@ Message = tuple[str, dict[str, Any]]
 """Its kind, and data for JSON."""
 
 
-class Bell(Protocol):
+class ChangeBell(Protocol):
     def fileno(self) -> int:
         """-1: it cannot be heard; the stamps tell, too."""
 
@@ -38,7 +38,7 @@ class Look(NamedTuple):
 
     stamps: Mapping[str, Any]
     """``PROJECT/what`` and something that differs whenever that has changed."""
-    bells: Mapping[str, Callable[[], Bell]]
+    bells: Mapping[str, Callable[[], ChangeBell]]
     """By project: what opens the bell of its questions."""
 
 
@@ -120,9 +120,9 @@ class _Bells:
     """Those that are open now."""
 
     def __init__(self, hub: Hub) -> None:
-        self._hub, self._open = hub, dict[str, Bell]()
+        self._hub, self._open = hub, dict[str, ChangeBell]()
 
-    def follow(self, wanted: Mapping[str, Callable[[], Bell]]) -> None:
+    def follow(self, wanted: Mapping[str, Callable[[], ChangeBell]]) -> None:
         for project in self._open.keys() - wanted.keys():
             self._close(project)
         for project in wanted.keys() - self._open.keys():

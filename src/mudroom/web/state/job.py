@@ -14,7 +14,7 @@ from typing import Any, Protocol
 from msgspec import structs, to_builtins
 
 from mudroom.web.api.endpoint import Refusal, refusal_of
-from mudroom.web.shape import Job, Landed, Problem
+from mudroom.web.shape import JobShape, LandedShape, ProblemShape
 from mudroom.web.state.hub import Hub
 
 _KEPT = 100
@@ -23,26 +23,26 @@ _OUTPUT = 64 << 10
 """Characters of output that are kept."""
 
 
-class Told(Protocol):
+class JobMessage(Protocol):
     """What a job's work is given, to say how far it is."""
 
     def phase(self, text: str, done: int, total: int) -> None: ...
     def output(self, data: bytes) -> None: ...
 
 
-Work = Callable[[Told], Landed | dict[str, Any]]
+Work = Callable[[JobMessage], LandedShape | dict[str, Any]]
 
 
 class Jobs:
     def __init__(self, hub: Hub) -> None:
         self._hub, self._lock = hub, threading.Lock()
         self._boot, self._numbers = os.urandom(4).hex(), itertools.count(1)  # no other server's job has such an id
-        self._jobs: OrderedDict[str, Job] = OrderedDict()
+        self._jobs: OrderedDict[str, JobShape] = OrderedDict()
         self._threads: set[threading.Thread] = set()
 
-    def start(self, project: str, fork: str, what: Any, work: Work) -> Job:
+    def start(self, project: str, fork: str, what: Any, work: Work) -> JobShape:
         with self._lock:
-            job = Job(f"{self._boot}-{next(self._numbers)}", project, fork, what, "running")
+            job = JobShape(f"{self._boot}-{next(self._numbers)}", project, fork, what, "running")
             self._jobs[job.id] = job
             for old in [one for one in self._jobs.values() if one.state != "running"][:-_KEPT]:
                 del self._jobs[old.id]
@@ -51,12 +51,12 @@ class Jobs:
             thread.start()
         return job
 
-    def of(self, project: str) -> list[Job]:
+    def of(self, project: str) -> list[JobShape]:
         """Those that run, and the last that have ended; oldest first."""
         with self._lock:
             return [job for job in self._jobs.values() if job.project == project]
 
-    def busy(self) -> list[Job]:
+    def busy(self) -> list[JobShape]:
         """Those that run now."""
         with self._lock:
             return [job for job in self._jobs.values() if job.state == "running"]
@@ -70,7 +70,7 @@ class Jobs:
             thread.join(max(0.0, until - time.monotonic()))
         return not any(thread.is_alive() for thread in threads)
 
-    def get(self, identity: str) -> Job:
+    def get(self, identity: str) -> JobShape:
         with self._lock:
             found = self._jobs.get(identity)
         if found is None:
@@ -95,7 +95,7 @@ class Jobs:
         except Exception as error:  # noqa: BLE001 - whatever it is, who waits for the job has to hear of it
             self.update(identity, state="failed", problem=problem_of(error))
             return
-        ended = {"landed": found} if isinstance(found, Landed) else {"result": found}
+        ended = {"landed": found} if isinstance(found, LandedShape) else {"result": found}
         self.update(identity, state="done", phase="", **ended)
 
 
@@ -113,9 +113,11 @@ class _Telling:
             self._jobs.append(self._identity, text)
 
 
-def problem_of(error: Exception) -> Problem:
+def problem_of(error: Exception) -> ProblemShape:
     """Of whatever the work has raised."""
     try:
         return refusal_of(error).problem
     except Exception as fault:  # noqa: BLE001 - a fault of ours: said as such
-        return Problem(f"mudroom failed: {type(fault).__name__}: {fault}", "failed", "this is a fault of mudroom's")
+        return ProblemShape(
+            f"mudroom failed: {type(fault).__name__}: {fault}", "failed", "this is a fault of mudroom's"
+        )

@@ -10,7 +10,7 @@ from mudroom.review.folder import Outlook
 from mudroom.session import Session
 
 
-class Means(NamedTuple):
+class ServerMeans(NamedTuple):
     state: bytes
     """The state directory: all of its vaults are served."""
     home: bytes

@@ -5,14 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from mudroom.core.command.locations import Finding, Scene, names_credentials, where, written
+from mudroom.core.command.locations import CommandFinding, Scene, names_credentials, where, written
 from mudroom.core.command.table_rule import (
     CHANGE,
     ESCAPE,
     INFORMS,
     READ,
     UNSURE,
-    Rule,
+    ProgramRule,
     could_be,
     operands,
     tidy,
@@ -24,7 +24,7 @@ from mudroom.core.command.word import Word
 _SETUID = rb"0*[2-7][0-7]{3}\Z|[ugoa,+=rwxX-]*[+=][rwxXt]*s"
 
 
-def tar(words: Sequence[Word], scene: Scene) -> Finding:
+def tar(words: Sequence[Word], scene: Scene) -> CommandFinding:
     rest = words[1:]
     first = rest[0].text if rest else b""
     letters = first.lstrip(b"-") if rest and rest[0].literal and not first.startswith(b"--") else b""
@@ -63,26 +63,26 @@ def tar(words: Sequence[Word], scene: Scene) -> Finding:
         classes, reason = classes | {"host_escape_risk"}, "may write to absolute paths"
     if any(not word.literal and word.may_be_option for word in rest):
         classes.add("unknown")
-    return Finding(tidy(classes), reason)
+    return CommandFinding(tidy(classes), reason)
 
 
-def chmod(words: Sequence[Word], scene: Scene) -> Finding:
+def chmod(words: Sequence[Word], scene: Scene) -> CommandFinding:
     classes: set[CommandClass] = {"mutating", *written(operands(words[1:])[1:], scene)[0]}
     if any(re.match(_SETUID, word.text) for word in words[1:]):
-        return Finding(tidy({*classes, "host_escape_risk"}), "lets a program run as its owner")
-    return Finding(tidy(classes), "changes permissions")
+        return CommandFinding(tidy({*classes, "host_escape_risk"}), "lets a program run as its owner")
+    return CommandFinding(tidy(classes), "changes permissions")
 
 
-def link(words: Sequence[Word], scene: Scene) -> Finding:
-    found = with_paths(words, Rule(CHANGE, "makes a link", targets="last"), scene)
+def link(words: Sequence[Word], scene: Scene) -> CommandFinding:
+    found = with_paths(words, ProgramRule(CHANGE, "makes a link", targets="last"), scene)
     symbolic = any(could_be(word.text, b"-s") or could_be(word.text, b"--symbolic") for word in words[1:])
     aims = operands(words[1:])[: -1 if len(operands(words[1:])) > 1 else None]
     if any(where(word, scene) != "inside" for word in aims if symbolic or word.text.startswith(b"/")):
-        return Finding(tidy({*found.classes, "unknown"}), "makes a link that leads outside the project")
+        return CommandFinding(tidy({*found.classes, "unknown"}), "makes a link that leads outside the project")
     return found
 
 
-def rsync(words: Sequence[Word], scene: Scene) -> Finding:
+def rsync(words: Sequence[Word], scene: Scene) -> CommandFinding:
     rest = words[1:]
     classes: set[CommandClass] = {"mutating"}
     reason = "copies files"
@@ -100,16 +100,16 @@ def rsync(words: Sequence[Word], scene: Scene) -> Finding:
         classes, reason = classes | {"unknown"}, "runs a program that it names"
     if any(names_credentials(word) for word in rest):
         classes, reason = classes | {"host_escape_risk"}, "names a place of keys"
-    return Finding(tidy(classes), reason)
+    return CommandFinding(tidy(classes), reason)
 
 
-def remote(words: Sequence[Word], _scene: Scene) -> Finding:
+def remote(words: Sequence[Word], _scene: Scene) -> CommandFinding:
     if len(words) == 2 and words[1].text in INFORMS:
-        return Finding(READ, "tells about itself")
-    return Finding(("networked", "host_escape_risk"), "acts on another machine")
+        return CommandFinding(READ, "tells about itself")
+    return CommandFinding(("networked", "host_escape_risk"), "acts on another machine")
 
 
-def scp(words: Sequence[Word], scene: Scene) -> Finding:
+def scp(words: Sequence[Word], scene: Scene) -> CommandFinding:
     plain = operands(words[1:])
     out = plain and b":" in plain[-1].text
     classes: set[CommandClass] = {"networked", "host_escape_risk"} if out else {"networked", "mutating"}
@@ -117,35 +117,37 @@ def scp(words: Sequence[Word], scene: Scene) -> Finding:
         classes |= set(written(plain[-1:], scene)[0])
     if any(could_be(w.text, name) for w in words[1:] for name in (b"-o", b"-S", b"-F")):
         classes.add("unknown")
-    return Finding(tidy(classes), "copies files to or from another machine")
+    return CommandFinding(tidy(classes), "copies files to or from another machine")
 
 
-def date(words: Sequence[Word], _scene: Scene) -> Finding:
+def date(words: Sequence[Word], _scene: Scene) -> CommandFinding:
     setting = any(
         could_be(w.text, b"--set") or could_be(w.text, b"-s") for w in words[1:] if not w.text.startswith(b"-I")
     )
     plain = [word for word in operands(words[1:]) if word.literal and word.text[:1].isdigit() and word.text.isdigit()]
     unsure = any(not word.literal and word.may_be_option for word in words[1:])
     if setting or plain:
-        return Finding(ESCAPE, "sets the clock")
-    return Finding(UNSURE if unsure else READ, "tells the time")
+        return CommandFinding(ESCAPE, "sets the clock")
+    return CommandFinding(UNSURE if unsure else READ, "tells the time")
 
 
-def named_only(reason: str) -> Rule:
+def named_only(reason: str) -> ProgramRule:
     """Without operands it tells, with one it sets: ``hostname``."""
 
-    def judge(words: Sequence[Word], _scene: Scene) -> Finding:
-        return Finding(ESCAPE, reason) if operands(words[1:]) else Finding(READ, "tells about the machine")
+    def judge(words: Sequence[Word], _scene: Scene) -> CommandFinding:
+        return (
+            CommandFinding(ESCAPE, reason) if operands(words[1:]) else CommandFinding(READ, "tells about the machine")
+        )
 
-    return Rule(ESCAPE, reason, judge=judge)
+    return ProgramRule(ESCAPE, reason, judge=judge)
 
 
-def second_written(words: Sequence[Word], scene: Scene) -> Finding:
+def second_written(words: Sequence[Word], scene: Scene) -> CommandFinding:
     """``uniq IN OUT``, ``xxd IN OUT``."""
     counted = [at for at, word in enumerate(words) if re.match(rb"-[lscgonfwSN]\Z", word.text)]
     plain = operands([word for at, word in enumerate(words) if at and at - 1 not in counted])
     if len(plain) > 1:
-        return Finding(tidy({"mutating", *written(plain[-1:], scene)[0]}), "writes a file")
+        return CommandFinding(tidy({"mutating", *written(plain[-1:], scene)[0]}), "writes a file")
     unsure = any(not word.literal for word in plain)
     secret = any(names_credentials(word) for word in plain)
-    return Finding(ESCAPE if secret else UNSURE if unsure else READ, "only reads")
+    return CommandFinding(ESCAPE if secret else UNSURE if unsure else READ, "only reads")

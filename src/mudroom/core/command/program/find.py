@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from mudroom.core.command.locations import Finding, Scene, names_credentials, where, written
+from mudroom.core.command.locations import CommandFinding, Scene, names_credentials, where, written
 from mudroom.core.command.program.wrapper import filled
-from mudroom.core.command.table_rule import READ, Rule, names, tidy
-from mudroom.core.command.verdict import CommandClass, Part
+from mudroom.core.command.table_rule import READ, ProgramRule, names, tidy
+from mudroom.core.command.verdict import CommandClass, CommandPart
 from mudroom.core.command.word import UNKNOWN, Word
 
 _RUNS = names("-exec -execdir -ok -okdir")
@@ -21,9 +21,9 @@ _HARMLESS = names(
 )
 
 
-def find(words: Sequence[Word], scene: Scene) -> Finding:
+def find(words: Sequence[Word], scene: Scene) -> CommandFinding:
     classes: set[CommandClass] = set()
-    reason, parts, at = "looks for files", list[Part](), 1
+    reason, parts, at = "looks for files", list[CommandPart](), 1
     roots = _roots(words[1:])
     while at < len(words):
         word = words[at]
@@ -48,7 +48,7 @@ def find(words: Sequence[Word], scene: Scene) -> Finding:
                 classes, reason = classes | {"unknown"}, "an option that is not in the tables"
     if any(names_credentials(word) for word in words[1:]):
         classes.add("host_escape_risk")
-    return Finding(tidy(classes), reason, tuple(parts))
+    return CommandFinding(tidy(classes), reason, tuple(parts))
 
 
 def _roots(words: Sequence[Word]) -> list[Word]:
@@ -74,22 +74,22 @@ def _each(word: Word, roots: Sequence[Word], scene: Scene) -> Word:
     return Word(start + b"*", "pattern", len(start))
 
 
-def fd(words: Sequence[Word], scene: Scene) -> Finding:
+def fd(words: Sequence[Word], scene: Scene) -> CommandFinding:
     """``fd``: all behind -x or -X is a command."""
     runs = names("-x -X --exec --exec-batch")
     for at, word in enumerate(words[1:], 1):
         if word.text in runs and word.literal:
             started = [_each(inside, [Word(b".")], scene) for inside in words[at + 1 :]]
             parts = scene.words([*started, UNKNOWN] if started else [UNKNOWN], scene)
-            return Finding(READ, "runs a command for each file that it finds", tuple(parts))
+            return CommandFinding(READ, "runs a command for each file that it finds", tuple(parts))
         head = word.text.partition(b"=")[0]
         cluster = head.startswith(b"-") and not head.startswith(b"--") and (b"x" in head or b"X" in head)
         if (not word.literal and word.may_be_option) or head.startswith(b"--e") or cluster:
-            return Finding(tidy({"unknown"}), "an option that cannot be told")
-    return Finding(READ, "looks for files")
+            return CommandFinding(tidy({"unknown"}), "an option that cannot be told")
+    return CommandFinding(READ, "looks for files")
 
 
-FINDERS: dict[bytes, Rule] = {
-    **{name: Rule(READ, "looks for files", judge=find) for name in (b"find", b"gfind")},
-    **{name: Rule(READ, "looks for files", judge=fd) for name in (b"fd", b"fdfind")},
+FINDERS: dict[bytes, ProgramRule] = {
+    **{name: ProgramRule(READ, "looks for files", judge=find) for name in (b"find", b"gfind")},
+    **{name: ProgramRule(READ, "looks for files", judge=fd) for name in (b"fd", b"fdfind")},
 }

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from mudroom.core.command.locations import Finding, Scene, moved, where
+from mudroom.core.command.locations import CommandFinding, Scene, moved, where
 from mudroom.core.command.program.git_subcommand import (
     SAFE_KEYS,
     branch,
@@ -32,7 +32,7 @@ from mudroom.core.command.table_rule import (
     READ,
     UNSURE,
     Classes,
-    Rule,
+    ProgramRule,
     judged,
     names,
     option,
@@ -47,15 +47,17 @@ _OUTPUT = option("--output -o", CHANGE, "writes a file")
 _LONG_OUTPUT = option("--output", CHANGE, "writes a file")
 _HELPERS = option("--ext-diff --textconv --filters", UNSURE, "runs helpers that the repository names")
 _SERVER = option("--upload-pack --receive-pack --exec -u", UNSURE, "runs a program that it names")
-_SHOWS = Rule(READ, _READS, (_LONG_OUTPUT, _HELPERS), takes=names("-S -G --grep --author --since --until --format"))
-_LISTS = Rule(READ, _READS)
-_COMMITS = Rule(CHANGE, "changes the repository")
-_MOVES = Rule(CHANGE, "changes the repository and its files")
-_TALKS = Rule(
+_SHOWS = ProgramRule(
+    READ, _READS, (_LONG_OUTPUT, _HELPERS), takes=names("-S -G --grep --author --since --until --format")
+)
+_LISTS = ProgramRule(READ, _READS)
+_COMMITS = ProgramRule(CHANGE, "changes the repository")
+_MOVES = ProgramRule(CHANGE, "changes the repository and its files")
+_TALKS = ProgramRule(
     FETCH, "fetches from another repository", (option("--upload-pack", UNSURE, "runs a program that it names"),)
 )
-_CODE = Rule(UNSURE, "runs another program")
-_LOSES = Rule(LOSE, "loses what is not committed or not reachable")
+_CODE = ProgramRule(UNSURE, "runs another program")
+_LOSES = ProgramRule(LOSE, "loses what is not committed or not reachable")
 
 _INFORMS = names("--version --help -v -h --html-path --man-path --info-path --exec-path")
 _GLOBAL_FLAGS = names(
@@ -64,7 +66,7 @@ _GLOBAL_FLAGS = names(
 )
 
 
-def git(words: Sequence[Word], scene: Scene) -> Finding:
+def git(words: Sequence[Word], scene: Scene) -> CommandFinding:
     extra: set[CommandClass] = set()
     reason, at = "", 1
     while at < len(words) and words[at].literal and words[at].text.startswith(b"-"):
@@ -76,15 +78,15 @@ def git(words: Sequence[Word], scene: Scene) -> Finding:
             if not re.match(SAFE_KEYS, value.start) or not value.literal:
                 extra, reason = extra | {"unknown"}, "brings configuration that may run programs"
         elif text in _INFORMS and len(words) == at + 1:
-            return Finding(READ, "tells about itself")
+            return CommandFinding(READ, "tells about itself")
         elif text not in _GLOBAL_FLAGS:
             extra, reason = extra | {"unknown"}, "an option that names another repository or other programs"
         at += 2 if text in (b"-C", b"-c", b"--git-dir", b"--work-tree", b"--namespace", b"--config-env") else 1
     if at >= len(words):
-        return Finding(READ, "tells about itself") if not extra else Finding(UNSURE, reason)
+        return CommandFinding(READ, "tells about itself") if not extra else CommandFinding(UNSURE, reason)
     rule = SUBCOMMANDS.get(words[at].text) if words[at].literal else None
     if rule is None:
-        return Finding(UNSURE, "a subcommand that is not in the tables: it may be an alias")
+        return CommandFinding(UNSURE, "a subcommand that is not in the tables: it may be an alias")
     found = judged(words[at:], rule, scene)
     if any(b"ext::" in word.text or b"fd::" in word.text for word in words[at:]):
         extra, reason = extra | {"unknown"}, "runs a program as its transport"
@@ -92,14 +94,14 @@ def git(words: Sequence[Word], scene: Scene) -> Finding:
         spot = where(Word(b"."), scene)
         if spot != "inside":
             extra, reason = extra | {"host_escape_risk" if spot == "outside" else "unknown"}, "in another repository"
-    return Finding(tidy({*found.classes, *extra}), reason or found.reason, found.parts)
+    return CommandFinding(tidy({*found.classes, *extra}), reason or found.reason, found.parts)
 
 
-def _with(rule: Rule, names_: str, classes: Classes, reason: str) -> Rule:
+def _with(rule: ProgramRule, names_: str, classes: Classes, reason: str) -> ProgramRule:
     return rule._replace(options=(*rule.options, option(names_, classes, reason)))
 
 
-SUBCOMMANDS: dict[bytes, Rule] = {
+SUBCOMMANDS: dict[bytes, ProgramRule] = {
     **same(
         "log show diff blame annotate shortlog whatchanged diff-tree diff-index diff-files range-diff cat-file", _SHOWS
     ),
@@ -108,15 +110,17 @@ SUBCOMMANDS: dict[bytes, Rule] = {
     ),
     **same("count-objects check-ignore check-attr check-mailmap check-ref-format var version fsck show-branch", _LISTS),
     **same("column stripspace patch-id get-tar-commit-id verify-commit verify-tag verify-pack merge-tree", _LISTS),
-    b"help": Rule(READ, "tells about itself", (option("-w --web -i --info", UNSURE, "opens a viewer"),)),
-    b"grep": Rule(READ, "", judge=grep),
+    b"help": ProgramRule(READ, "tells about itself", (option("-w --web -i --info", UNSURE, "opens a viewer"),)),
+    b"grep": ProgramRule(READ, "", judge=grep),
     **same("add commit stage mv update-index write-tree commit-tree mktree hash-object notes symbolic-ref", _COMMITS),
     **same("sparse-checkout pack-objects pack-refs gc repack commit-graph multi-pack-index rerere", _COMMITS),
     **same("merge cherry-pick revert am apply switch read-tree checkout-index merge-file", _MOVES),
     b"switch": _with(_MOVES, "-f --force --discard-changes -C", LOSE, "throws away changes"),
     b"gc": _with(_COMMITS, "--prune", LOSE, "loses what is not reachable"),
-    b"init": Rule(CHANGE, "makes a repository", (option("--template", UNSURE, "brings hooks along"),), targets="all"),
-    b"clone": Rule(
+    b"init": ProgramRule(
+        CHANGE, "makes a repository", (option("--template", UNSURE, "brings hooks along"),), targets="all"
+    ),
+    b"clone": ProgramRule(
         FETCH,
         "fetches a repository",
         (_SERVER, option("-c --config --template", UNSURE, "brings configuration along")),
@@ -125,7 +129,7 @@ SUBCOMMANDS: dict[bytes, Rule] = {
     **same("fetch pull", _TALKS),
     b"remote": by_first(
         _LISTS,
-        show=Rule(REACH, "asks another repository"),
+        show=ProgramRule(REACH, "asks another repository"),
         get_url=_LISTS,
         add=_COMMITS,
         set_url=_COMMITS,
@@ -137,19 +141,21 @@ SUBCOMMANDS: dict[bytes, Rule] = {
         set_head=_COMMITS,
         set_branches=_COMMITS,
     ),
-    b"ls-remote": Rule(REACH, "asks another repository", (_SERVER,)),
-    b"push": Rule(REACH, "", judge=push),
-    b"checkout": Rule(CHANGE, "", judge=checkout),
-    b"branch": Rule(CHANGE, "", judge=branch),
-    b"tag": Rule(CHANGE, "", judge=tag),
-    b"restore": Rule(LOSE, "", judge=restore),
-    b"rebase": Rule(CHANGE, "", judge=rebase),
-    b"config": Rule(UNSURE, "", judge=config),
-    b"reset": Rule(CHANGE, "moves the branch", (option("--hard --merge --keep", LOSE, "takes back what was changed"),)),
-    b"clean": Rule(
+    b"ls-remote": ProgramRule(REACH, "asks another repository", (_SERVER,)),
+    b"push": ProgramRule(REACH, "", judge=push),
+    b"checkout": ProgramRule(CHANGE, "", judge=checkout),
+    b"branch": ProgramRule(CHANGE, "", judge=branch),
+    b"tag": ProgramRule(CHANGE, "", judge=tag),
+    b"restore": ProgramRule(LOSE, "", judge=restore),
+    b"rebase": ProgramRule(CHANGE, "", judge=rebase),
+    b"config": ProgramRule(UNSURE, "", judge=config),
+    b"reset": ProgramRule(
+        CHANGE, "moves the branch", (option("--hard --merge --keep", LOSE, "takes back what was changed"),)
+    ),
+    b"clean": ProgramRule(
         LOSE, "removes files that are not tracked", softened=names("-n --dry-run"), takes=names("-e --exclude")
     ),
-    b"rm": Rule(LOSE, "removes files"),
+    b"rm": ProgramRule(LOSE, "removes files"),
     b"stash": by_first(
         _MOVES,
         list=_LISTS,
@@ -168,13 +174,13 @@ SUBCOMMANDS: dict[bytes, Rule] = {
     b"worktree": by_first(
         _LISTS,
         list=_LISTS,
-        add=Rule(CHANGE, "makes a work tree", targets="all"),
+        add=ProgramRule(CHANGE, "makes a work tree", targets="all"),
         lock=_COMMITS,
         unlock=_COMMITS,
         prune=_LOSES,
         repair=_COMMITS,
         remove=_LOSES,
-        move=Rule(CHANGE, "moves a work tree", targets="all"),
+        move=ProgramRule(CHANGE, "moves a work tree", targets="all"),
     ),
     b"submodule": by_first(
         _LISTS,
@@ -186,7 +192,7 @@ SUBCOMMANDS: dict[bytes, Rule] = {
         sync=_COMMITS,
         deinit=_LOSES,
         absorbgitdirs=_COMMITS,
-        foreach=Rule(UNSURE, "", judge=foreach),
+        foreach=ProgramRule(UNSURE, "", judge=foreach),
     ),
     b"bisect": by_first(
         _LISTS,
@@ -204,7 +210,9 @@ SUBCOMMANDS: dict[bytes, Rule] = {
         terms=_LISTS,
         next=_MOVES,
     ),
-    b"bundle": by_first(_LISTS, create=Rule(CHANGE, "writes a file", targets="all"), verify=_LISTS, unbundle=_COMMITS),
+    b"bundle": by_first(
+        _LISTS, create=ProgramRule(CHANGE, "writes a file", targets="all"), verify=_LISTS, unbundle=_COMMITS
+    ),
     b"lfs": by_first(
         _LISTS,
         ls_files=_LISTS,
@@ -214,24 +222,24 @@ SUBCOMMANDS: dict[bytes, Rule] = {
         untrack=_COMMITS,
         pull=_TALKS,
         fetch=_TALKS,
-        push=Rule(REACH, "sends files"),
+        push=ProgramRule(REACH, "sends files"),
         install=_CODE,
         prune=_LOSES,
         version=_LISTS,
         checkout=_MOVES,
     ),
-    b"format-patch": Rule(CHANGE, "writes files", (_OUTPUT, _HELPERS)),
-    b"archive": Rule(
+    b"format-patch": ProgramRule(CHANGE, "writes files", (_OUTPUT, _HELPERS)),
+    b"archive": ProgramRule(
         READ,
         "prints an archive",
         (_OUTPUT, option("--remote", REACH, "asks another repository"), option("--exec", UNSURE, "runs a program")),
     ),
-    b"update-ref": Rule(CHANGE, "changes the repository", (option("-d --stdin", LOSE, "removes references"),)),
+    b"update-ref": ProgramRule(CHANGE, "changes the repository", (option("-d --stdin", LOSE, "removes references"),)),
     **same("prune prune-packed filter-repo replace", _LOSES),
-    b"filter-branch": Rule(("destructive", "unknown"), "rewrites history with commands"),
+    b"filter-branch": ProgramRule(("destructive", "unknown"), "rewrites history with commands"),
     **same("difftool mergetool gui citool gitk instaweb send-email request-pull svn p4 daemon hook shell", _CODE),
     **same("upload-pack receive-pack upload-archive http-backend fast-import fast-export imap-send quiltimport", _CODE),
-    b"credential": Rule(ESCAPE, "asks for credentials"),
-    b"maintenance": Rule(ESCAPE, "may change the machine's timers"),
+    b"credential": ProgramRule(ESCAPE, "asks for credentials"),
+    b"maintenance": ProgramRule(ESCAPE, "may change the machine's timers"),
 }
-GIT: dict[bytes, Rule] = {b"git": Rule(READ, "", judge=git)}
+GIT: dict[bytes, ProgramRule] = {b"git": ProgramRule(READ, "", judge=git)}

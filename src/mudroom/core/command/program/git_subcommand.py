@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from mudroom.core.command.locations import Finding, Scene
+from mudroom.core.command.locations import CommandFinding, Scene
 from mudroom.core.command.table_rule import (
     CHANGE,
     ESCAPE,
@@ -13,7 +13,7 @@ from mudroom.core.command.table_rule import (
     REACH,
     READ,
     UNSURE,
-    Rule,
+    ProgramRule,
     added,
     could_be,
     judged,
@@ -33,27 +33,27 @@ SAFE_KEYS = (
 )
 
 
-def checkout(words: Sequence[Word], _scene: Scene) -> Finding:
+def checkout(words: Sequence[Word], _scene: Scene) -> CommandFinding:
     rest = words[1:]
     if any(could_be(word.text, name) for word in rest for name in (b"-b", b"--orphan", b"--detach", b"--track")):
-        return Finding(CHANGE, "goes to another branch")
+        return CommandFinding(CHANGE, "goes to another branch")
     forced = any(could_be(word.text, b"--force") or could_be(word.text, b"-f") for word in rest)
     named = operands(rest)
     paths = any(word.text == b"--" for word in rest) or len(named) > 1
     like = [word for word in named if not word.literal or re.search(rb"\A\.|/\Z|\.[A-Za-z]\w*\Z|\A:", word.text)]
     if forced or paths or like or any(could_be(word.text, name) for word in rest for name in (b"-B", b"-p", b"--ours")):
-        return Finding(LOSE, "takes back what was changed in files")
-    return Finding(CHANGE, "goes to another branch")
+        return CommandFinding(LOSE, "takes back what was changed in files")
+    return CommandFinding(CHANGE, "goes to another branch")
 
 
-def branch(words: Sequence[Word], _scene: Scene) -> Finding:
+def branch(words: Sequence[Word], _scene: Scene) -> CommandFinding:
     rest = words[1:]
     if any(
         could_be(word.text, name)
         for word in rest
         for name in (b"-d", b"-D", b"--delete", b"-f", b"--force", b"-M", b"-C")
     ):
-        return Finding(LOSE, "removes or moves a branch")
+        return CommandFinding(LOSE, "removes or moves a branch")
     looks = names(
         "-v -vv --verbose --show-current --sort --format --color --no-color --column --no-column --ignore-case -i"
     )
@@ -61,51 +61,51 @@ def branch(words: Sequence[Word], _scene: Scene) -> Finding:
     listed = any(word.literal and word.text.partition(b"=")[0] in listing for word in rest)
     plain = all(word.literal and word.text.partition(b"=")[0] in looks for word in rest)
     if listed or plain:
-        return Finding(READ, _READS)
-    return Finding(CHANGE, "makes or changes a branch")
+        return CommandFinding(READ, _READS)
+    return CommandFinding(CHANGE, "makes or changes a branch")
 
 
-def tag(words: Sequence[Word], _scene: Scene) -> Finding:
+def tag(words: Sequence[Word], _scene: Scene) -> CommandFinding:
     rest = words[1:]
     if any(word.text in (b"-d", b"--delete", b"-f", b"--force") for word in rest):
-        return Finding(LOSE, "removes or moves a tag")
+        return CommandFinding(LOSE, "removes or moves a tag")
     if not operands(rest) or any(word.literal and word.text in (b"-l", b"--list") for word in rest):
-        return Finding(READ, _READS)
-    return Finding(CHANGE, "makes a tag")
+        return CommandFinding(READ, _READS)
+    return CommandFinding(CHANGE, "makes a tag")
 
 
-def push(words: Sequence[Word], _scene: Scene) -> Finding:
+def push(words: Sequence[Word], _scene: Scene) -> CommandFinding:
     rest = words[1:]
     losing = (b"-f", b"--force", b"--force-with-lease", b"-d", b"--delete", b"--mirror", b"--prune")
     if any(could_be(word.text, b"--receive-pack") or could_be(word.text, b"--exec") for word in rest):
-        return Finding(("networked", "unknown"), "runs a program that it names")
+        return CommandFinding(("networked", "unknown"), "runs a program that it names")
     if any(could_be(word.text, name) for word in rest for name in losing) or any(
         word.text.startswith((b"+", b":")) for word in operands(rest)
     ):
-        return Finding(("networked", "destructive"), "overwrites or removes what others have")
+        return CommandFinding(("networked", "destructive"), "overwrites or removes what others have")
     doubted = any(not word.literal and word.may_be_option for word in rest)
-    return Finding(("networked", "unknown") if doubted else REACH, "sends commits to another repository")
+    return CommandFinding(("networked", "unknown") if doubted else REACH, "sends commits to another repository")
 
 
-def restore(words: Sequence[Word], _scene: Scene) -> Finding:
+def restore(words: Sequence[Word], _scene: Scene) -> CommandFinding:
     texts = [word.text for word in words[1:] if word.literal]
     staged = b"--staged" in texts or b"-S" in texts
     if staged and not any(could_be(word.text, b"--worktree") or could_be(word.text, b"-W") for word in words[1:]):
-        return Finding(CHANGE, "takes files out of the index")
-    return Finding(LOSE, "takes back what was changed in files")
+        return CommandFinding(CHANGE, "takes files out of the index")
+    return CommandFinding(LOSE, "takes back what was changed in files")
 
 
-def rebase(words: Sequence[Word], scene: Scene) -> Finding:
+def rebase(words: Sequence[Word], scene: Scene) -> CommandFinding:
     for at, word in enumerate(words[1:], 1):
         if could_be(word.text, b"-x") or could_be(word.text, b"--exec"):
             value = words[at + 1] if at + 1 < len(words) and word.text in (b"-x", b"--exec") else UNKNOWN
             parts = tuple(scene.line(value.text, scene)) if value.literal else ()
-            return Finding(("mutating", "unknown"), "runs a command for each commit", parts)
+            return CommandFinding(("mutating", "unknown"), "runs a command for each commit", parts)
     interactive = any(could_be(word.text, name) for word in words[1:] for name in (b"-i", b"--interactive"))
-    return Finding(("mutating", "unknown") if interactive else CHANGE, "changes the repository and its files")
+    return CommandFinding(("mutating", "unknown") if interactive else CHANGE, "changes the repository and its files")
 
 
-def config(words: Sequence[Word], _scene: Scene) -> Finding:
+def config(words: Sequence[Word], _scene: Scene) -> CommandFinding:
     rest = words[1:]
     texts = [word.text for word in rest]
     reading = names(
@@ -113,46 +113,50 @@ def config(words: Sequence[Word], _scene: Scene) -> Finding:
     )
     said = any(word.literal and word.text in reading and word.text.startswith(b"-") for word in rest[:3])
     if said or texts[:1] in ([b"get"], [b"list"]):
-        return Finding(READ, _READS)
+        return CommandFinding(READ, _READS)
     machine = any(could_be(word.text, name) for word in rest for name in (b"--global", b"--system"))
     file = any(could_be(word.text, name) for word in rest for name in (b"--file", b"-f", b"--edit", b"-e"))
     named = [word for word in operands(rest) if word.text not in (b"set", b"unset", b"--")]
     if machine:
-        return Finding(ESCAPE, "changes the configuration of the user")
+        return CommandFinding(ESCAPE, "changes the configuration of the user")
     if len(named) == 1 and not file and named[0].literal and len(rest) == 1:
-        return Finding(READ, _READS)
+        return CommandFinding(READ, _READS)
     safe = len(named) == 2 and named[0].literal and re.match(SAFE_KEYS, named[0].text + b"=" + named[1].text)
     known = safe and not file and all(word.literal for word in rest)
-    return Finding(CHANGE if known else UNSURE, "changes the repository's configuration, which may name programs")
+    return CommandFinding(
+        CHANGE if known else UNSURE, "changes the repository's configuration, which may name programs"
+    )
 
 
-def by_first(default: Rule, **verbs: Rule) -> Rule:
+def by_first(default: ProgramRule, **verbs: ProgramRule) -> ProgramRule:
     """A subcommand with verbs of its own: ``git stash drop``."""
     table = {name.replace("_", "-").encode(): rule for name, rule in verbs.items()}
 
-    def judge(words: Sequence[Word], scene: Scene) -> Finding:
+    def judge(words: Sequence[Word], scene: Scene) -> CommandFinding:
         at = next((at for at, word in enumerate(words[1:], 1) if not word.text.startswith(b"-")), None)
         if at is None:
             return judged(words, default, scene)
         if not words[at].literal:
-            return Finding(UNSURE, "a verb that cannot be told")
-        return judged(words[at:], table.get(words[at].text, Rule(UNSURE, "a verb that is not in the tables")), scene)
+            return CommandFinding(UNSURE, "a verb that cannot be told")
+        return judged(
+            words[at:], table.get(words[at].text, ProgramRule(UNSURE, "a verb that is not in the tables")), scene
+        )
 
-    return Rule(UNSURE, "", judge=judge)
+    return ProgramRule(UNSURE, "", judge=judge)
 
 
-def foreach(words: Sequence[Word], scene: Scene) -> Finding:
+def foreach(words: Sequence[Word], scene: Scene) -> CommandFinding:
     rest = [word for word in words[1:] if not word.text.startswith(b"--")]
     parts = tuple(scene.line(b" ".join(word.text for word in rest), scene)) if all(w.literal for w in rest) else ()
-    return Finding(UNSURE, "runs a command in each submodule", parts)
+    return CommandFinding(UNSURE, "runs a command in each submodule", parts)
 
 
-def grep(words: Sequence[Word], _scene: Scene) -> Finding:
-    rule = Rule(
+def grep(words: Sequence[Word], _scene: Scene) -> CommandFinding:
+    rule = ProgramRule(
         READ,
         _READS,
         (option("-O --open-files-in-pager --ext-grep --textconv", UNSURE, "runs a program"),),
         takes=names("-e -f --and -A -B -C -m --max-count"),
     )
     more, reason = added(words[1:], rule)
-    return Finding(tidy(more), reason or _READS)
+    return CommandFinding(tidy(more), reason or _READS)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from mudroom.core.command.locations import Finding, Scene, names_credentials, written
+from mudroom.core.command.locations import CommandFinding, Scene, names_credentials, written
 from mudroom.core.command.table_rule import (
     CHANGE,
     INFORMS,
@@ -17,7 +17,7 @@ from mudroom.core.command.table_rule import (
     READ,
     UNSURE,
     Classes,
-    Rule,
+    ProgramRule,
     could_be,
     names,
     operands,
@@ -37,7 +37,7 @@ _LOSES = (
 )
 
 
-def python(words: Sequence[Word], scene: Scene) -> Finding:
+def python(words: Sequence[Word], scene: Scene) -> CommandFinding:
     flags = names("-u -B -I -E -s -S -O -OO -q -b -v -P")
     takes = names("-W -X")
     at = 1
@@ -45,16 +45,16 @@ def python(words: Sequence[Word], scene: Scene) -> Finding:
         at += 2 if words[at].text in takes else 1
     if at < len(words) and words[at].literal:
         if words[at].text in INFORMS and len(words) == at + 1:
-            return Finding(READ, "tells about itself")
+            return CommandFinding(READ, "tells about itself")
         if words[at].text == b"-m" and at + 1 < len(words) and words[at + 1].literal:
             inside = words[at + 1 :]
             if inside[0].text in _MODULES:
                 parts = tuple(scene.words(inside, scene))
-                return Finding(UNSURE, "runs a module that the project may replace", parts)
-    return Finding(UNSURE, "runs code")
+                return CommandFinding(UNSURE, "runs a module that the project may replace", parts)
+    return CommandFinding(UNSURE, "runs code")
 
 
-def sed(words: Sequence[Word], scene: Scene) -> Finding:
+def sed(words: Sequence[Word], scene: Scene) -> CommandFinding:
     from mudroom.core.command.program.sed_script import sed_does
 
     classes: set[CommandClass] = set()
@@ -99,10 +99,10 @@ def sed(words: Sequence[Word], scene: Scene) -> Finding:
         classes, reason = classes | set(more), f"{reason}, {where}" if where else reason
     if any(names_credentials(word) for word in files):
         classes, reason = classes | {"host_escape_risk"}, "names a place of keys"
-    return Finding(tidy(classes), reason)
+    return CommandFinding(tidy(classes), reason)
 
 
-def awk(words: Sequence[Word], _scene: Scene) -> Finding:
+def awk(words: Sequence[Word], _scene: Scene) -> CommandFinding:
     at = 1
     while at < len(words) and words[at].literal and words[at].text.startswith(b"-"):
         text = words[at].text
@@ -111,54 +111,58 @@ def awk(words: Sequence[Word], _scene: Scene) -> Finding:
         elif text.startswith((b"-F", b"-v")):
             at += 1
         else:
-            return Finding(UNSURE, "an option that is not in the tables")
+            return CommandFinding(UNSURE, "an option that is not in the tables")
     if at >= len(words) or not words[at].literal or re.search(_AWK_RUNS, words[at].text):
-        return Finding(UNSURE, "its program may run commands or write files")
+        return CommandFinding(UNSURE, "its program may run commands or write files")
     if any(names_credentials(word) for word in words[at:]):
-        return Finding(("host_escape_risk",), "names a place of keys")
-    return Finding(READ, "only prints")
+        return CommandFinding(("host_escape_risk",), "names a place of keys")
+    return CommandFinding(READ, "only prints")
 
 
-def database(base: Classes) -> Rule:
-    def judge(words: Sequence[Word], _scene: Scene) -> Finding:
+def database(base: Classes) -> ProgramRule:
+    def judge(words: Sequence[Word], _scene: Scene) -> CommandFinding:
         classes: set[CommandClass] = {*base, "unknown"}
         if any(re.search(_LOSES, word.text) for word in words[1:]):
-            return Finding(tidy({*classes, "destructive"}), "drops or deletes data")
-        return Finding(tidy(classes), "runs statements of a database")
+            return CommandFinding(tidy({*classes, "destructive"}), "drops or deletes data")
+        return CommandFinding(tidy(classes), "runs statements of a database")
 
-    return Rule(UNSURE, "", judge=judge)
+    return ProgramRule(UNSURE, "", judge=judge)
 
 
-def code(words: Sequence[Word], _scene: Scene) -> Finding:
+def code(words: Sequence[Word], _scene: Scene) -> CommandFinding:
     """An interpreter that has no harmless way of being called but to tell its version."""
     informs = len(words) == 2 and words[1].text in INFORMS
-    return Finding(READ, "tells about itself") if informs else Finding(UNSURE, "runs code")
+    return CommandFinding(READ, "tells about itself") if informs else CommandFinding(UNSURE, "runs code")
 
 
-def jq(words: Sequence[Word], _scene: Scene) -> Finding:
+def jq(words: Sequence[Word], _scene: Scene) -> CommandFinding:
     if any(could_be(word.text, b"--from-file") or word.text in (b"-f", b"-L") for word in words[1:]):
-        return Finding(UNSURE, "reads a program from a file")
+        return CommandFinding(UNSURE, "reads a program from a file")
     secret = any(names_credentials(word) for word in operands(words[1:]))
-    return Finding(("host_escape_risk",), "names a place of keys") if secret else Finding(READ, "only prints")
+    return (
+        CommandFinding(("host_escape_risk",), "names a place of keys")
+        if secret
+        else CommandFinding(READ, "only prints")
+    )
 
 
-INTERPRETERS: dict[bytes, Rule] = {
+INTERPRETERS: dict[bytes, ProgramRule] = {
     **same(
         "python python2 python3 python3.10 python3.11 python3.12 python3.13 python3.14 pypy pypy3 py",
-        Rule(UNSURE, "", judge=python),
+        ProgramRule(UNSURE, "", judge=python),
     ),
     **same(
         "node nodejs deno ts-node tsx perl ruby php lua luajit Rscript R julia java scala groovy kotlin elixir",
-        Rule(UNSURE, "", judge=code),
+        ProgramRule(UNSURE, "", judge=code),
     ),
     **same(
         "erl ghc runghc runhaskell ocaml guile racket sbcl clojure tclsh wish osascript octave ipython irb",
-        Rule(UNSURE, "", judge=code),
+        ProgramRule(UNSURE, "", judge=code),
     ),
-    **same("vi vim nvim nano emacs ed ex pico micro code view vimdiff", Rule(UNSURE, "an editor")),
-    **same("sed gsed", Rule(READ, "", judge=sed)),
-    **same("awk gawk mawk nawk", Rule(READ, "", judge=awk)),
-    b"jq": Rule(READ, "", judge=jq),
+    **same("vi vim nvim nano emacs ed ex pico micro code view vimdiff", ProgramRule(UNSURE, "an editor")),
+    **same("sed gsed", ProgramRule(READ, "", judge=sed)),
+    **same("awk gawk mawk nawk", ProgramRule(READ, "", judge=awk)),
+    b"jq": ProgramRule(READ, "", judge=jq),
     b"sqlite3": database(CHANGE),
     **same("psql mysql mariadb mongosh mongo redis-cli cqlsh clickhouse-client mysqladmin dropdb", database(REACH)),
 }

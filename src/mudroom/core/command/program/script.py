@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from mudroom.core.command.program.classification import UNTOLD
 from mudroom.core.command.table_rule import INFORMS
-from mudroom.core.command.verdict import Part
+from mudroom.core.command.verdict import CommandPart
 from mudroom.core.tree.path import show
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ class Uncovered(ValueError):
     """A file that would be run is too large, or there are too many: no approval could be tied to it."""
 
 
-def require_told(parts: Sequence[Part]) -> None:
+def require_told(parts: Sequence[CommandPart]) -> None:
     """Raises Uncovered if it is not known what one of these runs, or where."""
     for part in parts:
         if part.complete:

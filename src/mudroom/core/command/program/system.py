@@ -21,14 +21,14 @@ from mudroom.core.command.table_rule import (
     REACH,
     READ,
     UNSURE,
-    Rule,
+    ProgramRule,
     names,
     option,
     same,
 )  # fmt: skip
 
-_READS = Rule(READ, "only reads")
-_WRITES_ALL = Rule(CHANGE, "writes files", targets="all")
+_READS = ProgramRule(READ, "only reads")
+_WRITES_ALL = ProgramRule(CHANGE, "writes files", targets="all")
 _OUT = "writes a file"
 _RUNS = "runs a program"
 _WRITES_OUT = option("-o --output", CHANGE, _OUT)
@@ -43,45 +43,47 @@ READERS = """
     findmnt lslocks lsns getfacl lsattr getcap namei
 """
 
-PROGRAMS: dict[bytes, Rule] = {
+PROGRAMS: dict[bytes, ProgramRule] = {
     **same(READERS, _READS),
     **same("mkdir touch mktemp mkfifo rmdir tee patch split csplit", _WRITES_ALL),
-    **same("cp install", Rule(CHANGE, "writes files", targets="last")),
-    b"ln": Rule(CHANGE, "", judge=link),
-    b"mv": Rule(CHANGE, "moves files", targets="all"),
-    b"rm": Rule(LOSE, "removes files", targets="all"),
-    **same("unlink shred srm wipe trash rimraf", Rule(LOSE, "removes or overwrites files", targets="all")),
-    b"truncate": Rule(LOSE, "cuts files short", targets="all"),
-    b"dd": Rule(READ, "copies bytes", (option("of=", LOSE, "overwrites a file"),), "none"),
-    b"chmod": Rule(CHANGE, "", judge=chmod),
-    **same("chown chgrp setfacl chattr", Rule(CHANGE, "changes owners or attributes", targets="all")),
-    b"setcap": Rule(ESCAPE, "gives a program capabilities"),
-    b"mknod": Rule(ESCAPE, "makes a device"),
-    b"sort": Rule(
+    **same("cp install", ProgramRule(CHANGE, "writes files", targets="last")),
+    b"ln": ProgramRule(CHANGE, "", judge=link),
+    b"mv": ProgramRule(CHANGE, "moves files", targets="all"),
+    b"rm": ProgramRule(LOSE, "removes files", targets="all"),
+    **same("unlink shred srm wipe trash rimraf", ProgramRule(LOSE, "removes or overwrites files", targets="all")),
+    b"truncate": ProgramRule(LOSE, "cuts files short", targets="all"),
+    b"dd": ProgramRule(READ, "copies bytes", (option("of=", LOSE, "overwrites a file"),), "none"),
+    b"chmod": ProgramRule(CHANGE, "", judge=chmod),
+    **same("chown chgrp setfacl chattr", ProgramRule(CHANGE, "changes owners or attributes", targets="all")),
+    b"setcap": ProgramRule(ESCAPE, "gives a program capabilities"),
+    b"mknod": ProgramRule(ESCAPE, "makes a device"),
+    b"sort": ProgramRule(
         READ,
         "only reads",
         (_WRITES_OUT, option("--compress-program --files0-from", UNSURE, _RUNS)),
         takes=names("-k -t -S --key --field-separator"),
     ),
-    **same("base64 zstdcat", Rule(READ, "only reads", (_WRITES_OUT,))),
-    b"shuf": Rule(READ, "only reads", (_WRITES_OUT,), takes=names("-n -i -e")),
-    b"tree": Rule(
+    **same("base64 zstdcat", ProgramRule(READ, "only reads", (_WRITES_OUT,))),
+    b"shuf": ProgramRule(READ, "only reads", (_WRITES_OUT,), takes=names("-n -i -e")),
+    b"tree": ProgramRule(
         READ, "only reads", (option("-o", CHANGE, _OUT), option("-R", UNSURE, _RUNS)), takes=names("-L -I -P")
     ),
-    b"file": Rule(
+    b"file": ProgramRule(
         READ, "only reads", (option("-C --compile", CHANGE, _OUT), option("-m -z", UNSURE, "reads a magic file"))
     ),
-    **same("diff colordiff", Rule(READ, "only reads", (_WRITES_OUT._replace(names=(b"-o",)),), takes=names("-U -x"))),
+    **same(
+        "diff colordiff", ProgramRule(READ, "only reads", (_WRITES_OUT._replace(names=(b"-o",)),), takes=names("-U -x"))
+    ),
     **same(
         "less more most bat batcat",
-        Rule(READ, "only reads", (option("-o -O --log-file --LOG-FILE --pager +*", UNSURE, _OUT),)),
+        ProgramRule(READ, "only reads", (option("-o -O --log-file --LOG-FILE --pager +*", UNSURE, _OUT),)),
     ),
-    b"man": Rule(READ, "only reads", (option("-P --pager -H --html -C --config-file", UNSURE, _RUNS),)),
-    b"info": Rule(READ, "only reads", (option("-o --output --restore --init-file", UNSURE, _OUT),)),
-    b"top": Rule(READ, "only reads"),
+    b"man": ProgramRule(READ, "only reads", (option("-P --pager -H --html -C --config-file", UNSURE, _RUNS),)),
+    b"info": ProgramRule(READ, "only reads", (option("-o --output --restore --init-file", UNSURE, _OUT),)),
+    b"top": ProgramRule(READ, "only reads"),
     **same(
         "htop btop dmesg journalctl",
-        Rule(
+        ProgramRule(
             READ,
             "tells about the machine",
             (
@@ -93,31 +95,31 @@ PROGRAMS: dict[bytes, Rule] = {
     ),
     **same(
         "rg ripgrep",
-        Rule(
+        ProgramRule(
             READ,
             "only reads",
             (option("--pre --hostname-bin", UNSURE, _RUNS),),
             takes=names("-e -g -t -T -A -B -C -m --glob --type --regexp --max-count"),
         ),
     ),
-    b"ag": Rule(READ, "only reads", (option("--pager", UNSURE, _RUNS),)),
-    b"ack": Rule(READ, "only reads", (option("--pager --ackrc --output", UNSURE, _RUNS),)),
-    b"yq": Rule(
+    b"ag": ProgramRule(READ, "only reads", (option("--pager", UNSURE, _RUNS),)),
+    b"ack": ProgramRule(READ, "only reads", (option("--pager --ackrc --output", UNSURE, _RUNS),)),
+    b"yq": ProgramRule(
         READ,
         "only reads",
         (option("-i --inplace --in-place", CHANGE, "edits files in place"), option("-s --split-exp", CHANGE, _OUT)),
         takes=names("-o -p"),
     ),
-    **same("uniq xxd", Rule(READ, "", judge=second_written)),
-    b"iconv": Rule(READ, "only reads", (_WRITES_OUT,), takes=names("-f -t")),
-    **same("nm objdump addr2line", Rule(READ, "only reads", (option("--plugin", UNSURE, "loads code"),))),
-    b"diff3": Rule(READ, "only reads", (option("--diff-program", UNSURE, _RUNS),)),
-    b"sdiff": Rule(READ, "only reads", (_WRITES_OUT, option("--diff-program", UNSURE, _RUNS))),
-    **same("ldd", Rule(UNSURE, "may run what it looks at")),
-    b"tar": Rule(READ, "", judge=tar),
-    **same("bsdtar gtar", Rule(READ, "", judge=tar)),
-    b"unzip": Rule(CHANGE, "unpacks an archive", softened=names("-l -t -Z -p -v"), targets="all"),
-    b"zip": Rule(
+    **same("uniq xxd", ProgramRule(READ, "", judge=second_written)),
+    b"iconv": ProgramRule(READ, "only reads", (_WRITES_OUT,), takes=names("-f -t")),
+    **same("nm objdump addr2line", ProgramRule(READ, "only reads", (option("--plugin", UNSURE, "loads code"),))),
+    b"diff3": ProgramRule(READ, "only reads", (option("--diff-program", UNSURE, _RUNS),)),
+    b"sdiff": ProgramRule(READ, "only reads", (_WRITES_OUT, option("--diff-program", UNSURE, _RUNS))),
+    **same("ldd", ProgramRule(UNSURE, "may run what it looks at")),
+    b"tar": ProgramRule(READ, "", judge=tar),
+    **same("bsdtar gtar", ProgramRule(READ, "", judge=tar)),
+    b"unzip": ProgramRule(CHANGE, "unpacks an archive", softened=names("-l -t -Z -p -v"), targets="all"),
+    b"zip": ProgramRule(
         CHANGE,
         "writes an archive",
         (
@@ -126,10 +128,10 @@ PROGRAMS: dict[bytes, Rule] = {
         ),
         "all",
     ),
-    **same("7z 7za 7zr unrar rar cpio", Rule(CHANGE, "packs or unpacks an archive", targets="all")),
+    **same("7z 7za 7zr unrar rar cpio", ProgramRule(CHANGE, "packs or unpacks an archive", targets="all")),
     **same(
         "gzip gunzip bzip2 bunzip2 xz unxz zstd unzstd lz4 lzma unlzma brotli compress uncompress",
-        Rule(
+        ProgramRule(
             CHANGE,
             "replaces files",
             (option("-o", CHANGE, _OUT),),
@@ -138,13 +140,13 @@ PROGRAMS: dict[bytes, Rule] = {
             softened=names("-c --stdout --to-stdout -l --list -t --test"),
         ),
     ),
-    b"date": Rule(READ, "", judge=date),
+    b"date": ProgramRule(READ, "", judge=date),
     b"hostname": named_only("sets the name of the machine"),
     b"domainname": named_only("sets the name of the machine"),
     b"sync": _READS,
     **same(
         "curl xh http https",
-        Rule(
+        ProgramRule(
             REACH,
             "wants the network",
             (
@@ -163,7 +165,7 @@ PROGRAMS: dict[bytes, Rule] = {
     ),
     **same(
         "wget aria2c axel",
-        Rule(
+        ProgramRule(
             FETCH,
             "fetches files",
             (
@@ -175,63 +177,67 @@ PROGRAMS: dict[bytes, Rule] = {
     ),
     **same(
         "ping ping6 dig nslookup host traceroute tracepath mtr whois",
-        Rule(REACH, "wants the network", (option("-f", UNSURE, "reads a file"),)),
+        ProgramRule(REACH, "wants the network", (option("-f", UNSURE, "reads a file"),)),
     ),
     **same(
         "nc netcat ncat socat telnet ftp tftp nmap tcpdump openssl",
-        Rule(("networked", "unknown"), "talks over the network"),
+        ProgramRule(("networked", "unknown"), "talks over the network"),
     ),
-    **same("ssh mosh sshpass autossh", Rule(REACH, "", judge=remote)),
-    **same("scp sftp", Rule(REACH, "", judge=scp)),
-    b"rsync": Rule(CHANGE, "", judge=rsync),
+    **same("ssh mosh sshpass autossh", ProgramRule(REACH, "", judge=remote)),
+    **same("scp sftp", ProgramRule(REACH, "", judge=scp)),
+    b"rsync": ProgramRule(CHANGE, "", judge=rsync),
     **same(
         "ssh-keygen ssh-add ssh-agent ssh-copy-id gpg gpg2 gpgconf age pass secret-tool security keychain op vault",
-        Rule(ESCAPE, "handles keys"),
+        ProgramRule(ESCAPE, "handles keys"),
     ),
     **same(
         "docker podman nerdctl buildah skopeo crictl ctr runc lxc lxc-attach docker-compose podman-compose"
         " vagrant minikube kind",
-        Rule(ESCAPE, "runs containers: past this sandbox"),
+        ProgramRule(ESCAPE, "runs containers: past this sandbox"),
     ),
     **same(
         "kubectl helm oc kustomize terraform tofu pulumi ansible ansible-playbook aws gcloud az gsutil s3cmd doctl"
         " flyctl fly heroku"
         " vercel netlify firebase wrangler eb sam cdk serverless",
-        Rule(("networked", "host_escape_risk"), "acts with an account elsewhere"),
+        ProgramRule(("networked", "host_escape_risk"), "acts with an account elsewhere"),
     ),
     **same(
         "mount umount losetup insmod rmmod modprobe depmod kexec swapon swapoff fdisk parted sfdisk gdisk wipefs"
         " cryptsetup"
         " mdadm lvm pvcreate vgcreate lvcreate debugfs hdparm mke2fs mkswap e2fsck fsck tune2fs resize2fs badblocks",
-        Rule(ESCAPE, "changes disks or the kernel"),
+        ProgramRule(ESCAPE, "changes disks or the kernel"),
     ),
     **same(
         "mkfs mkfs.ext4 mkfs.xfs mkfs.btrfs mkfs.vfat mkfs.ext3 mkfs.ext2",
-        Rule(("destructive", "host_escape_risk"), "makes a file system"),
+        ProgramRule(("destructive", "host_escape_risk"), "makes a file system"),
     ),
     **same(
         "systemctl service initctl rc-service update-rc.d reboot shutdown halt poweroff init telinit loginctl"
         " timedatectl"
         " hostnamectl localectl launchctl crontab at batch anacron",
-        Rule(ESCAPE, "changes what the machine runs"),
+        ProgramRule(ESCAPE, "changes what the machine runs"),
     ),
     **same(
         "iptables ip6tables nft ufw firewall-cmd sysctl ip ifconfig route tc bridge ethtool arp iw nmcli netplan wg",
-        Rule(ESCAPE, "changes the machine's network or kernel"),
+        ProgramRule(ESCAPE, "changes the machine's network or kernel"),
     ),
     **same(
         "useradd userdel usermod groupadd groupdel passwd chpasswd chsh chfn visudo vipw adduser deluser addgroup",
-        Rule(ESCAPE, "changes the machine's users"),
+        ProgramRule(ESCAPE, "changes the machine's users"),
     ),
     **same(
         "criu bpftool bpftrace nsjail firejail bwrap proot fakeroot unshadow dbus-send busctl gdbus xdg-open open",
-        Rule(ESCAPE, "reaches past a sandbox"),
+        ProgramRule(ESCAPE, "reaches past a sandbox"),
     ),
     **same(
         "strace ltrace gdb lldb valgrind perf",
-        Rule(UNSURE, "runs what it is told to", (option("-p --pid --attach", ESCAPE, "looks into another process"),)),
+        ProgramRule(
+            UNSURE, "runs what it is told to", (option("-p --pid --attach", ESCAPE, "looks into another process"),)
+        ),
     ),
-    **same("script expect screen tmux entr inotifywait nodemon", Rule(UNSURE, "runs what it is told to")),
+    **same("script expect screen tmux entr inotifywait nodemon", ProgramRule(UNSURE, "runs what it is told to")),
     **same("yes", _READS),
-    **same("pandoc convert magick ffmpeg gs pdflatex latex xelatex", Rule(("mutating", "unknown"), "converts files")),
+    **same(
+        "pandoc convert magick ffmpeg gs pdflatex latex xelatex", ProgramRule(("mutating", "unknown"), "converts files")
+    ),
 }

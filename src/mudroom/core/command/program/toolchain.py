@@ -14,42 +14,46 @@ from mudroom.core.command.table_rule import (  # fmt: skip
     REACH,
     READ,
     UNSURE,
-    Rule,
+    ProgramRule,
     names,
     option,
     same,
 )
 
-_READS = Rule(READ, "only reads")
-_ASKS = Rule(REACH, "asks the registry")
-_CODE = Rule(UNSURE, "runs code of the project")
-_FETCHED_CODE = Rule(("networked", "unknown"), "runs code that it fetches")
-_WRITES = Rule(CHANGE, "changes files of the project")
-_REMOVES = Rule(CHANGE, "removes packages")
-_PUBLISHES = Rule(("networked", "host_escape_risk"), "publishes, or acts with an account")
-_MACHINE = Rule(ESCAPE, "changes the machine")
-_CLEANS = Rule(LOSE, "removes what was built")
+_READS = ProgramRule(READ, "only reads")
+_ASKS = ProgramRule(REACH, "asks the registry")
+_CODE = ProgramRule(UNSURE, "runs code of the project")
+_FETCHED_CODE = ProgramRule(("networked", "unknown"), "runs code that it fetches")
+_WRITES = ProgramRule(CHANGE, "changes files of the project")
+_REMOVES = ProgramRule(CHANGE, "removes packages")
+_PUBLISHES = ProgramRule(("networked", "host_escape_risk"), "publishes, or acts with an account")
+_MACHINE = ProgramRule(ESCAPE, "changes the machine")
+_CLEANS = ProgramRule(LOSE, "removes what was built")
 _WIDE = option("-g --global", ESCAPE, "for the whole machine")
-_ADDS = Rule(FETCH, "installs packages", (_WIDE,))
-_PIPS = Rule(FETCH, "installs packages", (option("-t --target --prefix --root --src", CHANGE, "installs packages"),))
-_INSTALLS = Rule(FETCH, "installs packages")
-_CHECKED = Rule(CHANGE, "checks files, and may write a cache")
+_ADDS = ProgramRule(FETCH, "installs packages", (_WIDE,))
+_PIPS = ProgramRule(
+    FETCH, "installs packages", (option("-t --target --prefix --root --src", CHANGE, "installs packages"),)
+)
+_INSTALLS = ProgramRule(FETCH, "installs packages")
+_CHECKED = ProgramRule(CHANGE, "checks files, and may write a cache")
 
 
-def _verbs(classes: Rule, **groups: str) -> dict[bytes, Rule]:
+def _verbs(classes: ProgramRule, **groups: str) -> dict[bytes, ProgramRule]:
     """A table of subcommands by what they do: ``reads="list info"``."""
     kinds = {
         "reads": _READS, "asks": _ASKS, "code": _CODE, "fetched": _FETCHED_CODE, "writes": _WRITES, "adds": classes,
         "removes": _REMOVES, "publishes": _PUBLISHES, "machine": _MACHINE, "cleans": _CLEANS, "checked": _CHECKED,
     }  # fmt: skip
-    found: dict[bytes, Rule] = {}
+    found: dict[bytes, ProgramRule] = {}
     for kind, verbs in groups.items():
         found |= same(verbs, kinds[kind])
     return found
 
 
-def _manager(alone: Rule, subcommands: dict[bytes, Rule], takes: str = "", flags: str = "") -> Rule:
-    return Rule(alone.classes, alone.reason, subcommands=subcommands, takes=names(takes), flags=names(flags))
+def _manager(
+    alone: ProgramRule, subcommands: dict[bytes, ProgramRule], takes: str = "", flags: str = ""
+) -> ProgramRule:
+    return ProgramRule(alone.classes, alone.reason, subcommands=subcommands, takes=names(takes), flags=names(flags))
 
 
 _NPM = _verbs(
@@ -140,7 +144,7 @@ _GO = _verbs(
         _READS, _verbs(_INSTALLS, reads="graph verify why", adds="tidy download vendor", writes="init edit")
     ),
     b"work": _manager(_READS, _verbs(_INSTALLS, writes="init use edit sync vendor")),
-    b"env": Rule(READ, "only reads", (option("-w -u", ESCAPE, "changes the configuration of the user"),)),
+    b"env": ProgramRule(READ, "only reads", (option("-w -u", ESCAPE, "changes the configuration of the user"),)),
 }
 _GEM = _verbs(
     _INSTALLS,
@@ -172,11 +176,11 @@ _COMPOSER = _verbs(
 )
 _SYSTEM_ASKS = "search show list info policy depends rdepends provides files repolist query"
 _SYSTEM = {
-    **same(_SYSTEM_ASKS, Rule(READ, "asks the system's packages")),
+    **same(_SYSTEM_ASKS, ProgramRule(READ, "asks the system's packages")),
     **same(
         """install remove purge update upgrade full-upgrade dist-upgrade autoremove autoclean clean source build-dep
         reinstall add del downgrade erase tap untap cleanup link unlink services pin edit-sources download""",
-        Rule(("networked", "host_escape_risk"), "changes the packages of the machine"),
+        ProgramRule(("networked", "host_escape_risk"), "changes the packages of the machine"),
     ),
 }
 _GH = {
@@ -197,7 +201,7 @@ _GH = {
     },
 }
 
-TOOLS: dict[bytes, Rule] = {
+TOOLS: dict[bytes, ProgramRule] = {
     b"npm": _manager(
         _READS, _NPM, "--prefix -C --workspace -w --loglevel", "--silent -s --quiet -q --no-fund --no-audit"
     ),
@@ -237,15 +241,15 @@ TOOLS: dict[bytes, Rule] = {
     **same("pre-commit husky lint-staged rails dotnet swift mix stack cabal flutter dart pod nix", _CODE),
     **same(
         "black isort autopep8 yapf rustfmt stylua",
-        Rule(CHANGE, "rewrites files", softened=names("--check --diff"), targets="all"),
+        ProgramRule(CHANGE, "rewrites files", softened=names("--check --diff"), targets="all"),
     ),
-    **same("gofmt goimports shfmt", Rule(READ, "only prints", (option("-w", CHANGE, "rewrites files"),))),
-    b"clang-format": Rule(READ, "only prints", (option("-i", CHANGE, "rewrites files"),)),
+    **same("gofmt goimports shfmt", ProgramRule(READ, "only prints", (option("-w", CHANGE, "rewrites files"),))),
+    b"clang-format": ProgramRule(READ, "only prints", (option("-i", CHANGE, "rewrites files"),)),
     **same("prettier mypy pyright tsc flake8 pylint bandit golint staticcheck stylelint vulture pydocstyle", _CHECKED),
     **same("shellcheck hadolint yamllint markdownlint actionlint jsonlint xmllint tidy codespell", _READS),
     **same(
         "gcc g++ cc c++ clang clang++ rustc javac ld as ar strip objcopy nasm kotlinc protoc",
-        Rule(
+        ProgramRule(
             CHANGE,
             "compiles",
             (
@@ -260,22 +264,23 @@ TOOLS: dict[bytes, Rule] = {
         _manager(_READS, _SYSTEM, "-o -t", "-y -q -qq --yes --quiet"),
     ),
     **same(
-        "pacman dpkg rpm nix-env nix-channel update-alternatives", Rule(ESCAPE, "changes the packages of the machine")
+        "pacman dpkg rpm nix-env nix-channel update-alternatives",
+        ProgramRule(ESCAPE, "changes the packages of the machine"),
     ),
     b"twine": _manager(_READS, {b"check": _READS, b"upload": _PUBLISHES, b"register": _PUBLISHES}),
     b"gh": _manager(_READS, _GH),
-    **same("glab hub", Rule(("networked", "unknown"), "acts with an account")),
+    **same("glab hub", ProgramRule(("networked", "unknown"), "acts with an account")),
     b"coverage": _manager(
         _READS, _verbs(_INSTALLS, reads="report debug help", code="run", writes="html xml json combine", cleans="erase")
     ),
-    b"venv": Rule(CHANGE, "makes an environment", targets="all"),
-    b"virtualenv": Rule(CHANGE, "makes an environment", targets="all"),
+    b"venv": ProgramRule(CHANGE, "makes an environment", targets="all"),
+    b"virtualenv": ProgramRule(CHANGE, "makes an environment", targets="all"),
     **same("compileall py_compile build", _WRITES),
-    b"ruff": Rule(
+    b"ruff": ProgramRule(
         READ,
         "",
         subcommands={
-            b"check": Rule(
+            b"check": ProgramRule(
                 READ,
                 "only reads",
                 (
@@ -283,7 +288,7 @@ TOOLS: dict[bytes, Rule] = {
                     option("--output-file -o", CHANGE, "writes a file"),
                 ),
             ),
-            b"format": Rule(CHANGE, "rewrites files", softened=names("--check --diff"), targets="all"),
+            b"format": ProgramRule(CHANGE, "rewrites files", softened=names("--check --diff"), targets="all"),
             **same("version help rule linter config", _READS),
             b"clean": _CLEANS,
         },

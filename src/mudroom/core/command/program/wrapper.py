@@ -8,12 +8,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from mudroom.core.command.locations import Finding, Scene, moved
-from mudroom.core.command.table_rule import CHANGE, ESCAPE, INFORMS, READ, UNSURE, Classes, Rule, names, same, tidy
+from mudroom.core.command.locations import CommandFinding, Scene, moved
+from mudroom.core.command.table_rule import (
+    CHANGE,
+    ESCAPE,
+    INFORMS,
+    READ,
+    UNSURE,
+    Classes,
+    ProgramRule,
+    names,
+    same,
+    tidy,
+)
 from mudroom.core.command.variable import runs_code
 from mudroom.core.command.word import UNKNOWN, Word
 
-Judge = Callable[[Sequence[Word], Scene], Finding]
+Judge = Callable[[Sequence[Word], Scene], CommandFinding]
 _SHELL_WORDS = names("-o +o pipefail errexit nounset --norc --noprofile --login --posix --restricted")
 _SHELL_LETTERS = frozenset(b"celuxnvfao")
 
@@ -46,28 +57,28 @@ def inner_start(
 
 def prefix(
     takes: str = "", flags: str = "", operands: int = 0, classes: Classes = READ, reason: str = "runs another command"
-) -> Rule:
+) -> ProgramRule:
     """An entry for ``NAME [options] [operands] COMMAND…``."""
     valued, plain = names(takes), names(flags)
 
-    def judge(words: Sequence[Word], scene: Scene) -> Finding:
+    def judge(words: Sequence[Word], scene: Scene) -> CommandFinding:
         at, sure = inner_start(words, valued, plain, operands)
         return _started(words[at:], scene, classes if sure else tidy({*classes, "unknown"}), reason)
 
-    return Rule(classes, reason, judge=judge)
+    return ProgramRule(classes, reason, judge=judge)
 
 
-def _started(words: Sequence[Word], scene: Scene, classes: Classes, reason: str) -> Finding:
-    return Finding(classes, reason, tuple(scene.words(words, scene)) if words else ())
+def _started(words: Sequence[Word], scene: Scene, classes: Classes, reason: str) -> CommandFinding:
+    return CommandFinding(classes, reason, tuple(scene.words(words, scene)) if words else ())
 
 
-def shell(words: Sequence[Word], scene: Scene) -> Finding:
+def shell(words: Sequence[Word], scene: Scene) -> CommandFinding:
     """``bash -c LINE``: the line counts; a shell that reads a file or its input is unknown."""
     line = doubt = False
     for word in words[1:]:
         text = word.text
         if not word.literal:
-            return Finding(UNSURE, "runs what cannot be told")
+            return CommandFinding(UNSURE, "runs what cannot be told")
         if text in _SHELL_WORDS:
             continue
         if text[:1] in (b"-", b"+") and len(text) > 1:
@@ -75,22 +86,22 @@ def shell(words: Sequence[Word], scene: Scene) -> Finding:
             doubt = doubt or not set(text[1:]) <= _SHELL_LETTERS
             continue
         if not line:
-            return Finding(UNSURE, "runs a script")
+            return CommandFinding(UNSURE, "runs a script")
         parts = tuple(scene.line(text, scene))
         return (
-            Finding(UNSURE, "an option of the shell that is not in the tables", parts)
+            CommandFinding(UNSURE, "an option of the shell that is not in the tables", parts)
             if doubt
-            else Finding(READ, "runs a line of shell", parts)
+            else CommandFinding(READ, "runs a line of shell", parts)
         )
-    return Finding(UNSURE, "runs what it reads")
+    return CommandFinding(UNSURE, "runs what it reads")
 
 
-def other_shell(words: Sequence[Word], scene: Scene) -> Finding:
+def other_shell(words: Sequence[Word], scene: Scene) -> CommandFinding:
     found = shell(words, scene)
-    return Finding(UNSURE, "a shell whose grammar is another", found.parts)
+    return CommandFinding(UNSURE, "a shell whose grammar is another", found.parts)
 
 
-def env(words: Sequence[Word], scene: Scene) -> Finding:
+def env(words: Sequence[Word], scene: Scene) -> CommandFinding:
     classes, reason, at = READ, "runs another command", 1
     while at < len(words):
         word = words[at]
@@ -118,25 +129,25 @@ def env(words: Sequence[Word], scene: Scene) -> Finding:
     return _started(words[at:], scene, classes, reason)
 
 
-def looked_up(words: Sequence[Word], scene: Scene) -> Finding:
+def looked_up(words: Sequence[Word], scene: Scene) -> CommandFinding:
     """``command``: with -v it only tells where a program is."""
     if len(words) > 1 and words[1].literal and words[1].text in (b"-v", b"-V"):
-        return Finding(READ, "tells what a name stands for")
+        return CommandFinding(READ, "tells what a name stands for")
     at, sure = inner_start(words, frozenset(), names("-p"))
     return _started(words[at:], scene, READ if sure else UNSURE, "runs another command")
 
 
-def joined_line(words: Sequence[Word], scene: Scene) -> Finding:
+def joined_line(words: Sequence[Word], scene: Scene) -> CommandFinding:
     """``watch``: its words are joined with spaces and given to a shell."""
     at, sure = inner_start(words, names("-n --interval"), names("-d -t -b -e -g -c -p --no-title --differences"))
     inside = words[at:]
     if not inside or not all(word.literal for word in inside):
-        return Finding(UNSURE, "runs a line that cannot be told")
+        return CommandFinding(UNSURE, "runs a line that cannot be told")
     line = b" ".join(word.text for word in inside)
-    return Finding(READ if sure else UNSURE, "runs a line again and again", tuple(scene.line(line, scene)))
+    return CommandFinding(READ if sure else UNSURE, "runs a line again and again", tuple(scene.line(line, scene)))
 
 
-def xargs(words: Sequence[Word], scene: Scene) -> Finding:
+def xargs(words: Sequence[Word], scene: Scene) -> CommandFinding:
     """The command inside gets words that cannot be told."""
     takes = names("-n -L -P -I -d -E -s -a --max-args --max-lines --max-procs --replace --delimiter --arg-file")
     flags = names("-0 -r -t -x -p --null --no-run-if-empty --verbose --exit --interactive")
@@ -158,36 +169,38 @@ def filled(word: Word, mark: bytes) -> Word:
     return word if at < 0 else Word(word.text, "computed", min(at, len(word.start)))
 
 
-def applet(words: Sequence[Word], scene: Scene) -> Finding:
+def applet(words: Sequence[Word], scene: Scene) -> CommandFinding:
     if len(words) < 2 or words[1].text in INFORMS or words[1].text == b"--list":
-        return Finding(READ, "tells about itself")
+        return CommandFinding(READ, "tells about itself")
     return _started(words[1:], scene, READ, "runs a program of its own")
 
 
-def lock(words: Sequence[Word], scene: Scene) -> Finding:
+def lock(words: Sequence[Word], scene: Scene) -> CommandFinding:
     """``flock FILE COMMAND…`` and ``flock FILE -c LINE``."""
     at, sure = inner_start(words, names("-w --timeout -E"), names("-n -x -s -u -o -e --nonblock --nb"), 1)
     inside = words[at:]
     if inside and inside[0].text in (b"-c", b"--command"):
         if len(inside) != 2 or not inside[1].literal:
-            return Finding(UNSURE, "runs a line that cannot be told")
-        return Finding(CHANGE if sure else UNSURE, "runs a line of shell", tuple(scene.line(inside[1].text, scene)))
+            return CommandFinding(UNSURE, "runs a line that cannot be told")
+        return CommandFinding(
+            CHANGE if sure else UNSURE, "runs a line of shell", tuple(scene.line(inside[1].text, scene))
+        )
     return _started(inside, scene, CHANGE if sure else UNSURE, "makes a lock file and runs another command")
 
 
-def become(takes: str, reason: str = "becomes another user", flags: str = "-E -H -n -S -b -k -i -s -A") -> Rule:
+def become(takes: str, reason: str = "becomes another user", flags: str = "-E -H -n -S -b -k -i -s -A") -> ProgramRule:
     return prefix(takes, flags, classes=ESCAPE, reason=reason)
 
 
 _ROOTS = "enters other namespaces, or another root"
-WRAPPERS: dict[bytes, Rule] = {
-    **same("bash sh dash rbash", Rule(UNSURE, "a shell", judge=shell)),
-    **same("zsh ksh mksh ash fish csh tcsh pwsh nu xonsh elvish", Rule(UNSURE, "a shell", judge=other_shell)),
+WRAPPERS: dict[bytes, ProgramRule] = {
+    **same("bash sh dash rbash", ProgramRule(UNSURE, "a shell", judge=shell)),
+    **same("zsh ksh mksh ash fish csh tcsh pwsh nu xonsh elvish", ProgramRule(UNSURE, "a shell", judge=other_shell)),
     **same(
         "{ } ! if then else elif fi while until do done for case esac select function in",
         prefix(classes=UNSURE, reason="a word of the shell at a place where the grammar does not see it"),
     ),
-    b"env": Rule(READ, "runs another command", judge=env),
+    b"env": ProgramRule(READ, "runs another command", judge=env),
     b"sudo": become("-u -g -h -p -C -U -r -t -D -R -T --user --group --host --prompt --chdir --chroot"),
     b"doas": become("-u -C -a"),
     **same("su runuser pkexec gosu su-exec setpriv newgrp sg sudoedit", become("-u --user -c -s")),
@@ -205,10 +218,10 @@ WRAPPERS: dict[bytes, Rule] = {
     **same("unbuffer chronic caffeinate setarch linux64 dbus-run-session coproc", prefix(classes=UNSURE)),
     b"builtin": prefix(),
     b"exec": prefix("-a", "-c -l"),
-    b"command": Rule(READ, "runs another command", judge=looked_up),
-    b"watch": Rule(UNSURE, "runs a line", judge=joined_line),
-    b"xargs": Rule(READ, "runs a command", judge=xargs),
+    b"command": ProgramRule(READ, "runs another command", judge=looked_up),
+    b"watch": ProgramRule(UNSURE, "runs a line", judge=joined_line),
+    b"xargs": ProgramRule(READ, "runs a command", judge=xargs),
     b"parallel": prefix("-j --jobs", "-k", classes=UNSURE, reason="runs commands that it puts together"),
-    **same("busybox toybox", Rule(READ, "runs a program of its own", judge=applet)),
-    b"flock": Rule(CHANGE, "runs another command", judge=lock),
+    **same("busybox toybox", ProgramRule(READ, "runs a program of its own", judge=applet)),
+    b"flock": ProgramRule(CHANGE, "runs another command", judge=lock),
 }

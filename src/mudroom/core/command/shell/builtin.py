@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from mudroom.core.command.locations import Finding, Scene
-from mudroom.core.command.table_rule import CHANGE, ESCAPE, READ, UNSURE, Rule, names, operands, option, same
+from mudroom.core.command.locations import CommandFinding, Scene
+from mudroom.core.command.table_rule import CHANGE, ESCAPE, READ, UNSURE, ProgramRule, names, operands, option, same
 from mudroom.core.command.variable import runs_code
 from mudroom.core.command.word import Word
 
-_READS = Rule(READ, "only changes the shell itself")
+_READS = ProgramRule(READ, "only changes the shell itself")
 _RUNS_INSIDE = rb"\$\(|`|\["
 _HARMLESS_SHOPTS = names("-s -u -q -p nullglob globstar dotglob failglob extglob nocaseglob inherit_errexit")
 _SET_LETTERS = frozenset(b"euxovCfmbhnET")
@@ -25,112 +25,119 @@ def evaluates(word: Word) -> bool:
     return bool(re.search(_RUNS_INSIDE, word.text))
 
 
-def naming(words: Sequence[Word], _scene: Scene) -> Finding:
+def naming(words: Sequence[Word], _scene: Scene) -> CommandFinding:
     """Builtins that get names of variables: a name may hold a subscript, and a subscript may run commands."""
     if words[0].text in _WITH_KINDS and any(
         word.text.startswith(b"-") and {*b"ni"} & {*word.text} for word in words[1:]
     ):
-        return Finding(UNSURE, "declares names with a meaning of their own")
+        return CommandFinding(UNSURE, "declares names with a meaning of their own")
     for word in words[1:]:
         if evaluates(word) or not word.literal:
-            return Finding(UNSURE, "a name of a variable that cannot be told")
+            return CommandFinding(UNSURE, "a name of a variable that cannot be told")
         if runs_code(word.text.partition(b"=")[0]):
-            return Finding(UNSURE, "sets a variable that decides what is run")
-    return Finding(READ, "sets variables of the shell")
+            return CommandFinding(UNSURE, "sets a variable that decides what is run")
+    return CommandFinding(READ, "sets variables of the shell")
 
 
-def calculating(words: Sequence[Word], _scene: Scene) -> Finding:
+def calculating(words: Sequence[Word], _scene: Scene) -> CommandFinding:
     """``let``: only numbers are surely harmless, since a variable may hold a command
     (``core/command/shell/arithmetic.py``)."""
     if all(word.literal and re.match(rb"[A-Za-z_]\w*=-?[0-9]+\Z", word.text) for word in words[1:]):
         return naming(words, _scene)
-    return Finding(UNSURE, "evaluates a variable that may hold a command")
+    return CommandFinding(UNSURE, "evaluates a variable that may hold a command")
 
 
-def printing(words: Sequence[Word], scene: Scene) -> Finding:
+def printing(words: Sequence[Word], scene: Scene) -> CommandFinding:
     if len(words) > 1 and (words[1].text.startswith(b"-v") or words[1].may_be_option) and words[1].text != b"--":
         return (
-            naming((words[0], *words[2:3]), scene) if words[1].text == b"-v" else Finding(UNSURE, "may set a variable")
+            naming((words[0], *words[2:3]), scene)
+            if words[1].text == b"-v"
+            else CommandFinding(UNSURE, "may set a variable")
         )
-    return Finding(READ, "prints")
+    return CommandFinding(READ, "prints")
 
 
-def testing(words: Sequence[Word], _scene: Scene) -> Finding:
+def testing(words: Sequence[Word], _scene: Scene) -> CommandFinding:
     named = any(word.text in (b"-v", b"-R") or (word.may_be_option and not word.literal) for word in words[1:])
     if named and any(evaluates(word) for word in words[1:] if word.text != b"]"):
-        return Finding(UNSURE, "a name of a variable that cannot be told")
-    return Finding(READ, "tests something")
+        return CommandFinding(UNSURE, "a name of a variable that cannot be told")
+    return CommandFinding(READ, "tests something")
 
 
-def setting(words: Sequence[Word], _scene: Scene) -> Finding:
+def setting(words: Sequence[Word], _scene: Scene) -> CommandFinding:
     for word in words[1:]:
         text = word.text
         if text in (b"--", b"-") or not (text[:1] in (b"-", b"+") or word.may_be_option or text in _SET_NAMES):
             break
         if not word.literal or not (text in _SET_NAMES or set(text[1:]) <= _SET_LETTERS):
-            return Finding(UNSURE, "an option that changes how words are read")
-    return Finding(READ, "sets options or arguments of the shell")
+            return CommandFinding(UNSURE, "an option that changes how words are read")
+    return CommandFinding(READ, "sets options or arguments of the shell")
 
 
-def shopt(words: Sequence[Word], _scene: Scene) -> Finding:
+def shopt(words: Sequence[Word], _scene: Scene) -> CommandFinding:
     plain = all(word.literal and word.text in _HARMLESS_SHOPTS for word in words[1:])
-    return Finding(READ, "sets options of the shell") if plain else Finding(UNSURE, "changes how words are read")
+    return (
+        CommandFinding(READ, "sets options of the shell")
+        if plain
+        else CommandFinding(UNSURE, "changes how words are read")
+    )
 
 
-def trapped(words: Sequence[Word], scene: Scene) -> Finding:
+def trapped(words: Sequence[Word], scene: Scene) -> CommandFinding:
     rest = [word for word in words[1:] if word.text != b"--"]
     if not rest or rest[0].text in (b"-l", b"-p", b"-", b""):
-        return Finding(READ, "sets no trap")
+        return CommandFinding(READ, "sets no trap")
     if not rest[0].literal:
-        return Finding(UNSURE, "a trap that cannot be told")
-    return Finding(READ, "runs a line later", tuple(scene.line(rest[0].text, scene)))
+        return CommandFinding(UNSURE, "a trap that cannot be told")
+    return CommandFinding(READ, "runs a line later", tuple(scene.line(rest[0].text, scene)))
 
 
-def evaluated(words: Sequence[Word], scene: Scene) -> Finding:
+def evaluated(words: Sequence[Word], scene: Scene) -> CommandFinding:
     """``eval``: what it runs counts if it is known, and it is unknown all the same."""
     rest = words[1:]
     known = all(word.literal for word in rest)
     parts = tuple(scene.line(b" ".join(word.text for word in rest), scene)) if known and rest else ()
-    return Finding(UNSURE, "evaluates its words", parts)
+    return CommandFinding(UNSURE, "evaluates its words", parts)
 
 
-def killing(words: Sequence[Word], _scene: Scene) -> Finding:
+def killing(words: Sequence[Word], _scene: Scene) -> CommandFinding:
     rest = words[1:]
     if rest and rest[0].text in (b"-l", b"-L", b"--list", b"-0"):
-        return Finding(READ, "looks for processes")
+        return CommandFinding(READ, "looks for processes")
     aimed = [word for word in rest if not re.match(_SIGNAL, word.text)]
     signals = names("TERM KILL INT HUP QUIT USR1 USR2 STOP CONT 9 15 2")
     aimed = [word for word in aimed if word.text not in signals] if b"-s" in [w.text for w in rest] else aimed
     if aimed and all(re.match(_OWN_JOB, word.text) for word in aimed):
-        return Finding(CHANGE, "ends a job of its own")
-    return Finding(ESCAPE, "sends signals to processes")
+        return CommandFinding(CHANGE, "ends a job of its own")
+    return CommandFinding(ESCAPE, "sends signals to processes")
 
 
-def callbacks(words: Sequence[Word], scene: Scene) -> Finding:
+def callbacks(words: Sequence[Word], scene: Scene) -> CommandFinding:
     if any(word.text.startswith(b"-C") for word in words[1:]):
-        return Finding(UNSURE, "runs a callback")
+        return CommandFinding(UNSURE, "runs a callback")
     return naming((words[0], *operands(words[1:])), scene)
 
 
-BUILTINS: dict[bytes, Rule] = {
+BUILTINS: dict[bytes, ProgramRule] = {
     **same("cd pushd popd dirs exit return break continue shift times ulimit umask fg bg disown", _READS),
     **same(": true false logout suspend caller help", _READS),
-    **same("read getopts unset export readonly local declare typeset", Rule(READ, "", judge=naming)),
-    **same("mapfile readarray", Rule(READ, "", judge=callbacks)),
-    b"printf": Rule(READ, "prints", judge=printing),
-    **same("test [", Rule(READ, "tests something", judge=testing)),
-    b"set": Rule(READ, "", judge=setting),
-    b"shopt": Rule(READ, "", judge=shopt),
-    b"trap": Rule(READ, "", judge=trapped),
-    b"eval": Rule(UNSURE, "", judge=evaluated),
-    b"kill": Rule(ESCAPE, "", judge=killing),
-    **same("pkill killall skill killall5 xkill", Rule(ESCAPE, "sends signals to processes")),
+    **same("read getopts unset export readonly local declare typeset", ProgramRule(READ, "", judge=naming)),
+    **same("mapfile readarray", ProgramRule(READ, "", judge=callbacks)),
+    b"printf": ProgramRule(READ, "prints", judge=printing),
+    **same("test [", ProgramRule(READ, "tests something", judge=testing)),
+    b"set": ProgramRule(READ, "", judge=setting),
+    b"shopt": ProgramRule(READ, "", judge=shopt),
+    b"trap": ProgramRule(READ, "", judge=trapped),
+    b"eval": ProgramRule(UNSURE, "", judge=evaluated),
+    b"kill": ProgramRule(ESCAPE, "", judge=killing),
+    **same("pkill killall skill killall5 xkill", ProgramRule(ESCAPE, "sends signals to processes")),
     **same(
-        "source . alias unalias enable bind complete compopt compgen fc history", Rule(UNSURE, "runs or renames code")
+        "source . alias unalias enable bind complete compopt compgen fc history",
+        ProgramRule(UNSURE, "runs or renames code"),
     ),
-    b"jobs": Rule(READ, "tells about its jobs", (option("-x", UNSURE, "runs a command"),)),
-    b"wait": Rule(READ, "waits for its jobs", (option("-p", UNSURE, "sets a variable"),)),
-    b"let": Rule(READ, "", judge=calculating),
-    b"hash": Rule(READ, "tells where programs are", (option("-p -d -r", UNSURE, "changes where programs are"),)),
-    b"type": Rule(READ, "tells what a name stands for"),
+    b"jobs": ProgramRule(READ, "tells about its jobs", (option("-x", UNSURE, "runs a command"),)),
+    b"wait": ProgramRule(READ, "waits for its jobs", (option("-p", UNSURE, "sets a variable"),)),
+    b"let": ProgramRule(READ, "", judge=calculating),
+    b"hash": ProgramRule(READ, "tells where programs are", (option("-p -d -r", UNSURE, "changes where programs are"),)),
+    b"type": ProgramRule(READ, "tells what a name stands for"),
 }

@@ -24,7 +24,7 @@ from mudroom.core.command.shell.quoting import word_of
 from mudroom.core.command.shell.redirect import heredoc_is_plain, redirection
 from mudroom.core.command.shell.tree import BLANK, BLANK_IN_LINE, LEAVES, VALUES, WORDS, TreeReader, names_of, unread
 from mudroom.core.command.variable import runs_code
-from mudroom.core.command.verdict import Part
+from mudroom.core.command.verdict import CommandPart
 from mudroom.core.command.word import UNKNOWN, Word, glued, known
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ _IN_THIS_SHELL = frozenset({b"time", b"-p", b"command", b"builtin", b"!", b"{", 
 _DOES_NOTHING = re.compile(rb"\s*(?::|true|time|exec|!|\s)+\Z")
 
 
-def parts_of(line: bytes, scene: Scene) -> tuple[Part, ...]:
+def parts_of(line: bytes, scene: Scene) -> tuple[CommandPart, ...]:
     """The parts of a line of shell. Never raises; a line that cannot be read has an unknown part."""
     if len(line) > LONGEST or b"\0" in line:
         reason = "holds a NUL" if len(line) <= LONGEST else f"longer than {LONGEST >> 10} KiB"
@@ -135,7 +135,7 @@ class Reader(TreeReader):
     def keys_among(self, values: Sequence[Node]) -> None:
         """Words that a variable gets, and a command through it."""
         if any(names_credentials(word_of(value)) for value in values):
-            self.parts.append(Part((), False, ("host_escape_risk",), "names a place of keys"))
+            self.parts.append(CommandPart((), False, ("host_escape_risk",), "names a place of keys"))
 
     def on_command(self, node: Node, depth: int, extra: Sequence[Word] = ()) -> None:
         words: list[Word] = []
@@ -173,7 +173,7 @@ class Reader(TreeReader):
         if not words:
             return
         if words[0].literal and words[0].text in self.functions:
-            self.parts.append(Part(known(words), False, ("unknown",), "calls a function of this line"))
+            self.parts.append(CommandPart(known(words), False, ("unknown",), "calls a function of this line"))
             return
         self.parts.extend(self.scene.words(words, self.scene))
         while len(words) > 1 and words[0].literal and words[0].text in _IN_THIS_SHELL:
@@ -290,7 +290,7 @@ class Reader(TreeReader):
         if runs_code(text) and not (text == b"IFS" and _for_read(node)):
             self.unread("sets a variable that decides what is run")
         elif node.parent is None or node.parent.type not in ("command", "declaration_command"):
-            self.parts.append(Part((), True, ("read_only",), "sets a variable of the shell"))
+            self.parts.append(CommandPart((), True, ("read_only",), "sets a variable of the shell"))
 
     def on_variable_assignments(self, node: Node, depth: int) -> None:
         self.children(node, depth)
@@ -316,13 +316,13 @@ class Reader(TreeReader):
         for child in node.children:
             if (child.is_named or child.is_missing) and (name is None or child.id != name.id):
                 self.visit(child, depth + 1)
-        self.parts.append(Part((), True, ("read_only",), "defines a function"))
+        self.parts.append(CommandPart((), True, ("read_only",), "defines a function"))
         self.leave(node.type, before)
 
     def on_compound_statement(self, node: Node, depth: int) -> None:
         if node.children and node.children[0].type == "((":
             self.on_arithmetic_expansion(node, depth)
-            self.parts.append(Part((), True, ("read_only",), "calculates"))
+            self.parts.append(CommandPart((), True, ("read_only",), "calculates"))
         else:
             self.children(node, depth)
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from mudroom.core.command.locations import Scene, names_credentials, where
 from mudroom.core.command.table_rule import tidy
-from mudroom.core.command.verdict import CommandClass, Part
+from mudroom.core.command.verdict import CommandClass, CommandPart
 from mudroom.core.command.word import Word
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ _ENDS_A_WORD = (b"", b" ", b"\t", b"\n", b";", b"&", b"|", b"<", b">", b")")
 _DELIMITER = re.compile(rb"(?P<quote>['\"]?)\\?(?P<name>\w+)(?P=quote)\Z")
 
 
-def redirection(operator: str, target: Word, bare: bool, scene: Scene) -> Iterable[Part]:
+def redirection(operator: str, target: Word, bare: bool, scene: Scene) -> Iterable[CommandPart]:
     """What it does; nothing if it only joins descriptors or writes to nowhere. ``bare``: there is no command, so that
     the file is emptied."""
     text = target.text
@@ -28,7 +28,7 @@ def redirection(operator: str, target: Word, bare: bool, scene: Scene) -> Iterab
     if operator in (">&", "<&") and target.literal and (text.isdigit() or text == b"-" or text[:-1].isdigit()):
         return
     if text.startswith((b"/dev/tcp/", b"/dev/udp/")) or (not target.literal and text.startswith(b"/dev/")):
-        yield Part((), False, ("networked", "unknown"), "opens a connection")
+        yield CommandPart((), False, ("networked", "unknown"), "opens a connection")
         return
     classes: set[CommandClass] = set()
     verb = "writes" if ">" in operator else "reads"
@@ -42,7 +42,7 @@ def redirection(operator: str, target: Word, bare: bool, scene: Scene) -> Iterab
     if names_credentials(target):
         classes.add("host_escape_risk")
     if classes:
-        yield Part((), False, tidy(classes), f"{verb} {text.decode(errors='replace')}")
+        yield CommandPart((), False, tidy(classes), f"{verb} {text.decode(errors='replace')}")
 
 
 def heredoc_is_plain(node: Node, source: bytes) -> bool:

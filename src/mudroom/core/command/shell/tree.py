@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from mudroom.core.command.shell.arithmetic import Numbers
 from mudroom.core.command.variable import runs_code
-from mudroom.core.command.verdict import Part
+from mudroom.core.command.verdict import CommandPart
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -58,8 +58,8 @@ _SUMS = names_of("-eq -ne -lt -le -gt -ge")
 _BRACKET_TOKENS = names_of("[ ] = == != !")
 
 
-def unread(reason: str) -> Part:
-    return Part((), False, ("unknown",), reason)
+def unread(reason: str) -> CommandPart:
+    return CommandPart((), False, ("unknown",), reason)
 
 
 class TreeReader:
@@ -68,7 +68,7 @@ class TreeReader:
     def __init__(self, source: bytes, scene: Scene) -> None:
         self.source = source
         self.scene = scene
-        self.parts: list[Part] = []
+        self.parts: list[CommandPart] = []
         self.doubts = False
         self.numbers = Numbers()
         self.quoted = False
@@ -232,7 +232,7 @@ class TreeReader:
         if not _BRACKETS.match(node.text or b"") or (plain and b"\n" in (node.text or b"")):
             self.unread("a bracket that is a part of a word")
         self.tested(node, depth, plain)
-        self.parts.append(Part((b"[",) if plain else (b"[[",), False, ("read_only",), "tests something"))
+        self.parts.append(CommandPart((b"[",) if plain else (b"[[",), False, ("read_only",), "tests something"))
 
     def tested(self, node: Node, depth: int, plain: bool) -> None:
         operators = {child.text for child in node.children if child.type == "test_operator"}
