@@ -193,17 +193,17 @@ def _tools(place: Place, task: Task) -> Worker:
             yield lambda: attempt(session, f"attempt-{number}")
 
     def attempt(session: Session, name: str) -> None:
-        session.new_fork(name)
+        session.forks.new(name)
         _edit(MudroomTools(session, name), task)
-        _expect(task, (change.path for change in session.changes(name).changes))
-        session.discard(name)
+        _expect(task, (change.path for change in session.changes.of(name).changes))
+        session.forks.discard(name)
 
     return worker
 
 
 class MudroomTools:
     def __init__(self, session: Session, name: str) -> None:
-        files = self._files = session.files(name)
+        files = self._files = session.forks.files(name)
         self.read, self.write, self.delete = files.read, files.write, files.delete
 
     def exists(self, path: bytes) -> bool:
@@ -315,16 +315,16 @@ def _commands(place: Place, task: Task) -> Worker:
     def worker(number: int) -> Iterator[Callable[[], None]]:
         with _session(place) as session:
             session.run([b"true"], fork=f"ready-{number}")  # its launcher is up
-            session.discard(f"ready-{number}")
+            session.forks.discard(f"ready-{number}")
             yield lambda: attempt(session, f"attempt-{number}")
 
     def attempt(session: Session, name: str) -> None:
-        session.new_fork(name)
+        session.forks.new(name)
         results = [session.run([b"sh", b"-c", script], fork=name) for script in scripts]
         if [result.stdout for result in results] != _expected(task):
             raise RuntimeError(f"an attempt did not do what it should: {results}")
         _expect(task, (change.path for change in results[-1].changeset.changes))
-        session.discard(name)
+        session.forks.discard(name)
 
     return worker
 
@@ -349,7 +349,7 @@ def _copied_commands(place: Place, task: Task) -> Worker:
 
 def _session(place: Place) -> Session:
     session = Session.open(place.project, state=place.state, home=place.home, environ=place.environ)
-    session.look_for_secrets()
+    session.forks.secrets.look()
     return session
 
 

@@ -27,8 +27,8 @@ def buffers(base: bytes, scale: Scale) -> Iterator[Finding]:
         for name in names:
             _write(place.project + b"/" + name)
         with OpenSource(place.project) as project, place.session() as session:
-            session.new_fork("bench")
-            contestants = _contestants(place, project, session.files("bench"), names, max(1, scale.tree // 2000))
+            session.forks.new("bench")
+            contestants = _contestants(place, project, session.forks.files("bench"), names, max(1, scale.tree // 2000))
             found = interleave(contestants, _ROUNDS, warm_up=2)
     read, write = against(found, ["a plain file, read"]), against(found, ["a plain file, written"])
     yield Finding("buffer", "read what is in the buffer", found["hit"], at_most(5e-6, "5 µs"), read)

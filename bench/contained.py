@@ -32,7 +32,7 @@ def contained(base: bytes, scale: Scale) -> Iterator[Finding]:
         fill(other.project, 10)
         try:
             with _session(place) as warm, _session(other) as cold, _running() as name:
-                cold._boxes()._pool.rules = Rules(uses=1)
+                cold.machine.containers._pool.rules = Rules(uses=1)
                 contestants = [
                     _lap("warm", warm, "bench"), _lap("cold", cold, "bench-cold"),
                     timed(_EXEC, ["docker", "exec", name, TRUE]),
@@ -48,10 +48,9 @@ def contained(base: bytes, scale: Scale) -> Iterator[Finding]:
 
 @contextmanager
 def _session(place: Place) -> Iterator[Session]:
-    with place.session() as session:
-        session.level = 2
+    with place.session(level=2) as session:
         engines = {key: value for key, value in os.environb.items() if key.startswith((b"DOCKER_", b"PATH"))}
-        session.confinement.variables = {**session.confinement.variables, **engines}
+        session.machine.confinement.variables = {**session.machine.confinement.variables, **engines}
         discard(session, run(session, TRUE))  # the image and the runtime are there from here on
         yield session
 

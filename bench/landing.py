@@ -117,9 +117,9 @@ def _apply(session: Session, make: Sequence[str], name: str, *, reviewed: bool) 
         yield from laps
         if reviewed:
             os.sync()
-        yield name, seconds_of(lambda: session.apply(result.fork, verify_fork=reviewed))
+        yield name, seconds_of(lambda: session.changes.apply(result.fork, verify_fork=reviewed))
         os.sync()
-        yield "undo", seconds_of(session.undo)
+        yield "undo", seconds_of(session.changes.undo)
 
     return measure
 

@@ -50,8 +50,7 @@ def limited(base: bytes, scale: Scale) -> Iterator[Finding]:
     own."""
     with new_place(base, "limited") as place:
         fill(place.project, 10)
-        with place.session() as session:
-            session.settings = Settings(limits=LIMITS)
+        with place.session(settings=Settings(limits=LIMITS)) as session:
             try:
                 discard(session, run(session, TRUE))
             except (Unsupported, RuntimeError) as error:
@@ -156,7 +155,7 @@ def _many(start: Callable[[], object], session: Session) -> Contestant:
             yield "mudroom", seconds_of(lambda: [one.result() for one in [pool.submit(start) for _ in range(_AT_ONCE)]])
         for fork in session.vault.forks():
             if fork.name not in before:
-                session.discard(fork.name)
+                session.forks.discard(fork.name)
 
     return lap
 

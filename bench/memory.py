@@ -31,7 +31,7 @@ def _measure(place: Place) -> Iterator[Finding]:
             others["bwrap, running a command"] = _start(stack, [*BWRAP, "sh", "-c", "echo; exec cat"])
         for _ in range(_COMMANDS):
             discard(session, run(session, "/bin/true"))
-        launcher = session.client._pid
+        launcher = session.machine.client._pid
         time.sleep(_SETTLE)
         for what, measure in (("RSS", resident), ("PSS", proportional)):
             ours = measure(launcher)

@@ -8,7 +8,7 @@ import stat
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from bench.measure import command
 from mudroom.core.result import Result
@@ -64,9 +64,9 @@ class Place:
         os.mkdir(self.home)
 
     @contextmanager
-    def session(self) -> Iterator[Session]:
+    def session(self, **options: Any) -> Iterator[Session]:
         tick()
-        with Session.open(self.project, state=self.state, home=self.home, environ=self.environ) as session:
+        with Session.open(self.project, state=self.state, home=self.home, environ=self.environ, **options) as session:
             session.vault.lock.acquire("bench", lambda holder: None)
             try:
                 yield session

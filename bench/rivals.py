@@ -46,30 +46,30 @@ class Mudroom:
         self._session = session
 
     def fork(self) -> None:
-        self._session.new_fork("bench")
+        self._session.forks.new("bench")
 
     def write(self, content: bytes) -> None:
         """As a file tool does: it is in memory until something needs it on disk."""
-        self._session.files("bench").write(CHANGED, content)
+        self._session.forks.files("bench").write(CHANGED, content)
 
     def change(self, content: bytes) -> None:
         self.write(content)
-        self._session.flush("bench")
+        self._session.forks.flush("bench")
 
     def checkpoint(self, name: str = "point") -> None:
-        self._session.checkpoint("bench", name)
+        self._session.forks.checkpoint("bench", name)
 
     def branch(self) -> None:
-        self._session.new_fork("child", parent="bench")
+        self._session.forks.new("child", parent="bench")
 
     def rollback(self) -> None:
-        self._session.rollback("bench", "point")
+        self._session.forks.rollback("bench", "point")
 
     def discard(self) -> None:
-        self._session.discard("child")
+        self._session.forks.discard("child")
 
     def clear(self) -> None:
-        self._session.discard("bench")
+        self._session.forks.discard("bench")
 
 
 class Copies:

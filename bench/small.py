@@ -87,10 +87,10 @@ def _bare_launcher(session: Session) -> Contestant:
             view = view_of(session.vault, fork, opened, "overlay")
         view.prepare()
         private = fork.path + b"/private"
-        plan, environment = session.confinement.plan(
-            view.mount(), "overlay", session.project, private, session.settings
+        plan, environment = session.machine.confinement.plan(
+            view.mount(), "overlay", session.project, private, session.actor.settings
         )
-        start = session.client.run
+        start = session.machine.client.run
         yield "launcher", seconds_of(lambda: start(plan, [TRUE.encode()], environment, stdio).wait())
 
     return launch

@@ -175,7 +175,7 @@ def _opened(place: Place, size: int) -> Iterator[Contestant]:
 
     def open_session() -> Session:
         session = Session.open(place.project, state=place.state, home=place.home, environ=place.environ)
-        session.look_for_secrets()
+        session.forks.secrets.look()
         return session
 
     def known() -> Iterator[Lap]:

@@ -77,6 +77,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker("anybody")
 
 
+def act_as(session: Session, **changes: Any) -> None:
+    """The next commands of a session are another actor's: with other settings, card, level or agent."""
+    session.approval.actor = session.actor._replace(**changes)
+
+
 class Place:
     """A project in a directory of its own, with everything mudroom needs around it."""
 

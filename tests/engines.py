@@ -56,10 +56,9 @@ class EngineHere(NamedTuple):
 
     def session(self, place: Place, settings: Settings | None = None, **options: Any) -> Session:
         """One at level 2, whose containers are this engine's."""
-        session = place.session(settings, **options)
-        session.level = 2
+        session = place.session(settings, level=2, **options)
         named = {os.fsencode(key): os.fsencode(value) for key, value in self.environ.items()}
-        session.confinement.variables = {**session.confinement.variables, **named}
+        session.machine.confinement.variables = {**session.machine.confinement.variables, **named}
         return session
 
     def mudroom(self, place: Place, *argv: str, **options: Any) -> subprocess.CompletedProcess[str]:

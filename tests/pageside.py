@@ -98,7 +98,7 @@ def changed(place: Place, script: str, fork: str = "agent-1") -> None:
     tick()
     session = place.session()
     if not session.vault.has_fork(fork):
-        session.new_fork(fork)
+        session.forks.new(fork)
     assert session.run([b"sh", b"-c", script.encode()], fork=fork).exit_code == 0
     session.close()
 
@@ -113,7 +113,7 @@ def cut_off(place: Place, patch: pytest.MonkeyPatch, fork: str = "agent-1", *, b
     session = place.session()
     with patch.context() as patched, session.alone("a test"), suppress(KeyboardInterrupt):
         patched.setattr(*where, interrupted)
-        session.apply(fork)
+        session.changes.apply(fork)
 
 
 def pick(path: str | bytes, **more: Any) -> Json:

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from conftest import Place
+from conftest import Place, act_as
 from mudroom.core.approval.approval import CommandAnswer, CommandQuestion
 from mudroom.core.command.policy import ClassRule, CommandPolicy
 from mudroom.core.settings import Settings
@@ -36,7 +36,7 @@ def by_queue(place: Place, patience: float = 60) -> tuple[Session, Queue]:
 
     session = session_of(place, ask)
     queues.append(session.vault.approvals)
-    session.new_fork("f")
+    session.forks.new("f")
     return session, queues[0]
 
 
@@ -90,12 +90,12 @@ def test_what_was_approved_and_has_changed_since_is_asked_anew(place: Place) -> 
     session, queue = by_queue(place, LATER)
     session.run([b"sh", b"build.sh"], fork="f")
     queue.decide(queue.rows()[0].name, allow=True, by="page")
-    session.files("f").write(b"build.sh", b"echo bad > out\n")
+    session.forks.files("f").write(b"build.sh", b"echo bad > out\n")
     assert not session.run([b"sh", b"build.sh"], fork="f").ran
     before, after = queue.rows()
     path = place.project / "build.sh"
     assert after.asked.note == f"{path} changed since question {before.name} (allowed)"
-    session.files("f").write(b"build.sh", b"echo built > out\n")
+    session.forks.files("f").write(b"build.sh", b"echo built > out\n")
     assert session.run([b"sh", b"build.sh"], fork="f").ran, "what was approved is there again"
 
 
@@ -119,7 +119,7 @@ def test_a_script_that_changes_while_somebody_thinks(place: Place, command: list
 
     def changing(question: CommandQuestion) -> CommandAnswer:
         asked.append(question)
-        session.files("f").write(changed, b"#!/bin/sh\necho bad > out\n")
+        session.forks.files("f").write(changed, b"#!/bin/sh\necho bad > out\n")
         return CommandAnswer(True, by="test")
 
     every = Settings(
@@ -131,7 +131,7 @@ def test_a_script_that_changes_while_somebody_thinks(place: Place, command: list
         )
     )
     session = place.session(every, agent="coder", ask_about=changing)
-    session.new_fork("f")
+    session.forks.new("f")
     result = session.run(command, fork="f")
     assert len(asked) == 1
     assert not result.ran
@@ -152,7 +152,8 @@ def test_an_answer_does_not_hold_on_other_terms(place: Place, name: str) -> None
     session, queue = by_queue(place, LATER)
     session.run([b"sh", b"build.sh"], fork="f")
     queue.decide(queue.rows()[0].name, allow=True, by="page")
-    session.settings, term = OTHER_TERMS[name]
+    settings, term = OTHER_TERMS[name]
+    act_as(session, settings=settings)
     assert not session.run([b"sh", b"build.sh"], fork="f").ran
     asked = queue.rows()[-1].asked
     assert asked.command is not None
@@ -163,14 +164,14 @@ def test_an_answer_does_not_hold_on_other_terms(place: Place, name: str) -> None
 def test_an_answer_does_not_hold_for_another_value_nor_in_the_background(place: Place) -> None:
     place.write("build.sh", "echo built > out\n")
     session, queue = by_queue(place, LATER)
-    session.settings = SETTINGS._replace(environment=(b"BASH_ENV=/secret1",))
+    act_as(session, settings=SETTINGS._replace(environment=(b"BASH_ENV=/secret1",)))
     session.run([b"sh", b"build.sh"], fork="f")
     queue.decide(queue.rows()[0].name, allow=True, by="page")
     assert session.start([b"sh", b"build.sh"], fork="f").refused is not None
     asked = queue.rows()[-1].asked.command
     assert asked is not None
     assert asked.terms == ("level 1", "network: gate", "variables: BASH_ENV", "in the background")
-    session.settings = SETTINGS._replace(environment=(b"BASH_ENV=/secret2",))
+    act_as(session, settings=SETTINGS._replace(environment=(b"BASH_ENV=/secret2",)))
     assert not session.run([b"sh", b"build.sh"], fork="f").ran
     assert "secret" not in str([row.asked for row in queue.rows()])
 
@@ -180,7 +181,7 @@ def test_an_answer_does_not_hold_with_another_path_of_programs(place: Place) -> 
     session, queue = by_queue(place, LATER)
     session.run([b"sh", b"build.sh"], fork="f")
     queue.decide(queue.rows()[0].name, allow=True, by="page")
-    session.confinement.variables = {**session.confinement.variables, b"PATH": b"/usr/bin:/bin"}
+    session.machine.confinement.variables = {**session.machine.confinement.variables, b"PATH": b"/usr/bin:/bin"}
     assert not session.run([b"sh", b"build.sh"], fork="f").ran
 
 
@@ -242,7 +243,7 @@ def test_never_is_remembered(place: Place) -> None:
         ask_about=lambda _question: CommandAnswer(False, keep=True, by="test"),
         remember_command=lambda pattern, allow: kept.append((pattern, allow)),
     )
-    session.new_fork("f")
+    session.forks.new("f")
     assert not session.run([b"strange", b"thing"], fork="f").ran
     assert kept == [("strange thing", False)]
 
@@ -250,7 +251,7 @@ def test_never_is_remembered(place: Place) -> None:
 def test_a_question_waits_while_the_user_has_the_vault(place: Place) -> None:
     """Neither waits for the other: nothing is locked while somebody thinks."""
     session, queue = by_queue(place)
-    question = CommandQuestion((b"x",), b"/p", "f", "coder", session.decide_on([b"x"]), "", "1")
+    question = CommandQuestion((b"x",), b"/p", "f", "coder", session.approval.decide_on([b"x"]), "", "1")
     with queue.put(question, 60) as ticket, session.alone("test", lambda _other: None, lambda: None):
         queue.decide(ticket.asked.name, allow=True, by="page")
         assert ticket.wait(60).state == "allowed"

@@ -11,8 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from conftest import Place, full_listing
-from mudroom.background import Background
+from conftest import Place, act_as, full_listing
 from mudroom.core.approval.approval import CommandAnswer, CommandQuestion
 from mudroom.core.confinement.limit import Limits
 from mudroom.core.network.host_rules import HostRule
@@ -20,8 +19,10 @@ from mudroom.core.settings import Settings
 from mudroom.errors import CommandNotStarted, Unsupported, UsageError
 from mudroom.sandbox.host.host import landlock_abi
 from mudroom.session import Session, Stdio
+from mudroom.session.shared_sandbox.background import Background
+from mudroom.session.shared_sandbox.remote import connect
+from mudroom.session.shared_sandbox.tender import SharedSandbox
 from mudroom.vault.forks.background import RING
-from mudroom.visits import visit
 
 SH = (b"sh", b"-c")
 SERVER = "echo up; echo there > made; while :; do sleep 0.02; done"
@@ -51,7 +52,7 @@ def test_a_command_runs_beside_one_in_the_background(place: Place, view: str) ->
     assert all(change.original_known for change in result.changeset.changes)
     ended = server.end()
     assert ended is not None and ended.signal == 15
-    assert {change.path for change in session.changes("f").changes} == {b"made", b"said", b"old"}
+    assert {change.path for change in session.changes.of("f").changes} == {b"made", b"said", b"old"}
     assert full_listing(place.project) == before
 
 
@@ -61,7 +62,7 @@ def test_it_is_listed_and_what_it_prints_is_kept(place: Place) -> None:
     other = session.start([*SH, b"exit 3"], fork="f")
     ended = other.wait()
     assert ended is not None and (ended.exit_code, ended.signal, ended.timed_out) == (3, None, False)
-    rows = {row.id: end for row, end in session.backgrounds("f")}
+    rows = {row.id: end for row, end in session.sandboxes.backgrounds("f")}
     assert rows[server.id] is None and rows[other.id] == ended
     assert server.output() == (b"up\n", b"wrong\n")
     assert server.poll() is None
@@ -151,12 +152,15 @@ def test_hosts_that_one_may_reach_are_not_lent_to_another(place: Place, own: boo
     rules: list[HostRule] = []
     session, other = place.session(), place.session()
     for one in (session, other):
-        one._gate_answers = (lambda: tuple(rules), *one._gate_answers[1:])
+        one.machine.host_answers = (lambda: tuple(rules), *one.machine.host_answers[1:])
     server = started(session, SERVER)
     joining = session if own else other
     rules.append(HostRule("allow", "project.example"))
     assert joining.run([b"true"], fork="f").exit_code == 0
-    joining._gate_answers = (lambda: (*rules, HostRule("allow", "card.example")), *joining._gate_answers[1:])
+    joining.machine.host_answers = (
+        lambda: (*rules, HostRule("allow", "card.example")),
+        *joining.machine.host_answers[1:],
+    )
     with pytest.raises(UsageError, match="other settings"):
         joining.run([b"true"], fork="f")
     with pytest.raises(UsageError, match="other settings"):
@@ -168,7 +172,7 @@ def test_limits_are_those_of_all_together(place: Place) -> None:
     session = place.session(Settings(limits=Limits(open_files=64)))
     server = started(session, SERVER)
     assert session.run([*SH, b"ulimit -n"], fork="f").stdout == b"64\n"
-    session.settings = session.settings._replace(limits=Limits(open_files=100))
+    act_as(session, settings=session.actor.settings._replace(limits=Limits(open_files=100)))
     with pytest.raises(UsageError, match="other settings"):
         session.run([b"true"], fork="f")
     server.end()
@@ -176,25 +180,25 @@ def test_limits_are_those_of_all_together(place: Place) -> None:
 
 def test_what_the_policy_says_of_the_background(place: Place) -> None:
     session = place.session(Settings(background="deny"))
-    session.agent = "tester"
+    act_as(session, agent="tester")
     refused = session.start([b"sleep", b"1000"], fork="f").refused
     assert refused is not None and refused.exit_code == 126 and refused.verdict.rule == "background"
     assert session.run([b"true"], fork="f").exit_code == 0
-    session.agent = None
+    act_as(session, agent=None)
     started(session, SERVER).end()
 
 
 @pytest.mark.parametrize("allow", [True, False])
 def test_the_background_may_have_to_be_approved(place: Place, allow: bool) -> None:
     session = place.session(Settings(background="require_approval"))
-    session.agent = "tester"
+    act_as(session, agent="tester")
     asked: list[CommandQuestion] = []
 
     def answer(question: CommandQuestion) -> CommandAnswer:
         asked.append(question)
         return CommandAnswer(allow, by="a test")
 
-    session._ask_about = answer
+    session.approval.ask_about(answer)
     one = session.start([*SH, b"echo up; sleep 1000"], fork="f")
     assert [question.verdict.rule for question in asked] == ["background"]
     assert (one.refused is None) == allow
@@ -209,15 +213,16 @@ def test_the_background_may_have_to_be_approved(place: Place, allow: bool) -> No
 def test_a_destructive_command_beside_one_gets_its_checkpoint(place: Place) -> None:
     place.write("build/x", "x\n")
     session = place.session()
-    session.agent = "tester"
+    act_as(session, agent="tester")
     server = started(session, "echo up; echo y > y; while :; do sleep 0.02; done")
-    while b"y" not in {change.path for change in session.changes("f").changes}:
+    while b"y" not in {change.path for change in session.changes.of("f").changes}:
         assert server.poll() is None
     result = session.run([b"rm", b"-rf", b"build"], fork="f")
     assert result.checkpoint is not None and result.exit_code == 0
     server.end()
-    session.rollback("f", result.checkpoint, end=True)
-    assert {change.path for change in session.changes("f").changes} == {b"y"}
+    session.sandboxes.end("f")
+    session.forks.rollback("f", result.checkpoint)
+    assert {change.path for change in session.changes.of("f").changes} == {b"y"}
 
 
 def test_a_terminal_beside_one(place: Place) -> None:
@@ -259,7 +264,7 @@ def test_it_runs_out_of_time(place: Place) -> None:
     session = place.session()
     ended = started(session, "trap '' TERM; echo up; echo x > made; sleep 1000 & wait; sleep 1000", timeout=0.3).wait()
     assert ended is not None and ended.timed_out and ended.signal == 9
-    assert {change.path for change in session.changes("f").changes} == {b"made"}
+    assert {change.path for change in session.changes.of("f").changes} == {b"made"}
 
 
 def test_all_ends_with_the_session_and_is_collected(place: Place) -> None:
@@ -269,8 +274,8 @@ def test_all_ends_with_the_session_and_is_collected(place: Place) -> None:
     session.run([*SH, b"(setsid sleep 1000 &) ; true"], fork="f")
     session.close()
     again = place.session()
-    assert [end.signal for _row, end in again.backgrounds() if end is not None] == [15, 9]
-    assert {change.path for change in again.changes("f").changes} == {b"made", b"more"}
+    assert [end.signal for _row, end in again.sandboxes.backgrounds() if end is not None] == [15, 9]
+    assert {change.path for change in again.changes.of("f").changes} == {b"made", b"more"}
     assert not (Path(os.fsdecode(again.vault.fork("f").path)) / "background/socket").exists()
     assert again.run([b"true"], fork="f").exit_code == 0
 
@@ -280,10 +285,10 @@ def test_changes_are_those_of_now_and_an_original_is_that_of_the_start(place: Pl
     place.write("b", "1\n")
     session = place.session()
     server = started(session, "echo up; echo 2 > a; while ! [ -e go ]; do sleep 0.01; done; echo 3 > b; sleep 1000")
-    assert {change.path for change in session.changes("f").changes} == {b"a"}
+    assert {change.path for change in session.changes.of("f").changes} == {b"a"}
     place.write("b", "the user's\n")
     session.run([*SH, b"touch go; while ! grep -q 3 b; do sleep 0.01; done"], fork="f")
-    known = {change.path: change.original_known for change in session.changes("f").changes}
+    known = {change.path: change.original_known for change in session.changes.of("f").changes}
     assert known == {b"a": True, b"b": False, b"go": True}
     server.end()
 
@@ -291,10 +296,10 @@ def test_changes_are_those_of_now_and_an_original_is_that_of_the_start(place: Pl
 def test_other_settings_cannot_join(place: Place) -> None:
     session = place.session()
     server = started(session, SERVER)
-    session.settings = session.settings._replace(network="none")
+    act_as(session, settings=session.actor.settings._replace(network="none"))
     with pytest.raises(UsageError, match="other settings"):
         session.run([b"true"], fork="f")
-    session.settings = session.settings._replace(network="auto")
+    act_as(session, settings=session.actor.settings._replace(network="auto"))
     assert session.run([b"true"], fork="f").exit_code == 0
     place.write(".env", "SECRET=1\n")
     with pytest.raises(UsageError, match=r"\.env is a secret that the commands in the background can read"):
@@ -307,18 +312,18 @@ def test_other_settings_cannot_join(place: Place) -> None:
 @pytest.mark.parametrize(
     "do",
     [
-        lambda session: session.rollback("f", "p"),
-        lambda session: session.discard("f"),
-        lambda session: session.apply("f"),
-        lambda session: session.mount("f"),
-        lambda session: session.rename_fork("f", "g"),
+        lambda session: session.forks.rollback("f", "p"),
+        lambda session: session.forks.discard("f"),
+        lambda session: session.changes.apply("f"),
+        lambda session: session.forks.mount("f"),
+        lambda session: session.forks.rename("f", "g"),
     ],
     ids=["rollback", "discard", "apply", "mount", "rename"],
 )
 def test_what_needs_the_fork_at_rest_is_refused(place: Place, do: Callable[[Session], object]) -> None:
     session = place.session()
-    session.new_fork("f")
-    session.checkpoint("f", "p")
+    session.forks.new("f")
+    session.forks.checkpoint("f", "p")
     server = started(session, SERVER)
     for one in (session, place.session()):
         with pytest.raises(UsageError, match=f"background of the fork f \\({server.id}: sh -c echo up") as raised:
@@ -332,26 +337,28 @@ def test_a_fork_of_what_it_holds_can_be_applied_meanwhile(place: Place) -> None:
     server = started(session, SERVER)
     session.run([*SH, b"echo x > tested"], fork="f")
     for name, one in (("g", session), ("h", other)):
-        one.new_fork(name, parent="f")
-        assert {change.path for change in one.changes(name).changes} == {b"made", b"tested"}
+        one.forks.new(name, parent="f")
+        assert {change.path for change in one.changes.of(name).changes} == {b"made", b"tested"}
     with other.alone("a test"):
-        assert other.apply("h").applied.written == 2
+        assert other.changes.apply("h").applied.written == 2
     assert (place.project / "tested").read_text() == "x\n"
     assert server.poll() is None
     server.end()
-    assert {change.path for change in session.changes("f").changes} <= {b"made", b"tested"}
+    assert {change.path for change in session.changes.of("f").changes} <= {b"made", b"tested"}
 
 
 def test_rollback_and_discard_can_end_it(place: Place) -> None:
     session = place.session()
-    session.new_fork("f")
-    session.checkpoint("f", "p")
+    session.forks.new("f")
+    session.forks.checkpoint("f", "p")
     server = started(session, SERVER)
-    session.rollback("f", "p", end=True)
+    session.sandboxes.end("f")
+    session.forks.rollback("f", "p")
     assert server.poll() is not None
-    assert session.changes("f").changes == ()
+    assert session.changes.of("f").changes == ()
     started(session, SERVER)
-    session.discard("f", end=True)
+    session.sandboxes.end("f")
+    session.forks.discard("f")
     assert session.vault.forks() == []
 
 
@@ -366,19 +373,20 @@ def test_a_checkpoint_while_it_runs(place: Place, view: str) -> None:
     )
     server = started(session, program + "echo done; while ! [ -e go ]; do sleep 0.01; done; echo 2 > d/f; sleep 1000")
     heard(server, b"done")
-    session.checkpoint("f", "p")
-    before = {change.path: change.verb for change in session.changes("f").changes}
+    session.forks.checkpoint("f", "p")
+    before = {change.path: change.verb for change in session.changes.of("f").changes}
     session.run([*SH, b"touch go; while ! grep -q 2 g; do sleep 0.01; done; echo x > later"], fork="f")
-    session.rollback("f", "p", end=True)
-    assert {change.path: change.verb for change in session.changes("f").changes} == before
+    session.sandboxes.end("f")
+    session.forks.rollback("f", "p")
+    assert {change.path: change.verb for change in session.changes.of("f").changes} == before
     result = session.run([*SH, b"cat d/f g; test d/f -ef g && test ! -e gone -a ! -e d/e -a ! -e later"], fork="f")
     assert (result.exit_code, result.stdout) == (0, b"1\n1\n")
-    assert session.apply("f").applied.written > 0
+    assert session.changes.apply("f").applied.written > 0
     assert (place.project / "d/f").read_text() == "1\n" and place.project.stat().st_mode & 0o777 == 0o750
     assert not (place.project / "gone").exists()
     with pytest.raises(UsageError, match="has a checkpoint named p already"):
         started(session, SERVER)
-        session.checkpoint("f", "p")
+        session.forks.checkpoint("f", "p")
 
 
 def test_another_process_joins_it(place: Place) -> None:
@@ -395,14 +403,14 @@ def test_another_process_joins_it(place: Place) -> None:
     assert other.run([b"true"], fork="f", timeout=60).exit_code == 0
     ended = second.end()
     assert ended is not None and ended.signal == 15
-    other.checkpoint("f", "p")
+    other.forks.checkpoint("f", "p")
     assert session.vault.fork("f").state.checkpoint("p") is not None
     timed = other.run([b"sleep", b"1000"], fork="f", timeout=0.1)
     assert timed.timed_out
-    other.settings = other.settings._replace(network="none")
+    act_as(other, settings=other.actor.settings._replace(network="none"))
     with pytest.raises(UsageError, match="other settings"):
         other.run([b"true"], fork="f")
-    other.end("f")
+    other.sandboxes.end("f")
     assert server.poll() is not None
     assert other.run([*SH, b"cat theirs"], fork="f").stdout == b"x\n"
 
@@ -412,22 +420,22 @@ def test_the_end_of_the_sandbox_is_the_end_of_what_has_joined(place: Place, own:
     session = place.session()
     joining = session if own else place.session()
     started(session, SERVER)
-    stdio = Stdio(on_output=lambda _stream, _data: session._tended["f"].end())
+    stdio = Stdio(on_output=lambda _stream, _data: shared_of(session, "f").end())
     result = joining.run([*SH, b"echo x > more; echo up; sleep 1000"], fork="f", stdio=stdio)
     assert result.signal == 9
-    assert {change.path for change in joining.changes("f").changes} == {b"made", b"more"}
+    assert {change.path for change in joining.changes.of("f").changes} == {b"made", b"more"}
     assert joining.run([b"cat", b"more"], fork="f").stdout == b"x\n"
 
 
 def test_a_visitor_that_goes_away_takes_its_command_with_it(place: Place) -> None:
     session = place.session()
     server = started(session, SERVER)
-    visitor = visit(session.vault.fork("f"))
+    visitor = connect(session.vault.fork("f"))
     assert visitor is not None
     read, write = os.pipe()
     environment = {b"PATH": os.environb[b"PATH"]}
     argv = [*SH, b"echo up; exec sleep 1000"]
-    running = visitor.run(argv, environment, session.project, (0, write, 2), (), session._terms()())
+    running = visitor.join(argv, environment, session.project, (0, write, 2), (), shared_of(session, "f").basis.terms())
     os.close(write)
     assert os.read(read, 3) == b"up\n"
     visitor.close()
@@ -435,6 +443,12 @@ def test_a_visitor_that_goes_away_takes_its_command_with_it(place: Place) -> Non
     assert os.read(read, 1) == b""
     os.close(read)
     assert server.poll() is None
+
+
+def shared_of(session: Session, fork: str) -> SharedSandbox:
+    found = session.forks.users.shared(fork)
+    assert found is not None
+    return found
 
 
 CONNECT = """
@@ -461,7 +475,7 @@ def test_a_sandboxed_process_is_no_visitor(place: Place, who: str, heard: str) -
 def test_file_tools_go_through_the_live_mount(place: Place) -> None:
     place.write("a", "1\n")
     session = place.session()
-    files = session.files("f") if session.new_fork("f") else None
+    files = session.forks.files("f") if session.forks.new("f") else None
     assert files is not None
     files.write(b"before", b"b\n")
     server = started(session, SERVER)
@@ -470,7 +484,7 @@ def test_file_tools_go_through_the_live_mount(place: Place) -> None:
     assert session.run([b"cat", b"after"], fork="f").stdout == b"a\n"
     assert files.read(b"made") == b"there\n"
     server.end()
-    assert {change.path for change in session.changes("f").changes} == {b"before", b"after", b"made"}
+    assert {change.path for change in session.changes.of("f").changes} == {b"before", b"after", b"made"}
 
 
 def test_who_has_the_vault_alone_stops_it(place: Place) -> None:
@@ -482,7 +496,7 @@ def test_who_has_the_vault_alone_stops_it(place: Place) -> None:
         user.run([b"sleep", b"0.2"])
         assert count.read_bytes() == one
         with pytest.raises(UsageError, match="background of the fork f"):
-            user.apply("f")
+            user.changes.apply("f")
     while count.read_bytes() in (one, b""):
         assert server.poll() is None
     with session.alone("another"):  # by the very session that has it
@@ -509,7 +523,7 @@ def test_turns_while_others_join(place: Place) -> None:
     try:
         for number in range(10):
             assert (session, other)[number % 2].run([b"true"], fork="f").exit_code == 0
-            other.changes("f")
+            other.changes.of("f")
     finally:
         over.set()
         thread.join()
@@ -530,14 +544,14 @@ def test_output_is_told_as_it_comes(place: Place) -> None:
 def test_without_namespaces(place: Place) -> None:
     place.write("old", "o\n")
     session = place.session(Settings(network="none"))
-    session.confinement.mode = "landlock"
+    session.machine.confinement.mode = "landlock"
     server = started(session, "echo x > ~/mine; echo x > $TMPDIR/mine; " + SERVER)
     result = session.run(
         [*SH, b"cat made; echo more >> old; cat ~/mine $TMPDIR/mine; touch /etc/x || echo no"], fork="f"
     )
     assert (result.exit_code, result.stdout) == (0, b"there\nx\nx\nno\n"), result.stderr
     assert {change.path for change in result.changeset.changes} == {b"made", b"old"}
-    session.checkpoint("f", "p")
+    session.forks.checkpoint("f", "p")
     refused = session.run(
         [*SH, b"python3 -c 'import socket; socket.socket(socket.AF_UNIX)' || chmod 700 /etc"], fork="f"
     )
@@ -549,4 +563,4 @@ def test_without_namespaces(place: Place) -> None:
         os.close(descriptor)
     ended = server.end()
     assert ended is not None and ended.signal == 15
-    assert {change.path for change in session.changes("f").changes} == {b"made", b"old"}
+    assert {change.path for change in session.changes.of("f").changes} == {b"made", b"old"}

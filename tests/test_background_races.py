@@ -13,8 +13,7 @@ from typing import Any
 
 import pytest
 
-from conftest import Place
-from mudroom.background import Background
+from conftest import Place, act_as
 from mudroom.core.approval.approval import CommandAnswer, CommandQuestion
 from mudroom.core.background import BackgroundStart
 from mudroom.core.command.policy import ClassRule, CommandPolicy
@@ -22,6 +21,8 @@ from mudroom.core.settings import Settings
 from mudroom.errors import CommandNotStarted, MudroomError, UsageError
 from mudroom.sandbox.launcher.wire import send
 from mudroom.session import Session
+from mudroom.session.shared_sandbox.background import Background
+from mudroom.session.shared_sandbox.joined import JoinedSandbox
 from mudroom.vault.forks.background import Book
 from mudroom.vault.store.fork import Fork
 
@@ -47,19 +48,16 @@ def names(session: Session) -> list[str]:
 
 def idle(session: Session) -> Background:
     """Something in the background of f, of the user's own."""
-    agent, session.agent = session.agent, None
-    found = session.start([b"sleep", b"1000"], fork="f")
-    session.agent = agent
-    return found
+    return session.start([b"sleep", b"1000"], fork="f", actor=session.actor._replace(agent=None))
 
 
 def test_what_was_approved_is_looked_at_once_the_fork_is_ours(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever had the fork has changed it meanwhile."""
     session = asking(place)
-    session.new_fork("f")
-    session.files("f").write(b"run.sh", b"echo harmless\n")
+    session.forks.new("f")
+    session.forks.files("f").write(b"run.sh", b"echo harmless\n")
     session.run([b"true"], fork="f")
-    locked = session._locked
+    locked = session.forks.locked
 
     @contextmanager
     def late(fork: Fork, what: str) -> Iterator[None]:
@@ -67,10 +65,10 @@ def test_what_was_approved_is_looked_at_once_the_fork_is_ours(place: Place, monk
             staged(session).write_bytes(b"echo evil\n")
             yield
 
-    monkeypatch.setattr(session, "_locked", late)
+    monkeypatch.setattr(session.forks, "locked", late)
     one = session.start(SCRIPT, fork="f")
     assert one.refused is not None and "changed since it was approved" in one.refused.verdict.reason
-    assert session.backgrounds() == []
+    assert session.sandboxes.backgrounds() == []
     monkeypatch.undo()
     assert session.start(SCRIPT, fork="f").wait() is not None, "the fork is free, and asked about anew"
 
@@ -81,19 +79,19 @@ def test_what_was_approved_is_looked_at_before_it_joins(
 ) -> None:
     holding = asking(place)
     session = holding if own else asking(place)
-    holding.new_fork("f")
-    holding.files("f").write(b"run.sh", b"echo harmless\n")
+    holding.forks.new("f")
+    holding.forks.files("f").write(b"run.sh", b"echo harmless\n")
     other = idle(holding)
-    require_same = session._require_same
+    require_same = JoinedSandbox.require_same
 
-    def late(beside: Any) -> None:
+    def late(place_in: JoinedSandbox) -> None:
         staged(session).write_bytes(b"echo evil\n")
-        require_same(beside)
+        require_same(place_in)
 
-    monkeypatch.setattr(session, "_require_same", late)
+    monkeypatch.setattr(JoinedSandbox, "require_same", late)
     one = session.start(SCRIPT, fork="f")
     assert one.refused is not None and "changed since it was approved" in one.refused.verdict.reason
-    assert [row.id for row, _end in session.backgrounds()] == [other.id]
+    assert [row.id for row, _end in session.sandboxes.backgrounds()] == [other.id]
 
 
 def interrupts(_question: CommandQuestion) -> CommandAnswer:
@@ -178,7 +176,7 @@ def test_who_cannot_join_leaves_no_checkpoint(place: Place, own: bool) -> None:
     holding = place.session(agent="coder")
     session = holding if own else place.session(agent="coder")
     idle(holding)
-    session.settings = session.settings._replace(network="none")
+    act_as(session, settings=session.actor.settings._replace(network="none"))
     for call in (session.run, session.start):
         with pytest.raises(UsageError, match="other settings"):
             call([b"rm", b"-r", b"build"], fork="f")
@@ -221,7 +219,8 @@ def test_who_waits_for_its_end_finds_what_it_has_changed(
     one = session.start([b"sh", b"-c", b"echo x > made; echo up; sleep 1000"], fork="f")
     while b"up" not in one.output()[0]:
         assert one.poll() is None
-    tended = holding._tended["f"]
+    tended = holding.forks.users.shared("f")
+    assert tended is not None
     gather = tended._gather
     ends: list[Any] = []
 
@@ -233,7 +232,7 @@ def test_who_waits_for_its_end_finds_what_it_has_changed(
     if whole:
         tended.held.running.signal(9)
     else:
-        session.end("f", [one.id])
+        session.sandboxes.end("f", [one.id])
     assert one.wait() is not None
     assert ends[0] is None, "it was told before anything was collected"
     record = session.vault.fork("f").record
@@ -243,12 +242,12 @@ def test_who_waits_for_its_end_finds_what_it_has_changed(
 def test_the_end_of_one_whose_keeper_was_killed(place: Place) -> None:
     """It is found by who waits: nobody else writes it down."""
     session = place.session()
-    session.new_fork("f")
+    session.forks.new("f")
     fork = session.vault.fork("f")
     started = BackgroundStart("0badcafe", "f", (b"sleep", b"1000"), session.project, 1, 1)
     Book(fork).begin(started)
     Book(fork).note({"mode": "overlay", "port": 0, "environment": [], "masked": [], "keeper": 1})
-    one = Background(session, started)
+    one = Background(session.sandboxes, started)
     ended = one.wait(0.0)
     assert ended is not None and ended.signal == 9
     Book(fork).write(started, None)
@@ -280,6 +279,7 @@ def test_checkpoints_of_the_very_same_share_what_they_hold(place: Place, view: s
     assert result.checkpoint is not None
     last = session.vault.fork("f").state.checkpoint(result.checkpoint)
     assert last is not None and last.layers not in made
-    session.rollback("f", result.checkpoint, end=True)
-    session.agent = None
+    session.sandboxes.end("f")
+    session.forks.rollback("f", result.checkpoint)
+    act_as(session, agent=None)
     assert session.run([b"cat", b"b", b"d/a"], fork="f").stdout == b"2\n2\n"

@@ -64,16 +64,16 @@ def test_what_is_closed_is_staged_and_lands(place: Place, project: Path, setting
     session, result = place.sh(SCRIPT, settings)
     assert result.exit_code == 0, result.stderr
     assert sorted(change.path for change in result.changeset.changes) == CHANGED
-    files = session.files(result.fork)
+    files = session.forks.files(result.fork)
     assert files.read("new/below/b") == b"b\n" and files.read("old/f") == b"old/f\nmore\n"
     assert sorted(files.list("new")) == ["below", "n"]
 
     checked = session.run([b"sh", b"-c", b"chmod 755 new/below; echo again >> new/n"], fork=result.fork)
     session.run([b"chmod", b"0", b"new/below"], fork=result.fork)
     assert checked.exit_code == 0, checked.stderr
-    assert sorted(change.path for change in session.changes(result.fork).changes) == CHANGED
+    assert sorted(change.path for change in session.changes.of(result.fork).changes) == CHANGED
 
-    landed = session.apply(result.fork)
+    landed = session.changes.apply(result.fork)
     assert (landed.applied.conflicts, landed.applied.remarks) == ((), ())
     assert unlock(project) == {"new": 0o555, "new/below": 0, "new/below/b": 0, "old": 0, "old/f": 0, "secret": 0}
     assert (project / "new/below/b").read_text() == "b\n"
@@ -85,23 +85,23 @@ def test_what_is_closed_is_staged_and_lands(place: Place, project: Path, setting
 
 def test_a_tool_writes_into_what_a_command_has_closed(place: Place, project: Path, settings: Settings) -> None:
     session, result = place.sh("mkdir d; echo 1 > d/one; chmod 555 d; chmod 555 old", settings)
-    files = session.files(result.fork)
+    files = session.forks.files(result.fork)
     files.write("d/two", "2")
     files.write("old/new", "3")
     files.delete("d/one")
-    session.apply(result.fork)
+    session.changes.apply(result.fork)
     assert unlock(project) == {"d": 0o555, "old": 0o555}
     assert (sorted(os.listdir(project / "d")), sorted(os.listdir(project / "old"))) == (["two"], ["f", "g", "new"])
 
 
 def test_a_checkpoint_keeps_what_is_closed(place: Place, project: Path, settings: Settings) -> None:
     session, result = place.sh(SCRIPT, settings)
-    session.checkpoint(result.fork, "closed")
+    session.forks.checkpoint(result.fork, "closed")
     session.run([b"sh", b"-c", b"chmod -R u+rwX new old secret; rm -r new; echo y > old/g"], fork=result.fork)
-    session.rollback(result.fork, "closed")
-    assert sorted(change.path for change in session.changes(result.fork).changes) == CHANGED
-    assert session.files(result.fork).read("new/below/b") == b"b\n"
-    session.apply(result.fork)
+    session.forks.rollback(result.fork, "closed")
+    assert sorted(change.path for change in session.changes.of(result.fork).changes) == CHANGED
+    assert session.forks.files(result.fork).read("new/below/b") == b"b\n"
+    session.changes.apply(result.fork)
     assert unlock(project)["new/below"] == 0
     assert (project / "old/g").read_text() == "old/g\n"
 
@@ -110,25 +110,25 @@ def test_what_the_user_has_closed_meanwhile_is_left_alone(place: Place, project:
     session, result = place.sh("echo more >> old/f; echo new > old/new; rm secret/kept; echo x > fine", settings)
     (project / "old").chmod(0)
     (project / "secret").chmod(0o500)
-    landed = session.apply(result.fork)
+    landed = session.changes.apply(result.fork)
     assert (project / "fine").read_text() == "x\n"
     if os.geteuid():
         assert {conflict.path for conflict in landed.applied.conflicts} == {b"old/f", b"old/new", b"secret/kept"}
         assert unlock(project) == {"old": 0, "secret": 0o500}
         assert (project / "old/f").read_text() == "old/f\n" and (project / "secret/kept").exists()
-        landed = session.apply(result.fork)
+        landed = session.changes.apply(result.fork)
     assert landed.applied.conflicts == ()
     assert (project / "old/f").read_text() == "old/f\nmore\n" and not (project / "secret/kept").exists()
 
 
 def test_closing_is_undone(place: Place, project: Path, settings: Settings) -> None:
     session, result = place.sh(SCRIPT, settings)
-    landed = session.apply(result.fork)
-    undone = session.undo(landed.applied.name)
+    landed = session.changes.apply(result.fork)
+    undone = session.changes.undo(landed.applied.name)
     if undone.conflicts:  # what is closed to us cannot be looked at: nothing is undone behind the door
         assert os.geteuid(), undone.conflicts
         unlock(project)
-        undone = session.undo(landed.applied.name)
+        undone = session.changes.undo(landed.applied.name)
     assert unlock(project) == {}
     assert not (project / "new").exists(), undone
     assert (project / "old/f").read_text() == "old/f\n"
@@ -145,23 +145,23 @@ def test_killed_while_a_directory_is_open_to_us(place: Place, project: Path, set
     assert unlock(project) == {}
     if settings.view == "copy":
         with pytest.raises(MudroomError, match="not what was reviewed"):
-            session.apply(result.fork)
+            session.changes.apply(result.fork)
         assert sorted(os.listdir(project)) == ["old", "other", "secret"] and unlock(project) == {}
         looked = session.run([b"true"], fork=result.fork)
         assert [(one.path, one.entry.mode) for one in looked.changeset.changes if one.path == b"new"] == [
             (b"new", 0o700)
         ]
-        session.apply(result.fork)
+        session.changes.apply(result.fork)
         assert unlock(project) == {}
     else:
-        session.apply(result.fork)
+        session.changes.apply(result.fork)
         assert unlock(project) == {"new": 0o500, "old": 0o500}
 
 
 def test_a_file_that_nobody_may_write_to_moves(place: Place, project: Path, settings: Settings) -> None:
     place.write("fixed", "f\n", 0o444)
     session, result = place.sh("mkdir new; mv fixed new; mv other new; chmod 444 new/other; chmod 555 new", settings)
-    session.apply(result.fork)
+    session.changes.apply(result.fork)
     assert (project / "new/fixed").read_text() == "f\n" and unlock(project) == {"new": 0o555}
     for name in ("new", "new/fixed", "new/other"):
         (project / name).chmod(0o755)

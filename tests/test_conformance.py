@@ -137,17 +137,17 @@ def by_two_commands(place: Place, view: str, edits: Edits) -> None:
     """With a checkpoint between: each half is in a layer of its own."""
     by_command(place, view, edits[: len(edits) // 2])
     session = place.session(Settings(view=view))  # type: ignore[arg-type]
-    session.checkpoint("f", "between")
+    session.forks.checkpoint("f", "between")
     by_command(place, view, edits[len(edits) // 2 :])
 
 
 def by_tools(place: Place, _view: str, edits: Edits) -> None:
     session = place.session()
-    session.new_fork("f")
-    files = session.files("f")
+    session.forks.new("f")
+    files = session.forks.files("f")
     for name, *words in edits:
         path, *rest = (word.encode("latin-1") if isinstance(word, str) else word for word in words)
-        tree = session._desk.tree("f")
+        tree = session.forks.tools.tree("f")
         if name == "write":
             files.write(path, rest[0])
         elif name == "append":
@@ -172,10 +172,10 @@ def by_tools(place: Place, _view: str, edits: Edits) -> None:
 
 def by_mount(place: Place, kind: str, edits: Edits) -> None:
     session = place.session()
-    session.new_fork("f")
-    session.mount("f", os.fsencode(place.root / "mounted"), kind=kind)  # type: ignore[arg-type]
+    session.forks.new("f")
+    session.forks.mount("f", os.fsencode(place.root / "mounted"), kind=kind)  # type: ignore[arg-type]
     perform([_raw(edit) for edit in edits], place.root / "mounted")
-    session.unmount("f")
+    session.forks.unmount("f")
 
 
 def _raw(edit: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -235,15 +235,15 @@ def test_every_view_gives_the_same_changeset(place: Place, case: str, way: str) 
     edit, how = WAYS[way]
     edit(place, how, edits if edit is by_tools else as_names(edits))
     session = place.session()
-    changes = session.changes("f").changes
+    changes = session.changes.of("f").changes
     assert {change.path.decode("latin-1"): change.verb for change in changes} == expected
     assert full_listing(place.project) == before
     if changes:
-        landed = session.apply("f")
+        landed = session.changes.apply("f")
         assert landed.conflicts == ()
     assert listing(place.project) == listing(bare)
     if changes:
-        session.undo()
+        session.changes.undo()
         assert full_listing(place.project).keys() == before.keys()
 
 

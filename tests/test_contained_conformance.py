@@ -28,7 +28,7 @@ Edits = list[tuple[Any, ...]]
 def opened(place: Place, engine: EngineHere, mode: str) -> Session:
     session = engine.session(place, Settings(timeout=60.0))
     if mode == "plain":
-        session.confinement.mode_contained = "plain"
+        session.machine.confinement.mode_contained = "plain"
     return session
 
 
@@ -49,7 +49,7 @@ def edit(session: Session, fork: str, cases: dict[str, Edits]) -> None:
 
 def wrong(session: Session, fork: str, directories: dict[str, str]) -> dict[str, dict[str, str]]:
     found: dict[str, dict[str, str]] = {directory: {} for directory in directories.values()}
-    for change in session.changes(fork).changes:
+    for change in session.changes.of(fork).changes:
         directory, _slash, path = change.path.decode("latin-1").partition("/")
         found[directory][path] = change.verb
     return {case: found[own] for case, own in directories.items() if found[own] != CASES[case][1]}
@@ -71,12 +71,12 @@ def test_views_in_containers_give_the_same_changesets(place: Place, engine: Engi
     session = opened(place, engine, mode)
     edit(session, "whole", edits)
     edit(session, "halves", {directory: some[: len(some) // 2] for directory, some in edits.items()})
-    session.checkpoint("halves", "between")
+    session.forks.checkpoint("halves", "between")
     edit(session, "halves", {directory: some[len(some) // 2 :] for directory, some in edits.items()})
     for fork in ("whole", "halves"):
         assert wrong(session, fork, directories) == {}, fork
     assert full_listing(place.project) == before
-    assert session.apply("halves").conflicts == ()
+    assert session.changes.apply("halves").conflicts == ()
     assert listing(place.project) == listing(bare)
 
 

@@ -105,8 +105,8 @@ def test_commands_of_a_fork_share_a_container_and_forks_do_not(place: Place, eng
     for fork in ("a", "b", "a", "b"):
         assert script(session, "true", fork).exit_code == 0
     assert len(engine.containers(place.root)) in (0, 2)  # none where commands have no namespaces: those are used once
-    session.discard("a")
-    session.discard("b")
+    session.forks.discard("a")
+    session.forks.discard("b")
     assert engine.left(place.root) == []
 
 
@@ -136,7 +136,7 @@ def test_many_containers_one_after_another_leave_nothing(place: Place, engine: E
         found["mounts"] = str(Path("/proc/self/mountinfo").read_text().count("mudroom-"))
         return found
 
-    session._boxes()._pool.rules = Rules(uses=1)
+    session.machine.containers._pool.rules = Rules(uses=1)
     script(session, "true")
     assert engine.left(place.root) == []
     before = things()
@@ -158,7 +158,7 @@ def groups() -> list[str]:
 
 def during(session: Session, line: str, meanwhile: Callable[[], object], fork: str = "f") -> BaseException | Result:
     """What becomes of a command while something is done to it. The engine was looked at before: that may take long."""
-    assert session._boxes().engine
+    assert session.machine.containers.engine
     ended: list[BaseException | Result] = []
 
     def run() -> None:
@@ -192,7 +192,7 @@ def test_a_container_that_is_killed_is_told_from_a_command_that_fails(
     assert "was ended with its container" in found.message
     after = script(session, "cat new; echo after >>new")
     assert (after.stdout, after.exit_code) == (b"before\n", 0), "what it had changed is in its fork"
-    assert [change.path for change in session.changes("f").changes] == [b"new"]
+    assert [change.path for change in session.changes.of("f").changes] == [b"new"]
 
 
 def test_a_command_that_kills_itself_is_a_result(place: Place, engine: EngineHere) -> None:
@@ -246,7 +246,7 @@ def test_when_mudroom_is_killed_nothing_is_left_after_the_next_start(
     session = engine.session(place)
     assert script(session, "cat first").stdout == b"first\n"
     if stage == "command":
-        assert {change.path for change in session.changes("f").changes} == {b"first", b"second"}
+        assert {change.path for change in session.changes.of("f").changes} == {b"first", b"second"}
     session.close()
     assert engine.left(place.root) == []
     assert list(doors.iterdir()) == []
@@ -255,7 +255,7 @@ def test_when_mudroom_is_killed_nothing_is_left_after_the_next_start(
 def test_an_orphan_is_removed_and_who_lives_is_not(place: Place, engine: EngineHere) -> None:
     with engine.session(place) as session:
         assert script(session, "true").exit_code == 0
-        image = session._boxes()._host_image
+        image = session.machine.containers._host_image
     here = this_process()
     owners = {
         "gone": here._replace(started=1),
@@ -282,7 +282,7 @@ def test_an_orphan_is_removed_and_who_lives_is_not(place: Place, engine: EngineH
 def limited(engine: EngineHere, place: Place, limits: Limits) -> Session:
     session = engine.session(place, Settings(limits=limits))
     try:
-        session._boxes().allowed(limits)
+        session.machine.containers.allowed(limits)
     except Unsupported as error:
         pytest.skip(f"{engine.kind} holds no such limit here: {error.found}")
     return session
@@ -411,14 +411,14 @@ def test_file_tools_work_while_a_command_runs_and_it_is_paused_by_an_apply(place
     session = engine.session(place)
     script(session, "echo other >other", "other")
     seen: list[bytes] = []
-    session.new_fork("f")
-    files = session.files("f")
+    session.forks.new("f")
+    files = session.forks.files("f")
     files.write("early", "by a tool")
 
     def look() -> None:
         until(lambda: bool(staged(place, "on")))
         seen.append(files.read("on"))
-        session.apply("other")  # stops the command meanwhile
+        session.changes.apply("other")  # stops the command meanwhile
         files.write("told", "by a tool, too")
 
     found = during(session, "echo now >on; while [ ! -e told ]; do :; done; cat early told", look)
@@ -429,9 +429,9 @@ def test_file_tools_work_while_a_command_runs_and_it_is_paused_by_an_apply(place
 def test_commands_in_the_background(place: Place, engine: EngineHere) -> None:
     session = engine.session(place)
     started = session.start([b"sh", b"-c", b"echo on >on; exec sleep 1000"], fork="f")
-    until(lambda: started.id in session.usages())  # there, in a container that descends from somebody else
+    until(lambda: started.id in session.sandboxes.usages())  # there, in a container that descends from somebody else
     assert script(session, "cat on").stdout == b"on\n"
-    session.end("f")
+    session.sandboxes.end("f")
     assert script(session, "cat on").stdout == b"on\n"
 
 

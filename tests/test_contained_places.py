@@ -37,7 +37,7 @@ def test_a_project_at_such_a_path(moved: Place, engine: EngineHere) -> None:
     assert (result.exit_code, result.level) == (0, 2), result.stderr
     assert result.stdout == os.fsencode(moved.project) + b"\n"
     assert sorted(change.path for change in result.changeset.changes) == [b"f", b'g,h="i']
-    session.apply(result.fork)
+    session.changes.apply(result.fork)
     assert (moved.project / "f").read_text() == "one\ntwo\n"
 
 

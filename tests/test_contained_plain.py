@@ -8,7 +8,6 @@ import sys
 
 import pytest
 
-import mudroom.contained
 from conftest import Place
 from engines import EngineHere
 from mudroom.core.confinement.container import NOBODY
@@ -16,6 +15,7 @@ from mudroom.core.result import Result
 from mudroom.core.settings import Settings
 from mudroom.sandbox.container.profile import profile
 from mudroom.session import Session
+from mudroom.session.confinement import containers
 
 INTERPRETER = os.path.realpath(sys.executable)
 USER = (os.geteuid(), os.getegid()) if os.geteuid() else NOBODY
@@ -26,13 +26,13 @@ def session(place: Place, engine: EngineHere) -> Session:
     place.write("kept", "kept\n")
     place.write("d/changed", "one\n")
     made = engine.session(place)
-    made.confinement.mode_contained = "plain"
+    made.machine.confinement.mode_contained = "plain"
     return made
 
 
 def sh(session: Session, script: str, fork: str = "f") -> Result:
     if fork not in {one.name for one in session.vault.forks()}:
-        session.new_fork(fork)
+        session.forks.new(fork)
     return session.run([b"sh", b"-c", script.encode()], fork=fork)
 
 
@@ -83,7 +83,7 @@ def test_only_the_gate_is_reached(session: Session) -> None:
 
 def test_a_closed_network_has_no_sockets(place: Place, engine: EngineHere) -> None:
     session = engine.session(place, Settings(network="none"))
-    session.confinement.mode_contained = "plain"
+    session.machine.confinement.mode_contained = "plain"
     result = sh(session, f"{INTERPRETER} -c 'import socket; socket.socket()'; env | grep -i proxy; echo end")
     assert result.stdout == b"end\n"
     assert b"PermissionError" in result.stderr
@@ -107,7 +107,7 @@ def test_what_it_leaves_running_ends_with_it(session: Session) -> None:
 
 def test_it_is_fallen_back_to(place: Place, engine: EngineHere, monkeypatch: pytest.MonkeyPatch) -> None:
     """An engine whose containers refuse namespaces: their filter is the one without what makes them."""
-    monkeypatch.setattr(mudroom.contained, "profile", lambda machine, *, nested: profile(machine, nested=False))
+    monkeypatch.setattr(containers, "profile", lambda machine, *, nested: profile(machine, nested=False))
     session = engine.session(place)
     result = sh(session, "echo x > new")
     assert changes(result) == {b"new"}
@@ -135,6 +135,6 @@ def test_root_is_nobody_in_a_container(place: Place, engine: EngineHere) -> None
     assert changes(result) == {b"secret.txt"}
     (name,) = engine.containers(place.root)
     assert engine.inspect(name)["Config"]["User"] == f"{NOBODY[0]}:{NOBODY[1]}"
-    session.apply("f")
+    session.changes.apply("f")
     found = place.project / "secret.txt"
     assert (found.read_text(), found.stat().st_uid, found.stat().st_mode & 0o777) == ("mine\nmore\n", 0, 0o600)

@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-import mudroom.contained
 from conftest import Place
 from engines import EngineHere
 from mudroom.core.settings import Settings
@@ -19,6 +18,7 @@ from mudroom.errors import Unsupported, UsageError
 from mudroom.sandbox.container.engine import current
 from mudroom.sandbox.container.owner import this_process
 from mudroom.session import Session
+from mudroom.session.confinement import containers
 
 BUSYBOX = Path("/bin/busybox")
 IMAGE = "mudroom-test-remote:1"
@@ -45,7 +45,7 @@ def far(engine: EngineHere, monkeypatch: pytest.MonkeyPatch) -> Iterator[EngineH
         pytest.skip("not installed: busybox-static")
     words = [engine.kind, "import", "-", IMAGE]
     subprocess.run(words, input=image_of_busybox(), env=engine.environ, check=True, capture_output=True)
-    monkeypatch.setattr(mudroom.contained, "current", lambda *words: current(*words)._replace(remote=True))
+    monkeypatch.setattr(containers, "current", lambda *words: current(*words)._replace(remote=True))
     yield engine
     engine.ask("rmi", "--force", IMAGE)
 
@@ -54,7 +54,7 @@ def far(engine: EngineHere, monkeypatch: pytest.MonkeyPatch) -> Iterator[EngineH
 def session(far: EngineHere, place: Place) -> Session:
     place.write("kept", "kept\n")
     made = far.session(place, Settings(network="none", image=IMAGE))
-    made.new_fork("f")
+    made.forks.new("f")
     return made
 
 
@@ -74,7 +74,7 @@ def test_a_command_in_a_copy_at_the_projects_own_path(session: Session, place: P
     assert {change.path for change in result.changeset.changes} == {b"kept", b"new"}
     assert far.left(place.root) == []
     assert session.run([b"cat", b"new"], fork="f").stdout == b"x\n"
-    session.apply("f")
+    session.changes.apply("f")
     assert (place.project / "new").read_text() == "x\n" and not (place.project / "kept").exists()
 
 

@@ -263,7 +263,7 @@ def test_a_commands_launcher_is_out_of_reach(place: Place, engine: EngineHere) -
         "{ echo x > $f; } 2>/dev/null && echo wrote $f; done; true"
     )
     for mode in ("overlay", "plain"):
-        session.confinement.mode_contained = mode
+        session.machine.confinement.mode_contained = mode
         found = session.run([b"sh", b"-c", script.encode()], fork=mode)
         allowed = {"overlay": set[str](), "plain": {"listed /.mudroom/bin", "listed /.mudroom-door"}}[mode]
         assert set(found.stdout.decode().splitlines()) - allowed == set(), mode
@@ -274,7 +274,7 @@ def test_writes_outside_the_project_are_nobodys(place: Place, engine: EngineHere
     places = "/ /usr /etc /opt /var /home /sys /proc /.mudroom /dev"
     script = f"for d in {places}; do touch $d/planted 2>/dev/null && echo $d; done; true".encode()
     for mode in ("overlay", "plain"):
-        session.confinement.mode_contained = mode
+        session.machine.confinement.mode_contained = mode
         found = session.run([b"sh", b"-c", script], fork=mode)
         assert found.stdout == b"", mode
         assert found.changeset.changes == ()

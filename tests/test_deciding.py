@@ -12,10 +12,10 @@ from mudroom.core.approval.approval import CommandAnswer, CommandQuestion
 from mudroom.core.command.policy import ClassRule, CommandPolicy
 from mudroom.core.command.verdict import Action, Verdict
 from mudroom.core.settings import Settings
-from mudroom.deciding import checkpoint_stem
 from mudroom.errors import MudroomError
-from mudroom.keeper import QueueApprover
 from mudroom.session import Session
+from mudroom.session.forks import checkpoint_stem
+from mudroom.session.upkeep import QueueApprover
 
 
 def policy(**actions: Action) -> Settings:
@@ -65,9 +65,9 @@ def test_a_checkpoint_before_what_destroys_and_back(place: Place) -> None:
     result = session.run([b"rm", b"-r", b"a"], fork="f")
     assert result.verdict.action == "allow_with_checkpoint"
     assert result.checkpoint == "before-rm-r-a-1"
-    assert [one.verb for one in session.changes("f").changes] == ["deleted"]
-    session.rollback("f", result.checkpoint)
-    assert session.files("f").read_text(b"a") == "2\n"
+    assert [one.verb for one in session.changes.of("f").changes] == ["deleted"]
+    session.forks.rollback("f", result.checkpoint)
+    assert session.forks.files("f").read_text(b"a") == "2\n"
 
 
 def test_what_changes_nothing_pushes_no_checkpoint_out(place: Place) -> None:
@@ -100,7 +100,7 @@ def test_the_name_of_a_checkpoint(argv: list[bytes], name: str) -> None:
 def test_old_automatic_checkpoints_go(place: Place) -> None:
     session = place.session(Settings(keep_applies=3), agent="coder")
     session.run([b"touch", b"x"], fork="f")
-    session.checkpoint("f", "mine")
+    session.forks.checkpoint("f", "mine")
     for number in range(5):
         session.run([b"touch", b"x%d" % number], fork="f")
         session.run([b"rm", b"x%d" % number], fork="f")
@@ -151,7 +151,7 @@ def test_a_rule_that_cannot_be_written_is_an_answer_for_once(place: Place) -> No
 
 def test_an_answer_about_a_new_fork_holds_for_the_next_new_one(place: Place) -> None:
     first = place.session(policy(mutating="require_approval"), agent="coder")
-    first.ask_about(QueueApprover(first.vault.approvals, 0))
+    first.approval.ask_about(QueueApprover(first.vault.approvals, 0))
     assert not first.run([b"touch", b"x"]).ran
     (row,) = first.vault.approvals.rows()
     first.vault.approvals.decide(row.name, allow=True, by="test")
@@ -175,7 +175,7 @@ def test_what_was_approved_is_what_runs(place: Place) -> None:
     place.write("build.sh", "echo fine > out\n")
 
     def changing(question: CommandQuestion) -> CommandAnswer:
-        session.files(question.fork).write(b"build.sh", "echo bad > out\n")
+        session.forks.files(question.fork).write(b"build.sh", "echo bad > out\n")
         return CommandAnswer(True, by="test")
 
     session = place.session(policy(unknown="require_approval"), agent="coder", ask_about=changing)
@@ -183,14 +183,16 @@ def test_what_was_approved_is_what_runs(place: Place) -> None:
     result = session.run([b"sh", b"build.sh"], fork="f")
     assert not result.ran
     assert "changed since" in result.verdict.reason
-    assert session.files("f").look(b"out") is None
+    assert session.forks.files("f").look(b"out") is None
 
 
 def test_decide_on_asks_nobody(place: Place) -> None:
     ask = Answers()
     session = place.session(agent="coder", ask_about=ask)
-    assert session.decide_on([b"ls"]) == Verdict("allow", ("read_only",), "default", session.decide_on([b"ls"]).reason)
-    assert session.decide_on([b"sudo", b"ls"]).action == "require_approval"
+    assert session.approval.decide_on([b"ls"]) == Verdict(
+        "allow", ("read_only",), "default", session.approval.decide_on([b"ls"]).reason
+    )
+    assert session.approval.decide_on([b"sudo", b"ls"]).action == "require_approval"
     assert ask.questions == []
 
 
@@ -207,5 +209,5 @@ def test_prepare_and_inspect(place: Place) -> None:
     assert (seen.state, seen.command, seen.exit_code) == ("idle", (b"touch", b"new"), 0)
     assert [one.name for one in seen.checkpoints] == ["start"]
     assert seen.denials[0] | {"reason": ""} == {"kind": "command", "target": "rm a", "reason": "", "count": 1}
-    assert session.rollback("f") is not None
-    assert session.changes("f").changes == ()
+    assert session.forks.rollback("f") is not None
+    assert session.changes.of("f").changes == ()

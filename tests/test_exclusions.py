@@ -97,7 +97,7 @@ def applied(place: Place, script: str, settings: Settings = SMALL) -> set[str]:
     session, result = place.sh(script, settings)
     assert result.exit_code == 0, result.stderr
     with session.alone("test"):
-        return {os.fsdecode(conflict.path) for conflict in session.apply(result.fork).conflicts}
+        return {os.fsdecode(conflict.path) for conflict in session.changes.apply(result.fork).conflicts}
 
 
 def modules(place: Place) -> object:
@@ -161,7 +161,7 @@ def test_a_repository_that_was_left_out_is_not_mixed_with_a_new_one(place: Place
     session, result = place.sh("mkdir .git; echo other > .git/HEAD; echo new > .git/packed-refs", SMALL)
     assert "left out of the copy: .git (0.1 MB)" in result.notes
     with session.alone("test"):
-        session.apply(result.fork, [b".git"])
+        session.changes.apply(result.fork, [b".git"])
     assert full_listing(place.project / ".git") == before
 
 
@@ -176,13 +176,13 @@ def test_a_file_that_appears_twice_the_same_is_no_conflict(large: Place) -> None
 
 def test_a_checkpoint_and_a_fork_of_it_leave_it_out_as_well(large: Place) -> None:
     session, result = large.sh("echo two > src/two", SMALL)
-    session.checkpoint(result.fork, "point")
-    session.new_fork("other", parent=result.fork)
+    session.forks.checkpoint(result.fork, "point")
+    session.forks.new("other", parent=result.fork)
     again = session.run([b"sh", b"-c", b"ls; rm src/main.js"], fork="other")
     assert again.stdout == b"src\n"
     assert changed(again) == {"src/two": "added", "src/main.js": "deleted"}
     before = modules(large)
     with session.alone("test"):
-        assert session.apply("other").conflicts == ()
+        assert session.changes.apply("other").conflicts == ()
     assert modules(large) == before
     assert not Path(large.project / "src/main.js").exists()

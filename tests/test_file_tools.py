@@ -23,8 +23,8 @@ def test_what_tools_write_commands_read_and_the_other_way_round(place: Place, vi
     place.write("d/gone", "g\n")
     before = full_listing(place.project)
     session = place.session(Settings(view=view))  # type: ignore[arg-type]
-    session.new_fork("f")
-    files = session.files("f")
+    session.forks.new("f")
+    files = session.forks.files("f")
     files.edit("edited", "two", "2")
     files.write("new/file", "n\n")
     files.delete("d/gone")
@@ -35,7 +35,7 @@ def test_what_tools_write_commands_read_and_the_other_way_round(place: Place, vi
     assert files.read_text("moved") == "k\n"
     assert sorted(files.list()) == ["d", "edited", "moved", "new"]
     files.write("moved", "changed\n")
-    changes = {change.path: change.verb for change in session.changes("f").changes if change.entry.kind == "file"}
+    changes = {change.path: change.verb for change in session.changes.of("f").changes if change.entry.kind == "file"}
     assert changes == {
         b"edited": "modified",
         b"new/file": "added",
@@ -44,7 +44,7 @@ def test_what_tools_write_commands_read_and_the_other_way_round(place: Place, vi
         b"moved": "added",
     }
     assert full_listing(place.project) == before
-    assert session.apply("f").conflicts == ()
+    assert session.changes.apply("f").conflicts == ()
     assert {name: entry[2] for name, entry in listing(place.project).items() if entry[0] == "file"} == {
         "edited": b"one\n2\n",
         "new/file": b"n\nmore\n",
@@ -52,15 +52,15 @@ def test_what_tools_write_commands_read_and_the_other_way_round(place: Place, vi
     }
     assert files.read("moved") == b"changed\n"  # the fork goes on, on what was applied
     files.write("again", "a\n")
-    assert [change.path for change in session.changes("f").changes] == [b"again"]
+    assert [change.path for change in session.changes.of("f").changes] == [b"again"]
 
 
 @VIEWS
 def test_while_a_command_runs_tools_go_through_its_mount(place: Place, view: str) -> None:
     place.write("file", "base\n")
     session = place.session(Settings(view=view))  # type: ignore[arg-type]
-    session.new_fork("f")
-    files = session.files("f")
+    session.forks.new("f")
+    files = session.forks.files("f")
     files.write("before", "b\n")
     inside, ours = os.pipe()
     answer, theirs = os.pipe()
@@ -91,23 +91,23 @@ def test_while_a_command_runs_tools_go_through_its_mount(place: Place, view: str
         os.close(descriptor)
     assert seen == {"before": b"b\n", "made": b"made\n", "gone": None}
     assert files.read("file") == b"edited\n"
-    assert {change.path for change in session.changes("f").changes} == {b"file", b"new", b"made"}
+    assert {change.path for change in session.changes.of("f").changes} == {b"file", b"new", b"made"}
     assert (place.project / "file").read_text() == "base\n"
 
 
 def test_an_edit_by_the_user_after_the_tools_is_a_conflict(place: Place) -> None:
     place.write("file", "base\n")
     session = place.session()
-    session.new_fork("f")
-    session.files("f").write("file", "fork\n")
+    session.forks.new("f")
+    session.forks.files("f").write("file", "fork\n")
     place.write("file", "user\n")
-    session.flush("f")
-    (change,) = session.changes("f").changes
+    session.forks.flush("f")
+    (change,) = session.changes.of("f").changes
     assert change.original_known
-    landed = session.apply("f")
+    landed = session.changes.apply("f")
     assert [conflict.path for conflict in landed.conflicts] == [b"file"]
     assert (place.project / "file").read_text() == "user\n"
-    lines = b"".join(session.diff("f"))
+    lines = b"".join(session.changes.diff("f"))
     assert b"-base\n+fork\n" in lines
 
 
@@ -115,26 +115,26 @@ def test_forks_never_see_each_others_buffers(place: Place) -> None:
     place.write("file", "base\n")
     session = place.session()
     for name in ("one", "two"):
-        session.new_fork(name)
-        session.files(name).write("file", name)
-    session.new_fork("child", parent="one")
-    session.files("one").write("file", "later")
-    assert [session.files(name).read("file") for name in ("one", "two", "child")] == [b"later", b"two", b"one"]
-    session.checkpoint("one", "here")
-    session.files("one").delete("file")
-    session.rollback("one", "here")
-    assert session.files("one").read("file") == b"later"
+        session.forks.new(name)
+        session.forks.files(name).write("file", name)
+    session.forks.new("child", parent="one")
+    session.forks.files("one").write("file", "later")
+    assert [session.forks.files(name).read("file") for name in ("one", "two", "child")] == [b"later", b"two", b"one"]
+    session.forks.checkpoint("one", "here")
+    session.forks.files("one").delete("file")
+    session.forks.rollback("one", "here")
+    assert session.forks.files("one").read("file") == b"later"
 
 
 def test_what_was_not_flushed_is_flushed_at_the_end(place: Place) -> None:
     session = place.session()
-    session.new_fork("f")
-    session.files("f").write("file", "x")
+    session.forks.new("f")
+    session.forks.files("f").write("file", "x")
     session.close()
     again = place.session()
-    assert [change.path for change in again.changes("f").changes] == [b"file"]
+    assert [change.path for change in again.changes.of("f").changes] == [b"file"]
     with pytest.raises(UsageError, match="there is no fork named nope"):
-        again.files("nope")
+        again.forks.files("nope")
 
 
 def test_a_fork_as_an_fsspec_file_system_by_its_name(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -142,7 +142,7 @@ def test_a_fork_as_an_fsspec_file_system_by_its_name(place: Place, monkeypatch: 
     from mudroom.filesystem import MudroomFileSystem
 
     place.write("file", "base\n")
-    place.session().new_fork("f")
+    place.session().forks.new("f")
     monkeypatch.setenv("MUDROOM_STATE", str(place.state))
     monkeypatch.setenv("HOME", str(place.home))
     system = MudroomFileSystem(fork="f", project=str(place.project))
@@ -156,25 +156,25 @@ def test_a_fork_as_an_fsspec_file_system_by_its_name(place: Place, monkeypatch: 
 def test_a_fork_of_the_same_name_is_another_one(place: Place) -> None:
     place.write("a", "project\n")
     mine, other = place.session(), place.session()
-    mine.new_fork("f")
-    files = mine.files("f")
+    mine.forks.new("f")
+    files = mine.forks.files("f")
     files.write("a", "first\n")
-    mine.flush("f")
+    mine.forks.flush("f")
     files.write("b", "not flushed\n")
-    other.discard("f")
-    other.new_fork("f")
+    other.forks.discard("f")
+    other.forks.new("f")
     assert files.read("a") == b"project\n"
     files.write("c", "second\n")
-    assert [change.path for change in mine.changes("f").changes] == [b"c"]
+    assert [change.path for change in mine.changes.of("f").changes] == [b"c"]
     mine.close()
-    assert [change.path for change in other.changes("f").changes] == [b"c"]
+    assert [change.path for change in other.changes.of("f").changes] == [b"c"]
 
 
 def test_a_session_can_be_closed_whose_fork_another_has_thrown_away(place: Place) -> None:
     mine, other = place.session(), place.session()
-    mine.new_fork("f")
-    mine.files("f").write("a", "1\n")
-    mine.flush("f")
-    other.discard("f")
+    mine.forks.new("f")
+    mine.forks.files("f").write("a", "1\n")
+    mine.forks.flush("f")
+    other.forks.discard("f")
     mine.close()
     assert not other.vault.has_fork("f")

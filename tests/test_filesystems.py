@@ -70,13 +70,13 @@ def check_apply_and_undo(split: Split, settings: Settings | None = None) -> None
         result = session.run([b"sh", b"-c", SCRIPT])
         assert result.exit_code == 0, result.stderr
         assert listing(split.project) == before
-        landed = session.apply(result.fork)
+        landed = session.changes.apply(result.fork)
         assert landed.conflicts == ()
         assert (split.project / "edit").read_text() == "one\ntwo\n"
         assert (split.project / "new/deep/n").read_text() == "n\n"
         assert (split.project / "new/hard").stat().st_ino == (split.project / "new/deep/n").stat().st_ino
         assert not (split.project / "gone").exists()
-        undone = session.undo()
+        undone = session.changes.undo()
         assert undone.conflicts == ()
     after = {name: entry for name, entry in listing(split.project).items() if not name.startswith(".mudroom")}
     assert after == before
@@ -99,7 +99,7 @@ def test_a_copy_view_is_at_the_projects_own_path_and_adds_up(place: Place) -> No
     result = session.run([b"sh", b"-c", b"cat f a; rm a; echo b > b"], fork="c")
     assert result.stdout == b"1\n2\na\n"
     assert {change.path for change in result.changeset.changes} == {b"f", b"b"}
-    assert session.apply("c").conflicts == ()
+    assert session.changes.apply("c").conflicts == ()
     assert sorted(os.listdir(place.project)) == ["b", "f"]
 
 
@@ -157,11 +157,11 @@ def test_a_project_on_vfat_is_staged_as_a_copy(tmp_path: Path, mounted: Path, cl
         result = session.run([b"sh", b"-c", b"echo two >> f.txt; mkdir d; echo n > d/n"])
         assert any("working in a copy" in note and "vfat" in note for note in result.notes)
         assert (mounted / "f.txt").read_text() == "one\n"
-        landed = session.apply(result.fork)
+        landed = session.changes.apply(result.fork)
         assert landed.conflicts == ()
         assert (mounted / "f.txt").read_text() == "one\ntwo\n"
         assert (mounted / "d/n").read_text() == "n\n"
-        assert session.undo().conflicts == ()
+        assert session.changes.undo().conflicts == ()
         assert (mounted / "f.txt").read_text() == "one\n"
 
 
@@ -176,7 +176,7 @@ def test_something_mounted_inside_the_project(place: Place, client: Client) -> N
         session, result = place.sh("echo two >> f; ls volume")
         assert any("is mounted inside the project" in note for note in result.notes)
         assert result.exit_code == 0
-        assert session.apply(result.fork).conflicts == ()
+        assert session.changes.apply(result.fork).conflicts == ()
         assert (place.project / "f").read_text() == "one\ntwo\n"
         assert (inside / "data").read_text() == "data\n"
     finally:
@@ -208,12 +208,12 @@ def test_a_full_disk_while_applying_loses_nothing(tmp_path: Path, mounted: Path,
         result = session.run([b"sh", b"-c", b"head -c 2000000 /dev/zero > big; echo more >> f"])
         assert result.exit_code == 0
         with pytest.raises(OSError, match="No space left"):
-            session.apply(result.fork)
+            session.changes.apply(result.fork)
         assert (project / "f").read_text() == "precious\n"
         assert not (project / "big").exists()
         assert os.listdir(project) == ["f"]
-        assert session.recover() == []
-        landed = session.apply(result.fork, [b"f"])
+        assert session.changes.recover() == []
+        landed = session.changes.apply(result.fork, [b"f"])
         assert landed.conflicts == ()
         assert (project / "f").read_text() == "precious\nmore\n"
         assert landed.remaining == 1

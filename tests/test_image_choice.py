@@ -6,7 +6,7 @@ import pytest
 
 from mudroom.core.agent.card import AgentCard
 from mudroom.core.settings import Settings
-from mudroom.granting import image_of
+from mudroom.session.confinement.grant import image_of
 
 CARD = AgentCard("helper", 2, image="theirs:1")
 TRUSTED = ("helper",)

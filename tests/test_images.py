@@ -228,7 +228,7 @@ def test_volumes_of_an_image_are_in_memory(place: Place, engine: EngineHere, mak
     session.run([b"/bin/ls", b"/data"])
     (container,) = engine.containers(place.root)
     assert [one for one in engine.inspect(container)["Mounts"] if one["Type"] == "volume"] == []
-    session.confinement.mode_contained = "plain"
+    session.machine.confinement.mode_contained = "plain"
     result = session.run([b"/bin/sh", b"-c", b"id -u; echo 1 > /data/x; cat /data/x"])
     assert lines(result) == [str(UID), "1"]
 
@@ -246,7 +246,7 @@ def test_credentials_in_what_is_shown_stay_hidden(
     secret.chmod(0o644)
     session = engine.session(place, Settings(image=make(), read=(os.fsencode(shown),)))
     if mode == "plain":
-        session.confinement.mode_contained = mode
+        session.machine.confinement.mode_contained = mode
     result = session.run([b"/bin/sh", b"-c", b"cat ~/.deno/config.toml ~/.deno/" + credential])
     assert result.stdout == b"shown"
     assert session.run([b"/bin/cat", os.fsencode(secret)]).stdout == b""
@@ -323,7 +323,7 @@ def test_a_plain_container_of_an_image(place: Place, engine: EngineHere, make: M
     place.write("f", b"old\n")
     (place.home / "own").write_bytes(b"x")
     session = engine.session(place, Settings(image=make()))
-    session.confinement.mode_contained = "plain"
+    session.machine.confinement.mode_contained = "plain"
     line = "pwd; cat f; echo new > f; id -un; echo 1 > ~/x; cat ~/x; echo 2 > /tmp/y; cat /tmp/y; ls ~; echo 3 > /bin/z"
     result = session.run([b"/bin/sh", b"-c", line.encode()])
     said = result.stdout.decode().splitlines()

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from conftest import Place
+from conftest import Place, act_as
 from mudroom.core.journal.event_filter import EventFilter
 from mudroom.errors import MudroomError
 from mudroom.session import Session
@@ -71,9 +71,9 @@ def test_a_command_that_cannot_be_journalled_has_run_and_its_changes_are_there(
     assert "cannot be used: database or disk is full" in caught.value.message
     assert caught.value.hint == "make room on that file system"
     monkeypatch.undo()
-    assert {change.path for change in session.changes("f").changes} == {b"before", b"after"}
+    assert {change.path for change in session.changes.of("f").changes} == {b"before", b"after"}
     assert session.vault.fork("f").interrupted is None
-    session.apply("f")
+    session.changes.apply("f")
     assert (place.project / "after").read_text() == "kept\n"
     assert session.vault.journal.examine().intact
 
@@ -83,7 +83,7 @@ def test_a_command_that_was_cut_off_with_mudroom_is_in_the_journal_when_its_chan
     session.run([b"touch", b"one"], fork="f")
     fork = session.vault.fork("f")
     fork.begin(time.time_ns())
-    assert {change.path for change in session.changes("f").changes} == {b"one"}
+    assert {change.path for change in session.changes.of("f").changes} == {b"one"}
     assert last(session, "recover") == {"outcome": "collected", "changed": 1}
     assert len(list(session.vault.journal.events(where=EventFilter(("recover",))))) == 1
 
@@ -95,10 +95,10 @@ def test_an_apply_that_cannot_be_journalled_is_done_and_can_be_undone(
     session.run([b"touch", b"new"], fork="f")
     full()
     with pytest.raises(MudroomError, match="cannot be used"):
-        session.apply("f")
+        session.changes.apply("f")
     monkeypatch.undo()
     assert (place.project / "new").exists()
-    session.undo()
+    session.changes.undo()
     assert not (place.project / "new").exists()
 
 
@@ -107,7 +107,7 @@ def test_a_long_session_archives(place: Place) -> None:
     session = place.session()
     journal = session.vault.journal
     journal.append_all([("edit", "f", {"x": "x" * 4000}) for _number in range(400)], time=time.time_ns())
-    session.settings = session.settings._replace(keep_journal=200_000)
+    act_as(session, settings=session.actor.settings._replace(keep_journal=200_000))
     result = session.run([b"true"], fork="f")
     assert result.notes == ()
     found = os.listdir(Path(os.fsdecode(session.vault.path)) / "journal")
@@ -121,7 +121,7 @@ def test_where_nothing_can_be_archived_commands_run(place: Place) -> None:
     journal = session.vault.journal
     journal.append_all([("edit", "f", {"x": "x" * 4000}) for _number in range(400)], time=1)
     (Path(os.fsdecode(session.vault.path)) / "journal").write_text("in the way")
-    session.settings = session.settings._replace(keep_journal=200_000)
+    act_as(session, settings=session.actor.settings._replace(keep_journal=200_000))
     result = session.run([b"true"], fork="f")
     assert result.exit_code == 0
     assert any("could not be archived" in note for note in result.notes)

@@ -21,7 +21,7 @@ from typing import Any
 
 import pytest
 
-from conftest import Place, full_listing, tick
+from conftest import Place, act_as, full_listing, tick
 from mudroom.core.agent.card import AgentCard, Requirements
 from mudroom.core.agent.level import BARE, REFUSE, LevelPolicy
 from mudroom.core.result import Result, to_json
@@ -34,10 +34,15 @@ VIEWS = ("overlay", "copy")
 
 def run(place: Place, script: str, view: str = "overlay", card: AgentCard | None = None, **environ: str) -> Result:
     """One command at level 0, in a session of its own."""
+    level = None if card is not None else 0
     session = place.session(Settings(view=view))  # type: ignore[arg-type]
-    session.level, session.card = (None, card) if card is not None else (0, None)
+    act_as(session, level=level, card=card)
     extra = {name.encode(): value.encode() for name, value in environ.items()}
-    session.confinement.variables = {**session.confinement.variables, b"HOME": os.fsencode(place.home), **extra}
+    session.machine.confinement.variables = {
+        **session.machine.confinement.variables,
+        b"HOME": os.fsencode(place.home),
+        **extra,
+    }
     return session.run([b"sh", b"-c", script.encode()])
 
 
@@ -163,7 +168,7 @@ def test_a_sandbox_of_its_own_works_inside(furnished: Place) -> None:
 
 def test_it_is_remembered(furnished: Place) -> None:
     session = furnished.session()
-    session.level = 0
+    act_as(session, level=0)
     session.run([b"true"])
     last = [event for event in session.vault.journal.events(last=None) if event.kind == "run"][-1]
     assert json.loads(last.data)["level"] == 0
@@ -269,7 +274,7 @@ def attempt(place: Place, script: str, view: str) -> Result:
     for name, path in around.items():
         script = script.replace("{" + name + "}", path)
     session = place.session(Settings(view=view))  # type: ignore[arg-type]
-    session.level = 0
+    act_as(session, level=0)
     home, project, system = full_listing(place.home), full_listing(place.project), system_listing()
     modes = [os.stat(path).st_mode for path in (place.home, place.project)]
     result = session.run([b"sh", b"-c", script.encode()])
@@ -408,7 +413,7 @@ def test_only_what_is_named_is_open(furnished: Place) -> None:
 
 def test_a_store_that_is_a_file_is_written_in_place(furnished: Place) -> None:
     session = furnished.session()
-    session.card = card(keychain=("npm", "claude"))
+    act_as(session, card=card(keychain=("npm", "claude")))
 
     def told(script: str) -> str:
         return said(session.run([b"sh", b"-c", script.encode()], fork="a"))
@@ -440,15 +445,15 @@ def test_a_link_that_an_agent_puts_into_its_store_opens_nothing_to_another(
     """Neither directly, nor by a link that lies beside it; and its own store is open all the same."""
     before = full_listing(furnished.home / "notes"), (furnished.home / ".bashrc").read_text()
     session = furnished.session()
-    session.card = AgentCard("one", level, Requirements(keychain=("~/.config/tool",)))
+    act_as(session, card=AgentCard("one", level, Requirements(keychain=("~/.config/tool",))))
     plant = f"cd ~/.config/tool; ln -s ../../.bashrc inner; ln -s {target} token"
     assert session.run([b"sh", b"-c", plant.encode()], fork="one").exit_code == 0
-    session.card = AgentCard("two", level, Requirements(keychain=("~/.config/tool/token",)))
+    act_as(session, card=AgentCard("two", level, Requirements(keychain=("~/.config/tool/token",))))
     result = session.run([b"sh", b"-c", b"echo bad >> ~/.config/tool/token; echo bad > ~/.config/tool/token/n"])
     assert result.credentials == ()
     assert (full_listing(furnished.home / "notes"), (furnished.home / ".bashrc").read_text()) == before
     assert any("is a link to what is not named: not opened" in note for note in result.notes)
-    session.card = AgentCard("one", level, Requirements(keychain=("~/.config/tool",)))
+    act_as(session, card=AgentCard("one", level, Requirements(keychain=("~/.config/tool",))))
     assert said(session.run([b"cat", os.fsencode(furnished.home / ".config/tool/settings")], fork="one")) == "shown"
 
 
@@ -471,7 +476,7 @@ def test_a_directory_of_other_tools_places_is_not_opened(furnished: Place, place
     (furnished.home / ".local/share").mkdir(parents=True, exist_ok=True)
     (furnished.home / "linked-config").symlink_to(".config")
     session = furnished.session()
-    session.card = AgentCard("one", level, Requirements(keychain=(place,)))
+    act_as(session, card=AgentCard("one", level, Requirements(keychain=(place,))))
     result = session.run([b"sh", b"-c", b"touch ~/.config/bad ~/.local/bad"])
     assert result.credentials == ()
     assert not (furnished.home / ".config/bad").exists()
@@ -488,7 +493,7 @@ def test_a_link_in_the_place_of_a_store_opens_nothing(furnished: Place, target: 
     (furnished.home / ".config/gh").symlink_to(target)
     before = full_listing(furnished.home)
     session = furnished.session()
-    session.card = AgentCard("agent", level, Requirements(keychain=("gh",)))
+    act_as(session, card=AgentCard("agent", level, Requirements(keychain=("gh",))))
     result = session.run([b"sh", b"-c", b"cd ~/.config/gh && { touch bad; ls -A; cat id_ed25519; }; cat ~/.config/gh"])
     assert full_listing(furnished.home) == before
     assert result.credentials == ()
@@ -539,7 +544,7 @@ def test_a_store_never_holds_the_project(tmp_path: Path, place: Place, level: in
     project.mkdir(parents=True)
     place.project = project
     session = place.session()
-    session.card = AgentCard("a", level, Requirements(keychain=("~/work",)))
+    act_as(session, card=AgentCard("a", level, Requirements(keychain=("~/work",))))
     with pytest.raises(UsageError, match="the project is there"):
         session.run([b"true"])
     assert sorted(os.listdir(tmp_path)) == ["home", "project", "state"]
@@ -547,7 +552,7 @@ def test_a_store_never_holds_the_project(tmp_path: Path, place: Place, level: in
 
 def test_at_level_1_the_named_store_is_open_and_nothing_else(furnished: Place) -> None:
     session = furnished.session()
-    session.card = AgentCard("a", 1, Requirements(keychain=("gh",)))
+    act_as(session, card=AgentCard("a", 1, Requirements(keychain=("gh",))))
     result = session.run(
         [b"sh", b"-c", b"cd; cat .config/gh/hosts.yml; ls .bashrc; echo x > .config/gh/t; ls -A .config"]
     )
@@ -631,7 +636,7 @@ def test_a_socket_in_a_private_place_that_was_named(furnished: Place) -> None:
 )
 def test_the_policy_raises_and_it_is_said(furnished: Place, levels: LevelPolicy, note: str) -> None:
     session = furnished.session(Settings(levels=levels))
-    session.card = card()
+    act_as(session, card=card())
     result = session.run([b"ls", b"/home"])
     assert result.level == 1
     assert note in result.notes
@@ -643,7 +648,7 @@ def test_the_policy_raises_and_it_is_said(furnished: Place, levels: LevelPolicy,
 )
 def test_the_policy_refuses_and_nothing_is_left(furnished: Place, levels: LevelPolicy) -> None:
     session = furnished.session(Settings(levels=levels))
-    session.card = card()
+    act_as(session, card=card())
     with pytest.raises(UsageError, match="the agent agent is refused"):
         session.run([b"true"])
     assert session.vault.forks() == []

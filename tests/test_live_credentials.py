@@ -14,7 +14,7 @@ from typing import Literal
 
 import pytest
 
-from conftest import Place
+from conftest import Place, act_as
 from mudroom.core.agent.card import AgentCard, Requirements
 from mudroom.core.result import Result
 from mudroom.core.settings import Settings
@@ -44,7 +44,7 @@ def opened(request: pytest.FixtureRequest, place: Place) -> Iterator[Callable[[s
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("first\n")
         session = place.session(Settings(view=view))
-        session.card = AgentCard("agent", level, Requirements(keychain=(store,)))
+        act_as(session, card=AgentCard("agent", level, Requirements(keychain=(store,))))
         return lambda script: session.run([b"sh", b"-c", script.encode()], timeout=PATIENCE)
 
     yield with_store
@@ -96,7 +96,7 @@ def test_a_command_in_the_background_sees_it_too(place: Place, level: int) -> No
     path = place.home / ".npmrc"
     path.write_text("first\n")
     session = place.session()
-    session.card = AgentCard("agent", level, Requirements(keychain=("npm",)))
+    act_as(session, card=AgentCard("agent", level, Requirements(keychain=("npm",))))
     script = "until grep -q outside ~/.npmrc; do sleep 0.01; done; echo inside > ~/.npmrc; touch over; sleep 100"
     behind = session.start([b"sh", b"-c", script.encode()], fork="a")
     write(path, "outside", "renamed")
@@ -109,7 +109,7 @@ def test_a_command_in_the_background_sees_it_too(place: Place, level: int) -> No
         timer.cancel()
         behind.end()
     assert path.read_text() == "inside\n"
-    assert session.opened_credentials("a") == ("npm",)
+    assert session.forks.opened_credentials("a") == ("npm",)
 
 
 DIRECTORIES = {"gh": ".config/gh/hosts.yml", "claude": ".claude/.credentials.json", "~/.config/tool": ".config/tool/t"}

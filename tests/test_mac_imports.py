@@ -203,13 +203,13 @@ with Session.open(
     assert (result.exit_code, result.stderr) == (0, b""), result
     print(*sorted(os.fsdecode(one.path) + " " + one.verb for one in result.changeset.changes), sep=", ")
     assert (place / "project/old").read_text() == before
-    session.checkpoint("f", "point")
+    session.forks.checkpoint("f", "point")
     session.run([b"sh", b"-c", b"echo three >> old; rm link"], fork="f")
-    session.rollback("f", "point")
+    session.forks.rollback("f", "point")
     print(session.run([b"cat", b"old"], fork="f").stdout)
-    session.apply("f")
+    session.changes.apply("f")
     print((place / "project/old").read_bytes(), *sorted(one.name for one in (place / "project").iterdir()))
-    session.undo()
+    session.changes.undo()
     print((place / "project/old").read_bytes(), *sorted(one.name for one in (place / "project").iterdir()))
 client.close()
 """

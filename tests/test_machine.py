@@ -140,14 +140,14 @@ class Machine(RuleBasedStateMachine):
 
     def make(self) -> str:
         name = self.name("fork")
-        self.session.new_fork(name)
+        self.session.forks.new(name)
         self.copy(self.place.project, self.model(name))
         return name
 
     @rule(target=forks, parent=forks)
     def fork_of(self, parent: str) -> str:
         name = self.name("child")
-        self.session.new_fork(name, parent=parent)
+        self.session.forks.new(name, parent=parent)
         self.copy(self.model(parent), self.model(name))
         return name
 
@@ -165,22 +165,22 @@ class Machine(RuleBasedStateMachine):
         """The same by file tools: in the fork's buffer, and on the model as a plain tree."""
         root = os.open(self.model(fork), os.O_RDONLY | os.O_DIRECTORY)
         try:
-            model, tree = PlainTree(root), self.session._desk.tree(fork)
+            model, tree = PlainTree(root), self.session.forks.tools.tree(fork)
             for operation in operations:
                 assert edit(tree, operation) == edit(model, operation), operation
         finally:
             os.close(root)
         if self.count % 2:  # some edits stay in the buffer until something needs them
-            self.session.flush(fork)
+            self.session.forks.flush(fork)
             self.check(fork)
 
     def check(self, fork: str) -> None:
         """Read without a mount, and as the base with the changes over it, it is the model, too."""
-        self.session.flush(fork)
+        self.session.forks.flush(fork)
         expected = listing(self.model(fork))
         with OpenFork(self.session.vault, self.session.vault.fork(fork)) as opened:
             assert listing_of(opened.merged()) == expected
-        changes = self.session.changes(fork).changes
+        changes = self.session.changes.of(fork).changes
         original = listing(self.place.project)
         differing = {path for path in {*expected, *original} if expected.get(path) != original.get(path)}
         assert {os.fsdecode(change.path) for change in changes} == differing
@@ -188,7 +188,7 @@ class Machine(RuleBasedStateMachine):
     @rule(target=points, fork=forks)
     def checkpoint(self, fork: str) -> Any:
         name = self.name("point")
-        self.session.checkpoint(fork, name)
+        self.session.forks.checkpoint(fork, name)
         self.copy(self.model(fork), self.model(f"{fork}@{name}"))
         return fork, name
 
@@ -197,7 +197,7 @@ class Machine(RuleBasedStateMachine):
         fork, name = point
         held = self.root / "held"
         self.copy(self.model(fork), held)
-        before = self.session.rollback(fork, name)
+        before = self.session.forks.rollback(fork, name)
         self.copy(self.model(f"{fork}@{name}"), self.model(fork))
         self.check(fork)
         if before is None:
@@ -208,7 +208,7 @@ class Machine(RuleBasedStateMachine):
     @rule(target=forks, point=points)
     def fork_of_a_checkpoint(self, point: tuple[str, str]) -> str:
         name = self.name("grandchild")
-        self.session.new_fork(name, parent=point[0], at=point[1])
+        self.session.forks.new(name, parent=point[0], at=point[1])
         self.copy(self.model(f"{point[0]}@{point[1]}"), self.model(name))
         self.check(name)
         return name
@@ -220,15 +220,15 @@ class Machine(RuleBasedStateMachine):
     @rule(fork=forks)
     def apply_and_undo(self, fork: str) -> None:
         """In a fork of its own, so that the machine may go on with the one that was applied."""
-        if not self.session.changes(fork).changes:
+        if not self.session.changes.of(fork).changes:
             return
         child = self.name("applied")
-        self.session.new_fork(child, parent=fork)
-        landed = self.session.apply(child)
+        self.session.forks.new(child, parent=fork)
+        landed = self.session.changes.apply(child)
         assert landed.conflicts == ()
         assert listing(self.place.project) == listing(self.model(fork))
-        assert self.session.undo().conflicts == ()
-        self.session.discard(child) if landed.remaining else None
+        assert self.session.changes.undo().conflicts == ()
+        self.session.forks.discard(child) if landed.remaining else None
         self.check(fork)
         self.before = full_listing(self.place.project)
 

@@ -13,6 +13,7 @@ from mudroom.core.merge.operations import Landing
 from mudroom.core.settings import Settings, VerifyWhen
 from mudroom.errors import ForkMoved, UsageError
 from mudroom.session import Session
+from mudroom.session.verification import verification
 from mudroom.stage.source import Source
 from mudroom.vault.apply.landing import LandingResult, Verification
 
@@ -37,11 +38,11 @@ def test_edits_of_both_come_together(place: Place) -> None:
     session, fork = staged(
         place, "sed -i 's/^line 3$/theirs/' f", lambda: file.write_text(TEXT.replace("line 18\n", "ours\n"))
     )
-    landed = session.apply(fork)
+    landed = session.changes.apply(fork)
     assert not landed.conflicts
     assert file.read_text() == TEXT.replace("line 3\n", "theirs\n").replace("line 18\n", "ours\n")
     assert landed.merged == (b"f",)
-    session.undo()
+    session.changes.undo()
     assert file.read_text() == TEXT.replace("line 18\n", "ours\n")
 
 
@@ -52,18 +53,18 @@ def test_edits_of_the_same_line_are_a_conflict_and_the_rest_lands(place: Place) 
         "sed -i 's/^line 3$/theirs/' f; echo new > new",
         lambda: file.write_text(TEXT.replace("line 3\n", "ours\n")),
     )
-    landed = session.apply(fork)
+    landed = session.changes.apply(fork)
     assert conflicts(landed) == {"f": "also changed in the project, in the same lines"}
     assert file.read_text() == TEXT.replace("line 3\n", "ours\n"), "no markers, the user's own bytes"
     assert (place.project / "new").read_text() == "new\n"
     assert landed.remaining == 1
-    assert conflicts(session.apply(fork)) == conflicts(landed), "once more is the same"
+    assert conflicts(session.changes.apply(fork)) == conflicts(landed), "once more is the same"
 
 
 def test_the_same_edit_on_both_sides_is_none(place: Place) -> None:
     file = place.write("f", TEXT)
     session, fork = staged(place, "echo end >> f", lambda: file.write_text(TEXT + "end\n"))
-    landed = session.apply(fork)
+    landed = session.changes.apply(fork)
     assert not landed.conflicts
     assert landed.remaining == 0
     assert file.read_text() == TEXT + "end\n"
@@ -72,7 +73,7 @@ def test_the_same_edit_on_both_sides_is_none(place: Place) -> None:
 def test_a_file_only_touched_meanwhile_is_not_changed(place: Place) -> None:
     file = place.write("f", b"\0binary")
     session, fork = staged(place, "printf x > f", lambda: file.write_bytes(b"\0binary"))
-    assert conflicts(session.apply(fork)) == {}
+    assert conflicts(session.changes.apply(fork)) == {}
     assert file.read_text() == "x"
 
 
@@ -84,9 +85,9 @@ def test_mode_on_one_side_and_content_on_the_other(place: Place, how: str) -> No
         session, fork = staged(place, edit, lambda: file.chmod(0o755))
     else:
         session, fork = staged(place, change, lambda: file.write_text(TEXT + "end\n"))
-    assert not session.apply(fork).conflicts
+    assert not session.changes.apply(fork).conflicts
     assert (file.read_text(), file.stat().st_mode & 0o777) == (TEXT + "end\n", 0o755)
-    session.undo()
+    session.changes.undo()
     assert (file.read_text() == TEXT) == (how == "content")
     assert file.stat().st_mode & 0o777 == (0o755 if how == "content" else 0o644)
 
@@ -95,11 +96,11 @@ def test_what_the_user_changed_goes_along_with_a_rename(place: Place) -> None:
     file = place.write("f", TEXT)
     session, fork = staged(place, "mkdir d; mv f d/moved", lambda: file.write_text(TEXT + "ours\n"))
     before = listing(place.project)
-    landed = session.apply(fork)
+    landed = session.changes.apply(fork)
     assert not landed.conflicts
     assert not file.exists()
     assert (place.project / "d/moved").read_text() == TEXT + "ours\n"
-    assert not session.undo().conflicts
+    assert not session.changes.undo().conflicts
     assert listing(place.project) == before
 
 
@@ -108,12 +109,12 @@ def test_what_the_fork_changed_goes_to_where_the_user_renamed_it(place: Place) -
     place.write("d/x")
     session, fork = staged(place, "echo theirs >> f", lambda: file.rename(place.project / "d/moved"))
     before = listing(place.project)
-    landed = session.apply(fork)
+    landed = session.changes.apply(fork)
     assert not landed.conflicts
     assert landed.remaining == 0
     assert not file.exists()
     assert (place.project / "d/moved").read_text() == TEXT + "theirs\n"
-    assert not session.undo().conflicts
+    assert not session.changes.undo().conflicts
     assert listing(place.project) == before
 
 
@@ -125,14 +126,14 @@ def test_even_if_it_was_copied_there_and_changed_first_lines(place: Place) -> No
         (place.project / "moved").write_text("ours\n" + TEXT)
 
     session, fork = staged(place, "echo theirs >> f", meanwhile)
-    assert not session.apply(fork).conflicts
+    assert not session.changes.apply(fork).conflicts
     assert (place.project / "moved").read_text() == "ours\n" + TEXT + "theirs\n"
 
 
 def test_of_a_rename_both_ends_land_or_none(place: Place) -> None:
     file = place.write("f", TEXT)
     session, fork = staged(place, "mv f moved", lambda: (place.project / "moved").write_text("mine\n"))
-    landed = session.apply(fork)
+    landed = session.changes.apply(fork)
     assert conflicts(landed).keys() == {"f", "moved"}
     assert file.read_text() == TEXT
     assert (place.project / "moved").read_text() == "mine\n"
@@ -141,8 +142,8 @@ def test_of_a_rename_both_ends_land_or_none(place: Place) -> None:
 def test_a_file_that_was_removed_and_one_that_was_renamed(place: Place) -> None:
     file = place.write("f", TEXT)
     session, fork = staged(place, "mv f moved", file.unlink)
-    assert conflicts(session.apply(fork)).keys() == {"f", "moved"}
-    assert conflicts(session.apply(fork)).keys() == {"f", "moved"}, "and stays one"
+    assert conflicts(session.changes.apply(fork)).keys() == {"f", "moved"}
+    assert conflicts(session.changes.apply(fork)).keys() == {"f", "moved"}, "and stays one"
     assert not (place.project / "moved").exists()
 
 
@@ -150,7 +151,7 @@ def test_a_file_that_was_removed_and_one_that_was_renamed(place: Place) -> None:
 def test_what_is_no_text_conflicts_whole(place: Place, content: bytes) -> None:
     file = place.write("f", b"1\n2\n3\n" + content)
     session, fork = staged(place, "echo theirs >> f", lambda: file.write_bytes(b"ours\n2\n3\n" + content))
-    reason = conflicts(session.apply(fork))["f"]
+    reason = conflicts(session.changes.apply(fork))["f"]
     assert reason.startswith("also changed in the project, and cannot be merged: ")
     assert file.read_bytes() == b"ours\n2\n3\n" + content
 
@@ -158,7 +159,7 @@ def test_what_is_no_text_conflicts_whole(place: Place, content: bytes) -> None:
 def test_line_ends_and_a_missing_newline_stay(place: Place) -> None:
     file = place.write("f", b"a\r\nb\r\nc\r\nd\r\ne")
     session, fork = staged(place, "sed -i 's/^a/A/' f", lambda: file.write_bytes(b"a\r\nb\r\nc\r\nd\r\nE"))
-    assert not session.apply(fork).conflicts
+    assert not session.changes.apply(fork).conflicts
     assert file.read_bytes() == b"A\r\nb\r\nc\r\nd\r\nE"
 
 
@@ -171,7 +172,7 @@ def test_a_link_that_both_changed(place: Place) -> None:
         link.symlink_to("ours")
 
     session, fork = staged(place, "ln -sfn theirs l", meanwhile)
-    assert conflicts(session.apply(fork)) == {"l": "leads elsewhere in the project, too"}
+    assert conflicts(session.changes.apply(fork)) == {"l": "leads elsewhere in the project, too"}
     assert os.readlink(link) == "ours"
 
 
@@ -181,7 +182,7 @@ def test_a_merged_file_stays_what_it_was_otherwise(place: Place) -> None:
     session, fork = staged(
         place, "sed -i 's/^line 3$/theirs/' f", lambda: file.write_text(TEXT.replace("line 18\n", "ours\n"))
     )
-    session.apply(fork)
+    session.changes.apply(fork)
     assert file.stat().st_mode & 0o777 == 0o640
     assert os.getxattr(file, "user.mine") == b"kept"
 
@@ -191,17 +192,17 @@ def test_a_fork_goes_on_after_a_merge(place: Place) -> None:
     file = place.write("f", TEXT)
     place.write("stuck", "1\n")
     session = place.session()
-    session.new_fork("x")
+    session.forks.new("x")
     session.run([b"sh", b"-c", b"sed -i 's/^line 3$/theirs/' f; echo t > stuck"], fork="x")
     tick()
     file.write_text(TEXT.replace("line 18\n", "ours\n"))
     (place.project / "stuck").write_text("o\n")
-    assert conflicts(session.apply("x")).keys() == {"stuck"}, "so that the fork stays as it is"
+    assert conflicts(session.changes.apply("x")).keys() == {"stuck"}, "so that the fork stays as it is"
     session.run([b"sh", b"-c", b"sed -i 's/^line 5$/more/' f"], fork="x")
-    shown = b"".join(session.diff("x", [b"f"]))
+    shown = b"".join(session.changes.diff("x", [b"f"]))
     assert b"+more\n" in shown
     assert b"theirs\n" not in [line[1:] for line in shown.splitlines(True) if line[:1] in b"+-"]
-    assert conflicts(session.apply("x")).keys() == {"stuck"}
+    assert conflicts(session.changes.apply("x")).keys() == {"stuck"}
     assert file.read_text() == TEXT.replace("line 3\n", "theirs\n").replace("line 5\n", "more\n").replace(
         "line 18\n", "ours\n"
     )
@@ -212,17 +213,17 @@ def test_a_whole_directory_renamed_with_an_edit_in_it(place: Place) -> None:
     place.write("d/b", "b\n")
     session, fork = staged(place, "mv d e", lambda: (place.project / "d/a").write_text(TEXT + "ours\n"))
     before = listing(place.project)
-    assert not session.apply(fork).conflicts
+    assert not session.changes.apply(fork).conflicts
     assert (place.project / "e/a").read_text() == TEXT + "ours\n"
     assert not (place.project / "d").exists()
-    session.undo()
+    session.changes.undo()
     assert listing(place.project) == before
 
 
 def test_merging_leaves_nothing_behind(place: Place) -> None:
     file = place.write("f", TEXT)
     session, fork = staged(place, "echo theirs >> f", lambda: file.write_text("ours\n" + TEXT))
-    session.apply(fork)
+    session.changes.apply(fork)
     merged = os.fsdecode(session.vault.merged)
     assert os.listdir(merged) == []
     shutil.rmtree(merged)
@@ -232,24 +233,29 @@ def verifying(command: str, when: VerifyWhen = "merged") -> Settings:
     return Settings(verify=(b"/bin/sh", b"-c", command.encode()), verify_when=when)
 
 
+def verify_by(session: Session, policy: Settings) -> None:
+    actor = session.actor._replace(settings=policy, policy=policy)
+    session.changes.verify = verification(session.forks, actor, session._run_as)
+
+
 def both_edit(place: Place, settings: Settings) -> tuple[Session, str]:
     file = place.write("f", TEXT)
     session, fork = staged(place, "echo theirs >> f", lambda: file.write_text("ours\n" + TEXT))
-    session.settings = settings
+    verify_by(session, settings)
     return session, fork
 
 
 def test_the_merged_result_is_verified_before_it_is_written(place: Place) -> None:
     session, fork = both_edit(place, verifying("head -1 f; tail -1 f; test -e /nowhere"))
     before = listing(place.project)
-    landed = session.apply(fork)
+    landed = session.changes.apply(fork)
     assert landed.verified is not None
     assert (landed.verified.passed, landed.verified.output) == (False, b"ours\ntheirs\n")
     assert listing(place.project) == before, "the project is as it was"
     assert landed.remaining == 1
     assert [one.name for one in session.vault.forks()] == [fork]
-    session.settings = verifying("grep -q theirs f && grep -q ours f")
-    landed = session.apply(fork)
+    verify_by(session, verifying("grep -q theirs f && grep -q ours f"))
+    landed = session.changes.apply(fork)
     assert landed.verified is not None and landed.verified.passed
     assert (place.project / "f").read_text() == "ours\n" + TEXT + "theirs\n"
 
@@ -259,8 +265,8 @@ def test_when_it_is_verified(place: Place, when: VerifyWhen, asked: bool) -> Non
     for name in ("f", "g", "old"):
         place.write(name, name + "\n")
     session, result = place.sh("mkdir -p a/b; echo new > a/b/c; ln -s a l; rm old; chmod 755 f; mv g h")
-    session.settings = verifying("cat a/b/c && test -x f && test -L l && test ! -e old && test ! -e g && cat h", when)
-    landed = session.apply(result.fork)
+    verify_by(session, verifying("cat a/b/c && test -x f && test -L l && test ! -e old && test ! -e g && cat h", when))
+    landed = session.changes.apply(result.fork)
     assert (landed.verified is not None) == asked
     if landed.verified is not None:
         assert (landed.verified.exit_code, landed.verified.output) == (0, b"new\ng\n")
@@ -268,7 +274,7 @@ def test_when_it_is_verified(place: Place, when: VerifyWhen, asked: bool) -> Non
 
 def test_verifying_that_takes_too_long(place: Place) -> None:
     session, fork = both_edit(place, verifying("sleep 100")._replace(verify_timeout=0.3))
-    landed = session.apply(fork)
+    landed = session.changes.apply(fork)
     assert landed.verified is not None and landed.verified.timed_out and not landed.verified.passed
 
 
@@ -281,12 +287,13 @@ def test_the_user_goes_on_while_it_is_verified(place: Place) -> None:
         times.append(1)
         if len(times) == 1:
             (place.project / "f").write_text("again\nours\n" + TEXT)
-        found = Session._check(session)
+        found = verify(None)
         assert found is not None
         return found(landing, source, merged)
 
-    session._check = lambda _heard=None: check  # type: ignore[method-assign, assignment]
-    landed = session.apply(fork)
+    verify = session.changes.verify
+    session.changes.verify = lambda _heard: check
+    landed = session.changes.apply(fork)
     assert len(times) == 2
     assert landed.verified is not None and landed.verified.output == b"23\n"
     assert (place.project / "f").read_text() == "again\nours\n" + TEXT + "theirs\n"
@@ -295,9 +302,9 @@ def test_the_user_goes_on_while_it_is_verified(place: Place) -> None:
 def test_undo_keeps_what_was_changed_since(place: Place) -> None:
     file = place.write("f", TEXT)
     session, result = place.sh("sed -i 's/^line 3$/theirs/' f")
-    session.apply(result.fork)
+    session.changes.apply(result.fork)
     file.write_text(file.read_text().replace("line 18\n", "later\n"))
-    undone = session.undo()
+    undone = session.changes.undo()
     assert not undone.conflicts
     assert [(remark.path, remark.text) for remark in undone.remarks] == [(b"f", "keeps what was changed in it since")]
     assert file.read_text() == TEXT.replace("line 18\n", "later\n")
@@ -306,10 +313,10 @@ def test_undo_keeps_what_was_changed_since(place: Place) -> None:
 def test_undo_of_what_was_changed_since_in_the_same_lines_is_a_conflict(place: Place) -> None:
     file = place.write("f", TEXT)
     session, result = place.sh("sed -i 's/^line 3$/theirs/' f; echo new > new")
-    session.apply(result.fork)
+    session.changes.apply(result.fork)
     later = file.read_text().replace("theirs\n", "later\n")
     file.write_text(later)
-    undone = session.undo()
+    undone = session.changes.undo()
     assert [conflict.path for conflict in undone.conflicts] == [b"f"]
     assert file.read_text() == later
     assert not (place.project / "new").exists()
@@ -319,12 +326,12 @@ def test_undo_of_an_apply_of_before_the_last(place: Place) -> None:
     """The files of both applies are the same: taking back the first leaves what the second did."""
     file = place.write("f", TEXT)
     session, first = place.sh("sed -i 's/^line 3$/first/' f")
-    session.apply(first.fork)
+    session.changes.apply(first.fork)
     session, second = place.sh("sed -i 's/^line 18$/second/' f")
-    session.apply(second.fork)
-    assert not session.undo("u1").conflicts
+    session.changes.apply(second.fork)
+    assert not session.changes.undo("u1").conflicts
     assert file.read_text() == TEXT.replace("line 18\n", "second\n")
-    assert not session.undo("u2").conflicts
+    assert not session.changes.undo("u2").conflicts
     assert file.read_text() == TEXT
 
 
@@ -336,36 +343,36 @@ def test_backups_beside_the_originals(place: Place) -> None:
         "echo new > f; rm g; rm -r d; echo 2 > again; echo added > added; ln -sf f l; echo n > f.bak.x"
     )
     before = listing(place.project)
-    landed = session.apply(result.fork, backups=True)
+    landed = session.changes.apply(result.fork, backups=True)
     now = place.project
     assert (now / "f.bak").read_text() == "f\n" and (now / "f.bak").stat().st_mode & 0o777 == 0o640
     assert (now / "g.bak").read_text() == "g\n" and not (now / "g").exists()
     assert (now / "again.bak").read_text() == "again\n"
     assert not (now / "added.bak").exists() and not (now / "d").exists()
     assert [remark.path for remark in landed.applied.remarks] == [b"d"]
-    session.undo()
+    session.changes.undo()
     assert listing(place.project) == before
 
 
 def test_what_was_looked_at_is_what_is_applied(place: Place) -> None:
     place.write("f", TEXT)
     session, result = place.sh("echo one >> f")
-    assert len(session.review(result.fork)[0].changes) == 1
+    assert len(session.changes.review(result.fork)[0].changes) == 1
     session.run([b"sh", b"-c", b"echo evil >> f"], fork=result.fork)
     before = listing(place.project)
     with pytest.raises(ForkMoved) as raised:
-        session.apply(result.fork)
+        session.changes.apply(result.fork)
     assert raised.value.exit_code == 4
     assert listing(place.project) == before
-    seen = session.review(result.fork)[1]
-    assert not session.apply(result.fork, reviewed=seen).conflicts
+    seen = session.changes.review(result.fork)[1]
+    assert not session.changes.apply(result.fork, reviewed=seen).conflicts
 
 
 def test_another_fingerprint_is_refused(place: Place) -> None:
     session, result = place.sh("echo one > f")
     with pytest.raises(ForkMoved):
-        session.apply(result.fork, reviewed="0" * 40)
-    assert not session.apply(result.fork).conflicts
+        session.changes.apply(result.fork, reviewed="0" * 40)
+    assert not session.changes.apply(result.fork).conflicts
 
 
 def test_redo_brings_it_again(place: Place) -> None:
@@ -375,33 +382,33 @@ def test_redo_brings_it_again(place: Place) -> None:
         "echo more >> f; rm -r gone; mkdir new; echo n > new/n; rm kind; ln -s f kind; chmod 600 f"
     )
     before = listing(place.project)
-    session.apply(result.fork)
+    session.changes.apply(result.fork)
     after = listing(place.project)
-    session.undo()
+    session.changes.undo()
     assert listing(place.project) == before
-    assert not session.redo().conflicts
+    assert not session.changes.redo().conflicts
     assert listing(place.project) == after
-    session.undo("u1")
+    session.changes.undo("u1")
     assert listing(place.project) == before
     (place.project / "f").write_text("edited since\n")
-    assert [conflict.path for conflict in session.redo("u1").conflicts] == [b"f"]
+    assert [conflict.path for conflict in session.changes.redo("u1").conflicts] == [b"f"]
     assert (place.project / "f").read_text() == "edited since\n"
     assert (place.project / "new/n").exists()
     with pytest.raises(UsageError, match="nothing to redo"):
-        session.redo()
+        session.changes.redo()
 
 
 def test_what_was_undone_last_is_redone_first(place: Place) -> None:
     place.write("f", "0\n")
     for number in (1, 2, 3):
         session, result = place.sh(f"echo {number} > f")
-        session.apply(result.fork)
+        session.changes.apply(result.fork)
     for expected in (2, 1, 0):
-        session.undo()
+        session.changes.undo()
         tick()
         assert (place.project / "f").read_text() == f"{expected}\n"
     for expected in (1, 2, 3):
-        session.redo()
+        session.changes.redo()
         tick()
         assert (place.project / "f").read_text() == f"{expected}\n"
 
@@ -412,10 +419,10 @@ def test_a_backup_is_nowhere_that_a_file_has_gone(place: Place) -> None:
     place.write("run.sh", text)
     session = place.session()
     for fork, script in (("a", "rm run.sh"), ("b", "sed -i 's/line 7$/seven/' run.sh")):
-        session.new_fork(fork)
+        session.forks.new(fork)
         session.run([b"sh", b"-c", script.encode()], fork=fork)
     with session.alone("a test"):
-        session.apply("a", backups=True)
-        landed = session.apply("b")
+        session.changes.apply("a", backups=True)
+        landed = session.changes.apply("b")
     assert [one.path for one in landed.applied.conflicts] == [b"run.sh"]
     assert {name: entry[2] for name, entry in listing(place.project).items()} == {"run.sh.bak": text.encode()}

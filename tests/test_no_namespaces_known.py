@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
@@ -11,30 +12,32 @@ from conftest import Place
 from mudroom.core.confinement.container import Engine
 from mudroom.core.settings import Settings
 from mudroom.errors import Unsupported
-from mudroom.granting import Grant
 from mudroom.session import Session
+from mudroom.session.confinement.containers import Containers
+from mudroom.session.confinement.grant import Grant
+from mudroom.session.order import Order, Outcome
 
-FLAT = SimpleNamespace(engine=Engine("docker", b"/usr/bin/docker", nested=False))
+ENGINE = Engine("docker", b"/usr/bin/docker", nested=False)
+FLAT = SimpleNamespace(engine=ENGINE, forget=lambda _fork: None, close=lambda: None)
 
 
-def session_of(place: Place, settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Session:
+def session_of(place: Place, settings: Settings) -> tuple[Session, Order]:
     session = place.session(settings)
-    monkeypatch.setattr(session, "_boxes", lambda: FLAT)
-    session._grant = Grant(2)
-    session._notes = []
-    return session
+    session.machine._containers = cast(Containers, FLAT)
+    return session, Order((), session.project, session.actor, Grant(2))
 
 
-def test_it_begins_there_and_says_so_once(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    session = session_of(place, Settings(), monkeypatch)
-    fork = session.new_fork("f")
-    assert [session._first_mode(fork)[0] for _ in range(2)] == ["plain", "plain"]
-    assert len(session._notes) == 1 and "permits no user namespaces" in session._notes[0]
+def test_it_begins_there_and_says_so_once(place: Place) -> None:
+    session, order = session_of(place, Settings())
+    fork = session.forks.new("f")
+    outcome = Outcome()
+    assert [session.machine.first_mode(fork, order, outcome) for _ in range(2)] == ["plain", "plain"]
+    assert len(outcome.notes) == 1 and "permits no user namespaces" in outcome.notes[0]
     told = [json.loads(event.data)["to"] for event in session.vault.journal.events() if event.kind == "degrade"]
     assert told == ["plain"]
 
 
-def test_an_overlay_that_the_policy_asks_for_is_not_replaced(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    session = session_of(place, Settings(view="overlay"), monkeypatch)
+def test_an_overlay_that_the_policy_asks_for_is_not_replaced(place: Place) -> None:
+    session, order = session_of(place, Settings(view="overlay"))
     with pytest.raises(Unsupported, match="the overlay view needs a kernel overlay"):
-        session._first_mode(session.new_fork("f"))
+        session.machine.first_mode(session.forks.new("f"), order, Outcome())

@@ -103,12 +103,12 @@ def test_applied_tree_is_the_tree_of_the_bare_command(
         # an overlay cannot keep the hard links of the base: that is said of each, and not what is tested here
         assume(not any("hard links in the project" in remark.text for remark in result.changeset.remarks))
         if result.changeset.changes:
-            landed = session.apply("f")
+            landed = session.changes.apply("f")
             assert landed.conflicts == ()
             assert landed.withheld == ()
         assert listing(place.project) == listing(bare)
         if result.changeset.changes:
-            undone = session.undo()
+            undone = session.changes.undo()
             assert undone.conflicts == ()
             assert listing(place.project) == original
     finally:

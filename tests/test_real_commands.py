@@ -28,13 +28,13 @@ def compare(place: Place, script: str, *, network: bool = False, ignore: tuple[s
     settings = Settings(network="open" if network else "none", environment=extra)
     session, result = place.sh(script, settings)
     assert result.exit_code == 0, result.stderr
-    landed = session.apply(result.fork, git=True)
+    landed = session.changes.apply(result.fork, git=True)
     assert landed.conflicts == ()
     named = [path for path in landed.withheld if path.rpartition(b"/")[2] != b"hooks"]
     if named:
-        session.apply(result.fork, named)
+        session.changes.apply(result.fork, named)
     assert _without(listing(place.project), ignore) == _without(listing(bare), ignore)
-    session.undo()
+    session.changes.undo()
 
 
 def _without(tree: Listing, ignore: tuple[str, ...]) -> Listing:
@@ -108,7 +108,7 @@ def test_a_virtual_environment_inside(place: Place) -> None:
     """Shebangs and pyvenv.cfg hold absolute paths, so these are compared by running, not byte by byte."""
     session, result = place.sh(f"{sys._base_executable} -m venv --without-pip .venv")  # type: ignore[attr-defined]
     assert result.exit_code == 0, result.stderr
-    assert not session.apply(result.fork).conflicts
+    assert not session.changes.apply(result.fork).conflicts
     script = "import sys; print(sys.prefix)"
     out = subprocess.run([place.project / ".venv/bin/python", "-c", script], capture_output=True, text=True, check=True)
     assert out.stdout.strip() == str(place.project / ".venv")
@@ -122,9 +122,9 @@ def test_pip_install_into_a_virtual_environment(place: Place) -> None:
     script = f"{sys._base_executable} -m venv .venv && .venv/bin/pip -q install six"  # type: ignore[attr-defined]
     result = session.run([b"sh", b"-c", os.fsencode(script)])
     assert result.exit_code == 0, result.stderr
-    assert not session.apply(result.fork).conflicts
+    assert not session.changes.apply(result.fork).conflicts
     subprocess.run([place.project / ".venv/bin/python", "-c", "import six"], check=True)
-    session.undo()
+    session.changes.undo()
     assert os.listdir(place.project) == []
 
 
@@ -141,6 +141,6 @@ def test_two_hundred_files_in_a_deep_tree(place: Place) -> None:
     deep = "/".join(["d" * 50] * 30)
     session, result = place.sh(f"mkdir -p {deep}; echo x > {deep}/f; for n in $(seq 200); do echo $n > f$n; done")
     assert result.exit_code == 0, result.stderr
-    assert not session.apply(result.fork).conflicts
+    assert not session.changes.apply(result.fork).conflicts
     assert (place.project / deep / "f").read_text() == "x\n"
     assert len(list(Path(place.project).iterdir())) == 201

@@ -36,7 +36,7 @@ def project(place: Place) -> Place:
 def staged(place: Place, script: str, **how: object) -> tuple[object, object]:
     session, result = place.sh(with_settings(script))
     assert result.exit_code == 0, result.stderr
-    return result, session.apply(result.fork, **how)  # type: ignore[arg-type]
+    return result, session.changes.apply(result.fork, **how)  # type: ignore[arg-type]
 
 
 def test_a_commit_stays_in_the_fork(project: Place) -> None:
@@ -65,7 +65,7 @@ def test_removing_the_repository_removes_all_of_it_if_it_is_asked_for(project: P
     before = full_listing(project.project)
     staged(project, "rm -rf .git", git=True)
     assert [path.name for path in project.project.iterdir()] == ["file"]
-    project.session().undo()
+    project.session().changes.undo()
     assert full_listing(project.project).keys() == before.keys()
     assert git(project.project, "git status --porcelain; git fsck --strict") == ""
 
@@ -145,9 +145,9 @@ def test_nor_across_a_checkpoint(project: Place) -> None:
     session = project.session()
     script = "git init -q --bare o; mkdir store; mv o/objects o/refs store; echo evil > store/config; rm -rf o"
     session.run([b"sh", b"-c", with_settings(script).encode()], fork="f")
-    session.checkpoint("f", "point")
+    session.forks.checkpoint("f", "point")
     session.run([b"sh", b"-c", b"echo ref: refs/heads/main > store/HEAD"], fork="f")
-    assert b"store/config" in session.apply("f").withheld
+    assert b"store/config" in session.changes.apply("f").withheld
 
 
 def test_a_repository_whose_settings_are_elsewhere(project: Place) -> None:
@@ -171,12 +171,12 @@ def test_a_change_of_a_link_is_told_before(project: Place) -> None:
 def test_of_a_file_in_it_that_is_left_out_not_even_the_directory_comes(place: Place) -> None:
     place.write(".git/HEAD", "ref: refs/heads/main\n")
     session = place.session()
-    session.new_fork("f")
+    session.forks.new("f")
     script = b"mkdir .git/objects .git/hooks; echo 1 > .git/objects/1; echo 2 > .git/hooks/post-commit"
     session.run([b"sh", b"-c", script], fork="f")
     with session.alone("a test"):
-        landed = session.apply("f", [b".git/objects/1"], exact=True)
+        landed = session.changes.apply("f", [b".git/objects/1"], exact=True)
         assert landed.withheld[-1] == b".git/objects/1"
         assert sorted(listing(place.project)) == [".git", ".git/HEAD"]
-        session.apply("f", [b".git/hooks/post-commit"], exact=True)
+        session.changes.apply("f", [b".git/hooks/post-commit"], exact=True)
     assert sorted(listing(place.project)) == [".git", ".git/HEAD", ".git/hooks", ".git/hooks/post-commit"]

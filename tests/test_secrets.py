@@ -86,7 +86,7 @@ def test_what_is_done_to_them_is_left_out_and_said(project: Place, view: str) ->
     session = project.session(Settings(view=view))  # type: ignore[arg-type]
     result = session.run([b"sh", b"-c", b"echo mine > .env; rm -rf deploy; echo x >> file"])
     assert {remark.path for remark in result.changeset.remarks} == {b".env", b"deploy/keys/server.pem"}
-    landed = session.apply(result.fork)
+    landed = session.changes.apply(result.fork)
     assert landed.conflicts == ()
     after = full_listing(project.project)
     secrets = (".env", "deploy/keys/server.pem", "deploy/keys", "deploy")
@@ -98,14 +98,14 @@ def test_what_is_done_to_them_is_left_out_and_said(project: Place, view: str) ->
 
 def test_file_tools_see_the_same(project: Place) -> None:
     session = project.session()
-    session.new_fork("f")
-    files = session.files("f")
+    session.forks.new("f")
+    files = session.forks.files("f")
     assert files.read(".env") == b""
     assert files.search("hunter2") == []
     files.write(".env", "mine")
     files.delete("deploy", recursive=True)
-    assert {remark.path for remark in session.changes("f").remarks} == {b".env", b"deploy/keys/server.pem"}
-    session.apply("f")
+    assert {remark.path for remark in session.changes.of("f").remarks} == {b".env", b"deploy/keys/server.pem"}
+    session.changes.apply("f")
     assert (project.project / ".env").read_text() == "TOKEN=hunter2\n"
     assert (project.project / "deploy/keys/server.pem").exists()
     assert vault_holds(project, b"hunter2") == []
@@ -116,10 +116,10 @@ def test_they_can_be_shown_and_others_masked(project: Place) -> None:
     session = project.session(Settings(secrets_show=(b".env",), secrets_mask=(b"*.doc",)))
     result = session.run([b"sh", b"-c", b"cat .env plans.txt; echo more >> .env"])
     assert result.stdout == b"TOKEN=hunter2\nsecret plans"
-    session.settings = Settings(secrets_show=(b".env",), secrets_mask=(b"plans*",))
+    session = project.session(Settings(secrets_show=(b".env",), secrets_mask=(b"plans*",)))
     result = session.run([b"sh", b"-c", b"cat .env plans.txt; echo more >> .env"])
     assert result.stdout == b"TOKEN=hunter2\n"
-    session.apply(result.fork)
+    session.changes.apply(result.fork)
     assert (project.project / ".env").read_text() == "TOKEN=hunter2\nmore\n"
 
 

@@ -56,28 +56,28 @@ def test_apply_and_undo(place: Place) -> None:
     session, result = place.sh(
         "sed -i s/2/two/ edit; rm -r gone; chmod +x script; mkdir -p new/sub; echo n > new/sub/f; ln -s f new/sub/l"
     )
-    landed = session.apply(result.fork)
+    landed = session.changes.apply(result.fork)
     assert not landed.conflicts
     assert landed.remaining == 0
     assert (place.project / "edit").read_text() == "1\ntwo\n3\n"
     assert not (place.project / "gone").exists()
     assert os.access(place.project / "script", os.X_OK)
     assert os.readlink(place.project / "new/sub/l") == "f"
-    undone = session.undo()
+    undone = session.changes.undo()
     assert not undone.conflicts
     assert listing(place.project) == before
 
 
 def test_undo_twice_and_unknown(place: Place) -> None:
     session, result = place.sh("echo 1 > f")
-    session.apply(result.fork)
-    session.undo("u1")
+    session.changes.apply(result.fork)
+    session.changes.undo("u1")
     with pytest.raises(UsageError, match="cannot be undone"):
-        session.undo("u1")
+        session.changes.undo("u1")
     with pytest.raises(UsageError, match="nothing to undo"):
-        session.undo()
+        session.changes.undo()
     with pytest.raises(UsageError, match="no apply named u9"):
-        session.undo("u9")
+        session.changes.undo("u9")
 
 
 def test_a_file_edited_meanwhile_is_a_conflict(place: Place) -> None:
@@ -86,7 +86,7 @@ def test_a_file_edited_meanwhile_is_a_conflict(place: Place) -> None:
     session, result = place.sh("echo theirs >> shared; echo theirs >> mine; echo new > created")
     place.write("shared", "the user's own words\n")
     place.write("created", "the user's, too\n")
-    landed = session.apply(result.fork)
+    landed = session.changes.apply(result.fork)
     assert {conflict.path for conflict in landed.conflicts} == {b"shared", b"created"}
     assert (place.project / "shared").read_text() == "the user's own words\n"
     assert (place.project / "created").read_text() == "the user's, too\n"
@@ -94,7 +94,7 @@ def test_a_file_edited_meanwhile_is_a_conflict(place: Place) -> None:
     kept = Path(os.fsdecode(session.vault.fork(result.fork).contents[0]))
     assert (kept / "shared").read_text() == "base\ntheirs\n", "the fork keeps its version"
     assert landed.remaining == 2
-    again = session.apply(result.fork)
+    again = session.changes.apply(result.fork)
     assert {conflict.path for conflict in again.conflicts} == {b"shared", b"created"}, "applying again is harmless"
 
 
@@ -102,7 +102,7 @@ def test_an_edit_during_the_command_is_a_conflict(place: Place) -> None:
     """The command says that it runs by making a file in its view, then waits on its stdin for the user's edit."""
     place.write("file", "base\n")
     session = place.session()
-    started = Path(os.fsdecode(session.new_fork("f").upper)) / "started"
+    started = Path(os.fsdecode(session.forks.new("f").upper)) / "started"
     read, write = os.pipe()
 
     def edit() -> None:
@@ -120,7 +120,7 @@ def test_an_edit_during_the_command_is_a_conflict(place: Place) -> None:
     os.close(write)
     change = next(change for change in result.changeset.changes if change.path == b"file")
     assert not change.original_known
-    landed = session.apply("f")
+    landed = session.changes.apply("f")
     assert [conflict.path for conflict in landed.conflicts] == [b"file"]
     assert (place.project / "file").read_text() == "user\n"
 
@@ -130,7 +130,7 @@ def test_both_sides_the_same_is_satisfied(place: Place) -> None:
     session, result = place.sh("echo new > f; rm -f nothing; echo x > g")
     place.write("f", "new\n")
     place.write("g", "x\n")
-    landed = session.apply(result.fork)
+    landed = session.changes.apply(result.fork)
     assert not landed.conflicts
     assert landed.applied.written == 0
 
@@ -154,7 +154,7 @@ def test_names_that_are_not_text(place: Place) -> None:
     assert result.exit_code == 0, result.stderr
     changed = {change.path for change in result.changeset.changes}
     assert changed == set(odd) | {b"new" + name for name in odd}
-    assert not session.apply(result.fork).conflicts
+    assert not session.changes.apply(result.fork).conflicts
     with open(os.path.join(os.fsencode(place.project), b"new\xff\xfe"), "rb") as stream:
         assert stream.read() == b"x\nmore\n"
 
@@ -166,7 +166,7 @@ def test_modes_links_sparse_and_empty(place: Place) -> None:
         "mkdir empty; mkdir tree; echo 1 > tree/f; chmod 555 tree; mkfifo pipe; chmod 640 ro; echo h > h1; ln h1 h2"
     )
     assert result.exit_code == 0, result.stderr
-    landed = session.apply(result.fork)
+    landed = session.changes.apply(result.fork)
     assert not landed.conflicts
     mode = {name: stat.S_IMODE((place.project / name).lstat().st_mode) for name in os.listdir(place.project)}
     assert mode["private"] == 0o700
@@ -177,7 +177,7 @@ def test_modes_links_sparse_and_empty(place: Place) -> None:
     assert (place.project / "sparse").stat().st_blocks < 100
     assert stat.S_ISFIFO((place.project / "pipe").stat().st_mode)
     assert (place.project / "h1").stat().st_ino == (place.project / "h2").stat().st_ino
-    undone = session.undo()
+    undone = session.changes.undo()
     assert not undone.conflicts
     assert os.listdir(place.project) == ["ro"]
 
@@ -186,7 +186,7 @@ def test_a_link_to_an_unchanged_file_does_not_tie_project_and_fork(place: Place)
     place.write("old", "content\n")
     session = place.session()
     result = session.run([b"ln", b"old", b"new"], fork="f")
-    session.apply("f", [b"new"])
+    session.changes.apply("f", [b"new"])
     again = session.run([b"sh", b"-c", b"echo later >> old; echo x > y"], fork="f")
     assert again.exit_code == 0
     assert (place.project / "new").read_text() == "content\n"
@@ -200,7 +200,7 @@ def test_a_socket_is_listed_and_not_applied(place: Place) -> None:
     )
     assert result.exit_code == 0, result.stderr
     assert [(remark.path, "socket" in remark.text) for remark in result.changeset.remarks] == [(b"d/s", True)]
-    landed = session.apply(result.fork)
+    landed = session.changes.apply(result.fork)
     assert not landed.conflicts
     assert sorted(os.listdir(place.project / "d")) == ["f"]
 
@@ -210,11 +210,11 @@ def test_file_and_directory_trade_places(place: Place) -> None:
     place.write("d/x", "x")
     before = listing(place.project)
     session, result = place.sh("rm -rf d f; mkdir f; echo in > f/in; echo now a file > d")
-    landed = session.apply(result.fork)
+    landed = session.changes.apply(result.fork)
     assert not landed.conflicts
     assert (place.project / "f/in").read_text() == "in\n"
     assert (place.project / "d").read_text() == "now a file\n"
-    session.undo()
+    session.changes.undo()
     assert listing(place.project) == before
 
 
@@ -223,20 +223,20 @@ def test_a_directory_that_gained_files_is_not_removed(place: Place) -> None:
     place.write("d/sub/b", "b")
     session, result = place.sh("rm -rf d")
     place.write("d/mine", "the user's")
-    landed = session.apply(result.fork)
+    landed = session.changes.apply(result.fork)
     assert sorted(os.listdir(place.project / "d")) == ["mine"]
     assert any(remark.path == b"d" for remark in landed.applied.remarks)
-    session.undo()
+    session.changes.undo()
     assert sorted(os.listdir(place.project / "d")) == ["a", "mine", "sub"]
 
 
 def test_undo_keeps_what_came_after(place: Place) -> None:
     place.write("edited", "before\n")
     session, result = place.sh("mkdir pkg; echo 1 > pkg/one; echo 2 > pkg/two; echo after > edited")
-    session.apply(result.fork)
+    session.changes.apply(result.fork)
     place.write("pkg/mine", "the user's")
     place.write("pkg/two", "changed by the user")
-    undone = session.undo()
+    undone = session.changes.undo()
     assert {conflict.path for conflict in undone.conflicts} == {b"pkg/two"}
     assert sorted(os.listdir(place.project / "pkg")) == ["mine", "two"]
     assert (place.project / "edited").read_text() == "before\n"
@@ -250,7 +250,7 @@ def test_symlinked_parent_in_the_project_is_not_followed(place: Place) -> None:
     (place.project / "d/a").unlink()
     (place.project / "d").rmdir()
     os.symlink(outside, place.project / "d")
-    landed = session.apply(result.fork)
+    landed = session.changes.apply(result.fork)
     assert {conflict.path for conflict in landed.conflicts} >= {b"d/a", b"d/b"}
     assert os.listdir(outside) == []
 
@@ -261,12 +261,12 @@ def test_git_hooks_and_config_are_left_out_unless_named(place: Place) -> None:
     session, result = place.sh(
         "mkdir -p .git/hooks; echo evil > .git/hooks/post-checkout; echo evil >> .git/config; echo f > f"
     )
-    landed = session.apply(result.fork)
+    landed = session.changes.apply(result.fork)
     assert set(landed.withheld) == {b".git/hooks", b".git/hooks/post-checkout", b".git/config"}
     assert (place.project / "f").exists()
     assert (place.project / ".git/config").read_text() == "[core]\n"
     assert not (place.project / ".git/hooks").exists()
-    landed = session.apply(result.fork, [b".git/config"])
+    landed = session.changes.apply(result.fork, [b".git/config"])
     assert (place.project / ".git/config").read_text() == "[core]\nevil\n"
     assert landed.remaining == 2
 
@@ -280,7 +280,7 @@ def test_mudrooms_own_directory_cannot_be_changed_from_inside(place: Place) -> N
 
 def test_mudrooms_own_directory_created_inside_is_left_out(place: Place) -> None:
     session, result = place.sh("mkdir .mudroom; echo 'run: {network: open}' > .mudroom/policy.yaml; echo f > f")
-    landed = session.apply(result.fork)
+    landed = session.changes.apply(result.fork)
     assert b".mudroom/policy.yaml" in landed.withheld
     assert not (place.project / ".mudroom").exists()
 
@@ -347,7 +347,7 @@ def test_two_commands_in_one_fork_add_up(place: Place) -> None:
     result = session.run([b"sh", b"-c", b"cat f a; echo 3 >> f; rm a; echo b > b"], fork="work")
     assert result.stdout == b"1\n2\na\n"
     assert verbs(result) == {"f": "modified", "b": "added"}
-    session.apply("work")
+    session.changes.apply("work")
     assert (place.project / "f").read_text() == "1\n2\n3\n"
 
 
@@ -359,7 +359,7 @@ def test_many_commands_use_the_prepared_root(place: Place) -> None:
         )
         assert result.exit_code == 0, result.stderr
         assert b"mudroom" in result.stdout
-    assert len(session.changes("w").changes) == 8
+    assert len(session.changes.of("w").changes) == 8
 
 
 def test_fork_names_are_plain(place: Place) -> None:
@@ -371,9 +371,9 @@ def test_fork_names_are_plain(place: Place) -> None:
 
 def test_part_of_a_new_directory(place: Place) -> None:
     session, result = place.sh("mkdir d; echo a > d/a; echo b > d/b")
-    assert session.apply(result.fork, [b"d/a"]).conflicts == ()
+    assert session.changes.apply(result.fork, [b"d/a"]).conflicts == ()
     assert os.listdir(place.project / "d") == ["a"]
-    assert session.apply(result.fork).conflicts == ()
+    assert session.changes.apply(result.fork).conflicts == ()
     assert sorted(os.listdir(place.project / "d")) == ["a", "b"]
 
 
@@ -390,7 +390,7 @@ def test_a_conflict_found_while_applying_leaves_theirs_in_the_fork(
         run(self, *arguments)
 
     monkeypatch.setattr(Executor, "run", late)
-    assert len(session.apply(result.fork).conflicts) == 2
+    assert len(session.changes.apply(result.fork).conflicts) == 2
     kept = Path(os.fsdecode(session.vault.fork(result.fork).contents[0]))
     assert (kept / "f").read_text() == (kept / "e").read_text() == "fork\n"
     assert (place.project / "f").read_text() == "user"

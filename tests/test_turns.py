@@ -33,7 +33,7 @@ class Agent:
 
     def __init__(self, session: Session, name: str) -> None:
         self.session, self.name = session, name
-        self.files = session.files(name) if session.vault.fork(name) else None
+        self.files = session.forks.files(name) if session.vault.fork(name) else None
         assert self.files is not None
         self.files.list()  # in use: so the live mount is asked for
         self.thread = threading.Thread(target=self._run)
@@ -61,7 +61,7 @@ class Agent:
 def test_agents_stop_while_the_user_has_the_vault_alone(place: Place) -> None:
     session = place.session()
     other = place.session()
-    session.new_fork("one")
+    session.forks.new("one")
     agent = Agent(session, "one")
     stopped: list[bool] = []
     with other.alone("the user", stopping=lambda: stopped.append(True)):
@@ -69,7 +69,7 @@ def test_agents_stop_while_the_user_has_the_vault_alone(place: Place) -> None:
         size = agent.size()
         result = other.run([b"sh", b"-c", b"i=0; while [ $i -lt 2000 ]; do i=$((i+1)); done; echo user > user"])
         assert agent.size() == size, "it was stopped"
-        assert other.apply(result.fork).conflicts == ()
+        assert other.changes.apply(result.fork).conflicts == ()
     wait_for(lambda: agent.size() > size)
     agent.stop()
     assert agent.result is not None
@@ -81,19 +81,19 @@ def test_agents_run_side_by_side(place: Place) -> None:
     session = place.session()
     agents = []
     for name in ("one", "two"):
-        session.new_fork(name)
+        session.forks.new(name)
         agents.append(Agent(place.session(), name))
     sizes = [agent.size() for agent in agents]
     wait_for(lambda: all(agent.size() > size for agent, size in zip(agents, sizes, strict=True)))
     for agent in agents:
         agent.stop()
-    assert {change.path for change in session.changes("one").changes} == {b"count", b"stop"}
+    assert {change.path for change in session.changes.of("one").changes} == {b"count", b"stop"}
 
 
 def test_a_command_that_ends_lets_go_for_itself_alone(place: Place) -> None:
     """Two threads of one session share its locks: the one that goes on is still stopped for the user."""
     session, other = place.session(), place.session()
-    session.new_fork("long")
+    session.forks.new("long")
     agent = Agent(session, "long")
     assert session.run([b"true"], fork="short").exit_code == 0
     stopped: list[bool] = []
@@ -129,16 +129,16 @@ def test_many_threads_begin_at_once(place: Place) -> None:
 
 def test_what_runs_cannot_be_applied(place: Place) -> None:
     session, other = place.session(), place.session()
-    session.new_fork("one")
+    session.forks.new("one")
     agent = Agent(session, "one")
     with other.alone("the user"), pytest.raises(UsageError, match="a command is running in the fork one"):
-        other.apply("one")
+        other.changes.apply("one")
     agent.stop()
 
 
 def test_a_killed_user_command_leaves_nobody_stopped(place: Place) -> None:
     session = place.session()
-    session.new_fork("one")
+    session.forks.new("one")
     agent = Agent(session, "one")
     program = f"""
 import sys
@@ -160,8 +160,8 @@ sys.stdin.read()
 
 def test_time_in_which_a_command_is_stopped_does_not_count(place: Place, later: Callable[[float], None]) -> None:
     session, other = place.session(), place.session()
-    session.new_fork("one")
-    session.files("one").list()
+    session.forks.new("one")
+    session.forks.files("one").list()
     results = []
 
     def agent() -> None:
@@ -170,7 +170,7 @@ def test_time_in_which_a_command_is_stopped_does_not_count(place: Place, later: 
 
     thread = threading.Thread(target=agent)
     thread.start()
-    files = session.files("one")
+    files = session.forks.files("one")
     wait_for(lambda: "go" in files.list())
     with other.alone("the user"):
         later(1000.0)

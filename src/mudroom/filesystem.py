@@ -47,8 +47,8 @@ class MudroomFileSystem(AbstractFileSystem):  # type: ignore[misc]  # fsspec has
         else:
             session = _open_session(os.fsencode(project))
             weakref.finalize(self, session.close)  # at the end of the process, too
-            self._files = session.files(fork)
-            self._flush = partial(session.flush, fork)
+            self._files = session.forks.files(fork)
+            self._flush = partial(session.forks.flush, fork)
 
     def flush(self) -> None:
         """Bring what was written into the fork, where other processes see it. The end of the file system does that,

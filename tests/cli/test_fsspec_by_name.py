@@ -24,7 +24,7 @@ if kept.cat("a/b") != b"in a block\\n":
 
 
 def test_what_was_written_by_name_outlives_the_process(place: Place) -> None:
-    place.session().new_fork("x")
+    place.session().forks.new("x")
     cli = Cli(place)
     words = [sys.executable, "-c", WRITES, "x", str(place.project)]
     done = subprocess.run(words, env=cli.environment, capture_output=True, text=True, check=False)

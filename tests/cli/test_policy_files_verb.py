@@ -358,8 +358,8 @@ def test_nor_one_that_file_tools_write(cli: Cli) -> None:
     """They may write it into their fork. No command there sees it, nobody reads it, and it is not applied."""
     policy(cli, "run: {timeout: 1m}\n")
     session = cli.place.session()
-    session.new_fork("f")
-    files = session.files("f")
+    session.forks.new("f")
+    files = session.forks.files("f")
     files.write("a.txt", b"done\n")
     files.write(".mudroom/policy.yaml", b"network: {mode: open}\n")
     files.write(".mudroom/local/rules.yaml", b"allow: [sudo]\n")

@@ -146,9 +146,9 @@ def test_another_size(place: Place, staged: None, open_tmux: Open) -> None:
 def test_a_name_does_nothing_to_the_terminal(place: Place, open_tmux: Open) -> None:
     name = b"\x1b]2;taken over\x07\x1b[2J\n\xe2\x80\xaename\xff"
     session = place.session()
-    session.new_fork("f")
-    session.files("f").write(name, b"\x1b[31m\x1b]2;taken over\x07\xe2\x80\xaetext\r\xff\n")
-    session.flush("f")
+    session.forks.new("f")
+    session.forks.files("f").write(name, b"\x1b[31m\x1b]2;taken over\x07\xe2\x80\xaetext\r\xff\n")
+    session.forks.flush("f")
     tmux = open_tmux(100, 30)
     title = tmux("display-message", "-p", "#{pane_title}")
     tmux.mudroom("review", "f")
@@ -297,7 +297,7 @@ def test_a_terminal_that_is_closed(place: Place, staged: None, open_tmux: Open) 
 
     assert select.select([descriptor], [], [], 30)[0], "it has ended"
     os.close(descriptor)
-    assert place.session().changes("f").changes
+    assert place.session().changes.of("f").changes
 
 
 def test_a_terminal_that_is_closed_while_somebody_edits(place: Place, staged: None, open_tmux: Open) -> None:

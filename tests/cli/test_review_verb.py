@@ -69,9 +69,9 @@ def test_json(place: Place, staged: None) -> None:
 
 
 def test_json_of_no_fork_and_of_several(place: Place) -> None:
-    place.session().new_fork("a")
+    place.session().forks.new("a")
     assert mudroom(place, "review", "--json", "b").returncode == 125
-    place.session().new_fork("b")
+    place.session().forks.new("b")
     done = mudroom(place, "review", "--json")
     assert done.returncode == 125 and "there are several forks" in done.stderr
 

@@ -255,7 +255,7 @@ def test_what_is_a_terminal_inside(outside: Shell, place: Place, redirection: st
     place.write("look.sh", "a=; for n in 0 1 2; do test -t $n && a=$a$n; done; echo $a > answer\n")
     outside.type(f"cd {place.root}; {MUDROOM} exec --project project --fork f -- sh look.sh {redirection}\n")
     outside.prompt()
-    assert place.session().files("f").read("answer").decode() == f"{inside}\n"
+    assert place.session().forks.files("f").read("answer").decode() == f"{inside}\n"
 
 
 def test_pipes_in_the_place_of_a_terminal(outside: Shell, place: Place) -> None:
@@ -345,7 +345,7 @@ def test_vim(outside: Shell, place: Place) -> None:
     outside.expect("exec|changed|would change")
     outside.prompt()
     assert outside.modes() == before
-    assert place.session().files("f").read("text") == b"new\n"
+    assert place.session().forks.files("f").read("text") == b"new\n"
     assert (place.project / "text").read_text() == "old\n"
 
 

@@ -55,11 +55,11 @@ def test_a_fork_that_has_gone_on_keeps_it(cli: Cli) -> None:
     decided_for_ours(cli)
     session = cli.place.session()
     with session.alone("a test"):
-        session.apply("try-1")
-        assert session.undo().again == (b"f",)
+        session.changes.apply("try-1")
+        assert session.changes.undo().again == (b"f",)
     said(cli, "exec", "--fork", "try-1", "--", "touch", "more")
     with session.alone("a test"):
-        redone = session.redo()
+        redone = session.changes.redo()
     assert (redone.again, redone.holder) == ((), "")
     assert [remark.path for remark in redone.remarks] == [b"f"]
 
@@ -68,11 +68,11 @@ def test_full_screen_and_in_the_list(cli: Cli) -> None:
     decided_for_ours(cli)
     session = cli.place.session()
     with session.alone("a test"):
-        landed = session.apply("try-1")
+        landed = session.changes.apply("try-1")
         assert tell.landed(landed, Choice((), {}, ()))[0] == [("the project stays as it is", "good")]
-        (one,) = session.applied()
+        (one,) = session.changes.applied()
         assert (one.written, one.kept) == (0, 1)
-        rows = tell.undone(session.undo())
+        rows = tell.undone(session.changes.undo())
     assert rows[0] == [("the project stays as it is, 1 file is in try-1 again", "good")]
 
 

@@ -399,7 +399,7 @@ class Api:
         try:
             found = wishes_of(session, fork)
             decided = decided_of(session, fork, self.world.tree)
-            is_same = session.fingerprint(fork) == body["reviewed"]
+            is_same = session.changes.fingerprint(fork) == body["reviewed"]
         except (MudroomError, OSError):
             return None, {}
         return (found if is_same else None), decided

@@ -216,7 +216,7 @@ class Page:
 
     def _known(self) -> Known:
         try:
-            return Known(self.world.session.fingerprint(FORK), self.world.wishes(), self.world.decided())
+            return Known(self.world.session.changes.fingerprint(FORK), self.world.wishes(), self.world.decided())
         except (MudroomError, OSError):  # what is in it may be half on its way into the project
             return Known("", {}, {})
 

@@ -144,7 +144,7 @@ class Terminal:
         seen = review.seen if review is not None else None
         assert review is not None and seen is not None, "something is to be applied, and nothing is shown"
         try:
-            is_stale = self.world.session.fingerprint(FORK) != seen.fingerprint
+            is_stale = self.world.session.changes.fingerprint(FORK) != seen.fingerprint
             known = {} if is_stale else self.world.wishes()
             decided = {} if is_stale else self.world.decided()
         except (MudroomError, OSError):
@@ -185,7 +185,7 @@ class Terminal:
 
     def _fingerprint(self) -> str | None:
         session = self.world.session
-        return session.fingerprint(FORK) if session.vault.has_fork(FORK) else None
+        return session.changes.fingerprint(FORK) if session.vault.has_fork(FORK) else None
 
     def _check(self, what: str, *, is_outside: bool = False, may_change: bool = False) -> None:
         """Nothing has changed but what somebody has said yes to, and that as it was shown."""

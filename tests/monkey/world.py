@@ -53,7 +53,7 @@ class World:
         os.symlink("text.txt", place.project / "link")
         tick()
         self.session: Session = place.session()
-        self.session.new_fork(FORK)
+        self.session.forks.new(FORK)
         self.tree = listing(place.project)
         """As it has to be."""
         self.landings: dict[str, Landing] = {}
@@ -71,7 +71,7 @@ class World:
     def look_at_applies(self) -> dict[str, str]:
         """Of each apply, its state, if that is another one than before. What somebody was killed in is ended by whoever
         has the vault alone next: that is looked at here, and is no news."""
-        states = {one["apply"]: one["state"] for one in self.session.applies()}
+        states = {one["apply"]: one["state"] for one in self.session.changes.applies()}
         news = {name: state for name, state in states.items() if self.states.get(name) != state}
         self.states = states
         self.has_recovered = bool(self.cut_off.keys() & news.keys())
@@ -134,7 +134,7 @@ class World:
         if self._holding is not None:
             return "somebody holds the vault"
         if not self.session.vault.has_fork(FORK):
-            self.session.new_fork(FORK)
+            self.session.forks.new(FORK)
         tick()
         result = self.session.run([b"sh", b"-c", script.encode()], fork=FORK)
         return f"{script} -> {result.exit_code}"
@@ -209,7 +209,7 @@ def wishes_of(session: Session, fork: str) -> dict[str, Wish]:
     found: dict[str, Wish] = {}
     with OpenFork(session.vault, session.vault.fork(fork)) as opened:
         ground, staged = opened.ground(), opened.staged()
-        for change in session.changes(fork).changes:
+        for change in session.changes.of(fork).changes:
             path, base, new = change.path, change.base, change.staged
             was = ground.read_original(path, base, LIMIT) if base is not None and base.kind == "file" else None
             is_ = read_all(staged, path, LIMIT) if new is not None and new.kind == "file" else None
@@ -225,7 +225,7 @@ def wishes_of(session: Session, fork: str) -> dict[str, Wish]:
 def decided_of(session: Session, fork: str, tree: Listing) -> Decided:
     """What was said of its conflicts. None: lines that somebody has put together."""
     found: Decided = {}
-    for one in session.conflicts(fork):
+    for one in session.changes.conflicts(fork):
         path = os.fsdecode(one.path)
         if one.decided:
             theirs = entry_of(one.theirs.entry, one.theirs.content)
@@ -295,17 +295,17 @@ def _edit_of_the_project(world: World, chance: Chance) -> str:
 
 
 def _apply_of_another(world: World, chance: Chance) -> str:
-    paths = [change.path for change in world.session.changes(FORK).changes]
+    paths = [change.path for change in world.session.changes.of(FORK).changes]
     some = [path for path in paths if chance.random() < 0.4]
-    return world.land(lambda session: session.apply(FORK, some, reviewed=session.fingerprint(FORK)))
+    return world.land(lambda session: session.changes.apply(FORK, some, reviewed=session.changes.fingerprint(FORK)))
 
 
 def _undo_of_another(world: World, _chance: Chance) -> str:
-    return world.land(lambda session: session.undo())
+    return world.land(lambda session: session.changes.undo())
 
 
 def _redo_of_another(world: World, _chance: Chance) -> str:
-    return world.land(lambda session: session.redo())
+    return world.land(lambda session: session.changes.redo())
 
 
 def _killed(world: World, _chance: Chance) -> str:
@@ -317,20 +317,20 @@ def _killed(world: World, _chance: Chance) -> str:
     decided, session, known = world.decided(), world.session, set(world.states)
     killing = mock.patch.object(Executor, "run", side_effect=KeyboardInterrupt)
     with suppress(KeyboardInterrupt), session.alone("somebody who is killed"), killing:
-        session.apply(FORK, reviewed=session.fingerprint(FORK))
+        session.changes.apply(FORK, reviewed=session.changes.fingerprint(FORK))
     names = world.look_at_applies().keys() - known
     world.cut_off |= dict.fromkeys(names, (wanted, decided))
     return f"{names}"
 
 
 def _discard(world: World, _chance: Chance) -> str:
-    return world.land(lambda session: session.discard(FORK))
+    return world.land(lambda session: session.forks.discard(FORK))
 
 
 def _checkpoint(world: World, _chance: Chance) -> str:
     if world.is_held:
         return "somebody holds the vault"
-    return world.session.checkpoint(FORK, world.fresh().replace(" ", "-")).name
+    return world.session.forks.checkpoint(FORK, world.fresh().replace(" ", "-")).name
 
 
 def _hold(world: World, _chance: Chance) -> str:

@@ -12,15 +12,15 @@ from typing import Any
 import pytest
 from town import Town, read_until
 
-from mudroom import gateway
 from mudroom.core.network.flow import Flow, FlowAnswer, FlowQuestion
 from mudroom.core.network.host_rules import HostRule
 from mudroom.core.result import Denial, Result
 from mudroom.core.settings import Settings
 from mudroom.errors import UsageError
-from mudroom.gateway import namespaces_at
 from mudroom.net.entrances.ingress import Ingress, Maker
 from mudroom.session import Session
+from mudroom.session.confinement import gateway
+from mudroom.session.confinement.gateway import namespaces_at
 
 FETCH = """
 import http.client, os, sys, urllib.request
@@ -196,7 +196,7 @@ def test_rules_that_cannot_be_read_cut_the_network(street: Street) -> None:
         raise UsageError("permissions.yaml:3: this is not YAML")
 
     with street.session() as session:
-        session._gate_answers = (broken, *session._gate_answers[1:])
+        session.machine.host_answers = (broken, *session.machine.host_answers[1:])
         result = street.fetch(session, "shop.example")
         assert result.exit_code == 0, "the command runs, without a network"
         assert any("permissions.yaml:3" in note for note in result.notes)
@@ -283,7 +283,7 @@ def test_the_proxy_of_the_machine(environ: dict[bytes, bytes], upstream: str) ->
 def test_a_proxy_that_cannot_be_one_is_said_so(street: Street, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gateway, "SHARED", gateway.Shared())
     with street.session() as session:
-        session.confinement.variables = {**session.confinement.variables, b"https_proxy": b"http://a b"}
+        session.machine.confinement.variables = {**session.machine.confinement.variables, b"https_proxy": b"http://a b"}
         result = street.fetch(session, "shop.example")
         assert [note for note in result.notes if "the proxy of this machine" in note], result.notes
 
@@ -314,7 +314,8 @@ def test_an_answer_that_cannot_be_kept_holds_for_the_command(street: Street, mon
         raise UsageError("permissions.yaml: No space left on device")
 
     with street.session(lambda _question, _over: FlowAnswer(False, keep=True)) as session:
-        monkeypatch.setattr(session, "_gate_answers", (session._gate_answers[0], full, session._gate_answers[2]))
+        rules, _remember, approver = session.machine.host_answers
+        monkeypatch.setattr(session.machine, "host_answers", (rules, full, approver))
         result = street.fetch(session, "shop.example", "shop.example")
         assert [(denial.kind, denial.times) for denial in result.denials] == [("network", 2)]
         assert any("could not be kept" in note for note in result.notes)
@@ -323,7 +324,7 @@ def test_an_answer_that_cannot_be_kept_holds_for_the_command(street: Street, mon
 def test_without_a_way_in_there_is_still_a_way_out(street: Street) -> None:
     street.rules = [street.allow("shop.example")]
     with street.session() as session:
-        fork = session.new_fork("one")
+        fork = session.forks.new("one")
         os.mkdir(fork.entrance)  # nothing can be bound there, nor unlinked
         command = [sys.executable, "-c", FETCH, street.url("shop.example")]
         result = session.run([word.encode() for word in command], fork="one")

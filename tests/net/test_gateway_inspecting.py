@@ -15,12 +15,12 @@ from origin import Web
 from seal import Seal
 from town import Town
 
-from mudroom import gateway
 from mudroom.core.network.host_rules import HostRule
 from mudroom.core.network.placeholder import parse_wanted
 from mudroom.core.result import Result
 from mudroom.core.settings import Settings
 from mudroom.session import Session
+from mudroom.session.confinement import gateway
 
 SECRET = "ghp_the-real-one-that-nobody-may-see-0123456789"
 FETCH = """
@@ -53,7 +53,7 @@ class House:
         self.port = town.serve(talk)
         town.names({"api.example": [["127.0.0.1"]]})
 
-    def session(self, *, view: Any = "overlay", inspect: bool = True) -> Session:
+    def session(self, *, view: Any = "overlay", inspect: bool = True, level: int | None = None) -> Session:
         for name in ("project", "home"):
             (self._root / name).mkdir(exist_ok=True)
         rule = HostRule("allow", "api.example", (self.port,), private=True, inspect=inspect, source="the test")
@@ -68,6 +68,7 @@ class House:
             },
             settings=Settings(network="gate", hosts=(rule,), view=view),
             rules=lambda: (rule,),
+            level=level,
         )
 
     def fetch(self, session: Session, path: str = "/", *headers: str) -> Result:
@@ -103,7 +104,7 @@ def test_a_command_without_inspection_trusts_nobody_new(house: House) -> None:
 
 def test_a_token_is_put_in_where_it_belongs_and_nowhere_else(house: House) -> None:
     with house.session() as session:
-        session.keep_credentials((parse_wanted("TOKEN", f"api.example:{house.port}"),))
+        session.machine.keep_credentials((parse_wanted("TOKEN", f"api.example:{house.port}"),))
         result = house.fetch(session, "/", "Authorization")
         body, inside = result.stdout.decode().split()
         assert body == "hello"
@@ -126,7 +127,7 @@ def test_a_credential_that_is_not_there_stops_the_command(house: House) -> None:
     from mudroom.errors import UsageError
 
     with house.session() as session:
-        session.keep_credentials((parse_wanted("MISSING", "api.example"),))
+        session.machine.keep_credentials((parse_wanted("MISSING", "api.example"),))
         with pytest.raises(UsageError, match="MISSING"):
             house.fetch(session)
         assert session.vault.forks() == [], "and leaves no fork"
@@ -136,8 +137,7 @@ def test_it_is_not_for_level_0(house: House) -> None:
     """Said in one line before anything runs: the programs would fail one by one else, for want of a file."""
     from mudroom.errors import Unsupported
 
-    with house.session() as session:
-        session.level = 0
+    with house.session(level=0) as session:
         with pytest.raises(Unsupported, match="looking into TLS needs level 1; found: level 0"):
             session.run([b"true"])
         assert session.vault.forks() == []

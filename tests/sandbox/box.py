@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from mudroom.confine import _permitted
 from mudroom.core.confinement.limit import Limits, rlimits
 from mudroom.core.confinement.plan import Plan
 from mudroom.core.confinement.spec import Copy, Overlay, SandboxSpec
@@ -17,6 +16,7 @@ from mudroom.sandbox.client.capture import CapturedOutput, attend
 from mudroom.sandbox.client.client import Client, Exit, Running
 from mudroom.sandbox.host.host import landlock_abi, survey, without
 from mudroom.sandbox.linux.plan import compile_plan
+from mudroom.session.confinement.confinement import _permitted
 
 ENVIRONMENT = {b"PATH": os.environb[b"PATH"], b"LC_ALL": b"C"}
 

@@ -13,7 +13,7 @@ from conformance.bypasses.outside import CONTAINED
 from conformance.escapes.attempt import TABLE
 from conformance.escapes.known import NOT_HELD
 from conformance.escapes.outside import Range
-from conftest import Place
+from conftest import Place, act_as
 from engines import EngineHere, require_one_of
 from mudroom.core.settings import Settings
 from mudroom.session import Session
@@ -32,9 +32,9 @@ def session_on(range_: Range, engine: EngineHere, mode: str) -> Iterator[Session
         environ={os.fsencode(key): os.fsencode(value) for key, value in environ.items()},
         settings=Settings(timeout=60.0),
     ) as session:
-        session.level = 2
+        act_as(session, level=2)
         if mode == "plain":
-            session.confinement.mode_contained = "plain"
+            session.machine.confinement.mode_contained = "plain"
         yield session
 
 

@@ -49,7 +49,7 @@ def furnish(place: Place) -> None:
 def in_mode(place: Place, mode: str, script: str, settings: Settings | None = None) -> str:
     session = place.session((settings or Settings())._replace(view="copy" if mode == "copy" else "auto"))
     if mode == "landlock":
-        session.confinement.mode = "landlock"
+        session.machine.confinement.mode = "landlock"
     result = session.run([b"sh", b"-c", script.encode()])
     return (result.stdout + result.stderr).decode()
 

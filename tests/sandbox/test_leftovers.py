@@ -67,7 +67,7 @@ def descendants(pid: int) -> frozenset[int]:
 def one(session: Session, number: int) -> None:
     script, timeout = WAYS[number % len(WAYS)]
     result = session.run([b"sh", b"-c", script.encode()], timeout=timeout)
-    session.discard(result.fork)
+    session.forks.discard(result.fork)
 
 
 def settled(place: Place, expected: Kept) -> Kept:
@@ -115,8 +115,8 @@ def test_nothing_is_left_after_many_at_once(place: Place) -> None:
         thread.join()
     assert ended == [0] * AT_ONCE
     for number in range(AT_ONCE):
-        assert session.files(f"agent-{number}").read("mine") == b"%d\n" % number
-        session.discard(f"agent-{number}")
+        assert session.forks.files(f"agent-{number}").read("mine") == b"%d\n" % number
+        session.forks.discard(f"agent-{number}")
     after = settled(place, before)
     assert len(after.processes) <= len(before.processes)
     assert (after.mounts, after.descriptors, after.groups) == (
@@ -141,7 +141,7 @@ def test_nothing_is_left_of_a_session_that_has_ended(place: Place) -> None:
             one(session, number)
             for _ in range(3):  # from the second on from a template
                 session.run([b"sh", b"-c", b"setsid sleep 1000 >/dev/null 2>&1 &"], fork="kept")
-            session.discard("kept")
+            session.forks.discard("kept")
     after = settled(place, before)
     assert after._replace(files=before.files) == before
 
@@ -167,7 +167,8 @@ def background(session: Session, number: int) -> None:
         session.run([b"sh", b"-c", b"setsid sleep 1000 >/dev/null 2>&1 & echo > more"], fork=name)
     if number % 2:
         one.end(0.0)
-    session.discard(name, end=True)
+    session.sandboxes.end(name)
+    session.forks.discard(name)
 
 
 def test_nothing_is_left_of_commands_in_the_background(place: Place) -> None:
@@ -183,7 +184,7 @@ def test_nothing_is_left_of_commands_in_the_background(place: Place) -> None:
         processes=frozenset(), files=frozenset()
     )
     assert {path.rpartition("/")[2] for path in after.files - before.files} <= {"1", "journal.db-wal", "journal.db-shm"}
-    assert session._tended == {}
+    assert session.forks.users.all_shared() == []
     while len(os.listdir("/proc/self/task")) > threads:  # each ends just after it has said that it is over
         pass
 

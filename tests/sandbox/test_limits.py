@@ -275,8 +275,8 @@ def test_what_a_crash_left_is_swept(place: Place) -> None:
     gone = subprocess.run(["sh", "-c", "echo $$"], capture_output=True, text=True, check=True).stdout.strip()
     session = place.session(Settings(limits=limits))
     session.run([b"true"], fork="f")
-    assert session._limiter is not None
-    held = session._limiter.hold(limits, counts_processes=os.geteuid() != 0)
+    assert session.machine.limiter is not None
+    held = session.machine.limiter.hold(limits, counts_processes=os.geteuid() != 0)
     assert held.tree is not None
     parent = held.tree.parents["pids"]
     os.mkdir(f"{parent}/{gone}.1")
@@ -332,8 +332,8 @@ def test_a_leaf_is_removed_with_all_that_runs_in_it(place: Place, client: Client
     limits = Limits(processes=50)
     session = place.session(Settings(limits=limits))
     session.run([b"true"], fork="f")
-    assert session._limiter is not None
-    leaf = session._limiter.leaf()
+    assert session.machine.limiter is not None
+    leaf = session.machine.limiter.leaf()
     assert leaf is not None
     if os.geteuid() == 0:  # else only what the launcher clones can get there
         with subprocess.Popen(["sleep", "60"]) as left:

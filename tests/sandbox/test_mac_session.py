@@ -20,7 +20,6 @@ from macbox import SPEC, fake_sandbox_exec
 from sbpl import parse
 
 from conftest import Place, full_listing
-from mudroom.confine import _permitted
 from mudroom.core.agent.card import AgentCard, Requirements
 from mudroom.core.confinement.limit import Limits
 from mudroom.core.network.host_rules import HostRule
@@ -32,6 +31,7 @@ from mudroom.sandbox.macos.client import DarwinClient
 from mudroom.sandbox.macos.seatbelt import real
 from mudroom.sandbox.platform import DARWIN, LINUX, PLATFORMS, platform_here
 from mudroom.session import Session, Stdio
+from mudroom.session.confinement.confinement import _permitted
 
 SH = (b"sh", b"-c")
 
@@ -92,10 +92,10 @@ def test_run_look_apply_undo(mac: Mac) -> None:
         (b"d/new", "added"),
     }
     assert full_listing(mac.place.project) == before
-    session.apply(result.fork)
+    session.changes.apply(result.fork)
     assert (mac.place.project / "old").read_text() == "one\ntwo\n" and not (mac.place.project / "gone").exists()
     assert (mac.place.project / "d/new").read_text() == "new\n"
-    session.undo()
+    session.changes.undo()
     assert (mac.place.project / "old").read_text() == "one\n" and (mac.place.project / "gone").exists()
 
 
@@ -104,7 +104,7 @@ def test_a_second_command_sees_what_the_first_did(mac: Mac) -> None:
     session.run([*SH, b"echo one > a; mkdir d"], fork="f")
     result = session.run([*SH, b"cat a; cd d; echo two > b"], fork="f", cwd=session.project)
     assert result.stdout == b"one\n"
-    assert {one.path for one in session.changes("f").changes} == {b"a", b"d", b"d/b"}
+    assert {one.path for one in session.changes.of("f").changes} == {b"a", b"d", b"d/b"}
     nested = session.run([*SH, b"pwd"], fork="f", cwd=session.project + b"/d")
     assert nested.stdout.rstrip().endswith(b"/copy/work/d")
 
@@ -183,7 +183,7 @@ def test_secrets_are_empty(mac: Mac) -> None:
     session = mac.session()
     result = session.run([*SH, b"cat .env; echo end; rm .env"])
     assert result.stdout == b"end\n"
-    session.apply(result.fork)
+    session.changes.apply(result.fork)
     assert (mac.place.project / ".env").read_text() == "TOKEN=abc\n"
 
 
@@ -341,8 +341,8 @@ def test_descriptors_of_the_host_stay_there(mac: Mac, tmp_path: Path) -> None:
 
 def test_file_tools_see_a_running_command(mac: Mac) -> None:
     session = mac.session()
-    session.new_fork("f")
-    files = session.files("f")
+    session.forks.new("f")
+    files = session.forks.files("f")
     files.write(b"told", b"by a tool\n")
     seen: list[bytes] = []
 
@@ -392,7 +392,7 @@ def test_pause_and_resume(mac: Mac, tmp_path: Path) -> None:
 
 def test_several_at_once(mac: Mac) -> None:
     session = mac.session()
-    forks = [session.new_fork(f"f{number}").name for number in range(4)]
+    forks = [session.forks.new(f"f{number}").name for number in range(4)]
     found: dict[str, bytes] = {}
 
     def run(fork: str) -> None:

@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pytest
 
-from mudroom.contained import provide_profile
 from mudroom.core.confinement.container import Engine
 from mudroom.errors import MudroomError
 from mudroom.sandbox.container import box
@@ -26,6 +25,7 @@ from mudroom.sandbox.container.orphans import (
     sweep_directory,
 )
 from mudroom.sandbox.container.owner import beside, this_process
+from mudroom.session.confinement.containers import provide_profile
 
 HERE = this_process()
 GONE = HERE._replace(started=1)

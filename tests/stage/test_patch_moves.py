@@ -28,10 +28,10 @@ TEXT = "".join(f"line {number}\n" for number in range(40))
 
 def diff(place: Place, script: str, *paths: bytes) -> bytes:
     session = place.session()
-    session.new_fork("f")
+    session.forks.new("f")
     done = session.run([b"sh", b"-ec", script.encode()], fork="f")
     assert done.exit_code == 0, done.stderr
-    return b"".join(session.diff("f", paths))
+    return b"".join(session.changes.diff("f", paths))
 
 
 def git(*words: str, patch: bytes, cwd: Path) -> bytes:
@@ -68,11 +68,11 @@ def test_with_one_end_alone_it_is_what_it_is(place: Place, path: str) -> None:
 def test_what_was_edited_in_the_project_meanwhile_is_not_told_as_moved(place: Place) -> None:
     place.write("old.py", TEXT)
     session = place.session()
-    session.new_fork("f")
+    session.forks.new("f")
     session.run([b"sh", b"-c", b"mv old.py new.py; echo more >> new.py"], fork="f")
     tick()
     place.write("old.py", TEXT + "mine\n")
-    patch = b"".join(session.diff("f"))
+    patch = b"".join(session.changes.diff("f"))
     assert b"rename" not in patch and b"new file" in patch
 
 
@@ -114,14 +114,14 @@ def test_git_applies_it(place: Place, seed: int) -> None:
     staged = os.fsencode(place.root / "staged")
     moved = changed(chance, staged, names)
     session = place.session()
-    session.new_fork("f")
-    files, wanted = session.files("f"), tree(staged)
+    session.forks.new("f")
+    files, wanted = session.forks.files("f"), tree(staged)
     for name in names:
         if name not in wanted:
             files.delete(name)
     for name, data in wanted.items():
         files.write(name, data)
-    patch = b"".join(session.diff("f"))
+    patch = b"".join(session.changes.diff("f"))
     assert patch.count(b"\nsimilarity index ") >= moved // 2 > 0
     git("apply", "--whitespace=nowarn", patch=patch, cwd=place.root / "copy")
     assert tree(os.fsencode(place.root / "copy")) == tree(staged)

@@ -29,10 +29,10 @@ def test_git_applies_it(place: Place, name: bytes) -> None:
     script = b'sed -i s/7/seven/ -- "$1"; mv -- "$2" "$3"; rm -- "$4"; echo 1 > "$5"'
     words = (b"./" + one for one in (name, old, new, name + b".gone", name + b".more"))
     fork = session.run([b"sh", b"-c", script, b"sh", *words]).fork
-    patch = b"".join(session.diff(fork))
+    patch = b"".join(session.changes.diff(fork))
     assert not {0x1B, 0x09} & set(patch.replace(b"\t\n", b"\n")), "nothing in it moves a cursor"
     subprocess.run(["git", "apply", "--whitespace=nowarn", "-"], input=patch, cwd=copy, check=True)
-    session.apply(fork)
+    session.changes.apply(fork)
     assert tree(copy) == tree(project)
 
 

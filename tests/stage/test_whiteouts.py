@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from conftest import Place, listing
-from mudroom import keeper
 from mudroom.core.settings import Settings
+from mudroom.session import upkeep
 from mudroom.stage.beneath import open_root
 from mudroom.stage.layers.layer import OPAQUE, LayerWriter, make_whiteout, read_directory
 from mudroom.stage.layers.union import OneLayer, Union
@@ -84,17 +84,17 @@ def test_deletions_are_sealed_forked_and_applied(place: Place) -> None:
     for name in ("f", "d/x", "d/y", "kept/z"):
         place.write(name, name + "\n")
     session, result = place.sh("rm f d/x; echo new > d/new", Settings(view="copy"))
-    session.checkpoint(result.fork, "one")
+    session.forks.checkpoint(result.fork, "one")
     session.run([b"sh", b"-c", b"rm -r kept; touch f; rm d/new"], fork=result.fork)
-    session.checkpoint(result.fork, "two")
+    session.forks.checkpoint(result.fork, "two")
     session.run([b"rm", b"f"], fork=result.fork)
-    files = session.files(result.fork)
+    files = session.forks.files(result.fork)
     assert sorted(files.list("")) == ["d"] and list(files.list("d")) == ["y"]
-    assert [change.path for change in session.changes(result.fork).changes] == [b"d/x", b"f", b"kept", b"kept/z"]
-    session.rollback(result.fork, "two")
-    assert sorted(session.files(result.fork).list("")) == ["d", "f"]
-    session.rollback(result.fork, "one")
-    session.apply(result.fork)
+    assert [change.path for change in session.changes.of(result.fork).changes] == [b"d/x", b"f", b"kept", b"kept/z"]
+    session.forks.rollback(result.fork, "two")
+    assert sorted(session.forks.files(result.fork).list("")) == ["d", "f"]
+    session.forks.rollback(result.fork, "one")
+    session.changes.apply(result.fork)
     assert sorted(listing(place.project)) == ["d", "d/new", "d/y", "kept", "kept/z"]
 
 
@@ -103,17 +103,17 @@ def test_an_archive_has_one_form_only(place: Place, tmp_path: Path, monkeypatch:
     place.write("f", "f\n")
     place.write("d/x", "x\n")
     session, result = place.sh("rm f d/x", Settings(view="copy"))
-    session.checkpoint(result.fork, "one")
+    session.forks.checkpoint(result.fork, "one")
     archive = tmp_path / "fork.tar"
-    keeper.send_away(session, result.fork, os.fsencode(archive), 1)
+    upkeep.send_away(session, result.fork, os.fsencode(archive), 1)
     with tarfile.open(archive) as members:
         assert sorted(os.path.basename(member.name) for member in members if member.ischr()) == ["f", "x"]
-    keeper.take_in(session, os.fsencode(archive), "here", 1, keeper.LIMIT)
+    upkeep.take_in(session, os.fsencode(archive), "here", 1, upkeep.LIMIT)
     monkeypatch.undo()
     on_an_overlay = filesystem(os.fsencode(tmp_path), mounts()) == "overlay"
-    keeper.take_in(session, os.fsencode(archive), "elsewhere", 1, keeper.LIMIT)
+    upkeep.take_in(session, os.fsencode(archive), "elsewhere", 1, upkeep.LIMIT)
     for name in ("here", "elsewhere"):
-        assert sorted(change.path for change in session.changes(name).changes) == [b"d/x", b"f"]
+        assert sorted(change.path for change in session.changes.of(name).changes) == [b"d/x", b"f"]
     trees = (place.state / "vaults").glob("*/layers/*/tree")
     devices = [path.name for tree in trees for path in tree.rglob("*") if stat.S_ISCHR(path.lstat().st_mode)]
     assert sorted(devices) == ([] if on_an_overlay else ["f", "x"]), "of the one that was taken in elsewhere"

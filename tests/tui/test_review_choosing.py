@@ -144,7 +144,7 @@ def test_quitting_and_saying_no_apply_nothing(place: Place, staged: str) -> None
 
     app = drive(place, staged, script)
     assert (place.project / "text").read_text() == NUMBERS
-    assert place.session().changes(staged).changes and app.code == 0 and not app.applied
+    assert place.session().changes.of(staged).changes and app.code == 0 and not app.applied
 
 
 def test_a_directory_is_chosen_as_a_whole_and_folded(place: Place, staged: str) -> None:
@@ -264,7 +264,7 @@ def test_light_and_dark(place: Place, staged: str) -> None:
 def test_a_file_that_was_a_directory_is_read_and_comes_as_a_whole(place: Place) -> None:
     place.write("d/x", "in it\n")
     session = place.session()
-    session.new_fork("f")
+    session.forks.new("f")
     session.run([b"sh", b"-c", b"rm -r d; echo evil > d"], fork="f")
 
     async def look(driver: Driver) -> None:

@@ -29,8 +29,8 @@ def fork(place: Place) -> str:
 
 def decided(place: Place, fork: str, take: str, content: str = "") -> Session:
     session = place.session()
-    (conflict,) = session.conflicts(fork)
-    session.decide(fork, conflict, take, content.encode() or None)  # type: ignore[arg-type]
+    (conflict,) = session.changes.conflicts(fork)
+    session.changes.decide(fork, conflict, take, content.encode() or None)  # type: ignore[arg-type]
     return session
 
 
@@ -70,7 +70,7 @@ def test_what_is_decided_is_shown_and_changed_at_one_place(place: Place, fork: s
         await driver.until(lambda: "place 1 of 2: the project's" in what(screen))
 
     drive(place, fork, script)
-    (conflict,) = place.session().conflicts(fork)
+    (conflict,) = place.session().changes.conflicts(fork)
     assert conflict.result == f"one, the project\n{MIDDLE}by\nhand\n".encode()
 
 
@@ -110,7 +110,7 @@ def test_what_was_decided_in_another_way(
         assert not screen.changed
 
     drive(place, fork, script)
-    (conflict,) = place.session().conflicts(fork)
+    (conflict,) = place.session().changes.conflicts(fork)
     assert conflict.take == take, "one place of two changes nothing"
 
 
@@ -137,7 +137,7 @@ def test_a_secret_that_is_decided_is_shown_to_nobody(place: Place) -> None:
         assert result(screen) == [] and "swordfish" not in repr(rows)
 
     drive(place, made.fork, script)
-    (conflict,) = session.conflicts(made.fork)
+    (conflict,) = session.changes.conflicts(made.fork)
     assert decided_choices(conflict, None) == {}
 
 
@@ -153,5 +153,5 @@ def test_what_somebody_else_has_decided_meanwhile_stays_and_is_shown(place: Plac
         await driver.until(lambda: result(screen)[:1] == ["▐ carefully"])
 
     drive(place, fork, script)
-    (conflict,) = place.session().conflicts(fork)
+    (conflict,) = place.session().changes.conflicts(fork)
     assert (conflict.result or b"").startswith(b"carefully\n")

@@ -143,7 +143,7 @@ def test_a_decision_is_taken_back(place: Place, conflicting: str) -> None:
 
     drive(place, conflicting, script)
     session = place.session()
-    assert not any(one.decided for one in session.conflicts(conflicting))
+    assert not any(one.decided for one in session.changes.conflicts(conflicting))
 
 
 def test_both_of_what_cannot_be_merged(place: Place, conflicting: str) -> None:
@@ -203,7 +203,7 @@ def test_a_fork_that_goes(place: Place) -> None:
 
     async def script(driver: Driver) -> None:
         await driver.ask("a", "Apply to")
-        other.discard(result.fork)
+        other.forks.discard(result.fork)
         await driver.press("y")
         await driver.until(lambda: not driver.dialog())
         await driver.until(lambda: "is gone" in str(driver.review.query_one("#banner").render()))
@@ -282,7 +282,7 @@ def test_what_comes_after_the_look_is_not_discarded(place: Place) -> None:
 def test_checkpoints_and_going_back(place: Place) -> None:
     session = place.session()
     session.run([b"sh", b"-c", b"echo 1 > a"], fork="f")
-    session.checkpoint("f", "green")
+    session.forks.checkpoint("f", "green")
     session.run([b"sh", b"-c", b"echo 2 > b"], fork="f")
 
     async def script(driver: Driver) -> None:
@@ -296,13 +296,13 @@ def test_checkpoints_and_going_back(place: Place) -> None:
         assert not str(driver.review.query_one("#banner").render()), "it is no news to whoever did it"
 
     drive(place, "f", script, session=session)
-    assert [change.path for change in place.session().changes("f").changes] == [b"a"]
+    assert [change.path for change in place.session().changes.of("f").changes] == [b"a"]
 
 
 def test_what_comes_after_the_preview_is_not_dropped(place: Place) -> None:
     session, other = place.session(), place.session()
     session.run([b"sh", b"-c", b"echo 1 > a; echo 1 > gone"], fork="f")
-    session.checkpoint("f", "green")
+    session.forks.checkpoint("f", "green")
     session.run([b"sh", b"-c", b"echo 2 > b; rm gone; echo 2 > a"], fork="f")
 
     async def script(driver: Driver) -> None:
@@ -315,7 +315,7 @@ def test_what_comes_after_the_preview_is_not_dropped(place: Place) -> None:
         await driver.until(lambda: any("nothing was rolled back" in one for one in driver.told()))
 
     drive(place, "f", script, session=session)
-    assert b"c" in {change.path for change in place.session().changes("f").changes}
+    assert b"c" in {change.path for change in place.session().changes.of("f").changes}
 
 
 def test_the_journal_and_the_help(place: Place) -> None:
@@ -349,9 +349,9 @@ def test_of_several_forks_one_is_asked_for(place: Place) -> None:
 def test_names_and_lines_steer_nothing(place: Place) -> None:
     evil = b"\x1b]0;title\x07\n\xe2\x80\xaeeman\xff"
     session = place.session()
-    session.new_fork("f")
-    session.files("f").write(evil, b"\x1b[2J\xe2\x80\xae\r\xff\n[/bold][@click=app.quit]x[/]\n")
-    session.flush("f")
+    session.forks.new("f")
+    session.forks.files("f").write(evil, b"\x1b[2J\xe2\x80\xae\r\xff\n[/bold][@click=app.quit]x[/]\n")
+    session.forks.flush("f")
 
     async def script(driver: Driver) -> None:
         for lines in (driver.listed(), driver.shown()):
@@ -367,10 +367,10 @@ def test_names_and_lines_steer_nothing(place: Place) -> None:
 
 def test_names_of_blanks_are_seen(place: Place) -> None:
     session = place.session()
-    session.new_fork("f")
+    session.forks.new("f")
     for blank in (b" ", b"dir /  x ", "\u3000".encode(), "\u2800".encode(), "\u200b".encode()):
-        session.files("f").write(blank, b"x\n")
-    session.flush("f")
+        session.forks.files("f").write(blank, b"x\n")
+    session.forks.flush("f")
 
     async def script(driver: Driver) -> None:
         names = {word for line in driver.listed() for word in line.split()}

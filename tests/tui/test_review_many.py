@@ -13,7 +13,7 @@ pytest.importorskip("textual", reason="the extra tui is not installed")
 from driving import Driver, drive
 
 from conftest import Place
-from mudroom.session import Session
+from mudroom.session.changes import Changes
 from mudroom.stage.file_cache import FileCache
 from mudroom.vault.record import ForkRecord
 from mudroom.vault.store import fork
@@ -59,13 +59,13 @@ def test_no_conflict_is_looked_for_where_the_project_is_as_it_was(
     place.write("both", "1\n")
     session, result = place.sh("echo 2 > both")
     looks: list[str] = []
-    conflicts = Session.conflicts
+    conflicts = Changes.conflicts
 
-    def looking(session: Session, name: str, **more: Any) -> Any:
+    def looking(changes: Changes, name: str, **more: Any) -> Any:
         looks.append(name)
-        return conflicts(session, name, **more)
+        return conflicts(changes, name, **more)
 
-    monkeypatch.setattr(Session, "conflicts", looking)
+    monkeypatch.setattr(Changes, "conflicts", looking)
 
     async def script(driver: Driver) -> None:
         assert looks == []

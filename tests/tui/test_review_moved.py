@@ -16,7 +16,7 @@ TEXT = "".join(f"line {number}\n" for number in range(40))
 def test_it_is_shown_beside_what_it_was(place: Place) -> None:
     place.write("src/old.py", TEXT)
     session = place.session()
-    session.new_fork("f")
+    session.forks.new("f")
     session.run([b"sh", b"-c", b"mv src/old.py src/new.py; sed -i 's/^line 7$/seven/' src/new.py"], fork="f")
 
     async def look(driver: Driver) -> None:
@@ -44,7 +44,7 @@ def test_no_hunk_of_it_is_chosen_apart(place: Place) -> None:
     """They are not those of the change: it is added as a whole, or not at all."""
     place.write("old.py", TEXT)
     session = place.session()
-    session.new_fork("f")
+    session.forks.new("f")
     session.run([b"sh", b"-c", b"mv old.py new.py; sed -i 's/^line 7$/seven/; s/^line 30$/thirty/' new.py"], fork="f")
 
     async def choose(driver: Driver) -> None:

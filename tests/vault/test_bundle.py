@@ -54,7 +54,7 @@ def other(tmp_path: Path, client: Client) -> Place:
 
 
 def export(session: Session, name: str, path: Path) -> bytes:
-    with session.at_rest(name) as fork:
+    with session.forks.at_rest(name) as fork:
         export_fork(session.vault, fork, os.fsencode(path), NOW)
     return path.read_bytes()
 
@@ -103,39 +103,39 @@ def test_a_fork_comes_back_as_it_was(place: Place, tmp_path: Path, name: str) ->
     assert sorted(path.name for path in tmp_path.glob("f.tar*")) == [name]
     found = take_in(session.vault, data, "g")
     assert (found.name, found.strangers, found.project) == ("g", 0, os.fsencode(place.project))
-    assert shown(session.changes("g")) == shown(session.changes("f"))
+    assert shown(session.changes.of("g")) == shown(session.changes.of("f"))
     assert merged(session.vault, "g") == merged(session.vault, "f")
     assert check(session.vault) == []
-    assert list(session.diff("g")) == list(session.diff("f"))
-    assert session.apply("g").conflicts == ()
-    assert session.apply("f").conflicts == ()  # all of it is there already
-    assert not session.changes("f").changes
+    assert list(session.changes.diff("g")) == list(session.changes.diff("f"))
+    assert session.changes.apply("g").conflicts == ()
+    assert session.changes.apply("f").conflicts == ()  # all of it is there already
+    assert not session.changes.of("f").changes
 
 
 def test_layers_checkpoints_and_what_has_landed(place: Place, tmp_path: Path) -> None:
     project(place)
     session = place.session()
     session.run([b"sh", b"-c", b"echo one >> edited; rm moved"], fork="f")
-    session.checkpoint("f", "first")
+    session.forks.checkpoint("f", "first")
     session.run([b"sh", b"-c", b"echo two >> edited; echo m > moved; echo s >> still"], fork="f")
-    session.checkpoint("f", "second")
+    session.forks.checkpoint("f", "second")
     session.run([b"sh", b"-c", b"echo three >> edited; rm -r gone"], fork="f")
-    session.rollback("f", "second")
+    session.forks.rollback("f", "second")
     session.run([b"sh", b"-c", b"echo four >> edited"], fork="f")
-    session.apply("f", [b"still"])
+    session.changes.apply("f", [b"still"])
     found = take_in(session.vault, export(session, "f", tmp_path / "f.tar"), "g")
     assert found.strangers == 0
-    assert shown(session.changes("g")) == shown(session.changes("f"))
+    assert shown(session.changes.of("g")) == shown(session.changes.of("f"))
     old, new = session.vault.fork("f").state, session.vault.fork("g").state
     assert [p.name for p in new.checkpoints] == [p.name for p in old.checkpoints] == ["first", "second", "rollback-1"]
     assert not old.references & new.references
     for name in ("first", "rollback-1", "second"):
-        session.rollback("f", name)
-        session.rollback("g", name)
-        assert shown(session.changes("g")) == [row for row in shown(session.changes("f")) if row[0] != b"still"]
+        session.forks.rollback("f", name)
+        session.forks.rollback("g", name)
+        assert shown(session.changes.of("g")) == [row for row in shown(session.changes.of("f")) if row[0] != b"still"]
         assert merged(session.vault, "g") == merged(session.vault, "f")
     session.run([b"sh", b"-c", b"echo five >> edited"], fork="g")
-    assert session.apply("g").conflicts == ()
+    assert session.changes.apply("g").conflicts == ()
     assert (place.project / "edited").read_text() == "edited\none\ntwo\nfive\n"
     assert check(session.vault) == []
 
@@ -145,20 +145,20 @@ def test_a_fork_on_a_snapshot_brings_it_along(place: Place, other: Place, tmp_pa
     project(place)
     session = place.session(Settings(view="copy") if view == "copy" else None)
     if view == "snapshot":
-        session.new_fork("f", snapshot=True)
+        session.forks.new("f", snapshot=True)
     session.run([b"sh", b"-c", SCRIPT.replace(b"ln new/sub/f", b"cp new/sub/f")], fork="f")
     place.write("still", "moved on\n")
     data = export(session, "f", tmp_path / "f.tar")
     take_in(session.vault, data, "g")
-    assert shown(session.changes("g")) == shown(session.changes("f"))
+    assert shown(session.changes.of("g")) == shown(session.changes.of("f"))
     assert merged(session.vault, "g")[b"still"][2] == b"still\n"
-    assert session.apply("g").conflicts == ()
+    assert session.changes.apply("g").conflicts == ()
     project(other)
     other.write("edited", "another\n")
     there = other.session()
     found = take_in(there.vault, data)
     assert found.strangers == 0 or view == "snapshot"
-    assert [conflict.path for conflict in there.apply("f").conflicts] == [b"edited"]
+    assert [conflict.path for conflict in there.changes.apply("f").conflicts] == [b"edited"]
     assert (other.project / "edited").read_text() == "another\n"
     assert (other.project / "new/sub/f").read_text() == "n\n"
     assert not (other.project / "removed").exists()
@@ -178,15 +178,15 @@ def test_in_a_project_with_the_same_files_all_of_it_applies(place: Place, other:
     there = other.session()
     found = take_in(there.vault, data)
     assert found.strangers == 0
-    assert shown(there.changes("f")) == shown(session.changes("f"))
-    assert there.apply("f").conflicts == ()
-    session.apply("f")
+    assert shown(there.changes.of("f")) == shown(session.changes.of("f"))
+    assert there.changes.apply("f").conflicts == ()
+    session.changes.apply("f")
     mine, theirs = listing(place.project), listing(other.project)
     assert {name: (kind, content) for name, (kind, _mode, content) in mine.items()} == {
         name: (kind, content) for name, (kind, _mode, content) in theirs.items()
     }
     assert theirs["edited"][1] == 0o664
-    there.undo()
+    there.changes.undo()
     assert (other.project / "edited").read_text() == "edited\n"
 
 
@@ -205,7 +205,7 @@ def test_in_a_project_that_differs_what_differs_is_a_conflict(place: Place, othe
     there = other.session()
     found = take_in(there.vault, data)
     assert found.strangers >= 2
-    landed = there.apply("f")
+    landed = there.changes.apply("f")
     conflicts = {conflict.path for conflict in landed.conflicts}
     assert {b"edited", b"gone/b/c", b"again/3", b"new/sub/f"} <= conflicts
     after = listing(other.project)
@@ -227,31 +227,31 @@ def test_what_is_there_already_is_no_conflict(place: Place, other: Place, tmp_pa
     (other.project / "removed").unlink()
     there = other.session()
     take_in(there.vault, data)
-    assert there.apply("f").conflicts == ()
+    assert there.changes.apply("f").conflicts == ()
 
 
 def test_what_has_landed_there_is_a_change_here(place: Place, other: Place, tmp_path: Path) -> None:
     project(place)
     session = place.session()
     session.run([b"sh", b"-c", b"echo more >> edited; echo x >> still"], fork="f")
-    session.checkpoint("f", "kept")
-    session.apply("f", [b"edited"])
+    session.forks.checkpoint("f", "kept")
+    session.changes.apply("f", [b"edited"])
     data = export(session, "f", tmp_path / "f.tar")
     project(other)
     there = other.session()
     take_in(there.vault, data)
-    assert [change.path for change in there.changes("f").changes] == [b"edited", b"still"]
-    assert there.apply("f").conflicts == ()
+    assert [change.path for change in there.changes.of("f").changes] == [b"edited", b"still"]
+    assert there.changes.apply("f").conflicts == ()
 
 
 def test_what_a_fork_cannot_take_along_is_said(place: Place, tmp_path: Path) -> None:
     session = place.session()
     session.run([b"sh", b"-c", b"echo x > suid; chmod 4755 suid; mkdir -m 2775 shared"], fork="f")
-    with session.at_rest("f") as fork:
+    with session.forks.at_rest("f") as fork:
         exported = export_fork(session.vault, fork, os.fsencode(tmp_path / "f.tar"), NOW)
     assert exported.remarks == ("suid: its set-id bits are left out",)
     take_in(session.vault, (tmp_path / "f.tar").read_bytes(), "g")
-    modes = {change.path: change.entry.mode for change in session.changes("g").changes}
+    modes = {change.path: change.entry.mode for change in session.changes.of("g").changes}
     assert modes == {b"shared": 0o2775, b"suid": 0o755}
 
 
@@ -479,11 +479,11 @@ def test_a_false_record_hides_nothing(place: Place) -> None:
     take_in(
         session.vault, archive((member(TREE + "a"), b"evil\n"), (member(TREE + "b"), b"b\n"), (member("record"), lie))
     )
-    assert [(change.path, change.verb) for change in session.changes("evil").changes] == [
+    assert [(change.path, change.verb) for change in session.changes.of("evil").changes] == [
         (b"a", "modified"),
         (b"b", "added"),
     ]
-    assert [conflict.path for conflict in session.apply("evil").conflicts] == [b"a"]
+    assert [conflict.path for conflict in session.changes.apply("evil").conflicts] == [b"a"]
     assert (place.project / "a").read_text() == "mine\n"
 
 
@@ -492,7 +492,7 @@ def sample(place: Place, tmp_path: Path) -> tuple[Session, bytes]:
     project(place)
     session = place.session()
     session.run([b"sh", b"-c", SCRIPT], fork="f")
-    session.checkpoint("f", "c")
+    session.forks.checkpoint("f", "c")
     session.run([b"sh", b"-c", b"echo more >> edited"], fork="f")
     return session, export(session, "f", tmp_path / "f.tar")
 
@@ -526,8 +526,8 @@ def test_bytes_turned_over(sample: tuple[Session, bytes], place: Place) -> None:
         except (MudroomError, OSError) as error:
             outcomes.add(type(error))
         else:
-            session.changes("g")
-            session.discard("g")
+            session.changes.of("g")
+            session.forks.discard("g")
         assert left(session.vault) == before
     assert RefusedArchive in outcomes
     assert listing(place.project) == outside

@@ -22,12 +22,12 @@ def session(place: Place) -> Session:
     place.write("b", "b\n")
     session = place.session()
     session.run([b"sh", b"-c", b"echo 1 >> a; rm b"])
-    session.apply(session.vault.forks()[0].name)
+    session.changes.apply(session.vault.forks()[0].name)
     session.run([b"sh", b"-c", b"echo 2 >> a"], fork="good")
     session.run([b"sh", b"-c", b"echo 3 >> a"], fork="bad")
-    session.checkpoint("bad", "point")
+    session.forks.checkpoint("bad", "point")
     session.run([b"sh", b"-c", b"echo 4 >> a"], fork="bad")
-    session.new_fork("frozen", snapshot=True)
+    session.forks.new("frozen", snapshot=True)
     assert check(session.vault) == []
     return session
 
@@ -47,7 +47,7 @@ def only(session: Session) -> VaultProblem:
 
 def good_works(session: Session) -> None:
     session.run([b"sh", b"-c", b"echo 5 >> a"], fork="good")
-    assert session.apply("good").conflicts == ()
+    assert session.changes.apply("good").conflicts == ()
 
 
 def test_a_state(session: Session) -> None:
@@ -82,7 +82,7 @@ def test_a_layer(session: Session) -> None:
 
 
 def test_a_layer_that_only_a_checkpoint_needs(session: Session) -> None:
-    session.rollback("bad", "point")
+    session.forks.rollback("bad", "point")
     (point,) = [one for one in session.vault.fork("bad").state.checkpoints if one.automatic]
     remove_tree(session.vault.layer(point.layers[-1]))
     assert "(only of the checkpoints rollback-1)" in only(session).text

@@ -259,7 +259,7 @@ def test_views(project: Place, view: Literal["overlay", "copy"]) -> None:
 
 
 def test_a_frozen_fork_of_a_repository_that_was_gathered_since(agent: Agent) -> None:
-    agent.session.new_fork("frozen", snapshot=True)
+    agent.session.forks.new("frozen", snapshot=True)
     script = with_settings("echo two >> file; git commit -qam two")
     agent.session.run([b"sh", b"-ec", script.encode()], fork="frozen")
     git(agent.place.project, "git gc -q --prune=now")

@@ -98,21 +98,21 @@ def test_apply_killed_anywhere(tmp_path: Path, client: Client) -> None:
         session, result = place.sh(SCRIPT)
         assert result.exit_code == 0, result.stderr
         after = _expected(before)
-        crashed = crash_in_child(functools.partial(session.apply, result.fork), number)
+        crashed = crash_in_child(functools.partial(session.changes.apply, result.fork), number)
         again = place.session()
-        recovered = again.recover()
+        recovered = again.changes.recover()
         outcomes |= {outcome.outcome for outcome in recovered}
         assert all(not outcome.applied.conflicts for outcome in recovered)
         now = listing(place.project)
         assert now in (before, after), f"torn at change {number}"
         if now == before:
-            landed: LandingResult = again.apply(result.fork)
+            landed: LandingResult = again.changes.apply(result.fork)
             assert not landed.conflicts
             assert listing(place.project) == after
-        undone = again.undo()
+        undone = again.changes.undo()
         assert not undone.conflicts
         assert listing(place.project) == before
-        assert again.recover() == []
+        assert again.changes.recover() == []
         place.close()
         remove_tree(os.fsencode(place.root))
         if not crashed:
@@ -128,18 +128,18 @@ def test_redo_killed_anywhere(tmp_path: Path, client: Client) -> None:
         project(place)
         before = listing(place.project)
         session, result = place.sh(SCRIPT)
-        session.apply(result.fork)
+        session.changes.apply(result.fork)
         after = listing(place.project)
-        session.undo()
-        crashed = crash_in_child(session.redo, number)
+        session.changes.undo()
+        crashed = crash_in_child(session.changes.redo, number)
         again = place.session()
-        outcomes |= {outcome.outcome for outcome in again.recover()}
+        outcomes |= {outcome.outcome for outcome in again.changes.recover()}
         now = listing(place.project)
         assert now in (before, after), f"torn at change {number}"
         if now == before:
-            assert not again.redo().conflicts
+            assert not again.changes.redo().conflicts
         assert listing(place.project) == after
-        assert not again.undo().conflicts
+        assert not again.changes.undo().conflicts
         assert listing(place.project) == before
         place.close()
         remove_tree(os.fsencode(place.root))
@@ -160,28 +160,28 @@ def test_what_is_dropped_survives_being_killed_anywhere(tmp_path: Path, client: 
         fork = result.fork
         tick()
         place.write("edited", "ours\n")
-        (conflict,) = session.conflicts(fork)
-        session.decide(fork, conflict, "ours")
-        held = [change.path for change in session.changes(fork).changes]
-        work: Callable[[], object] = functools.partial(session.apply, fork)
+        (conflict,) = session.changes.conflicts(fork)
+        session.changes.decide(fork, conflict, "ours")
+        held = [change.path for change in session.changes.of(fork).changes]
+        work: Callable[[], object] = functools.partial(session.changes.apply, fork)
         if verb != "apply":
-            session.apply(fork)
-            work = session.undo
+            session.changes.apply(fork)
+            work = session.changes.undo
         if verb == "redo":
-            session.undo()
-            work = session.redo
+            session.changes.undo()
+            work = session.changes.redo
         crashed = crash_in_child(work, number)
         again = place.session()
-        again.recover()
+        again.changes.recover()
         assert not again.vault.has_unfinished()
-        done = [one for one in again.applies() if one["state"] == "applied"]
-        left = [change.path for change in again.changes(fork).changes]
+        done = [one for one in again.changes.applies() if one["state"] == "applied"]
+        left = [change.path for change in again.changes.of(fork).changes]
         assert left == ([] if done else held), f"torn at change {number}"
         if done:
-            again.undo()
-        assert [change.path for change in again.changes(fork).changes] == held
-        assert again.files(fork).read(b"edited") == b"theirs\n"
-        (conflict,) = again.conflicts(fork)
+            again.changes.undo()
+        assert [change.path for change in again.changes.of(fork).changes] == held
+        assert again.forks.files(fork).read(b"edited") == b"theirs\n"
+        (conflict,) = again.changes.conflicts(fork)
         assert conflict.take == "ours"
         assert listing(place.project).keys() == before.keys()
         place.close()
@@ -197,16 +197,16 @@ def test_undo_killed_anywhere(tmp_path: Path, client: Client) -> None:
         project(place)
         before = listing(place.project)
         session, result = place.sh(SCRIPT)
-        session.apply(result.fork)
+        session.changes.apply(result.fork)
         after = listing(place.project)
-        crashed = crash_in_child(session.undo, number)
+        crashed = crash_in_child(session.changes.undo, number)
         again = place.session()
-        recovered = again.recover()
+        recovered = again.changes.recover()
         outcomes |= {outcome.outcome for outcome in recovered}
         now = listing(place.project)
         assert now in (before, after), f"torn at change {number}"
         if now == after:
-            assert not again.undo().conflicts
+            assert not again.changes.undo().conflicts
         assert listing(place.project) == before
         place.close()
         remove_tree(os.fsencode(place.root))
@@ -234,18 +234,18 @@ def test_a_full_or_failing_disk_anywhere(
         with monkeypatch.context() as patch:
             counted(patch, fail)
             try:
-                session.apply(result.fork)
+                session.changes.apply(result.fork)
             except OSError as error:
                 assert error.errno == number_of_error
         again = place.session()
-        again.recover()
+        again.changes.recover()
         after = _expected(before)
         now = listing(place.project)
         assert now in (before, after), f"torn when change {number} failed"
         if now == before:
-            again.apply(result.fork)
+            again.changes.apply(result.fork)
             assert listing(place.project) == after
-        assert not again.undo().conflicts
+        assert not again.changes.undo().conflicts
         assert listing(place.project) == before
         place.close()
         remove_tree(os.fsencode(place.root))
@@ -277,7 +277,7 @@ def test_a_second_writer_during_apply_loses_nothing(place: Place) -> None:
             beside.write_text("user\n")
             os.rename(beside, place.project / name)
         os._exit(0)
-    landed = session.apply(result.fork)
+    landed = session.changes.apply(result.fork)
     os.waitpid(pid, 0)
     conflicts = {conflict.path.decode() for conflict in landed.conflicts}
     for name in names:
@@ -285,5 +285,5 @@ def test_a_second_writer_during_apply_loses_nothing(place: Place) -> None:
         assert content == "user\n", "the user's rename came last, or was kept as a conflict"
         assert name in conflicts or content == "user\n"
     if landed.applied.name:
-        session.undo()
+        session.changes.undo()
     assert all((place.project / name).read_text() == "user\n" for name in names)

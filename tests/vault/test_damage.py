@@ -50,18 +50,18 @@ def test_damage_is_named_and_others_go_on(place: Place, name: str, content: byte
     again = place.session()
     with pytest.raises(MudroomError, match=message):
         again.run([b"sh", b"-c", b"echo three >> file"], fork="bad")
-    assert {change.path for change in again.changes("good").changes} == {b"file"}
+    assert {change.path for change in again.changes.of("good").changes} == {b"file"}
     assert again.run([b"cat", b"file"], fork="good").stdout == b"one\ntwo\n"
-    again.discard("bad")
+    again.forks.discard("bad")
     assert [fork.name for fork in again.vault.forks()] == ["good"]
-    assert again.apply("good").conflicts == ()
+    assert again.changes.apply("good").conflicts == ()
     assert (place.project / "file").read_text() == "one\ntwo\n"
 
 
 def test_a_layer_that_is_missing(place: Place) -> None:
     session = place.session()
     session.run([b"sh", b"-c", b"echo 1 > a"], fork="bad")
-    session.checkpoint("bad", "point")
+    session.forks.checkpoint("bad", "point")
     sealed = session.vault.fork("bad").state.layers[0]
     shutil.rmtree(os.fsdecode(session.vault.layer(sealed)))
     with pytest.raises((MudroomError, OSError), match=sealed):
@@ -71,18 +71,18 @@ def test_a_layer_that_is_missing(place: Place) -> None:
 def test_a_hundred_and_twenty_checkpoints(place: Place) -> None:
     session = place.session()
     for number in range(120):
-        session.files("deep").write("count", f"{number}") if number else session.new_fork("deep")
-        session.checkpoint("deep", f"p{number}")
+        session.forks.files("deep").write("count", f"{number}") if number else session.forks.new("deep")
+        session.forks.checkpoint("deep", f"p{number}")
         if number % 30 == 29:
             session.run([b"true"], fork="deep")
     fork = session.vault.fork("deep")
     assert len(fork.state.checkpoints) == 120
     assert len(fork.state.layers) <= flatten.DEEP + 30
     assert session.run([b"cat", b"count"], fork="deep").stdout == b"119"
-    session.rollback("deep", "p57")
+    session.forks.rollback("deep", "p57")
     assert session.run([b"cat", b"count"], fork="deep").stdout == b"57"
-    session.rollback("deep", "p119")
-    assert session.files("deep").read("count") == b"119"
+    session.forks.rollback("deep", "p119")
+    assert session.forks.files("deep").read("count") == b"119"
 
 
 @pytest.mark.slow
@@ -95,12 +95,12 @@ def test_twenty_thousand_deletions(place: Place) -> None:
     session = place.session()
     result = session.run([b"sh", b"-c", b"rm -rf ./*"], fork="f")
     assert len(result.changeset.changes) == 20_020
-    session.checkpoint("f", "empty")
+    session.forks.checkpoint("f", "empty")
     assert session.run([b"ls"], fork="f").stdout == b""
-    landed = session.apply("f")
+    landed = session.changes.apply("f")
     assert landed.conflicts == ()
     assert os.listdir(place.project) == []
-    session.undo()
+    session.changes.undo()
     assert listing(place.project) == before
 
 
@@ -129,18 +129,18 @@ def test_a_full_disk_loses_nothing(place: Place, tmp_path: Path) -> None:
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=3m", "none", str(place.state)], check=True)
     try:
         session = place.session()
-        session.new_fork("f")
-        files = session.files("f")
+        session.forks.new("f")
+        files = session.forks.files("f")
         files.write("small", "kept")
-        session.flush("f")
+        session.forks.flush("f")
         files.write("large", os.urandom(4_000_000))
         with pytest.raises((OSError, MudroomError), match="No space left"):
-            session.flush("f")
+            session.forks.flush("f")
         assert files.read("small") == b"kept"
         assert len(files.read("large")) == 4_000_000, "the buffer still has it"
         files.delete("large")
-        session.checkpoint("f", "after")
-        assert {change.path for change in session.changes("f").changes} == {b"small"}
+        session.forks.checkpoint("f", "after")
+        assert {change.path for change in session.changes.of("f").changes} == {b"small"}
         session.close()
     finally:
         place.close()

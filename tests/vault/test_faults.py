@@ -408,15 +408,15 @@ def test_what_a_fork_has_changed_since_outlives_a_redo_that_was_cut_off(root: Pa
     """A fork with a name goes on after an apply. Redoing that is nothing to it."""
     world = World(root / "goes-on", client, TOGETHER, SMALL)
     with world.session() as session, session.alone("apply"):
-        session.rename_fork(world.fork, "named")
-        session.apply("named")
-        session.undo()
+        session.forks.rename(world.fork, "named")
+        session.changes.apply("named")
+        session.changes.undo()
     with world.session() as session:
         session.run([b"sh", b"-c", b"echo other >> edited; echo later > later"], fork="named")
-        expected = session.changes("named")
+        expected = session.changes.of("named")
     assert watched(world.redo, lambda call: KILL_AFTER if call.name == "renameat2" else PASS).killed
     world.recover()
     with world.session() as session:
-        found, content = session.changes("named"), session.files("named").read("later")
+        found, content = session.changes.of("named"), session.forks.files("named").read("later")
     world.remove()
     assert (found, content) == (expected, b"later\n")

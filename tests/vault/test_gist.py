@@ -33,7 +33,7 @@ def keeping(place: Place) -> Session:
 
 
 def gist(session: Session) -> RecordView:
-    return gist_of(session.vault.reading, session.record("f"))
+    return gist_of(session.vault.reading, session.forks.record("f"))
 
 
 def ignored(session: Session) -> set[bytes]:
@@ -45,11 +45,11 @@ def session(place: Place) -> Session:
     place.write(".gitignore", "*.log\n")
     place.write("d/kept", "x\n")
     session = keeping(place)
-    session.new_fork("f")
-    files = session.files("f")
+    session.forks.new("f")
+    files = session.forks.files("f")
     for path in (b"a.log", b"a.txt", b"d/b.log", b"d/b.txt"):
         files.write(path, b"new\n")
-    session.flush("f")
+    session.forks.flush("f")
     return session
 
 
@@ -58,7 +58,7 @@ def test_it_is_worked_out_once(session: Session, place: Place) -> None:
     first = gist(session)
     assert gist(session) is first
     assert first.tagged(session.vault) is first.tagged(session.vault)
-    assert first.fingerprint == fingerprint(session.changes("f"))
+    assert first.fingerprint == fingerprint(session.changes.of("f"))
     assert [change.path for change in first.rows] == [b"a.log", b"a.txt", b"d/b.log", b"d/b.txt"]
     assert first.by_path[b"a.txt"] == first.rows[1]
     assert first.summary.added == 4
@@ -66,7 +66,7 @@ def test_it_is_worked_out_once(session: Session, place: Place) -> None:
 
 def test_a_fork_that_holds_nothing(place: Place) -> None:
     session = keeping(place)
-    session.new_fork("f")
+    session.forks.new("f")
     found = gist(session)
     assert (found.rows, found.by_path, found.summary.files) == ((), {}, 0)
     assert found.fingerprint == fingerprint(found.changeset)
@@ -131,10 +131,10 @@ def test_rules_that_have_changed_count_at_once(
 def test_the_project_is_not_asked_about_each_directory_that_only_the_fork_has(
     session: Session, place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    files = session.files("f")
+    files = session.forks.files("f")
     for number in range(50):
         files.write(b"node_modules/p%d/lib/x.log" % number, b"new\n")
-    session.flush("f")
+    session.forks.flush("f")
     settle(place.project / ".gitignore")
     looks: list[bytes] = []
 
@@ -157,9 +157,9 @@ def test_the_project_is_not_asked_about_each_directory_that_only_the_fork_has(
 
 
 def test_what_the_fork_makes_of_the_rules_does_not_count(session: Session) -> None:
-    files = session.files("f")
+    files = session.forks.files("f")
     files.write(b".gitignore", b"*.txt\n")
-    session.flush("f")
+    session.forks.flush("f")
     assert ignored(session) == LOGS
 
 
@@ -181,10 +181,10 @@ def test_a_record_that_was_replaced_is_another_one(session: Session, place: Plac
     record = session.vault.fork("f").record_path
     before = stamp_of(record)
     assert before is not None
-    files = session.files("f")
+    files = session.forks.files("f")
     files.write(b"a.txt", b"NEW\n")
-    session.flush("f")
+    session.forks.flush("f")
     os.utime(record, ns=(before.mtime, before.mtime))
     now = gist(session)
     assert now is not first
-    assert now.fingerprint == fingerprint(place.session().changes("f")) != first.fingerprint
+    assert now.fingerprint == fingerprint(place.session().changes.of("f")) != first.fingerprint

@@ -24,7 +24,7 @@ class Two:
             self.file.write_text(base)
             self.file.chmod(0o644)
         self.session = self.place.session()
-        self.session.new_fork(FORK)
+        self.session.forks.new(FORK)
         assert self.session.run([b"sh", b"-c", theirs.encode()], fork=FORK).exit_code == 0
         tick()
         self.file.write_text(ours)
@@ -32,12 +32,12 @@ class Two:
         return self.session
 
     def decide(self, take: Take, content: bytes | None = None, *, edited: bool = False) -> None:
-        (conflict,) = self.session.conflicts(FORK)
-        self.session.decide(FORK, conflict, take, content, edited=edited)
+        (conflict,) = self.session.changes.conflicts(FORK)
+        self.session.changes.decide(FORK, conflict, take, content, edited=edited)
 
     def applied(self) -> tuple[str, int]:
         with self.session.alone("a test"):
-            landed = self.session.apply(FORK)
+            landed = self.session.changes.apply(FORK)
         assert not landed.conflicts
         return self.file.read_text(), self.file.stat().st_mode & 0o7777
 
@@ -75,8 +75,8 @@ def test_places_decided_anew_are_merged_and_never_setuid(two: Two, base: str | N
 def test_what_the_project_has_deleted_comes_back_without_setuid(two: Two) -> None:
     session = two.make("echo theirs > f; chmod 4755 f")
     two.file.unlink()
-    (conflict,) = session.conflicts(FORK)
-    session.decide(FORK, conflict, "content", b"both\n")
+    (conflict,) = session.changes.conflicts(FORK)
+    session.changes.decide(FORK, conflict, "content", b"both\n")
     assert two.applied() == ("both\n", 0o755)
 
 

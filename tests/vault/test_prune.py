@@ -70,7 +70,7 @@ def apply_times(place: Place, session: Session, times: int) -> None:
     """Each makes ``file`` one line longer."""
     for _time in range(times):
         session.run([b"sh", b"-c", b"echo more >> file"])
-        session.apply(session.vault.forks()[0].name)
+        session.changes.apply(session.vault.forks()[0].name)
 
 
 # --- applies ---
@@ -82,17 +82,17 @@ def test_applies_go_by_number_and_an_undo_says_so(place: Place) -> None:
     apply_times(place, session, 5)
     swept = sweep(session.vault, kept=RetentionLimits(30 * DAY, 2, 1 << 50))
     assert [(one.name, one.reason) for one in swept.applies] == [("u1", "count"), ("u2", "count"), ("u3", "count")]
-    assert [apply["apply"] for apply in session.applies()] == ["u4", "u5"]
+    assert [apply["apply"] for apply in session.changes.applies()] == ["u4", "u5"]
     with pytest.raises(UsageError, match=r"u2 cannot be undone: what it replaced was removed on \d{4}-.* keep.applies"):
         require_kept(session.vault, "u2")
     for name in ("u4", "u5", "u6", "x", "u", "u\u0663", "../u1"):
         require_kept(session.vault, name)  # these are somebody else's to explain
-    session.undo()
-    session.undo()
+    session.changes.undo()
+    session.changes.undo()
     assert (place.project / "file").read_text() == "first\n" + 3 * "more\n"
     assert check(session.vault) == []
     apply_times(place, session, 1)
-    assert session.applies()[-1]["apply"] == "u6"  # a number is never used again
+    assert session.changes.applies()[-1]["apply"] == "u6"  # a number is never used again
 
 
 def test_the_newest_apply_stays_whatever_its_age_and_size(place: Place) -> None:
@@ -101,7 +101,7 @@ def test_the_newest_apply_stays_whatever_its_age_and_size(place: Place) -> None:
     swept = sweep(session.vault, later(400), RetentionLimits(DAY, 1, 0))
     assert [(one.name, one.reason) for one in swept.applies] == [("u1", "age")]
     assert swept.applies[0].size > 0
-    session.undo("u2")
+    session.changes.undo("u2")
 
 
 def test_applies_go_by_bytes(place: Place) -> None:
@@ -109,11 +109,11 @@ def test_applies_go_by_bytes(place: Place) -> None:
     session = place.session()
     for number in range(3):
         session.run([b"sh", b"-c", b"head -c 1000000 /dev/urandom > big; echo %d" % number])
-        session.apply(session.vault.forks()[0].name)
+        session.changes.apply(session.vault.forks()[0].name)
     swept = sweep(session.vault, kept=RetentionLimits(DAY * 30, 50, 2_500_000))
     assert [(one.name, one.reason) for one in swept.applies] == [("u1", "bytes")]
     assert 1_000_000 <= swept.size < 1_200_000
-    session.undo("u3")  # its size was noted when it was done, and is another now
+    session.changes.undo("u3")  # its size was noted when it was done, and is another now
     assert sweep(session.vault, kept=RetentionLimits(DAY * 30, 50, 2_500_000)).applies == ()
 
 
@@ -175,7 +175,7 @@ def test_killed_anywhere_an_apply_is_whole_or_gone(place: Place) -> None:
     else:
         raise AssertionError("the work never came to its end")
     before = (place.project / "file").read_text()
-    session.undo()
+    session.changes.undo()
     assert (place.project / "file").read_text() + "more\n" == before
 
 
@@ -308,8 +308,8 @@ def test_one_unreadable_state_and_nothing_shared_goes(vault: Vault) -> None:
 def test_snapshots_go_with_their_last_fork(place: Place) -> None:
     place.write("a", "a\n")
     session = place.session()
-    session.new_fork("f", snapshot=True)
-    session.new_fork("g", parent="f")
+    session.forks.new("f", snapshot=True)
+    session.forks.new("g", parent="f")
     vault = session.vault
     base = vault.fork("f").state.base
     assert sweep(vault) == PruneResult()
@@ -326,16 +326,16 @@ def test_snapshots_go_with_their_last_fork(place: Place) -> None:
 def test_old_automatic_checkpoints_go_with_their_layers(place: Place) -> None:
     session = place.session()
     session.run([b"touch", b"a"], fork="f")
-    session.checkpoint("f", "mine")
+    session.forks.checkpoint("f", "mine")
     session.run([b"touch", b"b"], fork="f")
-    session.rollback("f", "mine")
+    session.forks.rollback("f", "mine")
     assert [point.name for point in session.vault.fork("f").state.checkpoints] == ["mine", "rollback-1"]
     before = layers(session.vault)
     swept = sweep(session.vault, later(31))
     assert swept.checkpoints == ("f@rollback-1",)
     assert len(swept.layers) == 1
     assert len(before - layers(session.vault)) == 1
-    assert [change.path for change in session.changes("f").changes] == [b"a"]
+    assert [change.path for change in session.changes.of("f").changes] == [b"a"]
     session.run([b"sh", b"-c", b"test -e a && ! test -e b"], fork="f")
     assert check(session.vault) == []
 
@@ -436,7 +436,7 @@ def test_a_full_disk_leaves_the_applies(place: Place, monkeypatch: pytest.Monkey
     monkeypatch.setattr(mudroom.vault.retention.expire, "remember", _full)
     with pytest.raises(OSError, match="No space left"):
         collect_garbage(session.vault, RetentionLimits(30 * DAY, 1, 1 << 50), later())
-    assert [apply["state"] for apply in session.applies()] == ["applied", "applied"]
+    assert [apply["state"] for apply in session.changes.applies()] == ["applied", "applied"]
 
 
 def _full(*_arguments: object) -> None:

@@ -29,7 +29,7 @@ def session(place: Place) -> Session:
     (place.project / "f").write_text(TEXT)
     (place.project / "f").chmod(0o644)
     session = place.session()
-    session.new_fork(FORK)
+    session.forks.new(FORK)
     script = b"sed -i 's/^line 5$/theirs/; s/^line 30$/more/' f; echo new > new"
     assert session.run([b"sh", b"-c", script], fork=FORK).exit_code == 0
     tick()
@@ -38,7 +38,7 @@ def session(place: Place) -> Session:
 
 
 def conflict(session: Session) -> ForkConflict:
-    (found,) = session.conflicts(FORK)
+    (found,) = session.changes.conflicts(FORK)
     return found
 
 
@@ -48,17 +48,17 @@ def test_a_decision_brings_no_more_than_the_part_that_is_wanted(
     place: Place, session: Session, take: Take, sealed: bool
 ) -> None:
     if sealed:
-        session.checkpoint(FORK, "one")
-    session.decide(FORK, conflict(session), take)
+        session.forks.checkpoint(FORK, "one")
+    session.changes.decide(FORK, conflict(session), take)
     with session.alone("a test"):
-        landed = session.apply(FORK, [b"f", b"new"], parts=PART, exact=True)
+        landed = session.changes.apply(FORK, [b"f", b"new"], parts=PART, exact=True)
     assert [one.path for one in landed.conflicts] == [b"f"]
     assert (place.project / "f").read_text() == OURS
     assert (place.project / "new").read_text() == "new\n", "the rest lands"
-    assert session.files(FORK).read(b"f").decode() == THEIRS, "the fork stays whole"
+    assert session.forks.files(FORK).read(b"f").decode() == THEIRS, "the fork stays whole"
     assert conflict(session).take == take, "and so does the decision"
     with session.alone("a test"):
-        landed = session.apply(FORK)
+        landed = session.changes.apply(FORK)
     assert not landed.conflicts and landed.remaining == 0
     expected = {"ours": OURS, "theirs": THEIRS, "delete": None}[take]
     assert ((place.project / "f").read_text() if expected is not None else None) == expected
@@ -75,12 +75,12 @@ def test_what_is_missing_from_one_fork_does_not_hold_up_the_vault(
     with monkeypatch.context() as patch, session.alone("a test"):
         patch.setattr("mudroom.vault.apply.landing.keep_the_rest", killed)
         with pytest.raises(MudroomError, match="killed"):
-            session.apply(FORK, [b"f"], parts=PART, exact=True)
+            session.changes.apply(FORK, [b"f"], parts=PART, exact=True)
     os.unlink(session.vault.fork(FORK).layered[0] + b"/f")
     with session.alone("a test") as recovered:
         told = [(one.fork, [remark.path for remark in one.applied.remarks]) for one in recovered]
         assert told == [(FORK, [b"f"])]
-        landed = session.apply(FORK)
+        landed = session.changes.apply(FORK)
     assert not landed.conflicts
     assert (place.project / "new").read_text() == "new\n"
     assert (place.project / "f").read_bytes() == PART[b"f"].content
@@ -94,20 +94,20 @@ def test_the_fork_keeps_a_file_of_which_a_part_was_wanted(
         "mudroom.vault.apply.landing.answers", lambda _fork, _staged: lambda *_asked: ConflictAnswer("theirs")
     )
     with session.alone("a test"):
-        assert session.apply(FORK, [b"f"], parts=PART, exact=True).applied.written == 1
+        assert session.changes.apply(FORK, [b"f"], parts=PART, exact=True).applied.written == 1
     assert (place.project / "f").read_text() == THEIRS
-    assert session.files(FORK).read(b"f").decode() == THEIRS
+    assert session.forks.files(FORK).read(b"f").decode() == THEIRS
 
 
 def test_what_was_looked_at_is_another_after_a_part_has_landed(place: Place, session: Session) -> None:
     (place.project / "f").write_text(TEXT)
-    seen = session.fingerprint(FORK)
-    assert session.fingerprint(FORK) == seen
+    seen = session.changes.fingerprint(FORK)
+    assert session.changes.fingerprint(FORK) == seen
     with session.alone("a test"):
-        session.apply(FORK, [b"f"], parts=PART, exact=True, reviewed=seen)
-        assert session.fingerprint(FORK) != seen
+        session.changes.apply(FORK, [b"f"], parts=PART, exact=True, reviewed=seen)
+        assert session.changes.fingerprint(FORK) != seen
         with pytest.raises(ForkMoved):
-            session.apply(FORK, [b"f"], parts=PART, exact=True, reviewed=seen)
+            session.changes.apply(FORK, [b"f"], parts=PART, exact=True, reviewed=seen)
 
 
 RESULTS: dict[Take, str | None] = {"ours": OURS, "theirs": THEIRS, "content": "merged\n", "delete": None}
@@ -116,7 +116,7 @@ RESULTS: dict[Take, str | None] = {"ours": OURS, "theirs": THEIRS, "content": "m
 @pytest.mark.parametrize("take", RESULTS)
 def test_what_was_decided_is_told(place: Place, session: Session, take: Take) -> None:
     assert conflict(session).result is None
-    session.decide(FORK, conflict(session), take, b"merged\n" if take == "content" else None)
+    session.changes.decide(FORK, conflict(session), take, b"merged\n" if take == "content" else None)
     expected = RESULTS[take]
     assert conflict(session).result == (expected.encode() if expected is not None else None)
     tick()
@@ -134,9 +134,9 @@ def test_a_side_that_moved_while_it_was_decided_about(place: Place, session: Ses
     else:
         assert session.run([b"sh", b"-c", b"echo later >> f"], fork=FORK).exit_code == 0
     with pytest.raises(SideMoved, match="one side of f has changed since you looked; nothing was decided"):
-        session.decide(FORK, looked_at, take, b"merged\n" if take == "content" else None)
+        session.changes.decide(FORK, looked_at, take, b"merged\n" if take == "content" else None)
     assert (conflict(session).decided, conflict(session).take) == (False, "")
-    session.decide(FORK, conflict(session), take, b"merged\n" if take == "content" else None)
+    session.changes.decide(FORK, conflict(session), take, b"merged\n" if take == "content" else None)
     assert conflict(session).decided
 
 
@@ -144,7 +144,7 @@ def test_a_side_that_was_removed_while_it_was_decided_about(place: Place, sessio
     looked_at = conflict(session)
     (place.project / "f").unlink()
     with pytest.raises(SideMoved):
-        session.decide(FORK, looked_at, "theirs")
+        session.changes.decide(FORK, looked_at, "theirs")
 
 
 @pytest.mark.parametrize("sealed", [False, True])
@@ -153,54 +153,54 @@ def test_what_is_dropped_for_the_projects_own_comes_back(
     place: Place, session: Session, sealed: bool, others: bool
 ) -> None:
     if sealed:
-        session.checkpoint(FORK, "one")
-    session.decide(FORK, conflict(session), "ours")
+        session.forks.checkpoint(FORK, "one")
+    session.changes.decide(FORK, conflict(session), "ours")
     with session.alone("a test"):
-        landed = session.apply(FORK, [] if others else [b"f"])
+        landed = session.changes.apply(FORK, [] if others else [b"f"])
     assert (landed.kept, landed.merged, landed.remaining) == ((b"f",), (), 0 if others else 1)
     assert landed.applied.name == "u1" and landed.applied.written == int(others)
-    assert [one.path for one in session.changes(FORK).changes] == ([] if others else [b"new"])
+    assert [one.path for one in session.changes.of(FORK).changes] == ([] if others else [b"new"])
     assert '"kept":1' in next(session.vault.journal.newest()).data.replace(" ", "")
     for _time in range(2):
         with session.alone("a test"):
-            undone = session.undo()
+            undone = session.changes.undo()
         assert (undone.name, undone.conflicts, undone.remarks) == ("u1", (), ())
-        assert sorted(one.path for one in session.changes(FORK).changes) == [b"f", b"new"]
-        assert session.files(FORK).read(b"f").decode() == THEIRS
+        assert sorted(one.path for one in session.changes.of(FORK).changes) == [b"f", b"new"]
+        assert session.forks.files(FORK).read(b"f").decode() == THEIRS
         assert not (place.project / "new").exists() and (place.project / "f").read_text() == OURS
         assert conflict(session).take == "ours", "the decision, too"
         with session.alone("a test"):
-            assert session.redo().name == "u1"
-        assert [one.path for one in session.changes(FORK).changes] == ([] if others else [b"new"])
+            assert session.changes.redo().name == "u1"
+        assert [one.path for one in session.changes.of(FORK).changes] == ([] if others else [b"new"])
         assert (place.project / "new").exists() is others
     with session.alone("a test"):
-        session.undo()
+        session.changes.undo()
     assert session.run([b"grep", b"-c", b"theirs", b"f"], fork=FORK).exit_code == 0
-    assert sorted(one.path for one in session.changes(FORK).changes) == [b"f", b"new"], "found anew, too"
-    session.forget_decision(FORK, b"f")
-    session.decide(FORK, conflict(session), "theirs")
+    assert sorted(one.path for one in session.changes.of(FORK).changes) == [b"f", b"new"], "found anew, too"
+    session.changes.forget_decision(FORK, b"f")
+    session.changes.decide(FORK, conflict(session), "theirs")
     with session.alone("a test"):
-        assert not session.apply(FORK).conflicts
+        assert not session.changes.apply(FORK).conflicts
     assert (place.project / "f").read_text() == THEIRS
 
 
 def test_a_fork_that_has_gone_on_loses_nothing_to_an_undo(place: Place, session: Session) -> None:
-    session.decide(FORK, conflict(session), "ours")
+    session.changes.decide(FORK, conflict(session), "ours")
     with session.alone("a test"):
-        session.apply(FORK)
+        session.changes.apply(FORK)
     assert session.run([b"sh", b"-c", b"echo later > later"], fork=FORK).exit_code == 0
     with session.alone("a test"):
-        (remark,) = session.undo().remarks
+        (remark,) = session.changes.undo().remarks
     assert remark.path == FORK.encode() and remark.text.endswith("checkpoint rollback-1")
-    assert sorted(one.path for one in session.changes(FORK).changes) == [b"f", b"new"]
-    session.rollback(FORK, "rollback-1")
-    assert session.files(FORK).read(b"later") == b"later\n"
+    assert sorted(one.path for one in session.changes.of(FORK).changes) == [b"f", b"new"]
+    session.forks.rollback(FORK, "rollback-1")
+    assert session.forks.files(FORK).read(b"later") == b"later\n"
     with session.alone("a test"):
-        (remark,) = session.redo().remarks
+        (remark,) = session.changes.redo().remarks
     assert remark.path == b"f" and "has gone on" in remark.text
-    session.discard(FORK)
+    session.forks.discard(FORK)
     with session.alone("a test"):
-        (remark,) = session.undo().remarks
+        (remark,) = session.changes.undo().remarks
     assert remark.path == b"f" and "is gone" in remark.text
 
 
@@ -210,9 +210,9 @@ def test_a_fork_that_nobody_named_stays_as_long_as_it_alone_has_what_was_dropped
     name = session.run([b"sed", b"-i", b"s/^line 5$/theirs/", b"f"]).fork
     tick()
     (place.project / "f").write_text(OURS)
-    (found,) = session.conflicts(name)
-    session.decide(name, found, "ours")
+    (found,) = session.changes.conflicts(name)
+    session.changes.decide(name, found, "ours")
     with session.alone("a test"):
-        assert session.apply(name).kept == (b"f",)
-        assert not session.undo().remarks
-    assert [one.path for one in session.changes(name).changes] == [b"f"]
+        assert session.changes.apply(name).kept == (b"f",)
+        assert not session.changes.undo().remarks
+    assert [one.path for one in session.changes.of(name).changes] == [b"f"]

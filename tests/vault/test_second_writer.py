@@ -268,12 +268,12 @@ def _moments(client: Client, root: Path, way: Way, what: str) -> list[Call]:
 
 def _conflicts_of_apply(world: World) -> list[Conflict]:
     with world.session(world.settings) as session, session.alone("apply"):
-        return list(session.apply(world.fork).conflicts)
+        return list(session.changes.apply(world.fork).conflicts)
 
 
 def _conflicts_of_undo(world: World) -> list[Conflict]:
     with world.session(world.settings) as session, session.alone("undo"):
-        return list(session.undo().conflicts)
+        return list(session.changes.undo().conflicts)
 
 
 @pytest.mark.skipif(bool(why_not_watched()), reason=why_not_watched())

@@ -54,11 +54,11 @@ def test_names_that_are_not(name: str) -> None:
 @pytest.mark.parametrize("name", ["base", "now"])
 def test_what_diff_calls_something_else_is_no_name(place: Place, name: str) -> None:
     session = place.session()
-    session.new_fork("try")
+    session.forks.new("try")
     with pytest.raises(UsageError, match="diff means something else"):
-        session.new_fork(name)
+        session.forks.new(name)
     with pytest.raises(UsageError, match="diff means something else"):
-        session.rename_fork("try", name)
+        session.forks.rename("try", name)
     assert [fork.name for fork in session.vault.forks()] == ["try"]
 
 
@@ -67,17 +67,17 @@ def test_a_sealed_layer_is_never_written_to(place: Place) -> None:
     place.write("d/x", "x\n")
     session = place.session()
     run(session, "one", "echo 1 >> file; rm d/x; mkdir n; echo n > n/n")
-    session.checkpoint("one", "point")
+    session.forks.checkpoint("one", "point")
     sealed = session.vault.layer(session.vault.fork("one").state.layers[0])
     before = tree(sealed)
-    session.new_fork("two", parent="one")
+    session.forks.new("two", parent="one")
     run(session, "one", "echo 2 >> file; rm -r n; echo back > d/x")
     run(session, "two", "mv n m; chmod 600 file")
-    session.files("two").write("n/own", "x")
-    session.flush("two")
-    session.rollback("one", "point")
+    session.forks.files("two").write("n/own", "x")
+    session.forks.flush("two")
+    session.forks.rollback("one", "point")
     session.vault.lock.acquire("test")
-    session.apply("two")
+    session.changes.apply("two")
     session.vault.lock.release()
     assert tree(sealed) == before
     assert check(session.vault) == []
@@ -86,48 +86,48 @@ def test_a_sealed_layer_is_never_written_to(place: Place) -> None:
 def test_checkpoints_of_the_same_state_share_their_layers(place: Place) -> None:
     session = place.session()
     run(session, "f", "echo 1 > a")
-    session.checkpoint("f", "one")
-    session.checkpoint("f", "two")
+    session.forks.checkpoint("f", "one")
+    session.forks.checkpoint("f", "two")
     one, two = session.vault.fork("f").state.checkpoints
     assert one.layers == two.layers and len(one.layers) == 1
-    assert session.rollback("f", "one") is None, "there is nothing to drop"
+    assert session.forks.rollback("f", "one") is None, "there is nothing to drop"
     assert names(session, "f") == ["one", "two"]
 
 
 def test_a_rollback_keeps_what_it_drops_under_a_name(place: Place) -> None:
     session = place.session()
-    session.new_fork("f")
-    session.checkpoint("f", "empty")
+    session.forks.new("f")
+    session.forks.checkpoint("f", "empty")
     for number in range(3):
         run(session, "f", f"echo {number} > f{number}")
-        made = session.rollback("f", "empty")
+        made = session.forks.rollback("f", "empty")
         assert made is not None and (made.name, made.automatic) == (f"rollback-{number + 1}", True)
-        assert session.changes("f").changes == ()
+        assert session.changes.of("f").changes == ()
     for number in range(3):
-        session.rollback("f", f"rollback-{number + 1}")
+        session.forks.rollback("f", f"rollback-{number + 1}")
         assert run(session, "f", "ls") == f"f{number}\n"
     assert names(session, "f") == ["empty", "rollback-1", "rollback-2", "rollback-3"], "no more than is needed"
 
 
 def test_a_name_is_taken_once(place: Place) -> None:
     session = place.session()
-    session.new_fork("f")
-    session.checkpoint("f", "point")
+    session.forks.new("f")
+    session.forks.checkpoint("f", "point")
     before = session.vault.fork("f").state
     with pytest.raises(UsageError, match="has a checkpoint named point already"):
-        session.checkpoint("f", "point")
+        session.forks.checkpoint("f", "point")
     for name in ("", "..", "a/b", "a b", "x" * 65):
         with pytest.raises(UsageError, match="cannot be the name of a checkpoint"):
-            session.checkpoint("f", name)
+            session.forks.checkpoint("f", name)
     with pytest.raises(UsageError, match="the last ones: point"):
-        session.rollback("f", "nope")
+        session.forks.rollback("f", "nope")
     assert session.vault.fork("f").state == before
 
 
 def test_a_dropped_checkpoint_is_forgotten(place: Place) -> None:
     session = place.session()
     run(session, "f", "echo 1 > a")
-    session.checkpoint("f", "point")
+    session.forks.checkpoint("f", "point")
     fork = session.vault.fork("f")
     stacking.drop_checkpoint(session.vault, fork, "point")
     assert names(session, "f") == []
@@ -139,37 +139,37 @@ def test_a_dropped_checkpoint_is_forgotten(place: Place) -> None:
 def test_renaming(place: Place) -> None:
     session = place.session()
     run(session, "one", "echo 1 > a")
-    session.checkpoint("one", "point")
-    session.new_fork("two")
+    session.forks.checkpoint("one", "point")
+    session.forks.new("two")
     with pytest.raises(UsageError, match="there is a fork named two already"):
-        session.rename_fork("one", "two")
+        session.forks.rename("one", "two")
     with pytest.raises(UsageError, match="there is a fork named one already"):
-        session.rename_fork("one", "one")
-    session.rename_fork("one", "three")
+        session.forks.rename("one", "one")
+    session.forks.rename("one", "three")
     assert run(session, "three", "cat a") == "1\n"
     assert names(session, "three") == ["point"]
     with pytest.raises(UsageError, match="there is no fork named one"):
-        session.changes("one")
+        session.changes.of("one")
 
 
 def test_a_damaged_fork_keeps_its_name(place: Place) -> None:
     session = place.session()
-    fork = session.new_fork("f")
+    fork = session.forks.new("f")
     Path(os.fsdecode(fork.path), "state").write_text("garbage\n")
     with pytest.raises(MudroomError, match="the state of the fork f "):
-        session.rename_fork("f", "g")
+        session.forks.rename("f", "g")
     assert [one.name for one in session.vault.forks()] == ["f"]
 
 
 def test_the_parent_may_go(place: Place) -> None:
     session = place.session()
     run(session, "parent", "echo 1 > a")
-    session.checkpoint("parent", "point")
+    session.forks.checkpoint("parent", "point")
     run(session, "parent", "echo 2 > b")
-    session.new_fork("child", parent="parent", at="point")
-    session.discard("parent")
+    session.forks.new("child", parent="parent", at="point")
+    session.forks.discard("parent")
     assert run(session, "child", "ls") == "a\n"
-    session.discard("child")
+    session.forks.discard("child")
     assert os.listdir(session.vault.path + b"/layers") == []
 
 
@@ -178,7 +178,7 @@ def test_what_a_crash_in_a_rollback_left(place: Place, left: str) -> None:
     """Cut off between link(2) and rename(2): neither the next command nor the next rollback minds."""
     session = place.session()
     run(session, "f", "echo 1 > a")
-    session.checkpoint("f", "point")
+    session.forks.checkpoint("f", "point")
     fork = session.vault.fork("f")
     record = session.vault.layer(fork.state.layers[0]) + b"/record"
     for beside in (b"/record.link", b"/record.new"):
@@ -191,15 +191,15 @@ def test_what_a_crash_in_a_rollback_left(place: Place, left: str) -> None:
     run(session, "f", "echo 2 > b")
     with open(record, "rb") as stream:
         assert stream.read() == before
-    session.rollback("f", "point")
-    assert {change.path for change in session.changes("f").changes} == {b"a"}
+    session.forks.rollback("f", "point")
+    assert {change.path for change in session.changes.of("f").changes} == {b"a"}
     assert not os.path.exists(fork.path + b"/record.link")
     assert check(session.vault) == []
 
 
 def test_a_state_that_could_not_be_written_is_not_believed(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     session = place.session()
-    fork = session.new_fork("f")
+    fork = session.forks.new("f")
     before = fork.state
 
     def refuse(*_args: object) -> None:
@@ -216,9 +216,9 @@ def test_a_state_that_could_not_be_written_is_not_believed(place: Place, monkeyp
 
 def test_two_processes_see_one_state(place: Place) -> None:
     one, two = place.session(), place.session()
-    one.new_fork("f")
+    one.forks.new("f")
     mine: Fork = one.vault.fork("f")
-    two.checkpoint("f", "theirs")
+    two.forks.checkpoint("f", "theirs")
     assert [point.name for point in mine.state.checkpoints] == ["theirs"]
-    one.checkpoint("f", "ours")
+    one.forks.checkpoint("f", "ours")
     assert names(two, "f") == ["theirs", "ours"]

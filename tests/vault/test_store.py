@@ -52,8 +52,8 @@ def test_a_damaged_record_is_named_and_others_are_not_affected(place: Place, con
     record = Path(os.fsdecode(session.vault.fork("bad").record_path))
     record.write_bytes(content)
     with pytest.raises(MudroomError, match="record is damaged"):
-        session.changes("bad")
-    assert [change.path for change in session.changes("good").changes] == [b"a"]
+        session.changes.of("bad")
+    assert [change.path for change in session.changes.of("good").changes] == [b"a"]
 
 
 def test_a_record_of_a_newer_format_is_refused(place: Place) -> None:
@@ -69,6 +69,6 @@ def test_a_record_of_a_newer_format_is_refused(place: Place) -> None:
 def test_discarding_does_not_need_permissions_inside(place: Place) -> None:
     session = place.session()
     session.run([b"sh", b"-c", b"mkdir -p a/b/c; touch a/b/c/f; chmod 000 a/b/c a/b a"], fork="f")
-    session.discard("f")
+    session.forks.discard("f")
     assert session.vault.forks() == []
     assert os.listdir(session.vault.path + b"/trash") == []

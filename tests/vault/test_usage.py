@@ -75,9 +75,9 @@ def test_every_kind_and_nothing_is_changed(place: Place) -> None:
     place.write("a", "a\n")
     session = place.session()
     session.run([b"sh", b"-c", b"echo b >> a"])
-    session.apply(session.vault.forks()[0].name)
+    session.changes.apply(session.vault.forks()[0].name)
     session.run([b"sh", b"-c", b"head -c 300000 /dev/zero | tr '\\0' x > big"], fork="f")
-    session.new_fork("g", snapshot=True)
+    session.forks.new("g", snapshot=True)
     cached = Path(os.fsdecode(session.vault.cache)) / "pip"
     cached.mkdir(exist_ok=True)
     (cached / "wheel").write_bytes(b"w" * 50_000)

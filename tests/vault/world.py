@@ -20,8 +20,8 @@ from conftest import Place
 from mudroom.core.retention import DAY
 from mudroom.core.settings import Settings
 from mudroom.errors import UsageError
-from mudroom.keeper import kept_by, problems
 from mudroom.sandbox.client.client import Client
+from mudroom.session.upkeep import kept_by, problems
 from mudroom.stage.layers.layer import remove_tree
 from mudroom.vault.apply.transaction import Recovery
 from mudroom.vault.retention.prune import collect_garbage
@@ -219,18 +219,18 @@ class World(Place):
     def apply(self) -> tuple[int, int]:
         """As ``mudroom apply`` does. Returns how many conflicts there were and how many changes are left."""
         with self.session(self.settings) as session, session.alone("apply"):
-            landed = session.apply(self.fork)
+            landed = session.changes.apply(self.fork)
             return len(landed.conflicts), landed.remaining
 
     def undo(self) -> int:
         """As ``mudroom undo`` does. Returns how many conflicts there were."""
         with self.session(self.settings) as session, session.alone("undo"):
-            return len(session.undo().conflicts)
+            return len(session.changes.undo().conflicts)
 
     def redo(self) -> int:
         """As ``mudroom redo`` does. Returns how many conflicts there were."""
         with self.session(self.settings) as session, session.alone("redo"):
-            return len(session.redo().conflicts)
+            return len(session.changes.redo().conflicts)
 
     def recover(self) -> list[Recovery]:
         """What any next command does first."""
@@ -250,14 +250,14 @@ class World(Place):
         """The paths of what the fork has to apply."""
         with self.session(self.settings) as session:
             try:
-                return [change.path for change in session.changes(self.fork).changes]
+                return [change.path for change in session.changes.of(self.fork).changes]
             except UsageError:
                 return []
 
     def is_applied(self) -> bool:
         """Whether there is something to undo."""
         with self.session(self.settings) as session:
-            return any(apply["state"] == "applied" for apply in session.applies())
+            return any(apply["state"] == "applied" for apply in session.changes.applies())
 
     def unfinished(self) -> list[str]:
         """What recovery should have dealt with, and anything in the project or vault that is not whole."""
@@ -265,7 +265,7 @@ class World(Place):
         found = [str(path) for path in (vault / "applies/pending",) if path.exists()]
         with self.session(self.settings) as session:
             found += [f"{problem.subject}: {problem.text}" for problem in problems(session)]
-            done = {apply["apply"] for apply in session.applies() if apply["state"] in ("applied", "undone")}
+            done = {apply["apply"] for apply in session.changes.applies() if apply["state"] in ("applied", "undone")}
         mine = self.project / ".mudroom"
         if mine.exists():
             slots = {path.name for path in (mine / "apply").iterdir()} - {".gitignore"}
@@ -278,7 +278,7 @@ class World(Place):
     def leftovers(self) -> list[str]:
         """After everything was applied and undone and old things were cleared away: what is there for nobody."""
         with self.session(self.settings) as session, session.alone("gc"):
-            collect_garbage(session.vault, kept_by(self.settings), session._clock() + DAY)
+            collect_garbage(session.vault, kept_by(self.settings), session.forks.clock() + DAY)
             vault = Path(os.fsdecode(session.vault.path))
         found = [str(path) for name in ("forks", "layers", "bases", "merged", "trash") for path in _below(vault / name)]
         found += [str(path) for ending in (".new", ".part", ".swap") for path in vault.rglob("*" + ending)]

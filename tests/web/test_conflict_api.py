@@ -412,7 +412,7 @@ def test_a_fork_that_stands_on_a_copy(two: Two, how: str) -> None:
     for name in ("a", "b", "d/c"):
         two.place.write(name, "old\n")
     session = two.place.session(Settings(view="copy") if how == "copy" else None)
-    session.new_fork(FORK, snapshot=how == "snapshot")
+    session.forks.new(FORK, snapshot=how == "snapshot")
     assert session.run([b"sh", b"-c", b"echo new > a; echo new > b; rm -r d; mkdir n; echo x > n/x"], fork=FORK)
     session.close()
     assert standing(two)["drifted"] == []

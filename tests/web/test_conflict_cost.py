@@ -78,7 +78,7 @@ def test_all_of_them(many: Two, merges: Merges) -> None:
 
 
 def test_a_merge_is_worked_out_once(many: Two, merges: Merges) -> None:
-    found = many.place.session().conflict(FORK, b"f3")
+    found = many.place.session().changes.conflict(FORK, b"f3")
     assert found is not None and merges.take() == 1
     assert found.is_text and merges.take() == 0
     first = found.merged
@@ -112,8 +112,8 @@ def test_one_is_what_it_is_among_all(two: Two) -> None:
     write("added", "ours\n")
     write("n", "ours\n")
     session = two.place.session()
-    found = session.conflicts(FORK)
+    found = session.changes.conflicts(FORK)
     assert len(found) > 10
-    assert {one.path: session.conflict(FORK, one.path) for one in found} == {one.path: one for one in found}
+    assert {one.path: session.changes.conflict(FORK, one.path) for one in found} == {one.path: one for one in found}
     for path in (b"calm", b"e", b"nowhere", b"../f", os.fsencode(project)):
-        assert (session.conflict(FORK, path) is not None) == (path in {one.path for one in found})
+        assert (session.changes.conflict(FORK, path) is not None) == (path in {one.path for one in found})

@@ -43,8 +43,8 @@ def test_place_by_place(places: Two) -> None:
 
 def test_decided_in_a_terminal(places: Two) -> None:
     session = places.place.session()
-    (conflict,) = session.conflicts("agent-1")
-    session.decide("agent-1", conflict, "content", b"something else\n")
+    (conflict,) = session.changes.conflicts("agent-1")
+    session.changes.decide("agent-1", conflict, "content", b"something else\n")
     found = result(places)
     assert (found["choices"], found["text"]) == (None, "something else\n")
     assert [line[2:4] for line in found["lines"]] == [[1, "something else"]]
@@ -160,8 +160,8 @@ def test_lines_end_as_they_do_by_now(two: Two) -> None:
 def test_what_is_not_edited(two: Two, content: bytes, why: str) -> None:
     two.make("one\n", "ours\n", "theirs\n")
     session = two.place.session()
-    (conflict,) = session.conflicts("agent-1")
-    session.decide("agent-1", conflict, "content", content)
+    (conflict,) = session.changes.conflicts("agent-1")
+    session.changes.decide("agent-1", conflict, "content", content)
     found = result(two)
     assert (found["text"], found["size"], found["choices"]) == (None, len(content), None), why
     refused = two.decide("text", lines=["x"], status=400)
@@ -207,8 +207,8 @@ def test_what_is_no_text(two: Two) -> None:
 def test_very_many_lines_are_sent_in_part(two: Two) -> None:
     two.make("one\n", "ours\n", "theirs\n")
     session = two.place.session()
-    (conflict,) = session.conflicts("agent-1")
-    session.decide("agent-1", conflict, "content", b"x" * 300 + b"\n" + b"y\n" * 300_000)
+    (conflict,) = session.changes.conflicts("agent-1")
+    session.changes.decide("agent-1", conflict, "content", b"x" * 300 + b"\n" + b"y\n" * 300_000)
     found = result(two)
     assert (len(found["lines"]), found["more"], found["choices"], found["text"]) == (2_000, 298_001, None, None)
 

@@ -59,7 +59,7 @@ def test_what_is_needed_is_what_an_apply_takes(place: Place) -> None:
     for name in ("d/x", "d/e/y", "g"):
         place.write(name, f"this is {name}\n")
     session, result = place.sh(SCRIPT + "; mkdir -p h; mv d h/d; ln -s d link")
-    changes = session.changes(result.fork).changes
+    changes = session.changes.of(result.fork).changes
     rows = {item.path for item in items_of(changes)}
     needed = needs(row_of(item.change) for item in items_of(changes))
     assert needed.keys() == {b"g", b"g/a", b"g/s/b"}
@@ -78,7 +78,7 @@ def test_the_full_screen_has_the_same_rules(place: Place) -> None:
     for name in ("d/x", "g"):
         place.write(name, f"this is {name}\n")
     session, result = place.sh(SCRIPT)
-    changes: tuple[Change, ...] = session.changes(result.fork).changes
+    changes: tuple[Change, ...] = session.changes.of(result.fork).changes
     items = items_of(changes)
     first = first_choice(items)
     assert set(first) == {b"d", b"d/x", b"g", b"g/a", b"g/s/b"}

@@ -31,9 +31,9 @@ def ask(place: Place) -> Asked:
 def worked(ask: Asked) -> str:
     """A fork with a checkpoint, and changes after it."""
     session = ask.place.session()
-    session.new_fork("f")
+    session.forks.new("f")
     session.run([b"sh", b"-c", b"echo first > new.txt; echo 1 >> a.txt"], fork="f")
-    session.checkpoint("f", "green")
+    session.forks.checkpoint("f", "green")
     session.run([b"sh", b"-c", b"rm new.txt; echo 2 >> a.txt; mkdir d; echo x > d/late.txt"], fork="f")
     return f"{ask.at}/forks/f"
 
@@ -60,7 +60,7 @@ def test_the_way_back_to_a_checkpoint_and_forth_again(ask: Asked) -> None:
         ("a.txt", "modified"), ("d/late.txt", "deleted"), ("new.txt", "added"),
     }  # fmt: skip
     ask.post(fork + "/rollback", {"checkpoint": done["undo"], "fingerprint": back["fingerprint"]})
-    assert ask.place.session().files("f").read(b"d/late.txt") == b"x\n"
+    assert ask.place.session().forks.files("f").read(b"d/late.txt") == b"x\n"
 
 
 def test_what_was_not_seen_is_not_dropped(ask: Asked) -> None:
@@ -70,7 +70,7 @@ def test_what_was_not_seen_is_not_dropped(ask: Asked) -> None:
     session.run([b"sh", b"-c", b"echo unseen > unseen.txt"], fork="f")
     body = {"checkpoint": "green", "fingerprint": seen}
     assert ask.refused("POST", fork + "/rollback", body)[:2] == (409, "moved")
-    assert session.files("f").read(b"unseen.txt") == b"unseen\n"
+    assert session.forks.files("f").read(b"unseen.txt") == b"unseen\n"
     assert ask.refused("POST", fork + "/rollback", {"checkpoint": "green", "fingerprint": ""})[:2] == (409, "moved")
 
 
@@ -160,7 +160,7 @@ def test_a_timeline_reads_the_state_of_its_fork_as_often_however_many_checkpoint
     ask: Asked, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     session = ask.place.session()
-    session.new_fork("f")
+    session.forks.new("f")
     read: list[str] = []
 
     def reading(text: str) -> ForkState:
@@ -171,7 +171,7 @@ def test_a_timeline_reads_the_state_of_its_fork_as_often_however_many_checkpoint
     looks = []
     for count in (1, 30):
         for number in range(count):
-            session.checkpoint("f", f"p{count}-{number}")
+            session.forks.checkpoint("f", f"p{count}-{number}")
         read.clear()
         assert all(one["current"] for one in ask.get(f"{ask.at}/forks/f/checkpoints")["checkpoints"])
         looks.append(len(read))

@@ -208,12 +208,12 @@ def test_what_is_kept_of_the_projects_own_is_no_merge(place: Place, page: PageSi
     tick()
     place.write("a", "ours\n")
     session = place.session()
-    (conflict,) = session.conflicts("agent-1")
-    session.decide("agent-1", conflict, "ours")
+    (conflict,) = session.changes.conflicts("agent-1")
+    session.changes.decide("agent-1", conflict, "ours")
     landed = page.apply("agent-1")
     assert (landed["state"], landed["merged"], landed["kept"], landed["undo"]) == ("applied", [], ["a"], "u1")
     assert page.job(f"{page.project}/undo", {"apply": "u1"})["landed"]["remarks"] == []
-    assert [one.path for one in place.session().changes("agent-1").changes] == [b"a"]
+    assert [one.path for one in place.session().changes.of("agent-1").changes] == [b"a"]
 
 
 def test_copies_of_what_is_replaced(place: Place, page: PageSide) -> None:

@@ -17,7 +17,7 @@ MOVE = "mkdir lib; mv src/old.py lib/new.py; sed -i 's/^line 7$/seven/' lib/new.
 
 def staged(place: Place, script: str = MOVE, settings: Settings | None = None) -> Looking:
     session = place.session()
-    session.new_fork("f")
+    session.forks.new("f")
     done = session.run([b"sh", b"-ec", script.encode()], fork="f")
     assert done.exit_code == 0, done.stderr
     return Looking(place, settings)

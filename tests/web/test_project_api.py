@@ -38,7 +38,7 @@ def vault(place: Place) -> Path:
 def made(place: Place, *names: str) -> None:
     session = place.session()
     for name in names:
-        session.new_fork(name)
+        session.forks.new(name)
     session.close()
 
 
@@ -261,7 +261,7 @@ def test_something_else_than_what_was_looked_at_is_not_thrown_away(place: Place,
 
 def test_what_runs_in_the_background_is_ended_only_if_that_is_said(place: Place, page: PageSide) -> None:
     session = place.session()
-    session.new_fork("a")
+    session.forks.new("a")
     session.start([b"sleep", b"60"], fork="a")
     assert forks(page)["a"]["state"] == "running"
     refused = page.ask("DELETE", f"{page.project}/forks/a", status=409)
@@ -272,7 +272,7 @@ def test_what_runs_in_the_background_is_ended_only_if_that_is_said(place: Place,
 
 def test_what_it_has_changed_is_not_thrown_away_unseen(place: Place, page: PageSide) -> None:
     session = place.session()
-    session.new_fork("a")
+    session.forks.new("a")
     seen = page.fingerprint("a")
     start_and_hear(session, "echo precious > f; echo ready; exec sleep 60")
     refused = page.ask("DELETE", f"{page.project}/forks/a?end=true&reviewed={seen}", status=409)

@@ -47,7 +47,7 @@ def staged(place: Place, script: str | bytes, fork: str = "f") -> Looking:
     """What a shell script changes in a fork, and the API to look at it."""
     session = place.session()
     if not session.vault.has_fork(fork):
-        session.new_fork(fork)
+        session.forks.new(fork)
     done = session.run([b"sh", b"-ec", script.encode() if isinstance(script, str) else script], fork=fork)
     assert done.exit_code == 0, done.stderr
     return Looking(place)
@@ -255,7 +255,7 @@ def test_a_secret_of_the_project_is_never_read(place: Place) -> None:
     place.write(".env", "TOKEN=1234\n")
     place.write("a.secret", "5678\n")
     session = place.session(Settings(secrets_show=(b".env",)))  # somebody has shown it to a command
-    session.new_fork("f")
+    session.forks.new("f")
     assert session.run([b"sh", b"-c", b"echo x >> .env; echo x >> a.secret; echo y > id_rsa"], fork="f").exit_code == 0
     looking = Looking(place, Settings(secrets_mask=(b"*.secret",)))
     for name in (b".env", b"a.secret"):
@@ -390,7 +390,7 @@ def test_the_rest_of_a_long_line(place: Place) -> None:
 def test_states_of_a_fork_are_compared(place: Place) -> None:
     place.write("x", "a\n")
     looking = staged(place, "echo b > x; echo n > y")
-    place.session().checkpoint("f", "green")
+    place.session().forks.checkpoint("f", "green")
     staged(place, "echo c > x")
     back = {"old": "f", "new": "f@green"}
     assert lines(looking.get("diff", file=b"x", **back)) == ["-c", "+b"]
@@ -429,7 +429,7 @@ def test_what_cannot_be_asked(place: Place, query: dict[str, Any], status: int) 
 
 def test_a_fork_that_is_gone(place: Place) -> None:
     looking = staged(place, "echo a > x")
-    place.session().discard("f")
+    place.session().forks.discard("f")
     for what, query in (("changes", {}), ("diff", {"file": b"x"}), ("blob", {"file": b"x", "side": "new"})):
         assert looking.refused(what, **query)[0] == 404
 
@@ -461,4 +461,4 @@ def test_directories_nested_deeper_than_calls_may_be(place: Place) -> None:
     found = looking.get("changes")["rows"]
     assert [row["path"] for row in found] == [deep + "f"]
     assert lines(looking.get("diff", file=found[0]["id"])) == ["+x"]
-    session.discard("f")  # pytest's own way of removing directories calls itself for each
+    session.forks.discard("f")  # pytest's own way of removing directories calls itself for each

@@ -25,8 +25,8 @@ def test_what_the_project_has_changed_meanwhile(place: Place) -> None:
     assert looking.get("changes") == found
     assert looking.stamps() == stamps, "to look is no news"
     session = place.session()
-    (conflict,) = session.conflicts("f")
-    session.decide("f", conflict, "theirs")
+    (conflict,) = session.changes.conflicts("f")
+    session.changes.decide("f", conflict, "theirs")
     assert looking.get("changes")["conflicts"] == 0
 
 
@@ -43,7 +43,7 @@ def test_a_fork_in_which_a_command_is_at_work_is_shown_at_once(place: Place) -> 
         assert (found["running"], found["conflicts"]) == (True, None)
         assert looking.get("diff", file=b"both")["kind"] in ("text", "unknown")
     finally:
-        session.end("f", grace=0)
+        session.sandboxes.end("f", grace=0)
     ended = running.wait()
     assert ended is not None and ended.exit_code != 0
     found = looking.get("changes")
@@ -64,7 +64,7 @@ def test_to_look_at_a_fork_in_the_background_is_no_news(place: Place) -> None:
         looking.get("diff", file=b"a")
         assert looking.stamps() == before
     finally:
-        session.end("f", grace=0)
+        session.sandboxes.end("f", grace=0)
 
 
 def test_what_a_server_keeps_is_never_shown_when_it_is_not_so_any_more(place: Place) -> None:
@@ -73,16 +73,16 @@ def test_what_a_server_keeps_is_never_shown_when_it_is_not_so_any_more(place: Pl
         place.write(name, "one\n")
     looking = staged(place, "for f in a b d/c; do echo two >> $f; done; echo new > n.log")
     session = place.session()
-    files = session.files("f")
+    files = session.forks.files("f")
 
     def write() -> None:
         files.write(b"a", b"uno\ndos\n")
-        session.flush("f")
+        session.forks.flush("f")
 
     def replace() -> None:
         """Its record is written anew: one of the same size."""
         files.write(b"a", b"eno\ndos\n")
-        session.flush("f")
+        session.forks.flush("f")
 
     def ignore() -> None:
         place.write(".gitignore", "*.log\n")
@@ -91,23 +91,23 @@ def test_what_a_server_keeps_is_never_shown_when_it_is_not_so_any_more(place: Pl
         place.write("b", "uno\n")
 
     def checkpoint() -> None:
-        session.checkpoint("f", "here")
+        session.forks.checkpoint("f", "here")
 
     def add() -> None:
         files.write(b"d/more", b"more\n")
-        session.flush("f")
+        session.forks.flush("f")
 
     def apply() -> None:
         looked = looking.get("changes")["fingerprint"]
         with session.alone("apply", lambda _other: None):
-            session.apply("f", [b"d"], reviewed=looked)
+            session.changes.apply("f", [b"d"], reviewed=looked)
 
     def undo() -> None:
         with session.alone("undo", lambda _other: None):
-            session.undo()
+            session.changes.undo()
 
     def roll_back() -> None:
-        session.rollback("f", "here")
+        session.forks.rollback("f", "here")
 
     for step in (write, replace, ignore, edit, checkpoint, add, apply, undo, roll_back):
         for _time in range(2):  # what was kept by the first look is there for the second

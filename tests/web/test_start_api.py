@@ -13,7 +13,7 @@ import pytest
 from asking import Asked, folder
 from conftest import Place
 from mudroom.core.settings import Settings
-from mudroom.review import folder as prospect
+from mudroom.review import new_project
 from mudroom.web.api.endpoint import id_of
 
 
@@ -120,10 +120,10 @@ def test_names_of_any_kind_work_from_end_to_end(ask: Asked, work: Path, name: by
 
 
 def test_many_folders(ask: Asked, work: Path) -> None:
-    for number in range(prospect.MOST + 7):
+    for number in range(new_project.MOST + 7):
         (work / f"d{number:04}").mkdir()
     found = ask.get("/folders", at=folder(work))
-    assert (len(found["folders"]), found["more"]) == (prospect.MOST, 7)
+    assert (len(found["folders"]), found["more"]) == (new_project.MOST, 7)
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
@@ -182,7 +182,7 @@ def test_a_measure_has_an_end(work: Path) -> None:
     late = iter([0.0, 0.0, 0.0, *([9.0] * 999)])
     descriptor = os.open(work, os.O_RDONLY)
     try:
-        assert prospect.measure(descriptor, Settings(), lambda: next(late)).complete is False
+        assert new_project.measure(descriptor, Settings(), lambda: next(late)).complete is False
     finally:
         os.close(descriptor)
 

@@ -14,7 +14,7 @@ from mudroom.core.settings import Loaded, Settings
 from mudroom.core.tree.path import relpath, show
 from mudroom.errors import FULL, MudroomError, UsageError
 from mudroom.policy.config import load_policy, places, trusts_any
-from mudroom.session import Client, Session, find_project, policy_above
+from mudroom.session import Client, Session, find_project, policy_above, require_project
 
 if TYPE_CHECKING:
     from mudroom.cli.terminal.approver import Ask
@@ -68,11 +68,15 @@ def open_session(
     place = places(context.environ)
     project = project_of(context)
     rules, remember = standing(project, context)
+    real = require_project(project, place.state, place.home)[0]  # before its policy is read
+    policy = settings_of(context, real) if reads_policy else Settings()
     session = Session.open(
         project,
         state=place.state,
         home=place.home,
         environ=context.environ,
+        settings=adjust(policy),
+        policy=policy,
         client=client,
         progress=context.terminal.progress,
         level=level,
@@ -82,10 +86,8 @@ def open_session(
         agent=agent,
         commands=_Commands(project, context) if agent is not None else None,
     )
-    session.policy = settings_of(context, session.project) if reads_policy else Settings()
-    session.settings = adjust(session.policy)
     ask_about_hosts_by(ask, context, session)
-    if session.agent is not None:
+    if session.actor.agent is not None:
         ask_by(ask, context, session)
     return session
 

@@ -46,11 +46,11 @@ def roll_back(session: Session, fork: str, point: str, seen: str) -> Checkpoint 
         if _dropped(_since(session, fork, point)).fingerprint != seen:
             raise ForkMoved(b"", f"what {fork} holds now", "rolled back")
 
-    return session.rollback(fork, point, require=require)
+    return session.forks.rollback(fork, point, require=require)
 
 
 def _since(session: Session, fork: str, point: str) -> Changeset:
-    with session.compare(f"{fork}@{point}", fork) as found:
+    with session.forks.compare(f"{fork}@{point}", fork) as found:
         return found.changeset
 
 

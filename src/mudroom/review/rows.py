@@ -69,7 +69,7 @@ def look(session: Session, fork: str) -> ReviewedFork:
     """What a fork holds now. Raises UsageError if there is none of that name."""
     from mudroom.vault.forks.record_view import gist_of
 
-    gist = gist_of(session.vault.reading, session.record(fork))
+    gist = gist_of(session.vault.reading, session.forks.record(fork))
     tagged, running = gist.tagged(session.vault), not is_at_rest(session, fork)
     changes, remarks = gist.changeset
     return ReviewedFork(fork, gist.fingerprint, changes, gist.rows, tagged.tags, remarks, running, gist.summary, tagged)
@@ -160,11 +160,11 @@ def opened(session: Session, fork: str, between: tuple[str, str] | None = None) 
 
     if between is not None:
         for name in set(between) - {"base", "now"}:
-            session.changes(name.partition("@")[0])
+            session.changes.of(name.partition("@")[0])
         with ComparedPath(session.vault, *between) as compared:
             yield compared
         return
-    with SideReader(session.vault, fork, gist_of(session.vault.reading, session.record(fork))) as sides:
+    with SideReader(session.vault, fork, gist_of(session.vault.reading, session.forks.record(fork))) as sides:
         yield sides
 
 
@@ -179,13 +179,13 @@ def found(sides: Pair, path: bytes) -> SidePair:
 def is_masked(session: Session, two: SidePair, between: tuple[str, str] | None = None) -> bool:
     """Whether it is, or was, a secret of the project: nobody reads that for a review. A file of such a name that the
     fork has made itself is none; of other states that are compared it is not told whose it is."""
-    return (two.old is not None or between is not None) and session.hides(two.source or two.change.path)
+    return (two.old is not None or between is not None) and session.forks.secrets.hides(two.source or two.change.path)
 
 
 def is_masked_conflict(session: Session, found: ForkConflict) -> bool:
     """Whether it is a secret wherever one of the sides has it, or had it: a rename makes it none."""
     paths = {found.path, found.base.path, found.ours.path, found.theirs.path}
-    return any(session.hides(path) for path in paths)
+    return any(session.forks.secrets.hides(path) for path in paths)
 
 
 def difference(
@@ -246,7 +246,7 @@ def _moved(session: Session, sides: Pair, two: SidePair, *, as_new: bool) -> Mov
     change = two.change
     if change.verb not in ("added", "deleted") or change.entry.kind != "file":
         return None
-    move = sides.move(change.path, session.hides)
+    move = sides.move(change.path, session.forks.secrets.hides)
     other = sides.find(move.other(change.path)) if move is not None else None
     if move is None or other is None or (other.old is not None and _content(sides, other, "old", 0) is None):
         return None  # the project has changed it meanwhile

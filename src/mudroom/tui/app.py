@@ -120,11 +120,11 @@ class ReviewApp(App[None]):
         def progress(label: str, done: int, total: int) -> None:
             loop.call_soon_threadsafe(working.progress, label, done, total)
 
-        self.session.tell_progress(progress)
+        self.session.forks.tell_progress(progress)
         try:
             return await self.push_screen_wait(working)
         finally:
-            self.session.tell_progress(None)
+            self.session.forks.tell_progress(None)
             self._working = None
             if self.desk is not None:
                 while self.desk.recovered:

@@ -95,11 +95,11 @@ class ReviewDesk:
         """Look at the fork; an apply is held to this from here on."""
         self._require_there()
         found = look(self.session, self.fork)
-        record = self.session.record(self.fork)
+        record = self.session.forks.record(self.fork)
         conflicts: Sequence[ForkConflict] = ()
         running = not self._is_at_rest()
         if not running and self._may_conflict(found.changes):
-            conflicts = self.session.conflicts(self.fork)
+            conflicts = self.session.changes.conflicts(self.fork)
         return SeenFork(
             self.fork,
             found.fingerprint,
@@ -109,14 +109,14 @@ class ReviewDesk:
             found.remarks,
             tuple(conflicts),
             record.level if record is not None else None,
-            self.session.opened_credentials(self.fork),
+            self.session.forks.opened_credentials(self.fork),
             running,
             found.summary,
         )
 
     def _may_conflict(self, changes: Sequence[Change]) -> bool:
         """What the project has as it was cannot; to find out how it goes together takes longer than all the rest."""
-        return not all(change.original_known for change in changes) or bool(self.session.drift(self.fork))
+        return not all(change.original_known for change in changes) or bool(self.session.changes.drift(self.fork))
 
     def fingerprint(self) -> str | None:
         """Of what the fork holds now; None if it is gone."""
@@ -195,7 +195,7 @@ class ReviewDesk:
 
         def land() -> LandingResult:
             parts = self._parts(chosen.picks)
-            return self.session.apply(
+            return self.session.changes.apply(
                 self.fork,
                 chosen.paths,
                 parts=parts,
@@ -212,7 +212,7 @@ class ReviewDesk:
         parts: dict[bytes, PartialChoice] = {}
         if not picks:
             return parts
-        for change, old, new in self.session.texts(self.fork, list(picks)):
+        for change, old, new in self.session.changes.texts(self.fork, list(picks)):
             pick = picks.get(change.path)
             if pick is None or change.staged is None:
                 continue
@@ -226,17 +226,17 @@ class ReviewDesk:
         return parts
 
     def undo(self, name: str) -> ApplyResult:
-        return self.alone("undo", lambda: self.session.undo(name))
+        return self.alone("undo", lambda: self.session.changes.undo(name))
 
     def last_apply(self) -> str:
         """The one that an undo would take back; empty: there is none."""
-        done = [one["apply"] for one in self.session.applies() if one["state"] == "applied"]
+        done = [one["apply"] for one in self.session.changes.applies() if one["state"] == "applied"]
         return done[-1] if done else ""
 
     def discard(self, seen: SeenFork) -> None:
         """Raises ForkMoved if it is not what was looked at, Busy."""
         self._require_there()
-        self.alone(f"discarding {self.fork}", lambda: self.session.discard(self.fork, seen.fingerprint))
+        self.alone(f"discarding {self.fork}", lambda: self.session.forks.discard(self.fork, seen.fingerprint))
 
     # --- its course ---
 
@@ -264,7 +264,7 @@ class ReviewDesk:
 
     def conflicts(self) -> list[ForkConflict]:
         self._require_at_rest()
-        return self.session.conflicts(self.fork)
+        return self.session.changes.conflicts(self.fork)
 
     def is_masked(self, conflict: ForkConflict) -> bool:
         """Whether nobody is shown what is in it. Any thread may ask."""
@@ -272,16 +272,16 @@ class ReviewDesk:
 
     def decide(self, conflict: ForkConflict, take: Take, content: bytes | None = None) -> None:
         self._require_at_rest()
-        self.session.decide(self.fork, conflict, take, content)
+        self.session.changes.decide(self.fork, conflict, take, content)
 
     def keep_both(self, conflict: ForkConflict) -> None:
         """The fork's beside the project's, which changes the fork: what is in it now is what is looked at."""
         self._require_at_rest()
-        self.session.keep_both(self.fork, conflict)
+        self.session.changes.keep_both(self.fork, conflict)
 
     def undecide(self, conflict: ForkConflict) -> bool:
         self._require_at_rest()
-        return self.session.forget_decision(self.fork, conflict.path, conflict.decision)
+        return self.session.changes.forget_decision(self.fork, conflict.path, conflict.decision)
 
 
 _RECOVERED = {

@@ -24,7 +24,6 @@ _SOURCE = str(_HERE.parent.parent.parent / "src")
 sys.path[:0] = [str(_HERE.parent.parent), _SOURCE]
 
 from conformance.bypasses.phone import RULES  # noqa: E402
-from mudroom import gateway  # noqa: E402
 from mudroom.core.network.flow import FlowAnswer  # noqa: E402
 from mudroom.core.network.host_rules import HostRule  # noqa: E402
 from mudroom.core.settings import Settings  # noqa: E402
@@ -32,6 +31,7 @@ from mudroom.net.door import Gate  # noqa: E402
 from mudroom.sandbox.linux.seccomp import compile_filter  # noqa: E402
 from mudroom.sandbox.linux.syscall import Cond, SyscallRule  # noqa: E402
 from mudroom.session import Session  # noqa: E402
+from mudroom.session.confinement import gateway  # noqa: E402
 
 _NAMESPACES = 0x7E020000  # CLONE_NEW* as the default profile of containers masks them
 _PROFILE = (
@@ -91,8 +91,8 @@ def run_all(told: dict[str, Any], name: str) -> None:
     """The commands of a project, one after the other, in one fork."""
     with session(told, name) as opened:
         if told["container"]:
-            opened.level = 2
-            opened.confinement.mode_contained = "plain" if told["container"] == "plain" else "overlay"
+            opened.approval.actor = opened.actor._replace(level=2)
+            opened.machine.confinement.mode_contained = "plain" if told["container"] == "plain" else "overlay"
         for argv in told["commands"][name]:
             result = opened.run([os.fsencode(word) for word in argv], fork="bypasses")
             denials = [f"{os.fsdecode(one.target)}: {one.reason}" for one in result.denials]

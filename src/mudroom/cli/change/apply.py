@@ -71,7 +71,7 @@ def execute(args: argparse.Namespace, context: Context) -> int:
 
 def _apply(session: Session, name: str, args: argparse.Namespace, context: Context) -> LandingResult | None:
     """None: the user has chosen nothing."""
-    changes = session.changes(name).changes
+    changes = session.changes.of(name).changes
     paths: Sequence[bytes] = matching(changes, project_paths(args.paths, session))
     how: dict[str, Any] = {"git": args.git, "markers": args.markers, "backups": args.bak, "reviewed": args.reviewed}
     if args.patch:
@@ -83,13 +83,13 @@ def _apply(session: Session, name: str, args: argparse.Namespace, context: Conte
         chosen = choose(session, name, paths, context)
         if chosen is None:
             return None
-        return session.apply(name, chosen.paths, parts=chosen.parts, exact=True, **how)
+        return session.changes.apply(name, chosen.paths, parts=chosen.parts, exact=True, **how)
     _require_directories(changes, paths, name)
     if not args.yes:
         _require_terminal(context, "add --yes")
         if not _confirmed(session, name, paths, context):
             return None
-    return session.apply(name, paths, **how)
+    return session.changes.apply(name, paths, **how)
 
 
 def _require_directories(changes: Sequence[Change], paths: Sequence[bytes], name: str) -> None:
@@ -128,7 +128,7 @@ def _require_terminal(context: Context, hint: str) -> None:
 
 
 def _confirmed(session: Session, name: str, paths: Sequence[bytes], context: Context) -> bool:
-    changeset = session.review(name)[0]
+    changeset = session.changes.review(name)[0]
     if paths:
         chosen = [change for change in changeset.changes if any(is_below(change.path, path) for path in paths)]
         changeset = changeset._replace(changes=tuple(chosen))
@@ -136,7 +136,7 @@ def _confirmed(session: Session, name: str, paths: Sequence[bytes], context: Con
         context.terminal.say(line)
     for line in credentials_line(session, name):
         context.terminal.say(f"  {context.terminal.style('!', 'yellow')} {line}")
-    left = [path for path, decided in session.conflict_paths(name, paths).items() if not decided]
+    left = [path for path, decided in session.changes.conflict_paths(name, paths).items() if not decided]
     if left:
         warning = context.terminal.style("!", "red")
         context.terminal.say(f"  {warning} conflicts with the project, and stays in the fork: {some(left)}")

@@ -18,7 +18,7 @@ _MOST = 20
 def bring(session: Session, name: str, args: argparse.Namespace, context: Context) -> int:
     if args.paths or args.patch or args.git or args.bak or args.markers:
         raise UsageError("--commits brings commits, and no files", "apply the files without it")
-    found = session.bring_commits(name, branch=args.branch)
+    found = session.changes.bring_commits(name, branch=args.branch)
     branch = found.branch.removeprefix("refs/heads/")
     if context.as_json:
         report = {

@@ -50,16 +50,16 @@ def execute(args: argparse.Namespace, context: Context) -> int:
             return _compare(session, old, new, words, context)
         name = only_fork(session, new)
         if context.as_json:
-            changes, seen = session.review(name)
-            found = changes_to_json(changes, session.moves(name))
+            changes, seen = session.changes.review(name)
+            found = changes_to_json(changes, session.changes.moves(name))
             report = {"schema": "mudroom.diff/1", "fork": name, "changes": found, "reviewed": seen}
-            context.terminal.out(json.dumps(report | {"credentials": list(session.opened_credentials(name))}))
+            context.terminal.out(json.dumps(report | {"credentials": list(session.forks.opened_credentials(name))}))
             return 0
         if not words:
-            session.review(name)
+            session.changes.review(name)
         for line in credentials_line(session, name):
             context.terminal.note(line)
-        page(session.diff(name, project_paths(words, session)), context)
+        page(session.changes.diff(name, project_paths(words, session)), context)
     return 0
 
 
@@ -75,7 +75,7 @@ def _conflicts(session: Session, name: str, words: list[str], context: Context) 
     from mudroom.core.text.linediff import unified
     from mudroom.review.rows import is_masked_conflict
 
-    found = session.conflicts(name, project_paths(words, session))
+    found = session.changes.conflicts(name, project_paths(words, session))
     if context.as_json:
         rows = [conflict_to_json(conflict) for conflict in found]
         context.terminal.out(json.dumps({"schema": "mudroom.conflicts/1", "fork": name, "conflicts": rows}))
@@ -97,7 +97,7 @@ def _conflicts(session: Session, name: str, words: list[str], context: Context) 
 
 def _compare(session: Session, old: str, new: str, words: list[str], context: Context) -> int:
     paths = project_paths(words, session)
-    with session.compare(old, new) as found:
+    with session.forks.compare(old, new) as found:
         changeset = found.changeset
         chosen = [c for c in changeset.changes if not paths or any(is_below(c.path, path) for path in paths)]
         if context.as_json:

@@ -44,7 +44,7 @@ def choose(session: Session, fork: str, paths: Sequence[bytes], context: Context
     chosen: list[Change] = []
     parts: dict[bytes, PartialChoice] = {}
     try:
-        for change, base, staged in session.texts(fork, paths):
+        for change, base, staged in session.changes.texts(fork, paths):
             if base is None or staged is None:
                 if _whole(change, context):
                     chosen.append(change)
@@ -69,7 +69,7 @@ def choose(session: Session, fork: str, paths: Sequence[bytes], context: Context
 
 def _together(session: Session, fork: str, chosen: Sequence[Change], context: Context) -> list[Change]:
     """Without what lacks something that it goes together with: that was answered with no, or not asked about."""
-    needed = needs(row_of(change) for change in listed(session.changes(fork).changes))
+    needed = needs(row_of(change) for change in listed(session.changes.of(fork).changes))
     picked = {change.path for change in chosen}
     kept = together(picked, needed)
     left = [change.path for change in chosen if change.path not in kept]

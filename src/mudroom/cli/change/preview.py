@@ -38,7 +38,7 @@ def preview(title: str, changeset: Changeset, terminal: Terminal) -> list[str]:
 
 def credentials_line(session: Session, fork: str) -> list[str]:
     """What a reviewer has to know of how the changes came about; nothing if no credentials were open."""
-    names = session.opened_credentials(fork)
+    names = session.forks.opened_credentials(fork)
     return [f"your credentials were open to commands of {fork}: {', '.join(names)}"] if names else []
 
 

@@ -22,5 +22,5 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def execute(args: argparse.Namespace, context: Context) -> int:
     with open_session(context) as session, exclusive(session, context, "mudroom redo"):
-        applied = session.redo(args.apply)
+        applied = session.changes.redo(args.apply)
     return tell(applied, "redo", context)

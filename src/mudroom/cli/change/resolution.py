@@ -37,11 +37,11 @@ DRIVERS = {"mergiraf": "mergiraf merge --git %O %A %B -s project -x original -y 
 
 def whole(session: Session, fork: str, conflict: ForkConflict, side: Either) -> None:
     if side != "both":
-        session.decide(fork, conflict, side)
+        session.changes.decide(fork, conflict, side)
         return
     sides = {side.entry.kind if side.entry is not None else None for side in (conflict.ours, conflict.theirs)}
     if conflict.merged is None and sides == {"file"}:
-        session.keep_both(fork, conflict)
+        session.changes.keep_both(fork, conflict)
         return
     merged = _text(conflict)
     _keep(session, fork, conflict, merged, dict.fromkeys(range(merged.conflicts), side))
@@ -84,7 +84,7 @@ def by_editor(session: Session, fork: str, conflict: ForkConflict, context: Cont
                 raise UsageError(
                     f"{show_path(conflict.path)} still has conflict markers", "nothing was decided; edit it again"
                 )
-            session.decide(fork, conflict, "content", content, edited=not anew)
+            session.changes.decide(fork, conflict, "content", content, edited=not anew)
 
 
 def by_tool(session: Session, fork: str, conflict: ForkConflict, tool: str, context: Context) -> None:
@@ -114,7 +114,7 @@ def by_tool(session: Session, fork: str, conflict: ForkConflict, tool: str, cont
                 raise UsageError(
                     f"{words[0]} left conflict markers in {show_path(conflict.path)}", "nothing was decided"
                 )
-            session.decide(fork, conflict, "content", content)
+            session.changes.decide(fork, conflict, "content", content)
 
 
 def _require_shown(session: Session, conflict: ForkConflict) -> None:
@@ -198,7 +198,7 @@ def _clear(directory: Path, kept: set[str]) -> None:
 
 
 def undecide(session: Session, fork: str, conflict: ForkConflict) -> None:
-    if not session.forget_decision(fork, conflict.path, conflict.decision):
+    if not session.changes.forget_decision(fork, conflict.path, conflict.decision):
         raise UsageError(f"nothing is decided about {show_path(conflict.path)}")
 
 
@@ -207,7 +207,7 @@ def _keep(
 ) -> None:
     from mudroom.core.merge.marker import resolve
 
-    session.decide(fork, conflict, "content", resolve(merged, choices).content())
+    session.changes.decide(fork, conflict, "content", resolve(merged, choices).content())
 
 
 def _text(conflict: ForkConflict) -> MergedText:

@@ -81,7 +81,7 @@ def execute(args: argparse.Namespace, context: Context) -> int:
     with open_session(context, adjust=lambda settings: with_shown(settings, args.show)) as session:
         name = only_fork(session, args.fork)
         paths = project_paths(args.paths, session)
-        found = session.conflicts(name, paths)
+        found = session.changes.conflicts(name, paths)
         decide = _decision(args, session, name, context)
         if decide is not None:
             if not paths and not args.all:
@@ -90,7 +90,7 @@ def execute(args: argparse.Namespace, context: Context) -> int:
                 raise UsageError("there is no conflict" + (" at " + ", ".join(map(show, paths)) if paths else ""))
             for conflict in found:
                 decide(conflict)
-            found = session.conflicts(name, paths)
+            found = session.changes.conflicts(name, paths)
     left = sum(not conflict.decided for conflict in found)
     if context.as_json:
         rows = [conflict_to_json(conflict) for conflict in found]

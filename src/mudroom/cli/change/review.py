@@ -61,18 +61,18 @@ def _tell(session: Session, name: str, context: Context) -> int:
     from mudroom.core.text.hunk import hunks
     from mudroom.review.rows import look
 
-    changeset, seen = session.review(name)
+    changeset, seen = session.changes.review(name)
     looked = look(session, name)
     counts = {
         change.path: len(hunks(old, new))
-        for change, old, new in session.texts(name)
+        for change, old, new in session.changes.texts(name)
         if old is not None and new is not None
     }
     changes = changes_to_json(changeset)
     for change, row in zip(looked.rows, changes["files"], strict=True):
         row |= {"tags": list(looked.tags[change.path]), "hunks": counts.get(change.path, 0)}
     report = {"schema": "mudroom.review/1", "fork": name, "changes": changes, "reviewed": seen}
-    context.terminal.out(json.dumps(report | {"credentials": list(session.opened_credentials(name))}))
+    context.terminal.out(json.dumps(report | {"credentials": list(session.forks.opened_credentials(name))}))
     return 0
 
 
@@ -88,7 +88,7 @@ def _review(session: Session, name: str | None, quiet: _Quiet, context: Context)
             context.terminal.say(str(error))  # stays to be read when the review has ended: it may say what is kept
             raise
 
-    settings = session.policy or session.settings
+    settings = session.actor.policy
     hands = Hands(edit, line, tuple(quiet.said), settings.verify)
     left = review(session, name, hands)
     if left.says:

@@ -30,7 +30,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def execute(args: argparse.Namespace, context: Context) -> int:
     with open_session(context) as session, exclusive(session, context, "mudroom undo"):
-        applied = session.undo(args.apply)
+        applied = session.changes.undo(args.apply)
     return tell(applied, "undo", context)
 
 

@@ -16,8 +16,8 @@ from mudroom.core.agent.card import AgentCard, OpenedCredentials
 from mudroom.core.agent.level import BARE, LevelDecision
 from mudroom.core.settings import Settings
 from mudroom.errors import UsageError
-from mudroom.granting import graphics, image_of, promised
 from mudroom.policy.config import load_card, places
+from mudroom.session.confinement.grant import graphics, image_of, promised
 
 EXAMPLES = """\
 examples:

@@ -13,7 +13,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from mudroom.agent import Ended, run_agent
 from mudroom.cli.command.exec import tell_refused
 from mudroom.cli.command.run import adjusted, asked_level, show_result, standard, warn
 from mudroom.cli.main import Context
@@ -25,9 +24,10 @@ from mudroom.cli.terminal.terminal import is_terminal
 from mudroom.core.result import text, to_json
 from mudroom.core.tree.path import is_below, show_path
 from mudroom.errors import MudroomError, Refused, UsageError
-from mudroom.granting import decide
 from mudroom.policy.config import load_card, load_policy
 from mudroom.session import Client, Session
+from mudroom.session.agent_run import Ended, run_agent
+from mudroom.session.confinement.grant import decide
 
 if TYPE_CHECKING:
     from mudroom.core.agent.card import AgentCard
@@ -101,7 +101,7 @@ def _require_checked(card: AgentCard, checked: str | None) -> None:
 
 def _unset(card: AgentCard, session: Session, context: Context) -> list[str]:
     """Variables that the card asks for, that are set here, and that nobody has said to pass."""
-    passed = {one.partition(b"=")[0] for one in session.settings.environment}
+    passed = {one.partition(b"=")[0] for one in session.actor.settings.environment}
     names = [n for n in card.environment if n.encode() in context.environ and n.encode() not in passed]
     return [f"{card.agent} asks for the variable {name}: --env {name} passes it" for name in names]
 
@@ -119,7 +119,7 @@ def told_to_end(session: Session) -> Iterator[list[int]]:
             told.append(number)
         if session.interrupt(signal.SIGKILL if len(times) > 1 else signal.SIGTERM):
             signal.alarm(GRACE)
-        elif not session.has_run:
+        elif not session.sandboxes.has_run:
             raise ToldToEnd(number)
 
     def kill(_number: int, _frame: object) -> None:
@@ -150,7 +150,7 @@ def _branch(
         return {"later": later} if card.branch or told else {}
     try:
         with exclusive(session, context, f"mudroom agent run {card.agent}"):
-            found = session.bring_commits(fork, branch=name)
+            found = session.changes.bring_commits(fork, branch=name)
     except MudroomError as error:
         return {"branch": None, "error": str(error), "later": later}
     return {"branch": found.branch, "head": found.head, "commits": len(found.commits)}

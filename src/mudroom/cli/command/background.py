@@ -90,7 +90,7 @@ def _keep(write: int, keeper: Keeper, parent: int) -> NoReturn:
                 _say(write, {"refused": keeper.refused(background.refused)})
             elif _say(write, {"started": to_json(background.started, None)}):
                 _detach(write, parent)
-                session.keep()
+                session.sandboxes.keep()
         code = 0
     except MudroomError as error:
         _say(write, {"error": error.message, "hint": error.hint, "code": error.exit_code})

@@ -97,10 +97,10 @@ def _inspected_lines(found: ForkReport) -> list[str]:
 def _rollback(args: argparse.Namespace, context: Context) -> int:
     with open_session(context) as session:
         fork = only_fork(session, args.fork)
-        point = args.checkpoint or session.last_checkpoint(fork)
-        with session.compare(fork, f"{fork}@{point}") as found:
+        point = args.checkpoint or session.forks.last_checkpoint(fork)
+        with session.forks.compare(fork, f"{fork}@{point}") as found:
             dropped = found.changeset
-        before = session.rollback(fork, point)
+        before = session.forks.rollback(fork, point)
     undo = before.name if before is not None else None
     if context.as_json:
         report = {"schema": "mudroom.rollback/1", "fork": fork, "checkpoint": point, "done": True, "undo": undo}

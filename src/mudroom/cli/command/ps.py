@@ -58,7 +58,7 @@ def execute(args: argparse.Namespace, context: Context) -> int:
 
 def process_rows(session: Session) -> list[dict[str, Any]]:
     """Background commands, oldest first, then what runs in the foreground of forks."""
-    found, used = session.backgrounds(), session.usages()
+    found, used = session.sandboxes.backgrounds(), session.sandboxes.usages()
     rows = []
     for started, ended in found:
         row = to_json(started, ended)
@@ -72,7 +72,7 @@ def process_rows(session: Session) -> list[dict[str, Any]]:
         rows.append(row)
     return rows + [
         {"schema": None, "id": None, "fork": fork, "command": [what], "started": since, "state": "foreground"}
-        for fork, what, since in session.foreground()
+        for fork, what, since in session.sandboxes.foreground()
     ]
 
 
@@ -102,7 +102,7 @@ def _age(duration: float) -> str:
 def _output(session: Session, ids: list[str], context: Context) -> int:
     if len(ids) != 1:
         raise UsageError("which one?", "mudroom ps --output ID")
-    out, err = session.background(ids[0]).output()
+    out, err = session.sandboxes.background(ids[0]).output()
     if context.as_json:
         texts = {"stdout": out.decode("utf-8", "replace"), "stderr": err.decode("utf-8", "replace")}
         context.terminal.out(json.dumps({"schema": "mudroom.printed/1", "id": ids[0], **texts}))
@@ -122,10 +122,10 @@ def _write(descriptor: int, data: bytes) -> None:
 def _end(session: Session, ids: list[str], every: bool, grace: float, context: Context) -> int:
     if bool(ids) == every:
         raise UsageError("which ones?", "mudroom ps --end ID, or mudroom ps --end --all")
-    running = [started for started, ended in session.backgrounds() if ended is None]
-    chosen = [session.background(one) for one in (ids or [started.id for started in running])]
+    running = [started for started, ended in session.sandboxes.backgrounds() if ended is None]
+    chosen = [session.sandboxes.background(one) for one in (ids or [started.id for started in running])]
     for one in chosen:
-        session.end(one.fork, [one.id], grace)
+        session.sandboxes.end(one.fork, [one.id], grace)
     ended = [one.wait() for one in chosen]
     rows = [to_json(one.started, end) for one, end in zip(chosen, ended, strict=True)]
     if context.as_json:

@@ -199,7 +199,7 @@ def _staged(session: Session, argv: Sequence[bytes], cwd: bytes, args: argparse.
             outcome, landed = _apply(session, result.fork, context, git=args.git or answer == "git")
             code = code or landed
         elif answer == "cancel":
-            session.discard(result.fork)
+            session.forks.discard(result.fork)
         else:
             _tell_kept(result, args, context)
     if context.as_json:
@@ -226,7 +226,7 @@ def foreground(session: Session) -> Iterator[None]:
     container may take its time) there is nobody but us, or who asks about it and hears of it by itself."""
 
     def on_interrupt(_number: int, _frame: object) -> None:
-        if not session.interrupt() and not session.has_run and not session.is_asking:
+        if not session.interrupt() and not session.sandboxes.has_run and not session.approval.is_asking:
             raise KeyboardInterrupt
 
     previous = signal.signal(signal.SIGINT, on_interrupt)
@@ -339,7 +339,7 @@ def _ask(result: Result, context: Context, session: Session) -> str:
         if word in ("d", "diff"):
             from mudroom.cli.change.diff import page
 
-            page(session.diff(result.fork), context)
+            page(session.changes.diff(result.fork), context)
         elif word in _ANSWERS:
             return _ANSWERS[word]
 
@@ -347,7 +347,8 @@ def _ask(result: Result, context: Context, session: Session) -> str:
 def _apply(session: Session, fork: str, context: Context, *, git: bool) -> tuple[dict[str, Any], int]:
     from mudroom.cli.change.apply import exit_code, landed_to_json, tell_landed
 
-    landed = session.apply(fork, git=git, verify_fork=False)  # the lock has been ours since the changes were collected
+    # The lock has been ours since the changes were collected.
+    landed = session.changes.apply(fork, git=git, verify_fork=False)
     if not context.as_json:
         tell_landed(landed, fork, context)
     return landed_to_json(landed), exit_code(landed)

@@ -30,7 +30,7 @@ class Unasked(NamedTuple):
 
 def unasked(result: Result, argv: Sequence[bytes], session: Session) -> Unasked:
     """Hold the vault's lock since the changes were collected."""
-    setting = _setting(argv, session.settings)
+    setting = _setting(argv, session.actor.settings)
     if not setting:
         return Unasked(False, "")
     against = _against(result, session)
@@ -51,11 +51,11 @@ def is_trusted(argv: Sequence[bytes], settings: Settings) -> bool:
 def show_short(result: Result, session: Session, context: Context) -> None:
     """The diff, if it is short enough."""
     found = summarise(result.changeset.changes)
-    if not 0 < found.lines_added + found.lines_removed <= session.settings.show_diff_threshold:
+    if not 0 < found.lines_added + found.lines_removed <= session.actor.settings.show_diff_threshold:
         return
     from mudroom.cli.change.diff import coloured
 
-    for line in session.diff(result.fork):
+    for line in session.changes.diff(result.fork):
         context.terminal.say(coloured(line, context, 2).decode("utf-8", "replace").rstrip("\n"))
 
 
@@ -75,8 +75,8 @@ def _against(result: Result, session: Session) -> str:
     if result.exit_code:
         return f"the command exited with {result.exit_code}"
     flagged = [one for one in result.changeset.changes if set(_FLAGS).intersection(one.flags)]
-    if flagged and not session.settings.auto_apply_flagged:
+    if flagged and not session.actor.settings.auto_apply_flagged:
         more = f" and {len(flagged) - 1} more" if len(flagged) > 1 else ""
         return f"{show_path(flagged[0].path)}{more} runs by itself later"
-    conflicts = list(session.conflict_paths(result.fork))
+    conflicts = list(session.changes.conflict_paths(result.fork))
     return f"{show_path(conflicts[0])} was changed in the project meanwhile" if conflicts else ""

@@ -30,7 +30,7 @@ def execute(args: argparse.Namespace, context: Context) -> int:
         if args.name is None:
             _list(session, fork, context)
             return 0
-        session.checkpoint(fork, args.name)
+        session.forks.checkpoint(fork, args.name)
     if context.as_json:
         context.terminal.out(json.dumps({"schema": "mudroom.checkpoint/1", "fork": fork, "checkpoint": args.name}))
     else:

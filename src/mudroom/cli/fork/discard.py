@@ -24,10 +24,10 @@ def execute(args: argparse.Namespace, context: Context) -> int:
         names = [session.vault.fork(name).name for name in args.forks]  # all must exist before one goes
         if args.end:
             for name in names:
-                session.end(name)
+                session.sandboxes.end(name)
         with exclusive(session, context, "mudroom discard"):
             for name in names:
-                session.discard(name)
+                session.forks.discard(name)
     if context.as_json:
         context.terminal.out(json.dumps({"schema": "mudroom.discarded/1", "forks": names}))
     else:

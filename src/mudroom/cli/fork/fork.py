@@ -47,7 +47,7 @@ def _new(args: argparse.Namespace, context: Context) -> None:
     if parent and args.snapshot:
         raise UsageError("a fork of a fork stands on what that one stands on", "leave --snapshot or --from out")
     with open_session(context) as session:
-        fork = session.new_fork(args.names[0], parent=parent or None, at=point or None, snapshot=args.snapshot)
+        fork = session.forks.new(args.names[0], parent=parent or None, at=point or None, snapshot=args.snapshot)
         report = {"schema": "mudroom.fork/1", "fork": fork.name, "base": fork.state.base, "parent": fork.state.parent}
     if context.as_json:
         context.terminal.out(json.dumps(report))
@@ -69,7 +69,7 @@ def _ls(args: argparse.Namespace, context: Context) -> None:
 
 def _rename(args: argparse.Namespace, context: Context) -> None:
     with open_session(context) as session:
-        session.rename_fork(*args.names)
+        session.forks.rename(*args.names)
     if context.as_json:
         context.terminal.out(json.dumps({"schema": "mudroom.fork/1", "fork": args.names[1]}))
 
@@ -81,13 +81,13 @@ def _remove(args: argparse.Namespace, context: Context) -> None:
         forks = [session.vault.fork(name) for name in dict.fromkeys(args.names)]  # all must exist before one goes
         for fork in forks:
             if not args.yes and fork.state_or_none is not None:
-                files = summarise(session.changes(fork.name).changes).files
+                files = summarise(session.changes.of(fork.name).changes).files
                 if files and not _sure(fork.name, files, context):
                     continue
             with fork.lock_if_free("mudroom fork rm") as free:
                 if not free:
                     raise UsageError(f"a command is running in the fork {fork.name}", "try again when it has ended")
-                session.discard(fork.name)
+                session.forks.discard(fork.name)
             if not context.as_json:
                 context.terminal.say(f"removed {fork.name}")
     if context.as_json:

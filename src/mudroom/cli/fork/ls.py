@@ -42,7 +42,7 @@ def execute(args: argparse.Namespace, context: Context) -> int:
 def fork_rows(session: Session) -> list[dict[str, Any]]:
     rows = []
     for fork in session.vault.forks():
-        record = session.known_record(fork.name)
+        record = session.forks.known_record(fork.name)
         running = fork.interrupted is not None
         summary = summarise(record.changeset.changes if record is not None else ())
         rows.append(

@@ -47,7 +47,7 @@ def execute(args: argparse.Namespace, context: Context) -> int:
         place = None
         if args.directory is not None:
             place = os.path.join(working_directory(), os.fsencode(args.directory))
-        found = session.mount(args.fork, place, writable=not args.read_only, kind=args.kind)
+        found = session.forks.mount(args.fork, place, writable=not args.read_only, kind=args.kind)
     if context.as_json:
         context.terminal.out(json.dumps({"schema": "mudroom.mount/1"} | row(args.fork, found)))
     else:
@@ -62,7 +62,7 @@ def row(fork: str, found: Any) -> dict[str, Any]:
 
 
 def _list(session: Session, context: Context) -> None:
-    found = session.mounts()
+    found = session.forks.mounts()
     if context.as_json:
         rows = [row(name, one) for name, one in found.items()]
         context.terminal.out(json.dumps({"schema": "mudroom.mounts/1", "mounts": rows}))

@@ -33,8 +33,8 @@ def execute(args: argparse.Namespace, context: Context) -> int:
     with open_session(context) as session:
         fork = only_fork(session, args.fork)
         if args.end and not args.no:
-            session.end(fork)
-        with session.compare(fork, f"{fork}@{args.name}") as found:
+            session.sandboxes.end(fork)
+        with session.forks.compare(fork, f"{fork}@{args.name}") as found:
             dropped = found.changeset
         asks = dropped and not args.yes
         if asks and not args.no and (context.as_json or not context.terminal.interactive):
@@ -43,7 +43,7 @@ def execute(args: argparse.Namespace, context: Context) -> int:
             for line in preview(f"rolling {fork} back to {args.name} would change in it", dropped, context.terminal):
                 context.terminal.say(line)
         done = not args.no and (not asks or _confirmed(context))
-        before = session.rollback(fork, args.name) if done else None
+        before = session.forks.rollback(fork, args.name) if done else None
     undo = before.name if before is not None else None
     if context.as_json:
         report = {"schema": "mudroom.rollback/1", "fork": fork, "checkpoint": args.name, "done": done, "undo": undo}

@@ -23,7 +23,7 @@ def execute(args: argparse.Namespace, context: Context) -> int:
     del args
     with open_session(context) as session:
         rows = fork_rows(session)
-        applies = session.applies()
+        applies = session.changes.applies()
         project, vault = os.fsdecode(session.project), os.fsdecode(session.vault.path)
     if context.as_json:
         report = {"schema": "mudroom.status/1", "project": project, "vault": vault, "forks": rows, "applies": applies}

@@ -21,7 +21,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def execute(args: argparse.Namespace, context: Context) -> int:
     with open_session(context) as session:
-        changeset = session.unmount(args.fork)
+        changeset = session.forks.unmount(args.fork)
     if context.as_json:
         report = {"schema": "mudroom.unmount/1", "fork": args.fork, "changes": changes_to_json(changeset)}
         context.terminal.out(json.dumps(report))

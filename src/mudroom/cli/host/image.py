@@ -15,7 +15,7 @@ from mudroom.core.confinement.image import HOST
 from mudroom.core.confinement.image_recipe import KINDS, Recipe, split
 from mudroom.errors import UsageError
 from mudroom.policy.config import places
-from mudroom.sandbox.container.image_store import StoredImage, listed, make, remove
+from mudroom.session.images import Made, listed, make, remove
 
 EXAMPLES = """\
 examples:
@@ -109,7 +109,7 @@ def _kind(args: argparse.Namespace) -> Any:
     return "debootstrap" if args.suite or args.include or args.mirror else "host"
 
 
-def _row(one: StoredImage) -> dict[str, Any]:
+def _row(one: Made) -> dict[str, Any]:
     return {"names": list(one.names), "id": one.identity, "bytes": one.size, **one.about}
 
 

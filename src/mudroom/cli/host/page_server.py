@@ -19,7 +19,7 @@ from mudroom.policy.config import load_policy, places
 from mudroom.session import Session
 
 if TYPE_CHECKING:
-    from mudroom.review.folder import Outlook
+    from mudroom.review.new_project import Outlook
     from mudroom.web.state.means import ServerMeans
 
 
@@ -74,7 +74,7 @@ def means_of(context: Context, roots: Sequence[bytes]) -> ServerMeans:
 
 
 def _outlook(context: Context, project: bytes) -> Outlook:
-    from mudroom.review.folder import outlook
+    from mudroom.review.new_project import outlook
 
     loaded = load_policy(project, context.environ)
     found = outlook(project, loaded.settings, home=places(context.environ).home, environ=context.environ)

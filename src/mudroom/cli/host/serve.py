@@ -15,8 +15,8 @@ from mudroom.cli.open import project_of, standing
 from mudroom.core.agent.a2a import AgentStatus, a2a_card, a2a_card_old, paths_of
 from mudroom.core.tree.path import show
 from mudroom.errors import UsageError
-from mudroom.granting import promised
 from mudroom.policy.config import load_card, load_policy, places
+from mudroom.session.confinement.grant import promised
 
 if TYPE_CHECKING:
     from mudroom.core.agent.card import AgentCard

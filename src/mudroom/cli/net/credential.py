@@ -14,10 +14,10 @@ from mudroom.policy.config import places
 
 def credential(args: argparse.Namespace, context: Context) -> int:
     with open_session(context) as session:
-        known = session.credentials()
+        known = session.machine.credentials()
         if args.remove:
             known = _without(known, args.remove)
-            session.keep_credentials(known)
+            session.machine.keep_credentials(known)
         elif args.hosts:
             if len(args.hosts) != 2:
                 raise UsageError("net credential takes a name and a host", "mudroom net credential TOKEN api.example")
@@ -27,7 +27,7 @@ def credential(args: argparse.Namespace, context: Context) -> int:
             except ValueError as error:
                 raise UsageError(str(error)) from error
             known = (*(one for one in known if one.name != wanted.name), wanted)
-            session.keep_credentials(known)
+            session.machine.keep_credentials(known)
             _try(wanted, context)
     _tell(known, context)
     return 0
@@ -35,7 +35,7 @@ def credential(args: argparse.Namespace, context: Context) -> int:
 
 def _try(wanted: CredentialRule, context: Context) -> None:
     """It is kept all the same: what it is read from may be there by the time a command runs."""
-    from mudroom.gateway import missing_credential
+    from mudroom.session.confinement.gateway import missing_credential
 
     missing = missing_credential(wanted, context.environ, places(context.environ).home)
     if missing:

@@ -9,8 +9,8 @@ import os
 from mudroom.cli.main import Context
 from mudroom.cli.open import open_session
 from mudroom.errors import UsageError
-from mudroom.gateway import namespaces_at, show_inside
 from mudroom.session import Session
+from mudroom.session.confinement.gateway import namespaces_at, show_inside
 
 
 def open_port(args: argparse.Namespace, context: Context) -> int:

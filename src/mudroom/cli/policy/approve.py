@@ -19,7 +19,7 @@ from mudroom.errors import MudroomError, UsageError
 from mudroom.session import Session
 
 if TYPE_CHECKING:
-    from mudroom.keeper import Queue
+    from mudroom.session.upkeep import Queue
 
 EXAMPLES = """\
 examples:

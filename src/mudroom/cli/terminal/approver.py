@@ -23,8 +23,8 @@ from mudroom.session import Session
 if TYPE_CHECKING:
     from mudroom.core.approval.approval import CommandAnswer, CommandQuestion
     from mudroom.core.network.flow import FlowAnswer, FlowQuestion
-    from mudroom.gateway import Waiting
-    from mudroom.keeper import HostApprover
+    from mudroom.session.confinement.gateway import Waiting
+    from mudroom.session.upkeep import HostApprover
 
 Ask = Literal["terminal", "queue", "later", "never"]
 ASKS: tuple[Ask, ...] = ("terminal", "queue", "later", "never")
@@ -37,12 +37,14 @@ def ask_by(ask: Ask | None, context: Context, session: Session) -> None:
     def commands(question: CommandQuestion) -> CommandAnswer:
         from mudroom.cli.terminal.command_approver import by_queue, first_of
 
-        queue, patience = session.vault.approvals, session.settings.approval_timeout
+        queue, patience = session.vault.approvals, session.actor.settings.approval_timeout
         if way == "terminal":
             return first_of(context.terminal, queue, patience)(question)
         return by_queue(context.terminal, queue, patience if way == "queue" else 0, quiet=context.as_json)(question)
 
-    session.ask_about(None if way == "never" else commands, lambda rule, allow: remember_command(session, rule, allow))
+    session.approval.ask_about(
+        None if way == "never" else commands, lambda rule, allow: remember_command(session, rule, allow)
+    )
 
 
 def ask_about_hosts_by(ask: Ask | None, context: Context, session: Session, *, stays: bool = True) -> None:
@@ -56,10 +58,10 @@ def ask_about_hosts_by(ask: Ask | None, context: Context, session: Session, *, s
     def here(question: FlowQuestion, over: int) -> FlowAnswer:
         from mudroom.cli.terminal.asking import first_of
 
-        return first_of(context.terminal, session.vault.approvals, session.agent or "", question, over)
+        return first_of(context.terminal, session.vault.approvals, session.actor.agent or "", question, over)
 
     at_terminal = stays and _sits(context) and ask != "queue"
-    session.ask_about_hosts(here if at_terminal else _HostsElsewhere(session, anyway=ask == "queue"))
+    session.machine.ask_about_hosts(here if at_terminal else _HostsElsewhere(session, anyway=ask == "queue"))
 
 
 def _sits(context: Context) -> bool:
@@ -80,9 +82,9 @@ class _HostsElsewhere:
         return self._approver().begin(question)
 
     def _approver(self) -> HostApprover:
-        from mudroom.keeper import HostApprover
+        from mudroom.session.upkeep import HostApprover
 
-        return HostApprover(self._session.vault.approvals, self._session.agent or "", anyway=self._anyway)
+        return HostApprover(self._session.vault.approvals, self._session.actor.agent or "", anyway=self._anyway)
 
 
 def remember_command(session: Session, pattern: str, allow: bool) -> None:

@@ -26,7 +26,7 @@ from mudroom.errors import MudroomError
 if TYPE_CHECKING:
     from mudroom.cli.terminal.terminal import Terminal
     from mudroom.core.approval_queue import State
-    from mudroom.keeper import Queue, Ticket
+    from mudroom.session.upkeep import Queue, Ticket
 
 PATIENCE = 55.0
 """Seconds. A little less than the gate waits: the one who answers is the one who decides."""
@@ -57,7 +57,7 @@ def by_terminal(terminal: Terminal, question: FlowQuestion, over: int) -> FlowAn
 def first_of(terminal: Terminal, queue: Queue, agent: str, question: FlowQuestion, over: int) -> FlowAnswer:
     """Here and in the queue at once: the other is told how it has ended. If the queue cannot be used it is asked here
     alone; if it fails later, nothing is allowed."""
-    from mudroom.keeper import failed, host_question
+    from mudroom.session.upkeep import failed, host_question
 
     try:
         ticket = queue.put(host_question(question, agent), PATIENCE)
@@ -78,7 +78,7 @@ def also(queue: Queue) -> str:
 
 
 def _first(terminal: Terminal, queue: Queue, question: FlowQuestion, over: int, ticket: Ticket) -> FlowAnswer:
-    from mudroom.keeper import host_answer
+    from mudroom.session.upkeep import host_answer
 
     try:
         pressed = ticket.look() or _pressed(terminal, question, over, ticket, also(queue))

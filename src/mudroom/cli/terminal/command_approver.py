@@ -19,7 +19,7 @@ from mudroom.errors import MudroomError
 
 if TYPE_CHECKING:
     from mudroom.cli.terminal.terminal import Terminal
-    from mudroom.keeper import Queue, Ticket
+    from mudroom.session.upkeep import Queue, Ticket
 
 PATIENCE = 300.0
 """Seconds for an answer: nothing is held up but the agent."""
@@ -64,7 +64,7 @@ def by_queue(terminal: Terminal, queue: Queue, patience: float = PATIENCE, *, qu
             terminal.say(f"waiting for approval {name}: mudroom approve {name}")
 
     def approve(question: CommandQuestion) -> CommandAnswer:
-        from mudroom.keeper import QueueApprover
+        from mudroom.session.upkeep import QueueApprover
 
         with interrupts() as interrupted:
             return QueueApprover(queue, patience, interrupted, waiting)(question)

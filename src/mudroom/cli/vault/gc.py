@@ -9,26 +9,26 @@ import time
 from collections.abc import Sequence
 from contextlib import closing
 
-from mudroom import keeper
 from mudroom.cli.main import Context
 from mudroom.cli.open import exclusive, open_session
 from mudroom.core.result import text
 from mudroom.core.tree.path import show
 from mudroom.errors import UsageError
 from mudroom.policy.config import load_policy, places, seconds
+from mudroom.session import upkeep
 
 
 def sweep(args: argparse.Namespace, context: Context) -> int:
     older = seconds(args.forks, "--forks") if args.forks else None
     now = time.time_ns()
     with open_session(context) as session:
-        kept = keeper.kept_by(session.settings)
+        kept = upkeep.kept_by(session.actor.settings)
         with exclusive(session, context, "mudroom vault gc"):
-            _require_yes(keeper.forks_unused(session.vault, older, now) if older else [], args, context)
-            swept = [(session.vault, keeper.sweep(session.vault, kept, now, forks_older=older, dry_run=args.dry_run))]
+            _require_yes(upkeep.forks_unused(session.vault, older, now) if older else [], args, context)
+            swept = [(session.vault, upkeep.sweep(session.vault, kept, now, forks_older=older, dry_run=args.dry_run))]
         if args.all:
             state = os.path.realpath(places(context.environ).state)
-            for vault in keeper.others(state, session.vault):
+            for vault in upkeep.others(state, session.vault):
                 with closing(vault):
                     swept += _gc_other(vault, now, args, context)
     _tell(swept, args, context)
@@ -52,25 +52,25 @@ def _sure(question: str, context: Context) -> bool:
 
 
 def _gc_other(
-    vault: keeper.Vault, now: int, args: argparse.Namespace, context: Context
-) -> list[tuple[keeper.Vault, keeper.PruneResult]]:
+    vault: upkeep.Vault, now: int, args: argparse.Namespace, context: Context
+) -> list[tuple[upkeep.Vault, upkeep.PruneResult]]:
     holder = f"`mudroom vault gc --all` (process {os.getpid()})"
     vault.lock.acquire(holder, lambda other: context.terminal.say(f"waiting for {other} to end; Ctrl-C to give up"))
     try:
-        one = keeper.holdings_of(vault)
+        one = upkeep.holdings_of(vault)
         if not one.exists and not args.dry_run and _goes_whole(one, args, context):
-            keeper.remove_vault(vault)
-            return [(vault, keeper.PruneResult(leftovers=1, size=one.size, remarks=("the whole vault",)))]
+            upkeep.remove_vault(vault)
+            return [(vault, upkeep.PruneResult(leftovers=1, size=one.size, remarks=("the whole vault",)))]
         try:
-            kept = keeper.kept_by(load_policy(vault.project, context.environ).settings)
+            kept = upkeep.kept_by(load_policy(vault.project, context.environ).settings)
         except UsageError as error:  # its own policy file is its own business
-            return [(vault, keeper.PruneResult(remarks=(str(error),)))]
-        return [(vault, keeper.sweep(vault, kept, now, dry_run=args.dry_run))]
+            return [(vault, upkeep.PruneResult(remarks=(str(error),)))]
+        return [(vault, upkeep.sweep(vault, kept, now, dry_run=args.dry_run))]
     finally:
         vault.lock.release()
 
 
-def _goes_whole(one: keeper.VaultTotal, args: argparse.Namespace, context: Context) -> bool:
+def _goes_whole(one: upkeep.VaultTotal, args: argparse.Namespace, context: Context) -> bool:
     """The project may only be unmounted: with changes that were never applied, --yes alone does not answer for it."""
     what = f"{show(one.project)} is gone; its vault holds {one.unapplied:,} unapplied changes, {amount(one.size)}"
     if args.yes and not one.unapplied and not one.remarks:
@@ -82,10 +82,10 @@ def _goes_whole(one: keeper.VaultTotal, args: argparse.Namespace, context: Conte
     return False
 
 
-def _tell(swept: list[tuple[keeper.Vault, keeper.PruneResult]], args: argparse.Namespace, context: Context) -> None:
+def _tell(swept: list[tuple[upkeep.Vault, upkeep.PruneResult]], args: argparse.Namespace, context: Context) -> None:
     if context.as_json:
         rows = [
-            {"project": text(vault.project), **keeper.told(one), "remarks": list(one.remarks)} for vault, one in swept
+            {"project": text(vault.project), **upkeep.told(one), "remarks": list(one.remarks)} for vault, one in swept
         ]
         context.terminal.out(json.dumps({"schema": "mudroom.gc/1", "dry_run": args.dry_run, "vaults": rows}))
         return
@@ -96,7 +96,7 @@ def _tell(swept: list[tuple[keeper.Vault, keeper.PruneResult]], args: argparse.N
             context.terminal.note(remark)
 
 
-def describe(swept: keeper.PruneResult, *, dry_run: bool) -> str:
+def describe(swept: upkeep.PruneResult, *, dry_run: bool) -> str:
     """One line of what went."""
     words = [f"{one.name} ({one.reason})" for one in swept.applies]
     words += [*swept.checkpoints, *swept.forks]

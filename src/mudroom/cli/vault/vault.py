@@ -8,7 +8,6 @@ import os
 import time
 from typing import Any
 
-from mudroom import keeper
 from mudroom.cli.main import Context
 from mudroom.cli.open import exclusive, open_session
 from mudroom.cli.vault.gc import amount, sweep
@@ -16,6 +15,7 @@ from mudroom.core.result import text
 from mudroom.core.tree.path import show
 from mudroom.errors import UsageError
 from mudroom.policy.config import places, size
+from mudroom.session import upkeep
 
 EXAMPLES = """\
 examples:
@@ -63,7 +63,7 @@ def execute(args: argparse.Namespace, context: Context) -> int:
 def _ls(args: argparse.Namespace, context: Context) -> int:
     if args.words:
         return _detail(context._replace(project=os.fsencode(args.words[0])))
-    found = keeper.holdings(os.path.realpath(places(context.environ).state))
+    found = upkeep.holdings(os.path.realpath(places(context.environ).state))
     if context.as_json:
         rows = [_holding(one) for one in found]
         context.terminal.out(json.dumps({"schema": "mudroom.vaults/1", "vaults": rows}))
@@ -80,7 +80,7 @@ def _ls(args: argparse.Namespace, context: Context) -> int:
     return 0
 
 
-def _holding(one: keeper.VaultTotal) -> dict[str, Any]:
+def _holding(one: upkeep.VaultTotal) -> dict[str, Any]:
     return {
         "vault": text(one.path),
         "project": text(one.project),
@@ -97,8 +97,8 @@ _KINDS = ("forks", "layers", "snapshots", "applies", "caches", "trash", "journal
 
 def _detail(context: Context) -> int:
     with open_session(context) as session:
-        one, usage = keeper.describe(session)
-        settings = session.settings
+        one, usage = upkeep.describe(session)
+        settings = session.actor.settings
     kinds = {kind: getattr(usage, kind) for kind in _KINDS}
     if context.as_json:
         rows = {kind: {"number": found.number, "bytes": found.size} for kind, found in kinds.items()}
@@ -127,7 +127,7 @@ def _init(args: argparse.Namespace, context: Context) -> int:
 def _check(args: argparse.Namespace, context: Context) -> int:
     del args
     with open_session(context) as session:
-        found = keeper.problems(session)
+        found = upkeep.problems(session)
     if context.as_json:
         rows = [one._asdict() for one in found]
         context.terminal.out(json.dumps({"schema": "mudroom.check/1", "whole": not found, "problems": rows}))
@@ -144,7 +144,7 @@ def _check(args: argparse.Namespace, context: Context) -> int:
 def _export(args: argparse.Namespace, context: Context) -> int:
     fork, path = args.words
     with open_session(context) as session:
-        exported = keeper.send_away(session, fork, os.path.abspath(os.fsencode(path)), time.time_ns())
+        exported = upkeep.send_away(session, fork, os.path.abspath(os.fsencode(path)), time.time_ns())
     if context.as_json:
         report = {"schema": "mudroom.export/1", "fork": fork, "file": path, "bytes": exported.size}
         context.terminal.out(json.dumps({**report, "remarks": list(exported.remarks)}))
@@ -156,10 +156,10 @@ def _export(args: argparse.Namespace, context: Context) -> int:
 
 
 def _import(args: argparse.Namespace, context: Context) -> int:
-    limit = size(args.limit, "--limit") if args.limit else keeper.LIMIT
+    limit = size(args.limit, "--limit") if args.limit else upkeep.LIMIT
     name = args.words[1] if len(args.words) > 1 else None
     with open_session(context) as session, exclusive(session, context, "mudroom vault import"):
-        found = keeper.take_in(session, os.fsencode(args.words[0]), name, time.time_ns(), limit)
+        found = upkeep.take_in(session, os.fsencode(args.words[0]), name, time.time_ns(), limit)
     if context.as_json:
         report = {"schema": "mudroom.import/1", **found._asdict(), "project": text(found.project)}
         context.terminal.out(json.dumps(report))

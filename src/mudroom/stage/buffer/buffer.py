@@ -57,7 +57,7 @@ class Buffer:
     ) -> None:
         self._below, self._keep, self._clock = below, keep, clock
         self._contents = Contents(spill, per_file, total)
-        self._lock = self._contents.lock
+        self.lock = self._lock = self._contents.lock
         self._root = Node(TOP, b"")
         self._kept: set[bytes] = set()
 

@@ -72,9 +72,10 @@ class Editor:
 
     def refresh(self) -> None:
         """Look at the fork anew: a command has run in it, or its layers are others now."""
-        self._opened.close()
-        self._open()
-        self._shown.source = self._opened.merged()
+        with self.buffer.lock:  # a thread that reads has descriptors of what is closed here
+            self._opened.close()
+            self._open()
+            self._shown.source = self._opened.merged()
 
     def close(self) -> None:
         self.buffer.clear()

@@ -39,6 +39,7 @@ from mudroom.vault.turn import Turn
 
 if TYPE_CHECKING:
     from mudroom.core.tree.stack import ForkState
+    from mudroom.stage.views.secret import Mask
     from mudroom.vault.approvals.queue import Queue
     from mudroom.vault.journal.journal import Journal
 
@@ -60,10 +61,20 @@ class Vault:
         self.secrets: Callable[[], Iterable[str]] = tuple
         """Values that the journal is never to hold; asked for when it is first used."""
         self._journal: Journal | None = None
+        self._whole: Vault | None = None
+
+    def masked(self, mask: Mask) -> Vault:
+        """Return the same vault under another mask, for one command: locks, turn and journal are those of this one."""
+        found = Vault(self.path, self.project, self.new_id)
+        found.lock, found.turn, found.mask, found.reading = self.lock, self.turn, mask, self.reading
+        found.secrets, found._whole = self.secrets, self._whole or self
+        return found
 
     @property
     def journal(self) -> Journal:
         """Loaded at first use: SQLite and OpenSSL's hashes cost more to import than a command to start."""
+        if self._whole is not None:
+            return self._whole.journal
         if self._journal is None:
             from mudroom.vault.journal.journal import Journal
 

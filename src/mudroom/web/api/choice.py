@@ -43,7 +43,7 @@ def chosen(
             raise Refusal(400, "bad-request", f"{show_path(path)} is chosen twice")
     divided = {path for path, pick in wanted.items() if pick.blocks is not None or not pick.mode}
     parts: dict[bytes, PartialChoice] = {}
-    for change, base, staged in session.texts(fork, sorted(divided)) if divided else ():
+    for change, base, staged in session.changes.texts(fork, sorted(divided)) if divided else ():
         if change.path not in divided:
             continue  # it lies below one of them
         divided.remove(change.path)
@@ -70,7 +70,7 @@ def _require_together(changes: Sequence[Change], wanted: set[bytes]) -> None:
 
 def _require_undecided(session: Session, fork: str, parts: Collection[bytes]) -> None:
     """A decision is about all of a file: with a part of it, it would be a conflict again."""
-    known = session.conflict_paths(fork, sorted(parts)) if parts else {}
+    known = session.changes.conflict_paths(fork, sorted(parts)) if parts else {}
     decided = [path for path, is_decided in known.items() if is_decided]
     if decided:
         raise Refusal(

@@ -34,8 +34,8 @@ def standing(call: ApiCall) -> shape.StandingShape:
     query: StandingQuery = call.query
     with call.house.session(call.path["project"]) as session:
         fork = require_fork(session, call.path["fork"])
-        fingerprint = session.fingerprint(fork)
-        drift = session.drift(fork)
+        fingerprint = session.changes.fingerprint(fork)
+        drift = session.changes.drift(fork)
         rows = [shape.RemarkShape(id_of(one.path), show_path(one.path), one.text) for one in drift[:DRIFTED]]
         running = session.vault.fork(fork).interrupted is not None
         count = undecided(session, fork) if query.conflicts and not running else None
@@ -45,13 +45,13 @@ def standing(call: ApiCall) -> shape.StandingShape:
 
 
 def undecided(session: Session, fork: str) -> int:
-    return sum(not decided for decided in session.conflict_paths(fork).values())
+    return sum(not decided for decided in session.changes.conflict_paths(fork).values())
 
 
 def conflicts(call: ApiCall) -> shape.ConflictsShape:
     with call.house.session(call.path["project"]) as session:
         fork = require_at_rest(session, call.path["fork"])
-        rows = session.each_conflict(fork, lambda one: shown_conflict(session, one))
+        rows = session.changes.each_conflict(fork, lambda one: shown_conflict(session, one))
         return shape.ConflictsShape(fork, session.vault.fork(fork).created // 1_000_000, rows)
 
 
@@ -73,7 +73,7 @@ def conflict(call: ApiCall) -> shape.ConflictShape:
 
 
 def found_conflict(session: Session, fork: str, path: bytes) -> ForkConflict:
-    found = session.conflict(fork, path)
+    found = session.changes.conflict(fork, path)
     if found is None:
         raise Refusal(404, "not-found", f"{show_path(path)} is in no conflict (any more)", _AGAIN)
     return found

@@ -16,7 +16,7 @@ from mudroom.core.approval_queue import QueueRow
 from mudroom.core.tree.path import show, show_path
 from mudroom.core.tree.quote import LONGEST, show_words
 from mudroom.errors import MudroomError, UsageError
-from mudroom.keeper import Queue, Vault, why_unusable
+from mudroom.session.upkeep import Queue, Vault, why_unusable
 from mudroom.web import shape
 from mudroom.web.api.endpoint import ApiCall, Endpoint, Refusal
 

@@ -46,7 +46,7 @@ def checkpoint(call: ApiCall) -> shape.CheckpointShape:
     with call.house.session(call.path["project"]) as session:
         name = require_fork(session, call.path["fork"])
         _require_idle(session, name)
-        made = session.checkpoint(name, asked.name)
+        made = session.forks.checkpoint(name, asked.name)
         return shape.CheckpointShape(made.name, made.time // _MS, made.automatic, True)
 
 
@@ -82,7 +82,7 @@ def _require_point(session: Any, fork: str, name: str) -> None:
 
 def _require_idle(session: Any, fork: str) -> None:
     """What runs in the foreground of another process holds the fork for as long as it takes: nobody waits for that."""
-    busy = next((what for name, what, _since in session.foreground() if name == fork), None)
+    busy = next((what for name, what, _since in session.sandboxes.foreground() if name == fork), None)
     if busy is not None:
         raise Refusal(409, "busy", f"{shown(busy)} runs in {fork}", "try again when it has ended")
 

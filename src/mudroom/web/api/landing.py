@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
     from mudroom.core.merge.merge import Conflict
     from mudroom.core.tree.change import Remark
-    from mudroom.keeper import Recovery
     from mudroom.session import ApplyResult, LandingResult, Session, Verification
+    from mudroom.session.upkeep import Recovery
     from mudroom.web.state.job import JobMessage
 
 _OFTEN = 0.1
@@ -37,9 +37,9 @@ def apply(call: ApiCall) -> shape.JobShape:
     project, house = call.path["project"], call.house
     with house.session(project) as session:
         fork = require_at_rest(session, call.path["fork"])
-        if session.fingerprint(fork) != asked.reviewed:
+        if session.changes.fingerprint(fork) != asked.reviewed:
             raise Refusal(409, "moved", "the fork is not what was looked at any more; nothing was applied", _AGAIN)
-        changes = session.changes(fork).changes
+        changes = session.changes.of(fork).changes
         if not changes:
             raise Refusal(400, "bad-request", f"{fork} holds no changes")
         what = None if asked.files is None else chosen(session, fork, changes, asked.files, git=asked.git)
@@ -58,10 +58,10 @@ def _apply(
         return told.output
 
     with house.session(project) as session:
-        session.tell_progress(_now_and_then(told))
+        session.forks.tell_progress(_now_and_then(told))
         with house.alone(session, f"apply {fork}") as recovered, _after(recovered, "applied"):
             require_fork(session, fork)
-            landed = session.apply(
+            landed = session.changes.apply(
                 fork,
                 what.paths if what is not None else (),
                 parts=what.parts if what is not None else None,
@@ -114,12 +114,12 @@ def _turn(call: ApiCall, what: Literal["undo", "redo"]) -> shape.JobShape:
 
     def work(told: JobMessage) -> shape.LandedShape:
         with house.session(project) as session:
-            session.tell_progress(_now_and_then(told))
+            session.forks.tell_progress(_now_and_then(told))
             with house.alone(session, what) as recovered, _after(recovered, _TURNS[what][1]):
                 is_there = (
                     one.applied for one in recovered if one.name == asked.apply and one.outcome in _REACHED[what]
                 )
-                applied = next(is_there, None) or (session.undo if what == "undo" else session.redo)(
+                applied = next(is_there, None) or (session.changes.undo if what == "undo" else session.changes.redo)(
                     asked.apply or None
                 )
         found = turned(applied, "undone" if what == "undo" else "redone")
@@ -131,7 +131,7 @@ def _turn(call: ApiCall, what: Literal["undo", "redo"]) -> shape.JobShape:
 
 def _require_turnable(session: Session, what: str, name: str) -> None:
     """Raises Refusal. What was cut off is dealt with by the job, before anything else."""
-    states = {one["apply"]: one["state"] for one in session.applies()}
+    states = {one["apply"]: one["state"] for one in session.changes.applies()}
     needed = _TURNS[what][0]
     if not name and not {needed, "interrupted"} & set(states.values()):
         raise Refusal(400, "bad-request", f"there is nothing to {what} in this project")

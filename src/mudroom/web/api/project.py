@@ -15,8 +15,8 @@ from mudroom.core.tree.change import Summary, summarise
 from mudroom.core.tree.path import show_path
 from mudroom.core.tree.quote import show_words
 from mudroom.errors import MudroomError
-from mudroom.keeper import ForkSummary, Vault, why_unusable
 from mudroom.session import Session
+from mudroom.session.upkeep import ForkSummary, Vault, why_unusable
 from mudroom.web import shape
 from mudroom.web.api.endpoint import ApiCall, Endpoint, Refusal
 from mudroom.web.api.landing import recovered_of
@@ -96,7 +96,7 @@ def project(call: ApiCall) -> shape.ProjectShape:
             shape.ApplyShape(
                 one.name, one.state, one.fork, one.time // 10**6, one.written, one.removed, one.conflicts, one.kept
             )
-            for one in reversed(session.applied())
+            for one in reversed(session.changes.applied())
         ]
         return shape.ProjectShape(
             call.path["project"],
@@ -119,7 +119,7 @@ def _around(session: Session) -> tuple[shape.BadgeShape, tuple[str, ...]]:
 
 
 def _verify(session: Session) -> str:
-    settings = session.policy or session.settings
+    settings = session.actor.policy
     return show_words(settings.verify) if settings.verify and settings.verify_when != "never" else ""
 
 
@@ -169,7 +169,7 @@ def new_fork(call: ApiCall) -> shape.ForkShape:
     with call.house.session(call.path["project"]) as session:
         if asked.parent:
             _require_still(session, asked.parent)
-        session.new_fork(asked.name, parent=asked.parent or None, at=asked.at or None, snapshot=asked.snapshot)
+        session.forks.new(asked.name, parent=asked.parent or None, at=asked.at or None, snapshot=asked.snapshot)
         return _told(call, session, asked.name)
 
 
@@ -189,7 +189,7 @@ def has_background(session: Session, name: str) -> bool:
 def rename(call: ApiCall) -> shape.ForkShape:
     asked: shape.RenameRequestShape = call.body
     with call.house.session(call.path["project"]) as session:
-        session.rename_fork(require_at_rest(session, call.path["fork"]), asked.name)
+        session.forks.rename(require_at_rest(session, call.path["fork"]), asked.name)
         return _told(call, session, asked.name)
 
 
@@ -205,14 +205,14 @@ def discard(call: ApiCall) -> shape.DoneShape:
     with call.house.session(call.path["project"]) as session:
         name = require_fork(session, call.path["fork"])
         if query.end:
-            session.end(name)
+            session.sandboxes.end(name)
         elif has_background(session, name):
             raise Refusal(409, "busy", f"something runs in the background of {name}", "end it first, or end=true")
         with call.house.alone(session, f"discard {name}") as recovered:
             for one in recovered_of(one for one in recovered if one.fork == name):
                 said = f"{one.path} {one.text}; {name} was not thrown away"
                 raise Refusal(409, "moved", said, "look at it again")
-            session.discard(require_at_rest(session, name), query.reviewed or None)
+            session.forks.discard(require_at_rest(session, name), query.reviewed or None)
     return shape.DoneShape()
 
 

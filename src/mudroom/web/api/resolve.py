@@ -34,9 +34,9 @@ def decide(call: ApiCall) -> shape.DecidedShape:
         found = found_conflict(session, fork, path)
         require_same(found, asked.versions)
         beside = _decide(session, fork, found, asked)
-        now = session.conflict(fork, path)
+        now = session.changes.conflict(fork, path)
         if now is not None and not same_sides(versions_of(now), asked.versions):  # in this very moment
-            session.forget_decision(fork, path)
+            session.changes.forget_decision(fork, path)
             raise moved(path)
         return shape.DecidedShape(shown_conflict(session, now, found) if now is not None else None, show_path(beside))
 
@@ -44,27 +44,27 @@ def decide(call: ApiCall) -> shape.DecidedShape:
 def _decide(session: Session, fork: str, found: ForkConflict, asked: shape.DecideRequestShape) -> bytes:
     """Where the fork's file will be, if it is beside the project's; else empty."""
     if asked.take == "undecide":
-        if not session.forget_decision(fork, found.path):
+        if not session.changes.forget_decision(fork, found.path):
             raise Refusal(400, "bad-request", f"nothing is decided about {show_path(found.path)}")
     elif asked.take == "regions":
-        session.decide(fork, found, "content", _content(session, found, asked.regions))
+        session.changes.decide(fork, found, "content", _content(session, found, asked.regions))
     elif asked.take == "text":
-        session.decide(fork, found, "content", _edited(session, found, asked), edited=True)
+        session.changes.decide(fork, found, "content", _edited(session, found, asked), edited=True)
     elif asked.take == "both":
         return _both(session, fork, found)
     else:
-        session.decide(fork, found, asked.take)
+        session.changes.decide(fork, found, asked.take)
     return b""
 
 
 def _both(session: Session, fork: str, found: ForkConflict) -> bytes:
     """The project's lines, then the fork's, wherever they conflict; of what cannot be merged, both files."""
     if found.merged is not None:
-        session.decide(fork, found, "content", resolved(found.merged, ["both"] * found.merged.conflicts))
+        session.changes.decide(fork, found, "content", resolved(found.merged, ["both"] * found.merged.conflicts))
         return b""
     kinds = {side.entry.kind if side.entry is not None else "" for side in (found.ours, found.theirs)}
     if kinds == {"file"}:
-        return session.keep_both(fork, found)
+        return session.changes.keep_both(fork, found)
     raise Refusal(400, "bad-request", f"of {show_path(found.path)} only one can be kept: {found.reason}")
 
 

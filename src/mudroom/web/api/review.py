@@ -46,7 +46,7 @@ def changes(call: ApiCall) -> shape.ChangesShape:
         if query.reviewed and query.reviewed != looked.fingerprint:
             raise Refusal(409, "moved", "the fork has changed since the page before this one", AGAIN)
         # Of many changes the list comes first: how they stand to the project now is asked for apart.
-        drift = session.drift(name) if len(looked.changes) <= FEW else None
+        drift = session.changes.drift(name) if len(looked.changes) <= FEW else None
         conflicts = _conflicts(session, looked, drift) if drift is not None else None
         here = looked.rows[query.first : query.first + query.count]
         rows = zip(here, looked.tagged.once(_Rows).some(query.first, len(here)), strict=True)
@@ -61,7 +61,7 @@ def changes(call: ApiCall) -> shape.ChangesShape:
             len(conflicts) if conflicts is not None else None,
             [_remark(remark) for remark in (drift or [])[:DRIFTED]],
             len(drift) if drift is not None else None,
-            list(session.opened_credentials(name)),
+            list(session.forks.opened_credentials(name)),
             looked.running,
             session.vault.fork(name).created // 1_000_000,
         )
@@ -74,7 +74,7 @@ def _conflicts(session: Session, looked: ReviewedFork, drift: list[Remark]) -> s
     if not is_at_rest(session, looked.fork):
         return None
     try:
-        return {path for path, decided in session.conflict_paths(looked.fork).items() if not decided}
+        return {path for path, decided in session.changes.conflict_paths(looked.fork).items() if not decided}
     except (MudroomError, OSError):
         return None  # it is mounted, or at work after all; or an apply was cut off that has taken files out of it
 

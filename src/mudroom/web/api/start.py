@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from mudroom.core.tree.path import show_path
 from mudroom.errors import UsageError
-from mudroom.review import folder as prospect
+from mudroom.review import new_project
 from mudroom.web import shape
 from mudroom.web.api.endpoint import ApiCall, Endpoint, Refusal, id_of, path_of
 from mudroom.web.api.project import badge_of
@@ -30,20 +30,20 @@ def folders(call: ApiCall) -> shape.FoldersShape:
     query: FoldersQuery = call.query
     means, known = call.house.means, _known(call.house)
     if not query.at:
-        roots = [prospect.looked_at(root, root, None) for root in means.roots]
+        roots = [new_project.looked_at(root, root, None) for root in means.roots]
         return shape.FoldersShape(None, None, [_folder(one, known) for one in roots])
     path = path_of(query.at)
     with _opened(call.house, path) as (root, descriptor):
         name = os.path.basename(path)
-        marked = prospect.described(path, name or path, descriptor)
-        found = prospect.listing(path, descriptor)
+        marked = new_project.described(path, name or path, descriptor)
+        found = new_project.listing(path, descriptor)
     above = "" if path == root else id_of(os.path.dirname(path))
     rows = [_folder(row, known) for row in found.folders]
-    refused = prospect.why_not(path, means.home, means.state)
+    refused = new_project.why_not(path, means.home, means.state)
     return shape.FoldersShape(_folder(marked, known), above, rows, refused, found.more)
 
 
-def _folder(folder: prospect.Folder, known: dict[bytes, str]) -> shape.FolderShape:
+def _folder(folder: new_project.Folder, known: dict[bytes, str]) -> shape.FolderShape:
     vault = known.get(folder.path, "")
     name, path = show_path(folder.name), show_path(folder.path)
     return shape.FolderShape(id_of(folder.path), path, name, folder.is_project, vault, folder.problem)
@@ -64,7 +64,7 @@ def _opened(house: House, path: bytes) -> Iterator[tuple[bytes, int]]:
     """Raises Refusal."""
     with ExitStack() as stack:
         try:
-            found = stack.enter_context(prospect.opened(house.means.roots, path))
+            found = stack.enter_context(new_project.opened(house.means.roots, path))
         except UsageError as error:
             raise Refusal(403, "forbidden", error.message, error.hint) from None
         except OSError as error:
@@ -79,7 +79,7 @@ def measure(call: ApiCall) -> shape.MeasureShape:
     with _opened(call.house, path) as (_root, descriptor):
         _require_possible(path, means)
         seen = means.outlook(path)
-        found = prospect.measure(descriptor, seen.settings)
+        found = new_project.measure(descriptor, seen.settings)
     limit = seen.settings.copy_limit
     notes = [*seen.notes]
     if found.unread:
@@ -102,7 +102,7 @@ def measure(call: ApiCall) -> shape.MeasureShape:
 
 def _require_possible(path: bytes, means: ServerMeans) -> None:
     """Raises Refusal if a folder cannot be a project."""
-    refused = prospect.why_not(path, means.home, means.state)
+    refused = new_project.why_not(path, means.home, means.state)
     if refused:
         raise Refusal(409, "failed", refused)
 
@@ -121,7 +121,7 @@ def make(call: ApiCall) -> shape.ProjectRowShape:
             raise Refusal(409, "moved", f"{show_path(path)} is somewhere else by now")
         session, notes = means.open(path)
         with session:
-            if session.project != path or not prospect.is_same(descriptor, session.project):
+            if session.project != path or not new_project.is_same(descriptor, session.project):
                 raise Refusal(409, "moved", f"{show_path(path)} is not the folder any more that it was", "look again")
             forks = len(session.vault.forks())
             name = os.path.basename(session.vault.path).decode()

@@ -14,8 +14,8 @@ from mudroom.core.journal.event_filter import EventFilter
 from mudroom.core.journal.event_text import shown
 from mudroom.core.tree.path import show
 from mudroom.errors import UsageError
-from mudroom.keeper import usage_of
 from mudroom.session import Background, Session
+from mudroom.session.upkeep import usage_of
 from mudroom.web import shape
 from mudroom.web.api.endpoint import ApiCall, Endpoint, Refusal
 from mudroom.web.state.house import require_fork
@@ -44,11 +44,11 @@ class CommandsQuery(Struct):
 def commands(call: ApiCall) -> shape.CommandsShape:
     query: CommandsQuery = call.query
     with call.house.session(call.path["project"]) as session:
-        used = session.usages()
-        rows = [_row(one, ended, used.get(one.id)) for one, ended in session.backgrounds()]
+        used = session.sandboxes.usages()
+        rows = [_row(one, ended, used.get(one.id)) for one, ended in session.sandboxes.backgrounds()]
         rows += [
             shape.CommandShape("", fork, "", show(what.encode("utf-8", "replace")), "foreground", since // _MS)
-            for fork, what, since in session.foreground()
+            for fork, what, since in session.sandboxes.foreground()
         ]
         if query.all and query.fork and not any(row.fork == query.fork and not row.id for row in rows):
             rows += _last(session, require_fork(session, query.fork))
@@ -76,7 +76,7 @@ def _row(started: BackgroundStart, ended: BackgroundEnd | None, used: Used | Non
 def _last(session: Session, fork: str) -> list[shape.CommandShape]:
     """The last command that ran in the foreground of a fork, if what it has printed is still there. Of one that the
     journal has archived meanwhile nothing is told: this is asked for again and again."""
-    when = session.printed_at(fork)
+    when = session.sandboxes.printed_at(fork)
     if when is None:
         return []
     event = next(session.vault.journal.newest(EventFilter(("run",), (fork,)), archived=False), None)
@@ -100,7 +100,7 @@ def _number(data: Mapping[str, Any], name: str) -> int:
 
 def _background(session: Session, identity: str) -> Background:
     try:
-        return session.background(identity)
+        return session.sandboxes.background(identity)
     except UsageError:
         raise Refusal(404, "not-found", "there is no such command here", "its fork may have been discarded") from None
 
@@ -123,8 +123,8 @@ def foreground_output(call: ApiCall) -> shape.OutputShape:
     query: OutputQuery = call.query
     with call.house.session(call.path["project"]) as session:
         name = require_fork(session, call.path["fork"])
-        ended = all(fork != name for fork, _what, _since in session.foreground())
-        return _output("", ended, session.printed(name, _marks(query.stamp), _LIMIT))
+        ended = all(fork != name for fork, _what, _since in session.sandboxes.foreground())
+        return _output("", ended, session.sandboxes.printed(name, _marks(query.stamp), _LIMIT))
 
 
 def _marks(stamp: str) -> tuple[str, str]:
@@ -161,7 +161,7 @@ def start(call: ApiCall) -> shape.CommandShape:
         raise Refusal(400, "bad-request", "that is no time limit", "seconds")
     with call.house.session(call.path["project"]) as session:
         name = require_fork(session, call.path["fork"])
-        busy = next((what for fork, what, _since in session.foreground() if fork == name), None)
+        busy = next((what for fork, what, _since in session.sandboxes.foreground() if fork == name), None)
         if busy is not None:
             raise Refusal(409, "busy", f"{show(busy.encode('utf-8', 'replace'))} runs in {name}", "wait for its end")
         # of two that start at once the second would not see yet what it can join, and would wait for the fork instead,
@@ -178,7 +178,7 @@ def _word(word: str) -> bytes:
 
 
 def _one(session: Session, identity: str) -> shape.CommandShape:
-    for started, ended in session.backgrounds():
+    for started, ended in session.sandboxes.backgrounds():
         if started.id == identity:
             return _row(started, ended, None)
     raise Refusal(409, "failed", "the command was started, and is gone already")
@@ -191,7 +191,7 @@ def end(call: ApiCall) -> shape.CommandShape:
     with call.house.session(call.path["project"]) as session:
         command = _background(session, call.path["command"])
         if command.poll() is None:
-            session.end(command.fork, [command.id], asked.grace)
+            session.sandboxes.end(command.fork, [command.id], asked.grace)
             if command.wait(asked.grace + _PATIENCE) is None:
                 raise Refusal(409, "busy", "it was asked to end, and has not ended yet", "look again in a while")
         return _one(session, command.id)
@@ -205,7 +205,7 @@ class UsageQuery(Struct):
 def usage(call: ApiCall) -> shape.UsageShape:
     query: UsageQuery = call.query
     with call.house.session(call.path["project"]) as session:
-        used = session.usages().values()
+        used = session.sandboxes.usages().values()
         cpu, memory = sum(one.cpu for one in used), sum(one.memory for one in used)
         found = shape.UsageShape(0, [], memory, round(cpu, 2), sum(one.processes for one in used))
         if query.disk:

@@ -15,9 +15,9 @@ from typing import Any
 
 from mudroom.core.tree.path import show_path
 from mudroom.errors import MudroomError, UsageError
-from mudroom.keeper import FileCache, ForkSummaries, Vault, vault_named, vaults_of, why_unusable
 from mudroom.review.rows import stamp_of
 from mudroom.session import Session
+from mudroom.session.upkeep import FileCache, ForkSummaries, Vault, vault_named, vaults_of, why_unusable
 from mudroom.web.api.endpoint import Refusal
 from mudroom.web.state.hub import ChangeBell, Hub, Look
 from mudroom.web.state.job import Jobs

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from mudroom.core.approval.approval import HostQuestion
-from mudroom.review.folder import Outlook
+from mudroom.review.new_project import Outlook
 from mudroom.session import Session
 
 

@@ -21,7 +21,8 @@ from mudroom.core.agent.card import AgentCard
 from mudroom.core.result import Result
 from mudroom.core.tree.path import is_below, show
 from mudroom.errors import UsageError
-from mudroom.session import CAPTURED, Session, Stdio
+from mudroom.session.order import CAPTURED, Stdio
+from mudroom.session.session import Session
 from mudroom.vault.forks.artifact import Artifacts, collect, next_place, require_empty
 from mudroom.vault.forks.open_fork import OpenFork
 from mudroom.vault.store.fork import Fork, is_plain
@@ -99,7 +100,7 @@ def _made(session: Session, name: str) -> tuple[Fork, bool]:
             return session.vault.fork(name), False
         except UsageError:
             try:
-                return session.new_fork(name), True
+                return session.forks.new(name), True
             except UsageError:
                 if is_last:
                     raise  # no name for a fork; the first time, another may just have made it
@@ -128,9 +129,10 @@ def run_agent(
 ) -> Ended:
     """Run an agent's command in its workspace, and collect what it left.
 
-    ``session.card`` is the card. ``artifacts``: a directory that is new or empty, for what is collected; None: in the
-    vault, with the fork. Raises Refused if the policy does not let the agent run, Unsupported if the machine cannot,
-    before anything is made; else as ``Session.run``."""
+    The card is that of the session's actor. ``artifacts``: a directory that is new or empty, for what is collected;
+    None: in the vault, with the fork. Raise Refused if the policy does not let the agent run, Unsupported if the
+    machine
+    cannot, before anything is made; else as ``Session.run``."""
     if not argv:
         raise UsageError("no command was given", "mudroom agent run CARD -- COMMAND")
     grant = session.granted()
@@ -175,6 +177,6 @@ def _collected(session: Session, fork: Fork, card: AgentCard, result: Result, ar
         streams["command"] = b"\0".join(result.command)
     if not streams and not card.artifacts:
         return Artifacts()
-    with session.at_rest(fork.name) as held, OpenFork(session.vault, held) as opened:
+    with session.forks.at_rest(fork.name) as held, OpenFork(session.vault, held) as opened:
         place = artifacts if artifacts is not None else next_place(fork.path + b"/artifacts")
         return collect(place, opened.merged(), result.changeset.changes, card.artifacts, streams)

@@ -11,7 +11,7 @@ from contextlib import closing
 
 from mudroom.core.retention import SECOND, RetentionLimits, kept_by
 from mudroom.errors import MudroomError
-from mudroom.session import Session
+from mudroom.session.session import Session
 from mudroom.stage.file_cache import FileCache
 from mudroom.stage.layers.layer import remove_tree
 from mudroom.vault.apply.transaction import Recovery
@@ -132,7 +132,7 @@ def remove_vault(vault: Vault) -> None:
 
 def send_away(session: Session, fork: str, path: bytes, now: int) -> ExportedFork:
     """Export a fork to a new file."""
-    with session.at_rest(fork) as resting:
+    with session.forks.at_rest(fork) as resting:
         exported = export_fork(session.vault, resting, path, now)
     session.vault.journal.append("export", fork, {"bytes": exported.size}, time=now)
     return exported

@@ -18,12 +18,11 @@ from mudroom.core.confinement.spec import Bind, Copy, Network, Overlay, SandboxS
 from mudroom.core.settings import Settings
 from mudroom.core.tree.path import is_below, show
 from mudroom.errors import MudroomError, Unsupported, UsageError
-from mudroom.granting import PLAIN, Grant, graphics, in_the_way
 from mudroom.sandbox.client.client import StepFailed
-from mudroom.sandbox.container.owner import beside
 from mudroom.sandbox.host.host import Host, settings_of, survey, umask, user_name, without
 from mudroom.sandbox.linux.plan import PROXY_PORT
 from mudroom.sandbox.platform import LINUX, Platform
+from mudroom.session.confinement.grant import PLAIN, Grant, graphics, in_the_way
 from mudroom.stage.layers.layer import private_directories
 from mudroom.stage.views.preflight import MountTable, filesystem, submounts
 from mudroom.vault.store.store import Vault
@@ -398,6 +397,8 @@ class Confinement:
 
     def _kept(self, files: Iterable[tuple[bytes, bytes]]) -> Iterator[Bind]:
         """The same files on disk, for whoever can only mount: they hold no secrets."""
+        from mudroom.sandbox.container.owner import beside
+
         for path, content in files:
             place = self._vault.path + b"/contained/" + blake2b(content, digest_size=12).hexdigest().encode()
             if not os.path.exists(place):

@@ -10,14 +10,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from mudroom.core.agent.level import BARE, LevelDecision, LevelSupport, decide_level
-from mudroom.core.confinement.container import EngineKind
-from mudroom.core.confinement.image import HOST
 from mudroom.core.settings import Settings
 from mudroom.core.tree.path import is_below, show
 from mudroom.errors import Refused, Unsupported
 
 if TYPE_CHECKING:
     from mudroom.core.agent.card import AgentCard, OpenedCredentials
+    from mudroom.core.confinement.container import EngineKind
     from mudroom.core.confinement.spec import Bind
 
 
@@ -159,6 +158,8 @@ def image_of(settings: Settings, card: AgentCard | None, level: int) -> tuple[st
     one, or lets a card name it; a card alone names none."""
     if level < 2:
         return "", ()
+    from mudroom.core.confinement.image import HOST
+
     named, asked = settings.image, card.image if card is not None else ""
     notes: tuple[str, ...] = ()
     if named is None and card is not None and asked:

@@ -4,8 +4,9 @@ Rules of this file:
 1. It holds the fork's lock from before it is mounted until its mounts are gone and what it has left is collected. As
    long as it is there every other command of the fork joins it: an upper is mounted once.
 2. One thread, the tender, does all that goes on by itself: it takes what background commands print, answers at the
-   gate, stands aside for who has the vault alone, ends what has run out of time, admits other processes (``visits``),
-   and ends the sandbox when nobody needs it any more. Who joins attends to a command in its own thread.
+   gate, stands aside for who has the vault alone, ends what has run out of time, admits other processes
+   (``remote.py``), and ends the sandbox when nobody needs it any more. Who joins attends to a command in a thread of
+   their own.
 3. What the fork holds is collected only while every process of the sandbox is stopped: the layer is that of a live
    mount, and closed directories are opened for a moment (``loosened``). Originals are believed by the start of the
    sandbox, not of the command.
@@ -27,7 +28,7 @@ from mudroom.core.confinement.fallback import Mode
 from mudroom.core.tree import stack
 from mudroom.errors import MudroomError, UsageError
 from mudroom.sandbox.client.capture import GRACE, SIGKILL, SIGTERM
-from mudroom.sandbox.client.held import HeldSandbox, JoinedCommand
+from mudroom.sandbox.client.held import ENDING, HeldSandbox, JoinedCommand
 from mudroom.stage.views.overlay import OverlayView
 from mudroom.vault.forks.background import Book, Ring
 from mudroom.vault.forks.collection import CollectedCommand, gather, view_of
@@ -37,22 +38,24 @@ from mudroom.vault.store.store import Vault
 from mudroom.vault.turn import LOOK
 
 if TYPE_CHECKING:
-    from mudroom.gateway import Doorkeeper
+    from mudroom.core.network.flow import Flow
     from mudroom.sandbox.host.mirror import Mirror
     from mudroom.sandbox.limits.cgroup import Leaf
-    from mudroom.visits import Visits
+    from mudroom.session.confinement.gateway import Doorkeeper
+    from mudroom.session.shared_sandbox.remote import Visitors
 
 
-class Setting(NamedTuple):
+class Basis(NamedTuple):
     """Where a sandbox is, and what it was made with."""
 
     vault: Vault
+    """Under the mask that its commands have."""
     fork: Fork
     mode: Mode
     started: int
     """By the clock that file systems stamp with."""
     terms: Callable[[], str]
-    """What its commands may see and do (``joining.py``)."""
+    """What its commands may see and do (``machine.py:Machine.terms``)."""
     environment: dict[bytes, bytes]
     """What it takes to reach the gate from inside, beyond the plan's own."""
     port: int
@@ -115,21 +118,24 @@ class Behind:
                 os.close(descriptor)
 
 
-class Tended:
-    """Made when the sandbox is ready. ``resources``: what is let go when it is over, in the tender's thread."""
+class SharedSandbox:
+    """Thread-safe. Made when the sandbox is ready. ``resources``: let go of when it is over, in the tender's thread."""
+
+    is_elsewhere = False
+    """Whether another process holds it."""
 
     def __init__(
         self,
-        setting: Setting,
+        basis: Basis,
         held: HeldSandbox,
         gate: Doorkeeper | None,
         leaf: Leaf | None,
         resources: ExitStack,
-        over: Callable[[Tended], None],
+        over: Callable[[SharedSandbox], None],
         mirror: Mirror | None = None,
     ) -> None:
-        self.setting, self.held, self.gate, self.leaf, self.mirror = setting, held, gate, leaf, mirror
-        self.fork, self.vault = setting.fork, setting.vault
+        self.basis, self.held, self.gate, self.leaf, self.mirror = basis, held, gate, leaf, mirror
+        self.fork, self.vault = basis.fork, basis.vault
         self.book = Book(self.fork)
         self.behind: dict[str, Behind] = {}
         self.notes: list[str] = []
@@ -149,15 +155,16 @@ class Tended:
         self._wake, self._poke = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         self._gone = _thread.allocate_lock()
         self._gone.acquire()
-        self.mask = self.vault.mask
-        self.visits: Visits | None = None
+        self.mode, self.port, self.environment = basis.mode, basis.port, basis.environment
+        self.masked = self.vault.mask.paths
+        self.visitors: Visitors | None = None
 
     def begin(self) -> None:
         """From here on it is tended, and joined from other processes."""
-        from mudroom.visits import Visits
+        from mudroom.session.shared_sandbox.remote import Visitors
 
         try:
-            self.visits = Visits(self)
+            self.visitors = Visitors(self)
             self._tell()
         except (MudroomError, OSError) as error:  # it goes on without visitors
             self.notes.append(f"no other process can join: {error}")
@@ -168,17 +175,14 @@ class Tended:
         """What whoever wants to join has to know."""
         self.book.note(
             {
-                "mode": self.setting.mode,
-                "port": self.setting.port,
-                "environment": [[os.fsdecode(name), os.fsdecode(word)] for name, word in self._environment()],
-                "masked": [os.fsdecode(path) for path in self.mask.paths],
+                "mode": self.basis.mode,
+                "port": self.basis.port,
+                "environment": [[os.fsdecode(name), os.fsdecode(word)] for name, word in self.environment.items()],
+                "masked": [os.fsdecode(path) for path in self.masked],
                 "keeper": os.getpid(),
                 "root": self.held.peer or os.getpid(),
             }
         )
-
-    def _environment(self) -> list[tuple[bytes, bytes]]:
-        return list(self.setting.environment.items())
 
     # --- from any thread ---
 
@@ -196,7 +200,30 @@ class Tended:
                     self._guests -= 1
                 self._wake_up()
 
-    def start(self, started: BackgroundStart, environment: Mapping[bytes, bytes]) -> Behind:
+    def require_terms(self, terms: str) -> None:
+        """Raise UsageError if a command on these terms cannot be run here."""
+        if terms != self.basis.terms():
+            from mudroom.session.shared_sandbox.remote import OTHER_TERMS
+
+            raise UsageError(OTHER_TERMS, ENDING)
+
+    def flows(self) -> list[Flow]:
+        """Return what the gate has seen of all commands until now."""
+        return list(self.gate.flows) if self.gate is not None else []
+
+    def join(
+        self,
+        argv: Sequence[bytes],
+        environment: Mapping[bytes, bytes],
+        cwd: bytes,
+        stdio: tuple[int, int, int],
+        terminal: Sequence[int],
+        _terms: str,
+    ) -> JoinedCommand:
+        """Start a command; by a guest whose terms are the same (``require_terms``)."""
+        return self.held.run(argv, environment, cwd, stdio, terminal)
+
+    def start(self, started: BackgroundStart, environment: Mapping[bytes, bytes], _terms: str) -> None:
         """One more background command; by a guest, or before ``begin``. Its program is looked for inside: where there
         is none, it ends with 127 at once."""
         null = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
@@ -218,20 +245,22 @@ class Tended:
         with self._lock:
             self.behind[started.id] = behind
         self._wake_up()
-        return behind
 
-    def checkpoint(self, name: str, moment: int, *, keep: int | None = None) -> str:
+    def checkpoint(self, name: str, time: int, *, keep: int | None = None, terms: str | None = None) -> str:
         """Freeze what the fork holds under a name, while its commands run: they are stopped as long as it takes to
         copy that. Returns the name. ``keep``: as ``copied_checkpoint`` has it; ``name`` is but a stem then, for whoever
-        chose one outside could be too late. Raises UsageError if the name is taken."""
+        chose one outside could be too late. ``terms``: of the command that it is made for; None: it is for none. Raise
+        UsageError if the name is taken, or the terms are others."""
         from mudroom.vault.forks.live_checkpoint import copied_checkpoint
 
+        if terms is not None:
+            self.require_terms(terms)
         with self._books, self.stopped():
             if self._is_collected:
                 raise UsageError("what ran in the background has just ended", "try again")
             self._gather(self._last, live=True)
             chosen = name if keep is None else stack.free_name(self.fork.state, name)
-            return copied_checkpoint(self.vault, self.fork, chosen, moment, keep).name
+            return copied_checkpoint(self.vault, self.fork, chosen, time, keep).name
 
     @contextmanager
     def stopped(self) -> Iterator[None]:
@@ -309,7 +338,7 @@ class Tended:
             if self._is_gone():
                 self._closing = True
             alive = any(behind.ended is None for behind in self.behind.values())
-            visited = self.visits is not None and self.visits.are_there
+            visited = self.visitors is not None and self.visitors.are_there
             self._closing |= not (alive or visited or self._guests)
             return self._closing and not alive
 
@@ -318,7 +347,7 @@ class Tended:
 
     def _turn_round(self) -> None:
         gate = self.gate.descriptors() if self.gate is not None else ()
-        visits = self.visits.descriptors() if self.visits is not None else ()
+        visits = self.visitors.descriptors() if self.visitors is not None else ()
         with self._lock:
             alive = [behind for behind in self.behind.values() if behind.ended is None]
         streams = {descriptor: behind for behind in alive for descriptor in behind.streams}
@@ -341,8 +370,8 @@ class Tended:
         for descriptor in ready:
             if descriptor in streams:
                 streams[descriptor].take(descriptor)
-            elif descriptor in visits and self.visits is not None:
-                self.visits.attend(descriptor)
+            elif descriptor in visits and self.visitors is not None:
+                self.visitors.attend(descriptor)
         for behind in alive:
             if behind.running.fileno() in ready:
                 self._ended(behind)
@@ -384,7 +413,7 @@ class Tended:
         behind.running.close()
         behind.drain()
         signal = status & 0x7F
-        now = self.setting.clock()
+        now = self.basis.clock()
         ended = BackgroundEnd(128 + signal if signal else status >> 8, signal or None, behind.timed_out, now)
         command = CollectedCommand(behind.started.command, status, now, behind.started.level)
         behind.ended = ended
@@ -417,8 +446,8 @@ class Tended:
         with self._lock:
             self._closing = True
         try:
-            if self.visits is not None:
-                self.visits.close()
+            if self.visitors is not None:
+                self.visitors.close()
             self.held.end()
             for behind in self.behind.values():
                 if behind.ended is None:
@@ -438,7 +467,7 @@ class Tended:
         """What nobody was there to be told."""
         if self.notes:
             data = {"notes": self.notes}
-            self.vault.journal.append("background_notes", self.fork.name, data, time=self.setting.clock())
+            self.vault.journal.append("background_notes", self.fork.name, data, time=self.basis.clock())
 
     def _let_go(self) -> None:
         try:
@@ -456,12 +485,11 @@ class Tended:
                 self._gone.release()
 
     def _gather(self, command: CollectedCommand, *, live: bool) -> None:
-        self.vault.mask = self.mask
         with OpenFork(self.vault, self.fork) as opened:
-            view = view_of(self.vault, self.fork, opened, "copy" if self.setting.mode != "overlay" else "overlay")
+            view = view_of(self.vault, self.fork, opened, "copy" if self.basis.mode != "overlay" else "overlay")
             if isinstance(view, OverlayView):
                 view.is_live = live
-            gather(self.fork, opened, view, command, self.setting.started)
+            gather(self.fork, opened, view, command, self.basis.started)
 
 
 def _readable(descriptors: Sequence[int], seconds: float) -> list[int]:

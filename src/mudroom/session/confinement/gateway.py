@@ -20,15 +20,18 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any, Protocol
 
-from mudroom.core.network.flow import Flow, FlowAnswer, FlowQuestion
-from mudroom.core.network.host_rules import HostRule
 from mudroom.errors import MudroomError, UsageError
 from mudroom.sandbox.client.client import Running
 
 if TYPE_CHECKING:
+    from mudroom.core.network.flow import Flow, FlowAnswer, FlowQuestion
+    from mudroom.core.network.host_rules import HostRule
     from mudroom.core.network.inspection import Inspection
     from mudroom.core.network.placeholder import CredentialRule
     from mudroom.net.door import Door, Gate, Kind
+
+    Approver = Callable[[FlowQuestion, int], FlowAnswer]
+    """The descriptor is readable as soon as nobody waits for the answer any more, because the command has ended."""
 
 _SOCK_SEQPACKET = _socket.SOCK_SEQPACKET
 _LISTENERS: dict[str, Kind] = {
@@ -43,10 +46,6 @@ _QUEUE = 4096
 """Connections that may wait to be accepted (listen(2)): while the queue is full a connect of the command's waits."""
 LAST_FLOWS = 5.0
 """Seconds that the gate has, after a command, to say what there is still to be said."""
-
-
-Approver = Callable[[FlowQuestion, int], FlowAnswer]
-"""The descriptor is readable as soon as nobody waits for the answer any more, because the command has ended."""
 
 
 class Waiting(Protocol):
@@ -369,6 +368,8 @@ class Doorkeeper:
             self._door.update([*rules, *self._answered])
 
     def _hear(self, door: Door) -> None:
+        from mudroom.core.network.flow import Flow
+
         for one in door.receive():
             if isinstance(one, Flow):
                 self.flows.append(one)
@@ -398,6 +399,8 @@ class Doorkeeper:
         if not answer.lasting:
             door.refuse(question.identity, answer.why)
             return
+        from mudroom.core.network.host_rules import HostRule
+
         rule = HostRule("allow" if answer.allowed else "deny", question.host, (question.port,), source="asked")
         self._answered.append(rule._replace(source=f"asked, {answer.why}") if answer.why else rule)
         door.answer(question.identity, answer.allowed, self._answered[-1])
@@ -408,6 +411,8 @@ class Doorkeeper:
                 self.notes.append(f"the answer about {question.host} could not be kept: {error}")
 
     def _answer(self, approver: Approver | None, question: FlowQuestion) -> FlowAnswer:
+        from mudroom.core.network.flow import FlowAnswer
+
         running = self._running
         if approver is None or running is None or running.ends():
             return FlowAnswer(False)

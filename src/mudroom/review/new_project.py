@@ -50,7 +50,7 @@ class Folder(NamedTuple):
     """Why it cannot be looked into; empty: it can."""
 
 
-class FolderListing(NamedTuple):
+class Listing(NamedTuple):
     folders: tuple[Folder, ...]
     more: int
     """Folders beyond those."""
@@ -84,7 +84,7 @@ def join(above: bytes, name: bytes) -> bytes:
     return above.rstrip(b"/") + b"/" + name if name else above
 
 
-def listing(at: bytes, descriptor: int) -> FolderListing:
+def listing(at: bytes, descriptor: int) -> Listing:
     """The folders in an open one, hidden ones last. A symbolic link to one is named, and not followed."""
     found = []
     with os.scandir(descriptor) as scan:
@@ -101,7 +101,7 @@ def listing(at: bytes, descriptor: int) -> FolderListing:
         else looked_at(join(at, name), name, descriptor)
         for name, is_link in found[:MOST]
     ]
-    return FolderListing(tuple(rows), len(found) - len(rows))
+    return Listing(tuple(rows), len(found) - len(rows))
 
 
 def looked_at(path: bytes, name: bytes, above: int | None) -> Folder:
@@ -147,7 +147,7 @@ def why_not(path: bytes, home: bytes, state: bytes) -> str:
 # --- what staging it would take ---
 
 
-class FolderMeasure(NamedTuple):
+class Measured(NamedTuple):
     files: int
     size: int
     """Bytes."""
@@ -162,7 +162,7 @@ class FolderMeasure(NamedTuple):
     """Directories that we may not read."""
 
 
-def measure(root: int, settings: Settings, clock: Callable[[], float] = time.monotonic) -> FolderMeasure:
+def measure(root: int, settings: Settings, clock: Callable[[], float] = time.monotonic) -> Measured:
     """``root``: a descriptor of the folder. Raises UsageError for a pattern of the policy that means nothing."""
     source = DirectorySource(root)
     items, complete, unread = _walked(source, clock() + SECONDS, clock)
@@ -175,7 +175,7 @@ def measure(root: int, settings: Settings, clock: Callable[[], float] = time.mon
         gitignore=settings.copy_gitignore,
     )
     ordered = sorted(tops.items(), key=lambda item: (-item[1], item[0]))
-    return FolderMeasure(
+    return Measured(
         len(files),
         weight(items),
         complete,
@@ -234,7 +234,7 @@ def outlook(project: bytes, settings: Settings, *, home: bytes, environ: Mapping
             grant = session.granted()
         except (Refused, Unsupported) as error:
             return Outlook(settings, None, "", (error.message,))
-        mode, notes = session.confinement.first_mode(settings, is_copy=False, level=grant.level)
+        mode, notes = session.machine.confinement.first_mode(settings, is_copy=False, level=grant.level)
     return Outlook(settings, grant.level, mode, (*grant.notes, *notes))
 
 

@@ -1,33 +1,36 @@
-"""What is done with the changes of a fork: looked at, chosen from, merged and tried, applied, taken back.
+"""The changes of a fork: looked at, chosen from, merged and tried, applied, taken back.
 
-All of it writes to the project or decides what will be written; none of it runs the fork's commands.
+All of it writes to the project or decides what will be written. The one command that is run is the one that verifies
+the result of an apply, and that is handed in (``verification.py``).
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, TypeVar
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from mudroom.core.result import text
 from mudroom.core.tree.change import Changeset
 from mudroom.core.tree.path import is_below, show
 from mudroom.errors import UsageError
+from mudroom.session.forks import Forks
 from mudroom.vault.forks.open_fork import OpenFork
 from mudroom.vault.store.fork import Fork
-from mudroom.workbench import Workbench
 
 if TYPE_CHECKING:
     from mudroom.core.merge.merge import PartialChoice
     from mudroom.core.merge.resolution_words import Take
     from mudroom.core.tree.change import Change, Remark
+    from mudroom.core.tree.similar_renames import Move
     from mudroom.vault.apply.applied import AppliedOnce
     from mudroom.vault.apply.conflict import ForkConflict
     from mudroom.vault.apply.landing import Check, LandingResult
-    from mudroom.vault.apply.transaction import ApplyResult
+    from mudroom.vault.apply.transaction import ApplyResult, Recovery
     from mudroom.vault.git.commits import Commits
 
     OnVerify = Callable[[tuple[bytes, ...]], Callable[[bytes], None]]
+    Verify = Callable[[OnVerify | None], Check | None]
 
 T = TypeVar("T")
 
@@ -36,8 +39,40 @@ def _again(applied: ApplyResult) -> dict[str, int]:
     return {"again": len(applied.again)} if applied.again else {}
 
 
-class Applying(Workbench):
+class Changes:
+    """Thread-safe: it holds what is thread-safe itself. ``verify`` is fixed when it is made."""
+
+    def __init__(self, forks: Forks, verify: Verify = lambda _on_verify: None) -> None:
+        """``verify``: returns what tries the result of an apply before it is written, or None."""
+        self._forks, self._vault, self.verify = forks, forks.vault, verify
+
     # --- looking and choosing ---
+
+    def of(self, name: str) -> Changeset:
+        """Return what a fork holds, as of its last command. One that was cut off in the middle is looked at now."""
+        return self._forks.changeset(name)
+
+    def diff(self, name: str, paths: Sequence[bytes] = ()) -> Iterator[bytes]:
+        """Return what a fork would change as unified diff, by lines; only at and below ``paths`` if any are given."""
+        from mudroom.stage.diff import diff
+
+        changes = self.of(name).changes
+        chosen = [c for c in changes if not paths or any(is_below(c.path, path) for path in paths)]
+        moves = self.moves(name) if _both_ways(chosen) else ()
+        with OpenFork(self._vault, self._vault.fork(name)) as opened:
+            yield from diff(opened.ground().read_original, opened.staged(), chosen, moves)
+
+    def moves(self, name: str) -> tuple[Move, ...]:
+        """Files of a fork that were moved and changed in one go, as far as that can be told
+        (``core/tree/similar_renames.py``)."""
+        from mudroom.vault.forks.both_sides import SideReader
+        from mudroom.vault.forks.record_view import gist_of
+
+        gist = gist_of(self._vault.reading, self._forks.record(name))
+        if not _both_ways(gist.changeset.changes):
+            return ()
+        with SideReader(self._vault, name, gist) as sides:
+            return sides.moves(self._forks.secrets.hides)
 
     def texts(self, name: str, paths: Sequence[bytes] = ()) -> Iterator[tuple[Change, bytes | None, bytes | None]]:
         """The changes of a fork that a person counts, each with the original and the staged text; both None where it
@@ -48,8 +83,8 @@ class Applying(Workbench):
         from mudroom.stage.originals.collection import TEXT_LIMIT
         from mudroom.stage.source import read_all
 
-        changes = self.changes(name).changes
-        with OpenFork(self.vault, self.vault.fork(name)) as opened:
+        changes = self.of(name).changes
+        with OpenFork(self._vault, self._vault.fork(name)) as opened:
             ground, staged = opened.ground(), opened.staged()
             for change in listed(list(changes)):
                 if paths and not any(is_below(change.path, path) for path in paths):
@@ -67,8 +102,8 @@ class Applying(Workbench):
         """What a fork holds, for somebody to look at, and its fingerprint: an apply is held to it from here on."""
         from mudroom.vault.forks.review import remember
 
-        changes = self.changes(name)
-        return changes, remember(self.vault.fork(name), changes)
+        changes = self.of(name)
+        return changes, remember(self._vault.fork(name), changes)
 
     def apply(
         self,
@@ -88,7 +123,7 @@ class Applying(Workbench):
         Conflicts are in what it returns, never raised.
 
         Hold the vault's lock. ``reviewed``: the fingerprint of what was looked at; without it, that of the last look
-        (``review``), if there was one since the last apply. Raises ForkMoved if the fork holds something else now;
+        (``review``), if there was one since the last apply. Raise ForkMoved if the fork holds something else now;
         nothing has happened then. ``git``: repositories, too, each as a whole; they are left out else, unless a path
         names one. ``parts``: of these files only this. ``markers``: write conflict markers into texts that cannot be
         merged. ``backups``: leave what is replaced or removed beside it as ``NAME.bak``. ``verify_fork``: False only
@@ -98,30 +133,30 @@ class Applying(Workbench):
         """
         from mudroom.vault.apply.landing import LandingRequest, land
 
-        with self.at_rest(name) as fork:
+        with self._forks.at_rest(name) as fork:
             record = None if verify_fork else fork.record
             self._require_reviewed(fork, reviewed)
             wanted = LandingRequest(tuple(paths), parts or {}, git=git, markers=markers, backups=backups, exact=exact)
-            now, check, report = self._clock(), self._check(on_verify), self._report("applying")
-            landed = land(self.vault, fork, wanted, time=now, record=record, check=check, progress=report)
+            now, check, report = self._forks.clock(), self.verify(on_verify), self._report("applying")
+            landed = land(self._vault, fork, wanted, time=now, record=record, check=check, progress=report)
         if landed.verified is not None:
             told = {"command": [text(word) for word in landed.verified.command], "exit_code": landed.verified.exit_code}
-            self.vault.journal.append("verify", name, told, time=self._clock())
+            self._forks.journal("verify", name, told)
         more = {"kept": len(landed.kept)} if landed.kept else {}
         self._journal_applied("apply", name, landed.applied, **more)
-        self.tidy(applied=True)
+        self._forks.tidy(applied=True)
         return landed
 
     def bring_commits(self, name: str, *, branch: str | None = None, repository: bytes = b".git") -> Commits:
         """Bring the commits of a fork into the project's repository as a branch (default: ``mudroom/<fork>``); its
-        files, index and HEAD stay as they are. Hold the vault's lock. Raises UsageError if there are none, or they
+        files, index and HEAD stay as they are. Hold the vault's lock. Raise UsageError if there are none, or they
         cannot be brought; no branch has changed then."""
         from mudroom.vault.git.commits import bring_commits
 
-        with self.at_rest(name) as fork, OpenFork(self.vault, fork) as opened:
-            found = bring_commits(self.project, repository, opened.merged(), branch=branch, fork=name)
+        with self._forks.at_rest(name) as fork, OpenFork(self._vault, fork) as opened:
+            found = bring_commits(self._vault.project, repository, opened.merged(), branch=branch, fork=name)
         data = {"branch": found.branch, "head": found.head, "commits": len(found.commits), "before": found.before}
-        self.vault.journal.append("commits", name, data, time=self._clock())
+        self._forks.journal("commits", name, data)
         return found
 
     def _require_reviewed(self, fork: Fork, expected: str | None) -> None:
@@ -133,56 +168,52 @@ class Applying(Workbench):
             review.require(fork, record.changeset if record is not None else Changeset(), expected)
 
     def _report(self, label: str) -> Callable[[int, int], None] | None:
-        progress = self._progress
+        progress = self._forks.progress
         return None if progress is None else lambda done, total: progress(label, done, total)
-
-    def _check(self, _on_verify: OnVerify | None = None) -> Check | None:
-        """What tries the result of an apply before it is written: a workbench runs nothing."""
-        return None
 
     def fingerprint(self, name: str) -> str:
         """Of what a fork holds now; unlike ``review``, this is no look at it."""
         from mudroom.vault.forks.record_view import gist_of
 
-        return gist_of(self.vault.reading, self.record(name)).fingerprint
+        return gist_of(self._vault.reading, self._forks.record(name)).fingerprint
 
     def drift(self, name: str) -> list[Remark]:
         """What the project has changed itself, since, where the fork has changes. Cheap, and holds no lock: an apply
         merges it, or finds a conflict (``conflicts``)."""
         from mudroom.vault.apply.drift import find_drift
 
-        return find_drift(self.vault, self.vault.fork(name))
+        return find_drift(self._vault, self._vault.fork(name))
 
     def conflicts(self, name: str, paths: Sequence[bytes] = ()) -> list[ForkConflict]:
         """Where a fork, or what is below ``paths`` in it, conflicts with the project as it is now: all sides of each,
         those that are decided, too."""
         from mudroom.vault.apply.conflict import find_conflicts
 
-        with self.at_rest(name) as fork:
-            return find_conflicts(self.vault, fork, paths) if fork.record is not None else []
+        with self._forks.at_rest(name) as fork:
+            return find_conflicts(self._vault, fork, paths) if fork.record is not None else []
 
     def conflict(self, name: str, path: bytes) -> ForkConflict | None:
-        """The one at this path, at the cost of that one if it can be; None: there is none."""
+        """Return the conflict at ``path``, reading only that file where possible; None if there is none."""
         from mudroom.vault.apply.conflict import find_conflict
 
-        with self.at_rest(name) as fork:
-            return find_conflict(self.vault, fork, path) if fork.record is not None else None
+        with self._forks.at_rest(name) as fork:
+            return find_conflict(self._vault, fork, path) if fork.record is not None else None
 
     def each_conflict(self, name: str, make: Callable[[ForkConflict], T]) -> list[T]:
         """What is made of each of them, one after the other: all of them together may not fit into memory."""
         from mudroom.vault.apply.conflict import each_conflict
 
-        with self.at_rest(name) as fork:
-            return each_conflict(self.vault, fork, make) if fork.record is not None else []
+        with self._forks.at_rest(name) as fork:
+            return each_conflict(self._vault, fork, make) if fork.record is not None else []
 
     def conflict_paths(self, name: str, paths: Sequence[bytes] = ()) -> dict[bytes, bool]:
         """Of all of them, or of those below ``paths``: whether it is decided. No content is kept."""
         from mudroom.vault.apply.conflict import each_conflict
 
-        with self.at_rest(name) as fork:
+        with self._forks.at_rest(name) as fork:
             if fork.record is None:
                 return {}
-            return dict(each_conflict(self.vault, fork, lambda one: (one.path, one.decided), paths, contents=False))
+            return dict(each_conflict(self._vault, fork, lambda one: (one.path, one.decided), paths, contents=False))
 
     def decide(
         self, name: str, conflict: ForkConflict, take: Take, content: bytes | None = None, *, edited: bool = False
@@ -194,26 +225,26 @@ class Applying(Workbench):
         """
         from mudroom.vault.apply.conflict import decide
 
-        with self.at_rest(name) as fork:
-            decide(self.vault, fork, conflict, take, content, edited=edited)
+        with self._forks.at_rest(name) as fork:
+            decide(self._vault, fork, conflict, take, content, edited=edited)
 
     def keep_both(self, name: str, conflict: ForkConflict) -> bytes:
         """Decide for the project's file, and have the fork's beside it, as ``NAME.theirs.SUFFIX``: its path. For files
-        that cannot be merged. Raises UsageError if something is there."""
+        that cannot be merged. Raise UsageError if something is there."""
         from mudroom.vault.apply.conflict import require_undecided_since
         from mudroom.vault.conflict.resolution import load_resolutions
         from mudroom.vault.forks import review
 
         stem, suffix = os.path.splitext(conflict.path)
         beside = stem + b".theirs" + suffix
-        fork, files = self.vault.fork(name), self.files(name)
-        looked_at = review.reviewed(fork) == review.fingerprint(self.changes(name))
+        fork, files = self._vault.fork(name), self._forks.files(name)
+        looked_at = review.reviewed(fork) == review.fingerprint(self.of(name))
         if files.look(beside) is not None:
             raise UsageError(f"there is a {show(beside)} already", "--mine or --theirs, or rename it")
-        with self.at_rest(name) as fork_at_rest:
+        with self._forks.at_rest(name) as fork_at_rest:
             require_undecided_since(conflict.path, conflict.decision, load_resolutions(fork_at_rest))
         files.copy(conflict.path, beside)
-        self.flush(name)
+        self._forks.flush(name)
         self.decide(name, conflict, "ours")
         if looked_at:  # what has come since is what was asked for
             self.review(name)
@@ -224,14 +255,30 @@ class Applying(Workbench):
         there was one."""
         from mudroom.vault.apply.conflict import forget
 
-        with self.at_rest(name) as fork:
+        with self._forks.at_rest(name) as fork:
             return forget(fork, path, decision)
+
+    # --- applies ---
+
+    def applies(self) -> list[dict[str, str]]:
+        """Every apply of this project, oldest first, with its state in words."""
+        from mudroom.vault.apply.transaction import ApplyDirectory
+
+        words = {"prepare": "deferred", "ready": "interrupted", "undoing": "interrupted", "done": "applied"}
+        words["redoing"] = "interrupted"
+        found = []
+        for path in self._vault.applies():
+            place = ApplyDirectory(path)
+            state = place.state()
+            if state is not None:
+                found.append({"apply": place.name, "state": words.get(state, state)})
+        return found
 
     def applied(self, last: int = 100) -> list[AppliedOnce]:
         """The newest applies, oldest first, with what is known of each without much ado."""
         from mudroom.vault.apply.applied import details
 
-        return details(self.vault, [(one["apply"], one["state"]) for one in self.applies()[-last:]])
+        return details(self._vault, [(one["apply"], one["state"]) for one in self.applies()[-last:]])
 
     def redo(self, name: str | None = None) -> ApplyResult:
         """Apply once more what was undone: the one named, or the last. Hold the vault's lock."""
@@ -239,8 +286,8 @@ class Applying(Workbench):
         from mudroom.vault.retention.tombstone import require_kept
 
         if name is not None:
-            require_kept(self.vault, name)
-        applied = bring_back(self.vault, name, self._report("applying"), self.at_rest)
+            require_kept(self._vault, name)
+        applied = bring_back(self._vault, name, self._report("applying"), self._forks.at_rest)
         self._journal_applied("redo", "", applied, **_again(applied))
         return applied
 
@@ -250,7 +297,30 @@ class Applying(Workbench):
         from mudroom.vault.retention.tombstone import require_kept
 
         if name is not None:
-            require_kept(self.vault, name)
-        applied = take_back(self.vault, name, self._report("taking back"), self.at_rest)
+            require_kept(self._vault, name)
+        applied = take_back(self._vault, name, self._report("taking back"), self._forks.at_rest)
         self._journal_applied("undo", "", applied, **_again(applied))
         return applied
+
+    def recover(self) -> list[Recovery]:
+        """Deal with what a killed mudroom left unfinished. Hold the vault's lock."""
+        if not self._vault.has_unfinished():
+            return []
+        from mudroom.vault.apply.landing import recover_all
+
+        found = recover_all(self._vault)
+        for outcome in found:
+            self._journal_applied("recover", outcome.fork, outcome.applied, outcome=outcome.outcome)
+        return found
+
+    def _journal_applied(self, kind: str, fork: str, applied: ApplyResult, **more: Any) -> None:
+        if not applied.name:
+            return
+        data = {"apply": applied.name, "written": applied.written, "removed": applied.removed, **more}
+        data["conflicts"] = len(applied.conflicts)
+        self._forks.journal(kind, fork, data)
+
+
+def _both_ways(changes: Iterable[Change]) -> bool:
+    """Whether something came and something went."""
+    return {"added", "deleted"} <= {change.verb for change in changes}

@@ -1,4 +1,4 @@
-"""Where the file tools of a session work: a write buffer per fork, or the live mount while a command runs in it."""
+"""The file tools of a session: a write buffer per fork, or the live mount while a command runs in it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,10 @@ if TYPE_CHECKING:
     from mudroom.vault.forks.editor import Editor
 
 
-class Desk:
+class FileTools:
+    """Thread-safe: an editor is made with its fork's lock held, which threads of one process exclude each other by, and
+    is opened anew with its buffer's lock held. What is in the dicts is added and taken out by single operations."""
+
     def __init__(self, vault: Vault, clock: Callable[[], int]) -> None:
         self._vault, self._clock = vault, clock
         self._editors: dict[str, Editor] = {}
@@ -34,8 +37,8 @@ class Desk:
     def is_live(self, name: str) -> bool:
         return name in self._live
 
-    def tree(self, name: str) -> Tree:
-        """Where the truth about the fork's files is now."""
+    def tree(self, name: str, vault: Vault | None = None) -> Tree:
+        """Return where the truth about the fork's files is now. ``vault``: under another mask than the session's."""
         live = self._live.get(name)
         if live is None:
             require_idle(self._vault.fork(name))
@@ -47,7 +50,9 @@ class Desk:
 
             fork = self._vault.fork(name)
             with fork.lock("file tools"):
-                editor = self._editors[name] = Editor(self._vault, fork, self._clock)
+                editor = self._editor(name)  # another thread may have made it while we waited
+                if editor is None:
+                    editor = self._editors[name] = Editor(vault or self._vault, fork, self._clock)
         return editor.buffer
 
     def _editor(self, name: str) -> Editor | None:

@@ -25,22 +25,26 @@ from typing import TYPE_CHECKING, Any
 
 from mudroom.core.background import BackgroundStart
 from mudroom.errors import MudroomError, UsageError
-from mudroom.gateway import short_path
 from mudroom.sandbox.client.capture import GRACE, SIGKILL
 from mudroom.sandbox.client.connection import Connection, with_report
 from mudroom.sandbox.client.held import ENDING, JoinedCommand, join
 from mudroom.sandbox.launcher.wire import receive, tell
+from mudroom.session.confinement.gateway import short_path
 from mudroom.vault.forks.background import Book
 from mudroom.vault.forks.collection import CollectedCommand
 from mudroom.vault.store.fork import Fork
 
 if TYPE_CHECKING:
-    from mudroom.tending import Tended
+    from mudroom.core.confinement.fallback import Mode
+    from mudroom.core.network.flow import Flow
+    from mudroom.session.shared_sandbox.tender import SharedSandbox
 
 _SOCK_STREAM = _socket.SOCK_STREAM
 WELCOME = b"w"
 PATIENCE = 10.0
 """Seconds that a visitor has to finish a sentence."""
+
+
 OTHER_TERMS = (
     "the commands in the background of this fork were started under other settings (network, limits, what is shown, "
     "level, credentials): no command can join them under these"
@@ -54,17 +58,17 @@ class Visitor:
         """The visitor's number of a command → the sandbox's."""
 
 
-class Visits:
+class Visitors:
     """The end of the process that holds the sandbox. All of it in the tender's thread."""
 
-    def __init__(self, tended: Tended) -> None:
-        self._tended = tended
+    def __init__(self, shared: SharedSandbox) -> None:
+        self._shared = shared
         self._visitors: dict[int, Visitor] = {}
         self._socket = _socket.socket(_socket.AF_UNIX, _SOCK_STREAM)
         try:
             self._socket.setblocking(False)
-            os.makedirs(tended.book.path, mode=0o700, exist_ok=True)
-            with short_path(tended.book.socket) as path:
+            os.makedirs(shared.book.path, mode=0o700, exist_ok=True)
+            with short_path(shared.book.socket) as path:
                 try:
                     os.unlink(path)  # of a process that was killed
                 except FileNotFoundError:
@@ -132,7 +136,7 @@ class Visits:
         elif operation == "signal":
             if request["id"] in visitor.commands:
                 identity = visitor.commands[request["id"]]
-                self._tended.held.door.send({"op": "signal", "id": identity, "signal": request["signal"]}, ())
+                self._shared.held.door.send({"op": "signal", "id": identity, "signal": request["signal"]}, ())
         else:
             self._answer(operation, request, descriptors)
 
@@ -140,12 +144,12 @@ class Visits:
         if not self._are_ours(request["terms"]):
             tell(descriptors[-1], ("failed", -1, "refused", 0, OTHER_TERMS))
             return
-        identity = visitor.commands[request["id"]] = self._tended.held.new_id()
-        self._tended.held.door.send({**request, "id": identity}, descriptors)
+        identity = visitor.commands[request["id"]] = self._shared.held.new_id()
+        self._shared.held.door.send({**request, "id": identity}, descriptors)
 
     def _are_ours(self, terms: str) -> bool:
         try:
-            return terms == self._tended.setting.terms()
+            return terms == self._shared.basis.terms()
         except MudroomError:
             return False  # the rules cannot be read just now
 
@@ -167,28 +171,28 @@ class Visits:
 
     def _collect(self, request: Mapping[str, Any]) -> None:
         command = request["command"]
-        self._tended.collect(None if command is None else CollectedCommand(*command))
+        self._shared.collect(None if command is None else CollectedCommand(*command))
 
     def _end(self, request: Mapping[str, Any]) -> None:
-        self._tended.end(request["ids"], request["grace"])
+        self._shared.end(request["ids"], request["grace"])
 
     def _start(self, request: Mapping[str, Any]) -> str:
         if not self._are_ours(request["terms"]):
             raise UsageError(OTHER_TERMS, ENDING)
         started = BackgroundStart(*request["started"])._replace(keeper=os.getpid())
-        self._tended.start(started, request["environment"])
+        self._shared.start(started, request["environment"], request["terms"])
         return started.id
 
     def _checkpoint(self, request: Mapping[str, Any]) -> str:
         if request["terms"] is not None and not self._are_ours(request["terms"]):
             raise UsageError(OTHER_TERMS, ENDING)
-        return self._tended.checkpoint(request["name"], request["time"], keep=request["keep"])
+        return self._shared.checkpoint(request["name"], request["time"], keep=request["keep"])
 
     def _leave(self, descriptor: int) -> None:
         visitor = self._visitors.pop(descriptor)
         try:
             for identity in visitor.commands.values():  # those that are over are not known any more
-                self._tended.held.door.send({"op": "signal", "id": identity, "signal": SIGKILL}, ())
+                self._shared.held.door.send({"op": "signal", "id": identity, "signal": SIGKILL}, ())
         except MudroomError:
             pass  # the sandbox is gone, and they with it
         finally:
@@ -216,34 +220,46 @@ def _is_confined(pid: int) -> bool:
         return True
 
 
-class Visit:
+class RemoteSandbox:
     """The end of the process that wants something. To be closed."""
 
+    is_elsewhere = True
+
     def __init__(self, connection: Connection, fork: Fork, common: Mapping[str, Any]) -> None:
-        self.fork, self.common = fork, common
+        self.fork = fork
         self._connection = connection
+        self.mode: Mode = common["mode"]
+        self.port: int = common["port"]
         self.masked = frozenset(os.fsencode(path) for path in common["masked"])
         self.environment = {os.fsencode(name): os.fsencode(word) for name, word in common["environment"]}
 
     def close(self) -> None:
         self._connection.close()
 
-    def __enter__(self) -> Visit:
+    def __enter__(self) -> RemoteSandbox:
         return self
 
     def __exit__(self, *_error: object) -> None:
         self.close()
 
-    def run(
+    def require_terms(self, terms: str) -> None:
+        """The process that holds the sandbox compares them itself, with each request."""
+
+    def flows(self) -> list[Flow]:
+        """Of another process's gate, nothing is known here."""
+        return []
+
+    def join(
         self,
         argv: Sequence[bytes],
-        env: Mapping[bytes, bytes],
+        environment: Mapping[bytes, bytes],
         cwd: bytes,
         stdio: tuple[int, int, int],
         terminal: Sequence[int],
         terms: str,
     ) -> JoinedCommand:
-        return join(self._connection, 1, argv, env, cwd, stdio, terminal, terms=terms)
+        """Start a command, which is refused if its terms are others."""
+        return join(self._connection, 1, argv, environment, cwd, stdio, terminal, terms=terms)
 
     def collect(self, command: CollectedCommand | None) -> None:
         plain = None if command is None else (tuple(command.argv), *command[1:])
@@ -277,7 +293,7 @@ class Visit:
         return record[1]
 
 
-def visit(fork: Fork) -> Visit | None:
+def connect(fork: Fork) -> RemoteSandbox | None:
     """Whoever holds the commands in a fork's background; None if nobody does."""
     book = Book(fork)
     common = book.common()
@@ -293,4 +309,4 @@ def visit(fork: Fork) -> Visit | None:
     if welcome != WELCOME:
         asking.close()
         return None
-    return Visit(Connection(asking), fork, common)
+    return RemoteSandbox(Connection(asking), fork, common)

@@ -23,7 +23,7 @@ from mudroom.sandbox.container.trial import ready
 _RELEASE = "/etc/os-release"
 
 
-class StoredImage(NamedTuple):
+class Made(NamedTuple):
     """An image that mudroom has made."""
 
     names: tuple[str, ...]
@@ -63,7 +63,7 @@ def make(
     made: str,
     progress: Progress,
     engine: EngineKind | None = None,
-) -> StoredImage:
+) -> Made:
     """Make an image, which replaces one of mudroom's with the same name. ``made``: when, in ISO 8601.
 
     Raises UsageError, Unsupported and MudroomError; nothing is left of it then.
@@ -80,7 +80,7 @@ def make(
     return one._replace(note=note)
 
 
-def listed(*, environ: Mapping[bytes, bytes], engine: EngineKind | None = None) -> tuple[Engine, list[StoredImage]]:
+def listed(*, environ: Mapping[bytes, bytes], engine: EngineKind | None = None) -> tuple[Engine, list[Made]]:
     """Those that mudroom has made, and whose they are. Raises Unsupported without an engine."""
     found = choose(environ, engine)
     argv = (*words(found), b"images", b"--quiet", b"--no-trunc", b"--filter", f"label={LABEL}".encode())
@@ -88,7 +88,7 @@ def listed(*, environ: Mapping[bytes, bytes], engine: EngineKind | None = None) 
     return found, sorted(_described(found, list(ids), environ), key=lambda one: one.names)
 
 
-def remove(name: str, *, environ: Mapping[bytes, bytes], engine: EngineKind | None = None) -> StoredImage:
+def remove(name: str, *, environ: Mapping[bytes, bytes], engine: EngineKind | None = None) -> Made:
     """Raises UsageError if there is no such image, or not of mudroom's making; MudroomError if it is in use."""
     wrong = name_error(name)
     if wrong:
@@ -101,11 +101,11 @@ def remove(name: str, *, environ: Mapping[bytes, bytes], engine: EngineKind | No
     return one
 
 
-def _raise(error: MudroomError) -> list[StoredImage]:
+def _raise(error: MudroomError) -> list[Made]:
     raise UsageError(error.message, "mudroom image ls lists those that mudroom has made") from error
 
 
-def _nothing(_error: MudroomError) -> list[StoredImage]:
+def _nothing(_error: MudroomError) -> list[Made]:
     return []
 
 
@@ -113,8 +113,8 @@ def _described(
     engine: Engine,
     names: list[str],
     environ: Mapping[bytes, bytes],
-    missing: Callable[[MudroomError], list[StoredImage]] = _raise,
-) -> list[StoredImage]:
+    missing: Callable[[MudroomError], list[Made]] = _raise,
+) -> list[Made]:
     if not names:
         return []
     try:
@@ -122,7 +122,7 @@ def _described(
     except MudroomError as error:
         return missing(error)
     return [
-        StoredImage(
+        Made(
             tuple(one.get("RepoTags") or ()),
             one["Id"],
             one.get("Size") or 0,

@@ -1,0 +1,283 @@
+"""Whether a command may run at all: classify, decide, ask. Nothing is run here.
+
+Rules of this file:
+1. Only what an agent runs is judged; the user's own commands are the user's decision.
+2. Nobody to ask is a refusal. So is an approver that fails, and an answer to something that has changed since.
+3. Nothing is locked, and no fork is made, while somebody thinks: what was asked about is compared with what is there
+   once the fork is ours (``holds``).
+"""
+
+from __future__ import annotations
+
+import _thread
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from mudroom.core.command.verdict import Verdict
+from mudroom.core.tree.path import show
+from mudroom.errors import MudroomError
+from mudroom.session.actor import Actor
+from mudroom.session.forks import Forks
+from mudroom.session.machine import Machine
+from mudroom.session.order import OWN, Case, Order
+from mudroom.vault.forks.open_fork import OpenFork
+from mudroom.vault.store.fork import Fork
+
+if TYPE_CHECKING:
+    from mudroom.core.approval.approval import CommandAnswer, CommandApprover, CommandQuestion, Remember
+    from mudroom.core.command.policy import CommandPolicy
+    from mudroom.core.command.verdict import Classification
+    from mudroom.stage.source import Source
+
+
+class Approval:
+    """``_lock`` guards ``_policy`` and the number of questions that are open. The approver is replaced as a whole."""
+
+    def __init__(
+        self,
+        actor: Actor,
+        machine: Machine,
+        forks: Forks,
+        *,
+        commands: Callable[[], CommandPolicy] | None = None,
+        ask_about: CommandApprover | None = None,
+        remember: Remember | None = None,
+    ) -> None:
+        """``actor``: the session's own. ``commands``: the rules that judge an agent's commands, asked for each time;
+        None: those of the settings, and what is learned from answers of "always"."""
+        self.actor, self._machine, self._forks = actor, machine, forks
+        self._commands, self._approver = commands, (ask_about, remember)
+        self._lock = _thread.allocate_lock()
+        self._learned: CommandPolicy | None = None
+        self._open = 0
+
+    def ask_about(self, approver: CommandApprover | None, remember: Remember | None = None) -> None:
+        """From here on this approver is asked; None: what has to be approved is refused. ``remember`` keeps a rule."""
+        self._approver = (approver, remember)
+
+    @property
+    def is_asking(self) -> bool:
+        """Whether somebody is being asked about a command, who hears of signals by itself. Takes no lock: a signal
+        handler asks."""
+        return self._open > 0
+
+    def policy(self) -> CommandPolicy:
+        """Return the rules for commands as they are now."""
+        return self._commands() if self._commands is not None else self._learned or self.actor.settings.commands
+
+    # --- judging ---
+
+    def decide_on(self, argv: Sequence[bytes], cwd: bytes | None = None) -> Verdict:
+        """Return what the policy says about a command of this session's agent. Nothing is run, and nobody asked."""
+        return self._judged(Order(tuple(argv), cwd or self._forks.vault.project, self.actor))[0]
+
+    def judge(self, order: Order) -> Case:
+        """Return the case of a command that is about to run."""
+        return OWN if order.actor.agent is None else Case(self._judged(order)[0])
+
+    def told(self, order: Order, case: Case) -> Case:
+        """Return the case for the result: of a command of the user's own, which nobody has judged, with its classes."""
+        if case is not OWN:
+            return case
+        from mudroom.core.command.program.classification import classify_words
+
+        classes = classify_words(order.argv, project=self._forks.vault.project, cwd=order.cwd).classes
+        return Case(case.verdict._replace(classes=classes))
+
+    def _judged(self, order: Order) -> tuple[Verdict, Classification]:
+        from mudroom.core.command.policy import decide
+        from mudroom.core.command.program.classification import classify_words
+
+        classified = classify_words(order.argv, project=self._forks.vault.project, cwd=order.cwd)
+        verdict = decide(classified, self.policy(), order.actor.agent)
+        return (_in_background(verdict, order) if order.stays else verdict), classified
+
+    # --- asking ---
+
+    def asked(self, order: Order, case: Case, name: str) -> Case:
+        """Return the case after whoever may answer has been asked, if that is needed. ``name``: of the fork in which
+        the command is to run, which need not be there yet."""
+        if case.verdict.action != "require_approval":
+            return case
+        from mudroom.core.approval.approval import CommandAnswer, asked
+        from mudroom.core.approval.fingerprint import Uncovered
+
+        fork = self._forks.vault.fork(name) if self._forks.vault.has_fork(name) else None
+        try:
+            question = self._question(order, fork)
+        except Uncovered as error:
+            return case._replace(answer=CommandAnswer(False, by="nobody", reason=str(error)))
+        approver, remember = self._approver
+        with self._asking():
+            answer = asked(approver, question)
+        if answer.keep and question.pattern:
+            answer = self._keep(question.pattern, answer, remember)
+        self._journal(name, question, answer)
+        return Case(question.verdict, question, answer)
+
+    @contextmanager
+    def _asking(self) -> Iterator[None]:
+        with self._lock:
+            self._open += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._open -= 1
+
+    def _keep(self, pattern: str, answer: CommandAnswer, remember: Remember | None) -> CommandAnswer:
+        """The rule holds for this session at once, and where it is kept for all others; where it cannot be kept the
+        answer holds for this command."""
+        from mudroom.core.command.policy import rules_of_pattern
+
+        if remember is not None:
+            try:
+                remember(pattern, answer.allow)
+            except MudroomError as error:
+                return answer._replace(keep=False, reason=f"the rule could not be written: {error}")
+        added = rules_of_pattern(pattern, "allow" if answer.allow else "deny")
+        with self._lock:
+            known = self._learned or self.actor.settings.commands
+            self._learned = known._replace(rules=(*known.rules, *added))
+        return answer
+
+    def _question(self, order: Order, fork: Fork | None) -> CommandQuestion:
+        """``fork``: None: it will be made of the project as it is."""
+        from mudroom.core.approval.approval import CommandQuestion
+        from mudroom.core.command.policy import exact_pattern
+
+        agent = order.actor.agent
+        verdict, classified = self._judged(order)
+        pattern = exact_pattern(classified, self.policy(), agent) or ""
+        # A fork that is made for this command will have another name when it is asked about again.
+        asked = CommandQuestion(order.argv, order.cwd, order.fork or "", agent or "", verdict, pattern, "")
+        mark, files = self._mark(order, fork, asked, classified)
+        return asked._replace(fingerprint=mark, files=files, terms=self._conditions(order)[0])
+
+    def _mark(
+        self, order: Order, fork: Fork | None, asked: CommandQuestion, classified: Classification
+    ) -> tuple[str, tuple[tuple[bytes, str], ...]]:
+        """Return the fingerprint of a question, and the files that it covers."""
+        from mudroom.core.approval.fingerprint import digests, fingerprint
+
+        with self._reader(order, fork) as (read, strays):
+            files = digests(classified.parts, asked.command, asked.cwd, read, strays)
+        terms, variables = self._conditions(order)
+        level = order.grant.level
+        mark = fingerprint(
+            asked.command, asked.cwd, asked.fork, asked.agent, asked.verdict, level, files, terms, variables
+        )
+        return mark, files
+
+    def _conditions(self, order: Order) -> tuple[tuple[str, ...], list[bytes]]:
+        """Return the terms on which a command would run just now, as people are shown them, and the variables that
+        decide what is run, with their values: those that were asked for, and of the usual ones PATH and its like."""
+        from mudroom.core.approval.approval import terms_of
+        from mudroom.core.command.variable import runs_code
+        from mudroom.core.confinement.environment import select
+
+        settings, grant = order.actor.settings, order.grant
+        extra = (*settings.environment, *grant.variables)
+        env = select(self._machine.confinement.variables, home=b"", cwd=b"", network=False, extra=extra)
+        named = {item.partition(b"=")[0] for item in extra} & env.keys()
+        deciding = sorted(b"%s=%s" % (name, env[name]) for name in env if name in named or runs_code(name))
+        terms = terms_of(
+            grant.level,
+            settings.network_at(grant.level),
+            credentials=[*grant.credentials, *map(show, settings.credentials)],
+            variables=[show(name) for name in named],
+            shown=[show(path) for path in settings.secrets_show],
+            read=[show(path) for path in settings.read],
+            sockets=grant.abstract,
+            graphics=grant.gpu,
+            background=order.stays,
+            image=grant.image,
+        )
+        return terms, deciding
+
+    @contextmanager
+    def _reader(
+        self, order: Order, fork: Fork | None
+    ) -> Iterator[tuple[Callable[[bytes, int], bytes | None], Callable[[bytes], bool]]]:
+        """Reads files of the project as a command in this fork would find them, through links, up to a limit, and says
+        which paths lead to where commands write outside of it. All else there is the host's own, which no command of
+        an agent can change."""
+        from mudroom.stage.views.lookup import reader, strays
+
+        settings, forks = order.actor.settings, self._forks
+        project = forks.vault.project
+
+        def writable(path: bytes) -> bool:
+            return self._machine.confinement.is_writable(path, settings, order.grant)
+
+        mask, _notes = forks.secrets.look(settings)
+        if fork is not None and (fork.name in forks.tools or forks.tools.is_live(fork.name)):
+            tree = forks.tools.tree(fork.name)
+            yield reader(tree, project), strays(tree, project, writable)
+            return
+        if fork is None:
+            with unforked(project, mask.layer) as shown:
+                yield reader(shown, project), strays(shown, project, writable)
+            return
+        with OpenFork(forks.vault.masked(mask), fork) as opened:
+            merged = opened.merged()
+            yield reader(merged, project), strays(merged, project, writable)
+
+    # --- once the fork is ours ---
+
+    def holds(self, order: Order, case: Case, fork: Fork) -> bool:
+        """Return whether what was approved is what is going to run, and nothing stricter is said about it by now.
+        (Something milder is: the rule that an answer of "always" has written.) Hold the fork."""
+        asked = case.question
+        if asked is None:
+            return True
+        from mudroom.core.approval.fingerprint import Uncovered, holds
+
+        verdict, classified = self._judged(order)
+        try:
+            mark, _files = self._mark(order, fork, asked, classified)
+        except Uncovered:
+            return False
+        return verdict.action != "deny" and holds(asked, mark)
+
+    def _journal(self, fork: str, question: CommandQuestion, answer: CommandAnswer) -> None:
+        from mudroom.core.result import text, verdict_to_json
+
+        data = {
+            "command": [text(word) for word in question.command],
+            "cwd": text(question.cwd),
+            "agent": question.agent,
+            "verdict": verdict_to_json(question.verdict),
+            "pattern": question.pattern,
+            "fingerprint": question.fingerprint,
+            **answer._asdict(),
+        }
+        self._forks.journal("approval", fork, data)
+
+
+@contextmanager
+def unforked(project: bytes, masking: bytes) -> Iterator[Source]:
+    """The project as a fork that is made now would show it. ``masking``: the layer over its secrets; empty: none."""
+    from mudroom.stage.layers.union import Union
+    from mudroom.stage.source import OpenSource
+
+    with OpenSource(project) as base:
+        if not masking:
+            yield base
+            return
+        masked = Union((masking,), base)
+        try:
+            yield masked
+        finally:
+            masked.close()
+
+
+def _in_background(verdict: Verdict, order: Order) -> Verdict:
+    """Return the stricter of what is said of a command and of all that are to stay."""
+    from mudroom.core.command.verdict import ACTIONS
+
+    action = order.actor.settings.background
+    if ACTIONS.index(action) <= ACTIONS.index(verdict.action):
+        return verdict
+    return verdict._replace(action=action, rule="background", reason="it would go on in the background")

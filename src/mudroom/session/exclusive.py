@@ -1,0 +1,60 @@
+"""Exclusive use of a vault, as a token of the thread that has it.
+
+Rules of this file:
+1. The token belongs to one thread, and to what that thread calls. Another thread of the same session waits like another
+   process would, and its commands are stopped like another process's.
+2. So each taking has open files of its own: flock(2) excludes open files, not processes, and a lock taken twice through
+   one open file is converted, not waited for.
+3. The vault's lock is taken first: whoever holds it is the only one who stops sandboxes of this session.
+"""
+
+from __future__ import annotations
+
+import _thread
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+
+from mudroom.vault.lock import Lock
+from mudroom.vault.store.store import Vault
+from mudroom.vault.turn import Turn
+
+
+class Exclusive:
+    """``_holder`` is written by the thread that holds the vault's lock, and by no other."""
+
+    def __init__(self, vault: Vault) -> None:
+        self._vault = vault
+        self._holder = 0
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether the calling thread has the vault alone."""
+        return self._holder == _thread.get_ident()
+
+    @contextmanager
+    def taken(
+        self,
+        what: str,
+        waiting: Callable[[str], None],
+        stopping: Callable[[], None],
+        aside: Callable[[], AbstractContextManager[None]],
+    ) -> Iterator[None]:
+        """Have the vault alone for a block. ``aside`` stops the sandboxes that this session shares between commands:
+        their own thread must stay able to end them meanwhile."""
+        lock = Lock(self._vault.path + b"/lock")
+        lock.acquire(what, waiting)
+        try:
+            turn = Turn(self._vault.path)
+            try:
+                with aside():
+                    turn.take(stopping)
+                    self._holder = _thread.get_ident()
+                    try:
+                        yield
+                    finally:
+                        self._holder = 0
+                        turn.give()
+            finally:
+                turn.close()
+        finally:
+            lock.release()

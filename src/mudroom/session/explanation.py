@@ -1,0 +1,89 @@
+"""What would be done to confine a command here, and why it would find a path as it does. Nothing is run."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+from mudroom.core.confinement.fallback import ELSEWHERE, Mode
+from mudroom.core.confinement.limit import explain_limits
+from mudroom.core.confinement.plan import Plan, explain
+from mudroom.core.confinement.spec import Copy
+from mudroom.core.tree.path import show
+from mudroom.session.actor import Actor
+from mudroom.session.confinement.grant import engine_of
+from mudroom.session.forks import Forks
+from mudroom.session.machine import Machine
+from mudroom.stage.views.overlay import OverlayView
+from mudroom.vault.store.fork import Fork
+
+if TYPE_CHECKING:
+    from mudroom.core.confinement.container_report import ContainerReport
+    from mudroom.core.confinement.why import AccessReason
+    from mudroom.vault.store.store import Vault
+
+
+class Explanation:
+    """Of the commands of one actor."""
+
+    def __init__(self, machine: Machine, vault: Vault, actor: Actor) -> None:
+        """Raise Refused or Unsupported as a command would."""
+        self._machine, self._vault, self._actor = machine, vault, actor
+        self._grant = machine.granted(actor)
+
+    def as_json(self, cwd: bytes) -> dict[str, Any]:
+        """Return the level, the mode, the container if there is one, and the lines."""
+        around = self._surroundings()
+        mode, container, lines = self._mode(around), None, list[str]()
+        if around is not None:
+            from mudroom.core.confinement.container_report import as_json, explain_container
+
+            container, lines = as_json(around), list(explain_container(around, mode))
+        lines += [*explain(self._plan(cwd)), *explain_limits(self._actor.settings.limits)]
+        return {"level": self._grant.level, "mode": mode, "container": container, "lines": lines}
+
+    def why_path(self, forks: Forks, path: bytes) -> AccessReason:
+        """Return what a command finds at an absolute path, and why."""
+        from mudroom.core.confinement.why import AccessReason, why_place
+
+        project = self._vault.project
+        mask, _notes = forks.secrets.look(self._actor.settings)
+        inside = path[len(project) + 1 :]
+        if path.startswith(project + b"/") and inside in mask.paths:
+            return AccessReason(show(path), "empty", "it is a secret; secrets.show in the policy shows it", True)
+        return why_place(self._plan(project), path, show(path))
+
+    def _surroundings(self) -> ContainerReport | None:
+        """Return the container that a command would get, as far as that is known without starting one."""
+        if self._grant.level != 2:
+            return None
+        from mudroom.core.confinement.container import user_of
+        from mudroom.core.confinement.container_report import ContainerReport
+        from mudroom.sandbox.container.engine import current
+        from mudroom.sandbox.container.trial import recall
+
+        environ, state = self._machine.confinement.variables, os.path.dirname(os.path.dirname(self._vault.path))
+        engine = current(environ, engine_of(self._actor.settings))
+        known = engine if engine.remote else recall(engine, environ, state)
+        user, _group = user_of(os.geteuid(), os.getegid())
+        return ContainerReport(known or engine, user, self._grant.image, known is not None)
+
+    def _mode(self, around: ContainerReport | None) -> Mode:
+        confinement, settings = self._machine.confinement, self._actor.settings
+        if around is None:
+            first = confinement.platform.first
+            return "copy" if settings.view == "copy" and first not in ELSEWHERE else first
+        if around.engine.remote:
+            return "remote"
+        if not around.engine.nested:
+            return "plain"
+        return confinement.first_mode(settings, is_copy=False, level=2)[0]
+
+    def _plan(self, cwd: bytes) -> Plan:
+        mode = self._mode(self._surroundings())
+        fork = Fork("example", self._vault.path + b"/forks/example", self._vault.path)
+        here = fork.path + b"/upper"
+        mount = OverlayView(self._vault.project, (), here, fork.path + b"/work").mount()
+        view = mount if mode == "overlay" else Copy(fork.copy_place + b"/work")
+        private, settings = fork.path + b"/private", self._actor.settings
+        return self._machine.confinement.plan(view, mode, cwd, private, settings, grant=self._grant)[0]

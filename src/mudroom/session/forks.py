@@ -1,0 +1,502 @@
+"""The forks of a project: made, frozen, rolled back, renamed, mounted, compared, discarded; and who uses one now.
+
+Rules of this file:
+1. A fork at rest is one whose lock is held (``at_rest``), with nothing running in it and all of it written down.
+2. A fork that was made for a command which has not run is taken back, unless somebody else has used it.
+3. A fork in whose background something runs is looked at, frozen and forked through the sandbox that it has.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import re
+import time
+from collections import deque
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from mudroom.core.settings import Settings
+from mudroom.core.tree import stack
+from mudroom.core.tree.change import Changeset
+from mudroom.core.tree.path import show
+from mudroom.errors import FULL, ForkMoved, MudroomError, UsageError
+from mudroom.session.exclusive import Exclusive
+from mudroom.session.file_tools import FileTools
+from mudroom.session.secrets import Secrets
+from mudroom.session.users import Users
+from mudroom.vault.forks import stacking
+from mudroom.vault.forks.collection import CollectedCommand, Progress, gather, take_snapshot, view_of
+from mudroom.vault.forks.open_fork import OpenFork
+from mudroom.vault.store.fork import Fork
+from mudroom.vault.store.store import Vault
+
+if TYPE_CHECKING:
+    from mudroom.core.tree.stack import Checkpoint
+    from mudroom.session.users import Standing
+    from mudroom.stage.buffer.files import Files
+    from mudroom.stage.views.mount import Kind
+    from mudroom.vault.forks.comparison import Comparison
+    from mudroom.vault.forks.mount import MountedFork
+    from mudroom.vault.record import ForkRecord
+
+_CLOCK_REALTIME_COARSE = 5
+"""The clock that file systems stamp with: linux/time.h, ktime_get_coarse_real_ts64. Python has no name for it."""
+
+PATIENCE = 2.0
+"""Seconds that whoever has the vault alone waits for somebody who looks at a fork: a page that shows its conflicts."""
+
+_JOURNAL_EVERY = 64
+"""Commands of a session from one look at the journal's size to the next."""
+
+_REMARKS = 64
+"""Remarks that are kept until the next result."""
+
+_STEM = 40
+"""Letters of a checkpoint's name that come from the command."""
+_READ = 4096
+"""Bytes of each word that are looked at for that."""
+_SHELLS = ("sh", "bash", "dash", "zsh", "ksh")
+
+
+def start_time(vault: Vault) -> int:
+    """Return now, by the clock of the file systems, and later than the last apply: what that wrote is no edit of the
+    user's. Right after one, wait for the next tick of that clock (at most 4 ms)."""
+    applied = os.stat(vault.path + b"/applies").st_mtime_ns
+    while (now := time.clock_gettime_ns(_CLOCK_REALTIME_COARSE)) <= applied:
+        pass
+    return now
+
+
+def checkpoint_stem(argv: Sequence[bytes], known: Collection[str] = ()) -> str:
+    """Return the name of a checkpoint before this command, but for its number: ``before-rm-rf-build``. Names are shown
+    in more places than commands are, so no secret gets into one; ``known``: values that are secrets."""
+    from mudroom.core.text.redaction import redact, redact_words
+
+    words = [show(word[:_READ]) for word in argv]
+    if len(words) > 2 and words[0].rpartition("/")[2] in _SHELLS and words[1] in ("-c", "-lc"):
+        words = redact(words[2].strip().partition("\\n")[0], known).split(" ")
+    else:
+        words = redact_words(words, known)
+    line = " ".join((words[0].rpartition("/")[2], *words[1:]))
+    stem = re.sub(r"[^A-Za-z0-9_.]+", "-", line).strip("-.")[:_STEM].rstrip("-.")
+    return f"before-{stem}" if stem else "before"
+
+
+class Forks:
+    """Thread-safe: what is on disk is guarded by each fork's lock, the rest by the locks of the objects that hold it.
+    ``_progress`` is replaced as a whole."""
+
+    def __init__(
+        self,
+        vault: Vault,
+        settings: Settings,
+        *,
+        clock: Callable[[], int],
+        new_id: Callable[[], str],
+        progress: Progress | None = None,
+        forget: Callable[[str], None] = lambda _name: None,
+    ) -> None:
+        """``settings``: of the session's own actor. ``forget``: called with the name of a fork that is gone."""
+        self.vault, self.settings, self.clock, self.new_id = vault, settings, clock, new_id
+        self.tools = FileTools(vault, clock)
+        self.secrets = Secrets(vault, settings, self.tools.refresh_all)
+        self.exclusive = Exclusive(vault)
+        self.users = Users(self.exclusive)
+        self.remarks: deque[str] = deque(maxlen=_REMARKS)
+        """To be said with the next result. Appended and taken one by one, which is atomic."""
+        self._progress = progress
+        self._forget = forget
+        self._commands = itertools.count()
+
+    def close(self) -> None:
+        """Bring what file tools have written into its forks, then let go of everything."""
+        for name in self.tools.in_use():
+            self.flush(name)
+            self.tools.drop(name)
+        self.vault.close()
+
+    @property
+    def progress(self) -> Progress | None:
+        return self._progress
+
+    def tell_progress(self, progress: Progress | None) -> None:
+        """From here on, tell this of what takes long: a label, what is done of it, how much there is."""
+        self._progress = progress
+
+    def unsaid(self) -> list[str]:
+        """Take the remarks that no result has had yet."""
+        return [self.remarks.popleft() for _remark in range(len(self.remarks))]
+
+    def new_name(self) -> str:
+        """Return a name for a fork that nobody has named."""
+        return "run-" + self.new_id()
+
+    def journal(self, kind: str, fork: str, data: dict[str, Any]) -> None:
+        self.vault.journal.append(kind, fork, data, time=self.clock())
+
+    # --- one thing at a time ---
+
+    @contextmanager
+    def locked(self, fork: Fork, holder: str) -> Iterator[None]:
+        """Hold a fork's lock. Whoever has the vault alone must not wait for one: its holder has been stopped.
+
+        Raise Occupied if something runs in the fork's background, UsageError if the fork is gone when it is free."""
+        self.users.require_free(fork)
+        if not self.exclusive.is_ours:
+            with fork.lock(holder):
+                self.vault.fork(fork.name)
+                yield
+            return
+        with fork.lock_if_free(holder, PATIENCE) as free:
+            if not free:
+                raise UsageError(
+                    f"a command is running in the fork {fork.name}, stopped for as long as this one takes",
+                    "try again when it has ended",
+                )
+            yield
+
+    @contextmanager
+    def turn(self, *, alone: bool) -> Iterator[None]:
+        """Side by side with other commands, unless the vault is ours alone."""
+        if alone:
+            yield
+            return
+        self.vault.turn.begin()
+        try:
+            yield
+        finally:
+            self.vault.turn.end()
+
+    @contextmanager
+    def at_rest(self, name: str) -> Iterator[Fork]:
+        """A fork with its lock held, nothing running in it, and all it holds written down."""
+        fork = self.vault.fork(name)
+        with self.locked(fork, "mudroom"):
+            stacking.require_idle(fork)
+            if fork.interrupted is not None or name in self.tools:
+                self.secrets.look()
+            self.settle(fork)
+            self.remarks.extend(self.tools.flush(fork))
+            yield fork
+        if os.path.isdir(fork.path):
+            self.tools.refresh(fork)
+        else:
+            self.forget(name)
+
+    @contextmanager
+    def taken(self, name: str, *, named: bool) -> Iterator[tuple[Fork, bool]]:
+        """A fork for a command, and whether it was made for it. Where an error ends the block, a fork without a name of
+        its own is taken back if nothing has begun to run in it."""
+        with self.users.lock:
+            is_new = not self.vault.has_fork(name)
+            fork = self.new(name, named=named) if is_new else self.vault.fork(name)
+            self.users.add(name)
+        try:
+            yield fork, is_new
+        except BaseException:
+            if is_new and not named:
+                self.take_back(fork)
+            raise
+        finally:
+            self.users.remove(name)
+
+    def take_back(self, fork: Fork, agent: str = "") -> None:
+        """Discard a fork that was made for a command which has not run, unless somebody else has used it. Call it with
+        the fork taken. ``agent``: whose workspace it may be."""
+        shared = self.users.shared(fork.name)
+        if shared is not None and not shared.behind:
+            shared.wait()  # nobody needs it, so it ends
+        with self.users.lock:
+            if self.users.count(fork.name) > 1:
+                return
+            with fork.lock_if_free("mudroom") as free:
+                if not free or self._is_used(fork, agent):
+                    return
+                named = fork.state.named
+                self.forget(fork.name)
+                self.vault.discard(fork)
+        if named:  # its beginning is in the journal
+            self.journal("discard", fork.name, {})
+
+    def _is_used(self, fork: Fork, agent: str) -> bool:
+        """Return whether anybody has done anything with a fork since it was made. Hold its lock."""
+        state, record = fork.state_or_none, fork.record
+        if state is None or state.layers or fork.interrupted is not None:
+            return True
+        if any(not point.automatic for point in state.checkpoints):  # ours is one before a command, of nothing
+            return True
+        if record is not None and (record.command or record.changeset.changes):
+            return True
+        # A directory of file tools that have not written it down, the directory of background commands, or a mount.
+        places = (b"/spill", b"/background/sandbox", b"/mount")
+        if any(os.path.exists(fork.path + place) for place in places):
+            return True
+        return fork.agent not in ("", agent) or not stacking.upper_is_empty(fork)
+
+    # --- lines of work ---
+
+    def new(
+        self, name: str, *, parent: str | None = None, at: str | None = None, snapshot: bool = False, named: bool = True
+    ) -> Fork:
+        """Make a fork of the project, or of what another fork holds now, or held at a checkpoint (``at``).
+
+        ``snapshot``: on a frozen copy of the project instead of the live one. Raise UsageError if the name is taken.
+        """
+        if parent is None:
+            fork = self.vault.new_fork(name, time=self.clock(), named=named)
+            if snapshot:
+                take_snapshot(self.vault, fork, self.settings._replace(copy_limit=1 << 62), self._progress)
+        else:
+            fork, at = self._fork_of(parent, name, at)
+        if named:
+            self.journal("fork", name, {"parent": parent, "at": at})
+        return fork
+
+    def _fork_of(self, parent: str, name: str, at: str | None) -> tuple[Fork, str | None]:
+        """Where something runs in the background of the parent: by a checkpoint of it, which is returned as well."""
+        with self.users.beside(self.vault.fork(parent)) as standing:
+            if standing is not None:
+                at = at or self.checkpoint_beside(standing, parent, (b"fork", name.encode()))
+                return stacking.fork_of(self.vault, self.vault.fork(parent), name, self.clock(), at), at
+        with self.at_rest(parent) as above:
+            return stacking.fork_of(self.vault, above, name, self.clock(), at), at
+
+    def checkpoint(self, name: str, point: str) -> Checkpoint:
+        """Freeze what a fork holds under a name. What runs in its background is stopped while that is copied. Raise
+        UsageError if the name is taken."""
+        made: Checkpoint | None
+        with self.users.beside(self.vault.fork(name)) as standing:
+            if standing is not None:
+                standing.checkpoint(point, self.clock())
+                made = self.vault.fork(name).state.checkpoint(point)
+            else:
+                with self.at_rest(name) as fork:
+                    made = stacking.checkpoint(self.vault, fork, point, self.clock())
+        if made is None:
+            raise MudroomError(f"the checkpoint {point} was not made", "try again")
+        self.journal("checkpoint", name, {"checkpoint": point})
+        return made
+
+    def checkpoint_before(self, fork: Fork, argv: Sequence[bytes], keep: int) -> str:
+        """Freeze what the fork holds before a command; return the name. Hold the fork's lock."""
+        from mudroom.core.retention import surplus_checkpoints
+
+        name = stack.free_name(fork.state, self.stem(argv))
+        point = stacking.checkpoint(self.vault, fork, name, self.clock(), automatic=True)
+        for old in surplus_checkpoints(fork.state, keep):
+            fork.save(stack.without_checkpoint(fork.state, old))
+        self.journal("checkpoint", fork.name, {"checkpoint": name, "automatic": True})
+        return point.name
+
+    def checkpoint_beside(
+        self, standing: Standing, name: str, argv: Sequence[bytes], *, keep: int | None = None, terms: str | None = None
+    ) -> str:
+        """The same of a fork that has a shared sandbox. ``terms``: of the command that is to join it; None: none is."""
+        kept = self.settings.keep_applies if keep is None else keep
+        point = standing.checkpoint(self.stem(argv), self.clock(), keep=kept, terms=terms)
+        self.journal("checkpoint", name, {"checkpoint": point, "automatic": True})
+        return point
+
+    def stem(self, argv: Sequence[bytes]) -> str:
+        return checkpoint_stem(argv, frozenset(self.vault.secrets()))
+
+    def rollback(
+        self,
+        name: str,
+        point: str | None = None,
+        *,
+        require: Callable[[], None] = lambda: None,
+    ) -> Checkpoint | None:
+        """Drop what a fork has changed since a checkpoint; None: the last one, which after a command that got one of
+        its own is what was there before it. Return the checkpoint by which that can be had back.
+
+        ``require`` is called when nothing can change the fork any more; what it raises ends this, and nothing is done.
+        """
+        point = point or self.last_checkpoint(name)
+        with self.at_rest(name) as fork:
+            require()
+            before = stacking.rollback(self.vault, fork, point, self.clock())
+        undo = before.name if before is not None else None
+        self.journal("rollback", name, {"checkpoint": point, "undo": undo})
+        return before
+
+    def last_checkpoint(self, name: str) -> str:
+        """Return the newest that no rollback has left. Raise UsageError if there is none."""
+        return stacking.last_checkpoint(self.vault.fork(name)).name
+
+    def rename(self, name: str, new: str) -> Fork:
+        with self.at_rest(name) as fork:
+            renamed = stacking.rename(self.vault, fork, new)
+        self.journal("rename", new, {"was": name})
+        return renamed
+
+    def mount(
+        self, name: str, place: bytes | None = None, *, writable: bool = True, kind: Kind | None = None
+    ) -> MountedFork:
+        """Show a fork as a real directory: at ``place``, or one in the vault. Until ``unmount`` that is the one truth
+        about it, and everything else refuses. Raise Unsupported if this ``kind`` cannot be had here."""
+        from mudroom.vault.forks.mount import mount
+
+        default = self.vault.path + b"/mounts/" + name.encode()
+        with self.at_rest(name) as fork:
+            found = mount(self.vault, fork, place or default, writable=writable, now=start_time(self.vault), kind=kind)
+        self.journal("mount", name, {"kind": found.kind, "writable": writable})
+        return found
+
+    def unmount(self, name: str) -> Changeset:
+        """Take the directory away. Return what the fork holds. Raise MudroomError if it is in use."""
+        from mudroom.vault.forks.mount import give_back
+
+        fork = self.vault.fork(name)
+        with self.locked(fork, "unmount"):
+            changeset = give_back(self.vault, fork, self.clock())
+        self.tools.refresh(fork)
+        self.journal("unmount", name, {"changed": len(changeset.changes)})
+        return changeset
+
+    def mounts(self) -> dict[str, MountedFork]:
+        """Return what is mounted, by fork."""
+        from mudroom.vault.forks.mount import mounted
+
+        found = {fork.name: mounted(fork) for fork in self.vault.forks()}
+        return {name: place for name, place in found.items() if place is not None}
+
+    def compare(self, old: str, new: str) -> Comparison:
+        """Put two states side by side: ``base``, ``now``, ``FORK`` or ``FORK@CHECKPOINT``. To be closed."""
+        from mudroom.vault.forks.comparison import Comparison
+
+        for side in {old, new} - {"base", "now"}:
+            self.changeset(side.partition("@")[0])  # one that was cut off is looked at now
+        return Comparison(self.vault, old, new)
+
+    def discard(self, name: str, reviewed: str | None = None) -> None:
+        """Throw a fork away. ``reviewed``: the fingerprint of what somebody has looked at. Raise ForkMoved if the fork
+        holds something else, UsageError if a command of this session is running in it."""
+        fork = self.vault.fork(name)
+        self.users.require_free(fork)
+        stacking.require_idle(fork)
+        if reviewed is not None:
+            from mudroom.vault.forks.review import fingerprint
+
+            if fingerprint(self.changeset(name)) != reviewed:
+                raise ForkMoved(b"", f"what {name} holds now", "discarded")
+        with self.users.lock:
+            if self.users.count(name):
+                raise UsageError(f"a command is running in the fork {name}", "try again when it has ended")
+            self.forget(name)
+            self.vault.discard(self.vault.fork(name))
+        self.journal("discard", name, {})
+
+    def forget(self, name: str) -> None:
+        """Let go of what is held for a fork that is gone, or about to go."""
+        self.tools.drop(name)
+        self._forget(name)
+
+    # --- its files ---
+
+    def files(self, name: str) -> Files:
+        """Return the files of a fork for file tools: to read and to write, in memory until something needs them on
+        disk. While a command of this session runs in the fork, the same calls go through its live mount. Raise
+        UsageError if there is no such fork.
+        """
+        from mudroom.stage.buffer.files import Files
+
+        self.vault.fork(name)
+        self.secrets.look()
+        return Files(lambda: self.tools.tree(name))
+
+    def flush(self, name: str) -> None:
+        """Bring what file tools have written into the fork. Everything else that looks at a fork does this first."""
+        if name in self.tools and not self.tools.is_live(name):
+            with self.at_rest(name):
+                pass
+
+    # --- what forks hold ---
+
+    def settle(self, fork: Fork, vault: Vault | None = None) -> None:
+        """Look at what a command has left that was cut off with mudroom itself. Hold the fork's lock. ``vault``: with
+        the mask under which to look; None: the session's own."""
+        started = fork.interrupted
+        if started is not None:
+            shown = vault or self.vault
+            with OpenFork(shown, fork) as opened:
+                view = view_of(shown, fork, opened, "copy" if fork.is_copy else "overlay")
+                if os.path.isdir(view.staged[0]) and (fork.has_copy or not fork.is_copy):
+                    found = gather(fork, opened, view, CollectedCommand((), 9, self.clock()), started)
+                    self._journal_cut_off(fork.name, {"outcome": "collected", "changed": len(found.changes)})
+            fork.end()
+        if os.path.isdir(fork.path + b"/background"):
+            from mudroom.vault.forks.background import Book
+
+            Book(fork).settle(self.clock())
+
+    def _journal_cut_off(self, name: str, data: dict[str, Any]) -> None:
+        """A command ran of which the journal says nothing: mudroom was killed, or had no room. That is said now; if it
+        cannot be, its changes can be looked at all the same."""
+        try:
+            self.journal("recover", name, data)
+        except MudroomError as error:
+            self.remarks.append(error.message)
+
+    def changeset(self, name: str) -> Changeset:
+        """Return what a fork holds, as of its last command. One that was cut off in the middle is looked at now."""
+        with self.users.beside(self.vault.fork(name)) as standing:
+            if standing is not None:
+                standing.collect(None)
+                record = self.vault.fork(name).record
+                return record.changeset if record is not None else Changeset()
+        record = self.record(name)
+        return record.changeset if record is not None else Changeset()
+
+    def record(self, name: str) -> ForkRecord | None:
+        """Return what is written down of a fork; None if nothing is."""
+        fork = self.vault.fork(name)
+        self.flush(name)
+        if fork.interrupted is not None:
+            with fork.lock_if_free("looking at what is left") as free:
+                if free:
+                    self.settle(fork)
+        return fork.record
+
+    def known_record(self, name: str) -> ForkRecord | None:
+        """The same for a list: where there is no room to write down what a command has left that was cut off, what is
+        known without that."""
+        try:
+            return self.record(name)
+        except OSError as error:
+            if error.errno not in FULL:
+                raise
+            return self.vault.fork(name).record
+
+    def opened_credentials(self, name: str) -> tuple[str, ...]:
+        """Return the credential stores that were open to any command of a fork, by the names that cards have."""
+        return self.vault.fork(name).credentials
+
+    # --- keeping house ---
+
+    def keep_journal(self, settings: Settings) -> list[str]:
+        """Move older events to an archive if the journal has become large: looked at now and then. Return notes."""
+        if next(self._commands) % _JOURNAL_EVERY:
+            return []
+        try:
+            self.vault.journal.keep_within(settings.keep_journal, settings.keep_journal_age, self.clock())
+        except (MudroomError, OSError) as error:
+            return [f"older events of the journal could not be archived: {error}"]
+        return []
+
+    def tidy(self, *, applied: bool = False) -> None:
+        """Remove what retention (``keep:`` in the policy) does not keep, if it is time for that. Hold the vault's lock.
+
+        What could not be removed is no reason to fail; it is in the notes of the next result.
+        """
+        from mudroom.vault.retention.tidy import tidy
+
+        swept = tidy(self.vault, self.settings, self.clock(), applied=applied)
+        if swept is None:
+            return
+        self.remarks.extend(swept.remarks)
+        if swept.size:
+            data = {"applies": [one.name for one in swept.applies], "layers": len(swept.layers), "bytes": swept.size}
+            self.journal("gc", "", data)

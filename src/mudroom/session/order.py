@@ -1,0 +1,127 @@
+"""The values of one command: the order, what becomes of it while it runs, and how it ended.
+
+Nothing of one command is kept anywhere else, so that commands of several threads cannot meet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NamedTuple
+
+from mudroom.core.command.verdict import Verdict
+from mudroom.session.actor import Actor
+from mudroom.session.confinement.grant import PLAIN, Grant
+
+if TYPE_CHECKING:
+    from mudroom.core.approval.approval import CommandAnswer, CommandQuestion
+    from mudroom.core.confinement.fallback import Mode
+    from mudroom.core.confinement.limit import LimitReached, Reading
+    from mudroom.core.network.flow import Flow
+    from mudroom.errors import MudroomError
+    from mudroom.sandbox.client.capture import CapturedOutput
+    from mudroom.sandbox.client.client import Exit, Running
+
+
+class Stdio(NamedTuple):
+    """Descriptors for the command. None: captured (or, for stdin, empty)."""
+
+    stdin: int | None = None
+    stdout: int | None = None
+    stderr: int | None = None
+    terminal: bool = False
+    """Those that are terminals stay with the caller: the command gets a pseudo-terminal of its own, or pipes, and what
+    goes on there is relayed (``sandbox/client/terminal.py``). For the main thread: signals are heeded meanwhile."""
+    on_output: Callable[[str, bytes], None] | None = None
+    """Called with ``stdout`` or ``stderr`` and what has just come, for each that is captured, in the thread that runs
+    the command. What comes beyond the limit of captured output is passed on all the same."""
+
+
+CAPTURED = Stdio()
+
+
+class Case(NamedTuple):
+    """A command, the verdict about it, and the answer of whoever was asked."""
+
+    verdict: Verdict
+    question: CommandQuestion | None = None
+    answer: CommandAnswer | None = None
+
+    @property
+    def allowed(self) -> bool:
+        if self.verdict.action == "require_approval":
+            return self.answer is not None and self.answer.allow
+        return self.verdict.action != "deny"
+
+    @property
+    def wants_checkpoint(self) -> bool:
+        return self.verdict.action != "allow"
+
+    @property
+    def final(self) -> Verdict:
+        """The verdict, with the outcome of the question in its reason."""
+        if self.answer is None:
+            return self.verdict
+        said = f"{'approved' if self.answer.allow else 'refused'} by {self.answer.by or 'the approver'}"
+        more = f" ({self.answer.reason})" if self.answer.reason else ""
+        return self.verdict._replace(reason=f"{self.verdict.reason}; {said}{more}")
+
+    def changed(self) -> Case:
+        """Return the case as refused: the answer was about something else."""
+        assert self.answer is not None
+        return self._replace(answer=self.answer._replace(allow=False, keep=False, reason=CHANGED))
+
+
+CHANGED = "what it would run has changed since it was approved: run it again to be asked about that"
+OWN = Case(Verdict())
+"""The case of a command of the user's own."""
+
+
+class Order(NamedTuple):
+    """One command, as it was asked for."""
+
+    argv: tuple[bytes, ...]
+    cwd: bytes
+    actor: Actor = Actor()
+    grant: Grant = PLAIN
+    fork: str | None = None
+    """None: a new fork."""
+    stdio: Stdio = CAPTURED
+    timeout: float | None = None
+    """Seconds; None: no limit."""
+    alone: bool = False
+    """Whether the thread that runs it has the vault alone (``exclusive.py``)."""
+    stays: bool = False
+    """Whether it is to stay in the background."""
+
+
+class CommandEnd(NamedTuple):
+    """How a command has ended."""
+
+    exit: Exit
+    timed_out: bool
+    output: CapturedOutput
+    reached: tuple[LimitReached, ...] = ()
+    use: Reading | None = None
+    flows: tuple[Flow, ...] = ()
+
+
+class Outcome:
+    """One command while it runs: written by the thread that runs it, and by no other."""
+
+    def __init__(self) -> None:
+        self.notes: list[str] = []
+        self.checkpoint: str | None = None
+        """The checkpoint that was made before it."""
+        self.mode: Mode | None = None
+        self.started = 0
+        """Nanoseconds, by the clock that file systems stamp with."""
+        self.flows: tuple[Flow, ...] = ()
+        self.running: Running | None = None
+        self.merged: str | None = None
+        """A layer made of many while the command ran, for its fork to stand on afterwards."""
+        self.unwritten: MudroomError | None = None
+        """Why its flows could not be journalled: raised when its changes are safe."""
+
+    def note(self, *notes: str) -> None:
+        """Add notes that are not there yet."""
+        self.notes += [note for note in notes if note not in self.notes]

@@ -1,0 +1,311 @@
+"""A command's own sandbox: from its plan to its end, and to what it has changed.
+
+Made with the fork's lock and a turn held, by the thread that runs the command. What goes on beside the command is put
+together here: limits, the gate, the terminal, the turn of others.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+from contextlib import ExitStack
+from typing import TYPE_CHECKING
+
+from mudroom.core.confinement.fallback import Mode
+from mudroom.core.confinement.limit import LimitReached, Reading, difference, reached, reached_else
+from mudroom.core.confinement.plan import Plan
+from mudroom.core.tree.change import Changeset
+from mudroom.core.tree.path import show
+from mudroom.errors import CommandNotStarted, MudroomError
+from mudroom.sandbox.client.capture import CapturedOutput, Watch, attend
+from mudroom.sandbox.client.client import Client, Exit, Running, StepFailed
+from mudroom.session.forks import Forks, start_time
+from mudroom.session.machine import Machine
+from mudroom.session.order import CommandEnd, Order, Outcome, Stdio
+from mudroom.stage.view import View
+from mudroom.stage.views.overlay import OverlayView
+from mudroom.stage.views.preflight import foreign
+from mudroom.vault.forks.collection import CollectedCommand, gather, keep_artifacts, stand_on_copy, view_of
+from mudroom.vault.forks.live_output import LiveOutput
+from mudroom.vault.forks.open_fork import OpenFork
+from mudroom.vault.store.fork import Fork
+from mudroom.vault.store.store import Vault
+from mudroom.vault.turn import LOOK
+
+if TYPE_CHECKING:
+    from mudroom.core.confinement.spec import Bind
+    from mudroom.core.network.flow import Flow
+    from mudroom.net.inspection.equipment import Equipment
+    from mudroom.sandbox.client.terminal import Relay
+    from mudroom.sandbox.host.mirror import Mirror
+    from mudroom.sandbox.limits.cgroup import Leaf
+    from mudroom.sandbox.limits.gauge import Gauge
+    from mudroom.session.confinement.gateway import Doorkeeper
+
+
+class RunningCommands:
+    """The commands of a session that run now, in the foreground. Used by single operations of a dict, without a lock: a
+    signal handler reads it. ``has_run`` is only ever set."""
+
+    def __init__(self) -> None:
+        self._commands: dict[int, tuple[str, Running]] = {}
+        self.has_run = False
+
+    def add(self, outcome: Outcome, fork: Fork, running: Running) -> None:
+        self.has_run = True
+        self._commands[id(outcome)] = fork.name, running
+
+    def remove(self, outcome: Outcome) -> None:
+        self._commands.pop(id(outcome), None)
+
+    def of(self, fork: str | None) -> list[Running]:
+        """Return those that run in a fork, or all of them."""
+        return [running for name, running in list(self._commands.values()) if fork is None or name == fork]
+
+
+def relay_for(stdio: Stdio) -> Relay | None:
+    """Return what relays a terminal; None if the command is given its descriptors as they are."""
+    if not stdio.terminal:
+        return None
+    from mudroom.sandbox.client.terminal import Relay
+
+    return Relay((stdio.stdin, stdio.stdout, stdio.stderr))
+
+
+def shown(equipment: Equipment | None) -> tuple[Bind, ...]:
+    return equipment.binds if equipment is not None else ()
+
+
+class OwnSandbox:
+    """Used by one thread."""
+
+    def __init__(
+        self,
+        machine: Machine,
+        forks: Forks,
+        fork: Fork,
+        vault: Vault,
+        order: Order,
+        outcome: Outcome,
+        running: RunningCommands,
+    ) -> None:
+        """``vault``: with the mask of the order. ``running``: where the command is entered while it runs."""
+        self._machine, self._forks, self._fork, self._vault = machine, forks, fork, vault
+        self._order, self._outcome, self._running = order, outcome, running
+        self._open = ExitStack()
+        """What is open from the start of the command until its changes are collected."""
+        self._opened: OpenFork | None = None
+        self._view: View | None = None
+        self._output: CapturedOutput | None = None
+
+    def close(self) -> None:
+        self._open.close()
+
+    def checkpoint(self, name: str, time: int) -> str:
+        """Freeze what the fork holds under a name. Return the name."""
+        from mudroom.vault.forks.stacking import checkpoint
+
+        return checkpoint(self._vault, self._fork, name, time).name
+
+    def checkpoint_before(self) -> str:
+        """Freeze what the fork holds before the command. Return the name."""
+        return self._forks.checkpoint_before(self._fork, self._order.argv, self._order.actor.settings.keep_applies)
+
+    def run(self, order: Order, outcome: Outcome) -> CommandEnd:
+        """Perform the plan; where a step is impossible here, in the next weaker mode, announced in the notes."""
+        fork, settings = self._fork, order.actor.settings
+        mode = self._machine.first_mode(fork, order, outcome)
+        outcome.notes += [*order.grant.notes, *self._machine.confinement.missing_credentials(settings)]
+        fork.note_credentials(order.grant.credentials)
+        while True:
+            if mode != "overlay":
+                outcome.notes += stand_on_copy(self._vault, fork, settings, self._forks.progress)
+            with ExitStack() as attempt:
+                opened = attempt.enter_context(OpenFork(self._vault, fork))
+                view = view_of(self._vault, fork, opened, mode, self._forks.progress, level=order.grant.level)
+                view.prepare()
+                try:
+                    end = self._attempt(view, mode, order, outcome)
+                except StepFailed as failure:
+                    mode = self._machine.weaker(mode, failure, order, outcome)
+                    continue
+                finally:
+                    if outcome.running is not None:
+                        self._machine.leave(fork, outcome.running)
+                        outcome.running = None
+                self._opened, self._view, self._output, outcome.mode = opened, view, end.output, mode
+                self._open = attempt.pop_all()
+                return end
+
+    def collect(self, command: CollectedCommand) -> Changeset:
+        """Write down what the fork holds after the command, and let go of it."""
+        assert self._opened is not None and self._view is not None and self._output is not None
+        fork, outcome = self._fork, self._outcome
+        changeset = gather(fork, self._opened, self._view, command, outcome.started)
+        if fork.has_copy:
+            keep_artifacts(fork, command.argv, {stream.name: stream.data for stream in self._output.streams})
+        fork.end()
+        self._open.close()
+        if outcome.merged is not None:
+            from mudroom.vault.forks.flatten import stand_on
+
+            stand_on(fork, outcome.merged)
+        self._forks.tools.refresh(fork)
+        return changeset
+
+    # --- one attempt ---
+
+    def _attempt(self, view: View, mode: Mode, order: Order, outcome: Outcome) -> CommandEnd:
+        machine, fork, settings = self._machine, self._fork, order.actor.settings
+        equipment = machine.equipment(mode, order)
+        relay = relay_for(order.stdio)
+        given = relay.descriptors if relay is not None else order.stdio[:3]
+        gated, port = machine.at_the_gate(fork, mode, order, relay, equipment)
+        mirror = machine.mirror(order)
+        with (
+            gated as keeper,
+            machine.limited(mode, order, outcome) as (rlimits, leaf),
+            LiveOutput(fork.path, order.stdio.on_output) as heard,
+            CapturedOutput(*given, settings.output_limit, heard) as output,
+        ):
+            try:
+                plan, env = machine.confinement.plan(
+                    view.mount(), mode, order.cwd, fork.path + b"/private", settings, rlimits, order.grant, port,
+                    shown(equipment),
+                )  # fmt: skip
+                if equipment is not None:
+                    env |= dict(equipment.environment)
+                with machine.at_its_place(plan, fork, order) as client:
+                    outcome.started = start_time(self._vault)
+                    fork.begin(outcome.started)
+                    running = self._begin(client, plan, env, output.descriptors, relay, leaf, keeper)
+                    meanwhile = functools.partial(self._meanwhile, view)
+                    watch = self._watch(running, keeper, mirror)
+                    ended, timed_out = attend(running, output, order.timeout, meanwhile, watch, keeper)
+                    if client.lost(ended):
+                        raise MudroomError("the sandbox launcher died", "run the command again; nothing was applied")
+                    done, use = self._reached(leaf or client.gauge, ended, timed_out=timed_out, output=output)
+                outcome.flows = flows_of(self._forks, fork, keeper, outcome)
+                return CommandEnd(ended, timed_out, output, done, use, outcome.flows)
+            except (StepFailed, CommandNotStarted) as error:
+                fork.end()
+                if order.grant.image and isinstance(error, CommandNotStarted) and error.hint:
+                    error.hint = f"there is only what the image {order.grant.image} holds"
+                raise
+            finally:
+                if mirror is not None:
+                    mirror.close()
+                self._forks.tools.end_live(fork.name)
+                if relay is not None:
+                    relay.close()
+                self._running.remove(outcome)
+
+    def _begin(
+        self,
+        client: Client,
+        plan: Plan,
+        env: dict[bytes, bytes],
+        descriptors: tuple[int, int, int],
+        relay: Relay | None,
+        leaf: Leaf | None,
+        keeper: Doorkeeper | None,
+    ) -> Running:
+        """Start the command, after the last one of this fork has let go of its mount. File tools that are in use go
+        through the new mount from here on."""
+        fork, tools = self._fork, self._forks.tools
+        self._machine.after_the_last(fork)
+        edited = fork.name in tools
+        numbers = relay.numbers if relay is not None else ()
+        gate = keeper is not None and keeper.is_inside
+        running = client.run(
+            plan, self._order.argv, env, descriptors, want_view=edited, want_gate=gate, leaf=leaf, terminal=numbers
+        )
+        self._outcome.running = running
+        if keeper is not None:
+            keeper.began(running)
+        self._running.add(self._outcome, fork, running)
+        if relay is not None:
+            relay.began(running)
+        if edited:
+            tools.go_live(fork.name, running)
+        return running
+
+    def _watch(self, running: Running, keeper: Doorkeeper | None, mirror: Mirror | None) -> Watch | None:
+        """Return what is looked at again and again: whether others wait for their turn, whether rules of the gate have
+        changed, whether the host has replaced a credential store."""
+        alone, turn = self._order.alone, self._vault.turn
+        if alone and keeper is None and mirror is None:
+            return None
+
+        def look() -> float:
+            if keeper is not None:
+                keeper.look()
+            if mirror is not None:
+                mirror.look()
+            return 0.0 if alone else turn.stand_aside(running.pause, running.resume)
+
+        return Watch(LOOK, look)
+
+    def _meanwhile(self, view: View) -> None:
+        """While the command runs: load what collecting needs, clean up after the command before this one, merge
+        layers that have become many, and look for what the overlay could not change."""
+        import mudroom.core.command.program.classification
+        import mudroom.stage.originals.collection
+        import mudroom.vault.journal.journal  # noqa: F401 - loaded for later
+
+        fork = self._fork
+        self._outcome.notes += self._forks.keep_journal(self._order.actor.settings)
+        if isinstance(view, OverlayView):
+            view.tidy()
+        if len(fork.state.layers) > 1:
+            from mudroom.vault.forks.flatten import is_deep, merge_lowest
+
+            self._outcome.merged = merge_lowest(self._vault, fork) if is_deep(fork) else None
+        if os.geteuid() and isinstance(view, OverlayView) and self._machine.looks_first():
+            found = next(foreign(self._vault.project, os.geteuid(), [os.getegid()]), None)
+            if found is not None:
+                self._outcome.notes.append(
+                    f"{show(found)} belongs to another user or group: the command cannot change it in the staged view "
+                    "(--view copy can)"
+                )
+
+    def _reached(
+        self, group: Leaf | Gauge | None, ended: Exit, *, timed_out: bool, output: CapturedOutput
+    ) -> tuple[tuple[LimitReached, ...], Reading | None]:
+        limits, signal = self._order.actor.settings.limits, ended.status & 0x7F
+        others = reached_else(limits, signal, *_of_output(self._order, timed_out=timed_out, output=output))
+        use = group.reading() if group is not None else None
+        if group is None or use is None:
+            return others, None
+        before, now = group.totals()
+        return (*reached(limits, use, difference(now, before)), *others), use
+
+
+def _of_output(order: Order, *, timed_out: bool, output: CapturedOutput) -> tuple[float | None, int | None]:
+    """Return the time and the size of output that a command has reached."""
+    cut = order.actor.settings.output_limit if any(stream.truncated for stream in output.streams) else None
+    return order.timeout if timed_out else None, cut
+
+
+def reached_beside(order: Order, ended: Exit, *, timed_out: bool, output: CapturedOutput) -> tuple[LimitReached, ...]:
+    """Return the limits that a command has reached in a sandbox that others share."""
+    signal = ended.status & 0x7F
+    return reached_else(order.actor.settings.limits, signal, *_of_output(order, timed_out=timed_out, output=output))
+
+
+def flows_of(forks: Forks, fork: Fork, keeper: Doorkeeper | None, outcome: Outcome) -> tuple[Flow, ...]:
+    """Return what a command has exchanged with the network, all of it, and journal it."""
+    if keeper is None:
+        return ()
+    keeper.close()
+    outcome.notes += keeper.notes
+    if not keeper.flows:
+        return ()
+    from mudroom.core.network.flow import flow_to_json
+
+    told = [("flow", fork.name, flow_to_json(flow)) for flow in keeper.flows]
+    try:
+        forks.vault.journal.append_all(told, time=forks.clock())
+    except MudroomError as error:
+        outcome.unwritten = error
+    return tuple(keeper.flows)

@@ -1,0 +1,95 @@
+"""A report of a fork for an agent's runtime: before its first command, and whenever it asks."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from mudroom.core.tree.change import Changeset
+from mudroom.errors import UsageError
+from mudroom.session.forks import Forks
+from mudroom.session.order import Order, Outcome
+from mudroom.session.run import Parts
+
+if TYPE_CHECKING:
+    from mudroom.core.fork_report import ForkReport, PreparedFork
+
+LOOKED_AT = 500
+"""Events of the journal in which refusals are looked for."""
+MOST_DENIALS = 100
+
+
+def prepare(parts: Parts, order: Order, origin: dict[str, Any], checkpoint: str | None) -> PreparedFork:
+    """Have the fork of an order ready for an agent's first command, and return what that will find. The fork is made if
+    there is none, as ``Forks.new`` makes it (``origin``: parent, at, snapshot); one that is there must not be asked for
+    with other origins. ``checkpoint``: freeze what it holds under this name. Raise UsageError, or Unsupported as a
+    command does."""
+    from mudroom.core.command.policy import class_actions
+    from mudroom.core.fork_report import PreparedFork
+
+    machine, forks, approval, _sandboxes = parts
+    grant, actor = order.grant, order.actor
+    created = order.fork is None or not forks.vault.has_fork(order.fork)
+    if not created and any(origin.values()):
+        raise UsageError(f"there is a fork named {order.fork} already", "choose another name, or leave its origin out")
+    name = "agent-" + forks.new_id() if order.fork is None else order.fork
+    if created:
+        forks.new(name, **origin)
+    _mask, secrets = forks.secrets.look(actor.settings)
+    if checkpoint is not None:
+        forks.checkpoint(name, checkpoint)
+    found = Outcome()
+    mode = machine.first_mode(forks.vault.fork(name), order, found)
+    missing = machine.confinement.missing_credentials(actor.settings)
+    return PreparedFork(
+        name,
+        created,
+        forks.vault.project,
+        grant.level,
+        actor.settings.network_at(grant.level),
+        mode,
+        actor.agent,
+        tuple((name, one.action) for name, one in class_actions(approval.policy(), actor.agent).items()),
+        checkpoint,
+        grant.credentials,
+        (*secrets, *grant.notes, *found.notes, *missing),
+    )
+
+
+def inspect(forks: Forks, name: str) -> ForkReport:
+    """Return what a fork is and holds, and what was refused to its commands. Raise UsageError if there is none."""
+    from mudroom.core.fork_report import ForkReport
+
+    record = forks.record(name)
+    fork = forks.vault.fork(name)
+    state = fork.state
+    command = record.command if record is not None else ()
+    words = {"running": fork.interrupted is not None, "mounted": name in forks.mounts()}
+    words["cut off"] = record is not None and not command
+    status = record.exit_code if record is not None else None
+    return ForkReport(
+        name,
+        state.parent,
+        state.created,
+        next((word for word, is_so in words.items() if is_so), "idle"),
+        command,
+        None if status is None else 128 + (status & 0x7F) if status & 0x7F else status >> 8,
+        record.level if record is not None else None,
+        record.changeset if record is not None else Changeset(),
+        state.checkpoints,
+        _denied(forks, name),
+    )
+
+
+def _denied(forks: Forks, name: str) -> tuple[dict[str, Any], ...]:
+    """Return what was refused to the last commands of a fork, newest first: by the policy, or by what confines them."""
+    import json
+
+    found: list[dict[str, Any]] = []
+    for event in forks.vault.journal.events(last=LOOKED_AT):
+        if event.fork == name and event.kind in ("run", "verdict"):
+            data = json.loads(event.data)
+            found += data["denials"]
+            if event.kind == "verdict":
+                reason = data["verdict"]["reason"]
+                found.append({"kind": "command", "target": " ".join(data["command"]), "reason": reason, "count": 1})
+    return tuple(reversed(found))[:MOST_DENIALS]

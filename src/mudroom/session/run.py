@@ -1,0 +1,165 @@
+"""The way of a command: judge, ask, take the fork, acquire a sandbox, checkpoint, run, collect, record, journal.
+
+A user's command, an agent's, and one that verifies the result of an apply all go this way, each with its own actor.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from mudroom.core.result import REFUSED, Denial, Result
+from mudroom.core.tree.change import Changeset
+from mudroom.errors import MudroomError
+from mudroom.session.approval import Approval
+from mudroom.session.forks import Forks
+from mudroom.session.machine import Machine
+from mudroom.session.order import Case, CommandEnd, Order, Outcome
+from mudroom.session.sandboxes import Sandboxes
+from mudroom.vault.forks.collection import CollectedCommand
+
+if TYPE_CHECKING:
+    from mudroom.core.network.flow import Flow
+
+
+class Parts(NamedTuple):
+    """What it takes to run a command."""
+
+    machine: Machine
+    forks: Forks
+    approval: Approval
+    sandboxes: Sandboxes
+
+
+def run(parts: Parts, order: Order) -> Result:
+    """Run a command in the fork of its order, which is made if there is none, and return what it changed. A refusal is
+    a result."""
+    outcome = Outcome()
+    outcome.notes += parts.forks.unsaid()
+    name = parts.forks.new_name() if order.fork is None else order.fork
+    case = parts.approval.asked(order, parts.approval.judge(order), name)
+    if not case.allowed:
+        return refused(parts, order, case)
+    end, changeset, duration = None, Changeset(), 0.0
+    with parts.forks.taken(name, named=order.fork is not None) as (fork, is_new):
+        with parts.sandboxes.acquire(fork, order, outcome) as sandbox:
+            if parts.approval.holds(order, case, fork):
+                if case.wants_checkpoint:
+                    outcome.checkpoint = sandbox.checkpoint_before()
+                began = time.monotonic()
+                end = sandbox.run(order, outcome)
+                command = CollectedCommand(order.argv, end.exit.status, parts.forks.clock(), order.grant.level)
+                changeset = sandbox.collect(command)
+                duration = time.monotonic() - began
+        if end is None:
+            if is_new:
+                parts.forks.take_back(fork)
+            return refused(parts, order, case.changed())
+        told = parts.approval.told(order, case)
+        result = result_of(fork.name, order, told, outcome, end)._replace(changeset=changeset, duration=duration)
+        _journal_run(parts.forks, order, result, outcome)
+        return result
+
+
+def refused(parts: Parts, order: Order, case: Case) -> Result:
+    """Return the result of a command that has not run, and journal it."""
+    level = order.grant.level
+    result = Result(
+        order.fork or "",
+        order.argv,
+        level,
+        REFUSED,
+        None,
+        False,
+        0.0,
+        Changeset(),
+        case.final,
+        approval=case.answer,
+        ran=False,
+    )
+    try:
+        _journal(parts.forks, "verdict", order, result)
+    except MudroomError as error:
+        raise MudroomError(f"the command was refused; {error.message}", error.hint) from error
+    return result
+
+
+def result_of(fork: str, order: Order, case: Case, outcome: Outcome, end: CommandEnd) -> Result:
+    """Return the result of a command, without what it changed."""
+    ended, output = end.exit, end.output
+    signal = ended.status & 0x7F
+    return Result(
+        fork,
+        order.argv,
+        order.grant.level,
+        128 + signal if signal else ended.status >> 8,
+        signal or None,
+        end.timed_out,
+        0.0,
+        Changeset(),
+        stdout=output.stdout.data if output.stdout is not None else b"",
+        stderr=output.stderr.data if output.stderr is not None else b"",
+        truncated=any(stream.truncated for stream in output.streams),
+        cpu=ended.user + ended.system,
+        max_rss=ended.max_rss,
+        denials=(*_denials(ended.refused), *refused_hosts(end.flows)),
+        reached=end.reached,
+        use=end.use,
+        notes=tuple(outcome.notes),
+        credentials=order.grant.credentials,
+        verdict=case.final,
+        checkpoint=outcome.checkpoint,
+        approval=case.answer,
+    )
+
+
+def _denials(refused: tuple[bytes, ...]) -> Sequence[Denial]:
+    if not refused:
+        return ()
+    from mudroom.sandbox.host.denials import denials
+
+    return denials(refused)
+
+
+def refused_hosts(flows: Sequence[Flow]) -> list[Denial]:
+    """Return one denial for each host and port, however often it was tried."""
+    times: dict[tuple[str, str], int] = {}
+    for flow in flows:
+        if flow.verdict == "deny":
+            key = (f"{flow.host}:{flow.port}" if flow.port else flow.host, flow.reason)
+            times[key] = times.get(key, 0) + 1
+    return [Denial("network", host.encode(), reason, count) for (host, reason), count in times.items()]
+
+
+def _journal_run(forks: Forks, order: Order, result: Result, outcome: Outcome) -> None:
+    """Raise MudroomError, which says where the changes are: they are collected, whatever becomes of the journal."""
+    try:
+        _journal(forks, "run", order, result)
+        if outcome.unwritten is not None:
+            raise outcome.unwritten
+    except MudroomError as error:
+        done = f"has run (exit code {result.exit_code}), its changes are in the fork {result.fork}"
+        raise MudroomError(f"the command {done}; {error.message}", error.hint) from error
+
+
+def _journal(forks: Forks, kind: str, order: Order, result: Result) -> None:
+    from mudroom.core.result import denial_to_json, text, verdict_to_json
+    from mudroom.core.tree.change import summarise
+
+    data = {
+        "command": [text(word) for word in result.command],
+        "cwd": text(order.cwd),
+        "agent": order.actor.agent,
+        "verdict": verdict_to_json(result.verdict),
+        "checkpoint": result.checkpoint,
+        "level": result.level,
+        "credentials": list(result.credentials),
+        "exit_code": result.exit_code,
+        "timed_out": result.timed_out,
+        "duration_ms": round(result.duration * 1000),
+        "changed": summarise(result.changeset.changes).files,
+        "notes": list(result.notes),
+        "denials": [denial_to_json(denial) for denial in result.denials],
+    }
+    forks.journal(kind, result.fork, data)

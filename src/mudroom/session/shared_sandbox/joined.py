@@ -1,0 +1,159 @@
+"""A command in a sandbox that other commands of its fork are in: of this process, or of another one."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING
+
+from mudroom.core.tree.change import Changeset
+from mudroom.core.tree.path import show
+from mudroom.errors import MudroomError, Unsupported, UsageError
+from mudroom.sandbox.client.capture import CapturedOutput, Watch, attend
+from mudroom.sandbox.client.client import Exit
+from mudroom.sandbox.client.held import ENDING
+from mudroom.session.forks import Forks
+from mudroom.session.machine import Machine
+from mudroom.session.order import CommandEnd, Order, Outcome
+from mudroom.session.own_sandbox import RunningCommands, reached_beside, relay_for
+from mudroom.vault.forks.collection import CollectedCommand
+from mudroom.vault.store.fork import Fork
+from mudroom.vault.turn import LOOK
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from mudroom.core.background import BackgroundStart
+    from mudroom.sandbox.client.terminal import Relay
+    from mudroom.session.users import Standing
+
+MARK = b"MUDROOM_BACKGROUND"
+"""A variable with the id of a background command, for it and all that it starts: by it they are told apart outside."""
+
+
+def nothing() -> None:
+    """The sandbox stands aside by itself: whoever is in it only lets go of the turn."""
+
+
+class JoinedSandbox:
+    """The place of one command in a standing sandbox. Used by one thread, and for no longer than the sandbox stays
+    (``users.py:Users.beside``)."""
+
+    def __init__(
+        self,
+        machine: Machine,
+        forks: Forks,
+        fork: Fork,
+        standing: Standing,
+        order: Order,
+        outcome: Outcome,
+        running: RunningCommands,
+    ) -> None:
+        self._machine, self._forks, self._fork, self._standing = machine, forks, fork, standing
+        self._order, self._outcome, self._running = order, outcome, running
+        self._terms = machine.terms(order)
+        self._turn = ExitStack()
+
+    def close(self) -> None:
+        self._turn.close()
+
+    def require_same(self) -> None:
+        """Raise UsageError if the command as it would be run now cannot be run here."""
+        mask, notes = self._forks.secrets.look(self._order.actor.settings)
+        self._outcome.note(*notes)
+        new = sorted(mask.paths - self._standing.masked)
+        if new:
+            raise UsageError(f"{show(new[0])} is a secret that the commands in the background can read", ENDING)
+        self._standing.require_terms(self._terms())
+
+    def checkpoint(self, name: str, time: int) -> str:
+        """Freeze what the fork holds under a name, for this command. Return the name."""
+        return self._standing.checkpoint(name, time, terms=self._terms())
+
+    def checkpoint_before(self) -> str:
+        """Freeze what the fork holds before the command. Return the name."""
+        return self._forks.checkpoint_beside(
+            self._standing,
+            self._fork.name,
+            self._order.argv,
+            keep=self._order.actor.settings.keep_applies,
+            terms=self._terms(),
+        )
+
+    def start(self, started: BackgroundStart) -> None:
+        """Start the command in the background."""
+        environment, _inside = self.inside()
+        environment[MARK] = started.id.encode()
+        self._standing.start(started, environment, self._terms())
+
+    def inside(self) -> tuple[dict[bytes, bytes], bytes]:
+        """Return the environment and the directory of the command, as it sees them."""
+        standing, fork, order = self._standing, self._fork, self._order
+        found, cwd = self._machine.confinement.beside(
+            fork.copy_place + b"/work", standing.mode, order.cwd, fork.path + b"/private", order.actor.settings,
+            order.grant, standing.port,
+        )  # fmt: skip
+        return found | standing.environment, cwd
+
+    def run(self, order: Order, outcome: Outcome) -> CommandEnd:
+        """Start the command beside the others, and attend to it until it ends."""
+        standing = self._standing
+        self._turn.enter_context(self._forks.turn(alone=order.alone))
+        self.require_same()
+        outcome.notes += order.grant.notes
+        before = len(standing.flows())
+        with self._relay(order) as relay:
+            given = relay.descriptors if relay is not None else order.stdio[:3]
+            with CapturedOutput(*given, order.actor.settings.output_limit, order.stdio.on_output) as output:
+                ended, timed_out = self._attend(order, outcome, output, relay)
+        limits = reached_beside(order, ended, timed_out=timed_out, output=output)
+        outcome.flows = tuple(standing.flows()[before:])
+        return CommandEnd(ended, timed_out, output, limits, None, outcome.flows)
+
+    @contextmanager
+    def _relay(self, order: Order) -> Iterator[Relay | None]:
+        relay = relay_for(order.stdio)
+        try:
+            if relay is not None and relay.numbers and self._standing.mode == "landlock":
+                raise Unsupported(
+                    "a terminal beside a command in the background", "user namespaces", "none are permitted here"
+                )
+            yield relay
+        finally:
+            if relay is not None:
+                relay.close()
+
+    def _attend(self, order: Order, outcome: Outcome, output: CapturedOutput, relay: Relay | None) -> tuple[Exit, bool]:
+        environment, cwd = self.inside()
+        numbers = relay.numbers if relay is not None else ()
+        turn = self._forks.vault.turn
+        watch = None if order.alone else Watch(LOOK, lambda: turn.stand_aside(nothing, nothing))
+        running = self._standing.join(order.argv, environment, cwd, output.descriptors, numbers, self._terms())
+        outcome.running = running
+        self._running.add(outcome, self._fork, running)
+        try:
+            if relay is not None:
+                relay.began(running)
+            return attend(running, output, order.timeout, nothing, watch)
+        finally:
+            self._running.remove(outcome)
+            outcome.running = None
+            running.close()
+
+    def collect(self, command: CollectedCommand) -> Changeset:
+        """Write down what the fork holds after the command.
+
+        Where another process collects, our turn is let go of first: it has one of its own meanwhile, and to wait for
+        that while holding ours is to wait for ever."""
+        if self._standing.is_elsewhere:
+            self._turn.close()
+        try:
+            self._standing.collect(command)
+        except UsageError:
+            raise
+        except MudroomError:  # the process that held the sandbox is gone, and all that ran in it
+            self._outcome.notes.append("what ran in the background of the fork was ended, and this command with it")
+            place = self._forks.vault.fork(self._fork.name)
+            with place.lock("looking at what is left"):
+                self._forks.settle(place)
+        record = self._forks.vault.fork(self._fork.name).record
+        return record.changeset if record is not None else Changeset()

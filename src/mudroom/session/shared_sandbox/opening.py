@@ -1,0 +1,114 @@
+"""A shared sandbox made for the first command in the background of a fork."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+
+from mudroom.core.confinement.fallback import Mode
+from mudroom.errors import UsageError
+from mudroom.sandbox.client.client import StepFailed
+from mudroom.sandbox.client.held import hold
+from mudroom.session.forks import Forks, start_time
+from mudroom.session.machine import Machine
+from mudroom.session.order import Order, Outcome
+from mudroom.session.own_sandbox import flows_of, shown
+from mudroom.session.shared_sandbox.tender import Basis, SharedSandbox
+from mudroom.stage.view import View
+from mudroom.vault.forks import stacking
+from mudroom.vault.forks.collection import stand_on_copy, view_of
+from mudroom.vault.forks.open_fork import OpenFork
+from mudroom.vault.store.fork import Fork
+from mudroom.vault.store.store import Vault
+
+
+class Opening:
+    """The fork's lock and a turn are held from ``__init__`` until the sandbox that is made is over; until then they
+    are let go of by ``close``. Used by one thread."""
+
+    def __init__(self, machine: Machine, forks: Forks, fork: Fork, order: Order, outcome: Outcome) -> None:
+        """Raise UsageError if this thread has the vault alone: what is started would outlive that."""
+        self._machine, self._forks, self._fork = machine, forks, fork
+        self._order, self._outcome = order, outcome
+        if order.alone:
+            raise UsageError("nothing can be started in the background while the project is changed")
+        self._resources = ExitStack()
+        try:
+            self._vault = self._take()
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        self._resources.close()
+
+    def _take(self) -> Vault:
+        """Return the vault under the mask of the command, with the fork at rest."""
+        forks, fork, resources = self._forks, self._fork, self._resources
+        resources.enter_context(forks.locked(fork, "commands in the background (mudroom ps)"))
+        resources.enter_context(forks.turn(alone=False))
+        stacking.require_idle(fork)
+        mask, notes = forks.secrets.look(self._order.actor.settings)
+        vault = forks.vault.masked(mask)
+        forks.settle(fork, vault)
+        self._outcome.notes += [*notes, *forks.tools.flush(fork)]
+        return vault
+
+    def checkpoint_before(self) -> str:
+        """Freeze what the fork holds before the command. Return the name."""
+        return self._forks.checkpoint_before(self._fork, self._order.argv, self._order.actor.settings.keep_applies)
+
+    def made(self) -> SharedSandbox:
+        """Return the sandbox, which is to be begun (``SharedSandbox.begin``) when its first command is in it."""
+        forks, fork, order, outcome = self._forks, self._fork, self._order, self._outcome
+        settings, level = order.actor.settings, order.grant.level
+        self._resources.callback(forks.tools.refresh, fork)
+        fork.note_credentials(order.grant.credentials)
+        mode = self._machine.first_mode(fork, order, outcome)
+        outcome.notes += [*order.grant.notes, *self._machine.confinement.missing_credentials(settings)]
+        while True:
+            if mode != "overlay":
+                outcome.notes += stand_on_copy(self._vault, fork, settings, forks.progress)
+            try:
+                with OpenFork(self._vault, fork) as opened, ExitStack() as attempt:
+                    view = view_of(self._vault, fork, opened, mode, forks.progress, level=level)
+                    view.prepare()
+                    shared = self._held(view, mode, attempt)
+            except StepFailed as failure:
+                mode = self._machine.weaker(mode, failure, order, outcome)
+                continue
+            forks.users.share(shared)
+            return shared
+
+    def _held(self, view: View, mode: Mode, attempt: ExitStack) -> SharedSandbox:
+        machine, forks, fork, order = self._machine, self._forks, self._fork, self._order
+        settings, vault = order.actor.settings, self._vault
+        equipment = machine.equipment(mode, order)
+        gated, port = machine.at_the_gate(fork, mode, order, None, equipment)
+        gate = attempt.enter_context(gated)
+        rlimits, leaf = attempt.enter_context(machine.limited(mode, order, Outcome()))
+        mirror = machine.mirror(order)
+        if mirror is not None:
+            attempt.callback(mirror.close)
+        plan, _environment = machine.confinement.plan(
+            view.mount(), mode, vault.project, fork.path + b"/private", settings, rlimits, order.grant, port,
+            shown(equipment),
+        )  # fmt: skip
+        machine.after_the_last(fork)
+        started = start_time(vault)
+        fork.begin(started)
+        try:
+            want_gate = gate is not None and gate.is_inside
+            client = attempt.enter_context(machine.at_its_place(plan, fork, order))
+            held = hold(client, plan, want_view=True, want_gate=want_gate, leaf=leaf)
+        except BaseException:
+            fork.end()
+            raise
+        if gate is not None:
+            gate.began(held.running)
+            attempt.callback(flows_of, forks, fork, gate, Outcome())
+        forks.tools.go_live(fork.name, held.running)
+        attempt.callback(forks.tools.end_live, fork.name)
+        self._resources.push(attempt.pop_all())
+        environment = dict(equipment.environment) if equipment is not None else {}
+        basis = Basis(vault, fork, mode, started, machine.terms(order), environment, port, forks.clock)
+        return SharedSandbox(basis, held, gate, leaf, self._resources, forks.users.over, mirror)

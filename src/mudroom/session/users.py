@@ -1,0 +1,116 @@
+"""The users of a fork: commands of this session, a sandbox that several of them share, or one of another process."""
+
+from __future__ import annotations
+
+import _thread
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from mudroom.core.tree.path import show
+from mudroom.errors import UsageError
+from mudroom.session.exclusive import Exclusive
+from mudroom.vault.store.fork import Fork
+
+if TYPE_CHECKING:
+    from mudroom.session.shared_sandbox.remote import RemoteSandbox
+    from mudroom.session.shared_sandbox.tender import SharedSandbox
+
+    Standing = SharedSandbox | RemoteSandbox
+    """A sandbox that stands while several commands come and go."""
+
+
+class Occupied(UsageError):
+    """Something runs in the background of a fork."""
+
+
+class Users:
+    """``lock`` guards the numbers of commands and the making and taking back of forks; it is held for moments. The
+    sandboxes are added by the thread that opens one and removed by its tender: single operations of a dict."""
+
+    def __init__(self, exclusive: Exclusive) -> None:
+        self._exclusive = exclusive
+        self.lock = _thread.allocate_lock()
+        self._commands: dict[str, int] = {}
+        self._shared: dict[str, SharedSandbox] = {}
+
+    # --- commands of this session ---
+
+    def add(self, name: str) -> None:
+        """Count one more command that has taken the fork. Hold ``lock``."""
+        self._commands[name] = self._commands.get(name, 0) + 1
+
+    def remove(self, name: str) -> None:
+        with self.lock:
+            self._commands[name] -= 1
+            if not self._commands[name]:
+                del self._commands[name]
+
+    def count(self, name: str) -> int:
+        """Return the number of commands of this session that have taken the fork. Hold ``lock``."""
+        return self._commands.get(name, 0)
+
+    # --- shared sandboxes ---
+
+    def share(self, sandbox: SharedSandbox) -> None:
+        self._shared[sandbox.fork.name] = sandbox
+
+    def over(self, sandbox: SharedSandbox) -> None:
+        """A shared sandbox has ended."""
+        self._shared.pop(sandbox.fork.name, None)
+
+    def shared(self, name: str) -> SharedSandbox | None:
+        """Return the sandbox that this session shares among the commands of a fork."""
+        return self._shared.get(name)
+
+    def all_shared(self) -> list[SharedSandbox]:
+        return list(self._shared.values())
+
+    @contextmanager
+    def beside(self, fork: Fork) -> Iterator[Standing | None]:
+        """The shared sandbox that a fork has now; it stays for as long as the block runs. None if it has none."""
+        shared = self._shared.get(fork.name)
+        if shared is not None:
+            with shared.guest() as welcome:
+                if welcome:
+                    yield shared
+                    return
+            shared.wait()
+        # Another process stands aside for whoever has the vault alone, and hears nobody meanwhile.
+        remote = None if self._exclusive.is_ours else remote_of(fork)
+        if remote is None:
+            yield None
+            return
+        with remote:
+            yield remote
+
+    def require_free(self, fork: Fork) -> None:
+        """Raise Occupied if something runs in the background of the fork."""
+        if not is_shared(fork):
+            return
+        from mudroom.vault.forks.background import Book
+
+        rows = [started for started, ended in Book(fork).rows() if ended is None]
+        with fork.lock_if_free("looking at what is left") as free:
+            if free or not rows:  # whoever held them has been killed, or is about to let go
+                return
+        commands = ", ".join(f"{row.id}: {show(b' '.join(row.command))}" for row in rows)
+        raise Occupied(
+            f"a command is running in the background of the fork {fork.name} ({commands})",
+            f"mudroom ps --end {rows[0].id} ends it",
+        )
+
+
+def is_shared(fork: Fork) -> bool:
+    """Return whether a shared sandbox is noted for the fork; its process may have been killed."""
+    return os.path.exists(fork.path + b"/background/sandbox")
+
+
+def remote_of(fork: Fork) -> RemoteSandbox | None:
+    """Return the sandbox that another process shares among the commands of a fork."""
+    if not is_shared(fork):
+        return None
+    from mudroom.session.shared_sandbox.remote import connect
+
+    return connect(fork)

@@ -1,0 +1,52 @@
+"""The verification of an apply: the policy's ``verify`` command, run on the merged result in a fork of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from mudroom.core.result import Result
+from mudroom.session.actor import Actor
+from mudroom.session.forks import Forks
+from mudroom.session.order import CAPTURED, Stdio
+
+if TYPE_CHECKING:
+    from mudroom.core.merge.operations import Landing
+    from mudroom.session.changes import OnVerify, Verify
+    from mudroom.stage.source import Source
+    from mudroom.vault.apply.landing import Check, Verification
+
+RunAs = Callable[[Actor, tuple[bytes, ...], str, Stdio, float | None], Result]
+"""Runs a command for an actor: its words, its fork, its descriptors, its time."""
+
+
+def verification(forks: Forks, session: Actor, run_as: RunAs) -> Verify:
+    """Return what gives the check of an apply; that gives None if the policy wants none. ``session``: the actor whose
+    work is applied. It does not run the check: that has what the policy files say, and nothing else."""
+    actor = session.as_policy_says()
+    settings = actor.settings
+
+    def verify(on_verify: OnVerify | None = None) -> Check | None:
+        if not settings.verify or settings.verify_when == "never":
+            return None
+        from mudroom.vault.apply.landing import Verification
+        from mudroom.vault.apply.rehearsal import rehearse
+
+        def check(landing: Landing, staged: Source, merged: bytes) -> Verification | None:
+            if settings.verify_when == "merged" and not landing.differing:
+                return None
+            fork = forks.new(f"verify-{forks.new_id()}", named=False).name
+            try:
+                mask, _notes = forks.secrets.look(settings)
+                rehearse(forks.tools.tree(fork, forks.vault.masked(mask)), landing, staged, merged)
+                told = on_verify(settings.verify) if on_verify is not None else None
+                stdio = CAPTURED if told is None else Stdio(on_output=lambda _name, data: told(data))
+                result = run_as(actor, settings.verify, fork, stdio, settings.verify_timeout)
+                output = result.stdout + result.stderr
+                return Verification(settings.verify, result.exit_code, output, result.timed_out)
+            finally:
+                forks.discard(fork)
+
+        return check
+
+    return verify

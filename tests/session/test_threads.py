@@ -1,0 +1,251 @@
+"""Several threads of one session at once: none of them sees what another one's command has set, or loses its work."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import pytest
+
+import mudroom.vault.forks.flatten
+from conftest import Place
+from mudroom.core.approval.approval import CommandAnswer, CommandQuestion
+from mudroom.core.command.policy import ClassRule, CommandPolicy
+from mudroom.core.result import Result
+from mudroom.core.settings import Settings
+from mudroom.session import Session, Stdio
+from mudroom.session.upkeep import Queue, QueueApprover
+
+ASKING = Settings(commands=CommandPolicy((ClassRule("unknown", "require_approval", "policy.yaml:1", 1),)))
+WAITING = b"while [ ! -e stop ]; do sleep 0.01; done"
+
+
+class Call:
+    """A call in a thread of its own. ``result`` waits for it, and raises what it has raised."""
+
+    def __init__(self, function: Callable[[], Any]) -> None:
+        self._function, self._result = function, None
+        self._error: BaseException | None = None
+        self._thread = threading.Thread(target=self._run)
+        self._thread.start()
+
+    def _run(self) -> None:
+        try:
+            self._result = self._function()
+        except BaseException as error:  # noqa: BLE001 - for the thread that asks for the result
+            self._error = error
+
+    def result(self) -> Any:
+        self._thread.join()
+        if self._error is not None:
+            raise self._error
+        return self._result
+
+
+class Waiting:
+    """A command that goes on until it is told to stop; it has begun when this is made."""
+
+    def __init__(self, session: Session, fork: str, script: bytes = WAITING) -> None:
+        if not session.vault.has_fork(fork):
+            session.forks.new(fork)
+        self._files = session.forks.files(fork)
+        self._files.list()  # in use: the live mount is asked for
+        up = threading.Event()
+        stdio = Stdio(on_output=lambda _stream, _data: up.set())
+        self._call = Call(
+            lambda: session.run([b"sh", b"-c", b"echo up; " + script], fork=fork, stdio=stdio, timeout=80)
+        )
+        assert up.wait(60), "all that goes on beside its start is done, too"
+
+    def size(self, name: str) -> int:
+        entry = self._files.look(name)
+        return entry.size if entry is not None else 0
+
+    def end(self) -> Result:
+        self._files.write("stop", b"")
+        return self.result()
+
+    def result(self) -> Result:
+        found: Result = self._call.result()
+        return found
+
+
+def deep_fork(session: Session, name: str, layers: int) -> None:
+    session.forks.new(name)
+    for number in range(layers):
+        session.forks.files(name).write(f"{name}-{number}", name)
+        session.forks.checkpoint(name, f"c{number}")
+
+
+def test_a_merged_layer_stays_with_its_fork(place: Place) -> None:
+    """The stack of ``a`` is merged while a command runs in ``b``: what ``b`` stands on afterwards is its own."""
+    session = place.session()
+    deep_fork(session, "a", mudroom.vault.forks.flatten.DEEP + 2)
+    deep_fork(session, "b", mudroom.vault.forks.flatten.KEPT + 2)
+    b = Waiting(session, "b")
+    a = Waiting(session, "a")
+    assert b.end().exit_code == 0
+    assert a.end().exit_code == 0
+    for name in ("a", "b"):
+        listed = session.run([b"ls"], fork=name).stdout.split()
+        assert {path[:1] for path in listed if b"-" in path} == {name.encode()}
+    session.changes.apply("b")
+    assert not list(place.project.glob("a-*")), "a file of the other fork"
+    assert len(session.vault.fork("a").state.layers) < mudroom.vault.forks.flatten.DEEP, "it has been merged"
+
+
+def test_a_command_beside_a_verification_has_its_own_settings(place: Place) -> None:
+    place.write("f", "1\n")
+    policy = Settings(network="open", verify=(b"true",), verify_when="always")
+    session = place.session(policy._replace(network="none"), policy=policy)
+    session.run([b"sh", b"-c", b"echo 2 > f"], fork="f")
+    seen: list[bytes] = []
+
+    def verifying(_command: tuple[bytes, ...]) -> Callable[[bytes], None]:
+        other = Call(lambda: session.run([b"tail", b"-n", b"+3", b"/proc/net/dev"], fork="other"))
+        seen.append(other.result().stdout)
+        return lambda _data: None
+
+    landed = session.changes.apply("f", on_verify=verifying)
+    assert landed.verified is not None and landed.verified.passed
+    names = {line.split(b":")[0].strip() for line in seen[0].splitlines()}
+    assert names == {b"lo"}, "it asked for no network, and has the host's"
+
+
+def test_the_vault_alone_holds_against_other_threads(place: Place) -> None:
+    session = place.session()
+    counting = b"i=0; while [ ! -e stop ]; do i=$((i+1)); echo $i >> count; done"
+    agent = Waiting(session, "agent", counting)
+    while not agent.size("count"):
+        pass
+    stopped: list[bool] = []
+    with session.alone("the user", stopping=lambda: stopped.append(True)):
+        assert stopped == [True], "the command of the other thread"
+        size = agent.size("count")
+        assert session.run([b"sh", b"-c", b"i=0; while [ $i -lt 3000 ]; do i=$((i+1)); done"]).exit_code == 0
+        assert agent.size("count") == size, "it went on meanwhile"
+    assert agent.end().exit_code == 0
+
+
+def test_a_thread_without_the_vault_waits_for_it(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    session = place.session()
+    begin, at_the_door = session.vault.turn.begin, threading.Event()
+    order: list[str] = []
+
+    def arriving() -> None:
+        at_the_door.set()
+        begin()
+
+    def run() -> None:
+        session.run([b"true"], fork="other")
+        order.append("ran")
+
+    monkeypatch.setattr(session.vault.turn, "begin", arriving)
+    with session.alone("the user"):
+        other = Call(run)
+        while not at_the_door.is_set() and not order:
+            pass
+        assert session.run([b"true"]).exit_code == 0
+        order.append("free")
+    other.result()
+    assert order == ["free", "ran"]
+
+
+def test_two_threads_want_the_vault_alone(place: Place) -> None:
+    session = place.session()
+    inside: list[int] = []
+
+    def alone(number: int) -> None:
+        for _time in range(30):
+            with session.alone(f"thread {number}"):
+                inside.append(number)
+                assert inside == [number]
+                inside.remove(number)
+
+    calls = [Call(partial(alone, number)) for number in range(4)]
+    for call in calls:
+        call.result()
+
+
+def test_the_signal_for_one_command_is_not_lost_when_another_ends(place: Place) -> None:
+    session = place.session()
+    long = Waiting(session, "long")
+    assert session.run([b"true"], fork="short").exit_code == 0
+    assert session.interrupt() is True
+    assert long.result().signal == 15
+    assert session.interrupt() is False
+
+
+@pytest.mark.parametrize("how", ["command", "tools", "checkpoint", "fork"])
+def test_a_refused_command_leaves_the_fork_that_another_has_used(place: Place, how: str) -> None:
+    """The fork was made for the command that is asked about; meanwhile somebody else works in it."""
+    place.write("run.sh", "echo never\n")
+
+    def use(session: Session) -> None:
+        if how == "command":
+            session.run([b"sh", b"-c", b"echo work > work"], fork="f")
+            return
+        if not session.vault.has_fork("f"):
+            session.forks.new("f")
+        if how == "checkpoint":
+            session.forks.checkpoint("f", "kept")
+        elif how == "tools":
+            session.forks.files("f").write("work", b"work\n")
+        elif how == "fork":
+            session.forks.new("child", parent="f")
+
+    def no(_question: CommandQuestion) -> CommandAnswer:
+        Call(lambda: use(other)).result()
+        return CommandAnswer(False, by="a test")
+
+    other = place.session()
+    session = place.session(ASKING, agent="coder", ask_about=no)
+    assert session.run([b"sh", b"run.sh"], fork="f").ran is False
+    assert other.vault.has_fork("f")
+    if how in ("command", "tools"):
+        assert [change.path for change in other.changes.of("f").changes] == [b"work"]
+
+
+def test_a_command_that_has_changed_leaves_the_fork_that_another_has_used(place: Place) -> None:
+    place.write("run.sh", "echo harmless\n")
+
+    def yes(_question: CommandQuestion) -> CommandAnswer:
+        other.run([b"sh", b"-c", b"echo work > work"], fork="f")
+        place.write("run.sh", "echo evil\n")
+        return CommandAnswer(True, by="a test")
+
+    other = place.session()
+    session = place.session(ASKING, agent="coder", ask_about=yes)
+    result = session.run([b"sh", b"run.sh"], fork="f")
+    assert result.ran is False and "changed since it was approved" in result.verdict.reason
+    assert [change.path for change in other.changes.of("f").changes] == [b"work"]
+
+
+def test_an_answer_is_used_by_one_command(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of two threads that ask for the same at the same time: the other one's question waits."""
+    place.write("run.sh", "echo ran\n")
+    queue = Queue(os.fsencode(place.root))
+    os.makedirs(place.root / "approvals", exist_ok=True)
+    session = place.session(ASKING, agent="coder", ask_about=QueueApprover(queue, 0))
+    session.forks.new("f")
+    command = [b"sh", b"run.sh"]
+    for _time in range(5):
+        assert session.run(command, fork="f").ran is False
+        (waiting,) = [row for row in queue.rows() if row.decision is None]
+        queue.decide(waiting.name, allow=True, by="a test")
+        both = threading.Barrier(2)
+
+        def ask(both: threading.Barrier = both) -> bool:
+            both.wait()
+            ran: bool = session.run(command, fork="f").ran
+            return ran
+
+        calls = [Call(ask) for _thread in range(2)]
+        assert sorted(call.result() for call in calls) == [False, True]
+        for row in queue.rows():
+            if row.decision is None:
+                queue.decide(row.name, allow=False, by="a test")
+        assert session.run(command, fork="f").ran is False, "the answer of no is used up as well"
