@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+from types import SimpleNamespace
 from typing import cast
 
 import pytest
@@ -19,7 +20,8 @@ class Waiting:
     """A session, as far as ``foreground`` looks at it."""
 
     def __init__(self, *, running: bool, has_run: bool, is_asking: bool = False) -> None:
-        self.running, self.has_run, self.is_asking, self.told = running, has_run, is_asking, 0
+        self.running, self.told = running, 0
+        self.sandboxes, self.approval = SimpleNamespace(has_run=has_run), SimpleNamespace(is_asking=is_asking)
 
     def interrupt(self) -> bool:
         self.told += 1

@@ -87,6 +87,7 @@ def kinds_written() -> set[str]:
     """By all of the source: every text that is given as a kind: directly, in entries, or by ``_journal_…``."""
     found: set[str] = set()
     for path in SOURCE.rglob("*.py"):
+        at = path.relative_to(SOURCE)
         for function in ast.walk(ast.parse(path.read_text())):
             if not isinstance(function, ast.FunctionDef):
                 continue
@@ -94,6 +95,8 @@ def kinds_written() -> set[str]:
             for node in ast.walk(function):
                 if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
                     found |= _given(node, node.func, function)
+                elif isinstance(node, ast.Call) and ast.unparse(node.func) == "_journal" and "session" in at.parts:
+                    found |= _texts(node.args)
     return found
 
 
@@ -103,6 +106,8 @@ def _given(call: ast.Call, called: ast.Attribute, function: ast.FunctionDef) -> 
         return _texts(call.args[:1])
     if called.attr.startswith("_journal"):
         return _texts(call.args)
+    if called.attr == "journal":
+        return _texts(call.args[:1])
     if (called.attr == "append_all" and of_journal) or function.name == "_insert":
         rows = [one for one in ast.walk(function) if isinstance(one, ast.Tuple) and len(one.elts) == 3]
         return {text for row in rows for text in _texts(row.elts[:1])}

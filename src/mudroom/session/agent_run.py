@@ -131,8 +131,7 @@ def run_agent(
 
     The card is that of the session's actor. ``artifacts``: a directory that is new or empty, for what is collected;
     None: in the vault, with the fork. Raise Refused if the policy does not let the agent run, Unsupported if the
-    machine
-    cannot, before anything is made; else as ``Session.run``."""
+    machine cannot, before anything is made; else as ``Session.run``."""
     if not argv:
         raise UsageError("no command was given", "mudroom agent run CARD -- COMMAND")
     grant = session.granted()
@@ -162,8 +161,8 @@ def run_agent(
 
 def _unmake(session: Session, place: Workspace) -> None:
     """A fork that was made for nothing goes again."""
-    if place.is_new and place.fork.record is None and place.fork.interrupted is None and not place.fork.state.layers:
-        session.vault.discard(place.fork)
+    if place.is_new:
+        session.forks.take_back(place.fork, place.fork.agent)
 
 
 def _journal(session: Session, fork: str, data: dict[str, Any]) -> None:

@@ -15,6 +15,7 @@ from mudroom.core.tree.change import Changeset
 from mudroom.core.tree.path import is_below, show
 from mudroom.errors import UsageError
 from mudroom.session.forks import Forks
+from mudroom.session.retention import tidy
 from mudroom.vault.forks.open_fork import OpenFork
 from mudroom.vault.store.fork import Fork
 
@@ -144,7 +145,7 @@ class Changes:
             self._forks.journal("verify", name, told)
         more = {"kept": len(landed.kept)} if landed.kept else {}
         self._journal_applied("apply", name, landed.applied, **more)
-        self._forks.tidy(applied=True)
+        tidy(self._forks, applied=True)
         return landed
 
     def bring_commits(self, name: str, *, branch: str | None = None, repository: bytes = b".git") -> Commits:

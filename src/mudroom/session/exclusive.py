@@ -32,6 +32,18 @@ class Exclusive:
         return self._holder == _thread.get_ident()
 
     @contextmanager
+    def turn(self, *, alone: bool) -> Iterator[None]:
+        """Side by side with other commands, unless the vault is ours alone."""
+        if alone:
+            yield
+            return
+        self._vault.turn.begin()
+        try:
+            yield
+        finally:
+            self._vault.turn.end()
+
+    @contextmanager
     def taken(
         self,
         what: str,

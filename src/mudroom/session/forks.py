@@ -47,9 +47,6 @@ _CLOCK_REALTIME_COARSE = 5
 PATIENCE = 2.0
 """Seconds that whoever has the vault alone waits for somebody who looks at a fork: a page that shows its conflicts."""
 
-_JOURNAL_EVERY = 64
-"""Commands of a session from one look at the journal's size to the next."""
-
 _REMARKS = 64
 """Remarks that are kept until the next result."""
 
@@ -86,7 +83,7 @@ def checkpoint_stem(argv: Sequence[bytes], known: Collection[str] = ()) -> str:
 
 class Forks:
     """Thread-safe: what is on disk is guarded by each fork's lock, the rest by the locks of the objects that hold it.
-    ``_progress`` is replaced as a whole."""
+    ``progress`` is replaced as a whole."""
 
     def __init__(
         self,
@@ -106,9 +103,10 @@ class Forks:
         self.users = Users(self.exclusive)
         self.remarks: deque[str] = deque(maxlen=_REMARKS)
         """To be said with the next result. Appended and taken one by one, which is atomic."""
-        self._progress = progress
+        self.progress = progress
         self._forget = forget
-        self._commands = itertools.count()
+        self.commands = itertools.count()
+        """Counts commands: taking the next number is atomic."""
 
     def close(self) -> None:
         """Bring what file tools have written into its forks, then let go of everything."""
@@ -117,21 +115,13 @@ class Forks:
             self.tools.drop(name)
         self.vault.close()
 
-    @property
-    def progress(self) -> Progress | None:
-        return self._progress
-
     def tell_progress(self, progress: Progress | None) -> None:
         """From here on, tell this of what takes long: a label, what is done of it, how much there is."""
-        self._progress = progress
+        self.progress = progress
 
     def unsaid(self) -> list[str]:
         """Take the remarks that no result has had yet."""
         return [self.remarks.popleft() for _remark in range(len(self.remarks))]
-
-    def new_name(self) -> str:
-        """Return a name for a fork that nobody has named."""
-        return "run-" + self.new_id()
 
     def journal(self, kind: str, fork: str, data: dict[str, Any]) -> None:
         self.vault.journal.append(kind, fork, data, time=self.clock())
@@ -156,18 +146,6 @@ class Forks:
                     "try again when it has ended",
                 )
             yield
-
-    @contextmanager
-    def turn(self, *, alone: bool) -> Iterator[None]:
-        """Side by side with other commands, unless the vault is ours alone."""
-        if alone:
-            yield
-            return
-        self.vault.turn.begin()
-        try:
-            yield
-        finally:
-            self.vault.turn.end()
 
     @contextmanager
     def at_rest(self, name: str) -> Iterator[Fork]:
@@ -206,34 +184,19 @@ class Forks:
         """Discard a fork that was made for a command which has not run, unless somebody else has used it. Call it with
         the fork taken. ``agent``: whose workspace it may be."""
         shared = self.users.shared(fork.name)
-        if shared is not None and not shared.behind:
-            shared.wait()  # nobody needs it, so it ends
+        if shared is not None and not shared.behind and not self.users.is_shared_out(fork.name):
+            shared.wait()  # no command is in it, so it ends
         with self.users.lock:
             if self.users.count(fork.name) > 1:
                 return
             with fork.lock_if_free("mudroom") as free:
-                if not free or self._is_used(fork, agent):
+                if not free or _is_used(fork, agent):
                     return
                 named = fork.state.named
                 self.forget(fork.name)
                 self.vault.discard(fork)
         if named:  # its beginning is in the journal
             self.journal("discard", fork.name, {})
-
-    def _is_used(self, fork: Fork, agent: str) -> bool:
-        """Return whether anybody has done anything with a fork since it was made. Hold its lock."""
-        state, record = fork.state_or_none, fork.record
-        if state is None or state.layers or fork.interrupted is not None:
-            return True
-        if any(not point.automatic for point in state.checkpoints):  # ours is one before a command, of nothing
-            return True
-        if record is not None and (record.command or record.changeset.changes):
-            return True
-        # A directory of file tools that have not written it down, the directory of background commands, or a mount.
-        places = (b"/spill", b"/background/sandbox", b"/mount")
-        if any(os.path.exists(fork.path + place) for place in places):
-            return True
-        return fork.agent not in ("", agent) or not stacking.upper_is_empty(fork)
 
     # --- lines of work ---
 
@@ -247,7 +210,7 @@ class Forks:
         if parent is None:
             fork = self.vault.new_fork(name, time=self.clock(), named=named)
             if snapshot:
-                take_snapshot(self.vault, fork, self.settings._replace(copy_limit=1 << 62), self._progress)
+                take_snapshot(self.vault, fork, self.settings._replace(copy_limit=1 << 62), self.progress)
         else:
             fork, at = self._fork_of(parent, name, at)
         if named:
@@ -283,7 +246,7 @@ class Forks:
         """Freeze what the fork holds before a command; return the name. Hold the fork's lock."""
         from mudroom.core.retention import surplus_checkpoints
 
-        name = stack.free_name(fork.state, self.stem(argv))
+        name = stack.free_name(fork.state, checkpoint_stem(argv, frozenset(self.vault.secrets())))
         point = stacking.checkpoint(self.vault, fork, name, self.clock(), automatic=True)
         for old in surplus_checkpoints(fork.state, keep):
             fork.save(stack.without_checkpoint(fork.state, old))
@@ -295,12 +258,11 @@ class Forks:
     ) -> str:
         """The same of a fork that has a shared sandbox. ``terms``: of the command that is to join it; None: none is."""
         kept = self.settings.keep_applies if keep is None else keep
-        point = standing.checkpoint(self.stem(argv), self.clock(), keep=kept, terms=terms)
+        point = standing.checkpoint(
+            checkpoint_stem(argv, frozenset(self.vault.secrets())), self.clock(), keep=kept, terms=terms
+        )
         self.journal("checkpoint", name, {"checkpoint": point, "automatic": True})
         return point
-
-    def stem(self, argv: Sequence[bytes]) -> str:
-        return checkpoint_stem(argv, frozenset(self.vault.secrets()))
 
     def rollback(
         self,
@@ -425,20 +387,12 @@ class Forks:
                 view = view_of(shown, fork, opened, "copy" if fork.is_copy else "overlay")
                 if os.path.isdir(view.staged[0]) and (fork.has_copy or not fork.is_copy):
                     found = gather(fork, opened, view, CollectedCommand((), 9, self.clock()), started)
-                    self._journal_cut_off(fork.name, {"outcome": "collected", "changed": len(found.changes)})
+                    _journal_cut_off(self, fork.name, {"outcome": "collected", "changed": len(found.changes)})
             fork.end()
         if os.path.isdir(fork.path + b"/background"):
             from mudroom.vault.forks.background import Book
 
             Book(fork).settle(self.clock())
-
-    def _journal_cut_off(self, name: str, data: dict[str, Any]) -> None:
-        """A command ran of which the journal says nothing: mudroom was killed, or had no room. That is said now; if it
-        cannot be, its changes can be looked at all the same."""
-        try:
-            self.journal("recover", name, data)
-        except MudroomError as error:
-            self.remarks.append(error.message)
 
     def changeset(self, name: str) -> Changeset:
         """Return what a fork holds, as of its last command. One that was cut off in the middle is looked at now."""
@@ -474,29 +428,27 @@ class Forks:
         """Return the credential stores that were open to any command of a fork, by the names that cards have."""
         return self.vault.fork(name).credentials
 
-    # --- keeping house ---
 
-    def keep_journal(self, settings: Settings) -> list[str]:
-        """Move older events to an archive if the journal has become large: looked at now and then. Return notes."""
-        if next(self._commands) % _JOURNAL_EVERY:
-            return []
-        try:
-            self.vault.journal.keep_within(settings.keep_journal, settings.keep_journal_age, self.clock())
-        except (MudroomError, OSError) as error:
-            return [f"older events of the journal could not be archived: {error}"]
-        return []
+def _is_used(fork: Fork, agent: str) -> bool:
+    """Return whether anybody has done anything with a fork since it was made. Hold its lock."""
+    state, record = fork.state_or_none, fork.record
+    if state is None or state.layers or fork.interrupted is not None:
+        return True
+    if any(not point.automatic for point in state.checkpoints):  # ours is one before a command, of nothing
+        return True
+    if record is not None and (record.command or record.changeset.changes):
+        return True
+    # A directory of file tools that have not written it down, the directory of background commands, or a mount.
+    places = (b"/spill", b"/background/sandbox", b"/mount")
+    if any(os.path.exists(fork.path + place) for place in places):
+        return True
+    return fork.agent not in ("", agent) or not stacking.upper_is_empty(fork)
 
-    def tidy(self, *, applied: bool = False) -> None:
-        """Remove what retention (``keep:`` in the policy) does not keep, if it is time for that. Hold the vault's lock.
 
-        What could not be removed is no reason to fail; it is in the notes of the next result.
-        """
-        from mudroom.vault.retention.tidy import tidy
-
-        swept = tidy(self.vault, self.settings, self.clock(), applied=applied)
-        if swept is None:
-            return
-        self.remarks.extend(swept.remarks)
-        if swept.size:
-            data = {"applies": [one.name for one in swept.applies], "layers": len(swept.layers), "bytes": swept.size}
-            self.journal("gc", "", data)
+def _journal_cut_off(forks: Forks, name: str, data: dict[str, Any]) -> None:
+    """A command ran of which the journal says nothing: mudroom was killed, or had no room. That is said now; if it
+    cannot be, its changes can be looked at all the same."""
+    try:
+        forks.journal("recover", name, data)
+    except MudroomError as error:
+        forks.remarks.append(error.message)

@@ -22,6 +22,7 @@ from mudroom.sandbox.client.client import Client, Exit, Running, StepFailed
 from mudroom.session.forks import Forks, start_time
 from mudroom.session.machine import Machine
 from mudroom.session.order import CommandEnd, Order, Outcome, Stdio
+from mudroom.session.retention import keep_journal
 from mudroom.stage.view import View
 from mudroom.stage.views.overlay import OverlayView
 from mudroom.stage.views.preflight import foreign
@@ -100,12 +101,6 @@ class OwnSandbox:
 
     def close(self) -> None:
         self._open.close()
-
-    def checkpoint(self, name: str, time: int) -> str:
-        """Freeze what the fork holds under a name. Return the name."""
-        from mudroom.vault.forks.stacking import checkpoint
-
-        return checkpoint(self._vault, self._fork, name, time).name
 
     def checkpoint_before(self) -> str:
         """Freeze what the fork holds before the command. Return the name."""
@@ -254,7 +249,7 @@ class OwnSandbox:
         import mudroom.vault.journal.journal  # noqa: F401 - loaded for later
 
         fork = self._fork
-        self._outcome.notes += self._forks.keep_journal(self._order.actor.settings)
+        self._outcome.notes += keep_journal(self._forks, self._order.actor.settings)
         if isinstance(view, OverlayView):
             view.tidy()
         if len(fork.state.layers) > 1:

@@ -37,7 +37,7 @@ def run(parts: Parts, order: Order) -> Result:
     a result."""
     outcome = Outcome()
     outcome.notes += parts.forks.unsaid()
-    name = parts.forks.new_name() if order.fork is None else order.fork
+    name = f"run-{parts.forks.new_id()}" if order.fork is None else order.fork
     case = parts.approval.asked(order, parts.approval.judge(order), name)
     if not case.allowed:
         return refused(parts, order, case)

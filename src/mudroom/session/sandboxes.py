@@ -40,11 +40,8 @@ _TRIES = 3
 class Sandbox(Protocol):
     """The sandbox of one command: its own, or a place in one that others are in (of this process, or of another)."""
 
-    def checkpoint(self, name: str, time: int) -> str:
-        """Freeze what the fork holds under a name. Return the name."""
-
     def checkpoint_before(self) -> str:
-        """Freeze what the fork holds before the command, under a name made of it. Return the name."""
+        """Freeze what the fork holds before the command, under a name made of the command. Return that."""
 
     def run(self, order: Order, outcome: Outcome) -> CommandEnd:
         """Run the command and attend to it until it ends."""
@@ -115,7 +112,7 @@ class Sandboxes:
 
         forks = self._forks
         stack.enter_context(forks.locked(fork, show(b" ".join(order.argv))))
-        stack.enter_context(forks.turn(alone=order.alone))
+        stack.enter_context(forks.exclusive.turn(alone=order.alone))
         stacking.require_idle(fork)
         mask, notes = forks.secrets.look(order.actor.settings)
         vault = forks.vault.masked(mask)

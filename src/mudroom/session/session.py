@@ -32,6 +32,7 @@ from mudroom.session.confinement.grant import Grant, engine_of
 from mudroom.session.forks import Forks
 from mudroom.session.machine import Machine
 from mudroom.session.order import CAPTURED, Order, Stdio
+from mudroom.session.retention import tidy
 from mudroom.session.run import Parts, run
 from mudroom.session.sandboxes import Sandboxes
 from mudroom.stage.views.preflight import check_project
@@ -250,7 +251,7 @@ class Session:
         """
         with self.forks.exclusive.taken(what, waiting, stopping, self.sandboxes.aside):
             yield self.changes.recover() if self.vault.has_unfinished() else []
-            self.forks.tidy()
+            tidy(self.forks)
 
     # --- what is known before a command ---
 

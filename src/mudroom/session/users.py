@@ -51,6 +51,11 @@ class Users:
         """Return the number of commands of this session that have taken the fork. Hold ``lock``."""
         return self._commands.get(name, 0)
 
+    def is_shared_out(self, name: str) -> bool:
+        """Return whether several commands of this session have taken the fork."""
+        with self.lock:
+            return self.count(name) > 1
+
     # --- shared sandboxes ---
 
     def share(self, sandbox: SharedSandbox) -> None:

@@ -190,7 +190,7 @@ class ReviewDesk:
     def apply(
         self, seen: SeenFork, chosen: Choice, on_verify: Callable[[tuple[bytes, ...]], Callable[[bytes], None]]
     ) -> LandingResult:
-        """``on_verify``: as ``Session.apply`` has it. Raises ForkMoved if it is not what was looked at, Busy."""
+        """``on_verify``: as ``Changes.apply`` has it. Raises ForkMoved if it is not what was looked at, Busy."""
         self._require_there()
 
         def land() -> LandingResult:

@@ -118,4 +118,4 @@ class _Quiet(Terminal):
         self.said.append(text)
 
     def progress(self, label: str, done: int, total: int) -> None:
-        """The review asks to be told itself (``Session.tell_progress``)."""
+        """The review asks to be told itself (``Forks.tell_progress``)."""

@@ -115,7 +115,10 @@ def _made_for(mode: Mode, spec: SandboxSpec, machine: str, grant: Grant) -> Plan
 
 
 class Confinement:
-    """``images``: looks an image up, for a user of it."""
+    """``images``: looks an image up, for a user of it.
+
+    Used by all threads of a session without a lock: what is kept is a cache that each of them would fill alike, or the
+    strongest mode that has not failed, which another thread may at worst try once more."""
 
     def __init__(
         self,

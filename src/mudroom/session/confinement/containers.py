@@ -57,7 +57,7 @@ _NETWORK = "let the gate open what is needed (mudroom net allow), or use level 1
 
 
 class Containers:
-    """Of one session. To be closed."""
+    """Of one session. To be closed. ``_lock`` guards the engine, its image and the sweeper."""
 
     def __init__(self, vault: Vault, environ: Mapping[bytes, bytes], wanted: EngineKind | None = None) -> None:
         """``wanted``: which engine; None: the first that can be used."""

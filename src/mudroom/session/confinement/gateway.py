@@ -119,7 +119,7 @@ SHARED = Shared()
 
 
 class Gateway:
-    """What a session has of the gate: rules, somebody to ask, and the gate itself once it is needed."""
+    """The gate of a session: rules, somebody to ask, and the gate itself once it is needed. ``_lock`` guards that."""
 
     def __init__(
         self,
@@ -257,7 +257,7 @@ def show_inside(namespaces: Sequence[int], gone: int, inside: int, outside: int,
 
 
 class Doorkeeper:
-    """Beside one command (``sandbox/client/capture.py``)."""
+    """Beside one command (``sandbox/client/capture.py``), and used by the one thread that attends to it."""
 
     def __init__(
         self,

@@ -65,10 +65,6 @@ class JoinedSandbox:
             raise UsageError(f"{show(new[0])} is a secret that the commands in the background can read", ENDING)
         self._standing.require_terms(self._terms())
 
-    def checkpoint(self, name: str, time: int) -> str:
-        """Freeze what the fork holds under a name, for this command. Return the name."""
-        return self._standing.checkpoint(name, time, terms=self._terms())
-
     def checkpoint_before(self) -> str:
         """Freeze what the fork holds before the command. Return the name."""
         return self._forks.checkpoint_beside(
@@ -97,7 +93,7 @@ class JoinedSandbox:
     def run(self, order: Order, outcome: Outcome) -> CommandEnd:
         """Start the command beside the others, and attend to it until it ends."""
         standing = self._standing
-        self._turn.enter_context(self._forks.turn(alone=order.alone))
+        self._turn.enter_context(self._forks.exclusive.turn(alone=order.alone))
         self.require_same()
         outcome.notes += order.grant.notes
         before = len(standing.flows())

@@ -45,7 +45,7 @@ class Opening:
         """Return the vault under the mask of the command, with the fork at rest."""
         forks, fork, resources = self._forks, self._fork, self._resources
         resources.enter_context(forks.locked(fork, "commands in the background (mudroom ps)"))
-        resources.enter_context(forks.turn(alone=False))
+        resources.enter_context(forks.exclusive.turn(alone=False))
         stacking.require_idle(fork)
         mask, notes = forks.secrets.look(self._order.actor.settings)
         vault = forks.vault.masked(mask)

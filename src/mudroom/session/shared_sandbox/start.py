@@ -17,7 +17,7 @@ from mudroom.vault.store.fork import Fork
 def start(parts: Parts, order: Order) -> Background:
     """Start a command in the background of the fork of its order, which is made if there is none. One that is refused
     is returned with the reason (``Background.refused``)."""
-    name = parts.forks.new_name() if order.fork is None else order.fork
+    name = f"run-{parts.forks.new_id()}" if order.fork is None else order.fork
     case = parts.approval.asked(order, parts.approval.judge(order), name)
     if not case.allowed:
         return Background.none(parts.sandboxes, refused(parts, order, case))

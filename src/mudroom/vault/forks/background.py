@@ -1,7 +1,7 @@
 """What the vault keeps of the commands in a fork's background.
 
 forks/<name>/background/
-    socket          where the process that holds them is asked for more (tending.py); no longer than there is one
+    socket          where the process that holds them is asked for more (shared_sandbox); no longer than there is one
     sandbox         what they have in common, for whoever wants a command beside them
     <id>/command    what was started, and how it ended, as JSON (core/background.py)
     <id>/stdout     the last of what it has printed; what came before that is in stdout.1, and what came before that

@@ -24,6 +24,7 @@ docs/FORMAT.md says what of this a reader may rely on.
 
 from __future__ import annotations
 
+import _thread
 import os
 from _blake2 import blake2b
 from collections.abc import Callable, Iterable
@@ -54,13 +55,15 @@ class Vault:
         self.lock = Lock(path + b"/lock")
         self.turn = Turn(path)
         self.mask = NO_MASK
-        """What commands and file tools see empty; whoever opens forks looks for it first (``Workbench.look``)."""
+        """What commands and file tools see empty; whoever opens forks looks for it first (``session/secrets.py``)."""
         self.reading: FileReader = ANEW
         """How records and the like are read; who is asked for them again and again keeps what it has read."""
         self.new_id = new_id
         self.secrets: Callable[[], Iterable[str]] = tuple
         """Values that the journal is never to hold; asked for when it is first used."""
         self._journal: Journal | None = None
+        self._opening = _thread.allocate_lock()
+        """Guards the opening of the journal."""
         self._whole: Vault | None = None
 
     def masked(self, mask: Mask) -> Vault:
@@ -75,13 +78,14 @@ class Vault:
         """Loaded at first use: SQLite and OpenSSL's hashes cost more to import than a command to start."""
         if self._whole is not None:
             return self._whole.journal
-        if self._journal is None:
-            from mudroom.vault.journal.journal import Journal
+        with self._opening:
+            if self._journal is None:
+                from mudroom.vault.journal.journal import Journal
 
-            journal = Journal(self.path + b"/journal.db")
-            journal.conceal(self.secrets())
-            self._journal = journal
-        return self._journal
+                journal = Journal(self.path + b"/journal.db")
+                journal.conceal(self.secrets())
+                self._journal = journal
+            return self._journal
 
     @property
     def approvals(self) -> Queue:

@@ -1,0 +1,37 @@
+"""What is kept of a vault, and for how long: applied after applies and beside commands."""
+
+from __future__ import annotations
+
+from mudroom.core.settings import Settings
+from mudroom.errors import MudroomError
+from mudroom.session.forks import Forks
+
+_JOURNAL_EVERY = 64
+"""Commands of a session from one look at the journal's size to the next."""
+
+
+def keep_journal(forks: Forks, settings: Settings) -> list[str]:
+    """Move older events to an archive if the journal has become large: looked at now and then. Return notes."""
+    if next(forks.commands) % _JOURNAL_EVERY:
+        return []
+    try:
+        forks.vault.journal.keep_within(settings.keep_journal, settings.keep_journal_age, forks.clock())
+    except (MudroomError, OSError) as error:
+        return [f"older events of the journal could not be archived: {error}"]
+    return []
+
+
+def tidy(forks: Forks, *, applied: bool = False) -> None:
+    """Remove what retention (``keep:`` in the policy) does not keep, if it is time for that. Hold the vault's lock.
+
+    What could not be removed is no reason to fail; it is in the notes of the next result.
+    """
+    from mudroom.vault.retention import tidy as by_itself
+
+    swept = by_itself.tidy(forks.vault, forks.settings, forks.clock(), applied=applied)
+    if swept is None:
+        return
+    forks.remarks.extend(swept.remarks)
+    if swept.size:
+        data = {"applies": [one.name for one in swept.applies], "layers": len(swept.layers), "bytes": swept.size}
+        forks.journal("gc", "", data)
