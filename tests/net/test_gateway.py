@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from town import Town, read_until
 
 from mudroom import gateway
 from mudroom.core.network.flow import Flow, FlowAnswer, FlowQuestion
@@ -21,6 +20,7 @@ from mudroom.errors import UsageError
 from mudroom.gateway import namespaces_at
 from mudroom.net.entrances.ingress import Ingress, Maker
 from mudroom.session import Session
+from town import Town, read_until
 
 FETCH = """
 import http.client, os, sys, urllib.request

@@ -11,9 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from origin import Web
-from seal import Seal
-from town import Town
 
 from mudroom import gateway
 from mudroom.core.network.host_rules import HostRule
@@ -21,6 +18,9 @@ from mudroom.core.network.placeholder import parse_wanted
 from mudroom.core.result import Result
 from mudroom.core.settings import Settings
 from mudroom.session import Session
+from origin import Web
+from seal import Seal
+from town import Town
 
 SECRET = "ghp_the-real-one-that-nobody-may-see-0123456789"
 FETCH = """

@@ -47,9 +47,7 @@ def _unsuffixed(schema: Any) -> Any:
 def document(base: str, endpoints: Sequence[Endpoint]) -> dict[str, Any]:
     """``base``: what is before each path."""
     kinds = [ProblemShape, *(kind for one in endpoints for kind in _kinds(one))]
-    schemas, components = _unsuffixed(
-        msgspec.json.schema_components(kinds, ref_template="#/components/schemas/{name}")
-    )
+    schemas, components = _unsuffixed(msgspec.json.schema_components(kinds, ref_template="#/components/schemas/{name}"))
     known: Schemas = dict(zip(map(repr, kinds), schemas, strict=True))
     paths: dict[str, dict[str, Any]] = {}
     for one in endpoints:
