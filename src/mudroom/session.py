@@ -66,7 +66,7 @@ if TYPE_CHECKING:
     from mudroom.core.approval.approval import CommandApprover, Remember
     from mudroom.core.command.policy import CommandPolicy
     from mudroom.core.confinement.container_report import ContainerReport
-    from mudroom.core.confinement.why import Explanation
+    from mudroom.core.confinement.why import AccessReason
     from mudroom.core.merge.operations import Landing
     from mudroom.core.network.flow import Flow
     from mudroom.core.network.host_rules import HostRule
@@ -261,14 +261,14 @@ class Session(Inspecting):
             return "plain"
         return self.confinement.first_mode(self.settings, is_copy=False, level=2)[0]
 
-    def why_path(self, path: bytes) -> Explanation:
+    def why_path(self, path: bytes) -> AccessReason:
         """What a command of this session finds at an absolute path, and why."""
-        from mudroom.core.confinement.why import Explanation, why_place
+        from mudroom.core.confinement.why import AccessReason, why_place
 
         self.look_for_secrets()
         inside = path[len(self.project) + 1 :]
         if path.startswith(self.project + b"/") and inside in self.vault.mask.paths:
-            return Explanation(show(path), "empty", "it is a secret; secrets.show in the policy shows it", True)
+            return AccessReason(show(path), "empty", "it is a secret; secrets.show in the policy shows it", True)
         return why_place(self._example(self.project), path, show(path))
 
     def _example(self, cwd: bytes) -> Plan:

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import Literal, NamedTuple
 
-from mudroom.core.confinement.why import Explanation
+from mudroom.core.confinement.why import AccessReason
 from mudroom.core.settings import EngineChoice, Settings
 from mudroom.errors import MudroomError, UsageError
 from mudroom.sandbox.client.client import Client
@@ -32,17 +32,17 @@ class Finding(NamedTuple):
     fix: str = ""
 
 
-def why_call(name: str) -> list[Explanation]:
+def why_call(name: str) -> list[AccessReason]:
     """What the filter refuses of a system call. Raises UsageError for a name that nobody knows."""
     rules = rules_for(name)
     if not rules and not name.isidentifier():
         raise UsageError(f"{name} is no system call", "a path has a / in it")
     if not rules:
         return [
-            Explanation(name, "allowed", "no rule of the filter names it; what it may reach is up to the view", False)
+            AccessReason(name, "allowed", "no rule of the filter names it; what it may reach is up to the view", False)
         ]
     return [
-        Explanation(name, f"{'with some arguments ' * bool(r.conditions)}{error_name(r)}", r.reason, True)
+        AccessReason(name, f"{'with some arguments ' * bool(r.conditions)}{error_name(r)}", r.reason, True)
         for r in rules
     ]
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from mudroom.cli.main import Context
 from mudroom.cli.open import open_session
-from mudroom.core.confinement.why import Explanation
+from mudroom.core.confinement.why import AccessReason
 from mudroom.core.journal.event_filter import EventFilter
 from mudroom.core.tree.path import show
 from mudroom.doctor.probe import why_call
@@ -102,7 +102,7 @@ def _last(session: Session, fork: str | None, context: Context) -> int:
     return 0
 
 
-def _tell(answers: list[Explanation], context: Context) -> int:
+def _tell(answers: list[AccessReason], context: Context) -> int:
     if context.as_json:
         context.terminal.out(json.dumps({"schema": "mudroom.why/1", "rules": [one._asdict() for one in answers]}))
     for one in answers if not context.as_json else ():

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from mudroom.core.confinement.plan import Plan, Step, shown_at
 
 
-class Explanation(NamedTuple):
+class AccessReason(NamedTuple):
     subject: str
     verdict: str
     reason: str
@@ -19,21 +19,21 @@ HIDDEN = "of the host there are only system directories, toolchains, and what re
 _READ_ONLY = 1
 
 
-def why_place(plan: Plan, path: bytes, subject: str) -> Explanation:
+def why_place(plan: Plan, path: bytes, subject: str) -> AccessReason:
     """What a command finds at an absolute path, by the plan that confines it."""
     step = shown_at(plan, path)
     if step is None:
         if any(step[0] == "seatbelt" for step in plan.steps):
-            return Explanation(
+            return AccessReason(
                 subject, "by Seatbelt", "mudroom run --explain prints the profile: the last rule decides", True
             )
         if not plan.namespaces:
-            return Explanation(
+            return AccessReason(
                 subject, "by Landlock", "no namespaces here: mudroom run --explain lists what may be opened", True
             )
-        return Explanation(subject, "hidden", HIDDEN, True)
+        return AccessReason(subject, "hidden", HIDDEN, True)
     verdict, reason, refused = _OF_STEP[step[0]](step)
-    return Explanation(subject, verdict, reason, refused)
+    return AccessReason(subject, verdict, reason, refused)
 
 
 def _of_bind(step: Step) -> tuple[str, str, bool]:
