@@ -32,9 +32,9 @@ _BASE = ("core", "errors")
 _MIDDLE = (*_BASE, "stage", "sandbox", "net", "vault", "policy", "session")
 
 ROOMS: Mapping[str, Room] = {
-    "errors": Room("exceptions by whose fault it is, with their exit codes"),
+    "errors": Room("exceptions by the party at fault, with exit codes"),
     "core": Room(
-        "values and decisions, pure: no files, clock, random numbers, sockets, threads",
+        "values and decisions; pure: no files, clock, randomness, sockets, threads",
         (),
         (
             ("text",),
@@ -62,7 +62,7 @@ ROOMS: Mapping[str, Room] = {
         (("protocol",), ("gate",), ("inspection",), ("entrances",), ("",)),
     ),
     "vault": Room(
-        "what survives a command: forks, apply and undo, conflicts, journal, approvals",
+        "data that survives a command: forks, apply and undo, conflicts, journal, approvals",
         (*_BASE, "stage"),
         (
             ("", "git"),
@@ -74,9 +74,13 @@ ROOMS: Mapping[str, Room] = {
         ),
     ),
     "policy": Room("policy files: read, checked, combined, trusted, cached", (*_BASE, "stage")),
-    "session": Room("the way of one command, and the work on forks", _MIDDLE),
-    "review": Room("what front doors show of a fork, of a project, of a new folder", _MIDDLE),
-    "doctor": Room("what this machine can protect, found out by doing it", _MIDDLE),
+    "session": Room(
+        "the way of one command, and the work on forks",
+        (*_BASE, "stage", "sandbox", "net", "vault"),
+        (("confinement",), ("shared_sandbox",), ("",)),
+    ),
+    "review": Room("rows of a fork, activity of a project, a folder for a new session", _MIDDLE),
+    "doctor": Room("what this machine can protect, by trying it", _MIDDLE),
     "filesystem": Room("a fork as an fsspec file system", _MIDDLE),
     "web": Room(
         "mudroom serve: the page and its API",
