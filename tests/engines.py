@@ -45,7 +45,7 @@ def environment(kind: str) -> dict[str, str]:
 
 def require_one_of(kind: str, mode: str) -> None:
     """Skip a long suite where only the container holds, but with the first engine: it holds the same with the others,
-    as ``tests/test_contained_walls.py`` tells of all."""
+    as ``tests/session/container/test_contained_walls.py`` tells of all."""
     if mode == "plain" and kind != NAMED[0]:
         pytest.skip(f"tried with {NAMED[0]}: what is plain is long, and the same container")
 

@@ -1,98 +1,59 @@
-"""The rules of the house (docs/DESIGN.md), kept by a machine: every import node is looked at, deferred ones too."""
+"""The rules of the house, kept by a machine: the table in ``house.py`` against every import, deferred and typing
+imports included, and the size of objects."""
 
 from __future__ import annotations
 
 import ast
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
-SOURCE = Path(__file__).parent.parent / "src" / "mudroom"
-FILES = sorted(SOURCE.rglob("*.py"))
-_FAMILY = (
-    "launcher", "init", "holder", "template", "step", "link", "listening", "netlink", "wire", "kernel", "mediator",
-    "pause", "refusal",
-)  # fmt: skip
-LAUNCHER = {"sandbox." + name for name in _FAMILY}
-PURE = {
-    "sandbox.linux", "sandbox.bare", "sandbox.imaged", "sandbox.inside", "sandbox.seatbelt", "sandbox.service",
-    "sandbox.seccomp", "sandbox.syscall", "sandbox.metadata", "sandbox.profile", "sandbox.windows", "net.dns",
-    "net.frame", "net.head", "net.hello", "net.pseudo", "net.say", "net.synthetic", "net.target", "net.upstream",
-}  # fmt: skip
+from house import (
+    MOST_DEEP,
+    MOST_METHODS,
+    MOST_MODULES,
+    ROOMS,
+    ROOT,
+    Class,
+    ancestors,
+    by_name,
+    circles,
+    depth,
+    own,
+    picture,
+    read,
+    room_of,
+    shelf_of,
+)
 
-_POLICY = ("trust", "layering", "policyfile", "rulefile", "schema", "compiled")
-# What each room may import of mudroom; a prefix stands for all in it. Imports only point down.
-MAY_IMPORT = {
-    "core": ("core",),
-    "stage": ("core", "errors", "stage"),
-    "sandbox": ("core", "errors", "sandbox"),
-    "vault": ("core", "errors", "stage", "vault"),
-    "net": ("core", "errors", "net"),
-    "errors": (),
-    "document": ("core", "errors"),
-    "amend": ("document",),
-    "local": ("core", "errors"),
-    "permission": ("core", "errors", "document", "answerfile", "local", "trust"),
-    "setting": ("core", "errors"),
-    "rulebook": ("core", "errors", "document"),
-    "policyfile": ("core", "errors", "document", "rulebook", "setting"),
-    "answerfile": ("errors", "amend", "local"),
-    "rulefile": ("core", "errors", "document", "local", "answerfile", "policyfile", "rulebook", "setting", "trust"),
-    "trust": ("core", "errors", "policyfile"),
-    "schema": ("core", "setting"),
-    "layering": ("core", "errors", "local", "policyfile", "rulefile", "setting", "trust"),
-    "private": (),
-    "compiled": ("", "core", "private", "stage"),
-    "config": ("core", "errors", "document", "compiled", "layering", "policyfile", "setting", ""),
-    "session": ("", "core", "errors", "stage", "vault", "sandbox", "net", "session"),
-    "review": ("core", "errors", "session", "stage", "vault", "review"),
-    "filesystem": ("core", "errors", "stage", "session", "config"),
-    "windowsdoctor": ("core", "errors", "sandbox"),
-    "enginedoctor": ("session", "core", "errors", "sandbox"),
-    "doctor": ("core", "enginedoctor", "errors", "sandbox", "session"),
-    "cli": (
-        "",
-        "core",
-        "errors",
-        "config",
-        "permission",
-        "rulefile",
-        "trust",
-        *_POLICY,
-        "session",
-        "doctor",
-        "windowsdoctor",
-        "review",
-        "tui",
-        "web",
-        "cli",
-    ),
-    "tui": ("core", "errors", "review", "session", "tui"),
-    "web": ("", "core", "errors", "private", "review", "session", "web"),
-    "__main__": ("cli",),
-    "": (),
+HOUSE = read()
+FILES = sorted(HOUSE.modules)
+LAUNCHER = {name for name in HOUSE.filled if name.startswith("sandbox.launcher.")}
+PURE = {
+    "sandbox.linux.plan", "sandbox.linux.bare_plan", "sandbox.linux.seccomp", "sandbox.linux.syscall",
+    "sandbox.linux.metadata", "sandbox.container.image_plan", "sandbox.container.plain_plan",
+    "sandbox.container.profile", "sandbox.macos.seatbelt", "sandbox.macos.service", "sandbox.windows.plan",
 }  # fmt: skip
+"""Beside all of ``core`` and ``net/protocol`` but its ``wire``."""
+NOT_PURE = {"net.protocol.wire"}
 PURE_LIBRARY = {
     "__future__", "_blake2", "binascii", "bisect", "collections", "collections.abc", "difflib", "functools", "hashlib",
     "itertools", "json", "re", "struct", "types", "typing",
 }  # fmt: skip
 LIBRARY_OF = {
-    "core.grammar": {"importlib.machinery", "importlib.util", "tree_sitter", "tree_sitter_bash"},
+    "core.command.shell.grammar": {"importlib.machinery", "importlib.util", "tree_sitter", "tree_sitter_bash"},
 }
 LAUNCHER_LIBRARY = {"__future__", "ctypes", "marshal", "os", "resource", "select", "sys", "_signal", "_socket"}
+EDGES = ("cli", "policy.config")
+"""Modules that may look at the environment, the home directory and the current directory."""
 FORBIDDEN_NAMES = {"utils", "util", "helpers", "common", "manager", "misc"}
 
 
-def module_name(path: Path) -> str:
-    parts = list(path.relative_to(SOURCE).with_suffix("").parts)
-    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
-
-
-def imports(path: Path) -> Iterator[tuple[str, bool]]:
-    """Every imported module, and whether only for type checking."""
+def imports(name: str) -> Iterator[tuple[str, bool]]:
+    """Yield every imported module, and whether the import is only for type checking."""
 
     def walk(node: ast.AST, typing_only: bool) -> Iterator[tuple[str, bool]]:
         if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
@@ -106,85 +67,128 @@ def imports(path: Path) -> Iterator[tuple[str, bool]]:
         for child in ast.iter_child_nodes(node):
             yield from walk(child, typing_only)
 
-    yield from walk(ast.parse(path.read_text()), False)
+    yield from walk(ast.parse(HOUSE.modules[name].read_text()), False)
 
 
-def own(name: str) -> str | None:
-    return "" if name == "mudroom" else name.removeprefix("mudroom.") if name.startswith("mudroom.") else None
+# --- rooms and shelves ---
 
 
-@pytest.mark.parametrize("path", FILES, ids=module_name)
-def test_imports_point_down(path: Path) -> None:
-    name = module_name(path)
-    allowed = MAY_IMPORT[name.split(".")[0]]
-    for imported, _typing_only in imports(path):
-        target = own(imported)
-        if target is not None:
-            room = target.split(".")[0]
-            assert room in allowed, f"{name} imports {imported}"
+def test_every_room_is_in_the_table() -> None:
+    assert {room_of(name) for name in FILES if name} == set(ROOMS)
 
 
-@pytest.mark.parametrize(
-    "path", [p for p in FILES if module_name(p).startswith("core") or module_name(p) in PURE], ids=module_name
-)
-def test_pure_files_are_pure(path: Path) -> None:
-    allowed = PURE_LIBRARY | LIBRARY_OF.get(module_name(path), set())
-    for imported, typing_only in imports(path):
+@pytest.mark.parametrize("name", HOUSE.filled)
+def test_a_room_imports_only_rooms_below_it(name: str) -> None:
+    room = room_of(name)
+    others = {room_of(target) for target in HOUSE.imports[name]} - {room}
+    assert others <= set(ROOMS[room].may_import), f"{name} imports {others - set(ROOMS[room].may_import)}"
+
+
+def test_the_table_of_rooms_has_no_circle() -> None:
+    assert circles((name, target) for name, room in ROOMS.items() for target in room.may_import) == []
+
+
+@pytest.mark.parametrize("room", [name for name in ROOMS if ROOMS[name].shelves])
+def test_a_shelf_imports_only_shelves_below_it(room: str) -> None:
+    row_of = {shelf: number for number, row in enumerate(ROOMS[room].shelves) for shelf in row}
+    inside = [name for name in HOUSE.filled if room_of(name) == room]
+    assert {shelf_of(name, HOUSE) for name in inside} == set(row_of)
+    for name in inside:
+        shelf = shelf_of(name, HOUSE)
+        for target in HOUSE.imports[name]:
+            if room_of(target) == room and shelf_of(target, HOUSE) != shelf:
+                assert row_of[shelf_of(target, HOUSE)] < row_of[shelf], f"{name} imports {target}"
+
+
+def test_no_module_is_in_an_import_circle() -> None:
+    edges = ((name, target) for name, targets in HOUSE.imports.items() for target in targets)
+    assert circles(edges) == []
+
+
+def test_a_folder_holds_what_can_be_taken_in_at_a_glance() -> None:
+    per_folder = Counter(HOUSE.modules[name].parent for name in HOUSE.filled)
+    assert {str(folder): count for folder, count in per_folder.items() if count > MOST_MODULES} == {}
+
+
+def test_the_picture_in_the_documents_is_that_of_the_table() -> None:
+    assert picture() in (ROOT / "docs/DESIGN.md").read_text(), "python tests/house.py prints the picture"
+
+
+# --- objects ---
+
+
+NAMED = by_name(HOUSE)
+
+
+def test_public_class_names_are_unique() -> None:
+    top = Counter(
+        node.name
+        for name in FILES
+        for node in ast.parse(HOUSE.modules[name].read_text()).body
+        if isinstance(node, ast.ClassDef) and not node.name.startswith("_")
+    )
+    assert {name: count for name, count in top.items() if count > 1} == {}
+
+
+@pytest.mark.parametrize("found", HOUSE.classes, ids=lambda found: f"{found.module}.{found.name}")
+def test_an_object_is_small(found: Class) -> None:
+    methods = {method for each in ancestors(found, NAMED) for method in each.methods}
+    assert len(methods) <= MOST_METHODS
+    assert depth(found, NAMED) <= MOST_DEEP
+
+
+# --- purity, and the launcher's budget ---
+
+
+def _is_pure(name: str) -> bool:
+    return name in PURE or (name.startswith(("core.", "net.protocol.")) and name not in NOT_PURE)
+
+
+@pytest.mark.parametrize("name", [name for name in HOUSE.filled if _is_pure(name)])
+def test_pure_modules_are_pure(name: str) -> None:
+    allowed = PURE_LIBRARY | LIBRARY_OF.get(name, set())
+    for imported, typing_only in imports(name):
         assert typing_only or own(imported) is not None or imported in allowed, imported
     calls = [
         node.func.id
-        for node in ast.walk(ast.parse(path.read_text()))
+        for node in ast.walk(ast.parse(HOUSE.modules[name].read_text()))
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
     ]
     assert not {"open", "print", "input", "exec", "eval"} & set(calls)
 
 
+def test_pure_modules_exist() -> None:
+    assert set(HOUSE.modules) >= PURE | NOT_PURE | set(LIBRARY_OF)
+
+
 @pytest.mark.parametrize("name", sorted(LAUNCHER))
 def test_the_launcher_keeps_to_its_import_budget(name: str) -> None:
-    path = SOURCE / (name.replace(".", "/") + ".py")
-    for imported, typing_only in imports(path):
+    for imported, typing_only in imports(name):
         assert typing_only or imported in LAUNCHER_LIBRARY or own(imported) in LAUNCHER, imported
 
 
-def test_only_the_edges_look_at_the_environment() -> None:
-    for path in FILES:
-        if module_name(path).split(".")[0] in ("cli", "config"):
-            continue
-        for node in ast.walk(ast.parse(path.read_text())):
-            used = isinstance(node, ast.Attribute) and node.attr in (
-                "environ",
-                "environb",
-                "getenv",
-                "expanduser",
-                "getcwd",
-            )
-            assert not used, f"{module_name(path)} looks at the environment"
+@pytest.mark.parametrize("name", [name for name in HOUSE.filled if not name.startswith(EDGES)])
+def test_only_the_edges_look_at_the_environment(name: str) -> None:
+    looks = {"environ", "environb", "getenv", "expanduser", "getcwd"}
+    used = {
+        node.attr
+        for node in ast.walk(ast.parse(HOUSE.modules[name].read_text()))
+        if isinstance(node, ast.Attribute) and node.attr in looks
+    }
+    assert not used
 
 
-def test_no_cycles() -> None:
-    graph: dict[str, set[str]] = {}
-    for path in FILES:
-        targets = {own(imported) for imported, typing_only in imports(path) if not typing_only}
-        graph[module_name(path)] = {target for target in targets if target is not None}
-    done: set[str] = set()
-
-    def visit(name: str, above: tuple[str, ...]) -> None:
-        assert name not in above, " -> ".join((*above, name))
-        if name in done or name not in graph:
-            return
-        for target in graph[name]:
-            visit(target, (*above, name))
-        done.add(name)
-
-    for name in graph:
-        visit(name, ())
+# --- files ---
 
 
 def test_files_are_small_and_named_for_what_they_are() -> None:
-    lengths = {module_name(path): len(path.read_text().splitlines()) for path in FILES}
+    lengths = {name: len(path.read_text().splitlines()) for name, path in HOUSE.modules.items()}
     assert {name: length for name, length in lengths.items() if length > 550} == {}
     assert sorted(lengths.values())[len(lengths) // 2] < 250
-    assert not FORBIDDEN_NAMES & {path.stem for path in FILES}
+    assert not FORBIDDEN_NAMES & {path.stem for path in HOUSE.modules.values()}
+
+
+# --- the fast path ---
 
 
 def loaded_by(statement: str) -> set[str]:
@@ -212,8 +216,8 @@ def test_the_fast_path_loads_nothing_heavy(statement: str) -> None:
 
 def test_the_launcher_loads_nothing_else() -> None:
     program = (
-        f"import sys; sys.path.insert(0, {str(SOURCE.parent)!r}); from mudroom.sandbox import launcher, mediator;"
-        "print(*sorted(sys.modules))"
+        f"import sys; sys.path.insert(0, {str(ROOT / 'src')!r});"
+        "from mudroom.sandbox.launcher import launcher, mediator; print(*sorted(sys.modules))"
     )
     done = subprocess.run([sys.executable, "-I", "-S", "-c", program], capture_output=True, text=True, check=True)
     assert not (HEAVY | {"typing", "re", "enum", "collections"}) & set(done.stdout.split())

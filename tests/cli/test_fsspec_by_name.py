@@ -5,9 +5,8 @@ from __future__ import annotations
 import subprocess
 import sys
 
-from test_vault_verb import Cli
-
 from conftest import Place
+from test_vault_verb import Cli
 
 WRITES = """
 import sys

@@ -20,10 +20,9 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from triples import ENV, Triple, git_merge
-
 from mudroom.core.merge.diff3 import merge3
 from mudroom.core.merge.marker import mergeable
+from triples import ENV, Triple, git_merge
 
 _ROUGHLY = [1, 1, 2, 2, 3, 5, 10]
 

@@ -7,7 +7,6 @@ import json
 
 from hypothesis import given
 from hypothesis import strategies as st
-from sample import added, deleted, directory, file, modified, paths, symlink
 
 from mudroom.core.command.verdict import Verdict
 from mudroom.core.merge.merge import Conflict
@@ -22,6 +21,7 @@ from mudroom.core.result import (
     to_json,
 )
 from mudroom.core.tree.change import Change, Changeset, Remark
+from sample import added, deleted, directory, file, modified, paths, symlink
 
 RESULT = Result("run-7f3a", (b"npm", b"install"), 1, 0, None, False, 1.2344, Changeset())
 

@@ -20,7 +20,6 @@ from typing import NamedTuple
 sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[2] / "src")]
 
 from model import Node, Tree, derive  # noqa: E402
-
 from mudroom.core.merge.diff3 import merge3  # noqa: E402
 from mudroom.core.merge.marker import mergeable  # noqa: E402
 from mudroom.core.merge.merge import Combined, Delta, delta_of, merged_mode  # noqa: E402

@@ -6,12 +6,11 @@ import socket
 import struct
 
 from island import Island
-from town import OpenDoor, Town
-
 from mudroom.core.network.address import show_address
 from mudroom.core.network.host_rules import HostRule
 from mudroom.net.door import Kind
 from mudroom.net.protocol import dns
+from town import OpenDoor, Town
 
 IP_PKTINFO = 8
 

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from town import Town, read_until
 
 from mudroom.core.network.flow import Flow, FlowAnswer, FlowQuestion
 from mudroom.core.network.host_rules import HostRule
@@ -21,6 +20,7 @@ from mudroom.net.entrances.ingress import Ingress, Maker
 from mudroom.session import Session
 from mudroom.session.confinement import gateway
 from mudroom.session.confinement.gateway import namespaces_at
+from town import Town, read_until
 
 FETCH = """
 import http.client, os, sys, urllib.request

@@ -11,9 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from origin import Web
-from seal import Seal
-from town import Town
 
 from mudroom.core.network.host_rules import HostRule
 from mudroom.core.network.placeholder import parse_wanted
@@ -21,6 +18,9 @@ from mudroom.core.result import Result
 from mudroom.core.settings import Settings
 from mudroom.session import Session
 from mudroom.session.confinement import gateway
+from origin import Web
+from seal import Seal
+from town import Town
 
 SECRET = "ghp_the-real-one-that-nobody-may-see-0123456789"
 FETCH = """

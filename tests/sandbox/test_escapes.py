@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
-from box import ENVIRONMENT, KINDS, NAMESPACES, Box
 
+from box import ENVIRONMENT, KINDS, NAMESPACES, Box
 from conformance.escapes import tiers
 from conformance.escapes.attempt import TABLE
 from conformance.escapes.known import NOT_HELD

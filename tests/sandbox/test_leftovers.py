@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from test_limits import groups_of
 
 from conftest import Place
 from mudroom.core.confinement.limit import Limits
 from mudroom.core.settings import Settings
 from mudroom.session import Session
+from test_limits import groups_of
 
 pytestmark = pytest.mark.alone
 

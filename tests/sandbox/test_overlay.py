@@ -8,8 +8,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from box import Box, if_namespaces
 
+from box import Box, if_namespaces
 from mudroom.sandbox.client.client import Client, StepFailed
 
 

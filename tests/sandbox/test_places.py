@@ -6,8 +6,8 @@ import os
 from pathlib import Path
 
 import pytest
-from box import Box, if_namespaces
 
+from box import Box, if_namespaces
 from mudroom.core.confinement.spec import Bind
 from mudroom.sandbox.client.client import Client
 from mudroom.sandbox.host.host import survey

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from box import KINDS, Box, Conversation
 
+from box import KINDS, Box, Conversation
 from mudroom.errors import MudroomError
 from mudroom.sandbox.client.capture import CapturedOutput
 from mudroom.sandbox.client.client import Client, StepFailed

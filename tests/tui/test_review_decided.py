@@ -6,9 +6,8 @@ import pytest
 
 pytest.importorskip("textual", reason="the extra tui is not installed")
 
-from driving import Driver, drive, text_of_row
-
 from conftest import Place
+from driving import Driver, drive, text_of_row
 from mudroom.session import Session
 from mudroom.tui.conflict import ConflictScreen, Side3
 from mudroom.tui.conflictrow import decided_choices

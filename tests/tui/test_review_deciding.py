@@ -13,9 +13,8 @@ import pytest
 
 pytest.importorskip("textual", reason="the extra tui is not installed")
 
-from driving import Driver, drive, text_of_row
-
 from conftest import Place
+from driving import Driver, drive, text_of_row
 from mudroom.core.settings import Settings
 from mudroom.errors import MudroomError
 from mudroom.tui.conflict import ConflictScreen, Side3

@@ -8,10 +8,10 @@ import pytest
 
 pytest.importorskip("textual", reason="the extra tui is not installed")
 
-from driving import Driver, drive
 from textual import events
 
 from conftest import Place
+from driving import Driver, drive
 
 pytestmark = [pytest.mark.slow, pytest.mark.anybody]
 

@@ -10,9 +10,8 @@ import pytest
 
 pytest.importorskip("textual", reason="the extra tui is not installed")
 
-from driving import Driver, drive
-
 from conftest import Place
+from driving import Driver, drive
 from mudroom.session.changes import Changes
 from mudroom.stage.file_cache import FileCache
 from mudroom.vault.record import ForkRecord

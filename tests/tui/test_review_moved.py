@@ -6,9 +6,8 @@ import pytest
 
 pytest.importorskip("textual", reason="the extra tui is not installed")
 
-from driving import Driver, drive
-
 from conftest import Place
+from driving import Driver, drive
 
 TEXT = "".join(f"line {number}\n" for number in range(40))
 

@@ -9,11 +9,10 @@ import pytest
 
 pytest.importorskip("starlette", reason="the extra web")
 
-from test_conflict_api import TEXT, Two, edit, page, places, two
-
 from conftest import tick
 from mudroom.web.api.region import EDITABLE
 from pageside import changed, pick
+from test_conflict_api import TEXT, Two, edit, page, places, two
 
 __all__ = ["page", "places", "two"]
 MERGED = edit(TEXT, l2="theirs 2\n", l12="only ours\n", l18="only theirs\n", l25="by\nhand\n")

@@ -12,7 +12,6 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from test_page_accessible import AXE, violations
 
 from browser import MUDROOM, OpenPage, environment, mudroom, serving, watch
 from clients import free_port
@@ -20,6 +19,7 @@ from conftest import Place
 from mudroom.core.approval.approval import CommandQuestion, HostQuestion
 from mudroom.core.command.verdict import Verdict
 from mudroom.vault.approvals.queue import Queue
+from test_page_accessible import AXE, violations
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Locator, Page

@@ -14,11 +14,11 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from test_decide_page import COMMAND, HOST, attend, card, queue
 
 from browser import HOME, VIEWS, OpenPage, Site, comes, go, mudroom, serving, staged, usable, watch
 from clients import free_port
 from conftest import Place
+from test_decide_page import COMMAND, HOST, attend, card, queue
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from test_decide_page import HOST, card, queue
 
 from browser import Site, staged
 from conftest import Place
+from test_decide_page import HOST, card, queue
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page

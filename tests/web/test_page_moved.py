@@ -6,10 +6,10 @@ import base64
 from typing import TYPE_CHECKING
 
 import pytest
-from test_page_accessible import AXE, violations
 
 from browser import Site, staged
 from conftest import Place
+from test_page_accessible import AXE, violations
 
 if TYPE_CHECKING:
     from playwright.sync_api import Locator, Page

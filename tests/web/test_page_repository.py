@@ -6,10 +6,10 @@ import subprocess
 from typing import TYPE_CHECKING
 
 import pytest
-from test_page_story import apply, review
 
 from browser import Site, staged
 from conftest import Place
+from test_page_story import apply, review
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import os
 
-from test_review_api import staged
-
 from conftest import Place
 from looking import Looking
+from test_review_api import staged
 
 
 def test_what_the_project_has_changed_meanwhile(place: Place) -> None:

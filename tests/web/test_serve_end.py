@@ -15,10 +15,9 @@ from conftest import Place
 
 pytest.importorskip("starlette", reason="the extra web")
 
-from test_landing_api import end, verified_by
-
 from mudroom.web.state.hub import Hub, Look
 from mudroom.web.state.job import JobMessage, Jobs
+from test_landing_api import end, verified_by
 
 
 def test_an_apply_is_not_cut_off_by_the_end_of_the_server(place: Place) -> None:

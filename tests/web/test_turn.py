@@ -10,11 +10,10 @@ import pytest
 
 pytest.importorskip("starlette", reason="the extra web")
 
-from test_conflict_api import FORK, TEXT, Two, edit, page, two
-
 from conftest import tick
 from mudroom.web.state.turn import Turns
 from pageside import changed, pick
+from test_conflict_api import FORK, TEXT, Two, edit, page, two
 
 __all__ = ["page", "two"]
 

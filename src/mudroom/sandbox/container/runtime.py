@@ -18,7 +18,7 @@ from mudroom.sandbox.container.owner import beside
 
 PLACE = b"/.mudroom"
 """Where containers see it."""
-_PACKAGE = os.path.abspath(__file__).rsplit(os.sep, 4)[0]
+_PACKAGE = os.path.abspath(__file__).rsplit(os.sep, 3)[0]
 FAMILY = (
     "launcher", "init", "holder", "template", "step", "link", "listening", "netlink", "wire", "kernel", "mediator",
     "pause", "refusal",

@@ -35,10 +35,19 @@ _WHY = {
 _ALWAYS, _NAMED, _BODY = (400, 401, 403, 409, 421), (404,), (408, 413, 415)
 
 
+def _unsuffixed(schema: Any) -> Any:
+    """Return the schema with the names that clients know: ``Row`` for the class ``RowShape``."""
+    if isinstance(schema, dict):
+        return {key.removesuffix("Shape"): _unsuffixed(value) for key, value in schema.items()}
+    if isinstance(schema, (list, tuple)):
+        return [_unsuffixed(value) for value in schema]
+    return schema.removesuffix("Shape") if isinstance(schema, str) else schema
+
+
 def document(base: str, endpoints: Sequence[Endpoint]) -> dict[str, Any]:
     """``base``: what is before each path."""
     kinds = [ProblemShape, *(kind for one in endpoints for kind in _kinds(one))]
-    schemas, components = msgspec.json.schema_components(kinds, ref_template="#/components/schemas/{name}")
+    schemas, components = _unsuffixed(msgspec.json.schema_components(kinds, ref_template="#/components/schemas/{name}"))
     known: Schemas = dict(zip(map(repr, kinds), schemas, strict=True))
     paths: dict[str, dict[str, Any]] = {}
     for one in endpoints:

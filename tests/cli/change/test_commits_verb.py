@@ -1,0 +1,58 @@
+"""``mudroom apply --commits`` as a user meets it, with real git."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+
+import pytest
+
+from conftest import Place
+from test_vault_verb import Cli
+
+pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
+GIT = "git -c user.name=Agent -c user.email=a@example.org -c init.defaultBranch=main"
+
+
+@pytest.fixture
+def cli(place: Place) -> Cli:
+    place.write("f", "1\n")
+    subprocess.run(["sh", "-ec", f"{GIT} init -q; {GIT} add -A; {GIT} commit -qm one"], cwd=place.project, check=True)
+    cli = Cli(place)
+    script = f"echo 2 >> f; {GIT} commit -qam two; echo 3 >> f; {GIT} commit -qam three"
+    assert cli("exec", "--fork", "x", "--", "sh", "-ec", script).returncode == 0
+    return cli
+
+
+def git(cli: Cli, *words: str) -> str:
+    return subprocess.run(["git", *words], cwd=cli.place.project, capture_output=True, text=True, check=True).stdout
+
+
+def test_commits_come_as_a_branch(cli: Cli) -> None:
+    done = cli("apply", "x", "--commits")
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.startswith("mudroom/x: 2 commits, ")
+    assert "three  Agent <a@example.org>" in done.stderr
+    assert git(cli, "log", "--format=%s", "mudroom/x").split() == ["three", "two", "one"]
+    assert git(cli, "log", "--format=%s").split() == ["one"]
+    assert git(cli, "status", "--porcelain") == ""
+    assert git(cli, "fsck", "--strict") == ""
+    assert (cli.place.project / "f").read_text() == "1\n"
+    assert '"kind": "commits"' in cli("log", "--json").stdout
+
+
+def test_by_another_name_and_as_json(cli: Cli) -> None:
+    report = cli.json("apply", "x", "--commits", "--branch", "from-agent")
+    assert (report["branch"], report["before"]) == ("refs/heads/from-agent", None)
+    assert [one["subject"] for one in report["commits"]] == ["two", "three"]
+    assert report["head"] == git(cli, "rev-parse", "from-agent").strip()
+
+
+def test_bad_input(cli: Cli) -> None:
+    assert "--commits brings commits, and no files" in cli("apply", "x", "--commits", "f").stderr
+    assert "--branch is for --commits" in cli("apply", "x", "--branch", "y").stderr
+    done = cli("apply", "x", "--commits", "--branch", "main")
+    assert done.returncode == 125 and done.stderr.count("\n") == 1
+    assert cli("apply", "x", "--commits").returncode == 0
+    again = cli("apply", "x", "--commits")
+    assert again.returncode == 125 and "has no commits that the repository does not have" in again.stderr

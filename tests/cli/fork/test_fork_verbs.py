@@ -1,0 +1,190 @@
+"""Forks, checkpoints, comparisons and mounts as a user meets them: whole processes, their output, their exit codes."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from conftest import Place
+from test_vault_verb import Cli
+
+
+@pytest.fixture
+def cli(place: Place) -> Cli:
+    place.write("file", "one\n")
+    place.write("d/x", "x\n")
+    return Cli(place)
+
+
+def _exec(cli: Cli, fork: str, script: str) -> dict[str, Any]:
+    done = cli("exec", "--json", "--fork", fork, "--", "sh", "-c", script)
+    assert done.returncode == 0, done.stderr
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+def test_a_line_of_work(cli: Cli) -> None:
+    assert cli.json("fork", "new", "try")["base"] == "live"
+    result = _exec(cli, "try", "echo two >> file; rm d/x; echo $PWD")
+    automatic = result["checkpoint"]
+    assert automatic == "before-echo-two-file-rm-d-x-echo-PWD-1"
+    assert result["schema"] == "mudroom.result/1"
+    assert result["fork"] == "try"
+    assert result["applied"] is None
+    assert result["stdout"] == f"{cli.place.project}\n"
+    assert {one["path"]: one["change"] for one in result["changes"]["files"]} == {"d/x": "deleted", "file": "modified"}
+    assert cli.json("checkpoint", "green", "--fork", "try")["checkpoint"] == "green"
+    _exec(cli, "try", "echo three >> file; echo new > new")
+    assert "+three\n" in cli("diff", "try@green", "try").stdout
+    assert "+two\n" not in cli("diff", "try@green", "try").stdout
+    looked = cli.json("rollback", "green", "--fork", "try", "--no")
+    assert looked["done"] is False
+    assert {one["path"] for one in looked["changes"]["files"]} == {"file", "new"}
+    assert cli("rollback", "green", "--fork", "try").returncode == 125, "there is no terminal to ask on"
+    done = cli.json("rollback", "green", "--fork", "try", "--yes")
+    assert done["undo"] == "rollback-1"
+    assert _exec(cli, "try", "cat file; ls")["stdout"] == "one\ntwo\nd\nfile\n"
+    cli("rollback", "rollback-1", "--fork", "try", "--yes")
+    assert _exec(cli, "try", "cat file")["stdout"] == "one\ntwo\nthree\n"
+    names = [one["checkpoint"] for one in cli.json("checkpoint", "--fork", "try")["checkpoints"]]
+    assert names == [automatic, "green", "rollback-1"]
+    assert (cli.place.project / "file").read_text() == "one\n"
+
+
+def test_forks_of_forks_do_not_see_each_other(cli: Cli) -> None:
+    _exec(cli, "one", "echo one > own")
+    cli("checkpoint", "point", "--fork", "one")
+    _exec(cli, "one", "echo later >> own")
+    cli("fork", "new", "two", "--from", "one")
+    cli("fork", "new", "three", "--from", "one@point")
+    _exec(cli, "one", "rm own")
+    assert _exec(cli, "two", "cat own")["stdout"] == "one\nlater\n"
+    assert _exec(cli, "three", "cat own")["stdout"] == "one\n"
+    assert [row["fork"] for row in cli.json("fork", "ls")["forks"]] == ["one", "two", "three"]
+    compared = cli.json("diff", "three", "two")
+    assert [one["path"] for one in compared["changes"]["files"]] == ["own"]
+    assert "-one\n" in cli("diff", "three", "now").stdout
+    assert cli("diff", "base", "three").stdout == cli("diff", "three").stdout
+    cli("fork", "rename", "three", "four")
+    assert _exec(cli, "four", "cat own")["stdout"] == "one\n"
+
+
+def test_a_snapshot_stays_as_it_was(cli: Cli) -> None:
+    assert cli.json("fork", "new", "frozen", "--snapshot")["base"] != "live"
+    cli.place.write("file", "the user goes on\n")
+    assert _exec(cli, "frozen", "cat file; echo mine >> d/x")["stdout"] == "one\n"
+    assert cli("apply", "frozen", "--yes").returncode == 0
+    assert (cli.place.project / "d/x").read_text() == "x\nmine\n"
+    assert (cli.place.project / "file").read_text() == "the user goes on\n"
+    _exec(cli, "frozen", "echo mine > file")
+    assert cli("apply", "frozen", "--yes").returncode == 3
+    assert (cli.place.project / "file").read_text() == "the user goes on\n"
+
+
+def test_removing_a_fork_with_work_in_it(cli: Cli) -> None:
+    _exec(cli, "try", "echo x > y")
+    refused = cli("fork", "rm", "try")
+    assert refused.returncode == 125
+    assert "holds 1 changed files that were not applied" in refused.stderr
+    assert cli("fork", "rm", "try", "--yes").returncode == 0
+    assert cli.json("fork", "ls")["forks"] == []
+    vault = next((cli.place.state / "vaults").iterdir())
+    assert os.listdir(vault / "layers") == []
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["fork", "new", "a/../b"], "cannot be the name of a fork"),
+        (["fork", "new", "x" * 65], "cannot be the name of a fork"),
+        (["fork", "new", "a b"], "cannot be the name of a fork"),
+        (["fork", "new", "try"], "there is a fork named try already"),
+        (["fork", "new"], "fork new takes 1 names"),
+        (["fork", "new", "y", "--from", "nope"], "there is no fork named nope"),
+        (["fork", "new", "y", "--from", "try@nope"], "try has no checkpoint named nope"),
+        (["fork", "new", "y", "--from", "try", "--snapshot"], "stands on what that one stands on"),
+        (["fork", "rename", "try", "../up"], "cannot be the name of a fork"),
+        (["fork", "rm", "nope"], "there is no fork named nope"),
+        (["checkpoint", "a b", "--fork", "try"], "cannot be the name of a checkpoint"),
+        (["checkpoint", "point", "--fork", "try"], "has a checkpoint named point already"),
+        (["checkpoint", "point", "--fork", "nope"], "there is no fork named nope"),
+        (["rollback", "nope", "--fork", "try", "--yes"], "has no checkpoint named nope"),
+        (["diff", "base", "now"], "compared by way of a fork"),
+        (["diff", "try@nope", "try"], "has no checkpoint named nope"),
+        (["exec", "--fork", "../x", "--", "true"], "cannot be the name of a fork"),
+        (["exec", "--fork", "try"], "no command was given"),
+        (["mount", "nope"], "there is no fork named nope"),
+        (["unmount", "try"], "try is not mounted"),
+        (["vault", "gc", "--forks", "soon"], "soon"),
+    ],
+)
+def test_bad_input_is_one_line(cli: Cli, words: list[str], message: str) -> None:
+    cli("fork", "new", "try")
+    cli("checkpoint", "point", "--fork", "try")
+    done = cli(*words)
+    assert done.returncode == 125
+    assert message in done.stderr
+    assert done.stderr.count("\n") == 1
+    assert "Traceback" not in done.stderr
+
+
+def kinds() -> list[str]:
+    found = ["copy"]
+    if shutil.which("fuse-overlayfs") and os.access("/dev/fuse", os.R_OK | os.W_OK):
+        found.append("fuse")
+    return found + (["overlay"] if os.geteuid() == 0 else [])
+
+
+@pytest.mark.parametrize("kind", ["copy", "fuse", "overlay"])
+def test_a_mounted_fork_is_the_one_truth(cli: Cli, kind: str) -> None:
+    if kind not in kinds():
+        pytest.skip(f"a mount by {kind} cannot be had here")
+    _exec(cli, "try", "echo two >> file")
+    place = cli.place.root / "here"
+    report = cli.json("mount", "try", str(place), "--kind", kind)
+    assert report == {
+        "schema": "mudroom.mount/1", "fork": "try", "kind": kind, "writable": True, "path": str(place),
+    }  # fmt: skip
+    assert (place / "file").read_text() == "one\ntwo\n"
+    (place / "made").write_text("by an editor\n")
+    (place / "d/x").unlink()
+    for words in (
+        ["exec", "--fork", "try", "--", "true"], ["apply", "try", "--yes"], ["discard", "try"],
+        ["checkpoint", "point", "--fork", "try"], ["mount", "try"],
+    ):  # fmt: skip
+        done = cli(*words)
+        assert done.returncode == 125, words
+        assert "try is mounted" in done.stderr
+    assert [one["path"] for one in cli.json("mount")["mounts"]] == [str(place)]
+    if kind != "copy":
+        with open(place / "made") as _held:
+            busy = cli("unmount", "try")
+            assert busy.returncode == 125
+            assert "cannot be unmounted" in busy.stderr
+    back = cli.json("unmount", "try")
+    assert {one["path"] for one in back["changes"]["files"]} == {"file", "made", "d/x"}
+    assert not place.exists()
+    assert cli("apply", "try", "--yes").returncode == 0
+    assert (cli.place.project / "made").read_text() == "by an editor\n"
+
+
+@pytest.mark.parametrize("kind", ["copy", "fuse", "overlay"])
+def test_a_mount_to_look_at(cli: Cli, kind: str) -> None:
+    if kind not in kinds():
+        pytest.skip(f"a mount by {kind} cannot be had here")
+    _exec(cli, "try", "echo two >> file")
+    path = Path(cli.json("mount", "try", "-r", "--kind", kind)["path"])
+    assert (path / "file").read_text() == "one\ntwo\n"
+    if kind != "copy":
+        with pytest.raises(OSError, match=r"[Rr]ead-only"):
+            (path / "new").write_text("x")
+    back = cli.json("unmount", "try")
+    assert {one["path"] for one in back["changes"]["files"]} == {"file"}
+    taken = cli("mount", "try", str(cli.place.project))
+    assert taken.returncode == 125
+    assert "is not an empty directory" in taken.stderr

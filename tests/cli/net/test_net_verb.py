@@ -1,0 +1,309 @@
+"""``mudroom net`` as a user meets it: rules are written, listed and explained; flows are told."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+from conftest import Place
+from mudroom.core.network.flow import Flow, flow_to_json
+from test_vault_verb import MUDROOM, Cli
+
+NONE = "note: network.mode is none: commands have no network at all\n"
+GATE = "network:\n  mode: gate\n"
+
+
+@pytest.fixture
+def cli(place: Place) -> Cli:
+    place.write(".git/HEAD", "")
+    return Cli(place)
+
+
+def rules(cli: Cli) -> list[tuple[str, str, list[int], str]]:
+    found = cli.json("net", "ls")
+    assert found["schema"] == "mudroom.net/1"
+    return [(one["action"], one["host"], one["ports"], one["source"]) for one in found["rules"]]
+
+
+def test_allow_deny_ls_rm(cli: Cli) -> None:
+    assert cli("net", "ls").stderr.startswith("no rules: nothing is let through")
+    done = cli("net", "allow", "Example.com", "github.com:22", "*.example.org:443,80")
+    assert done.stdout.splitlines() == [
+        "example.com is allowed on the ports 80 and 443",
+        "github.com:22 is allowed",
+        "*.example.org:80,443 is allowed",
+    ]
+    assert cli("net", "allow", "example.com").stdout.endswith("443, as before\n")
+    assert cli("net", "deny", "gist.github.com").stdout == "gist.github.com is denied on every port\n"
+    assert rules(cli) == [
+        ("allow", "example.com", [], "permissions.yaml:4"),
+        ("allow", "github.com", [22], "permissions.yaml:5"),
+        ("allow", "*.example.org", [80, 443], "permissions.yaml:6"),
+        ("deny", "gist.github.com", [], "permissions.yaml:8"),
+    ]
+    assert cli("net", "deny", "example.com").stdout == "example.com is denied on every port (was allowed)\n"
+    assert cli("net", "rm", "github.com:22", "EXAMPLE.com.").stdout.splitlines() == [
+        "github.com:22 is no longer allowed",
+        "example.com is no longer denied",
+    ]
+    assert [one[:3] for one in rules(cli)] == [("allow", "*.example.org", [80, 443]), ("deny", "gist.github.com", [])]
+    events = [line.split(maxsplit=4)[3:] for line in cli("log").stdout.splitlines()]
+    assert events[0] == ["net", "-         allow=example.com, github.com:22, *.example.org:80,443"]
+    assert events[-1] == ["net", "-         rm=github.com:22, example.com"]
+    assert (cli.place.project / ".mudroom/local/.gitignore").read_text() == "*\n"
+    assert cli("net", "ls").stderr == ""
+    cli.place.write(".mudroom/policy.yaml", "network: {mode: none}")
+    assert cli("net", "ls").stderr == NONE
+
+
+def test_every_answer_as_json(cli: Cli) -> None:
+    row = {"action": "allow", "host": "db.corp.example", "ports": [5432], "private": True, "source": ""}
+    assert cli.json("net", "allow", "--private", "db.corp.example:5432") == {
+        "schema": "mudroom.net/1",
+        "rules": [{**row, "there": False, "replaced": []}],
+    }
+    kept = {**row, "source": "permissions.yaml:4"}
+    assert cli.json("net", "ls") == {"schema": "mudroom.net/1", "mode": "gate", "rules": [kept]}
+    assert cli.json("net", "rm", "db.corp.example:5432") == {"schema": "mudroom.net/1", "removed": [kept]}
+    presets = cli.json("net", "presets")
+    assert presets["schema"] == "mudroom.net-presets/1"
+    assert {one["name"] for one in presets["presets"]} >= {"npm", "pypi", "crates", "go", "debian", "github"}
+    assert not any(one["on"] for one in presets["presets"])
+
+
+def test_what_is_wrong_is_one_line(cli: Cli) -> None:
+    for words, said in (
+        (("allow",), "net allow needs a host"),
+        (("ls", "example.com"), "net ls takes no host"),
+        (("deny", "--private", "a.com"), "--private is for net allow"),
+        (("ls", "--denied"), "--denied is for net log"),
+        (("allow", "http://a.com/x"), "this is a URL; write the host alone: a.com"),
+        (("allow", "127.1"), "127.1 is neither a name nor an address"),
+        (("allow", "169.254.169.254"), "the metadata service of a cloud: no rule opens that"),
+        (("deny", "a.com:99999"), "99999 is no port"),
+        (("allow", "b\u00fccher.example"), "written as xn--\u2026 (that would be xn--bcher-kva.example)"),
+        (("rm", "a b"), "' ' is not for names"),
+        (("rm", "a.com"), "a.com was neither allowed nor denied here (mudroom net ls lists all rules)"),
+        (("alow", "a.com"), "invalid choice: 'alow'"),
+    ):
+        done = cli("net", *words)
+        assert (done.returncode, done.stdout, done.stderr.count("\n")) == (125, "", 1), done
+        assert said in done.stderr
+    assert not (cli.place.project / ".mudroom").exists()
+
+
+def test_where_else_a_rule_is(cli: Cli) -> None:
+    cli.place.write(".mudroom/policy.yaml", GATE + "  allow: [a.com]\n")
+    assert "(policy.yaml:3 has a.com)" in cli("net", "rm", "a.com").stderr
+    cli("net", "allow", "b.com:22")
+    assert "(permissions.yaml:4 has b.com:22)" in cli("net", "rm", "b.com").stderr
+
+
+def test_a_policy_overrides_an_answer_and_it_is_said(cli: Cli) -> None:
+    cli.place.write(".mudroom/policy.yaml", GATE + '  deny: ["*.evil.example"]\n')
+    done = cli("net", "allow", "a.evil.example:8443")
+    assert done.returncode == 0
+    assert done.stderr == "note: port 8443 all the same: policy.yaml:3: *.evil.example denies it\n"
+
+
+@pytest.mark.parametrize(
+    ("asked", "code", "said"),
+    [
+        ("a.com", 0, "a.com:443: allow: policy.yaml:4: a.com allows it"),
+        ("A.com.:80", 0, "a.com:80: allow: policy.yaml:4: a.com allows it"),
+        ("a.com:22", 1, "a.com:22: ask: no rule names port 22 of it; policy.yaml:4: a.com is for other ports"),
+        ("registry.npmjs.org", 0, "registry.npmjs.org:443: allow: preset npm: registry.npmjs.org allows it"),
+        ("www.bad.com", 1, "www.bad.com:443: deny: policy.yaml:5: **.bad.com denies it"),
+        ("b.com", 1, "b.com:443: ask: no rule names it"),
+        ("c.com", 1, "c.com:443: ask: policy.yaml:6: c.com wants it asked about"),
+        ("169.254.169.254", 1, "169.254.169.254:443: deny: the metadata service of a cloud"),
+        ("::1", 1, "[::1]:443: deny: an address of this machine; a rule that names the address opens it"),
+        ("[::ffff:127.0.0.1]:80", 1, "127.0.0.1:80: deny: an address of this machine; a rule that names"),
+        ("0x7f.1", 1, "0x7f.1: deny: no host: 0x7f.1 is neither a name nor an address in its usual form"),
+        ("a.com..", 1, "a.com..: deny: no host: a.com..: between two dots"),
+        ("a.com:x", 1, "a.com:x: deny: no host: x is no port"),
+        ("https://u:hunter2@a.com/", 1, "deny: no host: this is a URL; ask about a.com"),
+    ],
+)
+def test_why(cli: Cli, asked: str, code: int, said: str) -> None:
+    cli.place.write(
+        ".mudroom/policy.yaml",
+        GATE + '  presets: [npm]\n  allow: [a.com]\n  deny: ["**.bad.com"]\n  ask: [c.com]\n',
+    )
+    done = cli("net", "why", asked)
+    assert said in done.stdout, done
+    assert (done.returncode, done.stderr) == (code, "")
+    found = cli.json("net", "why", asked, code=code)
+    assert (found["schema"], found["mode"]) == ("mudroom.net-why/1", "gate")
+    assert (found["answers"][0]["action"] == "allow") is (code == 0)
+
+
+def test_several_at_once_and_the_mode(cli: Cli) -> None:
+    cli("net", "allow", "a.com")
+    done = cli("net", "why", "a.com", "b.com")
+    assert (done.returncode, done.stdout.count("\n"), done.stderr) == (1, 2, "")
+    cli.place.write(".mudroom/policy.yaml", "network: {mode: none}")
+    assert cli("net", "why", "a.com").stderr == NONE
+    cli.place.write(".mudroom/policy.yaml", "network: {mode: open}")
+    assert "the host's network, whatever rules say" in cli("net", "why", "a.com").stderr
+
+
+def test_a_broken_file_is_an_error_everywhere(cli: Cli) -> None:
+    path = cli.place.write(".mudroom/local/permissions.yaml", "allow:\n  - a.com\n  - http://x/\n", mode=0o600)
+    path.parent.chmod(0o700)
+    for words in (("ls",), ("why", "a.com"), ("allow", "b.com"), ("deny", "b.com"), ("rm", "a.com")):
+        done = cli("net", *words)
+        said = f"mudroom: {path}:3: allow: this is a URL; write the host alone: x\n"
+        assert (done.returncode, done.stdout, done.stderr) == (125, "", said)
+    assert path.read_text() == "allow:\n  - a.com\n  - http://x/\n"
+
+
+def test_a_command_reads_the_rules_and_cannot_change_them(cli: Cli) -> None:
+    cli("net", "allow", "a.com")
+    path = cli.place.project / ".mudroom/local/permissions.yaml"
+    before = path.read_bytes()
+    script = (
+        "cat .mudroom/local/permissions.yaml;"
+        "for name in permissions.yaml new; do echo evil.example > .mudroom/local/$name; done;"
+        "rm -rf .mudroom; mv .mudroom x; ln -sf /tmp .mudroom/local; chmod 777 .mudroom/local;"
+        "echo z > .mudroom/policy.yaml; true"
+    )
+    done = cli("run", "--yes", "--json", "--", "sh", "-c", script)
+    result = json.loads(done.stdout)
+    assert "a.com" in result["stdout"]
+    assert (path.read_bytes(), result["changes"]["files"]) == (before, [])
+    assert rules(cli) == [("allow", "a.com", [], "permissions.yaml:4")]
+
+
+def test_rules_that_a_command_makes_up_are_not_applied(cli: Cli) -> None:
+    """In a project without a ``.mudroom`` a command can make one in its fork; it stays there."""
+    script = (
+        "umask 077; mkdir -p .mudroom/local && echo 'allow: [evil.example]' > .mudroom/local/permissions.yaml; touch x"
+    )
+    assert cli("run", "--yes", "--", "sh", "-c", script).returncode in (0, 3)
+    assert (cli.place.project / "x").exists()
+    assert not (cli.place.project / ".mudroom").exists()
+    assert rules(cli) == []
+
+
+# --- the log ---
+
+FLOW = Flow(1_700_000_000 * 10**9, "connect", "a.com", 443, "allow", "policy.yaml:3", "policy.yaml:3: a.com allows it")
+DENIED = FLOW._replace(host="evil.example", verdict="deny", rule="", reason="no rule names it")
+
+
+def journal(cli: Cli, *flows: tuple[str, Flow]) -> None:
+    session = cli.place.session()
+    for fork, flow in flows:
+        session.vault.journal.append("run", fork, {"command": ["true"]}, time=1)
+        session.vault.journal.append("flow", fork, flow_to_json(flow), time=flow.started)
+
+
+def rows(done: subprocess.CompletedProcess[str]) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def test_log(cli: Cli) -> None:
+    assert cli("net", "log").stderr == "no command has wanted anything of the network yet\n"
+    request = FLOW._replace(way="http", port=80, method="GET", path="/x?token=hunter2", status=200, received=1200)
+    strange = DENIED._replace(host="a\x1b[31m", reason="a control character is not for names")
+    journal(cli, ("a", FLOW), ("b", request), ("a", DENIED), ("b", strange))
+    lines = cli("net", "log").stdout.splitlines()
+    assert [line.split()[:2] + line.split()[4:7] for line in lines] == [
+        ["2", "a", "allow", "connect", "a.com:443"],
+        ["4", "b", "allow", "http", "a.com:80"],
+        ["6", "a", "deny", "connect", "evil.example:443"],
+        ["8", "b", "deny", "connect", "a\\x1b[31m:443"],
+    ]
+    assert "GET /x?… 200  0 B out, 1,200 B in" in lines[1]
+    assert lines[2].endswith("no rule names it")
+    assert [row["host"] for row in rows(cli("net", "log", "--json", "--fork", "a"))] == ["a.com", "evil.example"]
+    assert [row["number"] for row in rows(cli("net", "log", "--json", "--denied"))] == [6, 8]
+    assert [row["number"] for row in rows(cli("net", "log", "--json", "-n", "1"))] == [8]
+    assert set(rows(cli("net", "log", "--json"))[0]) == {"number", "fork", *Flow._fields}
+
+
+def test_the_journal_tells_flows_in_the_same_words(cli: Cli) -> None:
+    journal(cli, ("a", DENIED._replace(way="dns", port=0)))
+    cli.place.session().vault.journal.append("flow", "a", {"way": "pigeon"}, time=DENIED.started)
+    lines = cli("log").stdout.splitlines()
+    assert lines[1].split(maxsplit=4)[3:] == ["flow", "a         deny   dns  evil.example  no rule names it"]
+    assert lines[2].endswith("unreadable: a flow without started")
+
+
+GET = """
+import urllib.request, urllib.error
+for url in (
+    "http://user:hunter2@a.example/", "http://10.0.0.1/x?k=hunter2", "http://a.example/", "http://0x7f.1/?k=hunter2"
+):
+    try:
+        urllib.request.urlopen(url)
+    except urllib.error.HTTPError as error:
+        print(error.code)
+"""
+
+
+def test_what_a_command_could_not_reach(cli: Cli) -> None:
+    cli.place.write(".mudroom/policy.yaml", GATE + "  deny: [a.example]\n")
+    done = cli("exec", "--fork", "f", "--", sys.executable, "-c", GET)
+    assert done.stdout.split() == ["400", "403", "403", "400"], done
+    flows = [row for row in rows(cli("net", "log", "--json", "--denied")) if row["way"] == "http"]
+    assert {(row["fork"], row["verdict"]) for row in flows} == {("f", "deny")}
+    said = {row["host"]: row["reason"] for row in flows}
+    assert said["a.example"] == "policy.yaml:3: a.example denies it"
+    assert said["10.0.0.1"].startswith("a private address")
+    assert "hunter2" not in json.dumps(flows)
+
+
+def test_a_flow_that_nobody_can_read_is_told(cli: Cli) -> None:
+    cli.place.session().vault.journal.append("flow", "a", {"way": "pigeon"}, time=1)
+    assert cli("net", "log").stdout.endswith("unreadable: a flow without started\n")
+    assert rows(cli("net", "log", "--json"))[0]["error"] == "a flow without started"
+    assert cli("net", "log", "--denied").stdout != ""
+
+
+def test_follow(cli: Cli) -> None:
+    journal(cli, ("a", FLOW))
+    command = [*MUDROOM, "net", "log", "--follow", "--json", "--denied"]
+    with subprocess.Popen(
+        command, cwd=cli.place.project, env=cli.environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        assert process.stdout is not None
+        journal(cli, ("a", FLOW), ("b", DENIED))
+        first = json.loads(process.stdout.readline())
+        assert (first["fork"], first["host"]) == ("b", "evil.example")
+        journal(cli, ("c", DENIED))
+        assert json.loads(process.stdout.readline())["fork"] == "c"
+        process.send_signal(signal.SIGINT)
+        assert process.wait(timeout=30) == 130
+
+
+def test_only_the_modules_that_are_needed(cli: Cli) -> None:
+    """``net ls`` without a policy reads no YAML, and nothing but a change loads what changes files."""
+    program = (
+        "import sys, os; from mudroom.cli.main import run; run(['net', 'ls'], os.environb);"
+        "print(*sorted({'yaml', 'mudroom.policy.edit_yaml', 'difflib', 'asyncio'} & set(sys.modules)))"
+    )
+    environment = {**cli.environment, "PYTHONPATH": os.pathsep.join(sys.path)}
+    command = [sys.executable, "-c", program]
+    done = subprocess.run(command, cwd=cli.place.project, env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == ""
+
+
+@pytest.mark.parametrize("source", ["file:/nowhere/at/all", "env:NOT_SET_ANYWHERE"])
+def test_a_credential_that_cannot_be_read_is_said_when_it_is_set(cli: Cli, source: str) -> None:
+    done = cli("net", "credential", "TOK", "api.example", "--from", source)
+    assert done.returncode == 0
+    assert "no command runs as long as this is so: the credential TOK: " in done.stderr
+    refused = cli("run", "--", "true")
+    assert refused.returncode == 125
+    for told in (done.stderr, refused.stderr):
+        assert "mudroom net credential --remove TOK does without it" in told
+    assert cli("net", "credential", "--remove", "TOK").returncode == 0
+    assert cli("run", "--", "true").returncode == 0

@@ -1,0 +1,350 @@
+"""``mudroom approve`` as a user meets it, and a question on a terminal that waits in the queue as well."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+from conftest import Place
+from mudroom.core.approval.approval import CommandQuestion, HostQuestion
+from mudroom.core.approval_queue import QueueRow
+from mudroom.core.command.verdict import Verdict
+from mudroom.vault.approvals.queue import Queue
+from screen import BASH, Screen
+from test_vault_verb import Cli
+
+VERDICT = Verdict("require_approval", ("host_escape_risk",), "class host_escape_risk", "loads a module")
+QUESTION = CommandQuestion(
+    (b"insmod", b"x\x1b[2J\xff"),
+    b"/p/sub",
+    "try-1",
+    "claude",
+    VERDICT,
+    "insmod x",
+    "1234",
+    ((b"/p/sub/x", "9"),),
+    ("level 1", "network: open", "variables: A\x1b[2J"),
+)
+HOST = HostQuestion("registry.example", 443, "tls", "try-1", "claude")
+
+ASKER = """
+import os, sys
+import signal
+from mudroom.cli.terminal.command_approver import by_queue, by_terminal, first_of
+from mudroom.cli.terminal.terminal import Terminal
+from mudroom.core.approval.approval import asked
+from mudroom.vault.approvals.queue import Queue
+from test_approve_verb import QUESTION
+how, vault, patience, pattern = sys.argv[1:]
+terminal, question = Terminal(os.environb), QUESTION._replace(pattern=pattern)
+queue = Queue(os.fsencode(vault))
+if how == "full":
+    queue.put = lambda *_given: (_ for _ in ()).throw(__import__("mudroom.errors").errors.MudroomError("disk full"))
+if how == "deaf":  # Ctrl-C is the command's, as while one runs
+    signal.signal(signal.SIGINT, lambda _number, _frame: print("heeded", flush=True))
+approver = {
+    "alone": lambda: by_terminal(terminal, float(patience)),
+    "queue": lambda: by_queue(terminal, queue, float(patience)),
+    "deaf": lambda: by_queue(terminal, queue, float(patience)),
+    "later": lambda: by_queue(terminal, queue, 0),
+}.get(how, lambda: first_of(terminal, queue, float(patience)))()
+print("ANSWER", *asked(approver, question), "END")
+"""
+
+
+class Approving(Cli):
+    def __init__(self, place: Place) -> None:
+        super().__init__(place)
+        self.environment["PYTHONPATH"] = os.pathsep.join(sys.path)
+        place.write(".git/HEAD", "")
+        done = self("vault", "init")
+        assert done.returncode == 0, done.stderr
+        self.vault = Path(done.stdout.strip())
+        self.queue = Queue(os.fsencode(self.vault))
+
+    def put(self, question: CommandQuestion | HostQuestion = QUESTION) -> str:
+        with self.queue.put(question, 0) as ticket:
+            return ticket.asked.name
+
+    def row(self, name: str) -> QueueRow:
+        return self.queue.row(name)
+
+    def screen(self, *words: str) -> Screen:
+        return Screen(self.place, sys.executable, *words, columns=300)
+
+    def asker(self, how: str = "both", patience: float = 60, pattern: str = "insmod x") -> Screen:
+        return self.screen("-c", ASKER, how, str(self.vault), str(patience), pattern)
+
+    def waiting(self, screen: Screen) -> str:
+        screen.until(lambda: any(row.waiter for row in self.queue.rows()))
+        return next(row.name for row in self.queue.rows() if row.waiter)
+
+
+@pytest.fixture
+def cli(place: Place) -> Iterator[Approving]:
+    yield Approving(place)
+
+
+def test_what_waits_is_listed(cli: Approving) -> None:
+    assert cli("approve").stderr == "nothing waits for an approval\n"
+    name = cli.put()
+    host = cli.put(HOST)
+    lines = cli("approve").stdout.splitlines()
+    assert re.sub(r"  \d+ s  ", "  N s  ", lines[0]).startswith(
+        f"{name}  N s  claude  try-1  insmod $'x\\x1b[2J\\xff'  (host_escape_risk: loads a module)"
+    )
+    assert lines[0].endswith("  level 1, network: open, variables: A\\x1b[2J  [nobody waits any more]")
+    assert "to reach registry.example:443" in lines[1]
+    found = cli.json("approve")
+    assert found["schema"] == "mudroom.approvals/1"
+    first, second = found["approvals"]
+    assert first["id"] == name
+    assert (first["kind"], first["state"], first["waiting"], first["agent"]) == ("command", "waiting", False, "claude")
+    assert first["verdict"]["action"] == "require_approval"
+    assert first["terms"] == ["level 1", "network: open", "variables: A\x1b[2J"]
+    assert first["pattern"] == "insmod x"
+    assert (second["id"], second["host"], second["port"]) == (host, "registry.example", 443)
+
+
+def test_an_answer(cli: Approving) -> None:
+    name = cli.put()
+    done = cli("approve", name, "--reason", "it is a test")
+    assert done.returncode == 0
+    assert "claude wants to run, in the fork try-1:\n  insmod $'x\\x1b[2J\\xff'\n  in /p/sub\n" in done.stderr
+    assert "\n  level 1, network: open, variables: A\\x1b[2J\n" in done.stderr
+    assert f"{name} is allowed; nobody waits: it holds once, if that is asked again in 60 min" in done.stderr
+    decision = cli.row(name).decision
+    assert decision is not None
+    assert (decision.state, decision.by, decision.reason) == ("allowed", "mudroom approve", "it is a test")
+    again = cli("approve", name, "--deny")
+    assert again.returncode == 1
+    assert f"{name} has ended already: allowed by mudroom approve: it is a test" in again.stderr
+    assert cli.json("approve", name, "--deny", code=1)["ours"] is False
+    assert cli("approve").stdout == ""
+    assert cli.json("approve", "--all")["approvals"][0]["decision"]["by"] == "mudroom approve"
+
+
+def test_no(cli: Approving) -> None:
+    name = cli.put()
+    found = cli.json("approve", name, "--deny")
+    assert (found["schema"], found["state"], found["ours"]) == ("mudroom.approval/1", "denied", True)
+
+
+def test_always_for_a_host_writes_its_rule(cli: Approving) -> None:
+    done = cli("approve", cli.put(HOST), "--always")
+    assert done.returncode == 0, done.stderr
+    assert "rule: allow registry.example:443" in done.stderr
+    assert "registry.example:443" in (cli.place.project / ".mudroom/local/permissions.yaml").read_text()
+
+
+def test_always_and_never_for_a_command_write_its_rule(cli: Approving) -> None:
+    rules = cli.place.project / ".mudroom/local/rules.yaml"
+    for words, section, other in ((("--always",), "allow", "deny"), (("--always", "--deny"), "deny", "allow")):
+        done = cli("approve", cli.put(QUESTION._replace(fork=section)), *words)
+        assert done.returncode == 0, done.stderr
+        assert f"rule: {section} insmod x" in done.stderr
+        found = yaml.safe_load(rules.read_text())
+        assert found[section] == ["insmod x"]
+        assert not found.get(other)
+
+
+def test_always_without_a_rule_is_refused_and_nothing_is_decided(cli: Approving) -> None:
+    name = cli.put(QUESTION._replace(pattern=""))
+    done = cli("approve", name, "--always")
+    assert done.returncode == 125
+    assert f"no rule can be written for {name}" in done.stderr
+    assert cli.row(name).state == "waiting"
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("abcdef",), "there is no question abcdef (mudroom approve lists what waits)"),
+        (("../x",), "there is no question ../x"),
+        (("--deny",), "which question is answered?"),
+        (("--follow",), "--follow asks on a terminal"),
+    ],
+)
+def test_what_cannot_be(cli: Approving, words: tuple[str, ...], said: str) -> None:
+    done = cli("approve", *words)
+    assert done.returncode == 125
+    assert said in done.stderr
+
+
+def test_another_users_vault_is_refused_in_one_line(cli: Approving) -> None:
+    name = cli.put()
+    if os.geteuid() == 0:
+        os.chown(cli.vault, 12345, 12345)
+    else:
+        os.chmod(cli.vault, 0)
+    done = cli("approve", name)
+    os.chmod(cli.vault, 0o700)
+    assert done.returncode == 125
+    assert "belongs to another user" in done.stderr or "cannot be read: Permission denied" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_while_a_users_command_has_the_vault(cli: Approving) -> None:
+    name = cli.put()
+    with subprocess.Popen(
+        [sys.executable, "-m", "mudroom", "run", "--no", "--", "sh", "-c", "echo runs; read line"],
+        cwd=cli.place.project,
+        env=cli.environment,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    ) as running:
+        assert running.stdout is not None
+        assert running.stdout.readline() == b"runs\n"
+        other = cli.put(QUESTION._replace(fingerprint="5", fork="other"))
+        assert cli("approve", name, other).returncode == 0
+        assert running.poll() is None
+        running.communicate(b"\n")
+
+
+needs_bash = pytest.mark.skipif(not BASH, reason="there is no bash")
+
+
+@needs_bash
+@pytest.mark.parametrize(
+    ("key", "answer"),
+    [
+        ("o", "True False terminal"),
+        ("always", "True True terminal"),
+        ("n", "False False terminal"),
+        ("N", "False True terminal"),
+    ],
+)
+@pytest.mark.parametrize("how", ["alone", "both", "full"])
+def test_the_answers_on_a_terminal(cli: Approving, how: str, key: str, answer: str) -> None:
+    screen = cli.asker(how)
+    shown = screen.expect(r".*\[o\]nce  \[a\]lways: insmod x  \[n\]o  \[N\]ever").group()
+    assert b"insmod $'x\\x1b[2J\\xff'" in shown
+    assert b"for /p/sub/x as of now" in shown
+    assert (b"asked on this terminal only: disk full" in shown) is (how == "full")
+    screen.type("abort\n")
+    screen.expect(r"\[N\]ever")
+    screen.type(key + "\n")
+    screen.expect(f"ANSWER {answer}  END")
+    assert screen.exit_code() == 0
+    if how == "both":
+        (row,) = cli.queue.rows()
+        assert row.used
+        assert row.decision is not None
+        assert row.decision.by == "terminal"
+
+
+@needs_bash
+def test_without_a_rule_always_is_not_offered(cli: Approving) -> None:
+    for pattern in ("", "x" * 301, "a\x1b"):
+        screen = cli.asker(pattern=pattern)
+        screen.expect(r"\[o\]nce  \[n\]o")
+        screen.type("a\n")
+        screen.expect(r"\[o\]nce  \[n\]o")
+        screen.type("N\n")
+        screen.expect(r"\[o\]nce  \[n\]o")
+        screen.type("n\n")
+        screen.expect("ANSWER False False")
+        assert screen.exit_code() == 0
+
+
+@needs_bash
+@pytest.mark.parametrize(("words", "answer"), [((), "True False mudroom approve"), (("--deny",), "False False")])
+def test_what_is_answered_elsewhere_is_told_here(cli: Approving, words: tuple[str, ...], answer: str) -> None:
+    screen = cli.asker()
+    screen.expect(r"\[N\]ever")
+    assert cli("approve", cli.waiting(screen), "--reason", "why not", *words).returncode == 0
+    screen.expect("by mudroom approve: why not")
+    screen.expect(f"ANSWER {answer}.*why not END")
+    assert screen.exit_code() == 0
+
+
+@needs_bash
+def test_ctrl_c_and_time_refuse(cli: Approving) -> None:
+    screen = cli.asker(patience=0.1)
+    screen.expect("no answer, so the command does not run: nobody has answered in 0.1 s")
+    screen.expect("ANSWER False False nobody")
+    screen = cli.asker("alone")
+    screen.expect(r"\[N\]ever")
+    screen.type("\x04")
+    screen.expect("ANSWER False False nobody the terminal has gone")
+    screen = cli.asker()
+    screen.expect(r"\[N\]ever")
+    screen.type("\x03")
+    screen.expect("KeyboardInterrupt")
+    assert screen.exit_code() in (1, -signal.SIGINT)
+    assert [row.state for row in cli.queue.rows()] == ["expired", "withdrawn"]
+
+
+@needs_bash
+def test_waiting_for_the_queue_says_so_and_ends_with_ctrl_c(cli: Approving) -> None:
+    screen = cli.asker("queue")
+    screen.expect("waiting for approval [0-9a-f]{6}: mudroom approve [0-9a-f]{6}\r\n")
+    assert cli("approve", cli.waiting(screen)).returncode == 0
+    screen.expect("ANSWER True False mudroom approve")
+    screen = cli.asker("deaf")
+    screen.expect("waiting for approval")
+    cli.waiting(screen)
+    screen.type("\x03")
+    screen.expect("heeded.*ANSWER False False nobody nobody waits for the answer any more")
+    screen = cli.asker("later")
+    screen.expect("ANSWER False False queue waiting for approval [0-9a-f]{6}: mudroom approve")
+    assert [row.state for row in cli.queue.rows()] == ["allowed", "withdrawn", "waiting"]
+
+
+@needs_bash
+def test_follow_asks_as_questions_come(cli: Approving) -> None:
+    first = cli.put()
+    screen = cli.screen("-m", "mudroom", "approve", "--follow")
+    screen.expect(r"insmod \$'x.*\[N\]ever  \[s\]kip")
+    screen.type("s\n")
+    second = cli.put(QUESTION._replace(fork="try-2"))
+    screen.expect(r"try-2.*\[s\]kip")
+    screen.type("o\n")
+    screen.expect(f"{second} is allowed")
+    host = cli.put(HOST)
+    screen.expect(r"claude wants to reach registry.example:443, from the fork try-1.*\[s\]kip")
+    cli.queue.decide(host, allow=False, by="page")
+    screen.expect(f"{host}: denied by page")
+    screen.type("\x03")
+    assert screen.exit_code() == 0
+    assert [cli.row(name).state for name in (first, second, host)] == ["waiting", "allowed", "denied"]
+
+
+def test_rules_of_commands_are_written_after_the_answer(
+    cli: Approving, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from mudroom.cli.main import run as run_mudroom
+    from mudroom.cli.policy import approve
+    from mudroom.errors import MudroomError
+
+    written: list[tuple[str, bool]] = []
+    monkeypatch.setattr(approve, "remember_command", lambda _session, *given: written.append(given))
+    environ = {os.fsencode(key): os.fsencode(value) for key, value in cli.environment.items()}
+
+    def run(*words: str) -> int:
+        return run_mudroom(["approve", *words, "--project", str(cli.place.project)], environ)
+
+    assert run(cli.put(), "--always") == 0
+    assert run(cli.put(QUESTION._replace(fork="g")), "--always", "--deny") == 0
+    assert written == [("insmod x", True), ("insmod x", False)]
+    assert "rule: allow insmod x" in capsys.readouterr().err
+
+    def failing(_session: object, _pattern: str, _allow: bool) -> None:
+        raise MudroomError("the disk is full")
+
+    monkeypatch.setattr(approve, "remember_command", failing)
+    name = cli.put(QUESTION._replace(fork="h"))
+    assert run(name, "--always", "--json") == 1
+    output = capsys.readouterr()
+    assert json.loads(output.out)["rule_written"] is False
+    assert "the answer holds, but its rule is not written: the disk is full" in output.err
+    assert cli.row(name).state == "allowed"

@@ -1,0 +1,60 @@
+"""``mudroom policy why`` as a user meets it."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+from conftest import Place
+from test_vault_verb import Cli
+
+
+@pytest.fixture
+def cli(place: Place) -> Cli:
+    place.write(".env", "KEY=1")
+    place.write("src/a.py", "")
+    return Cli(place)
+
+
+def test_why_the_last_command_was_refused_something(cli: Cli) -> None:
+    assert "no command has run" in cli("policy", "why").stderr
+    done = cli("exec", "--fork", "a", "--", sys.executable, "-c", "import socket\nsocket.socket(40, 1)")
+    assert done.returncode == 1
+    why = cli("policy", "why")
+    assert why.returncode == 0
+    assert why.stdout.splitlines()[1].startswith("  system call  socket: a family no command here needs: vsock")
+    found = cli.json("policy", "why", "--fork", "a")
+    assert (found["schema"], found["fork"], found["denials"][0]["count"]) == ("mudroom.why/1", "a", 1)
+    assert "1 refused: mudroom policy why" in cli("log").stdout
+    cli("exec", "--fork", "a", "--", "true")
+    why = cli("policy", "why")
+    assert (why.returncode, why.stdout) == (1, "nothing was refused to: true\n")
+
+
+@pytest.mark.parametrize(
+    ("about", "code", "said"),
+    [
+        ("ptrace", 0, "ptrace: EPERM: steers another process"),
+        ("clone", 0, "clone: with some arguments EPERM: a new namespace gives capabilities"),
+        ("read", 1, "read: allowed: no rule of the filter names it"),
+        ("/etc/hostname", 0, "/etc/hostname: read-only: "),
+        ("{home}/.ssh/id_rsa", 0, "/.ssh/id_rsa: private: "),
+        ("/var/lib/dpkg", 0, "/var/lib/dpkg: hidden: "),
+        ("{project}/src/a.py", 1, "/src/a.py: staged: "),
+        ("{project}/.env", 0, "/.env: empty: it is a secret; secrets.show in the policy shows it"),
+        ("/proc/1/root", 0, "/proc/1/root: private: "),
+    ],
+)
+def test_why_of_a_call_or_a_path(cli: Cli, about: str, code: int, said: str) -> None:
+    about = about.format(home=cli.place.home, project=cli.place.project)
+    done = cli("policy", "why", about)
+    assert said in done.stdout, done
+    assert (done.returncode, done.stderr) == (code, "")
+    assert cli.json("policy", "why", about, code=code)["rules"][0]["refused"] is (code == 0)
+
+
+def test_nonsense_is_one_line(cli: Cli) -> None:
+    done = cli("policy", "why", "no-such-call")
+    assert (done.returncode, done.stderr) == (125, "mudroom: no-such-call is no system call (a path has a / in it)\n")
+    assert cli("policy", "allow").returncode == 125

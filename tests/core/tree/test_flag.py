@@ -1,0 +1,156 @@
+"""Flags: which names a reviewer is told of, and which are never applied without being named."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+
+from mudroom.core.tree.change import Change
+from mudroom.core.tree.entry import Entry
+from mudroom.core.tree.flag import flags_of, git_directory, git_runs, is_protected, protect
+from sample import paths
+
+EXECUTES = b"""
+package.json Makefile sub/conftest.py deep/er/.envrc setup.py pyproject.toml .pre-commit-config.yaml .gitattributes
+site-packages/x.pth team.code-workspace .github/workflows/ci.yml .vscode/tasks.json sub/.vscode/tasks.json .husky/x
+.claude/settings.json .devcontainer/devcontainer.json .idea/runConfigurations/a.xml Dockerfile .mcp.json sub/.npmrc
+""".split()
+SECRET = b".env .env.local sub/.env.production id_rsa keys/server.pem x.key store.p12 .netrc a/.pypirc .env.pem".split()
+PROTECTED = b"""
+.git/hooks .git/hooks/pre-commit .git/hooks/deep/er .git/config .git/config.worktree .git/commondir
+sub/.git/hooks/pre-push sub/.git/config .git/modules/lib/config .git/modules/a/b/hooks/post-checkout
+.git/modules/hooks/config .git/worktrees/w/config.worktree .git/worktrees/w/commondir .git/modules/lib/hooks
+.git/a/.git/config .git/a/.git/hooks/b
+""".split()
+OWN = b".mudroom .mudroom/policy.yaml .mudroom/deep/er sub/.mudroom sub/dir/.mudroom/policy.yaml".split()
+PLAIN = b"""
+README.md src/main.c env .environment envrc package.json.bak xconftest.py makefile.md key pem github/workflows/ci.yml
+.github/CODEOWNERS sub/.mudroomx sub/x.mudroom .mudroomx hooks/pre-commit config git/config .gitignore
+.git .git/HEAD .git/index .git/objects/aa/bb .git/refs/heads/main .git/refs/heads/config .git/info/exclude
+.git/modules/hooks/HEAD .git/logs/HEAD .git/description .git/worktrees/hooks/HEAD
+""".split()
+
+
+@pytest.mark.parametrize("path", EXECUTES)
+def test_what_runs_later(path: bytes) -> None:
+    assert flags_of(path) == ("executes-later",)
+
+
+@pytest.mark.parametrize("path", SECRET)
+def test_what_holds_secrets(path: bytes) -> None:
+    assert flags_of(path) == ("secret",)
+
+
+@pytest.mark.parametrize("path", PROTECTED)
+def test_what_git_would_run(path: bytes) -> None:
+    assert flags_of(path) == ("executes-later", "protected")
+
+
+@pytest.mark.parametrize("path", OWN)
+def test_what_is_mudrooms_own(path: bytes) -> None:
+    assert flags_of(path) == ("protected",)
+
+
+@pytest.mark.parametrize("path", PLAIN)
+def test_what_is_nothing_special(path: bytes) -> None:
+    assert flags_of(path) == ()
+
+
+def test_all_at_once() -> None:
+    assert flags_of(b".git/hooks/key.pem") == ("executes-later", "secret", "protected")
+
+
+@pytest.mark.parametrize("path", [*EXECUTES, *SECRET, *PROTECTED, *PLAIN])
+def test_a_nested_directory_hides_nothing(path: bytes) -> None:
+    assert set(flags_of(b"vendor/lib/" + path)) >= set(flags_of(path))
+
+
+@given(paths())
+def test_protected_paths_are_flagged(path: bytes) -> None:
+    assert is_protected(path) == ("protected" in flags_of(path))
+
+
+@pytest.mark.parametrize(
+    ("path", "git"),
+    [
+        (b".git", b".git"),
+        (b".git/HEAD", b".git"),
+        (b"a/.git/b/.git/c", b"a/.git"),
+        (b"a/.gitx/b", None),
+        (b".gitignore", None),
+        (b"a", None),
+    ],
+)
+def test_git_directory(path: bytes, git: bytes | None) -> None:
+    assert git_directory(path) == git
+
+
+def entry(kind: str) -> Entry:
+    return Entry(kind, 0o644, 0, b"", 1, 1, 1, 0, 0, 0, 0)  # type: ignore[arg-type]
+
+
+BARE = ("HEAD", "objects", "refs")
+
+
+def all_in(top: str, *names: str) -> set[bytes]:
+    return {f"{top}/{name}".encode() if top else name.encode() for name in names}
+
+
+@pytest.mark.parametrize(
+    ("path", "fork", "project", "runs"),
+    [
+        (b"s/config", all_in("s", *BARE), set(), True),
+        (b"config", all_in("", *BARE), set(), True),
+        (b"s/config", set(), all_in("s", *BARE), True),
+        (b"s/config", all_in("s", "HEAD"), all_in("s", "objects", "refs"), True),
+        (b"s/config", all_in("s", "HEAD", "objects"), set(), False),
+        (b"s/config", all_in("t", *BARE), set(), False),
+        (b"s/hooks", all_in("s", *BARE), set(), True),
+        (b"s/hooks/deep/er", all_in("s", *BARE), set(), True),
+        (b"hooks/s/hooks/x", all_in("hooks/s", *BARE), set(), True),
+        (b"hooks/useState.js", set(), set(), False),
+        (b"s/commondir", all_in("s", "HEAD"), set(), False),
+        (b"s/commondir", all_in("s", "HEAD", "commondir"), set(), True),
+        (b"s/config", all_in("s", "HEAD", "commondir"), set(), True),
+        (b"s/HEAD", all_in("s", *BARE), set(), False),
+        (b"s/HEAD", all_in("s", "HEAD"), all_in("s", "objects", "refs", "config"), True),
+        (b"s/refs", all_in("s", "refs"), all_in("s", "objects", "HEAD", "hooks"), True),
+        (b"s/HEAD", all_in("s", "HEAD"), all_in("s", "commondir"), True),
+        (b"s/HEAD", all_in("s", "HEAD"), all_in("s", *BARE, "config"), False),
+        (b"s/HEAD", all_in("s", "HEAD"), all_in("s", "config"), False),
+        (b"s/description", all_in("s", *BARE), set(), False),
+    ],
+)
+def test_a_repository_is_known_by_what_is_in_it(path: bytes, fork: set[bytes], project: set[bytes], runs: bool) -> None:
+    change = Change(path, "added", None, entry("file"))
+    assert git_runs(change, (fork | project).__contains__, project.__contains__) is runs
+
+
+@pytest.mark.parametrize(
+    ("base", "staged", "runs"),
+    [
+        (None, "file", True),
+        ("file", "file", True),
+        ("file", None, True),
+        (None, "symlink", True),
+        ("directory", "file", True),
+        ("file", "directory", True),
+        (None, "directory", False),
+        ("directory", None, False),
+    ],
+)
+def test_a_link_to_a_repository(base: str | None, staged: str | None, runs: bool) -> None:
+    change = Change(b"sub/.git", "modified", entry(base) if base else None, entry(staged) if staged else None)
+    assert git_runs(change, lambda _path: False, lambda _path: False) is runs
+
+
+@pytest.mark.parametrize(
+    ("flags", "expected"),
+    [
+        ((), ("executes-later", "protected")),
+        (("secret", "mode"), ("executes-later", "secret", "protected", "mode")),
+        (("executes-later", "content"), ("executes-later", "protected", "content")),
+    ],
+)
+def test_protecting_keeps_the_order(flags: tuple[str, ...], expected: tuple[str, ...]) -> None:
+    assert protect(flags) == expected

@@ -1,0 +1,330 @@
+"""The table of rooms and shelves, and the structure of a checkout as a value. No test is here.
+
+``test_architecture.py`` holds the source to the table, ``dev/structure`` prints the figures, and the picture in
+docs/DESIGN.md is made from it: ``python tests/house.py`` prints it.
+"""
+
+from __future__ import annotations
+
+import ast
+import io
+import re
+import tokenize
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+class Room(NamedTuple):
+    """A folder or a module directly in ``src/mudroom``."""
+
+    holds: str
+    may_import: tuple[str, ...] = ()
+    """Other rooms."""
+    shelves: tuple[tuple[str, ...], ...] = ()
+    """Folders of the room from the lowest to the highest; those of a row do not import each other. ``""`` stands for
+    the modules that lie directly in the room."""
+
+
+_BASE = ("core", "errors")
+_MIDDLE = (*_BASE, "stage", "sandbox", "net", "vault", "policy", "session")
+
+ROOMS: Mapping[str, Room] = {
+    "errors": Room("exceptions by the party at fault, with exit codes"),
+    "core": Room(
+        "values and decisions; pure: no files, clock, randomness, sockets, threads",
+        (),
+        (
+            ("text",),
+            ("tree",),
+            ("command", "confinement", "merge", "network"),
+            ("agent", "command.shell", "journal"),
+            ("command.program",),
+            ("approval",),
+            ("",),
+        ),
+    ),
+    "stage": Room(
+        "the files of a fork: write buffer, layers, views, originals",
+        _BASE,
+        (("",), ("buffer", "layers"), ("originals", "views")),
+    ),
+    "sandbox": Room(
+        "a spec turned into a confined process, by platform",
+        _BASE,
+        (("launcher", "linux", "windows"), ("host", "limits"), ("client",), ("container", "macos"), ("",)),
+    ),
+    "net": Room(
+        "the gate: protocols, decisions about hosts, inspection",
+        _BASE,
+        (("protocol",), ("gate",), ("inspection",), ("entrances",), ("",)),
+    ),
+    "vault": Room(
+        "data that survives a command: forks, apply and undo, conflicts, journal, approvals",
+        (*_BASE, "stage"),
+        (
+            ("", "git"),
+            ("approvals", "journal"),
+            ("store",),
+            ("conflict", "forks"),
+            ("apply",),
+            ("retention", "transfer"),
+        ),
+    ),
+    "policy": Room("policy files: read, checked, combined, trusted, cached", (*_BASE, "stage")),
+    "session": Room(
+        "the way of one command, and the work on forks",
+        (*_BASE, "stage", "sandbox", "net", "vault"),
+        (("confinement",), ("shared_sandbox",), ("",)),
+    ),
+    "review": Room("rows of a fork, activity of a project, a folder for a new session", _MIDDLE),
+    "doctor": Room("what this machine can protect, by trying it", _MIDDLE),
+    "filesystem": Room("a fork as an fsspec file system", _MIDDLE),
+    "web": Room(
+        "mudroom serve: the page and its API",
+        (*_MIDDLE, "review"),
+        (("shape",), ("state",), ("api",), ("server",)),
+    ),
+    "tui": Room("the review in a terminal", (*_MIDDLE, "review")),
+    "cli": Room(
+        "the command line: a folder by subject, a file a verb",
+        (*_MIDDLE, "review", "doctor", "tui", "web"),
+        (("terminal",), ("",), ("net", "policy", "vault"), ("change", "host"), ("command", "fork")),
+    ),
+    "__main__": Room("python -m mudroom", ("cli",)),
+}
+
+MOST_MODULES = 25
+"""Modules that lie in one folder, ``__init__`` not counted."""
+MOST_METHODS = 30
+"""Methods of a class, those of its own bases counted."""
+MOST_DEEP = 2
+"""Classes of the project in a chain of inheritance."""
+
+
+class Class(NamedTuple):
+    module: str
+    name: str
+    bases: tuple[str, ...]
+    methods: frozenset[str]
+    rebound: frozenset[str]
+    """Attributes of ``self`` that are written outside ``__init__``."""
+    text: str
+    """Docstring and source, for what they say of locks and owners."""
+
+
+class Structure(NamedTuple):
+    """A checkout, read and not run."""
+
+    modules: Mapping[str, Path]
+    imports: Mapping[str, frozenset[str]]
+    """Own modules that each module imports, deferred imports and typing imports included."""
+    classes: tuple[Class, ...]
+
+    @property
+    def filled(self) -> list[str]:
+        """Modules that hold code: without empty ``__init__`` files."""
+        return [name for name, path in self.modules.items() if path.name != "__init__.py"]
+
+
+def read(root: Path = ROOT) -> Structure:
+    """Return the structure of the checkout at ``root``."""
+    source = root / "src" / "mudroom"
+    modules = {_name(path, source): path for path in sorted(source.rglob("*.py"))}
+    trees = {name: ast.parse(path.read_text()) for name, path in modules.items()}
+    imports = {name: frozenset(_targets(tree, modules) - {name}) for name, tree in trees.items()}
+    classes = [found for name, tree in trees.items() for found in _classes(name, tree, modules[name].read_text())]
+    return Structure(modules, imports, tuple(classes))
+
+
+def _name(path: Path, source: Path) -> str:
+    parts = path.relative_to(source).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def _targets(tree: ast.Module, modules: Mapping[str, Path]) -> set[str]:
+    targets = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            targets |= {own(alias.name) for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            package = own(node.module or "")
+            for alias in node.names if package is not None else ():
+                name = f"{package}.{alias.name}".lstrip(".")
+                targets.add(name if name in modules else package)
+    return {target for target in targets if target}
+
+
+def own(name: str) -> str | None:
+    """Return the name below ``mudroom``; "" for the package itself, None for a module of somebody else."""
+    if name == "mudroom":
+        return ""
+    return name.removeprefix("mudroom.") if name.startswith("mudroom.") else None
+
+
+def _classes(module: str, tree: ast.Module, source: str) -> Iterator[Class]:
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.ClassDef):
+            continue
+        functions = [item for item in node.body if isinstance(item, (ast.FunctionDef, ast.AsyncFunctionDef))]
+        rebound = {
+            item.attr
+            for function in functions
+            if function.name not in ("__init__", "__new__")
+            for item in ast.walk(function)
+            if isinstance(item, ast.Attribute)
+            and isinstance(item.ctx, ast.Store)
+            and isinstance(item.value, ast.Name)
+            and item.value.id == "self"
+        }
+        yield Class(
+            module,
+            node.name,
+            tuple(ast.unparse(base).partition("[")[0].rpartition(".")[2] for base in node.bases),
+            frozenset(function.name for function in functions),
+            frozenset(rebound),
+            ast.get_source_segment(source, node) or "",
+        )
+
+
+# --- figures ---
+
+
+def room_of(module: str) -> str:
+    return module.partition(".")[0]
+
+
+def shelf_of(module: str, structure: Structure) -> str:
+    """Return the folder within the room; "" for a module that lies directly in it."""
+    parts = module.split(".")
+    return ".".join(parts[1:] if structure.modules[module].name == "__init__.py" else parts[1:-1])
+
+
+def arrows(structure: Structure) -> set[tuple[str, str]]:
+    """Return the pairs of rooms of which the first imports the second."""
+    return {
+        (room_of(module), room_of(target))
+        for module, targets in structure.imports.items()
+        for target in targets
+        if room_of(module) != room_of(target)
+    }
+
+
+def circles(edges: Iterable[tuple[str, str]]) -> list[list[str]]:
+    """Return the groups of names that reach each other along ``edges`` (Tarjan's strongly connected components)."""
+    graph: dict[str, set[str]] = {}
+    for source, target in edges:
+        graph.setdefault(source, set()).add(target)
+        graph.setdefault(target, set())
+    index: dict[str, int] = {}
+    low: dict[str, int] = {}
+    stack: list[str] = []
+    groups: list[list[str]] = []
+
+    def visit(name: str) -> None:
+        index[name] = low[name] = len(index)
+        stack.append(name)
+        for target in sorted(graph[name]):
+            if target not in index:
+                visit(target)
+                low[name] = min(low[name], low[target])
+            elif target in stack:
+                low[name] = min(low[name], index[target])
+        if low[name] == index[name]:
+            group = [stack.pop()]
+            while group[-1] != name:
+                group.append(stack.pop())
+            if len(group) > 1:
+                groups.append(sorted(group))
+
+    for name in sorted(graph):
+        if name not in index:
+            visit(name)
+    return groups
+
+
+def floors(edges: Iterable[tuple[str, str]]) -> dict[str, int]:
+    """Return the floor of each room, from 1: above all that it imports; a circle is one floor."""
+    pairs = set(edges)
+    member = {name: "+".join(group) for group in circles(pairs) for name in group}
+    below: dict[str, set[str]] = {}
+    for source, target in pairs:
+        above, under = member.get(source, source), member.get(target, target)
+        below.setdefault(above, set())
+        below.setdefault(under, set())
+        if above != under:
+            below[above].add(under)
+    height: dict[str, int] = {}
+
+    def floor(name: str) -> int:
+        if name not in height:
+            height[name] = 1 + max((floor(target) for target in below[name]), default=0)
+        return height[name]
+
+    return {name: floor(member.get(name, name)) for pair in pairs for name in pair}
+
+
+def ancestors(found: Class, by_name: Mapping[str, list[Class]]) -> list[Class]:
+    """Return the class and its own bases, each once; a base is the class of that name, in the same module first."""
+    chain, waiting = [found], list(found.bases)
+    while waiting:
+        candidates = by_name.get(waiting.pop(), [])
+        for candidate in candidates[:1]:
+            if candidate not in chain:
+                chain.append(candidate)
+                waiting += candidate.bases
+    return chain
+
+
+def depth(found: Class, by_name: Mapping[str, list[Class]]) -> int:
+    """Return how many classes of the project stand in the longest chain above and including ``found``."""
+    above = [by_name[base][0] for base in found.bases if base in by_name and by_name[base][0] != found]
+    return 1 + max((depth(base, by_name) for base in above), default=0)
+
+
+def by_name(structure: Structure) -> dict[str, list[Class]]:
+    names: dict[str, list[Class]] = {}
+    for found in structure.classes:
+        names.setdefault(found.name, []).append(found)
+    return names
+
+
+def prose(path: Path) -> str:
+    """Return the docstrings and comments of a file."""
+    words = []
+    for token in tokenize.generate_tokens(io.StringIO(path.read_text()).readline):
+        if token.type == tokenize.COMMENT:
+            words.append(token.string[1:])
+        elif token.type == tokenize.STRING and token.string.lstrip("rRbB").startswith('"""'):
+            words.append(token.string)
+    return " ".join(words)
+
+
+def per_thousand(text: str, words: Iterable[str]) -> float:
+    """Return how many of 1,000 words of ``text`` are in ``words``."""
+    every = re.findall(r"[A-Za-z']+", text.lower())
+    wanted = set(words)
+    return 1000 * sum(word in wanted for word in every) / max(len(every), 1)
+
+
+# --- the picture of docs/DESIGN.md ---
+
+
+def picture() -> str:
+    """Return the rooms by floor, the highest first, with what each holds, as text of at most 120 columns."""
+    edges = {(name, target) for name, room in ROOMS.items() for target in room.may_import}
+    height = dict.fromkeys(ROOMS, 1) | floors(edges)
+    lines = []
+    for floor in range(max(height.values()), 0, -1):
+        for name in (name for name in ROOMS if height[name] == floor):
+            lines.append(f"{floor}  {name:<11} {ROOMS[name].holds}")
+            rows = [" ".join(shelf or "(room)" for shelf in row) for row in ROOMS[name].shelves]
+            if rows:
+                lines.append(f"   {'':<11} {' < '.join(rows)}")
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    print(picture())  # noqa: T201

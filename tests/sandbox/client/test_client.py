@@ -1,0 +1,148 @@
+"""The host's end of a sandbox: what a caller is told of a command, and when."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from box import ENVIRONMENT, KINDS, Box
+from mudroom.errors import CommandNotStarted, MudroomError
+from mudroom.sandbox.client.capture import CapturedOutput
+from mudroom.sandbox.client.client import Client, StepFailed
+
+libc = ctypes.CDLL(None, use_errno=True)
+
+as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root may mount")
+
+
+@pytest.fixture
+def box(tmp_path: Path, client: Client) -> Box:
+    return Box(tmp_path, client)
+
+
+@pytest.fixture
+def fresh(tmp_path: Path) -> Iterator[Box]:
+    """With a launcher of its own, so that it is known which run of a session a run is."""
+    client = Client()
+    client.start()
+    yield Box(tmp_path, client)
+    client.close()
+
+
+def descriptors() -> set[str]:
+    return set(os.listdir("/proc/self/fd"))
+
+
+@contextmanager
+def stopped(box: Box) -> Iterator[None]:
+    """The launcher looks at nothing meanwhile."""
+    os.kill(box.client._pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(box.client._pid, signal.SIGCONT)
+
+
+def in_use(box: Box, number: int) -> bool:
+    """Whether an overlay with this upper directory is alive somewhere. With ``index=on`` that is an error and not
+    only a line in the kernel's log (Documentation/filesystems/overlayfs.rst, "Sharing and copying layers")."""
+    point, work = box.root / "point", box.root / f"other{number}"
+    point.mkdir(exist_ok=True)
+    work.mkdir()
+    options = f"lowerdir={box.project},upperdir={box.upper},workdir={work},index=on,userxattr"
+    if libc.mount(b"overlay", bytes(point), b"overlay", 0, options.encode()) == 0:
+        libc.umount2(bytes(point), 0)
+        return False
+    number = ctypes.get_errno()
+    assert number == 16, os.strerror(number)
+    return True
+
+
+@as_root
+def test_when_a_sandbox_is_gone_its_mounts_are(fresh: Box) -> None:
+    for number in range(30):
+        with CapturedOutput(None, None, None, 100) as output:
+            running = fresh.start("echo x > f", output, want_view=bool(number % 2))  # that nobody takes
+            running.wait()
+            running.gone()
+        assert not in_use(fresh, number), f"run {number}"
+
+
+@as_root
+def test_a_sandbox_that_goes_on_is_not_gone(box: Box) -> None:
+    read, write = os.pipe()
+    with CapturedOutput(read, None, None, 100) as output:
+        running = box.start("echo; read go", output)
+        os.read(output.streams[0].read, 1)
+        assert in_use(box, 1)
+        os.write(write, b"go\n")
+        running.wait()
+        running.gone()
+    os.close(read)
+    os.close(write)
+
+
+def test_nothing_stays_open(box: Box) -> None:
+    box.run("true")
+    box.run("true")
+    before = descriptors()
+    with CapturedOutput(None, None, None, 100) as output:
+        for number in range(10):
+            running = box.client.run(box.plan(), [b"true"], ENVIRONMENT, output.descriptors)
+            running.wait()
+            if number % 2:
+                running.gone()
+                running.gone()
+                assert running.fileno() == -1
+            del running
+    assert descriptors() == before
+
+
+@pytest.mark.parametrize("script", ["true", "sleep 1000 & true", "kill -9 $$"])
+def test_gone_after_any_end(box: Box, script: str) -> None:
+    with CapturedOutput(None, None, None, 100) as output:
+        running = box.start(script, output)
+        running.wait()
+        running.gone()
+        assert running.fileno() == -1
+
+
+def test_gone_after_a_failure(box: Box) -> None:
+    with CapturedOutput(None, None, None, 100) as output:
+        plan = box.plan()
+        broken = plan._replace(steps=(*plan.steps[:-1], ("cwd", b"/nowhere")))
+        running = box.start("true", output, broken)
+        with pytest.raises(StepFailed, match="nowhere"):
+            running.wait()
+        running.gone()
+        missing = box.client.run(box.plan(), [b"no-such"], ENVIRONMENT, output.descriptors)
+        with pytest.raises(CommandNotStarted):
+            missing.wait()
+        missing.gone()
+
+
+def test_gone_after_the_launcher_died(fresh: Box) -> None:
+    with CapturedOutput(None, None, None, 100) as output:
+        running = fresh.start("sleep 1000", output)
+        os.kill(fresh.client._pid, 9)
+        with pytest.raises(MudroomError, match="launcher died"):
+            running.wait()
+        running.gone()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGINT, signal.SIGQUIT])
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_signal_that_comes_before_the_command_is_for_the_command(kind: str, number: signal.Signals, box: Box) -> None:
+    """Both requests are there before the first is looked at: init hears of it before it has done anything."""
+    plan = box.prepared(kind)
+    with CapturedOutput(None, None, None, 1 << 10) as output, stopped(box):
+        running = box.start("exec sleep 1000", output, plan)
+        running.signal(number)
+    assert running.wait().status & 0x7F == number
+    running.gone()

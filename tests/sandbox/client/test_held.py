@@ -1,0 +1,246 @@
+"""A sandbox that several commands share: what they have in common, and that each is confined as a first one is."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from box import ENVIRONMENT, KINDS, NAMESPACES, Box, if_namespaces
+from mudroom.errors import CommandNotStarted, UsageError
+from mudroom.sandbox.client.capture import CapturedOutput, attend
+from mudroom.sandbox.client.client import Client, Exit
+from mudroom.sandbox.client.held import HeldSandbox, JoinedCommand, hold
+
+COUNT = "cat /proc/[0-9]*/cmdline 2>/dev/null | tr '\\0' ' ' | grep -c "
+
+
+@pytest.fixture
+def box(tmp_path: Path, client: Client) -> Box:
+    return Box(tmp_path, client)
+
+
+@contextmanager
+def held(box: Box, kind: str) -> Iterator[HeldSandbox]:
+    made = hold(box.client, box.prepared(kind))
+    try:
+        yield made
+    finally:
+        made.end()
+
+
+def place_of(box: Box, kind: str) -> bytes:
+    return os.fsencode(box.copy if kind == "bare" else box.project)
+
+
+def run(box: Box, kind: str, sandbox: HeldSandbox, script: str, timeout: float | None = None) -> tuple[Exit, str]:
+    with CapturedOutput(None, None, None, 1 << 20) as output:
+        running = sandbox.run([b"sh", b"-c", script.encode()], ENVIRONMENT, place_of(box, kind), output.descriptors)
+        ended, _timed_out = attend(running, output, timeout, lambda: None)
+        running.gone()
+        return ended, "".join(stream.data.decode() for stream in output.streams)
+
+
+class Beside:
+    """A command that goes on while others run: it says a line, and waits for one."""
+
+    def __init__(self, box: Box, kind: str, sandbox: HeldSandbox, script: str) -> None:
+        self._stdin, self._write = os.pipe()
+        self._output = CapturedOutput(self._stdin, None, None, 1 << 20)
+        argv = [b"sh", b"-c", script.encode()]
+        self.running: JoinedCommand = sandbox.run(argv, ENVIRONMENT, place_of(box, kind), self._output.descriptors)
+        for stream in self._output.streams:
+            stream.close_write()
+
+    def hear(self) -> str:
+        line = b""
+        while not line.endswith(b"\n"):
+            part = os.read(self._output.streams[0].read, 1)
+            assert part, f"it ended: {line!r}"
+            line += part
+        return line.decode().strip()
+
+    def say(self) -> None:
+        os.write(self._write, b"go\n")
+
+    def end(self) -> Exit:
+        ended = self.running.wait()
+        self.running.gone()
+        self._output.__exit__()
+        os.close(self._stdin)
+        os.close(self._write)
+        return ended
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_commands_side_by_side_see_the_same_view(box: Box, kind: str) -> None:
+    with held(box, kind) as sandbox:
+        server = Beside(box, kind, sandbox, "echo there > made; echo up; read word; cat told; exit 5")
+        assert server.hear() == "up"
+        ended, output = run(box, kind, sandbox, "cat made; echo hello > told")
+        assert (ended.status, output) == (0, "there\n")
+        server.say()
+        assert server.hear() == "hello"
+        assert os.waitstatus_to_exitcode(server.end().status) == 5
+    assert (box.staged(kind) / "told").read_text() == "hello\n"
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "bare"])
+def test_they_share_tmp_network_and_processes(box: Box, kind: str) -> None:
+    spaces = "readlink /proc/self/ns/net /proc/self/ns/pid /proc/self/ns/mnt /proc/self/ns/ipc /proc/self/ns/user"
+    with held(box, kind) as sandbox:
+        server = Beside(box, kind, sandbox, f"echo x > /tmp/here; {spaces} > /tmp/spaces; echo $$; read word")
+        pid = int(server.hear())
+        ended, output = run(box, kind, sandbox, f"cat /tmp/here; {spaces} | diff - /tmp/spaces && kill -0 {pid}")
+        assert (ended.status, output) == (0, "x\n")
+        server.say()
+        assert server.end().status == 0
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_a_command_leaves_ends_with_it_and_the_others_go_on(box: Box, kind: str) -> None:
+    with held(box, kind) as sandbox:
+        server = Beside(box, kind, sandbox, "echo up; read word; exit 3")
+        assert server.hear() == "up"
+        _ended, output = run(box, kind, sandbox, "(setsid sleep 987 >/dev/null 2>&1 &); echo done")
+        assert output == "done\n"
+        _ended, output = run(box, kind, sandbox, COUNT + "'sleep 98[7]'")
+        assert output == "0\n"
+        server.say()
+        assert os.waitstatus_to_exitcode(server.end().status) == 3
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_signal_is_for_one_command(box: Box, kind: str) -> None:
+    with held(box, kind) as sandbox:
+        server = Beside(box, kind, sandbox, "echo up; read word; exit 3")
+        other = Beside(box, kind, sandbox, "trap 'exit 7' TERM; echo up; while :; do sleep 0.01; done")
+        stubborn = Beside(box, kind, sandbox, "trap '' TERM; echo up; (setsid sleep 976 &) ; sleep 977")
+        assert [server.hear(), other.hear(), stubborn.hear()] == ["up"] * 3
+        other.running.signal(signal.SIGTERM)
+        assert os.waitstatus_to_exitcode(other.end().status) == 7
+        stubborn.running.signal(signal.SIGKILL)
+        assert stubborn.end().status == signal.SIGKILL
+        _ended, output = run(box, kind, sandbox, COUNT + "'sleep 97[67]'")
+        assert output == "0\n"
+        server.say()
+        assert os.waitstatus_to_exitcode(server.end().status) == 3
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1, signal.SIGINT])
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_signal_that_comes_while_it_is_started_is_heard(box: Box, kind: str, number: signal.Signals) -> None:
+    with held(box, kind) as sandbox, CapturedOutput(None, None, None, 1 << 10) as output:
+        for _time in range(5):
+            running = sandbox.run([b"sleep", b"1000"], ENVIRONMENT, place_of(box, kind), output.descriptors)
+            running.signal(number)
+            assert running.wait().status & 0x7F == number
+            running.gone()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_end_of_the_sandbox_ends_all(box: Box, kind: str) -> None:
+    with held(box, kind) as sandbox:
+        servers = [Beside(box, kind, sandbox, "trap '' TERM; echo up; sleep 986") for _number in range(3)]
+        assert [server.hear() for server in servers] == ["up"] * 3
+        sandbox.end()
+        assert [server.end().status for server in servers] == [signal.SIGKILL] * 3
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_program_that_is_not_there_is_the_commands_failure_only(box: Box, kind: str) -> None:
+    with held(box, kind) as sandbox, CapturedOutput(None, None, None, 1 << 20) as output:
+        running = sandbox.run([b"no-such-program"], ENVIRONMENT, place_of(box, kind), output.descriptors)
+        with pytest.raises(CommandNotStarted) as raised:
+            running.wait()
+        assert raised.value.exit_code == 127
+        running.close()
+        running = sandbox.run([b"true"], ENVIRONMENT, b"/no/such/directory", output.descriptors)
+        with pytest.raises(UsageError, match="cannot work in its directory"):
+            running.wait()
+        running.close()
+        assert run(box, kind, sandbox, "echo yes")[1] == "yes\n"
+
+
+CONFINED = r"""
+grep -E '^(CapInh|CapPrm|CapEff|CapBnd|CapAmb|NoNewPrivs|Seccomp):' /proc/self/status | tr -d '\t'
+ulimit -c; umask
+"""
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_joined_command_is_confined_as_a_first_one(box: Box, kind: str) -> None:
+    _ended, first = box.run(CONFINED, box.prepared(kind))
+    with held(box, kind) as sandbox:
+        assert run(box, kind, sandbox, CONFINED)[1] == run(box, kind, sandbox, CONFINED)[1] == first
+    assert "CapBnd:0000000000000000" in first or kind == "bare"
+    assert "NoNewPrivs:1" in first
+    assert "Seccomp:2" in first
+
+
+TRACE = r"""
+import os
+found = []
+for pid in map(int, filter(str.isdigit, os.listdir("/proc"))):
+    if pid == os.getpid():
+        continue
+    for name in ("mem", "environ", "maps", "fd/3", "cwd", "root"):
+        try:
+            path = f"/proc/{pid}/{name}"
+            open(path, "rb").read(1) if name.isalpha() and name not in ("cwd", "root") else os.readlink(path)
+            found.append((pid, name))
+        except OSError:
+            pass
+words = [open(f"/proc/{pid}/comm").read().strip() for pid, _name in found]
+print(sorted(set(words)))
+"""
+
+
+@if_namespaces
+@pytest.mark.parametrize("kind", ["overlay", "overlay prepared"])
+def test_neither_init_nor_a_warden_can_be_looked_into(box: Box, kind: str) -> None:
+    """They are python; what a command may look into is what commands have started: here sleep."""
+    program = box.project / "trace.py"
+    program.write_text(TRACE)
+    with held(box, kind) as sandbox:
+        server = Beside(box, kind, sandbox, "echo up; exec sleep 985")
+        assert server.hear() == "up"
+        _ended, output = run(box, kind, sandbox, f"exec {sys.executable} -I -S trace.py")
+        assert "python" not in output and output.startswith("["), output
+        server.running.signal(signal.SIGKILL)
+        server.end()
+
+
+@pytest.mark.skipif(not NAMESPACES, reason="user namespaces are not permitted here")
+def test_a_warden_that_is_killed_takes_its_command_with_it(box: Box) -> None:
+    with held(box, "overlay") as sandbox:
+        victim = Beside(box, "overlay", sandbox, "echo $PPID; exec sleep 984")
+        warden = int(victim.hear())
+        run(box, "overlay", sandbox, f"kill -9 {warden}")
+        assert victim.end().status == signal.SIGKILL
+        _ended, output = run(box, "overlay", sandbox, COUNT + "'sleep 98[4]'")
+        assert output == "0\n"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_command_that_stops_its_warden_is_still_ended(box: Box, kind: str) -> None:
+    with held(box, kind) as sandbox:
+        hostile = Beside(box, kind, sandbox, "kill -STOP $PPID; echo stopped; exec sleep 983")
+        assert hostile.hear() == "stopped"
+        hostile.running.signal(signal.SIGKILL)
+        assert hostile.end().status == signal.SIGKILL
+
+
+@if_namespaces
+def test_refusals_are_told_to_the_command_during_which_they_came(box: Box) -> None:
+    unshare = f"{sys.executable} -I -S -c 'import ctypes; ctypes.CDLL(None).unshare(0x10000000)'"
+    with held(box, "overlay") as sandbox:
+        ended, _output = run(box, "overlay", sandbox, unshare)
+        assert any(one.startswith(b"call ") for one in ended.refused)
+        ended, _output = run(box, "overlay", sandbox, "true")
+        assert ended.refused == ()

@@ -1,0 +1,158 @@
+"""The private home: toolchains without the credentials in them, caches that stay, and nothing else that stays."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from box import if_namespaces
+from conftest import Place
+from mudroom.core.settings import Settings
+from mudroom.errors import UsageError
+from mudroom.sandbox.host.host import landlock_abi
+
+MODES = ["overlay", "copy", *(["landlock"] if landlock_abi() else [])]
+HOME = {
+    ".cargo/bin/tool": "tool",
+    ".cargo/credentials.toml": "hidden",
+    ".local/share/uv/credentials/credentials.toml": "hidden",
+    ".local/share/uv/python/x": "python",
+    "miniconda3/.condarc": "hidden",
+    "bin/id_rsa": "hidden",
+    "bin/own": "own",
+    ".netrc": "machine",
+    ".npmrc": "hidden",
+    ".pypirc": "hidden",
+    ".config/gh/hosts.yml": "hidden",
+    ".gradle/gradle.properties": "hidden",
+    ".m2/settings.xml": "hidden",
+    ".ssh/id_ed25519": "hidden",
+    ".ssh/known_hosts": "hosts",
+    ".aws/credentials": "hidden",
+    ".git-credentials": "hidden",
+}
+
+
+def furnish(place: Place) -> None:
+    for name, content in HOME.items():
+        path = place.home / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(content)
+
+
+def in_mode(place: Place, mode: str, script: str, settings: Settings | None = None) -> str:
+    session = place.session((settings or Settings())._replace(view="copy" if mode == "copy" else "auto"))
+    if mode == "landlock":
+        session.machine.confinement.mode = "landlock"
+    result = session.run([b"sh", b"-c", script.encode()])
+    return (result.stdout + result.stderr).decode()
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_toolchains_are_there_and_credentials_are_not(place: Place, mode: str) -> None:
+    furnish(place)
+    said = in_mode(place, mode, f"cd {place.home}; for f in {' '.join(HOME)}; do echo $f: $(cat $f 2>&1); done")
+    assert "hidden" not in said and "machine" not in said
+    for name in (".cargo/bin/tool", ".local/share/uv/python/x", "bin/own"):
+        assert f"{name}: {HOME[name]}\n" in said
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_credentials_are_shown_one_by_one(place: Place, mode: str) -> None:
+    furnish(place)
+    settings = Settings(credentials=(b"~/.netrc", b"~/.ssh/known_hosts", b"~/bin/id_rsa"))
+    script = f"cd {place.home}; cat .netrc .ssh/known_hosts bin/id_rsa; echo x >> .netrc; ls .ssh; cat .ssh/id_ed25519"
+    said = in_mode(place, mode, script, settings)
+    assert said.startswith("machinehostshidden")
+    assert said.count("hidden") == 1
+    assert (place.home / ".netrc").read_text() == "machine"
+
+
+def test_a_credential_that_is_not_there_is_one_line(place: Place) -> None:
+    result = place.session(Settings(credentials=(b"~/.netrc",))).run([b"true"])
+    assert [note for note in result.notes if "netrc" in note] == ["credentials.show: ~/.netrc is not there"]
+
+
+def test_a_directory_of_credentials_is_refused(place: Place) -> None:
+    furnish(place)
+    with pytest.raises(UsageError, match=r"credentials.show: ~/.ssh is no file"):
+        place.session(Settings(credentials=(b"~/.ssh",))).run([b"true"])
+
+
+def test_one_that_leads_into_our_own_state_is_not_shown(place: Place) -> None:
+    session = place.session(Settings(credentials=(b"~/.netrc",)))
+    (place.home / ".netrc").symlink_to(os.fsdecode(session.vault.path) + "/journal.db")
+    result = session.run([b"sh", b"-c", b"cat ~/.netrc"])
+    assert result.stdout == b""
+
+
+@if_namespaces
+@pytest.mark.skipif(not shutil.which("git"), reason="git is not installed")
+@pytest.mark.parametrize("token", ["", "[github]\n\ttoken = hidden\n"], ids=["settings", "with a secret"])
+def test_git_knows_who_the_user_is(place: Place, token: str) -> None:
+    (place.home / ".gitconfig").write_text("[user]\n\tname = A B\n\temail = a@b\n[alias]\n\tco = checkout\n" + token)
+    said = in_mode(place, "overlay", "git config user.name; git config user.email; cat ~/.gitconfig")
+    assert said.startswith("A B\na@b\n")
+    assert "hidden" not in said
+    assert ("alias" in said) is not bool(token)
+
+
+@if_namespaces
+@pytest.mark.parametrize("view", ["overlay", "copy"])
+def test_what_stays_of_a_home_and_what_does_not(place: Place, view: str) -> None:
+    caches = [".cache/pip", ".npm/_cacache", ".cargo/registry", ".cargo/git", "go/pkg/mod", ".gradle/caches"]
+    made = " ".join(f"{cache}/mark" for cache in (*caches, ".config/x", "left"))
+    in_mode(place, view, f"cd; for f in {made}; do mkdir -p $(dirname $f); echo kept > $f; done")
+    assert list(place.home.iterdir()) == []
+    place.close()
+    found = in_mode(place, view, f"cd; for f in {made}; do test -e $f && echo $f; done")
+    assert found.split()[: len(caches)] == [f"{cache}/mark" for cache in caches]
+    kept = Path(os.fsdecode(place.session().vault.cache)).rglob("mark")
+    assert len(list(kept)) == len(caches)
+    assert not any(path.name == "left" for path in place.home.iterdir())
+
+
+@if_namespaces
+def test_the_cache_of_the_host_is_another(place: Place) -> None:
+    (place.home / ".cache").mkdir()
+    (place.home / ".cache/theirs").write_text("x")
+    assert in_mode(place, "overlay", "ls ~/.cache; echo ours > ~/.cache/ours") == ""
+    assert os.listdir(place.home / ".cache") == ["theirs"]
+
+
+@if_namespaces
+def test_pip_installs_a_local_wheel(place: Place) -> None:
+    wheel = place.project / "tiny-1.0-py3-none-any.whl"
+    with zipfile.ZipFile(wheel, "w") as archive:
+        archive.writestr("tiny.py", "ANSWER = 42\n")
+        archive.writestr("tiny-1.0.dist-info/METADATA", "Metadata-Version: 2.1\nName: tiny\nVersion: 1.0\n")
+        archive.writestr("tiny-1.0.dist-info/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+        archive.writestr("tiny-1.0.dist-info/RECORD", "")
+    if subprocess.run([sys.executable, "-m", "pip", "--version"], capture_output=True, check=False).returncode:
+        pytest.skip("pip is not installed")
+    install = f"{sys.executable} -m pip install -q --no-index --target lib {wheel.name}"
+    use = f"PYTHONPATH=lib {sys.executable} -c 'import tiny; print(tiny.ANSWER)'"
+    said = in_mode(place, "overlay", f"{install} && {use}")
+    assert said.splitlines()[-1] == "42"
+    assert not Path(place.project / "lib").exists()
+
+
+def test_a_credential_that_the_host_replaces_stays_hidden(place: Place) -> None:
+    """What is mounted on a file is gone as soon as another one is renamed over it, in every namespace: a token that is
+    refreshed must not be uncovered for the commands that follow."""
+    token = place.home / ".pyenv/.npmrc"
+    token.parent.mkdir()
+    token.write_text("hidden")
+    session = place.session()
+    for number in range(4):
+        result = session.run([b"sh", b"-c", b"cat ~/.pyenv/.npmrc"], fork="a")
+        assert (result.exit_code, result.stdout) == (1, b"")
+        if number == 2:  # the third command has had a prepared root
+            (place.home / "new").write_text("hidden, too")
+            os.rename(place.home / "new", token)
