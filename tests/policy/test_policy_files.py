@@ -318,7 +318,7 @@ WRONG = [
     (
         "commands: {rules: [{pattern: 'a; b', action: deny}]}",
         1,
-        "commands.rules.pattern: a; b: ';' separates commands; a pattern is about one",
+        "commands.rules.pattern: a; b: ';' separates commands; a pattern names one command",
     ),
     (
         "commands: {rules: [{pattern: 1, action: deny}]}",

@@ -18,7 +18,14 @@ from _blake2 import blake2b
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from mudroom.core.approval.approval import CommandQuestion
-from mudroom.core.command.program.script import IMPLIED, Uncovered, directories, join, require_told, runs
+from mudroom.core.command.program.script import (
+    IMPLIED,
+    Uncovered,
+    executed_files,
+    join,
+    require_known,
+    working_directories,
+)
 from mudroom.core.command.verdict import CommandPart, Verdict
 from mudroom.core.tree.path import show
 
@@ -65,13 +72,13 @@ def digests(
 ) -> tuple[tuple[bytes, str], ...]:
     """Path and digest of each file of the view that the command runs or names, by path. ``words`` are those of the
     command itself, ``parts`` what was found in it. Raises Uncovered, and what ``read`` raises."""
-    require_told(parts)
+    require_known(parts)
     again = bool(parts) and parts[0].words[1:] == tuple(words[1:])
     lines = [tuple(words), *(part.words for part in parts[again:])]
-    bases = directories(lines, cwd)
+    bases = working_directories(lines, cwd)
     found: dict[bytes, str] = {}
     names: dict[bytes, bool] = {}
-    for name, sure in runs(lines):
+    for name, sure in executed_files(lines):
         names[name] = names.get(name, False) or sure
     run = _some(_paths(bases, names), MOST_RUN)
     if len(run) > MOST_RUN:
