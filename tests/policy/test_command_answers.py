@@ -74,7 +74,7 @@ def test_comments_stay(project: bytes) -> None:
         ("allow: x", "rules.yaml:1: allow must be a list of texts (one a line, behind '- ')"),
         ("allow: ['a | b']", "rules.yaml:1: allow: a shell would do something about '|'"),
         ("allow: ['a; b']", "rules.yaml:1: allow: ';' separates commands"),
-        ("allow: ['']", "rules.yaml:1: allow: there is no word in it"),
+        ("allow: ['']", "rules.yaml:1: allow: the pattern has no word"),
         ('allow: ["a\\tb\\nc"]', "it holds a control character"),
         ("allow: [ls]\nallow: [x]", "rules.yaml:2: allow is given twice"),
         ("allow: ['*']", "a shell would do something about '*'"),
