@@ -135,10 +135,10 @@ def _object(
     return fields
 
 
-def _nearest(word: str, known: Iterable[str]) -> str:
+def _nearest(word: str, choices: Iterable[str]) -> str:
     from difflib import get_close_matches
 
-    near = get_close_matches(word, known, 1, 0.5)
+    near = get_close_matches(word, choices, 1, 0.5)
     return f"did you mean {near[0]}?" if near else ""
 
 
@@ -181,8 +181,8 @@ def _stores(value: Any, where: str) -> bool | tuple[str, ...]:
         if name.startswith("~"):
             _path(name, where)
         elif name not in STORES:
-            known = "known: " + ", ".join(STORES) + "; or a path: ~/.config/tool"
-            raise CardError(f"{where}: there is no credential store {name!r}", _nearest(name, STORES) or known)
+            hint = "known: " + ", ".join(STORES) + "; or a path: ~/.config/tool"
+            raise CardError(f"{where}: there is no credential store {name!r}", _nearest(name, STORES) or hint)
     return names
 
 

@@ -39,12 +39,12 @@ def sort_hosts(agent: str, hosts: Sequence[str], rules: Sequence[HostRule]) -> C
     )
 
 
-def _decides(rule: HostRule, action: str, wanted: HostRule) -> bool:
+def _decides(rule: HostRule, action: str, card_rule: HostRule) -> bool:
     """Return whether a rule with this action covers all hosts and ports of ``wanted``, for every request."""
-    if rule.action != action or rule.methods or rule.paths or not covers(rule.pattern, wanted.pattern):
+    if rule.action != action or rule.methods or rule.paths or not covers(rule.pattern, card_rule.pattern):
         return False
     ports = rule.ports or (USUAL if action == "allow" else ())
-    return not ports or set(wanted.ports or USUAL) <= set(ports)
+    return not ports or set(card_rule.ports or USUAL) <= set(ports)
 
 
 def covers(pattern: str, other: str) -> bool:

@@ -56,7 +56,7 @@ def decide_level(
 ) -> LevelDecision:
     """Return the level of an agent with this card, or of a command without a card. ``asked``: the level of the command
     line. ``default``: the level if no source sets one."""
-    level, rule, reason = _asked(card, policy, asked, default)
+    level, rule, reason = _requested(card, policy, asked, default)
     requested = level
     for minimum, name, reason_for_minimum in _minima(card, policy):
         if minimum == REFUSE:
@@ -73,7 +73,7 @@ def decide_level(
     return LevelDecision(level, requested, rule, reason)
 
 
-def _asked(card: AgentCard | None, policy: LevelPolicy, asked: int | None, default: int) -> tuple[int, str, str]:
+def _requested(card: AgentCard | None, policy: LevelPolicy, asked: int | None, default: int) -> tuple[int, str, str]:
     if asked is not None:
         return asked, "--level", "asked for on the command line"
     if card is not None and card.level is not None:

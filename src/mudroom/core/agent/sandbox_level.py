@@ -1,4 +1,4 @@
-"""The sandbox levels, and what a policy says about them. Pure; ``core/agent/level_decision.py`` decides."""
+"""The sandbox levels, and the settings of a policy about them. Pure; ``core/agent/level_decision.py`` decides."""
 
 from __future__ import annotations
 

@@ -98,7 +98,8 @@ def can_be_kept(question: CommandQuestion | HostQuestion) -> bool:
 
 
 def rule_of(question: CommandQuestion | HostQuestion, allow: bool) -> str:
-    """Return the rule that an answer of "always" writes, in one line; without a pattern it has no command."""
+    """Return the rule that an answer of "always" writes, in one line. For a question without a pattern the line is only
+    the action."""
     pattern = question.pattern if isinstance(question, CommandQuestion) else question.fingerprint
     return f"{'allow' if allow else 'deny'} {pattern}"
 
@@ -148,5 +149,5 @@ def explain_difference(before: CommandQuestion, now: CommandQuestion) -> str:
         return "a variable that decides what is run has changed"
     from mudroom.core.tree.path import show
 
-    others = f" and {len(changed) - 1} more" if len(changed) > 1 else ""
-    return f"{show(changed[0])}{others} changed"
+    rest = f" and {len(changed) - 1} more" if len(changed) > 1 else ""
+    return f"{show(changed[0])}{rest} changed"

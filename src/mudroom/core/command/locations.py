@@ -108,8 +108,8 @@ def names_credentials(word: Word) -> bool:
     """Return whether the word names a credential file (``PATH``, ``--file=PATH``, ``@PATH``) of a home directory or of
     the system; files of the project do not count."""
     for sign in (b"=", b"@"):
-        head, found, _tail = word.text.partition(sign)
-        if found and _names_credentials(_behind(word, len(head) + 1)):
+        head, separator, _tail = word.text.partition(sign)
+        if separator and _names_credentials(_behind(word, len(head) + 1)):
             return True
     return _names_credentials(word)
 

@@ -1,4 +1,4 @@
-"""Rules of the program tables: a rule says what a program does, and what its options and subcommands add.
+"""Rules of the program tables: the effect of a program, and the effects that its options and subcommands add.
 
 Long options may be abbreviated (``--del`` for ``--delete``), and short options may be combined (``-ro``): an option
 counts if a word could mean it. A word that is not known before the command runs may be an option: it makes the command
@@ -156,7 +156,7 @@ def _targets(words: Sequence[Word], rule: ProgramRule) -> Sequence[Word]:
 
 
 def judge_words(words: Sequence[Word], rule: ProgramRule, context: CommandContext) -> CommandFinding:
-    """Return what a program does when it is called with these words; the first is its name."""
+    """Return the effect of a program that is called with these words; the first is its name."""
     if rule.judge is not None:
         return rule.judge(words, context)
     if rule.subcommands is not None:
@@ -189,8 +189,8 @@ _STRICT: Classes = ("mutating", "networked", "destructive", "unknown", "host_esc
 
 def tidy(classes: Iterable[CommandClass]) -> Classes:
     """Return the classes in order, without ``read_only`` beside any other class."""
-    found = set(classes)
-    return tuple(name for name in _STRICT if name in found) or READ
+    remaining = set(classes)
+    return tuple(name for name in _STRICT if name in remaining) or READ
 
 
 def subcommand(words: Sequence[Word], rule: ProgramRule) -> tuple[int | None, bool]:
@@ -215,13 +215,16 @@ def _by_subcommand(words: Sequence[Word], rule: ProgramRule, context: CommandCon
     if at is None:
         if len(words) > 1 and all(word.text in INFORMS for word in words[1:]):
             return CommandFinding(READ, "prints its version or help")
-        more = classes_of_options(words[1:], rule)[0] | set(() if sure else UNSURE)
-        return CommandFinding(tidy({*rule.classes, *more}), rule.reason)
-    found = rule.subcommands.get(words[at].text) if words[at].literal else None
-    more, reason = classes_of_options(words[1:at], rule) if rule.options else (set[CommandClass](), "")
+        option_classes = classes_of_options(words[1:], rule)[0] | set(() if sure else UNSURE)
+        return CommandFinding(tidy({*rule.classes, *option_classes}), rule.reason)
+    inner_rule = rule.subcommands.get(words[at].text) if words[at].literal else None
+    option_classes, reason = classes_of_options(words[1:at], rule) if rule.options else (set[CommandClass](), "")
     if not sure:
-        more, reason = {*more, "unknown"}, reason or "an option before the subcommand that is not in the tables"
-    if found is None:
-        return CommandFinding(tidy({*UNSURE, *more}), "a subcommand that is not in the tables")
-    inner = judge_words(words[at:], found, context)
-    return CommandFinding(tidy({*inner.classes, *more}), reason or inner.reason, inner.parts)
+        option_classes, reason = (
+            {*option_classes, "unknown"},
+            reason or "an option before the subcommand that is not in the tables",
+        )
+    if inner_rule is None:
+        return CommandFinding(tidy({*UNSURE, *option_classes}), "a subcommand that is not in the tables")
+    inner = judge_words(words[at:], inner_rule, context)
+    return CommandFinding(tidy({*inner.classes, *option_classes}), reason or inner.reason, inner.parts)

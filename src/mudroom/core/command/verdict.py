@@ -52,7 +52,7 @@ class Verdict(NamedTuple):
     """The source of the decision: ``default``, ``class destructive``, ``policy.yaml:12`` …"""
     reason: str = "a command of the user's own"
     instead: str = ""
-    """For a denial: what would be allowed."""
+    """For a denial: commands that would be allowed."""
 
 
 def sort_classes(classes: Iterable[CommandClass]) -> tuple[CommandClass, ...]:

@@ -1,4 +1,4 @@
-"""A flow: one exchange with the network that passed the gate, with its origin, its decision and its result.
+"""A flow: an exchange with the network at the gate, allowed or denied, with its origin, its decision and its result.
 
 Users, passwords and queries of URLs are not recorded, since they may hold secrets.
 """
@@ -97,15 +97,15 @@ def flow_from_json(data: Mapping[str, Any]) -> Flow:
     """Return the flow that ``flow_to_json`` wrote; keys of a newer mudroom are ignored. Raise ValueError if it is
     invalid."""
     fields: dict[str, Any] = {}
-    for name, kind in _FIELDS.items():
+    for name, field_type in _FIELDS.items():
         if name not in data:
             if name not in Flow._field_defaults and name not in ("rule", "reason"):
                 raise ValueError(f"a flow without {name}")
             continue
         value = data[name]
-        if kind is float and type(value) is int:
+        if field_type is float and type(value) is int:
             value = float(value)
-        if type(value) is not kind or value not in _CHOICES.get(name, (value,)):
+        if type(value) is not field_type or value not in _CHOICES.get(name, (value,)):
             raise ValueError(f"a flow whose {name} is {value!r}")
         fields[name] = value
     for name in _HEADERS:

@@ -82,7 +82,7 @@ def decide(request: Request, rules: Sequence[HostRule]) -> HostDecision:
             if previous is None or _rank(rule) > _rank(previous):
                 best[rule.action] = rule
     if "deny" in best:
-        return HostDecision("deny", best["deny"], f"{_named(best['deny'])} denies it")
+        return HostDecision("deny", best["deny"], f"{_label(best['deny'])} denies it")
     metadata = METADATA.get(host.text)
     if metadata is not None:
         return HostDecision("deny", None, metadata)
@@ -90,19 +90,19 @@ def decide(request: Request, rules: Sequence[HostRule]) -> HostDecision:
     if host.kind != "name":
         network = network_of(host.text)
         named = private or (asks is not None and asks.private)
-        why = refused(network.prefix, private=named)
-        if why is not None:
+        reason = refused(network.prefix, private=named)
+        if reason is not None:
             return HostDecision(
-                "deny", None, f"{why}; a rule that names the address opens it" if openable(network) else why
+                "deny", None, f"{reason}; a rule that names the address opens it" if openable(network) else reason
             )
     if (
         asks is not None
     ):  # an answer of yes also opens a private address that another rule permits: the question is not about that
         return HostDecision(
-            "ask", asks._replace(private=asks.private or private), f"{_named(asks)} wants it asked about"
+            "ask", asks._replace(private=asks.private or private), f"{_label(asks)} wants it asked about"
         )
     if allows is not None:  # a private address that one rule permits stays permitted if another rule allows the host
-        return HostDecision("allow", allows._replace(private=private), f"{_named(allows)} allows it")
+        return HostDecision("allow", allows._replace(private=private), f"{_label(allows)} allows it")
     return HostDecision("ask", None, _no_rule(host, request, rules))
 
 
@@ -133,13 +133,13 @@ def vet(
         return "it has no address"
     private = decision.rule is not None and decision.rule.private
     for packed in addresses:
-        why = refused(packed, own, private=private)
-        if why is not None:
-            return f"{show_address(packed)} is {why}"
+        reason = refused(packed, own, private=private)
+        if reason is not None:
+            return f"{show_address(packed)} is {reason}"
         address = HostName("ipv4" if len(packed) == 4 else "ipv6", show_address(packed))
         for rule in rules:
             if rule.action == "deny" and (not rule.ports or port in rule.ports) and matches(rule.pattern, address):
-                return f"{address} is denied: {_named(rule)}"
+                return f"{address} is denied: {_label(rule)}"
     return None
 
 
@@ -208,14 +208,14 @@ def _covers(rule: HostRule, host: HostName, request: Request) -> bool:
     return (
         matches(rule.pattern, host)
         and (request.port in (rule.ports or USUAL) if rule.action == "allow" or rule.ports else True)
-        and (not rule.methods or _says(rule, request.method.isupper(), request.method in rule.methods))
-        and (not rule.paths or _says(rule, _is_plain(request.path), _below(request.path, rule.paths)))
+        and (not rule.methods or _condition_holds(rule, request.method.isupper(), request.method in rule.methods))
+        and (not rule.paths or _condition_holds(rule, _is_plain(request.path), _below(request.path, rule.paths)))
     )
 
 
-def _says(rule: HostRule, known: bool, matched: bool) -> bool:
+def _condition_holds(rule: HostRule, is_known: bool, matched: bool) -> bool:
     """Return whether a condition matches. An unknown value allows nothing, and does not evade a deny."""
-    return matched if known else rule.action != "allow"
+    return matched if is_known else rule.action != "allow"
 
 
 def _below(path: str, prefixes: tuple[str, ...]) -> bool:
@@ -245,7 +245,7 @@ def _rank(rule: HostRule) -> tuple[bool, bool, tuple[int, int], str, str]:
     return rule.inspect, rule.private, specificity(rule.pattern), show_rule(rule), rule.source
 
 
-def _named(rule: HostRule) -> str:
+def _label(rule: HostRule) -> str:
     return f"{rule.source}: {show_rule(rule)}" if rule.source else show_rule(rule)
 
 
@@ -257,5 +257,5 @@ def _no_rule(host: HostName, request: Request, rules: Sequence[HostRule]) -> str
         if rule.action == "allow" and matches(rule.pattern, host) and request.port not in (rule.ports or USUAL)
     ]
     if near:
-        return f"no rule names port {request.port} of it; {_named(max(near, key=_rank))} is for other ports"
+        return f"no rule names port {request.port} of it; {_label(max(near, key=_rank))} is for other ports"
     return "no rule names it"

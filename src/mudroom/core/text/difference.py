@@ -105,8 +105,8 @@ class Texts:
         return len(self._pieces)
 
     def page(self, first: int = 0, lines: int = 2_000) -> tuple[tuple[DifferenceHunk, ...], int | None]:
-        """Return hunks from ``first`` on with about ``lines`` lines (at least one hunk), and the index of the next
-        page, or None after the last."""
+        """Return hunks from ``first`` on with at most ``lines`` lines together (but at least one hunk), and the index
+        of the first hunk of the next page, or None after the last."""
         budget, hunks_found, line_count, above = Budget(), list[DifferenceHunk](), 0, _Section(0, "")
         index = max(0, first)
         while index < len(self._pieces) and (not hunks_found or line_count + _size(self._pieces[index].runs) <= lines):

@@ -41,7 +41,7 @@ def shown(line: bytes, start: int = 0, widest: int = WIDEST) -> EscapedLine:
     part = line[start : start + 4 * widest + 4] if start or len(line) > widest else line
     text = part.decode("utf-8", "surrogateescape")
     if len(text) <= widest and _ODD.search(text) is None:
-        return _told(line, start, text, text, ())
+        return _escaped_line(line, start, text, text, ())
     pieces: list[str] = []
     odd: list[Span] = []
     at = width = 0
@@ -50,16 +50,16 @@ def shown(line: bytes, start: int = 0, widest: int = WIDEST) -> EscapedLine:
         if width + len(plain) + len(escape) > widest and (width or plain):
             plain = plain[: widest - width]
             pieces.append(plain)
-            return _told(line, start, text[: at + len(plain)], "".join(pieces), odd)
+            return _escaped_line(line, start, text[: at + len(plain)], "".join(pieces), odd)
         pieces += (plain, escape)
         width += len(plain) + len(escape)
         odd.append((width - len(escape), width))
         at = match.end()
     rest = text[at : at + max(0, widest - width)]
-    return _told(line, start, text[: at + len(rest)], "".join((*pieces, rest)), odd)
+    return _escaped_line(line, start, text[: at + len(rest)], "".join((*pieces, rest)), odd)
 
 
-def _told(line: bytes, start: int, taken: str, text: str, odd: Sequence[Span]) -> EscapedLine:
+def _escaped_line(line: bytes, start: int, taken: str, text: str, odd: Sequence[Span]) -> EscapedLine:
     until = start + len(taken.encode("utf-8", "surrogateescape"))
     cut = len(line) - until
     return EscapedLine(text, tuple(odd), cut, until if cut else 0)

@@ -38,14 +38,14 @@ def split(base: bytes, theirs: bytes, hunk: Hunk, context: int = 3) -> tuple[Hun
     return tuple(_hunk(texts, (number,)) for number in hunk.blocks)
 
 
-def select(base: bytes, theirs: bytes, wanted: Collection[int]) -> bytes:
+def select(base: bytes, theirs: bytes, chosen: Collection[int]) -> bytes:
     """Return the base with only these blocks changed. All blocks: theirs; no blocks: the base."""
     texts = _texts(base, theirs, 0)
     result: list[bytes] = []
     at = 0
     for number, block in enumerate(texts.blocks):
         result += texts.old[at : block.old_start]
-        if number in wanted:
+        if number in chosen:
             result += texts.new[block.new_start : block.new_end]
         else:
             result += texts.old[block.old_start : block.old_end]

@@ -59,7 +59,7 @@ _VALUE = (
 _START, _END = r"(?<![A-Za-z0-9_])", r"(?![A-Za-z0-9_])"
 
 
-def _known(name: str, hints: str, body: str) -> Shape:
+def _token_shape(name: str, hints: str, body: str) -> Shape:
     """Return the shape of tokens with a known prefix: from their issuers' documentation, and as secret scanners detect
     them."""
     return Shape(name, tuple(hints.split()), rf"{_START}(?P<secret>{body}){_END}")
@@ -74,24 +74,24 @@ SHAPES: tuple[Shape, ...] = (
         ("private key-----", "private key block-----"),
         r"-----BEGIN [A-Z ]{0,40}PRIVATE KEY(?: BLOCK)?-----(?P<secret>(?:[^-]|-(?!----))+)(?:-----END|$)",
     ),
-    _known("AWS access key", "akia asia abia acca", r"(?:AKIA|ASIA|ABIA|ACCA)[A-Z2-7]{16}"),
-    _known("GitHub token", "gho_ ghp_ ghs_ ghu_ ghr_", r"gh[opsur]_[A-Za-z0-9]{30,255}"),
-    _known("GitHub fine-grained token", "github_pat_", r"github_pat_[A-Za-z0-9_]{22,255}"),
-    _known("GitLab token", "glpat-", r"glpat-[A-Za-z0-9_.-]{20,255}"),
-    _known("Slack token", "xox xapp-", r"(?:xox[abeoprs]|xapp)-[A-Za-z0-9-]{10,255}"),
+    _token_shape("AWS access key", "akia asia abia acca", r"(?:AKIA|ASIA|ABIA|ACCA)[A-Z2-7]{16}"),
+    _token_shape("GitHub token", "gho_ ghp_ ghs_ ghu_ ghr_", r"gh[opsur]_[A-Za-z0-9]{30,255}"),
+    _token_shape("GitHub fine-grained token", "github_pat_", r"github_pat_[A-Za-z0-9_]{22,255}"),
+    _token_shape("GitLab token", "glpat-", r"glpat-[A-Za-z0-9_.-]{20,255}"),
+    _token_shape("Slack token", "xox xapp-", r"(?:xox[abeoprs]|xapp)-[A-Za-z0-9-]{10,255}"),
     Shape("Slack webhook", ("hooks.slack.com/",), r"hooks\.slack\.com/(?:services|workflows)/(?P<secret>[\w/-]+)"),
-    _known("npm token", "npm_", r"npm_[A-Za-z0-9]{36}"),
-    _known("PyPI token", "pypi-", r"pypi-[A-Za-z0-9_-]{50,}"),
-    _known("Anthropic key", "sk-ant-", r"sk-ant-[A-Za-z0-9_-]{20,}"),
-    _known("OpenAI key", "sk-", r"sk-(?:proj-|svcacct-|admin-)?[A-Za-z0-9_-]{20,}"),
-    _known("Stripe key", "k_live_ k_test_", r"[rs]k_(?:live|test)_[A-Za-z0-9]{10,99}"),
-    _known("Google API key", "aiza", r"AIza[A-Za-z0-9_-]{35}"),
-    _known("Google OAuth token", "ya29.", r"ya29\.[A-Za-z0-9_-]{20,}"),
-    _known("Hugging Face token", "hf_", r"hf_[A-Za-z0-9]{30,}"),
-    _known("DigitalOcean token", "_v1_", r"do[opr]_v1_[a-f0-9]{64}"),
-    _known("SendGrid key", "sg.", r"SG\.[A-Za-z0-9_-]{16,}\.[A-Za-z0-9_-]{16,}"),
-    _known("age key", "age-secret-key-", r"AGE-SECRET-KEY-1[A-Z0-9]{50,}"),
-    _known("JSON web token", "eyj", r"eyJ[A-Za-z0-9_-]{8,4096}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]*"),
+    _token_shape("npm token", "npm_", r"npm_[A-Za-z0-9]{36}"),
+    _token_shape("PyPI token", "pypi-", r"pypi-[A-Za-z0-9_-]{50,}"),
+    _token_shape("Anthropic key", "sk-ant-", r"sk-ant-[A-Za-z0-9_-]{20,}"),
+    _token_shape("OpenAI key", "sk-", r"sk-(?:proj-|svcacct-|admin-)?[A-Za-z0-9_-]{20,}"),
+    _token_shape("Stripe key", "k_live_ k_test_", r"[rs]k_(?:live|test)_[A-Za-z0-9]{10,99}"),
+    _token_shape("Google API key", "aiza", r"AIza[A-Za-z0-9_-]{35}"),
+    _token_shape("Google OAuth token", "ya29.", r"ya29\.[A-Za-z0-9_-]{20,}"),
+    _token_shape("Hugging Face token", "hf_", r"hf_[A-Za-z0-9]{30,}"),
+    _token_shape("DigitalOcean token", "_v1_", r"do[opr]_v1_[a-f0-9]{64}"),
+    _token_shape("SendGrid key", "sg.", r"SG\.[A-Za-z0-9_-]{16,}\.[A-Za-z0-9_-]{16,}"),
+    _token_shape("age key", "age-secret-key-", r"AGE-SECRET-KEY-1[A-Z0-9]{50,}"),
+    _token_shape("JSON web token", "eyj", r"eyJ[A-Za-z0-9_-]{8,4096}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]*"),
     Shape(
         "authorization header",
         ("authorization",),
@@ -215,7 +215,7 @@ def redact_words(words: Sequence[str], known: Collection[str] = (), shapes: Sequ
     if program in _LOGINS and "login" in words:
         hiding = attached = {"-p": "all"}
     of_settings = _is_config_command(words)
-    redacted[0] = _assigned(words[0], redacted[0])
+    redacted[0] = _redact_assignment(words[0], redacted[0])
     for index in range(1, len(redacted)):
         before, word = words[index - 1], words[index]
         way = hiding.get(before)
@@ -229,7 +229,7 @@ def redact_words(words: Sequence[str], known: Collection[str] = (), shapes: Sequ
                 attached[word[:2]], word[2:].removeprefix("="), redacted[index][2:]
             )
         elif not _LINE.fullmatch(before):
-            redacted[index] = _assigned(word, redacted[index])
+            redacted[index] = _redact_assignment(word, redacted[index])
     return redacted
 
 
@@ -246,7 +246,7 @@ def _redact_option(way: str, word: str, redacted: str) -> str:
     return name + sign + MARK if value else redacted
 
 
-def _assigned(word: str, redacted: str) -> str:
+def _redact_assignment(word: str, redacted: str) -> str:
     """Redact a word that is a single assignment, ``NAME=VALUE`` or ``--name=VALUE``: the whole value is secret."""
     name, sign, value = word.partition("=")
     if not sign or " " not in value or len(name) > 100 or not any(hint in name.lower() for hint in _NAME_HINTS):

@@ -74,11 +74,11 @@ def _blocks(a: Sequence[str], b: Sequence[str], budget: Budget) -> list[Block]:
     end = 0
     while end < least - start and a[-1 - end] == b[-1 - end]:
         end += 1
-    gone, come = a[start : len(a) - end], b[start : len(b) - end]
-    work = len(gone) * len(come)
+    removed, added = a[start : len(a) - end], b[start : len(b) - end]
+    work = len(removed) * len(added)
     if not work or work > _MIDDLE or not budget.spend(work):
-        return [Block(start, len(a) - end, start, len(b) - end)] if gone or come else []
-    return [Block(*(place + start for place in block)) for block in diff_lines(gone, come)]
+        return [Block(start, len(a) - end, start, len(b) - end)] if removed or added else []
+    return [Block(*(place + start for place in block)) for block in diff_lines(removed, added)]
 
 
 def pairs(old: Sequence[str], new: Sequence[str], budget: Budget) -> list[Pair]:

@@ -129,9 +129,9 @@ def config(words: Sequence[Word], _context: CommandContext) -> CommandFinding:
     if len(named) == 1 and not file and named[0].literal and len(rest) == 1:
         return CommandFinding(READ, _READS)
     safe = len(named) == 2 and named[0].literal and re.match(SAFE_KEYS, named[0].text + b"=" + named[1].text)
-    known = safe and not file and all(word.literal for word in rest)
+    is_safe = safe and not file and all(word.literal for word in rest)
     return CommandFinding(
-        CHANGE if known else UNSURE, "changes the repository's configuration, which may name programs"
+        CHANGE if is_safe else UNSURE, "changes the repository's configuration, which may name programs"
     )
 
 
@@ -165,5 +165,5 @@ def grep(words: Sequence[Word], _context: CommandContext) -> CommandFinding:
         (option("-O --open-files-in-pager --ext-grep --textconv", UNSURE, "runs a program"),),
         takes=names("-e -f --and -A -B -C -m --max-count"),
     )
-    more, reason = classes_of_options(words[1:], rule)
-    return CommandFinding(tidy(more), reason or _READS)
+    option_classes, reason = classes_of_options(words[1:], rule)
+    return CommandFinding(tidy(option_classes), reason or _READS)

@@ -98,7 +98,7 @@ class Uncovered(ValueError):
 
 
 def require_known(parts: Sequence[CommandPart]) -> None:
-    """Raise Uncovered if it is not known what one of these parts runs, or where."""
+    """Raise Uncovered if the program, its code or its directory is not known for one of these parts."""
     for part in parts:
         if part.complete:
             continue

@@ -95,8 +95,8 @@ def trapped(words: Sequence[Word], context: CommandContext) -> CommandFinding:
 def evaluated(words: Sequence[Word], context: CommandContext) -> CommandFinding:
     """Judge ``eval``: a known line adds its parts, and the command is unknown in any case."""
     rest = words[1:]
-    known = all(word.literal for word in rest)
-    parts = tuple(context.line(b" ".join(word.text for word in rest), context)) if known and rest else ()
+    is_known = all(word.literal for word in rest)
+    parts = tuple(context.line(b" ".join(word.text for word in rest), context)) if is_known and rest else ()
     return CommandFinding(UNSURE, "evaluates its words", parts)
 
 
