@@ -35,7 +35,7 @@ from collections.abc import Collection, Iterator, Sequence
 from typing import NamedTuple
 
 from mudroom.core.text.linediff import Block
-from mudroom.core.text.sliding import Matches, every_alignment, settled
+from mudroom.core.text.sliding import Matches, every_alignment, settle
 
 # Up to this number git finds a shortest script, too: it searches from both ends, and guesses after 256 edits on each.
 _MAX_EDITS = 512
@@ -196,9 +196,7 @@ def _refined(
             doubtful.update(n for n in range(x, x_end) if old[n] in shared)
             continue
         work -= sum(map(len, alignments)) * 4
-        ways = {
-            settled(old[x:x_end], new[y:y_end], tuple((xs[i] - x, ys[j] - y) for i, j in way)) for way in alignments
-        }
+        ways = {settle(old[x:x_end], new[y:y_end], tuple((xs[i] - x, ys[j] - y) for i, j in way)) for way in alignments}
         for i, j in set[tuple[int, int]].intersection(*map(set, ways)):
             partners[x + i] = y + j
         doubtful.update(x + i for i in _several(ways))

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Literal, NamedTuple
 
-from mudroom.core.text.escaping import Span, shown
+from mudroom.core.text.escaping import Span, escape_line
 from mudroom.core.text.linediff import Block, diff_lines, split_lines
-from mudroom.core.text.worddiff import Budget, words
+from mudroom.core.text.worddiff import Budget, diff_words
 
 Sign = Literal[" ", "-", "+"]
 PIECE = 1_000
@@ -170,7 +170,7 @@ class Texts:
     def _replaced(self, removed: _Run, added: _Run, budget: Budget) -> Iterator[DifferenceLine]:
         old = [self._line(removed, number) for number in range(removed.many)]
         new = [self._line(added, number) for number in range(added.many)]
-        marks = words([line.text for line in old], [line.text for line in new], budget)
+        marks = diff_words([line.text for line in old], [line.text for line in new], budget)
         for lines, spans in ((old, marks.old), (new, marks.new)):
             for line, marked in zip(lines, spans, strict=True):
                 yield line._replace(words=marked) if marked else line
@@ -187,7 +187,7 @@ class Texts:
         for number in range(start - 1, max(above.start, start - _SECTION_FAR) - 1, -1):
             line = self._old[number]
             if line[:1].isalpha() or line[:1] in (b"_", b"$"):
-                return _Section(start, shown(line.rstrip(b"\r\n"), widest=_SECTION).text)
+                return _Section(start, escape_line(line.rstrip(b"\r\n"), widest=_SECTION).text)
         return _Section(start, above.text)
 
 
@@ -195,7 +195,7 @@ def line_of(raw: bytes, kind: Sign, old: int, new: int, block: int = -1, start: 
     """Return a line of a difference. ``raw``: with its newline, if it has one. ``start``: offset of the first byte to
     show."""
     ends = raw.endswith(b"\n")
-    text, odd, cut, until = shown(raw[:-1] if ends else raw, start)
+    text, odd, cut, until = escape_line(raw[:-1] if ends else raw, start)
     return DifferenceLine(kind, old, new, text, block, (), odd, cut, until, ends)
 
 

@@ -34,7 +34,7 @@ class EscapedLine(NamedTuple):
     """Offset in the line, in bytes, of the part that is left out; 0: no part is left out."""
 
 
-def shown(line: bytes, start: int = 0, widest: int = WIDEST) -> EscapedLine:
+def escape_line(line: bytes, start: int = 0, widest: int = WIDEST) -> EscapedLine:
     """Return the line as displayable text. ``line``: without its newline. ``start``: offset of the first byte to show.
     At least one character is shown."""
     # No character has more than 4 bytes: a character that is cut in two here lies beyond the shown part.
@@ -46,7 +46,7 @@ def shown(line: bytes, start: int = 0, widest: int = WIDEST) -> EscapedLine:
     odd: list[Span] = []
     at = width = 0
     for match in _ODD.finditer(text):
-        plain, escape = text[at : match.start()], escaped(match[0])
+        plain, escape = text[at : match.start()], escape_character(match[0])
         if width + len(plain) + len(escape) > widest and (width or plain):
             plain = plain[: widest - width]
             pieces.append(plain)
@@ -65,7 +65,7 @@ def _escaped_line(line: bytes, start: int, taken: str, text: str, odd: Sequence[
     return EscapedLine(text, tuple(odd), cut, until if cut else 0)
 
 
-def escaped(character: str) -> str:
+def escape_character(character: str) -> str:
     """Return the escape of a character, as ``core.tree.path.show`` writes it."""
     code = ord(character)
     if 0xDC80 <= code <= 0xDCFF:
@@ -74,7 +74,7 @@ def escaped(character: str) -> str:
     return named or (f"\\x{code:02x}" if code < 0x80 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}")
 
 
-def utf16(text: str, spans: Sequence[Span]) -> list[Span]:
+def utf16_spans(text: str, spans: Sequence[Span]) -> list[Span]:
     """Return spans of characters as spans of UTF-16 code units."""
     if text.isascii() or not spans or max(text) < "\U00010000":
         return list(spans)

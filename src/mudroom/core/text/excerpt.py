@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Literal, NamedTuple
 
 from mudroom.core.text.difference import DifferenceLine
-from mudroom.core.text.escaping import WIDEST, shown
+from mudroom.core.text.escaping import WIDEST, escape_line
 
 _PART = 4 * WIDEST + 4
 """Bytes of a line that are kept: enough for everything that is shown of it."""
@@ -75,7 +75,7 @@ class _Reader:
     def _end(self, *, ends: bool, is_whole: bool = True) -> None:
         if self.number in self._wanted and self._size < ENOUGH and (is_whole or len(self._part) == _PART):
             start = min(self._start(), self._length)
-            escaped_line = shown(bytes(self._part))
+            escaped_line = escape_line(bytes(self._part))
             until = start + (escaped_line.until if escaped_line.cut else len(self._part))
             cut = self._length - until
             old, new = (self.number, 0) if self._side == "old" else (0, self.number)

@@ -32,13 +32,13 @@ def hunks(base: bytes, theirs: bytes, context: int = 3) -> tuple[Hunk, ...]:
     return tuple(_hunk(texts, group) for group in _groups(texts, 2 * context))
 
 
-def split(base: bytes, theirs: bytes, hunk: Hunk, context: int = 3) -> tuple[Hunk, ...]:
+def split_hunk(base: bytes, theirs: bytes, hunk: Hunk, context: int = 3) -> tuple[Hunk, ...]:
     """Return a hunk as one hunk for each block; a hunk with a single block is returned alone."""
     texts = _texts(base, theirs, context)
     return tuple(_hunk(texts, (number,)) for number in hunk.blocks)
 
 
-def select(base: bytes, theirs: bytes, chosen: Collection[int]) -> bytes:
+def select_blocks(base: bytes, theirs: bytes, chosen: Collection[int]) -> bytes:
     """Return the base with only these blocks changed. All blocks: theirs; no blocks: the base."""
     texts = _texts(base, theirs, 0)
     result: list[bytes] = []

@@ -271,7 +271,7 @@ def _rising(old_places: dict[int, int], new_places: dict[int, int]) -> list[tupl
     return rising[::-1]
 
 
-def unified(old: bytes, new: bytes, *, old_label: bytes, new_label: bytes, context: int = 3) -> Iterator[bytes]:
+def unified_diff(old: bytes, new: bytes, *, old_label: bytes, new_label: bytes, context: int = 3) -> Iterator[bytes]:
     """Yield the lines of a unified diff that patch(1) and git apply accept; no lines if there is no change.
 
     The labels are written unchanged: the caller quotes unusual paths.

@@ -277,17 +277,17 @@ def redact_data(value: Any, known: Collection[str] = ()) -> Any:
     return _redacted(value, known, shapes)
 
 
-def bounded(value: Any) -> Any:
+def truncate(value: Any) -> Any:
     """Return JSON data with texts and lists cut to the lengths that the journal keeps; omitted parts are counted. A
     command may have a megabyte, and searching that for secrets takes seconds."""
     if isinstance(value, str):
         return value if len(value) <= LONGEST else _cut(value)
     if isinstance(value, dict):
-        return {key: bounded(item) for key, item in value.items()}
+        return {key: truncate(item) for key, item in value.items()}
     if not isinstance(value, list | tuple):
         return value
     more = [f"[{len(value) - MOST:,} more]"] if len(value) > MOST else []
-    return [bounded(item) for item in value[:MOST]] + more
+    return [truncate(item) for item in value[:MOST]] + more
 
 
 def _cut(text: str) -> str:

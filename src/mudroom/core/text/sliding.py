@@ -61,7 +61,7 @@ def _next_matches(
     return matches
 
 
-def settled(old: Sequence[int], new: Sequence[int], matches: Matches) -> Matches:
+def settle(old: Sequence[int], new: Sequence[int], matches: Matches) -> Matches:
     """Return the alignment with its blocks at rest: first the blocks of the old side, then those of the new side."""
     # Sentinels that match no line and never move: before the first line, after the last.
     xs = [-1, *(x for x, _ in matches), len(old)]

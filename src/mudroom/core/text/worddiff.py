@@ -47,16 +47,16 @@ class WordDifference(NamedTuple):
     new: tuple[tuple[Span, ...], ...]
 
 
-def words(old: Sequence[str], new: Sequence[str], budget: Budget) -> WordDifference:
+def diff_words(old: Sequence[str], new: Sequence[str], budget: Budget) -> WordDifference:
     """Return the differences within a changed block. ``old``, ``new``: the lines of the block, without their ends."""
     before: list[tuple[Span, ...]] = [()] * len(old)
     after: list[tuple[Span, ...]] = [()] * len(new)
-    for i, j in pairs(old, new, budget):
-        before[i], after[j] = spans(old[i], new[j], budget)
+    for i, j in pair_lines(old, new, budget):
+        before[i], after[j] = differing_spans(old[i], new[j], budget)
     return WordDifference(tuple(before), tuple(after))
 
 
-def spans(old: str, new: str, budget: Budget | None = None) -> tuple[tuple[Span, ...], tuple[Span, ...]]:
+def differing_spans(old: str, new: str, budget: Budget | None = None) -> tuple[tuple[Span, ...], tuple[Span, ...]]:
     """Return the words that differ between two lines; empty if the lines are not similar. ``budget``: may be shared."""
     a, b = _TOKEN.findall(old), _TOKEN.findall(new)
     left, right = _places(a), _places(b)
@@ -81,7 +81,7 @@ def _blocks(a: Sequence[str], b: Sequence[str], budget: Budget) -> list[Block]:
     return [Block(*(place + start for place in block)) for block in diff_lines(removed, added)]
 
 
-def pairs(old: Sequence[str], new: Sequence[str], budget: Budget) -> list[Pair]:
+def pair_lines(old: Sequence[str], new: Sequence[str], budget: Budget) -> list[Pair]:
     """Return the pairs of removed and added lines that belong together: in order, with the greatest total
     similarity."""
     if not old or not new:
