@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from mudroom.core.network.host_rules import HostRule
-from mudroom.core.network.placeholder import parse_wanted
+from mudroom.core.network.placeholder import parse_credential
 from mudroom.core.result import Result
 from mudroom.core.settings import Settings
 from mudroom.session import Session
@@ -104,7 +104,7 @@ def test_a_command_without_inspection_trusts_nobody_new(house: House) -> None:
 
 def test_a_token_is_put_in_where_it_belongs_and_nowhere_else(house: House) -> None:
     with house.session() as session:
-        session.machine.keep_credentials((parse_wanted("TOKEN", f"api.example:{house.port}"),))
+        session.machine.keep_credentials((parse_credential("TOKEN", f"api.example:{house.port}"),))
         result = house.fetch(session, "/", "Authorization")
         body, inside = result.stdout.decode().split()
         assert body == "hello"
@@ -127,7 +127,7 @@ def test_a_credential_that_is_not_there_stops_the_command(house: House) -> None:
     from mudroom.errors import UsageError
 
     with house.session() as session:
-        session.machine.keep_credentials((parse_wanted("MISSING", "api.example"),))
+        session.machine.keep_credentials((parse_credential("MISSING", "api.example"),))
         with pytest.raises(UsageError, match="MISSING"):
             house.fetch(session)
         assert session.vault.forks() == [], "and leaves no fork"

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mudroom.core.command.policy import CommandPolicy, decide, exact_pattern
-from mudroom.core.command.verdict import CommandPart, joined
+from mudroom.core.command.verdict import CommandPart, join_parts
 from mudroom.errors import MudroomError, UsageError
 from mudroom.policy.command_answers import CommandAnswerFile, drop, load, parse, remember
 
@@ -74,7 +74,7 @@ def test_comments_stay(project: bytes) -> None:
         ("allow: x", "rules.yaml:1: allow must be a list of texts (one a line, behind '- ')"),
         ("allow: ['a | b']", "rules.yaml:1: allow: a shell would do something about '|'"),
         ("allow: ['a; b']", "rules.yaml:1: allow: ';' separates commands"),
-        ("allow: ['']", "rules.yaml:1: allow: there is no word in it"),
+        ("allow: ['']", "rules.yaml:1: allow: the pattern has no word"),
         ('allow: ["a\\tb\\nc"]', "it holds a control character"),
         ("allow: [ls]\nallow: [x]", "rules.yaml:2: allow is given twice"),
         ("allow: ['*']", "a shell would do something about '*'"),
@@ -120,16 +120,16 @@ def test_what_always_writes_is_what_was_asked_about(
     project = os.fsencode(tmp_path_factory.mktemp("rules"))
     part = CommandPart(tuple(words), True, ("host_escape_risk",), "")
     policy = CommandPolicy()
-    pattern = exact_pattern(joined([part]), policy)
+    pattern = exact_pattern(join_parts([part]), policy)
     if pattern is None:
         return
     remember(project, pattern, note)
     kept = CommandPolicy(rules=tuple(load(project)))
-    assert decide(joined([part]), kept).action == "allow"
+    assert decide(join_parts([part]), kept).action == "allow"
     for other in (
         part._replace(complete=False),
         part._replace(words=(*words, b"x")),
         part._replace(words=(b"x", *words)),
     ):
-        assert decide(joined([other]), kept).action == "require_approval"
-    assert exact_pattern(joined([part]), kept) is None
+        assert decide(join_parts([other]), kept).action == "require_approval"
+    assert exact_pattern(join_parts([part]), kept) is None

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from mudroom.core.agent.level import REFUSE
+from mudroom.core.agent.sandbox_level import REFUSE
 from mudroom.core.command.policy import ClassRule, CommandRule
 from mudroom.core.network.host_rules import HostRule
 from mudroom.core.settings import Loaded, Settings

@@ -13,7 +13,7 @@ import yaml
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from mudroom.core.agent.level import REFUSE, LevelPolicy
+from mudroom.core.agent.sandbox_level import REFUSE, LevelPolicy
 from mudroom.core.command.policy import ClassRule, CommandPolicy, CommandRule, Role
 from mudroom.core.confinement.limit import Limits
 from mudroom.core.network.host_rules import HostRule
@@ -318,7 +318,7 @@ WRONG = [
     (
         "commands: {rules: [{pattern: 'a; b', action: deny}]}",
         1,
-        "commands.rules.pattern: a; b: ';' separates commands; a pattern is about one",
+        "commands.rules.pattern: a; b: ';' separates commands; a pattern names one command",
     ),
     (
         "commands: {rules: [{pattern: 1, action: deny}]}",
@@ -714,7 +714,7 @@ network:
         ("{host: a.example, methods: GET}", "methods must be a list"),
         ("{host: a.example, paths: [a]}", "a is no path"),
         ("{host: a.example, action: maybe}", "allow, ask or deny"),
-        ("{host: a.example, set: {host: b}}", "is no header that a rule can change"),
+        ("{host: a.example, set: {host: b}}", "is not a header that a rule can change"),
         ("{host: 'https://a.example/'}", "this is a URL"),
         ("[a.example]", "a host, or keys with values"),
     ],

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mudroom.core.command.policy import STRICTNESS, decide
-from mudroom.core.command.verdict import ACTIONS, CLASSES, CommandPart, joined
+from mudroom.core.command.verdict import ACTIONS, CLASSES, CommandPart, join_parts
 from mudroom.core.network.host_rules import Request
 from mudroom.core.network.host_rules import decide as decide_host
 from mudroom.core.settings import Settings
@@ -93,8 +93,8 @@ def test_what_nobody_has_seen_makes_nothing_freer(
     except UsageError:
         return  # no command runs at all
     for agent in (None, *AGENTS):
-        least = decide(joined(parts), before.commands, agent)
-        found = decide(joined(parts), after.commands, agent)
+        least = decide(join_parts(parts), before.commands, agent)
+        found = decide(join_parts(parts), after.commands, agent)
         assert STRICTNESS[found.action] >= STRICTNESS[least.action], (agent, least, found)
     assert STRICTNESS[after.background] >= STRICTNESS[before.background]
     order = ("open", "auto", "gate", "none")

@@ -158,7 +158,7 @@ def test_an_answer_does_not_hold_on_other_terms(place: Place, name: str) -> None
     asked = queue.rows()[-1].asked
     assert asked.command is not None
     assert term in asked.command.terms
-    assert "on other terms" in asked.note
+    assert "the terms have changed" in asked.note
 
 
 def test_an_answer_does_not_hold_for_another_value_nor_in_the_background(place: Place) -> None:

@@ -23,7 +23,7 @@ import pytest
 
 from conftest import Place, act_as, full_listing, tick
 from mudroom.core.agent.card import AgentCard, Requirements
-from mudroom.core.agent.level import BARE, REFUSE, LevelPolicy
+from mudroom.core.agent.sandbox_level import BARE, REFUSE, LevelPolicy
 from mudroom.core.result import Result, to_json
 from mudroom.core.settings import Settings
 from mudroom.errors import UsageError

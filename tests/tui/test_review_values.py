@@ -18,7 +18,7 @@ from textual.app import App, ComposeResult
 from textual.screen import Screen
 
 from mudroom.core.text.escaping import WIDEST
-from mudroom.core.text.hunk import select
+from mudroom.core.text.hunk import select_blocks
 from mudroom.core.text.linediff import Block, split_lines
 from mudroom.core.tree.change import Change
 from mudroom.core.tree.entry import Entry
@@ -125,7 +125,7 @@ def test_rows_hold_every_changed_line_once_and_in_order(
     changed = {line for block in text.blocks for line in range(block.old_start, block.old_end)}
     assert changed <= set(olds) and changed == {r.old for r in layout.rows if r.kind in ("old", "pair")} - {-1}
     assert sorted(number for group in layout.groups for number in group.blocks) == sorted(text.numbers)
-    assert select(old, new, text.numbers) == new, "blocks are numbered as an apply numbers them"
+    assert select_blocks(old, new, text.numbers) == new, "blocks are numbered as an apply numbers them"
     folded = sum(group.folded for group in layout.groups) + layout.tail
     assert not layout.groups or len(olds) + folded == len(split_lines(old))
 

@@ -11,7 +11,7 @@ from importlib.resources import files
 
 import pytest
 
-from mudroom.core.text.escaping import shown
+from mudroom.core.text.escaping import escape_line
 from mudroom.core.text.invisible_characters import ACTING, CHOICE, PASSED
 from mudroom.core.tree.path import is_seen
 from mudroom.tui import line
@@ -49,7 +49,7 @@ def test_in_names_and_in_lines() -> None:
     assert names - unseen() - UNASSIGNED == {"\t"} | WIDE | (SIGNS - UNASSIGNED)
     for one in unseen():
         if not "\ud800" <= one <= "\udfff" and one != "\n":
-            assert shown(one.encode()).odd, hex(ord(one))
+            assert escape_line(one.encode()).odd, hex(ord(one))
 
 
 @pytest.mark.parametrize("one", "\u200b\u3164\u2800\U0001d173\U0001bca3\U000e0100")

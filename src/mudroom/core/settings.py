@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from mudroom.core.agent.level import LevelPolicy
+from mudroom.core.agent.sandbox_level import LevelPolicy
 from mudroom.core.command.policy import CommandPolicy, Pattern
 from mudroom.core.command.verdict import Action
 from mudroom.core.confinement.limit import Limits

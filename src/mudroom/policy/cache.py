@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from mudroom import __version__
-from mudroom.core.agent.level import LevelPolicy
+from mudroom.core.agent.sandbox_level import LevelPolicy
 from mudroom.core.command.policy import ClassRule, CommandPolicy, CommandRule, Role
 from mudroom.core.confinement.limit import Limits
 from mudroom.core.settings import LeftOut, Loaded, Settings

@@ -109,7 +109,7 @@ def _texts(pattern: str) -> list[str]:
             return [_joined(split_words(pattern.removesuffix(_REST)), exact=False)]
         found = list(dict.fromkeys(_joined(words, exact=True) for words in split_all(pattern)))
         if not found:
-            raise ValueError("there is no word in it")
+            raise ValueError("the pattern has no word")
         return found
     except (ValueError, UnicodeEncodeError) as error:
         raise UsageError(f"this is no command: {error}") from error

@@ -12,7 +12,7 @@ import os
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from mudroom.core.agent.level import LEVELS, REFUSE
+from mudroom.core.agent.sandbox_level import LEVELS, REFUSE
 from mudroom.core.command.policy import STRICTNESS
 from mudroom.core.confinement.image import HOST, name_error
 from mudroom.core.confinement.limit import parse_size, show_size

@@ -100,7 +100,7 @@ class Approval:
         the command is to run, which need not be there yet."""
         if case.verdict.action != "require_approval":
             return case
-        from mudroom.core.approval.approval import CommandAnswer, asked
+        from mudroom.core.approval.approval import CommandAnswer, ask_approver
         from mudroom.core.approval.fingerprint import Uncovered
 
         fork = self._forks.vault.fork(name) if self._forks.vault.has_fork(name) else None
@@ -110,7 +110,7 @@ class Approval:
             return case._replace(answer=CommandAnswer(False, by="nobody", reason=str(error)))
         approver, remember = self._approver
         with self._asking():
-            answer = asked(approver, question)
+            answer = ask_approver(approver, question)
         if answer.keep and question.pattern:
             answer = self._keep(question.pattern, answer, remember)
         self._journal(name, question, answer)
@@ -232,14 +232,14 @@ class Approval:
         asked = case.question
         if asked is None:
             return True
-        from mudroom.core.approval.fingerprint import Uncovered, holds
+        from mudroom.core.approval.fingerprint import Uncovered, still_applies
 
         verdict, classified = self._judged(order)
         try:
             mark, _files = self._mark(order, fork, asked, classified)
         except Uncovered:
             return False
-        return verdict.action != "deny" and holds(asked, mark)
+        return verdict.action != "deny" and still_applies(asked, mark)
 
     def _journal(self, fork: str, question: CommandQuestion, answer: CommandAnswer) -> None:
         from mudroom.core.result import text, verdict_to_json

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 
-from mudroom.core.text.linediff import is_binary, unified
+from mudroom.core.text.linediff import is_binary, unified_diff
 from mudroom.core.tree.change import Change
 from mudroom.core.tree.entry import Entry
 from mudroom.core.tree.path import show
@@ -62,7 +62,7 @@ def _one(
     if old is None or new is None or is_binary(old) or is_binary(new):
         yield b"Binary files differ\n" if old != new else b""
         return
-    yield from unified(
+    yield from unified_diff(
         old,
         new,
         old_label=_label(b"a/" + old_path) if before.base is not None else b"/dev/null",

@@ -17,7 +17,7 @@ from textual.app import App
 from textual.binding import Binding, BindingType
 
 from mudroom.core.journal.event import Event
-from mudroom.core.text.escaping import escaped
+from mudroom.core.text.escaping import escape_character
 from mudroom.core.tree.path import show, show_path
 from mudroom.errors import MudroomError
 from mudroom.review.rows import collected_seldom, keep_reading
@@ -146,7 +146,7 @@ class ReviewApp(App[None]):
         return self.session.interrupt(KILL)
 
     def tell_error(self, error: MudroomError) -> None:
-        said = "".join(one if one.isprintable() else escaped(one) for one in str(error))
+        said = "".join(one if one.isprintable() else escape_character(one) for one in str(error))
         self.notify(said, severity="error", markup=False, timeout=10)
 
     # --- the end ---

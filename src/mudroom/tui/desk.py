@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple, ParamSpec, TypeVar
 
 from mudroom.core.journal.event import Event
 from mudroom.core.merge.merge import PartialChoice
-from mudroom.core.text.hunk import select
+from mudroom.core.text.hunk import select_blocks
 from mudroom.core.tree.change import Change, Remark, Summary
 from mudroom.core.tree.path import show, show_path
 from mudroom.core.tree.stack import Checkpoint
@@ -218,7 +218,7 @@ class ReviewDesk:
                 continue
             if old is None or new is None:
                 raise MudroomError(f"{show_path(change.path)} cannot be read any more", "R looks again")
-            content = new if pick.blocks is None else select(old, new, pick.blocks)
+            content = new if pick.blocks is None else select_blocks(old, new, pick.blocks)
             mode = change.staged.mode if pick.mode or change.base is None else change.base.mode
             parts[change.path] = PartialChoice(content, mode)
         if parts.keys() != picks.keys():

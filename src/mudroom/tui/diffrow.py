@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from mudroom.core.text.escaping import Span
 from mudroom.core.text.linediff import Block, diff_lines, split_lines
-from mudroom.core.text.worddiff import Budget, spans, words
+from mudroom.core.text.worddiff import Budget, diff_words, differing_spans
 from mudroom.core.tree.path import show_path
 from mudroom.tui.line import text_of_line
 
@@ -168,7 +168,7 @@ class Marker:
             if block not in self._known:
                 before = [text_of_line(line) for line in self._text.old[place.old_start : place.old_end]]
                 after = [text_of_line(line) for line in self._text.new[place.new_start : place.new_end]]
-                found = words(before, after, Budget())
+                found = diff_words(before, after, Budget())
                 self._known[block] = (found.old, found.new)
             olds, news = self._known[block]
             return (
@@ -181,7 +181,7 @@ class Marker:
             new = place.new_start + old - place.old_start
         if old >= place.old_end or new >= place.new_end:
             return (), ()
-        return spans(text_of_line(self._text.old[old]), text_of_line(self._text.new[new]), Budget())
+        return differing_spans(text_of_line(self._text.old[old]), text_of_line(self._text.new[new]), Budget())
 
 
 def line_of_moved(moved: MovedRow, *, mine: bool, other: bool) -> str:

@@ -9,7 +9,7 @@ import itertools
 import re
 from typing import NamedTuple
 
-from mudroom.core.text.escaping import Span, escaped, shown
+from mudroom.core.text.escaping import Span, escape_character, escape_line
 
 TAB = 4
 _ESCAPE = re.compile(r"(\\\\|\\(?:x[0-9a-f]{2}|u[0-9a-f]{4}|U[0-9a-f]{8}|[ntr]))")
@@ -26,19 +26,19 @@ class Piece(NamedTuple):
 
 def text_of_line(line: bytes) -> str:
     """What is shown of it, tabs as they are."""
-    return shown(line.removesuffix(b"\n")).text
+    return escape_line(line.removesuffix(b"\n")).text
 
 
 def pieces(line: bytes, spans: tuple[Span, ...] = ()) -> list[Piece]:
     """``line``: with its newline, if it has one. ``spans``: what differs, as characters of ``text_of_line``."""
-    text, odd, cut, _until = shown(line.removesuffix(b"\n"))
+    text, odd, cut, _until = escape_line(line.removesuffix(b"\n"))
     edges = sorted({0, len(text), *(edge for span in (*spans, *odd) for edge in span)})
     found: list[Piece] = []
     column = 0
     for start, end in itertools.pairwise(edges):
         part = _tabs(text[start:end], column)
         if not part.isprintable():  # no character of this Unicode: a terminal may know it, or take it for anything
-            part = "".join(one if one.isprintable() else escaped(one) for one in part)
+            part = "".join(one if one.isprintable() else escape_character(one) for one in part)
         column += len(part)
         found.append(Piece(part, _is_in(start, spans), _is_in(start, odd)))
     if cut:

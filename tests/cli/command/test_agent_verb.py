@@ -169,7 +169,7 @@ def test_any_id_has_a_fork(cli: Cli, place: Place, agent: str) -> None:
     ("policy", "message"),
     [
         ("levels:\n  agents: {helper: refuse}\n", "the policy does not let helper run here (levels.agents.helper"),
-        ("levels:\n  allow: [0]\n", "level 1 is not among those the policy allows: 0"),
+        ("levels:\n  allow: [0]\n", "level 1 is not allowed by the policy, which allows: 0"),
     ],
 )
 def test_what_the_policy_refuses_is_one_line_and_126(cli: Cli, place: Place, policy: str, message: str) -> None:

@@ -41,7 +41,7 @@ import os, sys
 import signal
 from mudroom.cli.terminal.command_approver import by_queue, by_terminal, first_of
 from mudroom.cli.terminal.terminal import Terminal
-from mudroom.core.approval.approval import asked
+from mudroom.core.approval.approval import ask_approver
 from mudroom.vault.approvals.queue import Queue
 from test_approve_verb import QUESTION
 how, vault, patience, pattern = sys.argv[1:]
@@ -57,7 +57,7 @@ approver = {
     "deaf": lambda: by_queue(terminal, queue, float(patience)),
     "later": lambda: by_queue(terminal, queue, 0),
 }.get(how, lambda: first_of(terminal, queue, float(patience)))()
-print("ANSWER", *asked(approver, question), "END")
+print("ANSWER", *ask_approver(approver, question), "END")
 """
 
 

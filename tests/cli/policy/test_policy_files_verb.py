@@ -157,13 +157,13 @@ def test_of_a_policy_that_is_gone_nothing_stays_trusted(cli: Cli) -> None:
         (
             "commands:\n  rules:\n  - {pattern: a, action: deny}\n  - {pattern: a b, action: require_approval}",
             "warning",
-            "a b … never matters: policy.yaml:3 denies a …",
+            "a b … never applies: policy.yaml:3 denies a …",
         ),
         (
             "commands: {classes: {read_only: deny, mutating: deny, networked: deny, destructive: deny, unknown: deny, "
             "host_escape_risk: deny}}",
             "error",
-            "every command of every agent is denied: nobody can do anything",
+            "every command of every agent is denied: no command can run",
         ),
         ("roles: {r: {}}", "warning", "no agent has the role r"),
         ("network: {mode: open}", "warning", "not taken from .mudroom/policy.yaml"),

@@ -13,7 +13,8 @@ import pytest
 
 from mudroom.core.agent.a2a import EXTENSION, AgentStatus, a2a_card, a2a_card_old, paths_of, sandbox_params, unsupported
 from mudroom.core.agent.card import AgentCard, Requirements
-from mudroom.core.agent.level import REFUSE, LevelPolicy, decide_level
+from mudroom.core.agent.level_decision import decide_level
+from mudroom.core.agent.sandbox_level import REFUSE, LevelPolicy
 
 TEXT, TRUTH, TEXTS = {"type": "string"}, {"type": "boolean"}, {"type": "array", "items": {"type": "string"}}
 EXTENSIONS = {

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from mudroom.core.agent import card as module
-from mudroom.core.agent.card import AgentCard, CardError, Requirements, parse_card, wanted
-from mudroom.core.agent.credential_stores import STORES, places, store_of_agent
-from mudroom.core.agent.level import LEVELS
+from mudroom.core.agent.card import AgentCard, CardError, Requirements, parse_card, requested_credentials
+from mudroom.core.agent.credential_stores import STORES, store_of_agent, store_places
+from mudroom.core.agent.sandbox_level import LEVELS
 
 SCHEMA = json.loads((Path(__file__).parents[3] / "docs/card.schema.json").read_text())
 
@@ -62,7 +62,7 @@ WRONG: list[tuple[Any, str, str]] = [
     ({"agentId": "a", "sandboxImage": "a" * 256}, "sandboxImage is longer than 255 characters", IMAGE_HINT),
     ([], "the card is a list, not an object", ""),
     (None, "the card is null, not an object", ""),
-    ({}, "agentId is missing", 'it is the name of the agent: "agentId": "claude-code"'),
+    ({}, "agentId is missing", 'add the name of the agent: "agentId": "claude-code"'),
     ({"agentId": ""}, "agentId must be a name: letters, digits and - _ . : @ /, at most 128 of them", ""),
     ({"agentId": 7}, "agentId must be a name: letters, digits and - _ . : @ /, at most 128 of them", ""),
     ({"agentId": "a\n"}, "agentId must be a name: letters, digits and - _ . : @ /, at most 128 of them", ""),
@@ -93,7 +93,7 @@ WRONG: list[tuple[Any, str, str]] = [
     (needs(needsKeychain=["~/../x"]), "needsKeychain: '~/../x' is not a path in the home", PATH_HINT),
     (needs(needsKeychain=["~/a/./b"]), "needsKeychain: '~/a/./b' is not a path in the home", PATH_HINT),
     (needs(needsKeychain=["~other/x"]), "needsKeychain: '~other/x' is not a path in the home", PATH_HINT),
-    (needs(needsKeychain=["~/\ud800"]), "needsKeychain: '~/\\ud800' holds half a character", ""),
+    (needs(needsKeychain=["~/\ud800"]), "needsKeychain: '~/\\ud800' holds an unpaired surrogate", ""),
     (needs(needsNetwork=["a b"]), "needsNetwork: a b: ' ' is not for names", HOST_HINT),
     (needs(needsNetwork=[""]), "needsNetwork: there is no host", HOST_HINT),
     (needs(needsNetwork=["https://a.x/"]), "needsNetwork: this is a URL; write the host alone: a.x", HOST_HINT),
@@ -112,7 +112,7 @@ WRONG: list[tuple[Any, str, str]] = [
     ({"agentId": "a", "artifacts": ["x"] * 65}, "artifacts has more than 64 entries", ""),
     ({"agentId": "a", "artifacts": ["../x"]}, f"artifacts: '../x' {NOT_A_PATH}", PATTERN_HINT),
     ({"agentId": "a", "artifacts": ["/x"]}, f"artifacts: '/x' {NOT_A_PATH}", PATTERN_HINT),
-    ({"agentId": "a", "artifacts": [""]}, "artifacts: '' has no character, or more than 256", PATTERN_HINT),
+    ({"agentId": "a", "artifacts": [""]}, "artifacts: '' must have 1 to 256 characters", PATTERN_HINT),
     ({"agentId": "a", "gitBranch": 1}, "gitBranch is a number", "a text"),
     ({"agentId": "a", "gitBranch": "a..b"}, "gitBranch: 'a..b' is not the name of a branch", BRANCH_HINT),
     ({"agentId": "a", "gitBranch": "-x"}, "gitBranch: '-x' is not the name of a branch", BRANCH_HINT),
@@ -140,7 +140,7 @@ def test_what_is_no_card(value: Any, message: str, hint: str) -> None:
         "/./",
         "/../",
         "../x",
-        "half",
+        "surrogate",
         "1.0",
         "shown",
         "a..b",
@@ -226,7 +226,7 @@ def test_the_schema_has_the_same_keys() -> None:
 def test_exactly_what_is_named_is_wanted(
     agent: str, requirements: dict[str, Any], stores: tuple[str, ...], paths: tuple[bytes, ...]
 ) -> None:
-    found = wanted(parse_card({"agentId": agent, "sandboxRequirements": requirements}))
+    found = requested_credentials(parse_card({"agentId": agent, "sandboxRequirements": requirements}))
     assert (found.stores, found.paths) == (stores, paths)
     assert bool(found.notes) == (agent == "nobody-knows")
 
@@ -239,6 +239,6 @@ def test_the_table_of_stores() -> None:
         for place in (*store.directories, *store.files):
             assert not place.startswith((b"/", b"~"))
             assert b".." not in place.split(b"/")
-    assert len(places()) == len(set(places()))
+    assert len(store_places()) == len(set(store_places()))
     assert store_of_agent("claude-code") == "claude"
     assert store_of_agent("somebody") is None

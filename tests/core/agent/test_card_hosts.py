@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mudroom.core.agent.card_hosts import covers, wish
+from mudroom.core.agent.card_hosts import covers, sort_hosts
 from mudroom.core.network.host import parse_host
 from mudroom.core.network.host_pattern import matches, parse_pattern
 from mudroom.core.network.host_rules import HostRule, Request, decide, parse_rule
@@ -47,7 +47,7 @@ def rules(allow: Sequence[str] = (), ask: Sequence[str] = (), deny: Sequence[str
     ],
 )
 def test_where_a_host_belongs(host: str, there: list[HostRule], where: str) -> None:
-    found = wish("helper", [host, host], there)
+    found = sort_hosts("helper", [host, host], there)
     assert {name: len(rows) for name, rows in found._asdict().items() if rows} == {where: 1}
     (rule,) = getattr(found, where)
     assert (rule.action, rule.source) == ("allow", "card helper")
@@ -68,7 +68,7 @@ def test_covers_says_yes_only_if_nothing_is_left_out(one: str, other: str) -> No
 @given(st.sampled_from(PATTERNS), st.sampled_from(PATTERNS), st.sampled_from(HOSTS))
 def test_what_is_denied_stays_denied_whatever_a_card_says(denied: str, named: str, host: str) -> None:
     deny = parse_rule(denied, "deny")
-    found = wish("helper", [named], [deny])
+    found = sort_hosts("helper", [named], [deny])
     request = Request(str(parse_host(host.encode())), 443)
     before = decide(request, [deny])
     if before.rule is not None:

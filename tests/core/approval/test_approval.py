@@ -11,9 +11,9 @@ from mudroom.core.approval.approval import (
     CommandAnswer,
     CommandQuestion,
     HostQuestion,
-    asked,
-    difference,
-    is_same,
+    ask_approver,
+    explain_difference,
+    is_same_question,
     terms_of,
 )
 from mudroom.core.approval.fingerprint import (
@@ -23,8 +23,8 @@ from mudroom.core.approval.fingerprint import (
     Uncovered,
     digests,
     fingerprint,
-    holds,
     question_about,
+    still_applies,
 )
 from mudroom.core.approval_queue import Moment, elapsed
 from mudroom.core.command.verdict import CommandPart, Verdict
@@ -57,45 +57,48 @@ def raising(error: BaseException) -> Callable[[CommandQuestion], CommandAnswer]:
     ],
 )
 def test_only_an_answer_allows(answer: Any) -> None:
-    found = asked(lambda _question: answer, QUESTION)
+    found = ask_approver(lambda _question: answer, QUESTION)
     assert found.allow is False
     assert found.by == "nobody"
     assert "CommandAnswer" in found.reason
 
 
 def test_an_approver_that_fails_refuses_and_is_named() -> None:
-    assert asked(raising(ValueError("no such page")), QUESTION) == CommandAnswer(
+    assert ask_approver(raising(ValueError("no such page")), QUESTION) == CommandAnswer(
         False, by="nobody", reason="the approver failed: ValueError: no such page"
     )
     with pytest.raises(KeyboardInterrupt):
-        asked(raising(KeyboardInterrupt()), QUESTION)
+        ask_approver(raising(KeyboardInterrupt()), QUESTION)
 
 
 def test_an_answer_is_handed_on_and_without_an_approver_it_is_no() -> None:
-    assert asked(lambda _question: CommandAnswer(True, by="me"), QUESTION) == CommandAnswer(True, by="me")
-    assert asked(None, QUESTION).allow is False
+    assert ask_approver(lambda _question: CommandAnswer(True, by="me"), QUESTION) == CommandAnswer(True, by="me")
+    assert ask_approver(None, QUESTION).allow is False
 
 
 def test_an_answer_to_something_else_is_none() -> None:
-    assert is_same(QUESTION, QUESTION)
+    assert is_same_question(QUESTION, QUESTION)
     others = QUESTION._replace(fingerprint="5"), QUESTION._replace(fork="g"), QUESTION._replace(agent="b")
-    assert not any(is_same(QUESTION, other) for other in others)
-    assert not is_same(QUESTION._replace(fingerprint=""), QUESTION._replace(fingerprint=""))
-    assert not is_same(HostQuestion("1234", 0, "tls", "f", "a"), QUESTION)
+    assert not any(is_same_question(QUESTION, other) for other in others)
+    assert not is_same_question(QUESTION._replace(fingerprint=""), QUESTION._replace(fingerprint=""))
+    assert not is_same_question(HostQuestion("1234", 0, "tls", "f", "a"), QUESTION)
 
 
 def test_what_has_changed_is_told() -> None:
     before = QUESTION._replace(files=((b"/p/a", "1"), (b"/p/b", "2")))
-    assert difference(before, before._replace(files=((b"/p/a", "1"), (b"/p/b\n", "2")))) == "/p/b and 1 more changed"
-    assert difference(before, before._replace(verdict=Verdict("require_approval", rule="policy.yaml:3"))) == (
-        "what is said about it has changed (default → policy.yaml:3)"
+    assert (
+        explain_difference(before, before._replace(files=((b"/p/a", "1"), (b"/p/b\n", "2"))))
+        == "/p/b and 1 more changed"
     )
-    assert difference(before, before._replace(cwd=b"/p/q")) == ""
+    assert explain_difference(before, before._replace(verdict=Verdict("require_approval", rule="policy.yaml:3"))) == (
+        "the verdict has changed (default → policy.yaml:3)"
+    )
+    assert explain_difference(before, before._replace(cwd=b"/p/q")) == ""
     on, other = terms_of(1, "gate"), terms_of(1, "open", variables=["B", "A"], background=True)
-    assert difference(before._replace(terms=on), before._replace(terms=other)) == (
-        "it would run on other terms (network: gate → network: open, variables: A B, in the background)"
+    assert explain_difference(before._replace(terms=on), before._replace(terms=other)) == (
+        "the terms have changed (network: gate → network: open, variables: A B, in the background)"
     )
-    assert difference(before, before._replace(command=(b"make", b"all"))) == ""
+    assert explain_difference(before, before._replace(command=(b"make", b"all"))) == ""
 
 
 @pytest.mark.parametrize(
@@ -185,9 +188,9 @@ def test_every_part_of_a_question_is_in_its_fingerprint() -> None:
     found = {fingerprint(**given), *(fingerprint(**(given | other)) for other in others)}
     assert len(found) == 1 + len(others)
     question = QUESTION._replace(fingerprint=fingerprint(**given))
-    assert holds(question, fingerprint(**given))
-    assert not holds(question, fingerprint(**(given | others[0])))
-    assert not holds(QUESTION._replace(fingerprint=""), "")
+    assert still_applies(question, fingerprint(**given))
+    assert not still_applies(question, fingerprint(**(given | others[0])))
+    assert not still_applies(QUESTION._replace(fingerprint=""), "")
 
 
 def test_an_approval_of_a_script_does_not_hold_for_another_content() -> None:
@@ -200,11 +203,11 @@ def test_an_approval_of_a_script_does_not_hold_for_another_content() -> None:
         )
 
     before = now()
-    assert holds(before, now().fingerprint)
+    assert still_applies(before, now().fingerprint)
     files[b"/p/other"] = b"new"
-    assert holds(before, now().fingerprint)
+    assert still_applies(before, now().fingerprint)
     files[b"/p/build.sh"] = b"two"
-    assert not holds(before, now().fingerprint)
-    assert difference(before, now()) == "/p/build.sh changed"
+    assert not still_applies(before, now().fingerprint)
+    assert explain_difference(before, now()) == "/p/build.sh changed"
     del files[b"/p/build.sh"]
-    assert not holds(before, now().fingerprint)
+    assert not still_applies(before, now().fingerprint)

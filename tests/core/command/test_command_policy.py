@@ -22,7 +22,7 @@ from mudroom.core.command.policy import (
     matches,
     show_pattern,
 )
-from mudroom.core.command.verdict import ACTIONS, CLASSES, Action, CommandClass, CommandPart, Verdict, joined
+from mudroom.core.command.verdict import ACTIONS, CLASSES, Action, CommandClass, CommandPart, Verdict, join_parts
 
 
 def part(text: str, *classes: CommandClass, complete: bool = True) -> CommandPart:
@@ -35,7 +35,7 @@ def rule(text: str, action: Action, **more: object) -> CommandRule:
 
 
 def verdict(policy: CommandPolicy, *parts: CommandPart, agent: str | None = None) -> Verdict:
-    return decide(joined(parts), policy, agent)
+    return decide(join_parts(parts), policy, agent)
 
 
 def action(rules: list[CommandRule], *parts: CommandPart, agent: str | None = None) -> Action:
@@ -189,7 +189,7 @@ def test_roles() -> None:
     [
         ([rule("git push --force", "deny", instead="git push --force-with-lease")], "git push --force-with-lease"),
         ([rule("git push --force", "deny"), rule("git push origin", "allow")], "allowed: git push origin …"),
-        ([rule("git push --force", "deny")], "allowed: what does not begin with git push --force"),
+        ([rule("git push --force", "deny")], "allowed: commands that do not begin with git push --force"),
     ],
 )
 def test_a_denial_says_what_would_be_allowed(rules: list[CommandRule], expected: str) -> None:
@@ -199,7 +199,7 @@ def test_a_denial_says_what_would_be_allowed(rules: list[CommandRule], expected:
 
 def test_a_class_that_is_denied_names_those_that_are_not() -> None:
     strict = CommandPolicy(tuple(ClassRule(name, "deny") for name in CLASSES[1:]))
-    assert verdict(strict, part("make", "mutating")).instead == "allowed: what is only read only"
+    assert verdict(strict, part("make", "mutating")).instead == "allowed: commands that are only read only"
     assert verdict(CommandPolicy((*strict.by_class, ClassRule("read_only", "deny"))), part("ls")).instead == ""
 
 
@@ -208,16 +208,16 @@ def test_a_class_that_is_denied_names_those_that_are_not() -> None:
 
 def test_what_always_would_write() -> None:
     rm, cd, push = part("rm -rf 'a b'", "destructive"), part("cd x"), part("git push", "networked")
-    assert exact_pattern(joined([cd, rm])) == "rm -rf 'a b'"
-    assert exact_pattern(joined([rm, push, rm])) == "rm -rf 'a b' ; git push"
-    assert exact_pattern(joined([rm._replace(complete=False)])) is None
-    assert exact_pattern(joined([CommandPart((), False, ("mutating",), "writes a file")])) is None
-    assert exact_pattern(joined([CommandPart((b"\xff",), True, ("unknown",), "")])) is None
-    assert exact_pattern(joined([CommandPart((b"a\nb",), True, ("unknown",), "")])) is None
+    assert exact_pattern(join_parts([cd, rm])) == "rm -rf 'a b'"
+    assert exact_pattern(join_parts([rm, push, rm])) == "rm -rf 'a b' ; git push"
+    assert exact_pattern(join_parts([rm._replace(complete=False)])) is None
+    assert exact_pattern(join_parts([CommandPart((), False, ("mutating",), "writes a file")])) is None
+    assert exact_pattern(join_parts([CommandPart((b"\xff",), True, ("unknown",), "")])) is None
+    assert exact_pattern(join_parts([CommandPart((b"a\nb",), True, ("unknown",), "")])) is None
     asks = CommandPolicy(rules=(rule("git push", "require_approval"),))
     writes = CommandPart((), False, ("mutating",), "writes a file")
-    assert exact_pattern(joined([rm, push, writes]), asks) == "git push"
-    assert exact_pattern(joined([rm]), asks) is None
+    assert exact_pattern(join_parts([rm, push, writes]), asks) == "git push"
+    assert exact_pattern(join_parts([rm]), asks) is None
 
 
 words = st.lists(
@@ -297,7 +297,7 @@ def test_properties(rules: list[CommandRule], parts: list[CommandPart], more: Co
     # of a part of which less is known a rule allows no more than of the same known whole, or its class says
     for some in parts:
         vague = verdict(policy, some._replace(complete=False))
-        by_class = decide(joined([some]), CommandPolicy())
+        by_class = decide(join_parts([some]), CommandPolicy())
         whole = verdict(policy, some._replace(complete=True))
         least = min(STRICTNESS[by_class.action], STRICTNESS[whole.action])
         assert STRICTNESS[vague.action] >= least

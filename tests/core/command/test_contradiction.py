@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mudroom.core.command.contradiction import contradictions, covers, locked_out, pointless, unused_roles
+from mudroom.core.command.contradiction import contradictions, covers, locked_out, unreachable_rules, unused_roles
 from mudroom.core.command.pattern_text import split_words
 from mudroom.core.command.policy import ClassRule, CommandPolicy, CommandRule, Role
 from mudroom.core.command.verdict import CLASSES, Action
@@ -44,7 +44,7 @@ def test_the_same_commands_twice() -> None:
 )
 def test_what_a_denial_covers(wide: CommandRule, narrow: CommandRule, expected: bool) -> None:
     assert covers(wide, narrow) is expected
-    assert len(list(pointless([narrow, wide]))) == expected
+    assert len(list(unreachable_rules([narrow, wide]))) == expected
 
 
 NOTHING = tuple(ClassRule(name, "deny") for name in CLASSES)

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mudroom.core.network.flow import Flow
-from mudroom.core.network.har import HIDDEN, kept, to_har
+from mudroom.core.network.har import HIDDEN, keep_headers, to_har
 
 FLOW = Flow(
     started=1_795_281_334_059_808_281,
@@ -63,10 +63,10 @@ def test_what_is_no_http_is_left_out_and_the_rest_is_in_order() -> None:
 
 def test_of_secrets_only_the_name_is_kept() -> None:
     secret = b"Authorization Proxy-Authorization Cookie Set-Cookie X-Api-Key PRIVATE-TOKEN X-Amz-Signature".split()
-    found = kept([*((name, b"s3cret") for name in secret), (b"Accept", b"\xe4" + b"x" * 5000)])
+    found = keep_headers([*((name, b"s3cret") for name in secret), (b"Accept", b"\xe4" + b"x" * 5000)])
     assert [value for _name, value in found[:-1]] == [HIDDEN] * len(secret)
     assert found[-1] == ("accept", ("\xe4" + "x" * 5000)[:1024])
-    assert len(kept([(b"a", b"b")] * 1000)) == 64
+    assert len(keep_headers([(b"a", b"b")] * 1000)) == 64
 
 
 @given(st.integers(0, 253_402_300_799_999))

@@ -16,11 +16,11 @@ from mudroom.core.network.placeholder import (
     MisusedPlaceholder,
     PlaceholderScan,
     check_path,
+    insert_credentials,
     make_placeholder,
-    parse_wanted,
-    put_in,
+    parse_credential,
+    restore_placeholders,
     with_value,
-    without,
 )
 
 REAL = "ghp_" + "R" * 36
@@ -28,7 +28,7 @@ REAL = "ghp_" + "R" * 36
 
 @pytest.fixture
 def one() -> Credential:
-    return with_value(parse_wanted("TOKEN", "api.example.com"), REAL, bytes(range(32)))
+    return with_value(parse_credential("TOKEN", "api.example.com"), REAL, bytes(range(32)))
 
 
 @pytest.mark.parametrize(
@@ -50,17 +50,17 @@ def one() -> Credential:
     ],
 )
 def test_entries_are_read(arguments: tuple[str, ...], wanted: CredentialRule) -> None:
-    assert parse_wanted(*arguments) == wanted
+    assert parse_credential(*arguments) == wanted
 
 
 @pytest.mark.parametrize(
     ("arguments", "why"),
     [
-        (("A-B", "a.example"), "no name of a variable"),
+        (("A-B", "a.example"), "not the name of a variable"),
         (("A", "a b"), "is not for names"),
         (("A", "*.example"), "is not for names"),
-        (("A", "a.example", "X Y"), "no header"),
-        (("A", "a.example", "Host"), "no header"),
+        (("A", "a.example", "X Y"), "not a header"),
+        (("A", "a.example", "Host"), "not a header"),
         (("A", "a.example", "x", "vault:x"), "write env"),
         (("A", "a.example", "x", "file:"), "write env"),
         (("A", "a.example", "x", "keyring:x"), "write env"),
@@ -68,13 +68,13 @@ def test_entries_are_read(arguments: tuple[str, ...], wanted: CredentialRule) ->
 )
 def test_entries_that_make_no_sense_are_refused(arguments: tuple[str, ...], why: str) -> None:
     with pytest.raises(ValueError, match=why):
-        parse_wanted(*arguments)
+        parse_credential(*arguments)
 
 
 @pytest.mark.parametrize("value", ["", " \n", "a\nb", "a\0", "ä", "\udc80"])
 def test_a_value_that_cannot_be_in_a_header_is_refused_without_being_shown(value: str) -> None:
     with pytest.raises(ValueError, match="the credential TOKEN") as caught:
-        with_value(parse_wanted("TOKEN", "a.example"), value + "secret" * bool(value.strip()), bytes(32))
+        with_value(parse_credential("TOKEN", "a.example"), value + "secret" * bool(value.strip()), bytes(32))
     assert "secret" not in str(caught.value)
 
 
@@ -89,7 +89,7 @@ def test_a_placeholder_looks_like_a_token_and_gives_nothing_away(value: str, ran
 def test_a_placeholder_begins_and_is_as_long_as_the_real_one(one: Credential) -> None:
     assert one.placeholder.startswith("ghp_mudroom")
     assert len(one.placeholder) >= len(REAL)
-    assert one.placeholder != with_value(parse_wanted("TOKEN", "a.example"), REAL, bytes(32) + b"1").placeholder
+    assert one.placeholder != with_value(parse_credential("TOKEN", "a.example"), REAL, bytes(32) + b"1").placeholder
     with pytest.raises(ValueError, match="random bytes"):
         make_placeholder(REAL, b"few")
 
@@ -103,7 +103,7 @@ def test_what_is_shown_of_a_credential_holds_neither_value(one: Credential) -> N
 def test_it_is_put_in_for_host_and_header_only(one: Credential) -> None:
     field = (b"Authorization", b"Bearer " + one.placeholder.encode())
     other = (b"Accept", b"*/*")
-    found = put_in([other, field], [one], "api.example.com", 443, secure=True)
+    found = insert_credentials([other, field], [one], "api.example.com", 443, secure=True)
     assert found == [other, (b"Authorization", b"Bearer " + REAL.encode())]
     for host, port, secure in (
         ("x.example", 443, True),
@@ -111,21 +111,23 @@ def test_it_is_put_in_for_host_and_header_only(one: Credential) -> None:
         ("api.example.com", 443, False),
     ):
         with pytest.raises(MisusedPlaceholder, match=r"is for api\.example\.com only"):
-            put_in([field], [one], host, port, secure=secure)
+            insert_credentials([field], [one], host, port, secure=secure)
     with pytest.raises(MisusedPlaceholder, match="is for the header authorization"):
-        put_in([(b"Cookie", field[1])], [one], "api.example.com", 443, secure=True)
+        insert_credentials([(b"Cookie", field[1])], [one], "api.example.com", 443, secure=True)
     with pytest.raises(MisusedPlaceholder, match="in the name"):
-        put_in([(b"x-" + one.placeholder.encode(), b"")], [one], "api.example.com", 443, secure=True)
+        insert_credentials([(b"x-" + one.placeholder.encode(), b"")], [one], "api.example.com", 443, secure=True)
 
 
 def test_it_is_put_into_the_password_of_basic_authentication(one: Credential) -> None:
     pair = binascii.b2a_base64(b"ada:" + one.placeholder.encode(), newline=False)
-    ((_name, value),) = put_in([(b"authorization", b"basic " + pair)], [one], "api.example.com", 443, secure=True)
+    ((_name, value),) = insert_credentials(
+        [(b"authorization", b"basic " + pair)], [one], "api.example.com", 443, secure=True
+    )
     assert binascii.a2b_base64(value.removeprefix(b"basic ")) == b"ada:" + REAL.encode()
     with pytest.raises(MisusedPlaceholder, match="only"):
-        put_in([(b"authorization", b"Basic " + pair)], [one], "other.example", 443, secure=True)
+        insert_credentials([(b"authorization", b"Basic " + pair)], [one], "other.example", 443, secure=True)
     odd = [(b"authorization", b"Basic ?!"), (b"authorization", b"Basic")]
-    assert put_in(odd, [one], "other.example", 443, secure=True) == odd
+    assert insert_credentials(odd, [one], "other.example", 443, secure=True) == odd
 
 
 def test_it_is_refused_in_paths(one: Credential) -> None:
@@ -136,7 +138,7 @@ def test_it_is_refused_in_paths(one: Credential) -> None:
 
 @given(st.integers(1, 60), st.integers(0, 100))
 def test_it_is_found_in_bodies_however_they_are_cut(size: int, before: int) -> None:
-    one = with_value(parse_wanted("TOKEN", "api.example.com"), REAL, bytes(range(32)))
+    one = with_value(parse_credential("TOKEN", "api.example.com"), REAL, bytes(range(32)))
     body = b"x" * before + one.placeholder.encode() + b"y" * 10
     watch, passed = PlaceholderScan([one]), b""
     with pytest.raises(MisusedPlaceholder, match="in the body"):
@@ -153,5 +155,7 @@ def test_bodies_without_it_pass(one: Credential) -> None:
 
 
 def test_what_a_server_sends_back_is_a_placeholder_again(one: Credential) -> None:
-    assert without([(b"x-you", b"are " + REAL.encode())], [one]) == [(b"x-you", b"are " + one.placeholder.encode())]
-    assert without([(b"a", b"b")], []) == [(b"a", b"b")]
+    assert restore_placeholders([(b"x-you", b"are " + REAL.encode())], [one]) == [
+        (b"x-you", b"are " + one.placeholder.encode())
+    ]
+    assert restore_placeholders([(b"a", b"b")], []) == [(b"a", b"b")]

@@ -19,7 +19,7 @@ import triples
 from mudroom.core.text import alignment, sliding
 from mudroom.core.text.alignment import align, gaps
 from mudroom.core.text.linediff import Block, split_lines
-from mudroom.core.text.sliding import Matches, every_alignment, settled
+from mudroom.core.text.sliding import Matches, every_alignment, settle
 
 TRIPLES = int(os.environ.get("MUDROOM_TRIPLES", "300"))
 
@@ -92,7 +92,7 @@ def test_no_more_alignments_are_looked_for_than_wanted(old: str, new: str, most:
 @given(texts(), texts())
 def test_at_rest_an_alignment_is_still_the_best(old: str, new: str) -> None:
     ways = all_alignments(old, new)
-    assert {settled(numbers(old), numbers(new), way) for way in ways} <= ways
+    assert {settle(numbers(old), numbers(new), way) for way in ways} <= ways
 
 
 @pytest.mark.parametrize(
@@ -109,7 +109,7 @@ def test_at_rest_an_alignment_is_still_the_best(old: str, new: str) -> None:
 def test_where_blocks_come_to_rest(
     old: str, new: str, matches: set[tuple[int, int]], rest: set[tuple[int, int]]
 ) -> None:
-    assert set(settled(numbers(old), numbers(new), tuple(sorted(matches)))) == rest
+    assert set(settle(numbers(old), numbers(new), tuple(sorted(matches)))) == rest
 
 
 @pytest.mark.parametrize(
@@ -281,5 +281,5 @@ def test_git_chooses_one_of_the_alignments_at_rest(tmp_path: Path) -> None:
         ways = all_alignments(old, new)
         gits = tuple((x, y) for x, y in enumerate(git_partners(len(old), blocks)) if y >= 0)
         other += gits not in ways  # a frequent line was set aside
-        assert gits not in ways or gits in {sliding.settled(numbers(old), numbers(new), way) for way in ways}
+        assert gits not in ways or gits in {sliding.settle(numbers(old), numbers(new), way) for way in ways}
     assert other < TRIPLES / 100

@@ -52,8 +52,8 @@ def test_numbers_and_blocks_of_lines(old: bytes, new: bytes, context: int) -> No
 def test_all_blocks_are_the_new_text_and_none_the_old(old: bytes, new: bytes) -> None:
     blocks = {number for one in all_of(Texts(old, new)) for number in one.blocks}
     assert blocks == set(range(len(Texts(old, new).blocks)))
-    assert hunk.select(old, new, blocks) == new
-    assert hunk.select(old, new, ()) == old
+    assert hunk.select_blocks(old, new, blocks) == new
+    assert hunk.select_blocks(old, new, ()) == old
 
 
 @given(TEXT, TEXT, st.integers(0, 3), st.integers(2, 7))

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from mudroom.core.text.escaping import WIDEST, shown, utf16
+from mudroom.core.text.escaping import WIDEST, escape_line, utf16_spans
 
 LINES = st.one_of(st.binary(max_size=60), st.text(max_size=40).map(lambda text: text.encode("utf-8", "surrogatepass")))
 
@@ -17,7 +17,7 @@ def read_back(line: bytes, widest: int) -> bytes:
     """All of a line, looked at piece by piece; an escape gives back what it stands for."""
     found, start = b"", 0
     while True:
-        text, odd, cut, until = shown(line, start, widest)
+        text, odd, cut, until = escape_line(line, start, widest)
         at = 0
         for first, last in odd:
             found += text[at:first].encode() + unescaped(text[first:last])
@@ -48,7 +48,7 @@ def test_every_byte_is_accounted_for(line: bytes, widest: int) -> None:
 
 @given(LINES, st.integers(12, 80))
 def test_no_text_is_wider_than_asked_and_spans_lie_within(line: bytes, widest: int) -> None:
-    text, odd, _cut, _until = shown(line, 0, widest)
+    text, odd, _cut, _until = escape_line(line, 0, widest)
     assert len(text) <= widest
     at = 0
     for start, end in odd:
@@ -70,7 +70,7 @@ SEEN = {
 @example("".join(map(chr, range(0xE000, 0x20000))).encode())
 @example("".join(map(chr, range(0xE0000, 0x110000))).encode())
 def test_nothing_that_acts_is_in_the_text(line: bytes) -> None:
-    text = shown(line, widest=1 << 21).text
+    text = escape_line(line, widest=1 << 21).text
     text.encode("utf-8")  # no half of anything
     assert {c for c in text if unicodedata.category(c) in ACTING} <= {"\t", *SEEN}
 
@@ -97,25 +97,25 @@ def test_nothing_that_acts_is_in_the_text(line: bytes) -> None:
     ],
 )
 def test_what_is_shown(line: bytes, text: str) -> None:
-    assert shown(line).text == text
+    assert escape_line(line).text == text
 
 
 def test_what_is_written_like_an_escape_is_told_from_one() -> None:
-    assert shown(rb"\x1b").odd == ()
-    assert shown(b"\x1b").odd == ((0, 4),)
+    assert escape_line(rb"\x1b").odd == ()
+    assert escape_line(b"\x1b").odd == ((0, 4),)
 
 
 def test_five_megabytes_in_one_line_are_cut() -> None:
     line = b"x" * 5_000_000
-    text, _odd, cut, until = shown(line)
+    text, _odd, cut, until = escape_line(line)
     assert (len(text), cut, until) == (WIDEST, 5_000_000 - WIDEST, WIDEST)
-    assert shown(line, until).text == text
+    assert escape_line(line, until).text == text
 
 
 @given(st.text(max_size=30).filter(lambda text: text.isprintable()), st.data())
 def test_spans_as_javascript_counts(text: str, data: st.DataObject) -> None:
     places = sorted(data.draw(st.lists(st.integers(0, len(text)), min_size=2, max_size=2)))
     span = (places[0], places[1])
-    ((start, end),) = utf16(text, [span])
+    ((start, end),) = utf16_spans(text, [span])
     units = text.encode("utf-16-le")
     assert units[2 * start : 2 * end].decode("utf-16-le") == text[span[0] : span[1]]

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mudroom.core.merge.diff3 import merge3
-from mudroom.core.text.hunk import hunks, select, split
-from mudroom.core.text.linediff import unified
+from mudroom.core.text.hunk import hunks, select_blocks, split_hunk
+from mudroom.core.text.linediff import unified_diff
 
 BASE = b"".join(b"%d\n" % number for number in range(1, 31))
 
@@ -28,15 +28,15 @@ def texts() -> st.SearchStrategy[bytes]:
 def test_all_is_theirs_and_none_is_the_base(base: bytes, theirs: bytes) -> None:
     blocks = [number for hunk in hunks(base, theirs) for number in hunk.blocks]
     assert blocks == list(range(len(blocks)))
-    assert select(base, theirs, blocks) == theirs
-    assert select(base, theirs, ()) == base
+    assert select_blocks(base, theirs, blocks) == theirs
+    assert select_blocks(base, theirs, ()) == base
 
 
 @given(texts(), texts(), st.data())
 def test_a_part_and_then_the_rest(base: bytes, theirs: bytes, data: st.DataObject) -> None:
     blocks = [number for hunk in hunks(base, theirs) for number in hunk.blocks]
     wanted = data.draw(st.sets(st.sampled_from(blocks))) if blocks else set()
-    part = select(base, theirs, wanted)
+    part = select_blocks(base, theirs, wanted)
     assert merge3(part, part, theirs).content() == theirs
     lines = {line for text in (base, theirs) for line in text.splitlines()}
     assert set(part.splitlines()) <= lines
@@ -44,7 +44,7 @@ def test_a_part_and_then_the_rest(base: bytes, theirs: bytes, data: st.DataObjec
 
 @given(texts(), texts())
 def test_they_are_those_of_the_unified_diff(base: bytes, theirs: bytes) -> None:
-    told = [line for line in unified(base, theirs, old_label=b"a", new_label=b"b") if line[:1] in b" +-"][2:]
+    told = [line for line in unified_diff(base, theirs, old_label=b"a", new_label=b"b") if line[:1] in b" +-"][2:]
     assert [line for hunk in hunks(base, theirs) for line in hunk.lines] == told
 
 
@@ -53,11 +53,11 @@ def test_what_is_near_is_one_hunk_and_can_be_split() -> None:
     first, second = hunks(BASE, theirs)
     assert (first.blocks, second.blocks) == ((0, 1), (2,))
     assert first.header == b"@@ -2,10 +2,10 @@\n"
-    one, other = split(BASE, theirs, first)
+    one, other = split_hunk(BASE, theirs, first)
     assert (one.blocks, other.blocks) == ((0,), (1,))
     assert one.lines == (b" 2\n", b" 3\n", b" 4\n", b"-5\n", b"+five\n", b" 6\n", b" 7\n")
     assert one.header == b"@@ -2,6 +2,6 @@\n"
-    assert split(BASE, theirs, second) == (second,)
+    assert split_hunk(BASE, theirs, second) == (second,)
 
 
 @pytest.mark.parametrize(
@@ -74,5 +74,5 @@ def test_headers_at_the_edges(base: bytes, theirs: bytes, header: bytes) -> None
 
 def test_a_last_line_without_a_newline_does_not_run_into_the_next() -> None:
     base, theirs = b"1\n2\n3\n4\n5\n6\n7\n8\nend", b"0\n1\n2\n3\n4\n5\n6\n7\n8\nend\nmore\n"
-    assert select(base, theirs, [0]) == b"0\n1\n2\n3\n4\n5\n6\n7\n8\nend"
-    assert select(base, theirs, [1]) == b"1\n2\n3\n4\n5\n6\n7\n8\nend\nmore\n"
+    assert select_blocks(base, theirs, [0]) == b"0\n1\n2\n3\n4\n5\n6\n7\n8\nend"
+    assert select_blocks(base, theirs, [1]) == b"1\n2\n3\n4\n5\n6\n7\n8\nend\nmore\n"

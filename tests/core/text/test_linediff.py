@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from mudroom.core.text import linediff
-from mudroom.core.text.linediff import Block, Counts, count_lines, diff_lines, is_binary, split_lines, unified
+from mudroom.core.text.linediff import Block, Counts, count_lines, diff_lines, is_binary, split_lines, unified_diff
 
 # Few different lines, so that they repeat; among them those that could be taken for parts of a diff.
 _LINES = [b"", b"a", b"b", b"c", b"a\r", b"\r", b"x\ry", b"\x0c", b"\xff\x00", b"\\ No newline at end of file"]
@@ -151,7 +151,7 @@ def test_insertions_and_deletions_lie_as_low_as_they_can(pair: tuple[bytes, byte
 def test_equal_texts_have_no_blocks(data: bytes) -> None:
     assert diff_lines(split_lines(data), split_lines(data)) == []
     assert count_lines(data, data) == Counts(0, 0)
-    assert list(unified(data, data, old_label=b"a", new_label=b"b")) == []
+    assert list(unified_diff(data, data, old_label=b"a", new_label=b"b")) == []
 
 
 @pytest.mark.parametrize(
@@ -312,7 +312,7 @@ def test_counts_agree_with_git(tmp_path: Path) -> None:
 
 
 def _diff(old: bytes, new: bytes, context: int = 3) -> bytes:
-    return b"".join(unified(old, new, old_label=b"f", new_label=b"f", context=context))
+    return b"".join(unified_diff(old, new, old_label=b"f", new_label=b"f", context=context))
 
 
 @pytest.mark.parametrize(
@@ -353,7 +353,7 @@ def test_unified_applies(command: list[str], tmp_path: Path, pair: tuple[bytes, 
     old, new = pair
     if command is _APPLY:
         context = max(context, 1)
-    lines = list(unified(old, new, old_label=b"f", new_label=b"f", context=context))
+    lines = list(unified_diff(old, new, old_label=b"f", new_label=b"f", context=context))
     assert all(line.endswith(b"\n") for line in lines)
     assert (lines == []) == (old == new)
     if lines:

@@ -15,11 +15,11 @@ from mudroom.core.text.redaction import (
     MARK,
     MOST,
     SHAPES,
-    bounded,
     redact,
     redact_data,
     redact_words,
     secret_values,
+    truncate,
 )
 
 ALNUM = "q7Zx2LmT9vKcR4bW8nYd1HsF6gJpU3eA5tXo0iEw"
@@ -372,8 +372,8 @@ def test_looking_at_all_texts_first_changes_nothing(data: Any) -> None:
 
 
 def test_what_is_very_long_is_cut_and_counted() -> None:
-    assert bounded({"a": ["x", 1, None], "b": True}) == {"a": ["x", 1, None], "b": True}
-    found = bounded({"command": ["a" * 1_000_000, "b"], "words": ["w"] * 5_000})
+    assert truncate({"a": ["x", 1, None], "b": True}) == {"a": ["x", 1, None], "b": True}
+    found = truncate({"command": ["a" * 1_000_000, "b"], "words": ["w"] * 5_000})
     assert len(found["command"][0]) < LONGEST + 60
     assert " [967,232 characters left out] " in found["command"][0]
     assert found["words"][-1] == "[4,000 more]"

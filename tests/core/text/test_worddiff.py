@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mudroom.core.text.worddiff import Budget, pairs, spans, words
+from mudroom.core.text.worddiff import Budget, diff_words, differing_spans, pair_lines
 
 WORDS = st.lists(st.sampled_from(["foo", "bar", "x", "1", " ", "  ", "(", ")", "=", "é", "😀"]), max_size=12).map(
     "".join
@@ -24,7 +24,7 @@ def without(line: str, marked: tuple[tuple[int, int], ...]) -> str:
 
 @given(WORDS, WORDS)
 def test_what_is_not_marked_is_the_same(old: str, new: str) -> None:
-    before, after = spans(old, new, Budget())
+    before, after = differing_spans(old, new, Budget())
     for line, marked in ((old, before), (new, after)):
         at = 0
         for start, end in marked:
@@ -36,7 +36,7 @@ def test_what_is_not_marked_is_the_same(old: str, new: str) -> None:
 
 @given(LINES, LINES)
 def test_pairs_are_in_order_and_each_line_is_in_one(old: list[str], new: list[str]) -> None:
-    found = pairs(old, new, Budget())
+    found = pair_lines(old, new, Budget())
     assert found == sorted(found)
     assert all(a < c and b < d for (a, b), (c, d) in pairwise(found))
     assert all(i < len(old) and j < len(new) for i, j in found)
@@ -44,12 +44,12 @@ def test_pairs_are_in_order_and_each_line_is_in_one(old: list[str], new: list[st
 
 @given(LINES, LINES)
 def test_there_is_one_answer_for_each_line(old: list[str], new: list[str]) -> None:
-    found = words(old, new, Budget())
+    found = diff_words(old, new, Budget())
     assert (len(found.old), len(found.new)) == (len(old), len(new))
 
 
 def marked(old: str, new: str) -> tuple[list[str], list[str]]:
-    before, after = spans(old, new, Budget())
+    before, after = differing_spans(old, new, Budget())
     return [old[a:b] for a, b in before], [new[a:b] for a, b in after]
 
 
@@ -71,17 +71,17 @@ def test_what_is_marked(old: str, new: str, gone: list[str], come: list[str]) ->
 def test_a_line_that_was_put_in_before_does_not_shift_the_pairs() -> None:
     old = ["def area(width, height):", "    return width * height"]
     new = ["# of a rectangle", "def area(width, height, depth):", "    return width * height * depth"]
-    assert pairs(old, new, Budget()) == [(0, 1), (1, 2)]
+    assert pair_lines(old, new, Budget()) == [(0, 1), (1, 2)]
 
 
 def test_lines_that_are_not_alike_are_not_paired() -> None:
-    assert pairs(["import os"], ["class Thing(Base):"], Budget()) == []
+    assert pair_lines(["import os"], ["class Thing(Base):"], Budget()) == []
 
 
 def test_many_lines_are_paired_one_by_one_if_they_are_alike() -> None:
     old = [f"value_{n} = old({n})" for n in range(2_000)]
     new = [f"value_{n} = new({n})" for n in range(2_000)]
-    found = words(old, new, Budget())
+    found = diff_words(old, new, Budget())
     assert [line[a:b] for line, marks in zip(new, found.new, strict=True) for a, b in marks] == ["new"] * 2_000
 
 
@@ -97,7 +97,7 @@ def test_the_work_is_bounded() -> None:
             spent.append(work * allowed)
             return allowed
 
-    words(old, new, Counted(100_000))
+    diff_words(old, new, Counted(100_000))
     assert sum(spent) <= 100_000
 
 

@@ -19,7 +19,7 @@ from cryptography.hazmat.primitives.serialization import pkcs12
 
 from mudroom.core.confinement.certificate_trust import INSIDE
 from mudroom.core.network.inspection import parse_never
-from mudroom.core.network.placeholder import parse_wanted
+from mudroom.core.network.placeholder import parse_credential
 from mudroom.errors import MudroomError, Unsupported, UsageError
 from mudroom.net.inspection import authority as module
 from mudroom.net.inspection.authority import Issuer, certificate_of, load_authority
@@ -219,7 +219,9 @@ def test_all_that_inspection_needs_comes_from_one_call(vault: bytes, tmp_path: P
     own.write_text("# of a company\n" + certificate_of(load_authority(os.fsencode(tmp_path / "other"), b"/other")))
     environ = {b"CURL_CA_BUNDLE": os.fsencode(own), b"TOKEN": b"real", b"PATH": b""}
     never = parse_never(["pinned.example"])
-    found = equip(vault, PROJECT, environ, b"/home/ada", never=never, credentials=[parse_wanted("TOKEN", "a.example")])
+    found = equip(
+        vault, PROJECT, environ, b"/home/ada", never=never, credentials=[parse_credential("TOKEN", "a.example")]
+    )
     assert found.inspection.authority == load_authority(vault, PROJECT)
     assert found.inspection.never == never
     assert found.inspection.roots == own.read_text().partition("\n")[2]
@@ -237,9 +239,9 @@ def test_all_that_inspection_needs_comes_from_one_call(vault: bytes, tmp_path: P
 def test_values_come_from_variables_and_files_and_only_placeholders_go_in(tmp_path: Path) -> None:
     (tmp_path / ".token").write_text("from-a-file\n")
     wanted = [
-        parse_wanted("A", "a.example"),
-        parse_wanted("B", "a.example", "x-b", "env:OTHER"),
-        parse_wanted("C", "a.example", "x-c", "file:~/.token"),
+        parse_credential("A", "a.example"),
+        parse_credential("B", "a.example", "x-b", "env:OTHER"),
+        parse_credential("C", "a.example", "x-c", "file:~/.token"),
     ]
     found = reveal(wanted, {b"A": b"one", b"OTHER": b"two"}, os.fsencode(tmp_path))
     assert [one.value for one in found] == ["one", "two", "from-a-file"]
@@ -255,19 +257,19 @@ def test_values_come_from_variables_and_files_and_only_placeholders_go_in(tmp_pa
         ("env:MISSING", "there is no variable MISSING"),
         ("file:~/missing", "No such file"),
         ("file:relative", "not an absolute path"),
-        ("env:BAD", "holds what no header may hold"),
+        ("env:BAD", "holds characters that a header cannot hold"),
         ("env:EMPTY", "is empty"),
     ],
 )
 def test_a_value_that_is_not_there_is_said_so_without_values(tmp_path: Path, source: str, why: str) -> None:
     environ = {b"BAD": b"s3cret\nx", b"EMPTY": b" \n"}
     with pytest.raises(UsageError, match=why) as caught:
-        reveal([parse_wanted("A", "a.example", "x", source)], environ, os.fsencode(tmp_path))
+        reveal([parse_credential("A", "a.example", "x", source)], environ, os.fsencode(tmp_path))
     assert "s3cret" not in str(caught.value)
 
 
 def test_a_keyring_is_asked_if_there_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    wanted = [parse_wanted("A", "a.example", "x", "keyring:git/ada")]
+    wanted = [parse_credential("A", "a.example", "x", "keyring:git/ada")]
     import sys
     import types
 
@@ -282,4 +284,4 @@ def test_a_keyring_is_asked_if_there_is_one(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setitem(sys.modules, "keyring.errors", errors)
     assert reveal(wanted, {}, b"/")[0].value == "git+ada"
     with pytest.raises(UsageError, match="has no other for ada"):
-        reveal([parse_wanted("A", "a.example", "x", "keyring:other/ada")], {}, b"/")
+        reveal([parse_credential("A", "a.example", "x", "keyring:other/ada")], {}, b"/")

@@ -22,7 +22,7 @@ from town import OpenDoor, Town, read_all, read_until
 pytest.importorskip("cryptography", reason="inspection needs the library cryptography")
 from mudroom.core.network.host_rules import HostRule
 from mudroom.core.network.inspection import Inspection, parse_never
-from mudroom.core.network.placeholder import Credential, parse_wanted, with_value
+from mudroom.core.network.placeholder import Credential, parse_credential, with_value
 from mudroom.net.inspection.authority import certificate_of, load_authority
 from seal import Seal, client
 
@@ -373,7 +373,7 @@ REAL = "ghp_" + "R" * 36
 
 @pytest.fixture
 def credential(place: Place) -> Credential:
-    return with_value(parse_wanted("GITHUB_TOKEN", f"{HOST}:1"), REAL, bytes(range(32)))
+    return with_value(parse_credential("GITHUB_TOKEN", f"{HOST}:1"), REAL, bytes(range(32)))
 
 
 def with_credential(place: Place, credential: Credential, port: int) -> tuple[OpenDoor, Credential]:

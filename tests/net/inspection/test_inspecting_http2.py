@@ -35,7 +35,7 @@ from hyperframe.frame import (
 
 from mudroom.core.network.host_rules import HostRule
 from mudroom.core.network.inspection import Inspection
-from mudroom.core.network.placeholder import parse_wanted, with_value
+from mudroom.core.network.placeholder import parse_credential, with_value
 from mudroom.net.inspection.authority import load_authority
 from mudroom.net.protocol.frame import PREFACE, goaway
 from seal import Seal, client
@@ -367,7 +367,7 @@ def test_more_streams_than_agreed_are_the_end(world: World) -> None:
 
 
 def test_a_placeholder_in_a_body_is_refused_in_pieces_too(world: World) -> None:
-    wanted = parse_wanted("TOKEN", f"{HOST}:{world.port}")
+    wanted = parse_credential("TOKEN", f"{HOST}:{world.port}")
     credential = with_value(wanted, "real-" + "r" * 40, bytes(range(32)))
     door = world.opened(Inspection(world.authority, (), (credential,), world.seal.roots))
     raw = world.client(door)

@@ -26,7 +26,7 @@ from faults import (
     watched,
     why_impossible,
 )
-from mudroom.core.approval.approval import CommandQuestion, asked
+from mudroom.core.approval.approval import CommandQuestion, ask_approver
 from mudroom.core.command.verdict import Verdict
 from mudroom.errors import MudroomError
 from mudroom.vault.approvals.approver import QueueApprover
@@ -59,7 +59,7 @@ def work(place: Path) -> None:
                     queue.decide(row.name, allow=True, by="page")
                 except MudroomError as error:
                     assert error.message
-        elif asked(QueueApprover(queue, 0), QUESTION).allow:
+        elif ask_approver(QueueApprover(queue, 0), QUESTION).allow:
             os.write(said, b"y")
     os.close(said)
 
@@ -92,10 +92,10 @@ def test_at_every_call(tmp_path: Path, mode: str) -> None:
         rows = queue.rows()
         decided = sum(row.state == "allowed" for row in rows)
         assert before <= decided, (number, "heeded, and not decided")
-        after = sum(asked(QueueApprover(queue, 0), QUESTION).allow for _time in range(3))
+        after = sum(ask_approver(QueueApprover(queue, 0), QUESTION).allow for _time in range(3))
         used = sum(row.used for row in queue.rows() if row.state == "allowed")
         assert before + after <= decided, (number, "heeded twice")
         assert used == decided, (number, "an answer was neither used nor can be")
         (waiting,) = [row for row in queue.rows() if row.state == "waiting"]
         queue.decide(waiting.name, allow=True, by="page")
-        assert asked(QueueApprover(queue, 0), QUESTION).allow, (number, "it goes on")
+        assert ask_approver(QueueApprover(queue, 0), QUESTION).allow, (number, "it goes on")

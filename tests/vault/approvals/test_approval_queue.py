@@ -15,7 +15,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from mudroom.core.approval.approval import CommandAnswer, CommandQuestion, HostQuestion, asked
+from mudroom.core.approval.approval import CommandAnswer, CommandQuestion, HostQuestion, ask_approver
 from mudroom.core.approval_queue import Moment, QueueRow, Room
 from mudroom.core.command.verdict import Verdict
 from mudroom.core.network.flow import NOBODY, FlowAnswer, FlowQuestion
@@ -183,7 +183,7 @@ def test_a_question_whose_waiter_was_killed_goes_on(queue: Queue) -> None:
         ({"fingerprint": "5", "files": ((b"/p/x", "8"),)}, "/p/x changed since question {} (allowed)"),
         (
             {"fingerprint": "5", "verdict": VERDICT._replace(rule="policy.yaml:3")},
-            "what is said about it has changed (class host_escape_risk → policy.yaml:3) since question {} (allowed)",
+            "the verdict has changed (class host_escape_risk → policy.yaml:3) since question {} (allowed)",
         ),
         ({"fingerprint": "5", "cwd": b"/q"}, ""),
         ({"fingerprint": "5", "command": (b"insmod",)}, ""),
@@ -317,7 +317,7 @@ def test_a_full_disk_refuses_and_leaves_nothing(
     os.makedirs(tmp_path / "approvals")
     with monkeypatch.context() as patch:
         patch.setattr(os, name, failing(number, name, errno.ENOSPC))
-        answer = asked(QueueApprover(queue, 0), QUESTION)
+        answer = ask_approver(QueueApprover(queue, 0), QUESTION)
     assert answer.allow is False
     if "No space left" in answer.reason:
         assert os.listdir(tmp_path / "approvals") == []
@@ -341,10 +341,10 @@ def test_an_answer_that_cannot_be_written_is_none(
     queue.decide(waiting, allow=True, by="page")
     with monkeypatch.context() as patch:
         patch.setattr(os, "link", failing(0, "link", errno.ENOSPC))
-        answer = asked(QueueApprover(queue, 0), QUESTION)
+        answer = ask_approver(QueueApprover(queue, 0), QUESTION)
     assert answer.allow is False
     assert "cannot be marked as used" in answer.reason
-    assert asked(QueueApprover(queue, 0), QUESTION).allow is True, "nobody has used it"
+    assert ask_approver(QueueApprover(queue, 0), QUESTION).allow is True, "nobody has used it"
 
 
 def test_room_is_made_by_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -390,7 +390,7 @@ def test_a_damaged_answer_is_none(queue: Queue) -> None:
         with pytest.raises(MudroomError, match="is damaged"):
             ticket.wait(60)
     assert queue.rows() == []
-    assert asked(QueueApprover(queue, 0), QUESTION).reason.startswith("waiting for approval")
+    assert ask_approver(QueueApprover(queue, 0), QUESTION).reason.startswith("waiting for approval")
 
 
 # --- bounds, names, owners ---
@@ -441,9 +441,9 @@ def test_old_questions_go_and_those_that_somebody_waits_for_stay(
 def test_texts_that_are_no_text_are_asked_about_and_answered(queue: Queue) -> None:
     strange = QUESTION._replace(agent="a\udcff", fork="f\ud800", verdict=VERDICT._replace(reason="\udc80"))
     approver = QueueApprover(queue, 0)
-    assert asked(approver, strange).reason.startswith("waiting for approval")
+    assert ask_approver(approver, strange).reason.startswith("waiting for approval")
     queue.decide(queue.rows()[0].name, allow=True, by="\udcff", reason="because \udcff")
-    assert asked(approver, strange) == CommandAnswer(True, by="\\udcff", reason="because \\udcff")
+    assert ask_approver(approver, strange) == CommandAnswer(True, by="\\udcff", reason="because \\udcff")
     host = HostApprover(queue, "", 0)
     assert host(FlowQuestion(7, "x", 443, "tls", "f\udcff"), -1) == FlowAnswer(
         False, why="and nobody has answered in 0 s"

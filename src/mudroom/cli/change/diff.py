@@ -72,7 +72,7 @@ def _conflicts(session: Session, name: str, words: list[str], context: Context) 
     """With markers, as far as texts go; exit code 3 if there are any."""
     from mudroom.cli.change.resolve import conflict_to_json
     from mudroom.core.merge.marker import Labels, with_markers
-    from mudroom.core.text.linediff import unified
+    from mudroom.core.text.linediff import unified_diff
     from mudroom.review.rows import is_masked_conflict
 
     found = session.changes.conflicts(name, project_paths(words, session))
@@ -89,7 +89,7 @@ def _conflicts(session: Session, name: str, words: list[str], context: Context) 
                 yield b"a secret: it is not shown\n"
             elif (merged := conflict.merged) is not None:
                 marked = with_markers(merged, Labels(b"project", b"original", name.encode()))
-                yield from unified(conflict.ours.content or b"", marked, old_label=b"project", new_label=b"merged")
+                yield from unified_diff(conflict.ours.content or b"", marked, old_label=b"project", new_label=b"merged")
 
     page(lines(), context)
     return 3 if found else 0

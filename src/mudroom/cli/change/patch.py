@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from mudroom.cli.change.diff import coloured
 from mudroom.cli.main import Context
 from mudroom.core.merge.merge import PartialChoice
-from mudroom.core.text.hunk import Hunk, hunks, select, split
+from mudroom.core.text.hunk import Hunk, hunks, select_blocks, split_hunk
 from mudroom.core.tree.change import listed
 from mudroom.core.tree.dependent_rows import lacks, needs, row_of, together
 from mudroom.core.tree.path import show_path
@@ -104,7 +104,7 @@ def _file(change: Change, base: bytes, staged: bytes, context: Context) -> Parti
     wanted = _hunks(base, staged, context)
     if not wanted and (not changed_mode or mode != change.staged.mode):
         return None
-    return PartialChoice(select(base, staged, wanted), mode)
+    return PartialChoice(select_blocks(base, staged, wanted), mode)
 
 
 def _mode(change: Change, context: Context) -> bool:
@@ -122,7 +122,7 @@ def _hunks(base: bytes, staged: bytes, context: Context) -> set[int]:
     total, number = len(pending), 0
     while pending:
         hunk = pending.pop(0)
-        smaller = split(base, staged, hunk)
+        smaller = split_hunk(base, staged, hunk)
         number += 1
         _show(hunk, context)
         keys = "y,n,a,d,q," + ("s,?" if len(smaller) > 1 else "?")

@@ -13,7 +13,8 @@ from mudroom.cli.command.run import configure_confinement
 from mudroom.cli.main import Context
 from mudroom.cli.open import project_of, settings_of
 from mudroom.core.agent.card import AgentCard, OpenedCredentials
-from mudroom.core.agent.level import BARE, LevelDecision
+from mudroom.core.agent.level_decision import LevelDecision
+from mudroom.core.agent.sandbox_level import BARE
 from mudroom.core.settings import Settings
 from mudroom.errors import UsageError
 from mudroom.policy.config import load_card, places

@@ -15,7 +15,7 @@ from mudroom.cli.main import Context
 from mudroom.cli.open import exclusive, open_session, telling_of_room, with_shown, working_directory
 from mudroom.cli.terminal.signals import waking
 from mudroom.cli.terminal.terminal import is_terminal
-from mudroom.core.agent.level import BARE
+from mudroom.core.agent.sandbox_level import BARE
 from mudroom.core.result import Denial, Result
 from mudroom.core.settings import Settings
 from mudroom.core.tree.flag import repositories

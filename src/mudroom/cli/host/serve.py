@@ -243,7 +243,7 @@ def card_of(card: AgentCard, context: Context, *, old: bool = False) -> Callable
 def stand(card: AgentCard, context: Context) -> AgentStatus:
     """What was decided about an agent here. Raises MudroomError if the policy cannot be read."""
     from mudroom.cli.net.card_hosts import by_card
-    from mudroom.core.agent.card_hosts import wish
+    from mudroom.core.agent.card_hosts import sort_hosts
     from mudroom.core.network.host_rules import show_rule
 
     project = project_of(context)
@@ -255,7 +255,7 @@ def stand(card: AgentCard, context: Context) -> AgentStatus:
     mode = by_card(card, settings, None).network_at(decision.level)
     hosts: tuple[str, ...] = ()
     if isinstance(card.needs.network, tuple):
-        found = wish(card.agent, card.needs.network, standing(project, context)[0]())
+        found = sort_hosts(card.agent, card.needs.network, standing(project, context)[0]())
         trusted = found.open if card.agent in settings.network_cards else ()
         hosts = tuple(show_rule(rule) for rule in (*found.allowed, *trusted))
     return AgentStatus(decision, mode, hosts, opened.stores)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from mudroom.cli.main import Context
 from mudroom.cli.open import project_of, standing
 from mudroom.core.agent.card import AgentCard
-from mudroom.core.agent.card_hosts import CardHostRule, wish
+from mudroom.core.agent.card_hosts import CardHostRule, sort_hosts
 from mudroom.core.network.host_rules import HostRule, show_rule
 from mudroom.core.settings import Settings
 from mudroom.policy.config import load_policy
@@ -44,7 +44,7 @@ def settle(card: AgentCard, settings: Settings, level: int, context: Context, *,
     if not isinstance(card.needs.network, tuple) or not card.needs.network or settings.network_at(level) != "gate":
         return CardHosts()
     rules, remember = standing(project_of(context), context)
-    found = wish(card.agent, card.needs.network, rules())
+    found = sort_hosts(card.agent, card.needs.network, rules())
     notes = [f"{card.agent} asks for {_names(found.denied)}, which the policy denies"] if found.denied else []
     if not found.open:
         return CardHosts((), tuple(notes))
@@ -66,7 +66,7 @@ def at_its_word(card: AgentCard, context: Context) -> tuple[HostRule, ...]:
     trusted = load_policy(project, context.environ).settings.network_cards
     if not isinstance(card.needs.network, tuple) or card.agent not in trusted:
         return ()
-    return wish(card.agent, card.needs.network, standing(project, context)[0]()).open
+    return sort_hosts(card.agent, card.needs.network, standing(project, context)[0]()).open
 
 
 def _answered(
@@ -114,7 +114,7 @@ def network_lines(card: AgentCard, settings: Settings, level: int, context: Cont
         return (
             ["network      the gate: what the rules of the policy allow, and what you say when asked"] if needs else []
         )
-    found = wish(card.agent, needs, standing(project_of(context), context)[0]())
+    found = sort_hosts(card.agent, needs, standing(project_of(context), context)[0]())
     trusted = card.agent in settings.network_cards
     rows = (
         (found.allowed, "allowed by the rules there are"),

@@ -7,7 +7,7 @@ import json
 
 from mudroom.cli.main import Context
 from mudroom.cli.open import open_session
-from mudroom.core.network.placeholder import CredentialRule, parse_wanted
+from mudroom.core.network.placeholder import CredentialRule, parse_credential
 from mudroom.errors import UsageError
 from mudroom.policy.config import places
 
@@ -23,7 +23,7 @@ def credential(args: argparse.Namespace, context: Context) -> int:
                 raise UsageError("net credential takes a name and a host", "mudroom net credential TOKEN api.example")
             name, host = args.hosts
             try:
-                wanted = parse_wanted(name, host, args.header or "authorization", args.source or "env")
+                wanted = parse_credential(name, host, args.header or "authorization", args.source or "env")
             except ValueError as error:
                 raise UsageError(str(error)) from error
             known = (*(one for one in known if one.name != wanted.name), wanted)

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 
 from mudroom.cli.main import Context
 from mudroom.cli.open import left_out, not_above, project_of
-from mudroom.core.command.contradiction import RuleProblem, contradictions, locked_out, pointless, unused_roles
+from mudroom.core.command.contradiction import RuleProblem, contradictions, locked_out, unreachable_rules, unused_roles
 from mudroom.core.command.policy import CommandPolicy
 from mudroom.core.tree.path import show
 from mudroom.errors import UsageError
@@ -92,6 +92,6 @@ def _in_files(layers: Sequence[Sequence[GivenSetting]]) -> Iterator[RuleProblem]
 
 
 def _together(policy: CommandPolicy) -> Iterator[RuleProblem]:
-    yield from pointless(policy.rules)
+    yield from unreachable_rules(policy.rules)
     yield from locked_out(policy)
     yield from unused_roles(policy)

@@ -1,8 +1,8 @@
-"""Which files of an agent's fork its card calls artefacts: patterns, and what they stand for. Pure.
+"""Patterns of the artefacts that an agent's card names, and their matching. Pure.
 
-``**`` stands for any number of directories, ``*`` and ``?`` for what is within one name. A pattern without a slash is
-for the last part of a path, wherever that is; one that names a directory is for all that is in it. The work is at most
-the length of the pattern times that of the path: the one was written by the agent's author, the other by the agent.
+``**`` matches any number of directories; ``*`` and ``?`` match within one name. A pattern without a slash matches the
+last part of a path in any directory; a pattern that names a directory matches everything in it. The work is at most the
+length of the pattern times the length of the path: the agent's author wrote the pattern, and the agent wrote the path.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ PATTERN_LIMIT = 256
 
 
 def pattern_error(pattern: str) -> str:
-    """What is wrong with a pattern; empty if nothing is."""
+    """Return the problem of a pattern, or an empty text if it is valid."""
     parts = pattern.removesuffix("/").split("/")
     if not pattern or len(pattern) > PATTERN_LIMIT:
-        return f"has no character, or more than {PATTERN_LIMIT}"
+        return f"must have 1 to {PATTERN_LIMIT} characters"
     if pattern.startswith(("/", "~", "!")) or not all(parts) or {".", ".."} & set(parts):
         return "is not a pattern of paths in the project"
     if not pattern.isprintable():
@@ -26,23 +26,23 @@ def pattern_error(pattern: str) -> str:
 
 
 def matcher(patterns: Sequence[str]) -> Callable[[bytes], bool]:
-    """What tells of a path of the project whether one of the patterns stands for it."""
+    """Return a function that tells whether any of the patterns matches a path of the project."""
     compiled = [_compiled(pattern) for pattern in patterns]
 
     def matches(path: bytes) -> bool:
         parts = path.split(b"/")
-        return any(_stands_for(one, parts) for one in compiled)
+        return any(_stands_for(pattern, parts) for pattern in compiled)
 
     return matches
 
 
 def is_artifact(path: bytes, patterns: Sequence[str]) -> bool:
-    """Whether one of the patterns stands for a file of the project."""
+    """Return whether any of the patterns matches a file of the project."""
     return matcher(patterns)(path)
 
 
 Part = Callable[[bytes], bool] | None
-"""Of one name; None: any number of directories."""
+"""Matches one name; None: any number of directories."""
 
 
 def _compiled(pattern: str) -> list[Part]:
@@ -51,7 +51,7 @@ def _compiled(pattern: str) -> list[Part]:
 
 
 def _part(pattern: bytes) -> Part:
-    """Most are a name, or a name that ends or begins so: those need no loop."""
+    """Return the matcher of one part. Most parts are a name, a prefix or a suffix, which need no loop."""
     stars = pattern.count(b"*")
     if pattern == b"**":
         return None
@@ -65,12 +65,12 @@ def _part(pattern: bytes) -> Part:
 
 
 def _stands_for(pattern: Sequence[Part], parts: Sequence[bytes]) -> bool:
-    """Whether the pattern matches the path or a directory above it. ``reached``: how many parts of the path may be used
-    up by what has been read of the pattern."""
+    """Return whether the pattern matches the path or a directory above it. ``reached``: the possible numbers of path
+    parts that the pattern has consumed so far."""
     reached = {0}
-    for number, one in enumerate(pattern):
-        if one is not None:
-            reached = {at + 1 for at in reached if at < len(parts) and one(parts[at])}
+    for number, matches in enumerate(pattern):
+        if matches is not None:
+            reached = {at + 1 for at in reached if at < len(parts) and matches(parts[at])}
         elif number + 1 < len(pattern):
             reached = set(range(min(reached), len(parts)))
         else:
@@ -81,7 +81,7 @@ def _stands_for(pattern: Sequence[Part], parts: Sequence[bytes]) -> bool:
 
 
 def _matches(pattern: bytes, name: bytes) -> bool:
-    """One name, by ``*`` and ``?``: the last star takes as little as will do."""
+    """Match one name with ``*`` and ``?``; the last star takes as few characters as possible."""
     at = pos = 0
     star, after = -1, 0
     while pos < len(name):

@@ -1,7 +1,8 @@
-"""An agent card: what an agent says it needs. It asks; what it gets is decided elsewhere (``core/agent/level.py``).
+"""An agent card: the requirements that an agent states. The decisions are made elsewhere
+(``core/agent/level_decision.py``).
 
-A card is a JSON object; docs/card.schema.json says the same as ``_FIELDS`` here, and a test holds them together. Its
-author is the agent's: nothing in it opens anything by itself.
+A card is a JSON object. docs/card.schema.json describes the same keys as ``_FIELDS`` here; a test compares the two. The
+agent's author writes the card: no key of it grants anything by itself.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import Any, NamedTuple
 
 from mudroom.core.agent.artifact import PATTERN_LIMIT, pattern_error
 from mudroom.core.agent.credential_stores import STORES, store_of_agent
-from mudroom.core.agent.level import LEVELS
+from mudroom.core.agent.sandbox_level import LEVELS
 from mudroom.core.confinement.image import name_error
 from mudroom.core.confinement.spec import Bind
 from mudroom.core.network.host_rules import parse_rule
@@ -24,11 +25,11 @@ _BRANCH = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*(/[A-Za-z0-9_][A-Za-z0-9_.-]*)
 _LONGEST = {"name": 128, "description": 4096, "version": 64, "gitBranch": 128}
 """Characters."""
 _MOST = 64
-"""Patterns and variables in one card."""
+"""Patterns and variables in one card, at most."""
 
 
 class CardError(ValueError):
-    """One line: what is wrong, and a hint what would be right."""
+    """An invalid card: a one-line message with the problem, and a hint with the correct form."""
 
     def __init__(self, message: str, hint: str = "") -> None:
         super().__init__(message)
@@ -37,14 +38,13 @@ class CardError(ValueError):
 
 class Requirements(NamedTuple):
     oauth: bool | tuple[str, ...] = False
-    """Credential stores by name (``core/agent/credential_stores.py``) or as ``~/PATH``; True: the store that bears the
+    """Credential stores by name (``core/agent/credential_stores.py``) or as ``~/PATH``; True: the store with the
     agent's name."""
     keychain: bool | tuple[str, ...] = False
-    """The same; True: the desktop's keyring."""
+    """As ``oauth``; True: the desktop's keyring."""
     network: bool | tuple[str, ...] | None = None
-    """Rules of hosts (``core/network/host_rules.py``, ``parse_rule``); True: whichever; False: it needs none, and gets
-    none; None:
-    the card does not say."""
+    """Host rules (``core/network/host_rules.py``, ``parse_rule``); True: any host; False: the agent needs no network,
+    and gets none; None: the card does not say."""
     gpu: bool = False
 
 
@@ -54,53 +54,55 @@ class AgentCard(NamedTuple):
     """None: the card does not say."""
     needs: Requirements = Requirements()
     name: str = ""
-    """For people, as are the next two."""
+    """Shown to people, like the next two."""
     description: str = ""
     version: str = ""
     artifacts: tuple[str, ...] = ()
-    """Patterns (``core/agent/artifact.py``) of files that are collected when it has ended."""
+    """Patterns (``core/agent/artifact.py``) of files that are collected after the agent has ended."""
     branch: bool | str = False
-    """Its commits would be welcome as a branch of the real repository, by this name."""
+    """Whether its commits are wanted as a branch of the real repository, or the branch's name."""
     environment: tuple[str, ...] = ()
-    """Names of variables that it would use."""
+    """Names of variables that the agent uses."""
     image: str = ""
-    """That it would run in, at level 2; empty: the card does not say."""
+    """Container image at level 2; empty: the card does not say."""
     digest: str = ""
-    """SHA-256 of the file that it was read from, hexadecimal."""
+    """SHA-256 of the card file, hexadecimal."""
 
 
 class CredentialRequest(NamedTuple):
-    """What of the user's credentials a card names."""
+    """The user's credentials that a card names."""
 
     stores: tuple[str, ...] = ()
     paths: tuple[bytes, ...] = ()
-    """Below the home, without ``~/``."""
+    """Relative to the home, without ``~/``."""
     gpu: bool = False
     notes: tuple[str, ...] = ()
 
 
 class OpenedCredentials(NamedTuple):
-    """The named stores, as they are on a host."""
+    """The named stores as found on a host."""
 
     stores: tuple[str, ...] = ()
-    """What is open, as a card names it."""
+    """Open stores, as a card names them."""
     live: tuple[Bind, ...] = ()
     named: tuple[bytes, ...] = ()
-    """Where they are, and where links of the home say that they are."""
+    """Their paths, and the targets of symlinks in the home."""
     variables: tuple[bytes, ...] = ()
     abstract: bool = False
     notes: tuple[str, ...] = ()
 
 
-def wanted(card: AgentCard) -> CredentialRequest:
-    """Exactly what the card names, and the screen with OAuth, since a browser logs in."""
+def requested_credentials(card: AgentCard) -> CredentialRequest:
+    """Return exactly the credentials that the card names, and the display with OAuth, since a browser logs in."""
     names: list[str] = []
     notes: list[str] = []
     needs = card.needs
     if needs.oauth is True:
         own = store_of_agent(card.agent)
         if own is None:
-            notes.append(f"needsOAuth of {card.agent} does not say which credentials: none are open; name stores in it")
+            notes.append(
+                f"needsOAuth of {card.agent} does not say which credentials: none are open; list the stores there"
+            )
         names += [own] if own is not None else []
     names += needs.oauth if isinstance(needs.oauth, tuple) else ()
     names += needs.keychain if isinstance(needs.keychain, tuple) else ("keychain",) if needs.keychain else ()
@@ -111,28 +113,32 @@ def wanted(card: AgentCard) -> CredentialRequest:
 
 
 def parse_card(value: object) -> AgentCard:
-    """A card from what its JSON came to. Raises CardError."""
+    """Return the card of a parsed JSON value. Raise CardError if it is invalid."""
     fields = _object(value, "the card", _FIELDS)
     if "agentId" not in fields:
-        raise CardError("agentId is missing", 'it is the name of the agent: "agentId": "claude-code"')
+        raise CardError("agentId is missing", 'add the name of the agent: "agentId": "claude-code"')
     return AgentCard(**{name: fields[key] for key, (name, _convert) in _FIELDS.items() if key in fields})
 
 
-def _object(value: object, where: str, known: Mapping[str, tuple[str, Callable[[Any, str], Any]]]) -> dict[str, Any]:
+def _object(
+    value: object, where: str, convertors: Mapping[str, tuple[str, Callable[[Any, str], Any]]]
+) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise CardError(f"{where} is {_kind(value)}, not an object")
-    found = {}
+    fields = {}
     for key, content in value.items():
-        if key not in known:
-            raise CardError(f"{where} has an unknown key {key!r}", _nearest(key, known) or "known: " + ", ".join(known))
-        found[key] = known[key][1](content, key)
-    return found
+        if key not in convertors:
+            raise CardError(
+                f"{where} has an unknown key {key!r}", _nearest(key, convertors) or "known: " + ", ".join(convertors)
+            )
+        fields[key] = convertors[key][1](content, key)
+    return fields
 
 
-def _nearest(word: str, known: Iterable[str]) -> str:
+def _nearest(word: str, choices: Iterable[str]) -> str:
     from difflib import get_close_matches
 
-    near = get_close_matches(word, known, 1, 0.5)
+    near = get_close_matches(word, choices, 1, 0.5)
     return f"did you mean {near[0]}?" if near else ""
 
 
@@ -161,23 +167,23 @@ def _flag(value: Any, where: str) -> bool:
     return value
 
 
-def _texts(value: Any, where: str, what: str) -> bool | tuple[str, ...]:
+def _bool_or_texts(value: Any, where: str, items: str) -> bool | tuple[str, ...]:
     if isinstance(value, bool):
         return value
-    if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
-        raise CardError(f"{where} is {_kind(value)}", f"true, false, or a list of {what}")
+    if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
+        raise CardError(f"{where} is {_kind(value)}", f"true, false, or a list of {items}")
     return tuple(value)
 
 
 def _stores(value: Any, where: str) -> bool | tuple[str, ...]:
-    found = _texts(value, where, "credential stores and ~/ paths")
-    for name in found if isinstance(found, tuple) else ():
+    names = _bool_or_texts(value, where, "credential stores and ~/ paths")
+    for name in names if isinstance(names, tuple) else ():
         if name.startswith("~"):
             _path(name, where)
         elif name not in STORES:
-            known = "known: " + ", ".join(STORES) + "; or a path: ~/.config/tool"
-            raise CardError(f"{where}: there is no credential store {name!r}", _nearest(name, STORES) or known)
-    return found
+            hint = "known: " + ", ".join(STORES) + "; or a path: ~/.config/tool"
+            raise CardError(f"{where}: there is no credential store {name!r}", _nearest(name, STORES) or hint)
+    return names
 
 
 def _path(name: str, where: str) -> None:
@@ -187,17 +193,17 @@ def _path(name: str, where: str) -> None:
     try:
         name.encode()
     except UnicodeEncodeError as error:
-        raise CardError(f"{where}: {name!r} holds half a character") from error
+        raise CardError(f"{where}: {name!r} holds an unpaired surrogate") from error
 
 
 def _hosts(value: Any, where: str) -> bool | tuple[str, ...]:
-    found = _texts(value, where, "host names")
-    for host in found if isinstance(found, tuple) else ():
+    hosts = _bool_or_texts(value, where, "host names")
+    for host in hosts if isinstance(hosts, tuple) else ():
         try:
             parse_rule(host, "allow")
         except ValueError as error:
             raise CardError(f"{where}: {error}", "api.example.com, *.example.com, example.com:443") from error
-    return found
+    return hosts
 
 
 def _text(value: Any, where: str) -> str:
@@ -210,29 +216,29 @@ def _text(value: Any, where: str) -> str:
     return value
 
 
-def _listed(value: Any, where: str, what: str) -> tuple[str, ...]:
-    if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
-        raise CardError(f"{where} is {_kind(value)}", f"a list of {what}")
+def _text_list(value: Any, where: str, items: str) -> tuple[str, ...]:
+    if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
+        raise CardError(f"{where} is {_kind(value)}", f"a list of {items}")
     if len(value) > _MOST:
         raise CardError(f"{where} has more than {_MOST} entries")
     return tuple(dict.fromkeys(value))
 
 
 def _patterns(value: Any, where: str) -> tuple[str, ...]:
-    found = _listed(value, where, f"patterns of at most {PATTERN_LIMIT} characters: reports/**, *.log")
-    for pattern in found:
-        wrong = pattern_error(pattern)
-        if wrong:
-            raise CardError(f"{where}: {show(pattern.encode('utf-8', 'surrogatepass'))!r} {wrong}", "reports/**, *.log")
-    return found
+    patterns = _text_list(value, where, f"patterns of at most {PATTERN_LIMIT} characters: reports/**, *.log")
+    for pattern in patterns:
+        error = pattern_error(pattern)
+        if error:
+            raise CardError(f"{where}: {show(pattern.encode('utf-8', 'surrogatepass'))!r} {error}", "reports/**, *.log")
+    return patterns
 
 
 def _variables(value: Any, where: str) -> tuple[str, ...]:
-    found = _listed(value, where, "names of variables")
-    for name in found:
+    names = _text_list(value, where, "names of variables")
+    for name in names:
         if _VARIABLE.fullmatch(name) is None:
             raise CardError(f"{where}: {name!r} is not the name of a variable", "a name alone: API_KEY")
-    return found
+    return names
 
 
 def _branch(value: Any, where: str) -> bool | str:
@@ -245,9 +251,9 @@ def _branch(value: Any, where: str) -> bool | str:
 
 
 def _image(value: Any, where: str) -> str:
-    wrong = name_error(value) if isinstance(value, str) else "is not the name of an image"
-    if wrong:
-        raise CardError(f"{where} {wrong}", "as debian:bookworm; host: the host's own toolchain")
+    error = name_error(value) if isinstance(value, str) else "is not the name of an image"
+    if error:
+        raise CardError(f"{where} {error}", "as debian:bookworm; host: the host's own toolchain")
     return str(value)
 
 

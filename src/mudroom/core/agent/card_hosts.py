@@ -1,8 +1,8 @@
-"""The hosts that an agent's card names, held against the rules that there are. Pure.
+"""The hosts that an agent's card names, compared with the existing host rules. Pure.
 
-A card is written by the agent's author, so naming a host is asking for it. What a rule allows already needs nothing;
-what a rule denies stays denied; what a rule wants asked about is asked about when it comes to that. For what is left
-somebody has to decide, once, before the agent starts.
+The agent's author writes the card, so naming a host is a request. A host that a rule allows needs no answer; a denied
+host stays denied; a host with an ask rule is asked about at its first connection. The user decides about the remaining
+hosts once, before the agent starts.
 """
 
 from __future__ import annotations
@@ -16,34 +16,39 @@ from mudroom.core.network.host_rules import USUAL, HostRule, parse_rule
 
 class CardHostRule(NamedTuple):
     allowed: tuple[HostRule, ...] = ()
-    """Each as an allow with the source ``card AGENT``."""
+    """Each as an allow rule with the source ``card AGENT``."""
     denied: tuple[HostRule, ...] = ()
     asked: tuple[HostRule, ...] = ()
-    """A rule wants them asked about, whatever allows them."""
+    """Hosts with an ask rule, whatever allows them."""
     open: tuple[HostRule, ...] = ()
-    """No rule decides about all that they stand for."""
+    """Hosts that no rule fully covers."""
 
 
-def wish(agent: str, hosts: Sequence[str], rules: Sequence[HostRule]) -> CardHostRule:
-    """``hosts``: as ``parse_rule`` reads them. Raises ValueError as that does."""
-    found: dict[str, list[HostRule]] = {"deny": [], "ask": [], "allow": [], "": []}
+def sort_hosts(agent: str, hosts: Sequence[str], rules: Sequence[HostRule]) -> CardHostRule:
+    """Return the hosts of a card by the rule that decides about them. ``hosts``: as ``parse_rule`` reads them. Raise
+    ValueError as that function does."""
+    by_action: dict[str, list[HostRule]] = {"deny": [], "ask": [], "allow": [], "": []}
     for text in dict.fromkeys(hosts):
         rule = parse_rule(text, "allow", f"card {agent}")
-        action = next((one for one in ("deny", "ask", "allow") if any(_decides(r, one, rule) for r in rules)), "")
-        found[action].append(rule)
-    return CardHostRule(tuple(found["allow"]), tuple(found["deny"]), tuple(found["ask"]), tuple(found[""]))
+        action = next(
+            (action for action in ("deny", "ask", "allow") if any(_decides(r, action, rule) for r in rules)), ""
+        )
+        by_action[action].append(rule)
+    return CardHostRule(
+        tuple(by_action["allow"]), tuple(by_action["deny"]), tuple(by_action["ask"]), tuple(by_action[""])
+    )
 
 
-def _decides(rule: HostRule, action: str, wanted: HostRule) -> bool:
-    """Whether a rule with this action is about all that is wanted, however it is requested there."""
-    if rule.action != action or rule.methods or rule.paths or not covers(rule.pattern, wanted.pattern):
+def _decides(rule: HostRule, action: str, card_rule: HostRule) -> bool:
+    """Return whether a rule with this action covers all hosts and ports of ``wanted``, for every request."""
+    if rule.action != action or rule.methods or rule.paths or not covers(rule.pattern, card_rule.pattern):
         return False
     ports = rule.ports or (USUAL if action == "allow" else ())
-    return not ports or set(wanted.ports or USUAL) <= set(ports)
+    return not ports or set(card_rule.ports or USUAL) <= set(ports)
 
 
 def covers(pattern: str, other: str) -> bool:
-    """Whether one canonical pattern stands for every host that the other stands for."""
+    """Return whether the canonical pattern ``pattern`` matches every host that ``other`` matches."""
     if pattern == other:
         return True
     network = parse_pattern(other.encode())[1]

@@ -1,13 +1,14 @@
-"""The credential stores that an agent card or a policy can name: where each lies, and what of a session it needs.
+"""The credential stores that an agent card or a policy can name: the files of each store, and the parts of a session
+that it needs.
 
-A table, and nothing else. What is in it is hidden from a command at level 0 unless it is named; what is not in it can
-be named by its path in the home (``~/.config/tool``). Rules:
+The file is a table only. A store in the table is hidden from a command at level 0 unless it is named; any other file
+can be named by its path in the home (``~/.config/tool``). Rules:
 
-1. A store is a directory where the tool has one to itself: a program that rewrites a file by a new one and a rename
-   (most do, for tokens) then works inside, and both sides see the same. A store of the kind ``file`` lies among other
-   things and can only be written in place; what the host puts in its place is seen by the next command.
-2. A socket is a way to act through a program of the host: whoever reaches the session bus or the ssh-agent can do all
-   that these do for the user. They are named like files, one by one.
+1. A store is a directory where a tool has a directory of its own. A program that replaces a file by a rename (as most
+   do for tokens) then works inside the directory, and both sides see the same file. A store of the kind ``file`` lies
+   among other files and can only be written in place; a replacement by the host is seen by the next command.
+2. A socket lets a command act through a program of the host: a command that reaches the session bus or the ssh-agent
+   can do everything that these do for the user. Sockets are named one by one, like files.
 """
 
 from __future__ import annotations
@@ -22,9 +23,9 @@ class CredentialStore(NamedTuple):
     """Relative to the home."""
     files: tuple[bytes, ...] = ()
     sockets: tuple[bytes, ...] = ()
-    """``$NAME``: the path that this variable holds; else relative to the user's runtime directory, or absolute."""
+    """``$NAME``: the path in this variable; otherwise a path relative to the user's runtime directory, or absolute."""
     variables: tuple[bytes, ...] = ()
-    """Of the environment: without them the store is not found."""
+    """Environment variables without which the store is not found."""
 
 
 _RUNTIME = b"XDG_RUNTIME_DIR"
@@ -97,11 +98,11 @@ _ALIASES: Mapping[str, str] = {"claude-code": "claude", "github-cli": "gh", "gem
 
 
 def store_of_agent(agent: str) -> str | None:
-    """The store that bears an agent's own name: what ``needsOAuth: true`` means."""
+    """Return the store with the agent's own name, which ``needsOAuth: true`` means; None if there is none."""
     name = _ALIASES.get(agent, agent)
     return name if name in STORES else None
 
 
-def places() -> tuple[bytes, ...]:
-    """Every place in the home that is hidden unless its store is named."""
+def store_places() -> tuple[bytes, ...]:
+    """Return every path in the home that is hidden unless its store is named."""
     return tuple(place for store in STORES.values() for place in (*store.directories, *store.files))

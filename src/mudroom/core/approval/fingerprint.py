@@ -1,15 +1,15 @@
-"""What an approval of a command is tied to: its words and place, what was said about it, the
-terms on which it runs, and the files that it names.
+"""The fingerprint that ties an approval to a command: its words and directory, its verdict, the terms on which it runs,
+and the files that it names.
 
-An approval given for ``bash build.sh`` must not hold for another content of ``build.sh``. Files are told in two ways:
+An approval of ``bash build.sh`` must not hold for another content of ``build.sh``. Two kinds of files are covered:
 
-* those that are *run* (``core/command/program/script.py``): a program of the project, the script that an interpreter is
-  given, what a
-  build tool reads by itself. Each of them is covered, or there is no fingerprint (``Uncovered``): it cannot be told
-  before it runs, is too large, or lies outside of the project where commands may write;
-* all others that a word names, as far as they are not too many and too large.
+* Files that are *run* (``core/command/program/script.py``): a program of the project, the script of an interpreter,
+  files that a build tool reads by default. Each is covered, or there is no fingerprint (``Uncovered``): the file is not
+  known before the command runs, is too large, or lies outside the project where commands may write.
+* Other files that a word names, up to limits of number and size.
 
-What such a file reads in turn is not covered: modules, included files, hooks. The sandbox is the boundary, not this.
+Files that such a file reads in turn are not covered: modules, included files, hooks. The sandbox is the boundary, not
+the fingerprint.
 """
 
 from __future__ import annotations
@@ -18,23 +18,32 @@ from _blake2 import blake2b
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from mudroom.core.approval.approval import CommandQuestion
-from mudroom.core.command.program.script import IMPLIED, Uncovered, directories, join, require_told, runs
+from mudroom.core.command.program.script import (
+    IMPLIED,
+    Uncovered,
+    executed_files,
+    join,
+    require_known,
+    working_directories,
+)
 from mudroom.core.command.verdict import CommandPart, Verdict
 from mudroom.core.tree.path import show
 
-__all__ = ["IMPLIED", "Uncovered", "digests", "fingerprint", "holds", "question_about"]
+__all__ = ["IMPLIED", "Uncovered", "digests", "fingerprint", "question_about", "still_applies"]
 
 Read = Callable[[bytes, int], bytes | None]
-"""The content of a regular file at an absolute path of the view, found as open(2) would find it; None if there is none.
-If it has more bytes than the second says: at least one more than that many. ``stage/views/lookup.py`` has one."""
+"""Return the content of a regular file at an absolute path of the view, resolved as open(2) does; None if there is
+none. Of a file larger than the second argument in bytes, return at least one byte more than that.
+``stage/views/lookup.py`` has an implementation."""
 Strays = Callable[[bytes], bool]
-"""Whether an absolute path leads out of the project to where commands may write; ``read`` finds nothing there."""
+"""Return whether an absolute path leads out of the project to a place where commands may write; ``read`` finds no file
+there."""
 LARGEST = 64 << 20
-"""Bytes of a file that is run."""
+"""Bytes of a file that is run, at most."""
 LARGEST_NAMED = 4 << 20
-"""Bytes of another one."""
+"""Bytes of any other file, at most."""
 MOST_RUN, MOST_NAMED = 1024, 256
-"""Paths that are looked at."""
+"""Paths that are examined, at most."""
 
 
 def question_about(
@@ -49,8 +58,8 @@ def question_about(
     read: Read,
     terms: Sequence[str] = (),
 ) -> CommandQuestion:
-    """The question about a command as everything is now. Made a second time before the command runs, it shows by
-    ``holds`` whether the answer is about what runs. Raises Uncovered, and what ``read`` raises."""
+    """Return the question about a command in the present state. A second question, made before the command runs, shows
+    by ``holds`` whether the answer still applies. Raise Uncovered, and the errors of ``read``."""
     files = digests(parts, command, cwd, read)
     mark = fingerprint(command, cwd, fork, agent, verdict, level, files, terms)
     return CommandQuestion(tuple(command), cwd, fork, agent, verdict, pattern, mark, files, tuple(terms))
@@ -63,34 +72,34 @@ def nowhere(_path: bytes) -> bool:
 def digests(
     parts: Sequence[CommandPart], words: Sequence[bytes], cwd: bytes, read: Read, strays: Strays = nowhere
 ) -> tuple[tuple[bytes, str], ...]:
-    """Path and digest of each file of the view that the command runs or names, by path. ``words`` are those of the
-    command itself, ``parts`` what was found in it. Raises Uncovered, and what ``read`` raises."""
-    require_told(parts)
-    again = bool(parts) and parts[0].words[1:] == tuple(words[1:])
-    lines = [tuple(words), *(part.words for part in parts[again:])]
-    bases = directories(lines, cwd)
-    found: dict[bytes, str] = {}
+    """Return path and digest of each file of the view that the command runs or names, sorted by path. ``words``: the
+    words of the command itself; ``parts``: the parts found in it. Raise Uncovered, and the errors of ``read``."""
+    require_known(parts)
+    skip = bool(parts) and parts[0].words[1:] == tuple(words[1:])
+    lines = [tuple(words), *(part.words for part in parts[skip:])]
+    bases = working_directories(lines, cwd)
+    digests_by_path: dict[bytes, str] = {}
     names: dict[bytes, bool] = {}
-    for name, sure in runs(lines):
+    for name, sure in executed_files(lines):
         names[name] = names.get(name, False) or sure
-    run = _some(_paths(bases, names), MOST_RUN)
+    run = _limited(_paths(bases, names), MOST_RUN)
     if len(run) > MOST_RUN:
         raise Uncovered(f"it runs more than {MOST_RUN} files")
     surely = set(_paths(bases, (name for name, sure in names.items() if sure)))
     for path in run:
         content = read(path, LARGEST)
         if content is None and path in surely and strays(path):
-            raise Uncovered(f"{show(path)} would be run, and lies outside of the project, where commands may write")
+            raise Uncovered(f"{show(path)} would be run, and lies outside the project, where commands may write")
         if content is not None and len(content) > LARGEST:
             raise Uncovered(f"{show(path)} is larger than {LARGEST >> 20} MiB")
         if content is not None:
-            found[path] = _digest(content)
+            digests_by_path[path] = _digest(content)
     named = _paths(bases, (name for line in lines for name in _named(line)))
-    for path in _some((path for path in named if path not in found), MOST_NAMED)[:MOST_NAMED]:
+    for path in _limited((path for path in named if path not in digests_by_path), MOST_NAMED)[:MOST_NAMED]:
         content = read(path, LARGEST_NAMED)
         if content is not None:
-            found[path] = _digest(content) if len(content) <= LARGEST_NAMED else "large"
-    return tuple(sorted(found.items()))
+            digests_by_path[path] = _digest(content) if len(content) <= LARGEST_NAMED else "large"
+    return tuple(sorted(digests_by_path.items()))
 
 
 def fingerprint(
@@ -104,8 +113,9 @@ def fingerprint(
     terms: Sequence[str] = (),
     variables: Iterable[bytes] = (),
 ) -> str:
-    """BLAKE2b over all of it, each field with its length, so that no two questions look the same. ``variables``:
-    NAME=VALUE of those that decide what is run; ``terms`` show their names alone."""
+    """Return a BLAKE2b digest over all arguments, each field with its length, so that different questions have
+    different inputs. ``variables``: NAME=VALUE of the variables that decide what is run; ``terms`` show only their
+    names."""
     hasher = blake2b(digest_size=16)
 
     def add(*fields: bytes) -> None:
@@ -122,9 +132,9 @@ def fingerprint(
     return hasher.hexdigest()
 
 
-def holds(question: CommandQuestion, now: str) -> bool:
-    """Whether an answer to ``question`` is one to what has this fingerprint now: to be looked at after the answer has
-    come, when nobody else can change the fork any more."""
+def still_applies(question: CommandQuestion, now: str) -> bool:
+    """Return whether an answer to ``question`` applies to the fingerprint ``now``. To be checked after the answer has
+    arrived, when no other process can change the fork any more."""
     return bool(now) and question.fingerprint == now
 
 
@@ -143,14 +153,14 @@ def _paths(bases: Sequence[bytes], names: Iterable[bytes]) -> Iterator[bytes]:
                 yield join(base, name)
 
 
-def _some(paths: Iterable[bytes], most: int) -> list[bytes]:
-    """Each once, and at most one more than so many."""
-    found: dict[bytes, None] = {}
+def _limited(paths: Iterable[bytes], most: int) -> list[bytes]:
+    """Return each path once, and at most one more than ``most``."""
+    unique: dict[bytes, None] = {}
     for path in paths:
-        found[path] = None
-        if len(found) > most:
+        unique[path] = None
+        if len(unique) > most:
             break
-    return list(found)
+    return list(unique)
 
 
 def _digest(content: bytes) -> str:

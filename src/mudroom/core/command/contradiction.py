@@ -1,4 +1,4 @@
-"""What is wrong with rules that can be read: those that contradict each other, never matter, or leave nothing. Pure."""
+"""Problems of rules that parse: rules that contradict each other, never apply, or deny everything. Pure."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from mudroom.core.command.policy import (
 class RuleProblem(NamedTuple):
     severity: Literal["error", "warning"]
     where: str
-    """``policy.yaml:12``; empty: of all files together."""
+    """File and line, such as ``policy.yaml:12``; empty: the problem is in all files together."""
     text: str
     hint: str = ""
 
 
 def contradictions(rules: Sequence[CommandRule]) -> Iterator[RuleProblem]:
-    """``rules``: of one file. The same commands with different actions: which of them was meant?"""
+    """Yield rules of one file that give the same commands different actions, or repeat each other."""
     seen: dict[tuple[object, ...], CommandRule] = {}
     for rule in rules:
         key = (rule.pattern, rule.exact, rule.agents)
@@ -32,21 +32,24 @@ def contradictions(rules: Sequence[CommandRule]) -> Iterator[RuleProblem]:
             text = f"{show_pattern(rule)} is {rule.action} here and {first.action} in {first.source}"
             yield RuleProblem("error", rule.source, text, "keep one of the two")
         elif first is not rule:
-            yield RuleProblem("warning", rule.source, f"{show_pattern(rule)}: {first.source} says the same")
+            yield RuleProblem("warning", rule.source, f"{show_pattern(rule)}: {first.source} has the same rule")
 
 
-def pointless(rules: Sequence[CommandRule]) -> Iterator[RuleProblem]:
-    """``rules``: of all files. What is milder than a denial of all that it is about never matters."""
+def unreachable_rules(rules: Sequence[CommandRule]) -> Iterator[RuleProblem]:
+    """Yield the rules that never apply because a deny rule covers them. ``rules``: of all files."""
     denials = [rule for rule in rules if rule.action == "deny"]
     for rule in rules:
         cover = next((deny for deny in denials if rule.action != "deny" and covers(deny, rule)), None)
         if cover is not None:
-            text = f"{show_pattern(rule)} never matters: {cover.source} denies {show_pattern(cover)}"
-            yield RuleProblem("warning", rule.source, text, "a denial wins, whatever is longer or nearer")
+            text = f"{show_pattern(rule)} never applies: {cover.source} denies {show_pattern(cover)}"
+            yield RuleProblem(
+                "warning", rule.source, text, "a denial wins over a longer pattern and over a nearer source"
+            )
 
 
 def covers(wide: CommandRule, narrow: CommandRule) -> bool:
-    """Whether the first matches all that the second does, for everybody that the second is for."""
+    """Return whether ``wide`` matches all commands that ``narrow`` matches, for every agent that ``narrow`` applies
+    to."""
     if wide.agents and not (narrow.agents and set(narrow.agents) <= set(wide.agents)):
         return False
     if len(wide.pattern) > len(narrow.pattern):
@@ -57,26 +60,26 @@ def covers(wide: CommandRule, narrow: CommandRule) -> bool:
 
 
 def locked_out(policy: CommandPolicy) -> Iterator[RuleProblem]:
-    """Everybody for whom every class is denied and no rule lets anything through."""
+    """Yield each agent for which every class is denied and no rule allows anything."""
     agents: list[str | None] = [None, *dict.fromkeys(agent for agent, _role in policy.agents)]
-    nobody = [agent for agent in agents if _nothing_is_left(policy, agent)]
+    denied = [agent for agent in agents if _denies_everything(policy, agent)]
     hint = "let one class through, such as commands: {classes: {read_only: allow}}, or a rule"
-    if len(nobody) == len(agents):
-        yield RuleProblem("error", "", "every command of every agent is denied: nobody can do anything", hint)
+    if len(denied) == len(agents):
+        yield RuleProblem("error", "", "every command of every agent is denied: no command can run", hint)
         return
-    for agent in nobody:
-        who = f"the agent {agent}" if agent is not None else "agents without a role"
-        yield RuleProblem("warning", "", f"every command of {who} is denied", hint)
+    for agent in denied:
+        subject = f"the agent {agent}" if agent is not None else "agents without a role"
+        yield RuleProblem("warning", "", f"every command of {subject} is denied", hint)
 
 
-def _nothing_is_left(policy: CommandPolicy, agent: str | None) -> bool:
+def _denies_everything(policy: CommandPolicy, agent: str | None) -> bool:
     if any(class_actions(policy, agent)[name].action != "deny" for name in BY_CLASS):
         return False
     role = policy.role_of(agent)
-    who = {agent, role.name if role else None} - {None}
+    names = {agent, role.name if role else None} - {None}
     denials = [rule for rule in policy.rules if rule.action == "deny"]
     return not any(
-        rule.action != "deny" and not rule.floor and (not rule.agents or who.intersection(rule.agents))
+        rule.action != "deny" and not rule.floor and (not rule.agents or names.intersection(rule.agents))
         for rule in policy.rules
         if not any(covers(deny, rule) for deny in denials)
     )

@@ -1,7 +1,7 @@
-"""Where a path of a command leads: into the project (and what is nobody's: /tmp, the null device), or outside.
+"""Where a path of a command leads: into the project (or a shared place such as /tmp or the null device), or outside.
 
-A path is only read here, never looked up, so that a link in the project may lead elsewhere without this knowing it:
-the sandbox is what holds, not this.
+Paths are only parsed here and never looked up, so a symlink in the project may lead elsewhere unnoticed. The sandbox is
+the boundary, not this check.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from mudroom.core.command.word import Word
 Where = Literal["inside", "unknown", "outside"]
 _RANK: tuple[Where, ...] = ("inside", "unknown", "outside")
 SOMEWHERE = b"/\0project"
-"""Stands for a project whose path is not told: no path of a command leads into it from the root."""
-_NOBODYS = (b"/tmp", b"/var/tmp", b"/dev/shm", b"/dev/fd")
+"""Project path that is used when none is given: no absolute path of a command leads into it."""
+_SHARED = (b"/tmp", b"/var/tmp", b"/dev/shm", b"/dev/fd")
 _PLAIN = b"null zero full stdin stdout stderr tty random urandom".split()
 _PLAIN_DEVICES = frozenset({b"/dev/" + name for name in _PLAIN})
 _CREDENTIAL = re.compile(
@@ -28,19 +28,19 @@ _CREDENTIAL = re.compile(
 _BY_WILDCARD = re.compile(rb"[*?\[{]")
 
 
-class Scene(NamedTuple):
-    """What is known around a command, and how a command inside it is looked at."""
+class CommandContext(NamedTuple):
+    """The surroundings of a command, and the functions that classify a command inside it."""
 
-    line: Callable[[bytes, Scene], Sequence[CommandPart]]
-    words: Callable[[Sequence[Word], Scene], Sequence[CommandPart]]
+    line: Callable[[bytes, CommandContext], Sequence[CommandPart]]
+    words: Callable[[Sequence[Word], CommandContext], Sequence[CommandPart]]
     project: bytes = SOMEWHERE
     places: tuple[bytes | None, ...] = (SOMEWHERE,)
-    """The directories in which the command may run; None is one that cannot be told."""
+    """Directories in which the command may run; None for one that is not known."""
     depth: int = 0
 
 
 class CommandFinding(NamedTuple):
-    """What a command turned out to be; ``parts`` are the commands that it starts."""
+    """The classes of a command; ``parts`` are the commands that it starts."""
 
     classes: tuple[CommandClass, ...]
     reason: str
@@ -48,14 +48,14 @@ class CommandFinding(NamedTuple):
 
 
 def normal(path: bytes) -> bytes:
-    """An absolute path without ``.``, ``..`` and repeated slashes."""
-    found: list[bytes] = []
+    """Return an absolute path without ``.``, ``..`` and repeated slashes."""
+    pieces: list[bytes] = []
     for piece in path.split(b"/"):
         if piece == b"..":
-            del found[-1:]
+            del pieces[-1:]
         elif piece not in (b"", b"."):
-            found.append(piece)
-    return b"/" + b"/".join(found)
+            pieces.append(piece)
+    return b"/" + b"/".join(pieces)
 
 
 def _below(path: bytes, directory: bytes) -> bool:
@@ -64,52 +64,52 @@ def _below(path: bytes, directory: bytes) -> bool:
 
 def _of_absolute(path: bytes, project: bytes) -> Where:
     path = normal(path)
-    if _below(path, project) or path in _PLAIN_DEVICES or any(_below(path, place) for place in _NOBODYS):
+    if _below(path, project) or path in _PLAIN_DEVICES or any(_below(path, place) for place in _SHARED):
         return "inside"
     return "outside"
 
 
-def _from_one(text: bytes, project: bytes, place: bytes | None) -> Where:
+def _of_path(text: bytes, project: bytes, directory: bytes | None) -> Where:
     if text.startswith(b"/"):
         return _of_absolute(text, project)
-    return "unknown" if place is None else _of_absolute(place + b"/" + text, project)
+    return "unknown" if directory is None else _of_absolute(directory + b"/" + text, project)
 
 
-def where(word: Word, scene: Scene) -> Where:
-    """The worst place to which this word may lead."""
+def locate(word: Word, context: CommandContext) -> Where:
+    """Return the worst location to which this word may lead."""
     if word.at_home:
         return "outside"
     text = word.text
     if word.kind == "computed":
         text = word.start
         if not text.startswith(b"/") or text == b"/":
-            sure = text.startswith((b"/", b"../"))
-            return "outside" if sure else "unknown"
+            is_outside = text.startswith((b"/", b"../"))
+            return "outside" if is_outside else "unknown"
     elif word.kind == "pattern":
         text = _BY_WILDCARD.split(text, maxsplit=1)[0].rpartition(b"/")[0] + b"/"
         text = text if word.text.startswith(b"/") else b"./" + text.lstrip(b"/")
-    found = max((_from_one(text, scene.project, place) for place in scene.places), key=_RANK.index)
-    return "unknown" if word.kind == "computed" and found == "inside" else found
+    location = max((_of_path(text, context.project, place) for place in context.places), key=_RANK.index)
+    return "unknown" if word.kind == "computed" and location == "inside" else location
 
 
-def moved(word: Word, scene: Scene) -> tuple[bytes | None, ...]:
-    """Where a change of directory to this word leads."""
+def change_directory(word: Word, context: CommandContext) -> tuple[bytes | None, ...]:
+    """Return the directories after a change of directory to this word."""
     if word.at_home:
         return (b"/home",)
     if not word.literal or word.text.startswith(b"-"):
         return (None,)
     if word.text.startswith(b"/"):
         return (normal(word.text),)
-    found = {None if place is None else normal(place + b"/" + word.text) for place in scene.places}
-    return tuple(sorted(found, key=repr))
+    directories = {None if place is None else normal(place + b"/" + word.text) for place in context.places}
+    return tuple(sorted(directories, key=repr))
 
 
 def names_credentials(word: Word) -> bool:
-    """Whether it names a file of keys (``PATH``, ``--file=PATH``, ``@PATH``): one of a home directory or of the system,
-    not one of the project."""
+    """Return whether the word names a credential file (``PATH``, ``--file=PATH``, ``@PATH``) of a home directory or of
+    the system; files of the project do not count."""
     for sign in (b"=", b"@"):
-        head, found, _tail = word.text.partition(sign)
-        if found and _names_credentials(_behind(word, len(head) + 1)):
+        head, separator, _tail = word.text.partition(sign)
+        if separator and _names_credentials(_behind(word, len(head) + 1)):
             return True
     return _names_credentials(word)
 
@@ -124,7 +124,7 @@ def _names_credentials(word: Word) -> bool:
 
 
 def after_equals(word: Word) -> Word:
-    """The path in ``--output=PATH``, ``of=PATH``; another word is its own."""
+    """Return the path in ``--output=PATH`` or ``of=PATH``; any other word is returned unchanged."""
     head, sign, _value = word.text.partition(b"=")
     cut = len(head) + len(sign)
     return word if not sign or (not word.literal and word.fixed < cut) else _behind(word, cut)
@@ -134,13 +134,13 @@ def _behind(word: Word, cut: int) -> Word:
     return Word(word.text[cut:], word.kind, max(0, word.fixed - cut))
 
 
-def worst(words: Iterable[Word], scene: Scene) -> Where:
-    return max((where(after_equals(word), scene) for word in words), key=_RANK.index, default="inside")
+def worst_location(words: Iterable[Word], context: CommandContext) -> Where:
+    return max((locate(after_equals(word), context) for word in words), key=_RANK.index, default="inside")
 
 
-def written(words: Iterable[Word], scene: Scene) -> tuple[tuple[CommandClass, ...], str]:
-    """What writing to these paths adds to a command."""
-    place = worst(words, scene)
-    if place == "outside":
+def write_classes(words: Iterable[Word], context: CommandContext) -> tuple[tuple[CommandClass, ...], str]:
+    """Return the classes that writing to these paths adds, and the reason."""
+    location = worst_location(words, context)
+    if location == "outside":
         return ("host_escape_risk",), "outside the project"
-    return (("unknown",), "at a place that cannot be told") if place == "unknown" else ((), "")
+    return (("unknown",), "at a path that is not known before it runs") if location == "unknown" else ((), "")

@@ -1,16 +1,18 @@
-"""What is done about a command: rules and the one decision. Pure. ``core/command/program/classification.py`` says what
-a command is.
+"""The rules about commands, and the decision that they lead to. Pure. ``core/command/program/classification.py`` finds
+the classes of a command.
 
-Rules of this file: each part of a command is decided by itself, and the strictest decides the whole. For one part
+Each part of a command is decided by itself, and the strictest decision holds for the whole command. For one part:
 
-1. a deny rule that matches wins, always;
-2. else of the rules that match the longest pattern, then the one from nearest the user (``RANKS``), then the stricter;
-3. else what its classes say, the strictest of them.
+1. A deny rule that matches always wins.
+2. Otherwise, of the rules that match: the longest pattern; of equal length, the rule whose source is nearest to the
+   user (``RANKS``); of equal rank, the stricter action.
+3. Without a matching rule: the strictest action of the part's classes.
 
-A rule that may only tighten (``floor``: those of a policy that nobody here has trusted) is left out of this, and raises
-what came of it. A pattern is a prefix of words; each word one of several. Where a word is not known before the command
-runs, no pattern reaches it: where a stricter rule may apply, a milder one counts only if the classes are no stricter.
-This is guidance above a sandbox, not the boundary: a program can be started in more ways than any pattern names.
+A rule with ``floor`` (from a policy that the user of this machine has not trusted) does not take part in this; it can
+only make the outcome stricter afterwards. A pattern is a prefix of words, with several alternatives for each word. A
+word that is not known before the command runs matches no pattern: where a stricter rule might match it, a milder rule
+counts only if the classes are no stricter. The rules are guidance above a sandbox, not the boundary: a program can be
+started in more ways than any pattern names.
 """
 
 from __future__ import annotations
@@ -22,9 +24,9 @@ from mudroom.core.command.verdict import ACTIONS, CLASSES, Action, Classificatio
 from mudroom.core.tree.path import show
 
 Pattern = tuple[tuple[bytes, ...], ...]
-"""By place, the words that may stand there."""
+"""For each position, the words that match there."""
 RANKS = ("built-in", "project", "user", "local")
-"""Where a rule can come from, the nearest to the user last. ``local``: this machine's answers for this project."""
+"""Sources of rules, the nearest to the user last. ``local``: answers given on this machine for this project."""
 STRICTNESS = {action: number for number, action in enumerate(ACTIONS)}
 BY_CLASS: dict[CommandClass, Action] = {
     "read_only": "allow",
@@ -34,29 +36,29 @@ BY_CLASS: dict[CommandClass, Action] = {
     "unknown": "allow_with_checkpoint",
     "host_escape_risk": "require_approval",
 }
-"""Where no policy says anything."""
+"""The action of each class unless a policy sets another."""
 _SYSTEM = (b"/bin/", b"/sbin/", b"/usr/bin/", b"/usr/sbin/", b"/usr/local/bin/", b"/usr/local/sbin/")
-"""Directories whose programs are what their names say."""
+"""System directories: a program in one of these is the program that its name says."""
 
 
 class CommandRule(NamedTuple):
     pattern: Pattern
     action: Action
     source: str = ""
-    """``policy.yaml:12``."""
+    """File and line, such as ``policy.yaml:12``."""
     reason: str = ""
     instead: str = ""
     agents: tuple[str, ...] = ()
-    """Roles and agents that it is for; empty: everybody."""
+    """Roles and agent ids that the rule applies to; empty: all."""
     match: tuple[str, ...] = ()
-    """Command lines in which it has to match something, checked when it is loaded."""
+    """Command lines that the rule must match; checked when the rule is loaded."""
     not_match: tuple[str, ...] = ()
     exact: bool = False
-    """The pattern is all words, not the first of them."""
+    """Whether the pattern must equal all words of the command instead of its first ones."""
     rank: int = 1
     """Index in ``RANKS``."""
     floor: bool = False
-    """It can make a decision stricter, never milder."""
+    """Whether the rule can only make a decision stricter."""
 
 
 class ClassRule(NamedTuple):
@@ -74,49 +76,54 @@ class Role(NamedTuple):
 
 class CommandPolicy(NamedTuple):
     by_class: tuple[ClassRule, ...] = ()
-    """What differs from ``BY_CLASS``."""
+    """Actions that differ from ``BY_CLASS``."""
     rules: tuple[CommandRule, ...] = ()
     roles: tuple[Role, ...] = ()
     agents: tuple[tuple[str, str], ...] = ()
-    """(agentId, role)."""
+    """Pairs (agentId, role)."""
 
     def role_of(self, agent: str | None) -> Role | None:
         name = dict(self.agents).get(agent or "")
         return next((role for role in self.roles if role.name == name), None)
 
 
-class _Found(NamedTuple):
+class _Outcome(NamedTuple):
     action: Action
     rule: str
     reason: str
     instead: str = ""
-    """What the rule says itself."""
-    else_: str = ""
-    """What can be said of any such rule."""
+    """The ``instead`` text of the rule."""
+    fallback: str = ""
+    """Generated text for a rule without ``instead``."""
 
 
 def decide(classified: Classification, policy: CommandPolicy, agent: str | None = None) -> Verdict:
-    """What is done about a command. ``agent``: the agentId of who runs it. Never raises."""
-    who, by_class = _standing(policy, agent)
-    rules = [rule for rule in policy.rules if not rule.agents or who.intersection(rule.agents)]
-    parts = classified.parts or (CommandPart((), False, classified.classes or ("unknown",), "nothing is known of it"),)
-    found = [_decide_part(part, rules, by_class) for part in parts]
+    """Return the verdict on a command. ``agent``: the agentId of the agent that runs it. Never raises."""
+    names, by_class = _rules_of_agent(policy, agent)
+    rules = [rule for rule in policy.rules if not rule.agents or names.intersection(rule.agents)]
+    parts = classified.parts or (
+        CommandPart((), False, classified.classes or ("unknown",), "the command is not known"),
+    )
+    outcomes = [_decide_part(part, rules, by_class) for part in parts]
     ranks = [max(map(CLASSES.index, part.classes), default=0) for part in parts]
-    # Of equals the last: a shell, and whatever else starts something, comes before what it starts.
-    worst = found[max(range(len(found)), key=lambda at: (STRICTNESS[found[at].action], ranks[at], at))]
+    # The last of equal ones: a shell or wrapper comes before the command that it starts.
+    worst = outcomes[
+        max(range(len(outcomes)), key=lambda index: (STRICTNESS[outcomes[index].action], ranks[index], index))
+    ]
     instead = ""
     if worst.action == "deny":
-        instead = worst.instead or _allowed(classified, rules) or worst.else_ or _milder_classes(by_class)
+        instead = worst.instead or _allowed_patterns(classified, rules) or worst.fallback or _milder_classes(by_class)
     return Verdict(worst.action, classified.classes, worst.rule, worst.reason, instead)
 
 
 def class_actions(policy: CommandPolicy, agent: str | None = None) -> dict[CommandClass, ClassRule]:
-    """What holds for each class where no rule matches."""
-    return _standing(policy, agent)[1]
+    """Return the rule of each class, for parts that no command rule matches."""
+    return _rules_of_agent(policy, agent)[1]
 
 
 def matches(rule: CommandRule, part: CommandPart) -> bool:
-    """Whether the rule's pattern is a prefix of the part's known words (of an exact one: is all of them)."""
+    """Return whether the rule's pattern is a prefix of the part's known words (for an exact rule: equals all of
+    them)."""
     pattern, words = rule.pattern, part.words
     if not pattern or len(pattern) > len(words):
         return False
@@ -126,7 +133,7 @@ def matches(rule: CommandRule, part: CommandPart) -> bool:
 
 
 def may_match(rule: CommandRule, part: CommandPart) -> bool:
-    """Whether it would match for some values of the words that are not known."""
+    """Return whether the rule would match for some values of the words that are not known."""
     words = part.words
     if part.complete or not rule.pattern:
         return False
@@ -140,13 +147,14 @@ def may_match(rule: CommandRule, part: CommandPart) -> bool:
 def exact_pattern(
     classified: Classification, policy: CommandPolicy | None = None, agent: str | None = None
 ) -> str | None:
-    """What an answer of "always" would write (``rulebook.remember`` takes it): the words of each part, exactly and to
-    the last, with `` ; `` between parts. None if a part that needs a rule is not known whole before it runs.
+    """Return the pattern that an answer of "always" writes (an argument for ``rulebook.remember``): the exact words of
+    each part, with `` ; `` between parts. Return None if a part that needs a rule is not fully known before it runs.
 
-    With a policy those parts need a rule that it asks about; without one all that do more than read."""
+    With a policy, a part needs a rule if the policy asks about it; without a policy, if it does more than read.
+    """
     from mudroom.core.command.pattern_text import quote_words
 
-    found: list[str] = []
+    texts: list[str] = []
     for part in classified.parts:
         if policy is None:
             asks = part.classes != ("read_only",)
@@ -159,12 +167,12 @@ def exact_pattern(
         text = quote_words(part.words)
         if text is None:
             return None
-        found += [text] if text not in found else []
-    return " ; ".join(found) or None
+        texts += [text] if text not in texts else []
+    return " ; ".join(texts) or None
 
 
 def rules_of_pattern(pattern: str, action: Action) -> tuple[CommandRule, ...]:
-    """The rules that an answer of "always" (or "never") makes of what ``exact_pattern`` gave."""
+    """Return the rules for an answer of "always" (or "never") to a pattern of ``exact_pattern``."""
     from mudroom.core.command.pattern_text import split_all
 
     return tuple(
@@ -174,49 +182,52 @@ def rules_of_pattern(pattern: str, action: Action) -> tuple[CommandRule, ...]:
 
 
 def show_pattern(rule: CommandRule) -> str:
-    """For people: ``npm (install|ci) …``."""
+    """Return the pattern as text for people: ``npm (install|ci) …``."""
     return show_words(rule) if rule.exact else show_words(rule) + " …"
 
 
 def show_words(rule: CommandRule) -> str:
-    return " ".join(show(b"|".join(one)) if len(one) == 1 else f"({show(b'|'.join(one))})" for one in rule.pattern)
+    return " ".join(
+        show(b"|".join(alternatives)) if len(alternatives) == 1 else f"({show(b'|'.join(alternatives))})"
+        for alternatives in rule.pattern
+    )
 
 
-def _standing(policy: CommandPolicy, agent: str | None) -> tuple[frozenset[str], dict[CommandClass, ClassRule]]:
-    """Whose rules hold, and what holds for each class. A role says otherwise than what is for everybody, but not
-    milder if it comes from farther from the user."""
+def _rules_of_agent(policy: CommandPolicy, agent: str | None) -> tuple[frozenset[str], dict[CommandClass, ClassRule]]:
+    """Return the agent's names in rules (its id and its role), and the rule of each class. A class rule of the role
+    replaces the general one, unless its source is farther from the user and its action is milder."""
     role = policy.role_of(agent)
-    who = frozenset(name for name in (agent, role.name if role else None) if name)
-    found = {name: ClassRule(name, action, rank=0) for name, action in BY_CLASS.items()}
-    found |= {one.name: one for one in policy.by_class}
-    for one in role.by_class if role is not None else ():
-        general = found[one.name]
-        if one.rank >= general.rank or STRICTNESS[one.action] > STRICTNESS[general.action]:
-            found[one.name] = one
-    return who, found
+    names = frozenset(name for name in (agent, role.name if role else None) if name)
+    rules = {name: ClassRule(name, action, rank=0) for name, action in BY_CLASS.items()}
+    rules |= {class_rule.name: class_rule for class_rule in policy.by_class}
+    for class_rule in role.by_class if role is not None else ():
+        general = rules[class_rule.name]
+        if class_rule.rank >= general.rank or STRICTNESS[class_rule.action] > STRICTNESS[general.action]:
+            rules[class_rule.name] = class_rule
+    return names, rules
 
 
-def _decide_part(part: CommandPart, rules: Iterable[CommandRule], by_class: dict[CommandClass, ClassRule]) -> _Found:
+def _decide_part(part: CommandPart, rules: Iterable[CommandRule], by_class: dict[CommandClass, ClassRule]) -> _Outcome:
     matching = [rule for rule in rules if matches(rule, part)]
     denied = max((rule for rule in matching if rule.action == "deny"), key=_precedence, default=None)
     if denied is not None:
         return _by_rule(denied, part)
-    found = _by_best(matching, [rule for rule in rules if may_match(rule, part)], _by_class(part, by_class), part)
+    outcome = _by_best(matching, [rule for rule in rules if may_match(rule, part)], _by_class(part, by_class), part)
     floors = [rule for rule in matching if rule.floor]
     floor = max(floors, key=lambda rule: (STRICTNESS[rule.action], _precedence(rule)), default=None)
-    if floor is not None and STRICTNESS[floor.action] > STRICTNESS[found.action]:
+    if floor is not None and STRICTNESS[floor.action] > STRICTNESS[outcome.action]:
         return _by_rule(floor, part)
-    return found
+    return outcome
 
 
 def _by_best(
-    matching: Iterable[CommandRule], possible: Iterable[CommandRule], by_class: _Found, part: CommandPart
-) -> _Found:
+    matching: Iterable[CommandRule], possible: Iterable[CommandRule], by_class: _Outcome, part: CommandPart
+) -> _Outcome:
     best = max((rule for rule in matching if not rule.floor), key=_precedence, default=None)
     if best is None:
         return by_class
-    # What is not known may be what a stricter rule is about.
-    in_doubt = any(STRICTNESS[one.action] > STRICTNESS[best.action] for one in possible)
+    # An unknown word may be the one that a stricter rule names.
+    in_doubt = any(STRICTNESS[rule.action] > STRICTNESS[best.action] for rule in possible)
     if in_doubt and STRICTNESS[by_class.action] > STRICTNESS[best.action]:
         return by_class
     return _by_rule(best, part)
@@ -226,29 +237,35 @@ def _precedence(rule: CommandRule) -> tuple[int, bool, int, int]:
     return len(rule.pattern), rule.exact, rule.rank, STRICTNESS[rule.action]
 
 
-def _by_rule(rule: CommandRule, part: CommandPart) -> _Found:
+def _by_rule(rule: CommandRule, part: CommandPart) -> _Outcome:
     reason = rule.reason or f"a rule for {show_pattern(rule)}" + (f": {part.reason}" if part.reason else "")
-    return _Found(
+    return _Outcome(
         rule.action,
         rule.source or "rule",
         reason,
         rule.instead,
-        f"allowed: what does not begin with {show_words(rule)}",
+        f"allowed: commands that do not begin with {show_words(rule)}",
     )
 
 
-def _by_class(part: CommandPart, by_class: dict[CommandClass, ClassRule]) -> _Found:
+def _by_class(part: CommandPart, by_class: dict[CommandClass, ClassRule]) -> _Outcome:
     classes = part.classes or ("unknown",)
-    one = max((by_class[name] for name in classes), key=lambda one: (STRICTNESS[one.action], CLASSES.index(one.name)))
+    class_rule = max(
+        (by_class[name] for name in classes),
+        key=lambda class_rule: (STRICTNESS[class_rule.action], CLASSES.index(class_rule.name)),
+    )
     shown = show(b" ".join(part.words[:3]))
-    reason = f"{shown}: {part.reason}" if shown and part.reason else part.reason or shown or one.name
-    if one.source:
-        return _Found(one.action, f"class {one.name}", f"{reason} ({one.source})")
-    return _Found(one.action, "default" if one.action == "allow" else f"class {one.name}", reason)
+    reason = f"{shown}: {part.reason}" if shown and part.reason else part.reason or shown or class_rule.name
+    if class_rule.source:
+        return _Outcome(class_rule.action, f"class {class_rule.name}", f"{reason} ({class_rule.source})")
+    return _Outcome(
+        class_rule.action, "default" if class_rule.action == "allow" else f"class {class_rule.name}", reason
+    )
 
 
 def _same_program(rule: CommandRule, word: bytes) -> bool:
-    """``/bin/rm`` is rm. Of what is allowed only in the system's directories: any other may be anybody's."""
+    """Return whether ``word`` names the rule's program: ``/bin/rm`` is ``rm``. An allow rule matches a path only in
+    system directories, since a program anywhere else can be anything."""
     names = rule.pattern[0]
     if word in names:
         return True
@@ -258,8 +275,8 @@ def _same_program(rule: CommandRule, word: bytes) -> bool:
     return STRICTNESS[rule.action] >= STRICTNESS["require_approval"] or directory + slash in _SYSTEM
 
 
-def _allowed(classified: Classification, rules: Iterable[CommandRule]) -> str:
-    """What rules allow of the same programs."""
+def _allowed_patterns(classified: Classification, rules: Iterable[CommandRule]) -> str:
+    """Return a text with patterns that the rules allow for the same programs; empty if there are none."""
     programs = {part.words[0].rpartition(b"/")[2] for part in classified.parts if part.words}
     milder = [rule for rule in rules if STRICTNESS[rule.action] < STRICTNESS["require_approval"] and not rule.floor]
     near = [show_pattern(rule) for rule in milder if programs.intersection(rule.pattern[0])]
@@ -268,4 +285,4 @@ def _allowed(classified: Classification, rules: Iterable[CommandRule]) -> str:
 
 def _milder_classes(by_class: dict[CommandClass, ClassRule]) -> str:
     free = [name for name in CLASSES if STRICTNESS[by_class[name].action] < STRICTNESS["require_approval"]]
-    return "allowed: what is only " + " or ".join(free).replace("_", " ") if free else ""
+    return "allowed: commands that are only " + " or ".join(free).replace("_", " ") if free else ""

@@ -1,8 +1,8 @@
-"""How one program's words are judged: a table entry says what the program does, what its options and subcommands add.
+"""Rules of the program tables: the effect of a program, and the effects that its options and subcommands add.
 
-Long options may be cut short (``--del`` for ``--delete``) and short ones run together (``-ro``): both count when they
-could be meant. A word that is only known when the command runs may be an option: it is unknown wherever the
-program has an option that matters.
+Long options may be abbreviated (``--del`` for ``--delete``), and short options may be combined (``-ro``): an option
+counts if a word could mean it. A word that is not known before the command runs may be an option: it makes the command
+unknown if the program has an option that matters.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Literal, NamedTuple
 
-from mudroom.core.command.locations import CommandFinding, Scene, names_credentials, written
+from mudroom.core.command.locations import CommandContext, CommandFinding, names_credentials, write_classes
 from mudroom.core.command.verdict import CommandClass
 from mudroom.core.command.word import Word
 
@@ -25,11 +25,12 @@ UNSURE: Classes = ("unknown",)
 ESCAPE: Classes = ("host_escape_risk",)
 _CHANGES = frozenset({"mutating", "destructive"})
 INFORMS = frozenset({b"--version", b"--help", b"-V", b"-h", b"-v"})
-"""Alone behind a program's name, these only tell about it."""
+"""Options that, alone after a program's name, print its version or help."""
 
 
 class ProgramOption(NamedTuple):
-    """A name without dashes is a word at any place, one with ``=`` or ``*`` last a beginning."""
+    """An option that changes the classes. A name without dashes matches a word at any position; a name that ends in
+    ``=`` or ``*`` matches as a prefix."""
 
     names: tuple[bytes, ...]
     classes: Classes
@@ -41,18 +42,18 @@ class ProgramRule(NamedTuple):
     reason: str
     options: tuple[ProgramOption, ...] = ()
     targets: Literal["none", "all", "last"] = "none"
-    """Which operands are written, and so have to be in the project."""
+    """The operands that are written to and therefore must be in the project."""
     subcommands: Mapping[bytes, ProgramRule] | None = None
     flags: frozenset[bytes] = frozenset()
-    """Options before the subcommand that stand alone and do not matter."""
+    """Options before the subcommand that take no value and do not matter."""
     takes: frozenset[bytes] = frozenset()
     """Options that take the next word as their value."""
     softened: frozenset[bytes] = frozenset()
-    """Options with which it only reads."""
+    """Options with which the program only reads."""
     style: Style = "gnu"
-    """``single``: long options with one dash (``find -delete``), never run together."""
-    judge: Callable[[Sequence[Word], Scene], CommandFinding] | None = None
-    """Judges all words in place of this entry."""
+    """``single``: long options have one dash (``find -delete``), and short options are never combined."""
+    judge: Callable[[Sequence[Word], CommandContext], CommandFinding] | None = None
+    """Function that judges all words instead of the other fields of the rule."""
 
 
 def option(names: str, classes: Classes, reason: str) -> ProgramOption:
@@ -63,13 +64,13 @@ def names(text: str) -> frozenset[bytes]:
     return frozenset(text.encode().split())
 
 
-def same(text: str, rule: ProgramRule) -> dict[bytes, ProgramRule]:
-    """One entry for several names."""
+def entries(text: str, rule: ProgramRule) -> dict[bytes, ProgramRule]:
+    """Return a table with the same rule for several names."""
     return dict.fromkeys(text.encode().split(), rule)
 
 
 def could_be(word: bytes, name: bytes, style: Style = "gnu") -> bool:
-    """Whether a program might take this word for that option."""
+    """Return whether a program might take this word for that option."""
     if not name.startswith(b"-"):
         return word.startswith(name.rstrip(b"*")) if name.endswith((b"=", b"*")) else word == name
     if name.startswith(b"--"):
@@ -81,7 +82,7 @@ def could_be(word: bytes, name: bytes, style: Style = "gnu") -> bool:
 
 
 def _with_values(words: Sequence[Word], rule: ProgramRule) -> Iterator[tuple[Word, bool]]:
-    """Each word, and whether it can still be an option: not the value of one, not behind ``--``."""
+    """Yield each word, and whether it can be an option: neither the value of an option nor after ``--``."""
     over = value = False
     for word in words:
         yield word, not over and not value
@@ -94,7 +95,7 @@ def _letters(rule: ProgramRule) -> frozenset[int]:
 
 
 def _own(text: bytes, valued: frozenset[int]) -> bytes:
-    """Of options run together (``-sXPOST``) those before the value that one of them takes (``-sX``)."""
+    """Return combined options up to the one that takes a value: ``-sX`` of ``-sXPOST``."""
     if valued and text[:1] == b"-" and text[1:2] != b"-":
         for at, letter in enumerate(text[1:], 1):
             if letter in valued:
@@ -102,8 +103,8 @@ def _own(text: bytes, valued: frozenset[int]) -> bytes:
     return text
 
 
-def added(words: Sequence[Word], rule: ProgramRule) -> tuple[set[CommandClass], str]:
-    """What the options add, and why (of the first that was seen)."""
+def classes_of_options(words: Sequence[Word], rule: ProgramRule) -> tuple[set[CommandClass], str]:
+    """Return the classes that the options add, and the reason of the first one found."""
     classes: set[CommandClass] = set()
     reason = ""
     valued = _letters(rule)
@@ -111,17 +112,17 @@ def added(words: Sequence[Word], rule: ProgramRule) -> tuple[set[CommandClass], 
         text = _own(word.text, valued)
         if free and not word.literal and word.may_be_option:
             classes.add("unknown")
-            reason = reason or "an option that cannot be told"
-        for entry in rule.options:
-            for name in entry.names:
+            reason = reason or "an option that is not known before it runs"
+        for option in rule.options:
+            for name in option.names:
                 if (free or not name.startswith(b"-")) and could_be(text, name, rule.style):
-                    classes.update(entry.classes)
-                    reason = reason or entry.reason
+                    classes.update(option.classes)
+                    reason = reason or option.reason
     return classes, reason
 
 
-def softened(words: Sequence[Word], rule: ProgramRule) -> bool:
-    """Whether one of the options is surely there with which the program only reads."""
+def only_reads(words: Sequence[Word], rule: ProgramRule) -> bool:
+    """Return whether an option with which the program only reads is certainly present."""
     valued = _letters(rule)
     for word, free in _with_values(words, rule):
         if not free or not word.literal:
@@ -135,7 +136,7 @@ def softened(words: Sequence[Word], rule: ProgramRule) -> bool:
 
 
 def operands(words: Sequence[Word]) -> list[Word]:
-    """The words that are not options (the values of options are among them)."""
+    """Return the words that are not options, values of options included."""
     for at, word in enumerate(words):
         if word.literal and word.text == b"--":
             return [*operands(words[:at]), *words[at + 1 :]]
@@ -143,7 +144,7 @@ def operands(words: Sequence[Word]) -> list[Word]:
 
 
 def _targets(words: Sequence[Word], rule: ProgramRule) -> Sequence[Word]:
-    """The words that may name what is written."""
+    """Return the words that may name a file to write."""
     if rule.targets == "last":
         into = [words[at + 1] for at, word in enumerate(words[:-1]) if could_be(word.text, b"-t")]
         into += [Word(word.text[2:], word.kind) for word in words if word.text[:2] == b"-t" and len(word.text) > 2]
@@ -154,46 +155,46 @@ def _targets(words: Sequence[Word], rule: ProgramRule) -> Sequence[Word]:
     return [word for word in words if b"/" in word.text and b"://" not in word.text]
 
 
-def judged(words: Sequence[Word], rule: ProgramRule, scene: Scene) -> CommandFinding:
-    """What a program does that is called with these words (the first is its name)."""
+def judge_words(words: Sequence[Word], rule: ProgramRule, context: CommandContext) -> CommandFinding:
+    """Return the effect of a program that is called with these words; the first is its name."""
     if rule.judge is not None:
-        return rule.judge(words, scene)
+        return rule.judge(words, context)
     if rule.subcommands is not None:
-        return _by_subcommand(words, rule, scene)
-    return with_paths(words, rule, scene)
+        return _by_subcommand(words, rule, context)
+    return judge_paths(words, rule, context)
 
 
-def with_paths(words: Sequence[Word], rule: ProgramRule, scene: Scene) -> CommandFinding:
-    """By the entry's options, and by where the paths of what is written lead."""
+def judge_paths(words: Sequence[Word], rule: ProgramRule, context: CommandContext) -> CommandFinding:
+    """Judge by the rule's options, and by where the written paths lead."""
     rest = words[1:]
     classes: set[CommandClass] = set(rule.classes)
-    why = rule.reason
-    if rule.softened and softened(rest, rule):
-        classes, why = set(READ), "only reads, so called"
-    more, reason = added(rest, rule) if rule.options else (set[CommandClass](), "")
-    classes |= more
-    why = reason or why
-    if classes & _CHANGES and (rule.targets != "none" or more & _CHANGES):
-        outside, reason = written(_targets(rest, rule), scene)
+    reason = rule.reason
+    if rule.softened and only_reads(rest, rule):
+        classes, reason = set(READ), "only reads with this option"
+    option_classes, detail = classes_of_options(rest, rule) if rule.options else (set[CommandClass](), "")
+    classes |= option_classes
+    reason = detail or reason
+    if classes & _CHANGES and (rule.targets != "none" or option_classes & _CHANGES):
+        outside, detail = write_classes(_targets(rest, rule), context)
         classes.update(outside)
-        why = f"{why}, {reason}" if reason else why
+        reason = f"{reason}, {detail}" if detail else reason
     if any(names_credentials(word) for word in rest):
         classes.add("host_escape_risk")
-        why += ", names a place of keys"
-    return CommandFinding(tidy(classes), why)
+        reason += ", names a credential file"
+    return CommandFinding(tidy(classes), reason)
 
 
 _STRICT: Classes = ("mutating", "networked", "destructive", "unknown", "host_escape_risk")
 
 
 def tidy(classes: Iterable[CommandClass]) -> Classes:
-    """In order, and without ``read_only`` beside anything else."""
-    found = set(classes)
-    return tuple(name for name in _STRICT if name in found) or READ
+    """Return the classes in order, without ``read_only`` beside any other class."""
+    remaining = set(classes)
+    return tuple(name for name in _STRICT if name in remaining) or READ
 
 
 def subcommand(words: Sequence[Word], rule: ProgramRule) -> tuple[int | None, bool]:
-    """Where the subcommand stands (None: nowhere), and whether all options before it are known."""
+    """Return the index of the subcommand, or None if there is none, and whether all options before it are known."""
     at, sure = 1, True
     while at < len(words):
         word = words[at]
@@ -208,19 +209,22 @@ def subcommand(words: Sequence[Word], rule: ProgramRule) -> tuple[int | None, bo
     return None, sure
 
 
-def _by_subcommand(words: Sequence[Word], rule: ProgramRule, scene: Scene) -> CommandFinding:
+def _by_subcommand(words: Sequence[Word], rule: ProgramRule, context: CommandContext) -> CommandFinding:
     at, sure = subcommand(words, rule)
     assert rule.subcommands is not None
     if at is None:
         if len(words) > 1 and all(word.text in INFORMS for word in words[1:]):
-            return CommandFinding(READ, "tells about itself")
-        more = added(words[1:], rule)[0] | set(() if sure else UNSURE)
-        return CommandFinding(tidy({*rule.classes, *more}), rule.reason)
-    found = rule.subcommands.get(words[at].text) if words[at].literal else None
-    more, reason = added(words[1:at], rule) if rule.options else (set[CommandClass](), "")
+            return CommandFinding(READ, "prints its version or help")
+        option_classes = classes_of_options(words[1:], rule)[0] | set(() if sure else UNSURE)
+        return CommandFinding(tidy({*rule.classes, *option_classes}), rule.reason)
+    inner_rule = rule.subcommands.get(words[at].text) if words[at].literal else None
+    option_classes, reason = classes_of_options(words[1:at], rule) if rule.options else (set[CommandClass](), "")
     if not sure:
-        more, reason = {*more, "unknown"}, reason or "an option before the subcommand that is not in the tables"
-    if found is None:
-        return CommandFinding(tidy({*UNSURE, *more}), "a subcommand that is not in the tables")
-    inner = judged(words[at:], found, scene)
-    return CommandFinding(tidy({*inner.classes, *more}), reason or inner.reason, inner.parts)
+        option_classes, reason = (
+            {*option_classes, "unknown"},
+            reason or "an option before the subcommand that is not in the tables",
+        )
+    if inner_rule is None:
+        return CommandFinding(tidy({*UNSURE, *option_classes}), "a subcommand that is not in the tables")
+    inner = judge_words(words[at:], inner_rule, context)
+    return CommandFinding(tidy({*inner.classes, *option_classes}), reason or inner.reason, inner.parts)

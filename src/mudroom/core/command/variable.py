@@ -1,4 +1,4 @@
-"""Variables of the environment and of the shell that decide what is run, not only what a program says."""
+"""Variables of the environment and of the shell that decide which code runs, not only what a program prints."""
 
 from __future__ import annotations
 
@@ -19,5 +19,5 @@ _PATTERNS = re.compile(
 
 
 def runs_code(name: bytes) -> bool:
-    """Whether setting it may make a program run something else than what its words say."""
+    """Return whether setting this variable may make a program run something other than its words say."""
     return name in _NAMES or bool(_PATTERNS.match(name))

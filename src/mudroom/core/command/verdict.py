@@ -1,7 +1,7 @@
-"""What a command is, and what is done about it. Values only; ``core/command/program/classification.py`` finds the
-classes, ``core/command/policy.py`` decides.
+"""Values: the classes of a command and the verdict on it. ``core/command/program/classification.py`` finds the classes,
+``core/command/policy.py`` decides.
 
-Both lists are in order, from mild to strict: of several parts of a command the strictest one counts.
+Both lists are in order from mild to strict. The strictest part of a command counts.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ _RANK = {name: rank for rank, name in enumerate(CLASSES)}
 
 
 class CommandPart(NamedTuple):
-    """One simple command of a command line, or a redirection, an assignment, a piece that cannot be read."""
+    """One simple command of a command line; or a redirection, an assignment, or a piece that cannot be parsed."""
 
     words: tuple[bytes, ...]
-    """Those that are known without running anything, from the first on, as the program would get them."""
+    """The leading words that are known without running anything, as the program would get them."""
     complete: bool
-    """Whether these are all of its words."""
+    """Whether ``words`` are all words of the part."""
     classes: tuple[CommandClass, ...]
     reason: str
-    """A clause for people: ``removes files``."""
+    """A clause for people, such as ``removes files``."""
 
 
 class Classification(NamedTuple):
     classes: tuple[CommandClass, ...]
-    """Of all parts together, each once, in the order of ``CLASSES``."""
+    """Classes of all parts, each once, in the order of ``CLASSES``."""
     parts: tuple[CommandPart, ...]
 
     @property
@@ -49,19 +49,19 @@ class Verdict(NamedTuple):
     action: Action = "allow"
     classes: tuple[CommandClass, ...] = ()
     rule: str = "default"
-    """What decided: ``default``, ``class destructive``, ``policy.yaml:12`` …"""
+    """The source of the decision: ``default``, ``class destructive``, ``policy.yaml:12`` …"""
     reason: str = "a command of the user's own"
     instead: str = ""
-    """Of a denial: what would be allowed."""
+    """For a denial: commands that would be allowed."""
 
 
-def ordered(classes: Iterable[CommandClass]) -> tuple[CommandClass, ...]:
-    """Each class once, from mild to strict."""
+def sort_classes(classes: Iterable[CommandClass]) -> tuple[CommandClass, ...]:
+    """Return each class once, from mild to strict."""
     return tuple(sorted(set(classes), key=_RANK.__getitem__))
 
 
-def joined(parts: Iterable[CommandPart]) -> Classification:
-    """A command that consists of these parts; one of none at all is unknown."""
-    found = tuple(parts)
-    classes = ordered(name for part in found for name in part.classes)
-    return Classification(classes or ("unknown",), found)
+def join_parts(parts: Iterable[CommandPart]) -> Classification:
+    """Return the classification of a command with these parts; a command without parts is unknown."""
+    all_parts = tuple(parts)
+    classes = sort_classes(name for part in all_parts for name in part.classes)
+    return Classification(classes or ("unknown",), all_parts)

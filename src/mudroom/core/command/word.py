@@ -1,10 +1,11 @@
-"""A word of a command as far as it is known before anything runs.
+"""A word of a command, as far as it is known before anything runs.
 
 * ``literal``: the program gets exactly this text.
-* ``pattern``: names of files are put in its place (``*.py``); nothing else is.
-* ``computed``: something else is put in its place: a variable, what a command prints, braces, a home directory.
+* ``pattern``: the shell replaces the word by file names (``*.py``), and by nothing else.
+* ``computed``: the shell replaces a part of the word by something else: a variable, the output of a command, braces, a
+  home directory.
 
-``text`` of the last two is how the word is written, without its quotes.
+For ``pattern`` and ``computed``, ``text`` is the word as written, without its quotes.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ class Word(NamedTuple):
     text: bytes
     kind: Kind = "literal"
     fixed: int = 0
-    """Of a word that is not literal: how many of its first bytes are known all the same."""
+    """How many leading bytes of a word that is not literal are known."""
 
     @property
     def literal(self) -> bool:
@@ -29,12 +30,12 @@ class Word(NamedTuple):
 
     @property
     def start(self) -> bytes:
-        """What it is known to begin with."""
+        """The known beginning of the word."""
         return self.text if self.kind == "literal" else self.text[: self.fixed]
 
     @property
     def at_home(self) -> bool:
-        """Whether it begins with a home directory that the shell fills in."""
+        """Whether the word begins with a home directory that the shell fills in."""
         return self.kind == "computed" and self.text.startswith((b"~", b"$HOME", b"${HOME}")) and not self.fixed
 
     @property
@@ -45,8 +46,8 @@ class Word(NamedTuple):
 UNKNOWN = Word(b"", "computed")
 
 
-def glued(pieces: Sequence[Word]) -> Word:
-    """One word that is written in several pieces: ``'a'"b"c``."""
+def concatenate(pieces: Sequence[Word]) -> Word:
+    """Return the word that is written in several pieces: ``'a'"b"c``."""
     text, fixed, kind = b"", 0, _WORSE[0]
     for piece in pieces:
         if kind == "literal":
@@ -56,23 +57,23 @@ def glued(pieces: Sequence[Word]) -> Word:
     return Word(text, kind, 0 if kind == "literal" else fixed)
 
 
-def literals(argv: Sequence[bytes]) -> tuple[Word, ...]:
+def literal_words(argv: Sequence[bytes]) -> tuple[Word, ...]:
     return tuple(Word(text) for text in argv)
 
 
-def known(words: Sequence[Word]) -> tuple[bytes, ...]:
-    """The literal words from the first on; a program of the system goes by its base name."""
-    found: list[bytes] = []
+def known_words(words: Sequence[Word]) -> tuple[bytes, ...]:
+    """Return the leading literal words, with the base name of a system program as the first."""
+    texts: list[bytes] = []
     for word in words:
         if not word.literal:
             break
-        found.append(word.text)
-    if found:
-        found[0] = program_name(found[0])
-    return tuple(found)
+        texts.append(word.text)
+    if texts:
+        texts[0] = program_name(texts[0])
+    return tuple(texts)
 
 
 def program_name(text: bytes) -> bytes:
-    """``/usr/bin/rm`` is ``rm``; a path to anywhere else stays as it is written."""
+    """Return ``rm`` for ``/usr/bin/rm``; a path outside the system's directories stays as written."""
     head, slash, tail = text.rpartition(b"/")
     return tail if tail and head + slash in STANDARD else text

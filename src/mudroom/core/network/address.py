@@ -1,10 +1,10 @@
-"""IP addresses: read strictly, written in one way, and which of them are never dialled.
+"""IP addresses: strict parsing, one canonical text, and the addresses that are never dialled.
 
-Rules of this file: an address that is not plainly of the internet is refused; the table below says why, row by row,
-from IANA's registries of special-purpose addresses (RFC 6890) and the addresses of metadata services.
-``ipaddress.is_global`` is not enough: it calls NAT64, the addresses of 6to4 and several metadata services global. Where
-an IPv6 address carries an IPv4 one, both are judged, and the harder verdict holds. Some of what is refused can be
-opened by a rule that says that its host may be private; metadata services, link-local and mudroom's own by nothing.
+Rules of this file: an address that is not plainly an internet address is refused. The table below gives the reason row
+by row, from IANA's registries of special-purpose addresses (RFC 6890) and the addresses of metadata services.
+``ipaddress.is_global`` is not enough: it calls NAT64, 6to4 addresses and several metadata services global. If an IPv6
+address embeds an IPv4 address, both are judged, and the stricter verdict holds. A rule with ``private`` opens some of
+the refused addresses; no rule opens metadata services, link-local addresses and mudroom's own addresses.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import NamedTuple
 IPV4_MAPPED = bytes(10) + b"\xff\xff"
 """::ffff:0:0/96, RFC 4291 2.5.5.2."""
 SYNTHETIC_IPV4 = (b"\xc6\x12\x00\x00", 15)
-"""198.18.0.0/15 (RFC 2544, benchmarks): nobody's on the internet, so the answers of the gate's own DNS are from it."""
+"""198.18.0.0/15 (RFC 2544, benchmarks): unassigned on the internet, so the gate's own DNS server answers from it."""
 SYNTHETIC_IPV6 = (b"\xfdmudroom" + bytes(8), 64)
 """fd6d:7564:726f:6f6d::/64, a unique local prefix (RFC 4193) of mudroom's own."""
 
@@ -26,7 +26,7 @@ _GROUP = re.compile(rb"[0-9a-fA-F]{1,4}")
 
 class Network(NamedTuple):
     prefix: bytes
-    """4 or 16 bytes; what is beyond ``length`` is zero."""
+    """4 or 16 bytes; the bits after ``length`` are zero."""
     length: int
     """Bits."""
 
@@ -47,7 +47,7 @@ class Network(NamedTuple):
 
 
 def parse_ipv4(raw: bytes) -> bytes | None:
-    """Four decimal numbers without leading zeros, and nothing else; None if it is not that."""
+    """Return the address of four decimal numbers without leading zeros, or None for any other text."""
     parts = raw.split(b".")
     if len(parts) != 4 or not all(_OCTET.fullmatch(part) and int(part) < 256 for part in parts):
         return None
@@ -55,7 +55,7 @@ def parse_ipv4(raw: bytes) -> bytes | None:
 
 
 def parse_ipv6(raw: bytes) -> bytes | None:
-    """As RFC 4291 2.2 has it, without zone, prefix or brackets; None if it is not that."""
+    """Return the address in a form of RFC 4291 2.2, without zone, prefix or brackets, or None for any other text."""
     head, gap, tail = raw.partition(b"::")
     if b"::" in tail or tail.startswith(b":"):
         return None
@@ -70,7 +70,7 @@ def parse_ipv6(raw: bytes) -> bytes | None:
 
 
 def _groups(raw: bytes, *, last: bool) -> bytes | None:
-    """Two bytes a group; at the end of an address (``last``) there may be an IPv4 address."""
+    """Return two bytes for each group; the last group of an address (``last``) may be an IPv4 address."""
     if not raw:
         return b""
     parts = raw.split(b":")
@@ -83,7 +83,8 @@ def _groups(raw: bytes, *, last: bool) -> bytes | None:
 
 
 def show_address(packed: bytes) -> str:
-    """4 bytes with dots; 16 as RFC 5952 wants it: lower case, the longest run of zeros (two at least) as ``::``."""
+    """Return 4 bytes in dotted form, and 16 bytes as RFC 5952 says: lower case, the longest run of at least two zero
+    groups as ``::``."""
     if len(packed) == 4:
         return ".".join(map(str, packed))
     groups = [f"{int.from_bytes(packed[i : i + 2], 'big'):x}" for i in range(0, 16, 2)]
@@ -100,7 +101,8 @@ def show_address(packed: bytes) -> str:
 
 
 def parse_network(raw: bytes) -> Network | None:
-    """``10.0.0.0/8``, ``fd00::/8``; None if it is no network at all. Raises ValueError for one with bits of hosts."""
+    """Return the network of ``10.0.0.0/8`` or ``fd00::/8``, or None if the text is not a network. Raise ValueError if
+    host bits are set."""
     text, slash, bits = raw.partition(b"/")
     packed = parse_ipv4(text) or parse_ipv6(text)
     if not slash or packed is None or not _OCTET.fullmatch(bits) or int(bits) > len(packed) * 8:
@@ -121,11 +123,11 @@ class Range(NamedTuple):
     network: Network
     reason: str
     openable: bool
-    """A rule with ``private`` opens it."""
+    """Whether a rule with ``private`` opens it."""
     embedded: int = -1
-    """Where in an IPv6 address an IPv4 one is, in bytes; -1: there is none."""
+    """Offset in bytes of an embedded IPv4 address; -1: there is none."""
     inverted: bool = False
-    """That one is written with all bits turned round."""
+    """Whether all bits of the embedded address are inverted."""
 
 
 def _range(text: str, reason: str, openable: bool = False, embedded: int = -1, inverted: bool = False) -> Range:
@@ -179,28 +181,31 @@ RANGES = (
     _range("fec0::/10", "a site-local address"),  # RFC 3879
     _range("ff00::/8", "a multicast address"),  # RFC 4291
 )
-"""The first that holds the address counts. What is in none of them is of the internet, if it is in 2000::/3 or IPv4."""
+"""The first row that contains an address counts. An address in no row is an internet address if it is IPv4 or in
+2000::/3."""
 
 _UNICAST = Network(b"\x20" + bytes(15), 3)
-"""2000::/3: all of IPv6 that IANA has given out."""
+"""2000::/3: all IPv6 unicast space that IANA has allocated."""
 _INTERFACE = "an address of this machine"
 
 
 def range_of(packed: bytes) -> Range | None:
-    """The row of the table for an address."""
+    """Return the first row of the table that contains an address."""
     return next((row for row in RANGES if packed in row.network), None)
 
 
 def refused(packed: bytes, own: Collection[bytes] = (), *, private: bool = False) -> str | None:
-    """Why an address is not dialled; None: it may be. ``packed``: 4 or 16 bytes, ValueError else.
+    """Return why an address is not dialled, or None if it may be. ``packed``: 4 or 16 bytes; otherwise raise
+    ValueError.
 
-    ``own``: the addresses of this machine's interfaces. ``private``: the rule opens what can be opened."""
+    ``own``: the addresses of this machine's interfaces. ``private``: the rule opens the addresses that can be opened.
+    """
     if len(packed) not in (4, 16):
         raise ValueError(f"an address has 4 or 16 bytes, not {len(packed)}")
     row = range_of(packed)
     if row is not None and row.embedded >= 0:
         inner = packed[row.embedded : row.embedded + 4]
-        inside = refused(bytes(255 - one for one in inner) if row.inverted else inner, own, private=private)
+        inside = refused(bytes(255 - byte for byte in inner) if row.inverted else inner, own, private=private)
         if inside is not None:
             return f"{row.reason}: {inside}"
     if row is not None:
@@ -211,12 +216,12 @@ def refused(packed: bytes, own: Collection[bytes] = (), *, private: bool = False
 
 
 def openable(network: Network) -> bool:
-    """Whether all of a network can be opened by ``private``, so that a rule that names it means just that."""
+    """Return whether ``private`` opens all addresses of a network, so that a rule that names the network implies it."""
     row = next((row for row in RANGES if row.network.holds(network)), None)
     return row is not None and row.openable
 
 
 def unreachable(network: Network) -> str | None:
-    """Why no rule can ever open any address of a network; None: some can be."""
+    """Return why no rule can open any address of a network, or None if a rule can open some."""
     row = next((row for row in RANGES if row.network.holds(network)), None)
     return row.reason if row is not None and not row.openable else None

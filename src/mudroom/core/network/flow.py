@@ -1,6 +1,6 @@
-"""One exchange with the network that the gate has seen: who wanted to reach what, what was decided, what came of it.
+"""A flow: an exchange with the network at the gate, allowed or denied, with its origin, its decision and its result.
 
-Written down without users, passwords and queries of URLs: those are where secrets are.
+Users, passwords and queries of URLs are not recorded, since they may hold secrets.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple, get_args
 
 Way = Literal["connect", "http", "https", "socks", "tls", "raw", "dns"]
-"""How it came: CONNECT, a plain HTTP request, one inside of TLS that was inspected, SOCKS5, TLS or something else on a
-captured connection, a lookup that was refused (one that is answered is no flow: the connection after it is)."""
+"""How the exchange arrived: CONNECT, a plain HTTP request, an HTTP request inside inspected TLS, SOCKS5, TLS or other
+bytes on a captured connection, or a refused DNS lookup (an answered lookup is no flow; the connection after it is)."""
 Fields = tuple[tuple[str, str], ...]
 """Names and values of headers."""
 
@@ -21,50 +21,52 @@ class Flow(NamedTuple):
     """Nanoseconds since 1970."""
     way: Way
     host: str
-    """The name, or the address where the client used one, in canonical form; what could not be one is shown escaped."""
+    """The name, or the address if the client used an address, in canonical form; text that is not a host is shown
+    escaped."""
     port: int
     verdict: Literal["allow", "deny"]
     rule: str
-    """Where the deciding rule stands: ``policy.yaml:12``, ``preset npm``, ``asked``; empty for none."""
+    """Location of the deciding rule: ``policy.yaml:12``, ``preset npm``, ``asked``; empty for none."""
     reason: str
     address: str = ""
-    """The address that was dialled; empty if it did not come to that."""
+    """The dialled address; empty if no address was dialled."""
     method: str = ""
     path: str = ""
     status: int = 0
-    """Of a plain or inspected HTTP exchange; 0: not known."""
+    """Status of a plain or inspected HTTP exchange; 0: not known."""
     sent: int = 0
     """Bytes from the sandbox to the network."""
     received: int = 0
     seconds: float = 0.0
     error: str = ""
-    """What went wrong after it had been allowed: the lookup, the dial, a certificate, the peer."""
+    """The error after the exchange was allowed: of the lookup, the dial, a certificate or the peer."""
     version: str = ""
-    """Of an inspected exchange: ``HTTP/1.1``, ``HTTP/2``."""
+    """HTTP version of an inspected exchange: ``HTTP/1.1``, ``HTTP/2``."""
     request: Fields = ()
-    """The client's headers, if inspected: what is secret by its kind is left out, and credentials are placeholders."""
+    """The client's headers, if inspected: headers that are secret by their kind are left out, and credentials are
+    placeholders."""
     response: Fields = ()
 
 
 class FlowQuestion(NamedTuple):
-    """A connection waits for somebody to say whether its host is allowed."""
+    """A connection that waits for an answer whether its host is allowed."""
 
     identity: int
     host: str
     port: int
     way: Way
     fork: str = ""
-    """In which the command runs that wants it; empty: one that was made for it."""
+    """The fork of the command that opened the connection; empty: a fork made for that command."""
 
 
 class FlowAnswer(NamedTuple):
     allowed: bool
     keep: bool = False
-    """Not only for this command: the project remembers it."""
+    """Whether the project remembers the answer beyond this command."""
     why: str = ""
-    """Of a refusal, if there is more to say than that somebody has said no."""
+    """Reason of a refusal, if it is not just a negative answer."""
     lasting: bool = True
-    """False: it is refused, but nobody was asked. The next connection may be luckier."""
+    """False: refused because no question could be asked; the next connection is judged anew."""
 
 
 NOBODY = FlowAnswer(False, why="nobody is there to be asked", lasting=False)
@@ -77,7 +79,7 @@ _QUERY = re.compile(r"(://[^?#\s'\"<>]*)[?#][^\s'\"<>]*")
 
 
 def flow_to_json(flow: Flow, *, redact: bool = True) -> dict[str, Any]:
-    """What JSON can say, without what is empty. ``redact``: users and queries are shown as an ellipsis."""
+    """Return the flow as JSON values, without empty ones. ``redact``: users and queries are shown as an ellipsis."""
     if redact:
         flow = flow._replace(
             host=_without_user(flow.host),
@@ -92,23 +94,24 @@ def flow_to_json(flow: Flow, *, redact: bool = True) -> dict[str, Any]:
 
 
 def flow_from_json(data: Mapping[str, Any]) -> Flow:
-    """What ``flow_to_json`` wrote; what a newer mudroom has written beside it is left out. Raises ValueError."""
-    found: dict[str, Any] = {}
-    for name, kind in _FIELDS.items():
+    """Return the flow that ``flow_to_json`` wrote; keys of a newer mudroom are ignored. Raise ValueError if it is
+    invalid."""
+    fields: dict[str, Any] = {}
+    for name, field_type in _FIELDS.items():
         if name not in data:
             if name not in Flow._field_defaults and name not in ("rule", "reason"):
                 raise ValueError(f"a flow without {name}")
             continue
         value = data[name]
-        if kind is float and type(value) is int:
+        if field_type is float and type(value) is int:
             value = float(value)
-        if type(value) is not kind or value not in _CHOICES.get(name, (value,)):
+        if type(value) is not field_type or value not in _CHOICES.get(name, (value,)):
             raise ValueError(f"a flow whose {name} is {value!r}")
-        found[name] = value
+        fields[name] = value
     for name in _HEADERS:
         if name in data:
-            found[name] = _headers(name, data[name])
-    return Flow(**{"rule": "", "reason": "", **found})
+            fields[name] = _headers(name, data[name])
+    return Flow(**{"rule": "", "reason": "", **fields})
 
 
 _FIELDS: dict[str, type] = {
@@ -121,9 +124,9 @@ _CHOICES: dict[str, tuple[str, ...]] = {"way": get_args(Way), "verdict": ("allow
 
 
 def _headers(name: str, value: Any) -> Fields:
-    """Raises ValueError."""
+    """Return names and values. Raise ValueError if they are invalid."""
     pairs = value if isinstance(value, list | tuple) else [value]
-    if not all(isinstance(pair, list | tuple) and [type(one) for one in pair] == [str, str] for pair in pairs):
+    if not all(isinstance(pair, list | tuple) and [type(item) for item in pair] == [str, str] for pair in pairs):
         raise ValueError(f"a flow whose {name} is {value!r}")
     return tuple((pair[0], pair[1]) for pair in pairs)
 
@@ -135,7 +138,7 @@ def _redacted(fields: Fields) -> Fields:
 
 
 def _without_user(host: str) -> str:
-    """Of what a client wrote where a host belongs."""
+    """Return a host as written by a client, without its user."""
     return "…@" + host.rpartition("@")[2] if "@" in host else host
 
 
@@ -149,5 +152,5 @@ def _without_query(path: str) -> str:
 
 
 def _without_secrets(text: str) -> str:
-    """Of URLs in a sentence."""
+    """Return a sentence with users and queries removed from its URLs."""
     return _QUERY.sub(r"\1?…", _without_user_in(text))

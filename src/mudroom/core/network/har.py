@@ -1,7 +1,8 @@
-"""Inspected flows as an HTTP archive (HAR 1.2), which browsers' developer tools and others read; and what of headers
-may be kept at all.
+"""Inspected flows as an HTTP archive (HAR 1.2), which browsers' developer tools and other programs read; and the
+headers that may be kept.
 
-Rules of this file: pure. Of headers that are secrets by their kind only the name is kept, bodies and queries never are.
+Rules of this file: pure. For headers that are secret by their kind only the name is kept; bodies and queries are never
+kept.
 """
 
 from __future__ import annotations
@@ -19,8 +20,8 @@ _MOST = 64
 """Headers of one message that are kept."""
 
 
-def kept(fields: Sequence[tuple[bytes, bytes]]) -> Fields:
-    """What a flow keeps of headers."""
+def keep_headers(fields: Sequence[tuple[bytes, bytes]]) -> Fields:
+    """Return the headers that a flow keeps."""
     return tuple(
         (name, HIDDEN if _SECRET.search(name) else value.decode("latin-1")[:_LONGEST_VALUE])
         for name, value in ((name.decode("latin-1").lower(), value) for name, value in fields[:_MOST])
@@ -28,8 +29,7 @@ def kept(fields: Sequence[tuple[bytes, bytes]]) -> Fields:
 
 
 def to_har(flows: Iterable[Flow], version: str) -> dict[str, Any]:
-    """What json.dumps makes an archive of. Only exchanges of HTTP are in it, plain and inspected. ``version``:
-    mudroom's."""
+    """Return the archive as JSON values. It holds only HTTP exchanges, plain and inspected. ``version``: mudroom's."""
     entries = [_entry(flow) for flow in flows if flow.method and flow.way in ("http", "https")]
     return {
         "log": {
@@ -90,7 +90,8 @@ def _url(flow: Flow) -> str:
 
 
 def _date(nanoseconds: int) -> str:
-    """ISO 8601 in UTC with milliseconds; the days by the civil calendar, without a library that knows of zones."""
+    """Return ISO 8601 in UTC with milliseconds; the date is computed by the civil calendar, without a time zone
+    library."""
     milliseconds = nanoseconds // 1_000_000
     seconds, rest = divmod(milliseconds, 1000)
     days, seconds = divmod(seconds, 86400)

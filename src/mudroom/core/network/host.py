@@ -1,10 +1,10 @@
-"""What a host is called. Everything that a client sent is read here before anything else looks at it.
+"""Host names. Every host that a client sends is parsed here before any other code looks at it.
 
-Rules of this file: bytes come in, and a canonical host goes out or a ValueError with the reason. A host is a name of
-ASCII labels, or a strict IP literal, and nothing else: getaddrinfo(3) would cut at a NUL, read ``127.1``, ``0x7f.1``
-and ``2130706433`` as 127.0.0.1 (inet_aton(3)), and Python would fold a ``1`` in a circle to ``1``. So what is decided
-about, looked up and written down is this one spelling. International names come as ``xn--`` labels only (RFC 5891):
-what looks like another name is then seen to be another.
+Rules of this file: the input is bytes; the output is a canonical host, or a ValueError with the reason. A host is a
+name of ASCII labels or a strict IP literal: getaddrinfo(3) would cut at a NUL and read ``127.1``, ``0x7f.1`` and
+``2130706433`` as 127.0.0.1 (inet_aton(3)), and Python would fold a ``1`` in a circle to ``1``. So decisions, lookups
+and records use this one spelling. International names are accepted as ``xn--`` labels only (RFC 5891), which makes a
+lookalike name visible.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ Kind = Literal["name", "ipv4", "ipv6"]
 _LABEL = re.compile(rb"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?")
 _NUMBER = re.compile(rb"[0-9]+|0x[0-9a-f]*")
 _PORT = re.compile(rb"[1-9][0-9]{0,4}")
-_USER = "there is a user in front of the host"
-"""Said without showing it: a password may be there."""
+_USER = "there is a user before the host"
+"""Shown without the user, which may include a password."""
 _LONGEST = 253
-"""Of a name as it is written: 255 octets on the wire, less the first length and the root (RFC 1035 2.3.4)."""
+"""Bytes of a name as written: 255 octets on the wire, less the first length and the root (RFC 1035 2.3.4)."""
 
 
 class HostName(NamedTuple):
@@ -45,9 +45,11 @@ class Authority(NamedTuple):
 
 
 def parse_host(raw: bytes) -> HostName:
-    """A name, or an address without brackets. IPv4 in IPv6's clothes (``::ffff:1.2.3.4``) is the IPv4 address.
+    """Return a name, or an address without brackets. An IPv4-mapped IPv6 address (``::ffff:1.2.3.4``) becomes the IPv4
+    address.
 
-    Raises ValueError, printable, that says what is wrong with it."""
+    Raise ValueError with a printable reason.
+    """
     if not raw:
         raise ValueError("there is no host")
     if b"@" in raw:
@@ -62,15 +64,17 @@ def parse_host(raw: bytes) -> HostName:
 
 
 def parse_authority(raw: bytes, default: int | None = None) -> Authority:
-    """``host:port``, an IPv6 address in brackets. ``default``: the port where none is written; None: there must be one.
+    """Return the host and port of ``host:port``, with an IPv6 address in brackets. ``default``: the port if none is
+    written; None: a port is required.
 
-    Raises ValueError, printable, that says what is wrong with it."""
+    Raise ValueError with a printable reason.
+    """
     if b"@" in raw:
         raise ValueError(_USER)
     if raw.startswith(b"["):
         inside, closed, rest = raw[1:].partition(b"]")
         if not closed or (rest and not rest.startswith(b":")):
-            raise ValueError(f"{show(raw)}: the brackets do not fit")
+            raise ValueError(f"{show(raw)}: the brackets do not match")
         host = parse_host(inside)
         if b":" not in inside:
             raise ValueError(f"{show(raw)}: only an IPv6 address stands in brackets")
@@ -86,7 +90,7 @@ def parse_authority(raw: bytes, default: int | None = None) -> Authority:
 
 
 def parse_port(raw: bytes) -> int:
-    """1 to 65535 in plain digits. Raises ValueError."""
+    """Return a port from 1 to 65535 in plain digits. Raise ValueError."""
     if not _PORT.fullmatch(raw) or int(raw) > 65535:
         raise ValueError(f"{show(raw)} is no port (1 to 65535)" if raw else "there is no port")
     return int(raw)
@@ -94,7 +98,7 @@ def parse_port(raw: bytes) -> int:
 
 def _address(raw: bytes) -> HostName:
     if b"%" in raw:
-        raise ValueError(f"{show(raw)}: an address with a zone means another host on every machine")
+        raise ValueError(f"{show(raw)}: an address with a zone means a different host on each machine")
     packed = parse_ipv6(raw)
     if packed is None:
         raise ValueError(f"{show(raw)} is no IPv6 address")
@@ -112,17 +116,17 @@ def _name(text: bytes, raw: bytes) -> str:
         raise ValueError(f"a name of {len(raw)} bytes is too long; {_LONGEST} are allowed")
     for label in labels:
         if not _LABEL.fullmatch(label):
-            raise ValueError(f"{shown}: {_what_is_wrong(label)}")
+            raise ValueError(f"{shown}: {_label_error(label)}")
     if _NUMBER.fullmatch(labels[-1]):
         raise ValueError(f"{shown} is neither a name nor an address in its usual form: names do not end in a number")
     return b".".join(labels).decode("ascii")
 
 
-def _what_is_wrong(label: bytes) -> str:
+def _label_error(label: bytes) -> str:
     if not label:
-        return "between two dots, or in front of the first, there is nothing"
+        return "a part of a name is empty"
     if len(label) > 63:
-        return "what stands between two dots has 63 characters at most"
+        return "a part of a name has at most 63 characters"
     if label.startswith(b"-") or label.endswith(b"-"):
         return "a part of a name neither begins nor ends with '-'"
     odd = re.sub(rb"[a-z0-9_-]", b"", label)[:1].decode("ascii")

@@ -1,7 +1,7 @@
-"""Which hosts a pattern stands for.
+"""Host patterns and the hosts that they match.
 
-Rules of this file: whole labels, never a piece of one. A wildcard stands for names, an address or a network for those
-who use addresses; neither ever stands for the other.
+Rules of this file: a pattern matches whole labels, never a part of a label. A wildcard matches names; an address or a
+network matches clients that use addresses. Neither ever matches the other.
 """
 
 from __future__ import annotations
@@ -21,11 +21,12 @@ METADATA = {
     "metadata.tencentyun.com": "the metadata service of Tencent's cloud",
     "metadata.platformequinix.com": "the metadata service of Equinix",
 }
-"""Names that stand for a metadata service where there is one. Their addresses are refused in any case."""
+"""Names of metadata services. Their addresses are refused in any case."""
 
 
 def parse_pattern(raw: bytes) -> tuple[str, Network | None]:
-    """The canonical pattern; for addresses and networks what they cover, too. Raises ValueError, printable."""
+    """Return the canonical pattern, and for an address or a network the addresses that it covers. Raise ValueError with
+    a printable reason."""
     if b"/" in raw:
         network = parse_network(raw)
         if network is None:
@@ -40,12 +41,12 @@ def parse_pattern(raw: bytes) -> tuple[str, Network | None]:
     if host.kind == "name":
         return stars.decode() + host.text, None
     if stars:
-        raise ValueError(f"{show(raw)}: an address has nothing below it; a network is written as 10.0.0.0/8")
+        raise ValueError(f"{show(raw)}: an address has no subdomains; write a network as 10.0.0.0/8")
     return host.text, network_of(host.text)
 
 
 def matches(pattern: str, host: HostName) -> bool:
-    """Whether a canonical pattern stands for this host."""
+    """Return whether a canonical pattern matches this host."""
     if host.kind != "name":
         return host.text == pattern or ("/" in pattern and network_of(host.text).prefix in network_of(pattern))
     if pattern == "*":
@@ -57,8 +58,8 @@ def matches(pattern: str, host: HostName) -> bool:
     return host.text == pattern
 
 
-def narrowness(pattern: str) -> tuple[int, int]:
-    """The more, the fewer hosts a pattern stands for."""
+def specificity(pattern: str) -> tuple[int, int]:
+    """Return a sort key that is greater for patterns that match fewer hosts."""
     if "/" in pattern:
         return 3, network_of(pattern).length
     kind = 0 if pattern == "*" else 1 if pattern.startswith("**.") else 2 if pattern.startswith("*.") else 4
@@ -67,7 +68,7 @@ def narrowness(pattern: str) -> tuple[int, int]:
 
 @lru_cache(maxsize=4096)
 def network_of(pattern: str) -> Network:
-    """What a canonical address or network covers."""
+    """Return the network of a canonical address or network."""
     raw = pattern.encode()
     if "/" not in pattern:
         raw += b"/128" if ":" in pattern else b"/32"

@@ -1,8 +1,8 @@
-"""Which hosts may be reached: rules, and the one function that decides.
+"""Host rules, and the function that decides which hosts may be reached.
 
-Rules of this file: a deny beats an ask beats an allow, whatever their order. What no rule matches is asked about where
-somebody can be asked, and denied else. Only canonical hosts (``core/network/host.py``) are ever compared. Without any
-rules nothing is allowed.
+Rules of this file: a deny beats an ask, and an ask beats an allow, whatever their order. A host without a rule is asked
+about if there is an approver, and denied otherwise. Only canonical hosts (``core/network/host.py``) are compared.
+Without rules nothing is allowed.
 """
 
 from __future__ import annotations
@@ -12,38 +12,39 @@ from typing import Literal, NamedTuple
 
 from mudroom.core.network.address import openable, refused, show_address, unreachable
 from mudroom.core.network.host import HostName, parse_host, parse_port
-from mudroom.core.network.host_pattern import METADATA, matches, narrowness, network_of, parse_pattern
+from mudroom.core.network.host_pattern import METADATA, matches, network_of, parse_pattern, specificity
 from mudroom.core.tree.path import show
 
 Action = Literal["allow", "ask", "deny"]
 
 USUAL = (80, 443)
-"""The ports that an allow without ports opens."""
+"""The ports of an allow rule without ports."""
 
 
 class HostRule(NamedTuple):
     action: Action
     pattern: str
-    """``example.com`` itself, ``*.example.com`` what is below it, ``**.example.com`` both, ``*`` every name; or an
-    address or a network in CIDR form, which is for those who use addresses: names never match it. But what a name
-    leads to may be denied by it (``vet``)."""
+    """``example.com``: that name; ``*.example.com``: names below it; ``**.example.com``: both; ``*``: every name. An
+    address or a network in CIDR form matches clients that use addresses, and never a name; but it can deny the
+    addresses that a name resolves to (``vet``)."""
     ports: tuple[int, ...] = ()
-    """Empty: of an allow 80 and 443, other ports are opened only by a rule that names them; of an ask and a deny
-    every port."""
+    """Empty: for an allow 80 and 443, since other ports need a rule that names them; for an ask and a deny every
+    port."""
     methods: tuple[str, ...] = ()
-    """Empty: all. Known of plain and of inspected HTTP only; what is not known an allow does not match, and an ask or a
-    deny does."""
+    """Empty: all. Methods are known for plain and inspected HTTP only; an unknown method matches an ask or a deny, but
+    no allow."""
     paths: tuple[str, ...] = ()
-    """Prefixes, of whole parts; empty: all. As for the methods; so, too, for a path that could be read in two ways."""
+    """Prefixes of whole path parts; empty: all. An unknown path, or a path that servers may interpret differently, is
+    treated like an unknown method."""
     private: bool = False
-    """The host may be in a private network or on loopback; never a metadata service or link-local."""
+    """Whether the host may be in a private network or on loopback; never a metadata service or link-local."""
     inspect: bool = False
     source: str = ""
     """For people: ``policy.yaml:12``, ``preset npm``."""
     set_headers: tuple[tuple[str, str], ...] = ()
-    """(name, value) that inspected requests get, in place of those of that name."""
+    """Pairs (name, value) set on inspected requests, replacing headers of that name."""
     remove_headers: tuple[str, ...] = ()
-    """Names of headers that inspected requests lose."""
+    """Names of headers that are removed from inspected requests."""
 
 
 class Request(NamedTuple):
@@ -65,45 +66,48 @@ class HostDecision(NamedTuple):
 
 
 def decide(request: Request, rules: Sequence[HostRule]) -> HostDecision:
-    """What the rules say about a request. Pure, and the same whatever the order of the rules.
+    """Return the decision of the rules about a request. Pure; the order of the rules does not matter.
 
-    Raises ValueError if ``request.host`` is not canonical: what was not read by ``parse_host`` is never compared."""
+    Raise ValueError if ``request.host`` is not canonical: a host that ``parse_host`` did not return is never compared.
+    """
     host = parse_host(request.host.encode("utf-8", "surrogateescape"))
     if host.text != request.host:
         raise ValueError(f"{show(request.host.encode('utf-8', 'surrogateescape'))} is not in its canonical form")
-    found: dict[Action, HostRule] = {}
+    best: dict[Action, HostRule] = {}
     private = False
     for rule in rules:
         if _covers(rule, host, request):
             private |= rule.private and rule.action == "allow"
-            other = found.get(rule.action)
-            if other is None or _rank(rule) > _rank(other):
-                found[rule.action] = rule
-    if "deny" in found:
-        return HostDecision("deny", found["deny"], f"{_named(found['deny'])} denies it")
+            previous = best.get(rule.action)
+            if previous is None or _rank(rule) > _rank(previous):
+                best[rule.action] = rule
+    if "deny" in best:
+        return HostDecision("deny", best["deny"], f"{_label(best['deny'])} denies it")
     metadata = METADATA.get(host.text)
     if metadata is not None:
         return HostDecision("deny", None, metadata)
-    asks, allows = found.get("ask"), found.get("allow")
+    asks, allows = best.get("ask"), best.get("allow")
     if host.kind != "name":
         network = network_of(host.text)
         named = private or (asks is not None and asks.private)
-        why = refused(network.prefix, private=named)
-        if why is not None:
+        reason = refused(network.prefix, private=named)
+        if reason is not None:
             return HostDecision(
-                "deny", None, f"{why}; a rule that names the address opens it" if openable(network) else why
+                "deny", None, f"{reason}; a rule that names the address opens it" if openable(network) else reason
             )
-    if asks is not None:  # a yes opens what another rule says may be private: where it may be is not asked about
+    if (
+        asks is not None
+    ):  # an answer of yes also opens a private address that another rule permits: the question is not about that
         return HostDecision(
-            "ask", asks._replace(private=asks.private or private), f"{_named(asks)} wants it asked about"
+            "ask", asks._replace(private=asks.private or private), f"{_label(asks)} wants it asked about"
         )
-    if allows is not None:  # what one rule permits, another that allows the same does not take away
-        return HostDecision("allow", allows._replace(private=private), f"{_named(allows)} allows it")
+    if allows is not None:  # a private address that one rule permits stays permitted if another rule allows the host
+        return HostDecision("allow", allows._replace(private=private), f"{_label(allows)} allows it")
     return HostDecision("ask", None, _no_rule(host, request, rules))
 
 
 def concerns(rule: HostRule, host: str, port: int) -> bool:
-    """Whether a rule is about a host, which is canonical, and a port, whatever is requested there."""
+    """Return whether a rule applies to a host (canonical) and a port, for any request there."""
     request = Request(host, port)
     return _covers(rule._replace(methods=(), paths=()), parse_host(host.encode()), request)
 
@@ -116,25 +120,26 @@ def vet(
     rules: Sequence[HostRule] = (),
     port: int = 0,
 ) -> str | None:
-    """Why none of the addresses that a host resolved to may be dialled; None: every one of them may.
+    """Return why none of the addresses that a host resolved to may be dialled, or None if all of them may.
 
-    One that is refused spoils the whole answer: a name that is of the internet here and of this machine there is a
-    trick (rebinding), and to pick the good ones would hide it. ``own``: the addresses of this machine's interfaces.
-    ``rules``, ``port``: a deny of an address or a network holds for names that lead there, too. The decision is one
-    that was allowed, by a rule or by an answer. Raises ValueError if an address is none."""
+    One refused address rejects the whole answer: a name with both an internet address and one of this machine is an
+    attack (DNS rebinding), and picking the good addresses would hide it. ``own``: the addresses of this machine's
+    interfaces. ``rules``, ``port``: a deny of an address or a network also holds for names that resolve there. The
+    decision is one that was allowed, by a rule or by an answer. Raise ValueError if an address is invalid.
+    """
     if decision.action == "deny":
         return decision.reason
     if not addresses:
         return "it has no address"
     private = decision.rule is not None and decision.rule.private
     for packed in addresses:
-        why = refused(packed, own, private=private)
-        if why is not None:
-            return f"{show_address(packed)} is {why}"
+        reason = refused(packed, own, private=private)
+        if reason is not None:
+            return f"{show_address(packed)} is {reason}"
         address = HostName("ipv4" if len(packed) == 4 else "ipv6", show_address(packed))
         for rule in rules:
             if rule.action == "deny" and (not rule.ports or port in rule.ports) and matches(rule.pattern, address):
-                return f"{address} is denied: {_named(rule)}"
+                return f"{address} is denied: {_label(rule)}"
     return None
 
 
@@ -142,8 +147,8 @@ def vet(
 
 
 def parse_rule(text: str, action: Action, source: str = "", *, private: bool = False) -> HostRule:
-    """``host[:port[,port…]]``; an IPv6 address with ports in brackets. A rule that allows an address or a network that
-    is private means just that. Raises ValueError, printable, that says what is wrong with it and what is right."""
+    """Return the rule for ``host[:port[,port…]]``; an IPv6 address with ports is in brackets. An allow rule for a
+    private address or network implies ``private``. Raise ValueError with a printable problem and the correct form."""
     raw = text.encode("utf-8", "surrogateescape")
     if b"://" in raw:
         raise ValueError(f"this is a URL; write the host alone: {_host_of_url(raw)}")
@@ -158,20 +163,20 @@ def parse_rule(text: str, action: Action, source: str = "", *, private: bool = F
 
 
 def show_rule(rule: HostRule) -> str:
-    """The text that ``parse_rule`` reads as this rule."""
+    """Return the text that ``parse_rule`` reads as this rule."""
     ports = ",".join(map(str, rule.ports))
     pattern = f"[{rule.pattern}]" if ports and ":" in rule.pattern else rule.pattern
     return f"{pattern}:{ports}" if ports else pattern
 
 
 def rule_for(host: str, port: int, action: Action, source: str) -> HostRule:
-    """The narrowest rule that decides about this host and port: what an answer to a question is kept as."""
+    """Return the narrowest rule for this host and port, which records the answer to a question."""
     pattern = f"[{host}]" if ":" in host else host
     return parse_rule(pattern if port in USUAL and action == "allow" else f"{pattern}:{port}", action, source)
 
 
 def _split(raw: bytes) -> tuple[bytes, tuple[int, ...]]:
-    """The pattern without brackets, and the ports in order."""
+    """Return the pattern without brackets, and the ports in order."""
     if raw.startswith(b"["):
         pattern, closed, rest = raw[1:].partition(b"]")
         if not closed or b":" not in pattern or (rest and not rest.startswith(b":")):
@@ -185,10 +190,10 @@ def _split(raw: bytes) -> tuple[bytes, tuple[int, ...]]:
 
 def _ports(raw: bytes, ports: bytes) -> tuple[int, ...]:
     try:
-        found = [parse_port(one) for one in ports.split(b",")]
+        numbers = [parse_port(port) for port in ports.split(b",")]
     except ValueError as error:
         raise ValueError(f"{show(raw)}: {error}; write HOST:22 or HOST:80,443") from None
-    return tuple(sorted(set(found)))
+    return tuple(sorted(set(numbers)))
 
 
 def _host_of_url(raw: bytes) -> str:
@@ -203,23 +208,25 @@ def _covers(rule: HostRule, host: HostName, request: Request) -> bool:
     return (
         matches(rule.pattern, host)
         and (request.port in (rule.ports or USUAL) if rule.action == "allow" or rule.ports else True)
-        and (not rule.methods or _says(rule, request.method.isupper(), request.method in rule.methods))
-        and (not rule.paths or _says(rule, _is_plain(request.path), _below(request.path, rule.paths)))
+        and (not rule.methods or _condition_holds(rule, request.method.isupper(), request.method in rule.methods))
+        and (not rule.paths or _condition_holds(rule, _is_plain(request.path), _below(request.path, rule.paths)))
     )
 
 
-def _says(rule: HostRule, known: bool, matched: bool) -> bool:
-    """What cannot be told is no reason to allow anything, and no way round a deny."""
-    return matched if known else rule.action != "allow"
+def _condition_holds(rule: HostRule, is_known: bool, matched: bool) -> bool:
+    """Return whether a condition matches. An unknown value allows nothing, and does not evade a deny."""
+    return matched if is_known else rule.action != "allow"
 
 
 def _below(path: str, prefixes: tuple[str, ...]) -> bool:
     path = path.partition("?")[0]
-    return any(path == one or path.startswith(one if one.endswith("/") else one + "/") for one in prefixes)
+    return any(
+        path == prefix or path.startswith(prefix if prefix.endswith("/") else prefix + "/") for prefix in prefixes
+    )
 
 
 def _is_plain(path: str) -> bool:
-    """Whether every server understands the very path that is written."""
+    """Return whether all servers interpret the path exactly as written."""
     path = path.partition("?")[0].lower()
     parts = path.split("/")
     return (
@@ -228,26 +235,27 @@ def _is_plain(path: str) -> bool:
         and path.isprintable()
         and "" not in parts[1:-1]
         and {".", ".."}.isdisjoint(parts)
-        and not any(one in path for one in ("\\", "%2e", "%2f", "%5c", "%00", "%25", ";", "#"))
+        and not any(part in path for part in ("\\", "%2e", "%2f", "%5c", "%00", "%25", ";", "#"))
     )
 
 
 def _rank(rule: HostRule) -> tuple[bool, bool, tuple[int, int], str, str]:
-    """Of rules that say the same the one that is named: the one that opens or looks at more, then the narrowest."""
-    return rule.inspect, rule.private, narrowness(rule.pattern), show_rule(rule), rule.source
+    """Return a sort key that selects the rule to name among rules with the same action: the rule that opens or inspects
+    more, then the narrowest."""
+    return rule.inspect, rule.private, specificity(rule.pattern), show_rule(rule), rule.source
 
 
-def _named(rule: HostRule) -> str:
+def _label(rule: HostRule) -> str:
     return f"{rule.source}: {show_rule(rule)}" if rule.source else show_rule(rule)
 
 
 def _no_rule(host: HostName, request: Request, rules: Sequence[HostRule]) -> str:
-    """Nothing matches; if it is only for the port, that is worth knowing."""
+    """Return the reason if no rule matches; it tells if only the port differs."""
     near = [
         rule
         for rule in rules
         if rule.action == "allow" and matches(rule.pattern, host) and request.port not in (rule.ports or USUAL)
     ]
     if near:
-        return f"no rule names port {request.port} of it; {_named(max(near, key=_rank))} is for other ports"
+        return f"no rule names port {request.port} of it; {_label(max(near, key=_rank))} is for other ports"
     return "no rule names it"

@@ -1,9 +1,10 @@
-"""Credentials that a sandbox never sees: it has a placeholder, and the gate puts the real value in its place.
+"""Credentials that a sandbox never sees: it gets a placeholder, and the gate replaces the placeholder by the real
+value.
 
 Rules of this file: pure. A placeholder is replaced in one header of requests to one host, over TLS that the gate
-inspects, and nowhere else; a request that carries it anywhere else is refused. It looks like the real one, so that
-clients which check the form of a token take it: the same well-known beginning, the same length where that is long
-enough, letters and digits only in what is random. It is worth nothing to who steals it.
+inspects, and nowhere else; a request that has it anywhere else is refused. It resembles the real value, so that clients
+which check the form of a token accept it: the same well-known prefix, the same length if that is long enough, and only
+letters and digits in the random part. A stolen placeholder is worthless.
 """
 
 from __future__ import annotations
@@ -17,15 +18,15 @@ from mudroom.core.network.host import parse_authority
 from mudroom.core.tree.path import show
 
 MARK = "mudroom"
-"""Is in every placeholder, for people who wonder what it is."""
+"""Part of every placeholder, so that people can tell its origin."""
 SHORTEST = 40
 _RANDOM = 20
-"""Bytes of randomness that a placeholder is made of."""
-_BEGINNINGS = (
+"""Least number of random bytes in a placeholder."""
+_PREFIXES = (
     "ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_", "glpat-", "npm_", "pypi-", "sk-ant-api03-", "sk-ant-",
     "sk-proj-", "sk-", "xoxb-", "xoxp-", "hf_", "dop_v1_", "AKIA", "rubygems_", "dckr_pat_", "sntrys_", "lin_api_",
 )  # fmt: skip
-"""What tokens of the well-known services begin with: public, and checked by some clients."""
+"""Public prefixes of tokens of well-known services; some clients check them."""
 _ALPHABET = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 _FIELD = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -35,7 +36,7 @@ _NEVER = frozenset(("host", "connection", "content-length", "transfer-encoding",
 
 
 class CredentialRule(NamedTuple):
-    """An entry of the policy."""
+    """A credential entry of the policy."""
 
     name: str
     """The variable that holds the placeholder."""
@@ -47,7 +48,7 @@ class CredentialRule(NamedTuple):
     origin: str
     """``env``, ``file``, ``keyring``."""
     where: str
-    """The variable outside, the file, ``SERVICE/USER``."""
+    """The variable outside the sandbox, the file, or ``SERVICE/USER``."""
 
 
 class Credential(NamedTuple):
@@ -57,7 +58,7 @@ class Credential(NamedTuple):
     header: str
     placeholder: str
     value: str
-    """The real one. Not for flows, logs, errors, or what is shown of this tuple."""
+    """The real value. Never for flows, logs, errors, or the text of this tuple."""
 
     def __repr__(self) -> str:
         return f"Credential({self.name}, {self.host}:{self.port}, {self.header})"
@@ -66,14 +67,14 @@ class Credential(NamedTuple):
         return repr(self)
 
 
-def parse_wanted(name: str, host: str, header: str = "authorization", source: str = "env") -> CredentialRule:
-    """``host``: a name, or name:port, 443 else. ``source``: ``env``, ``env:OTHER``, ``file:PATH``,
-    ``keyring:SERVICE/USER``. Raises ValueError, printable, that says what is wrong."""
+def parse_credential(name: str, host: str, header: str = "authorization", source: str = "env") -> CredentialRule:
+    """Return the rule of a credential. ``host``: a name, or name:port; the default port is 443. ``source``: ``env``,
+    ``env:OTHER``, ``file:PATH``, ``keyring:SERVICE/USER``. Raise ValueError with a printable reason."""
     if not _VARIABLE.fullmatch(name):
-        raise ValueError(f"{_shown(name)} is no name of a variable")
+        raise ValueError(f"{_shown(name)} is not the name of a variable")
     authority = parse_authority(host.encode("utf-8", "surrogateescape"), 443)
     if not is_header(header):
-        raise ValueError(f"{_shown(header)} is no header that a credential can be in")
+        raise ValueError(f"{_shown(header)} is not a header that can hold a credential")
     origin, _colon, where = source.partition(":")
     if origin == "env":
         where = where or name
@@ -83,29 +84,30 @@ def parse_wanted(name: str, host: str, header: str = "authorization", source: st
 
 
 def is_header(name: str) -> bool:
-    """Whether that can be the name of a header that is not about framing or routing."""
+    """Return whether this is the name of a header that is not for framing or routing."""
     return _FIELD.fullmatch(name) is not None and name.lower() not in _NEVER
 
 
 def is_value(value: str) -> bool:
-    """Whether a header can have this value: visible ASCII and, between that, spaces."""
+    """Return whether a header can have this value: visible ASCII with spaces in between."""
     return _VALUE.fullmatch(value) is not None
 
 
-def with_value(wanted: CredentialRule, value: str, randomness: bytes) -> Credential:
-    """``randomness``: 20 bytes and more. Raises ValueError, without the value, if it cannot be in a header."""
+def with_value(rule: CredentialRule, value: str, randomness: bytes) -> Credential:
+    """Return the credential with its real value. ``randomness``: at least 20 bytes. Raise ValueError, without the
+    value, if a header cannot have it."""
     value = value.strip("\r\n\t ")
     if not is_value(value):
-        what = "holds what no header may hold" if value else "is empty"
-        raise ValueError(f"the credential {wanted.name} {what}")
-    return Credential(wanted.name, wanted.host, wanted.port, wanted.header, make_placeholder(value, randomness), value)
+        problem = "holds characters that a header cannot hold" if value else "is empty"
+        raise ValueError(f"the credential {rule.name} {problem}")
+    return Credential(rule.name, rule.host, rule.port, rule.header, make_placeholder(value, randomness), value)
 
 
 def make_placeholder(value: str, randomness: bytes) -> str:
-    """Of the length of the value, but ``SHORTEST`` at least."""
+    """Return a placeholder with the length of the value, but at least ``SHORTEST``."""
     if len(randomness) < _RANDOM:
-        raise ValueError(f"a placeholder is made of {_RANDOM} random bytes and more, not of {len(randomness)}")
-    beginning = next((one for one in _BEGINNINGS if value.startswith(one)), "")
+        raise ValueError(f"a placeholder needs at least {_RANDOM} random bytes, not {len(randomness)}")
+    beginning = next((prefix for prefix in _PREFIXES if value.startswith(prefix)), "")
     number, digits = int.from_bytes(randomness, "big"), ""
     for _ in range(len(randomness) * 8 // 6):
         number, digit = divmod(number, len(_ALPHABET))
@@ -118,51 +120,57 @@ def make_placeholder(value: str, randomness: bytes) -> str:
 
 
 class MisusedPlaceholder(ValueError):
-    """A placeholder is where its credential does not belong. Printable; names the variable, never the value."""
+    """A placeholder is in a place where its credential does not belong. The text is printable and names the variable,
+    never the value."""
 
 
-def put_in(
+def insert_credentials(
     fields: Sequence[tuple[bytes, bytes]], credentials: Sequence[Credential], host: str, port: int, *, secure: bool
 ) -> list[tuple[bytes, bytes]]:
-    """The fields of a request to a host, names in any case, with the real values. ``secure``: it goes to the very host,
-    which has proved to be it, over TLS. Raises Misused."""
-    found = []
+    """Return the fields of a request with the real values; names in any case. ``secure``: the request goes over TLS to
+    that host, which has proved its identity. Raise MisusedPlaceholder."""
+    replaced = []
     for name, value in fields:
-        for one in credentials:
-            if one.placeholder.encode() in name:
-                raise MisusedPlaceholder(f"the placeholder of {one.name} is in the name of a header")
-            if _holds(value, one):
-                if not secure or (one.host, one.port) != (host, port):
+        for credential in credentials:
+            if credential.placeholder.encode() in name:
+                raise MisusedPlaceholder(f"the placeholder of {credential.name} is in the name of a header")
+            if _holds(value, credential):
+                if not secure or (credential.host, credential.port) != (host, port):
                     raise MisusedPlaceholder(
-                        f"the credential {one.name} is for {_where(one)} only, and over inspected TLS only"
+                        f"the credential {credential.name} is for {_where(credential)} only,"
+                        " and over inspected TLS only"
                     )
-                if name.decode("latin-1").lower() != one.header:
+                if name.decode("latin-1").lower() != credential.header:
                     raise MisusedPlaceholder(
-                        f"the credential {one.name} is for the header {one.header}, not {show(name.lower())}"
+                        f"the credential {credential.name} is for the header {credential.header},"
+                        f" not {show(name.lower())}"
                     )
-                value = _replaced(value, one)
-        found.append((name, value))
-    return found
+                value = _replaced(value, credential)
+        replaced.append((name, value))
+    return replaced
 
 
 def check_path(path: bytes, credentials: Sequence[Credential]) -> None:
-    """Raises Misused. ``path``: with its query."""
-    for one in credentials:
-        if one.placeholder.encode() in path:
-            raise MisusedPlaceholder(f"the placeholder of {one.name} is in the path; the credential is for a header")
+    """Raise MisusedPlaceholder if a placeholder is in the path. ``path``: with its query."""
+    for credential in credentials:
+        if credential.placeholder.encode() in path:
+            raise MisusedPlaceholder(
+                f"the placeholder of {credential.name} is in the path; the credential is for a header"
+            )
 
 
-def _where(one: Credential) -> str:
-    return one.host if one.port == 443 else f"{one.host}:{one.port}"
+def _where(credential: Credential) -> str:
+    return credential.host if credential.port == 443 else f"{credential.host}:{credential.port}"
 
 
-def _holds(value: bytes, one: Credential) -> bool:
-    raw = one.placeholder.encode()
+def _holds(value: bytes, credential: Credential) -> bool:
+    raw = credential.placeholder.encode()
     return raw in value or raw in _decoded(value)[1]
 
 
 def _decoded(value: bytes) -> tuple[bytes, bytes]:
-    """The scheme, and the user and password, of HTTP's Basic authentication (RFC 7617); two empty texts else."""
+    """Return the scheme and the decoded ``user:password`` of HTTP's Basic authentication (RFC 7617); otherwise two
+    empty values."""
     scheme, space, rest = value.partition(b" ")
     if not space or scheme.lower() != b"basic":
         return b"", b""
@@ -172,8 +180,8 @@ def _decoded(value: bytes) -> tuple[bytes, bytes]:
         return b"", b""
 
 
-def _replaced(value: bytes, one: Credential) -> bytes:
-    raw, real = one.placeholder.encode(), one.value.encode()
+def _replaced(value: bytes, credential: Credential) -> bytes:
+    raw, real = credential.placeholder.encode(), credential.value.encode()
     if raw in value:
         return value.replace(raw, real)
     scheme, pair = _decoded(value)
@@ -181,22 +189,24 @@ def _replaced(value: bytes, one: Credential) -> bytes:
 
 
 def check_trailers(fields: Sequence[tuple[bytes, bytes]], credentials: Sequence[Credential]) -> None:
-    """Raises Misused."""
-    for one in credentials:
-        if any(_holds(value, one) or one.placeholder.encode() in name for name, value in fields):
-            raise MisusedPlaceholder(f"the placeholder of {one.name} is in a trailer; the credential is for a header")
+    """Raise MisusedPlaceholder if a placeholder is in a trailer."""
+    for credential in credentials:
+        if any(_holds(value, credential) or credential.placeholder.encode() in name for name, value in fields):
+            raise MisusedPlaceholder(
+                f"the placeholder of {credential.name} is in a trailer; the credential is for a header"
+            )
 
 
 class PlaceholderScan:
-    """Looks for placeholders in a body that comes in pieces."""
+    """Searches for placeholders in a body that arrives in pieces."""
 
     def __init__(self, credentials: Sequence[Credential]) -> None:
-        self._raw = [(one.placeholder.encode(), one.name) for one in credentials]
+        self._raw = [(credential.placeholder.encode(), credential.name) for credential in credentials]
         self._keep = max((len(raw) for raw, _name in self._raw), default=1) - 1
         self._tail = b""
 
     def see(self, piece: bytes) -> None:
-        """Raises Misused if one is complete with this piece: it is not to be passed on then."""
+        """Raise MisusedPlaceholder if a placeholder is complete with this piece, which must not be forwarded then."""
         if not self._raw:
             return
         text = self._tail + piece
@@ -206,16 +216,19 @@ class PlaceholderScan:
         self._tail = text[-self._keep :]
 
 
-def without(fields: Sequence[tuple[bytes, bytes]], credentials: Sequence[Credential]) -> list[tuple[bytes, bytes]]:
-    """Fields of a response with the placeholders again, should a server send a credential back."""
+def restore_placeholders(
+    fields: Sequence[tuple[bytes, bytes]], credentials: Sequence[Credential]
+) -> list[tuple[bytes, bytes]]:
+    """Return the fields of a response with placeholders instead of real values, in case a server echoes a
+    credential."""
     if not credentials:
         return list(fields)
-    found = []
+    replaced = []
     for name, value in fields:
-        for one in credentials:
-            value = value.replace(one.value.encode(), one.placeholder.encode())
-        found.append((name, value))
-    return found
+        for credential in credentials:
+            value = value.replace(credential.value.encode(), credential.placeholder.encode())
+        replaced.append((name, value))
+    return replaced
 
 
 def _shown(text: str) -> str:

@@ -1,8 +1,8 @@
-"""Hosts that belong together, under a name: what the tools of one ecosystem need, and no more.
+"""Presets: named groups of hosts that the tools of one ecosystem need, and no more.
 
-Rules of this file: data only. None of it is in force unless the policy names it (``network.presets``). Reading is what
-they are for; where a host also takes what is sent to it (a forge with a token, a registry with an account), the preset
-says so, since what can be read can then be sent away.
+Rules of this file: data only. A preset has no effect unless the policy names it (``network.presets``). Presets are for
+reading; where a host also accepts uploads (a forge with a token, a registry with an account), ``takes`` says so, since
+a command could then send away data that it can read.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ class Preset(NamedTuple):
     about: str
     hosts: tuple[str, ...]
     takes: bool = False
-    """Anybody with an account can also publish there."""
+    """Whether any account can also publish there."""
 
 
 PRESETS: dict[str, Preset] = {
@@ -78,5 +78,5 @@ PRESETS: dict[str, Preset] = {
 
 
 def preset_rules(name: str) -> tuple[HostRule, ...]:
-    """Raises KeyError if there is no such preset."""
+    """Return the rules of a preset. Raise KeyError if there is no such preset."""
     return tuple(parse_rule(text, "allow", f"preset {name}") for text in PRESETS[name].hosts)

@@ -1,29 +1,31 @@
-"""Tells which lines of two texts belong together beyond doubt.
+"""Find the lines of two texts that certainly correspond.
 
-A comparison picks one shortest edit script among many; which one, hangs on trifles. A merge that relied on it might
-take for unchanged what another comparison of the same texts calls changed. So this one looks at all of them:
+A comparison picks one of many shortest edit scripts, and the choice is arbitrary. A merge that relied on it might call
+lines unchanged that another comparison of the same texts calls changed. So this comparison considers all shortest
+scripts:
 
 1. A line is *sure* of its partner if every shortest script matches the two. All changes lie between sure lines.
-2. Nothing else is claimed. What cannot be looked at in full (too many edits, too many ways) is not sure.
-3. It knows numbers and nothing else: equal lines have equal numbers.
+2. No other line is sure. A region that cannot be examined in full (too many edits, too many alignments) has no sure
+   lines.
+3. The functions work on numbers only: equal lines have equal numbers.
 
-How all shortest scripts are looked at without listing them: let F(x, y) be the least number of edits that lead from the
-start to the point before old line x and new line y, and R(x, y) from there to the end. Along a diagonal (x - y == k)
-neither F falls nor R rises. Myers' greedy search yields the furthest x of each diagonal with F <= d, and a search from
-the end the first with R <= D - d; between them lie the points of shortest scripts, of which all have D edits. Let the
-lowest point of column x (the largest y) be (x, y), and the highest of column x + 1 be (x + 1, y + 1): no script can get
-from the one column to the other but by matching old line x with new line y. Conversely, a line that is always matched
-leaves nothing else.
+How all shortest scripts are examined without listing them: let F(x, y) be the least number of edits from the start to
+the point before old line x and new line y, and R(x, y) the least number from there to the end. Along a diagonal (x - y
+== k) F does not fall and R does not rise. Myers' greedy search yields the furthest x of each diagonal with F <= d, and
+a search from the end the first x with R <= D - d; between them lie the points of shortest scripts, all of which have D
+edits. Let the lowest point of column x (the largest y) be (x, y), and the highest of column x + 1 be (x + 1, y + 1):
+then every script gets from one column to the other by matching old line x with new line y. Conversely, a line that is
+always matched leads to exactly these points.
 
-Where there are few scripts between two sure lines, each is brought to rest (core/text/sliding.py): a block that could
-lie at several places lies at one, and the lines around it are sure, too.
+If there are few scripts between two sure lines, each is brought to rest (core/text/sliding.py): a block that could lie
+at several places lies at one, and the lines around it become sure, too.
 
-The scripts meant are those that git would look at, so that what it finds is among them:
+The scripts are those that git would consider, so that git's result is among them:
 
 * Lines that the other side lacks are set aside. No script can match them.
-* So are lines that are frequent on the other side, if they stand among such lines: a blank line in the middle of a new
-  function is none of those that were there before.
-* With more edits than _MAX_EDITS, git guesses. Then only what both have at their beginnings and ends is sure.
+* Lines that are frequent on the other side are set aside as well if they stand among such lines: a blank line in the
+  middle of a new function is none of the earlier blank lines.
+* With more than _MAX_EDITS edits, git guesses. Then only the common beginning and end are sure.
 """
 
 from __future__ import annotations
@@ -33,47 +35,47 @@ from collections.abc import Collection, Iterator, Sequence
 from typing import NamedTuple
 
 from mudroom.core.text.linediff import Block
-from mudroom.core.text.sliding import Matches, every_alignment, settled
+from mudroom.core.text.sliding import Matches, every_alignment, settle
 
-# Up to here git, too, finds a shortest script: it searches from both ends, and guesses after 256 edits on each.
+# Up to this number git finds a shortest script, too: it searches from both ends, and guesses after 256 edits on each.
 _MAX_EDITS = 512
-# How far git looks for lines that the other side lacks, and how often at most a line occurs that it calls frequent.
+# How far git looks for lines that the other side lacks, and its upper limit for the count that makes a line frequent.
 _WINDOW = 100
 _FREQUENT = 1024
-# What is looked at in full: so many lines of one side, times those of the other; so many alignments.
+# Limits of a full examination: lines of one side times lines of the other; number of alignments.
 _TABLE = 10_000
 _WAYS = 200
-# What may be spent on it in all, in cells of tables and matches of alignments: about a quarter of a second.
+# Total work, in cells of tables and matches of alignments: about a quarter of a second.
 _WORK = 1_000_000
 
 _Rows = list[tuple[int, list[int]]]
 
 
 class Alignment(NamedTuple):
-    """What is known of how two texts belong together."""
+    """The known correspondence of two texts."""
 
     partners: list[int]
-    """For each old line the new line that it is sure to belong to, or -1."""
+    """For each old line the new line that certainly corresponds, or -1."""
     doubtful: set[int]
-    """Old lines that may belong to one new line or to another."""
+    """Old lines that may correspond to one new line or to another."""
 
 
 class _Side(NamedTuple):
-    """One text without the lines that are set aside."""
+    """A text without the lines that are set aside."""
 
     places: list[int]
     lines: list[int]
     frequent: set[int]
-    """Places of lines that are set aside although the other side has them."""
+    """Indexes of lines that are set aside although the other side has them."""
 
 
 def align(old: Sequence[int], new: Sequence[int]) -> Alignment:
-    """Compares two texts, given as one number for each line."""
+    """Return the alignment of two texts, given as one number for each line."""
     counts, new_counts = Counter(old), Counter(new)
     head, tail = _common_ends(old, new)
     a, b = _side(old, new_counts, head, tail), _side(new, counts, head, tail)
     head, tail = _common_ends(a.lines, b.lines)
-    # A line that occurs once on both sides is sure, if all before it is equal: to leave it out would lose a match.
+    # A line that occurs once on both sides is sure if all lines before it are equal: leaving it out would lose a match.
     start = _behind_unique(a.lines[:head], counts, new_counts)
     end = _behind_unique(a.lines[len(a.lines) - tail :][::-1], counts, new_counts)
     pairs = _sure_matches(_middle(a.lines, start, end), _middle(b.lines, start, end))
@@ -91,7 +93,7 @@ def align(old: Sequence[int], new: Sequence[int]) -> Alignment:
 
 
 def gaps(partners: Sequence[int], new_length: int) -> Iterator[Block]:
-    """Yields what lies between sure lines, where either side has other lines."""
+    """Yield the ranges between sure lines where either side has other lines."""
     x = y = 0
     for i, j in enumerate(partners):
         if j < 0:
@@ -104,7 +106,7 @@ def gaps(partners: Sequence[int], new_length: int) -> Iterator[Block]:
 
 
 def _common_ends(a: Sequence[int], b: Sequence[int]) -> tuple[int, int]:
-    """How many lines are equal at the beginning, and of the others at the end."""
+    """Return the number of equal lines at the beginning, and of the remaining lines at the end."""
     shorter = min(len(a), len(b))
     head = next((n for n in range(shorter) if a[n] != b[n]), shorter)
     rest = shorter - head
@@ -116,16 +118,16 @@ def _middle(lines: list[int], start: int, end: int) -> list[int]:
 
 
 def _behind_unique(lines: Sequence[int], counts: Counter[int], new_counts: Counter[int]) -> int:
-    """How many lines there are up to the last that occurs once on both sides, and with it."""
+    """Return the number of lines up to and including the last that occurs once on both sides."""
     unique = (n for n in range(len(lines), 0, -1) if counts[lines[n - 1]] == 1 == new_counts[lines[n - 1]])
     return next(unique, 0)
 
 
-def _side(lines: Sequence[int], there: Counter[int], head: int, tail: int) -> _Side:
-    """Sets aside what the other side lacks, and what is frequent there and stands among such lines."""
+def _side(lines: Sequence[int], other_counts: Counter[int], head: int, tail: int) -> _Side:
+    """Set aside the lines that the other side lacks, and frequent lines that stand among them."""
     often = min(_rough_root(len(lines)), _FREQUENT)
-    occurs = [there[line] for line in lines[head : len(lines) - tail]]
-    # Of each line: does the other side lack it (0), have it (1), or have it often (2)?
+    occurs = [other_counts[line] for line in lines[head : len(lines) - tail]]
+    # For each line: the other side lacks it (0), has it (1), or has it often (2).
     kinds = bytes(0 if not count else 1 if count < often else 2 for count in occurs)
     aside = {head + n for n, kind in enumerate(kinds) if not kind}
     frequent = {head + n for n, kind in enumerate(kinds) if kind == 2 and _is_lost(kinds, n)}
@@ -134,15 +136,15 @@ def _side(lines: Sequence[int], there: Counter[int], head: int, tail: int) -> _S
 
 
 def _rough_root(count: int) -> int:
-    """A power of two near the square root: what git takes for it."""
+    """Return a power of two near the square root, as git computes it."""
     return 1 << (count.bit_length() + 1) // 2
 
 
 def _is_lost(kinds: bytes, n: int) -> bool:
-    """Tells whether a frequent line stands among lines that the other side lacks.
+    """Return whether a frequent line stands among lines that the other side lacks.
 
-    The lines around it count, up to the next ordinary one: some must be lacking above and below, and of all
-    of them more than three in four. The line itself counts twice, as git has it.
+    The lines around it count, up to the next ordinary line: some must be lacking above and below, and of all of them
+    more than three in four. The line itself counts twice, as in git.
     """
     above = kinds[max(0, n - _WINDOW) : n].rpartition(b"\1")[2]
     below = kinds[n + 1 : n + 1 + _WINDOW].partition(b"\1")[0]
@@ -157,17 +159,17 @@ def _widen(
     frequent: Collection[int],
     new_frequent: Collection[int],
 ) -> None:
-    """Takes back what is sure beside a gap with frequent lines that were set aside, as far as a block might slide.
+    """Remove sure matches beside a gap with frequent lines that were set aside, as far as a block might slide.
 
-    A block that begins or ends with such a line may slide over an equal one, which is then no longer matched. The
-    search does not know of that.
+    A block that begins or ends with such a line may slide over an equal line, which is then no longer matched. The
+    search does not take that into account.
     """
     before = -1
     while before != (before := partners.count(-1)):
         for gap in list(gaps(partners, len(new))):
-            here, there = range(gap.old_start, gap.old_end), range(gap.new_start, gap.new_end)
-            if any(x in frequent for x in here) or any(y in new_frequent for y in there):
-                inside = {*(old[x] for x in here), *(new[y] for y in there)}
+            old_range, new_range = range(gap.old_start, gap.old_end), range(gap.new_start, gap.new_end)
+            if any(x in frequent for x in old_range) or any(y in new_frequent for y in new_range):
+                inside = {*(old[x] for x in old_range), *(new[y] for y in new_range)}
                 for way in (range(gap.old_start - 1, -1, -1), range(gap.old_end, len(old))):
                     for x in way:
                         if old[x] not in inside:
@@ -178,23 +180,23 @@ def _widen(
 def _refined(
     old: Sequence[int], new: Sequence[int], partners: list[int], places: set[int], new_places: set[int], work: int
 ) -> Alignment:
-    """Looks at all alignments within each gap, brought to rest, as far as the work goes."""
+    """Examine all alignments within each gap, brought to rest, within the limit of work."""
     doubtful: set[int] = set()
     for gap in list(gaps(partners, len(new))):
         x, x_end, y, y_end = gap
         xs, ys = [n for n in range(x, x_end) if n in places], [n for n in range(y, y_end) if n in new_places]
         if not xs or not ys:
             continue
-        found = None
+        alignments = None
         work -= len(xs) * len(ys)
         if len(xs) * len(ys) <= _TABLE and work > 0:
-            found = every_alignment([old[n] for n in xs], [new[n] for n in ys], _WAYS)
-        if found is None:
+            alignments = every_alignment([old[n] for n in xs], [new[n] for n in ys], _WAYS)
+        if alignments is None:
             shared = {new[n] for n in range(y, y_end)}
             doubtful.update(n for n in range(x, x_end) if old[n] in shared)
             continue
-        work -= sum(map(len, found)) * 4
-        ways = {settled(old[x:x_end], new[y:y_end], tuple((xs[i] - x, ys[j] - y) for i, j in way)) for way in found}
+        work -= sum(map(len, alignments)) * 4
+        ways = {settle(old[x:x_end], new[y:y_end], tuple((xs[i] - x, ys[j] - y) for i, j in way)) for way in alignments}
         for i, j in set[tuple[int, int]].intersection(*map(set, ways)):
             partners[x + i] = y + j
         doubtful.update(x + i for i in _several(ways))
@@ -202,13 +204,13 @@ def _refined(
 
 
 def _several(ways: Collection[Matches]) -> set[int]:
-    """The old lines that are matched with different new lines."""
+    """Return the old lines that are matched with different new lines."""
     pairs = {pair for way in ways for pair in way}
     return {i for i, count in Counter(i for i, _ in pairs).items() if count > 1}
 
 
 def _sure_matches(a: list[int], b: list[int]) -> list[tuple[int, int]] | None:
-    """The matches that all shortest scripts have in common, or None if these have too many edits."""
+    """Return the matches that all shortest scripts have in common, or None if the scripts have too many edits."""
     forward = _reaches(a, b, _MAX_EDITS)
     if forward is None:
         return None
@@ -219,9 +221,10 @@ def _sure_matches(a: list[int], b: list[int]) -> list[tuple[int, int]] | None:
 
 
 def _reaches(a: list[int], b: list[int], limit: int) -> _Rows | None:
-    """Myers' greedy search. Returns for each number of edits the first diagonal and how far x gets on every second one.
+    """Run Myers' greedy search. Return for each number of edits the first diagonal and the furthest x on every second
+    one.
 
-    A diagonal that leaves the rectangle stands at its edge: to get there takes no more edits than to get beyond.
+    A diagonal that leaves the rectangle stays at its edge: reaching the edge takes no more edits than going beyond it.
     """
     n, m = len(a), len(b)
     furthest = [0] * (2 * limit + 3)  # by diagonal; a negative one is a negative index
@@ -242,14 +245,14 @@ def _reaches(a: list[int], b: list[int], limit: int) -> _Rows | None:
             furthest[k] = x
             row.append(x)
         rows.append((first, row))
-        # The end lies on diagonal n - m, and this one has been looked at if it has the parity of the edits.
+        # The end lies on diagonal n - m, which has been examined if it has the parity of the edits.
         if abs(n - m) <= edits and (edits - n + m) % 2 == 0 and furthest[n - m] == n:
             return rows
     return None
 
 
 def _columns(n: int, m: int, forward: _Rows, backward: _Rows) -> tuple[list[int], list[int]]:
-    """The least and the greatest diagonal (lowest and highest point) of shortest scripts, for each column."""
+    """Return the least and the greatest diagonal (lowest and highest point) of shortest scripts, for each column."""
     spans = []
     for (first, row), (first_back, row_back) in zip(forward, reversed(backward), strict=True):
         for i, high in enumerate(row):

@@ -1,8 +1,8 @@
-"""Two texts beside each other, to be looked at and chosen from, piece by piece.
+"""Two texts side by side, to be viewed and chosen from in pieces.
 
-What is chosen are blocks, by the numbers that ``core/text/hunk.py`` counts them by. What is shown are hunks of them
-with unchanged lines around; one that has too many lines comes in several pieces, and a block of too many lines is in
-more than one of them, its old and new lines side by side. Nothing of a line is made before its piece is asked for.
+Blocks are chosen, by the numbers of ``core/text/hunk.py``. Hunks of blocks are shown, with unchanged lines around them.
+A hunk with too many lines is divided into pieces; a block with too many lines is in several pieces, with its old and
+new lines side by side. A line is only built when its piece is requested.
 """
 
 from __future__ import annotations
@@ -10,54 +10,54 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Literal, NamedTuple
 
-from mudroom.core.text.escaping import Span, shown
+from mudroom.core.text.escaping import Span, escape_line
 from mudroom.core.text.linediff import Block, diff_lines, split_lines
-from mudroom.core.text.worddiff import Budget, words
+from mudroom.core.text.worddiff import Budget, diff_words
 
 Sign = Literal[" ", "-", "+"]
 PIECE = 1_000
-"""Lines that one piece of a hunk has at most."""
+"""Lines in a piece of a hunk, at most."""
 _SECTION, _SECTION_FAR = 80, 10_000
-"""Characters of a heading, and how many lines above a hunk it is looked for."""
+"""Characters of a heading, and the number of lines above a hunk in which it is searched for."""
 
 
 class DifferenceLine(NamedTuple):
     kind: Sign
     old: int
-    """Its number, from 1; 0: it is not on this side."""
+    """Line number from 1; 0: the line is not on this side."""
     new: int
     text: str
-    """As ``core/text/escaping.py`` has it, without its newline."""
+    """Escaped (``core/text/escaping.py``), without its newline."""
     block: int = -1
-    """The number of the changed block that it belongs to; -1: it is not changed."""
+    """Number of its changed block; -1: the line is unchanged."""
     words: tuple[Span, ...] = ()
-    """What is different in it from the line that it replaces, or is replaced by."""
+    """Spans that differ from the line that it replaces or that replaces it."""
     odd: tuple[Span, ...] = ()
     cut: int = 0
     """Bytes at its end that are not in ``text``."""
     until: int = 0
-    """Where in the line those begin, in bytes."""
+    """Offset of these bytes in the line."""
     ends: bool = True
-    """Whether it ends with a newline."""
+    """Whether the line ends with a newline."""
 
 
 class DifferenceHunk(NamedTuple):
     blocks: tuple[int, ...]
-    """What is chosen with it, or a part of what is: see ``continued``."""
+    """Numbers of its blocks; the last or first may go on in another piece, see ``continued``."""
     old_start: int
-    """From 1; of no lines: the one before."""
+    """Line number from 1; for an empty range the number of the line before it."""
     old_lines: int
     new_start: int
     new_lines: int
     section: str
-    """The nearest line above that is not indented: what git shows there (xdiff/xemit.c, def_ff)."""
+    """The nearest line above that is not indented, as git shows it (xdiff/xemit.c, def_ff)."""
     lines: tuple[DifferenceLine, ...]
     continued: bool = False
-    """Whether it goes on where the piece before it ends."""
+    """Whether the piece continues the hunk of the piece before it."""
 
 
 class _Run(NamedTuple):
-    """Lines of one kind; of the other side, ``at`` is where it stands."""
+    """Consecutive lines of one kind; ``old`` and ``new`` are the position on each side."""
 
     kind: Sign
     old: int
@@ -67,7 +67,7 @@ class _Run(NamedTuple):
 
 
 _Unit = tuple[_Run, ...]
-"""What is not torn apart: the old and new lines of a block."""
+"""Runs that stay together: the old and new lines of a block."""
 
 
 class _Piece(NamedTuple):
@@ -77,12 +77,12 @@ class _Piece(NamedTuple):
 
 class _Section(NamedTuple):
     start: int
-    """The line above which it was looked for."""
+    """The line above which the heading was searched."""
     text: str
 
 
 class Texts:
-    """``old`` and ``new`` compared line by line, with ``context`` unchanged lines around what has changed."""
+    """Compares ``old`` and ``new`` line by line, with ``context`` unchanged lines around changes."""
 
     def __init__(self, old: bytes, new: bytes, context: int = 3) -> None:
         self._old, self._new = split_lines(old), split_lines(new)
@@ -92,33 +92,33 @@ class Texts:
 
     @property
     def lines(self) -> tuple[int, int]:
-        """How many the old and the new one have."""
+        """Numbers of lines of the old and the new text."""
         return len(self._old), len(self._new)
 
     @property
     def sides(self) -> tuple[list[bytes], list[bytes]]:
-        """The lines of the old and the new one, as they are."""
+        """The raw lines of the old and the new text."""
         return self._old, self._new
 
     def __len__(self) -> int:
-        """Hunks, or pieces of them."""
+        """Return the number of hunks, counting each piece."""
         return len(self._pieces)
 
     def page(self, first: int = 0, lines: int = 2_000) -> tuple[tuple[DifferenceHunk, ...], int | None]:
-        """Hunks from ``first`` on until there are so many lines (one in any case), and the one at which the next page
-        begins; None: there are no more."""
-        budget, found, count, above = Budget(), list[DifferenceHunk](), 0, _Section(0, "")
-        at = max(0, first)
-        while at < len(self._pieces) and (not found or count + _size(self._pieces[at].runs) <= lines):
-            above = self._section(self._pieces[at].runs[0].old, above)
-            hunk = self._hunk(self._pieces[at], above.text, budget)
-            found.append(hunk)
-            count += len(hunk.lines)
-            at += 1
-        return tuple(found), at if at < len(self._pieces) else None
+        """Return hunks from ``first`` on with at most ``lines`` lines together (but at least one hunk), and the index
+        of the first hunk of the next page, or None after the last."""
+        budget, hunks_found, line_count, above = Budget(), list[DifferenceHunk](), 0, _Section(0, "")
+        index = max(0, first)
+        while index < len(self._pieces) and (not hunks_found or line_count + _size(self._pieces[index].runs) <= lines):
+            above = self._section(self._pieces[index].runs[0].old, above)
+            hunk = self._hunk(self._pieces[index], above.text, budget)
+            hunks_found.append(hunk)
+            line_count += len(hunk.lines)
+            index += 1
+        return tuple(hunks_found), index if index < len(self._pieces) else None
 
     def _groups(self) -> Iterator[tuple[int, int]]:
-        """Ranges of blocks with at most twice the context between each and the next."""
+        """Yield ranges of blocks with at most twice the context between neighbours."""
         start = 0
         for number in range(1, len(self.blocks) + 1):
             if number == len(self.blocks) or (
@@ -167,11 +167,11 @@ class Texts:
                 yield from (self._line(run, number) for number in range(run.many))
                 index += 1
 
-    def _replaced(self, gone: _Run, come: _Run, budget: Budget) -> Iterator[DifferenceLine]:
-        old = [self._line(gone, number) for number in range(gone.many)]
-        new = [self._line(come, number) for number in range(come.many)]
-        found = words([line.text for line in old], [line.text for line in new], budget)
-        for lines, spans in ((old, found.old), (new, found.new)):
+    def _replaced(self, removed: _Run, added: _Run, budget: Budget) -> Iterator[DifferenceLine]:
+        old = [self._line(removed, number) for number in range(removed.many)]
+        new = [self._line(added, number) for number in range(added.many)]
+        marks = diff_words([line.text for line in old], [line.text for line in new], budget)
+        for lines, spans in ((old, marks.old), (new, marks.new)):
             for line, marked in zip(lines, spans, strict=True):
                 yield line._replace(words=marked) if marked else line
 
@@ -182,18 +182,20 @@ class Texts:
         return line_of(raw, run.kind, old, new, run.block)
 
     def _section(self, start: int, above: _Section) -> _Section:
-        """``above``: what was found for a line further up. No line is looked at twice."""
+        """Return the heading above a line. ``above``: the heading found for an earlier line, so that no line is
+        examined twice."""
         for number in range(start - 1, max(above.start, start - _SECTION_FAR) - 1, -1):
             line = self._old[number]
             if line[:1].isalpha() or line[:1] in (b"_", b"$"):
-                return _Section(start, shown(line.rstrip(b"\r\n"), widest=_SECTION).text)
+                return _Section(start, escape_line(line.rstrip(b"\r\n"), widest=_SECTION).text)
         return _Section(start, above.text)
 
 
 def line_of(raw: bytes, kind: Sign, old: int, new: int, block: int = -1, start: int = 0) -> DifferenceLine:
-    """``raw``: with its newline, if it has one. ``start``: the byte of it that is shown first."""
+    """Return a line of a difference. ``raw``: with its newline, if it has one. ``start``: offset of the first byte to
+    show."""
     ends = raw.endswith(b"\n")
-    text, odd, cut, until = shown(raw[:-1] if ends else raw, start)
+    text, odd, cut, until = escape_line(raw[:-1] if ends else raw, start)
     return DifferenceLine(kind, old, new, text, block, (), odd, cut, until, ends)
 
 
@@ -203,12 +205,12 @@ def _same(old: int, new: int, count: int) -> Iterator[_Unit]:
 
 
 def _changed(block: Block, number: int) -> Iterator[_Unit]:
-    gone, come = block.old_end - block.old_start, block.new_end - block.new_start
-    step = max(gone, come, 1) if gone + come <= PIECE else PIECE // 2
-    for start in range(0, max(gone, come), step):
-        removed = max(0, min(step, gone - start))
-        added = max(0, min(step, come - start))
-        old, new = block.old_start + min(start, gone), block.new_start + min(start, come)
+    old_count, new_count = block.old_end - block.old_start, block.new_end - block.new_start
+    step = max(old_count, new_count, 1) if old_count + new_count <= PIECE else PIECE // 2
+    for start in range(0, max(old_count, new_count), step):
+        removed = max(0, min(step, old_count - start))
+        added = max(0, min(step, new_count - start))
+        old, new = block.old_start + min(start, old_count), block.new_start + min(start, new_count)
         runs = (_Run("-", old, new, removed, number), _Run("+", old + removed, new, added, number))
         yield tuple(run for run in runs if run.many)
 

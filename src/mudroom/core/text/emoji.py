@@ -1,7 +1,7 @@
-"""Which characters are emoji: only behind one a choice of how it is drawn (U+FE0E, U+FE0F) has a meaning.
+"""Emoji characters: a presentation selector (U+FE0E, U+FE0F) has a meaning only after an emoji.
 
-``Emoji`` of Unicode 14 (emoji-data.txt) without ASCII and the halves of flags. Not each of them has both forms
-(emoji-variation-sequences.txt); people's keyboards write the choice behind others, too.
+The table is ``Emoji`` of Unicode 14 (emoji-data.txt) without ASCII and the regional indicators of flags. Some of them
+have no second form (emoji-variation-sequences.txt); keyboards write the selector after those, too.
 """
 
 from __future__ import annotations

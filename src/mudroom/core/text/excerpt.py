@@ -1,4 +1,4 @@
-"""Some lines of a file that may be far too large to be read whole: by chunks, of which little is kept. Pure."""
+"""Lines of a file that may be far too large to be read whole: reads chunks and keeps little of them. Pure."""
 
 from __future__ import annotations
 
@@ -6,20 +6,20 @@ from collections.abc import Iterable
 from typing import Literal, NamedTuple
 
 from mudroom.core.text.difference import DifferenceLine
-from mudroom.core.text.escaping import WIDEST, shown
+from mudroom.core.text.escaping import WIDEST, escape_line
 
 _PART = 4 * WIDEST + 4
-"""Bytes of a line that are kept: enough for all that is shown of it."""
+"""Bytes of a line that are kept: enough for everything that is shown of it."""
 ENOUGH = 1 << 20
-"""Characters after which an excerpt ends, whatever was asked for."""
+"""Characters after which an excerpt ends, however many lines were requested."""
 
 
 class Excerpt(NamedTuple):
     total: int
-    """Lines of the file; of one that was not read to its end, those that were seen."""
+    """Number of lines of the file; if it was not read to its end, the number of lines seen."""
     lines: tuple[DifferenceLine, ...]
     whole: bool = True
-    """Whether it was read to its end."""
+    """Whether the file was read to its end."""
 
 
 class _Reader:
@@ -31,7 +31,7 @@ class _Reader:
     def read(self, chunk: bytes) -> None:
         at = 0
         while (end := chunk.find(b"\n", at)) >= 0:
-            if self.number + 1 < self._wanted.start and not self._length:  # far above: count them all at once
+            if self.number + 1 < self._wanted.start and not self._length:  # far above: count lines in bulk
                 at = self._skip(chunk, at)
                 continue
             self._take(chunk, at, end)
@@ -44,23 +44,23 @@ class _Reader:
         self._take(chunk, at, len(chunk))
 
     def finish(self, *, whole: bool) -> Excerpt:
-        """A line of which neither the end was seen nor all that is shown of one is none of the lines."""
+        """Return the excerpt. A last line of which neither the end nor the full shown part was read is left out."""
         if self._length:
             self._end(ends=not whole, is_whole=whole)
         return Excerpt(self.number - 1, tuple(self.lines), whole)
 
     def _skip(self, chunk: bytes, at: int) -> int:
-        """Past as many lines as are not wanted, by halves of what is left."""
+        """Skip lines above the wanted ones, halving the size until it fits; return the new index."""
         size = len(chunk) - at
         while True:
-            there = chunk.count(b"\n", at, at + size)
-            if self.number + there < self._wanted.start:
+            lines = chunk.count(b"\n", at, at + size)
+            if self.number + lines < self._wanted.start:
                 break
             size //= 2
-        if not there:
+        if not lines:
             self.number += 1
             return chunk.find(b"\n", at) + 1
-        self.number += there
+        self.number += lines
         return chunk.rfind(b"\n", at, at + size) + 1
 
     def _start(self) -> int:
@@ -75,14 +75,16 @@ class _Reader:
     def _end(self, *, ends: bool, is_whole: bool = True) -> None:
         if self.number in self._wanted and self._size < ENOUGH and (is_whole or len(self._part) == _PART):
             start = min(self._start(), self._length)
-            found = shown(bytes(self._part))
-            until = start + (found.until if found.cut else len(self._part))
+            escaped_line = escape_line(bytes(self._part))
+            until = start + (escaped_line.until if escaped_line.cut else len(self._part))
             cut = self._length - until
             old, new = (self.number, 0) if self._side == "old" else (0, self.number)
             self.lines.append(
-                DifferenceLine(" ", old, new, found.text, -1, (), found.odd, cut, until if cut else 0, ends)
+                DifferenceLine(
+                    " ", old, new, escaped_line.text, -1, (), escaped_line.odd, cut, until if cut else 0, ends
+                )
             )
-            self._size += len(found.text)
+            self._size += len(escaped_line.text)
         self.number += 1
         self._length, self._part = 0, bytearray()
 
@@ -95,8 +97,8 @@ def excerpt(
     column: int = 0,
     most: int | None = None,
 ) -> Excerpt:
-    """Lines from ``first`` on, which is at least 1; of the first of them what is from byte ``column`` on. ``most``:
-    bytes after which no further chunk is looked at."""
+    """Return ``count`` lines from line ``first`` (from 1) on; the first of them from byte ``column`` on. ``most``:
+    bytes after which no further chunk is read."""
     reader, size = _Reader(side, first, count, column), 0
     for chunk in chunks:
         if most is not None and size >= most:

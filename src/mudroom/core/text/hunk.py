@@ -1,4 +1,4 @@
-"""The hunks of a change, to choose among: each covers one block of changed lines or several that lie close together."""
+"""The hunks of a change, to choose from: each covers a block of changed lines, or several blocks close together."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ Lines = tuple[bytes, ...]
 
 class Hunk(NamedTuple):
     blocks: tuple[int, ...]
-    """Numbers of the changed blocks in it, from 0 through the whole file."""
+    """Numbers of its changed blocks, counted from 0 through the whole file."""
     header: bytes
     """As in a unified diff: ``@@ -1,3 +1,4 @@``."""
     lines: Lines
-    """With a sign in front, as in a unified diff."""
+    """With their signs, as in a unified diff."""
 
 
 class _Texts(NamedTuple):
@@ -27,25 +27,25 @@ class _Texts(NamedTuple):
 
 
 def hunks(base: bytes, theirs: bytes, context: int = 3) -> tuple[Hunk, ...]:
-    """In order. Blocks with at most ``2 * context`` equal lines between them are in one hunk."""
+    """Return the hunks in order. Blocks with at most ``2 * context`` equal lines between them share a hunk."""
     texts = _texts(base, theirs, context)
     return tuple(_hunk(texts, group) for group in _groups(texts, 2 * context))
 
 
-def split(base: bytes, theirs: bytes, hunk: Hunk, context: int = 3) -> tuple[Hunk, ...]:
-    """A hunk as one hunk per block; the same alone if it has only one."""
+def split_hunk(base: bytes, theirs: bytes, hunk: Hunk, context: int = 3) -> tuple[Hunk, ...]:
+    """Return a hunk as one hunk for each block; a hunk with a single block is returned alone."""
     texts = _texts(base, theirs, context)
     return tuple(_hunk(texts, (number,)) for number in hunk.blocks)
 
 
-def select(base: bytes, theirs: bytes, wanted: Collection[int]) -> bytes:
-    """The base with only these blocks changed. All: theirs; none: the base."""
+def select_blocks(base: bytes, theirs: bytes, chosen: Collection[int]) -> bytes:
+    """Return the base with only these blocks changed. All blocks: theirs; no blocks: the base."""
     texts = _texts(base, theirs, 0)
     result: list[bytes] = []
     at = 0
     for number, block in enumerate(texts.blocks):
         result += texts.old[at : block.old_start]
-        if number in wanted:
+        if number in chosen:
             result += texts.new[block.new_start : block.new_end]
         else:
             result += texts.old[block.old_start : block.old_end]
@@ -54,7 +54,8 @@ def select(base: bytes, theirs: bytes, wanted: Collection[int]) -> bytes:
 
 
 def _joined(lines: list[bytes]) -> bytes:
-    """A line without a newline that is no longer the last gets one: it would run into the next."""
+    """Return the text. A line without a newline that is no longer the last gets a newline, or it would run into the
+    next."""
     return b"".join(line if line.endswith(b"\n") else line + b"\n" for line in lines[:-1]) + b"".join(lines[-1:])
 
 
@@ -99,5 +100,5 @@ def _hunk(texts: _Texts, group: tuple[int, ...]) -> Hunk:
 
 
 def _first(start: int, end: int) -> int:
-    """Lines count from 1; of an empty range the line before it is told."""
+    """Return a line number counted from 1; for an empty range the number of the line before it."""
     return start + (end > start)

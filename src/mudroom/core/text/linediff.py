@@ -1,22 +1,22 @@
-"""Compares two byte strings line by line.
+"""Compare two byte strings line by line.
 
 Rules of this file:
 
-1. It knows bytes and nothing else: no files, no clock, no chance. Equal input gives equal output.
-2. A line ends after b"\\n" and nowhere else. A carriage return or form feed is content, and a last line
-   without newline is a line of its own kind.
-3. The answer is always right and nearly always shortest. Work is bounded: a hopeless region may be reported
-   as more changed than it is, but never wrongly, and never after minutes.
+1. The functions work on bytes only: no files, no clock, no randomness. Equal input gives equal output.
+2. A line ends after b"\\n" and nowhere else. A carriage return or form feed is content, and a last line without newline
+   differs from the same line with a newline.
+3. The result is always correct and nearly always shortest. The work is bounded: a very different region may be reported
+   as more changed than necessary, but never wrongly, and never after minutes.
 
 How a region that differs at both ends is compared:
 
-* Lines that the other side of the region lacks cannot match and are set aside. After an ordinary edit, what
-  remains differs in a few places only.
-* Myers' greedy search (An O(ND) Difference Algorithm, 1986) finds the shortest script, if that is short. It
-  comes first because one moved line that happens to be unique must not drag a thousand others along.
-* If it is long, lines that occur once on both sides are anchors: the longest chain of them in the same order
-  is kept (patience diff), and the regions between are compared anew.
-* Without anchors, the furthest point of the search is taken, and the search goes on from there.
+* Lines that the other side of the region lacks cannot match and are set aside. After an ordinary edit, the remaining
+  lines differ in a few places only.
+* Myers' greedy search (An O(ND) Difference Algorithm, 1986) finds the shortest script, if it is short. The search comes
+  first, because a single moved line that happens to be unique must not drag a thousand others along.
+* If the script is long, lines that occur once on both sides are anchors: the longest chain of them in the same order is
+  kept (patience diff), and the regions between them are compared anew.
+* Without anchors, the search continues from the furthest point that it has reached.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ from typing import NamedTuple
 
 # The longest script searched for exactly. The search takes about half its square in steps.
 _MAX_EDITS = 256
-# With less than this affordable, the search would creep on in useless little bites.
+# With fewer affordable edits than this, the search would make no useful progress.
 _MIN_EDITS = 8
-# The first search of a region may look for so many in any case: a few edits are found in however long a text.
+# The first search of a region may always look for this many edits, so that a few edits are found in any long text.
 _FEW_EDITS = 32
-# Equal lines in a row after which more are compared at a time, and how many at most.
+# Equal lines in a row after which several are compared at once, and the most compared at once.
 _LONG, _AT_ONCE = 32, 4096
-# What one comparison may spend, in steps: 20,000 random lines against 20,000 take a quarter of a second.
+# Steps of one comparison, at most: 20,000 random lines against 20,000 take a quarter of a second.
 _WORK = 5_000_000
 _WORK_PER_LINE = 32
-# For those beyond it may only spend what it takes to look at each twice: millions of tiny lines are compared if there
-# is something to hold on to (what is equal at both ends, lines of which there is one, few edits), or are given up.
+# Lines beyond this number add only the steps to examine each twice: millions of tiny lines are compared if that is
+# cheap (equal ends, unique lines, few edits), or are given up.
 _MANY = 250_000
-# Looking at a line of a region (is it shared? is it unique?) costs about this many steps.
+# Steps to examine a line of a region (is it shared? is it unique?).
 _LOOK = 4
 
 _BINARY_PROBE = 8000
@@ -49,7 +49,7 @@ _Chain = tuple["_Chain", int, int, int] | None
 
 
 class Block(NamedTuple):
-    """Lines that differ, as half-open ranges. Between two blocks lies at least one equal line."""
+    """Lines that differ, as half-open ranges. At least one equal line lies between two blocks."""
 
     old_start: int
     old_end: int
@@ -58,14 +58,14 @@ class Block(NamedTuple):
 
 
 class Counts(NamedTuple):
-    """How many lines came and went."""
+    """Numbers of added and removed lines."""
 
     added: int
     removed: int
 
 
 def split_lines(data: bytes) -> list[bytes]:
-    """Splits after each b"\\n"; joining the lines gives the data back."""
+    """Return the lines, split after each b"\\n"; joining them gives the data back."""
     # Not splitlines(): it would also split at a carriage return.
     *whole, last = data.split(b"\n")
     lines = [line + b"\n" for line in whole]
@@ -73,22 +73,22 @@ def split_lines(data: bytes) -> list[bytes]:
 
 
 def is_binary(data: bytes) -> bool:
-    """Tells whether there is a NUL in the first 8000 bytes: the heuristic of git."""
+    """Return whether the first 8000 bytes hold a NUL: git's heuristic."""
     return b"\0" in data[:_BINARY_PROBE]
 
 
 def count_lines(old: bytes, new: bytes) -> Counts:
-    """Counts the lines of the changed blocks."""
+    """Return the numbers of lines in the changed blocks."""
     blocks = diff_lines(split_lines(old), split_lines(new))
     added = sum(block.new_end - block.new_start for block in blocks)
     return Counts(added, removed=sum(block.old_end - block.old_start for block in blocks))
 
 
 def diff_lines(old: Sequence[Hashable], new: Sequence[Hashable]) -> list[Block]:
-    """Returns the changed blocks in order; what lies between them is equal. Lines, or words of a line."""
+    """Return the changed blocks in order; everything between them is equal. The items are lines, or words of a line."""
     old, new = list(old), list(new)
     head = _same(old, new)
-    tail = _same(old[head:][::-1], new[head:][::-1])  # a line is at one end only
+    tail = _same(old[head:][::-1], new[head:][::-1])  # no line is counted at both ends
     # Equal lines get equal numbers: from here on, comparing two lines compares two small integers.
     ids: dict[Hashable, int] = {}
     a = [ids.setdefault(line, len(ids)) for line in old[head : len(old) - tail]]
@@ -103,8 +103,9 @@ def diff_lines(old: Sequence[Hashable], new: Sequence[Hashable]) -> list[Block]:
 
 
 def _same(old: Sequence[Hashable], new: Sequence[Hashable], x: int = 0, y: int = 0) -> int:
-    """How many lines are equal from there on. Many are compared at once, fewer and fewer where they differ: nearly all
-    lines of most texts are equal, and a loop over them would take longer than all the rest."""
+    """Return how many lines are equal from ``x`` and ``y`` on. Many lines are compared at once, and fewer near a
+    difference: nearly all lines of most texts are equal, and a loop over them would take longer than everything else.
+    """
     at, step, most = 0, _LONG, min(len(old) - x, len(new) - y)
     while at < most:
         if old[x + at : x + at + min(step, most - at)] == new[y + at : y + at + min(step, most - at)]:
@@ -117,10 +118,10 @@ def _same(old: Sequence[Hashable], new: Sequence[Hashable], x: int = 0, y: int =
 
 
 def _settled(a: list[Hashable], b: list[Hashable], blocks: list[Block]) -> list[Block]:
-    """Moves pure insertions and deletions down as far as they go.
+    """Return the blocks with pure insertions and deletions moved down as far as possible.
 
-    Inserting "b a" before "b" is the same as inserting "a b" after it. Always choosing the lower place lets a
-    merge see that two sides made the same change, whatever else they changed around it.
+    Inserting "b a" before "b" is the same as inserting "a b" after it. Always choosing the lower position lets a merge
+    see that two sides made the same change, whatever else they changed around it.
     """
     settled = []
     # The next block stays where it is or moves down too; one equal line is always left above it.
@@ -136,10 +137,10 @@ def _settled(a: list[Hashable], b: list[Hashable], blocks: list[Block]) -> list[
 
 
 class _Comparison:
-    """One comparison under way: regions still to look at, equal runs found, work left."""
+    """State of a comparison: regions still to compare, equal runs found, work left."""
 
     def __init__(self, a: list[int], b: list[int], lines: int) -> None:
-        """``lines``: of both texts, those that are not compared any more included."""
+        """``lines``: lines of both texts, including equal ones at the ends."""
         self.a = a
         self.b = b
         self.regions = [Block(0, len(a), 0, len(b))]
@@ -147,13 +148,13 @@ class _Comparison:
         self.work = _WORK + _WORK_PER_LINE * min(lines, _MANY) + 2 * _LOOK * max(0, lines - _MANY)
 
     def equal_runs(self) -> list[tuple[int, int, int]]:
-        """Returns (old line, new line, length) in order; the last one stands at the end of both sides."""
-        while self.regions:  # a stack of our own: nesting may go deeper than Python's
+        """Return (old line, new line, length) in order; the last run is at the end of both sides."""
+        while self.regions:  # an explicit stack: nesting may be deeper than Python's recursion limit
             self._compare(self._trimmed(self.regions.pop()))
         return sorted(self.runs)
 
     def _trimmed(self, region: Block) -> Block:
-        """Takes equal lines off both ends."""
+        """Return the region without equal lines at both ends."""
         a, b = self.a, self.b
         i, i_end, j, j_end = region
         while i < i_end and j < j_end and a[i] == b[j]:
@@ -169,9 +170,9 @@ class _Comparison:
         self.work -= _LOOK * (i_end - i + j_end - j)
         if i == i_end or j == j_end or self.work < 0:
             return
-        here, there = set(self.a[i:i_end]), set(self.b[j:j_end])
-        xs = [x for x in range(i, i_end) if self.a[x] in there]
-        ys = [y for y in range(j, j_end) if self.b[y] in here]
+        old_lines, new_lines = set(self.a[i:i_end]), set(self.b[j:j_end])
+        xs = [x for x in range(i, i_end) if self.a[x] in new_lines]
+        ys = [y for y in range(j, j_end) if self.b[y] in old_lines]
         a, b = [self.a[x] for x in xs], [self.b[y] for y in ys]
         x = y = 0
         while x < len(a) and y < len(b):
@@ -204,17 +205,17 @@ class _Comparison:
 
 
 def _search(a: list[int], b: list[int], x0: int, y0: int, limit: int) -> tuple[int, int, int, _Chain]:
-    """Finds the shortest script from (x0, y0) to the end, or the furthest point within the limit.
+    """Find the shortest script from (x0, y0) to the end, or the furthest point within the limit.
 
-    Returns the number of edits, the point, and the equal lines on the way. furthest[k] is the greatest x
-    reached on diagonal k, where x - y == x0 - y0 + k (a negative k is a negative index). A diagonal may run
-    one step over the edge: such a point is on no shortest way and gains no equal lines.
+    Return the number of edits, the point, and the equal lines on the way. furthest[k] is the greatest x reached on
+    diagonal k, where x - y == x0 - y0 + k (a negative k is a negative index). A diagonal may run one step over the
+    edge: such a point is on no shortest path and gains no equal lines.
     """
     n, m = len(a), len(b)
     furthest = [x0] * (2 * limit + 3)
     chains: list[_Chain] = [None] * (2 * limit + 3)
     for edits in range(limit + 1):
-        # Those newly in reach inside the rectangle.
+        # The diagonals newly in reach inside the rectangle.
         low, high = edits - 2 * max(0, edits - m + y0), edits - 2 * max(0, edits - n + x0)
         diagonals = range(-low, high + 1, 2)
         for k in diagonals:
@@ -240,7 +241,7 @@ def _search(a: list[int], b: list[int], x0: int, y0: int, limit: int) -> tuple[i
 
 
 def _once(ids: list[int], start: int, end: int) -> dict[int, int]:
-    """Maps each line of the range to its place, or to -1 if it occurs more than once."""
+    """Return the index of each line in the range, or -1 if the line occurs more than once."""
     places: dict[int, int] = {}
     for i in range(start, end):
         line = ids[i]
@@ -248,16 +249,16 @@ def _once(ids: list[int], start: int, end: int) -> dict[int, int]:
     return places
 
 
-def _rising(here: dict[int, int], there: dict[int, int]) -> list[tuple[int, int]]:
-    """Returns the longest chain of lines unique on both sides that keeps their order on both sides."""
+def _rising(old_places: dict[int, int], new_places: dict[int, int]) -> list[tuple[int, int]]:
+    """Return the longest chain of lines unique on both sides that has the same order on both sides."""
     piles: list[int] = []  # the least end of a chain of each length; always rising
     chains: list[_Chain] = []
-    for line, x in here.items():  # in order of x: a dict keeps it
-        y = there.get(line, -1)
+    for line, x in old_places.items():  # in order of x: a dict keeps it
+        y = new_places.get(line, -1)
         if x < 0 or y < 0:
             continue
         high = len(piles)
-        low = high if piles and piles[-1] < y else 0  # mostly on top of all
+        low = high if piles and piles[-1] < y else 0  # usually the greatest
         while low < high:
             middle = (low + high) // 2
             low, high = (middle + 1, high) if piles[middle] < y else (low, middle)
@@ -270,10 +271,10 @@ def _rising(here: dict[int, int], there: dict[int, int]) -> list[tuple[int, int]
     return rising[::-1]
 
 
-def unified(old: bytes, new: bytes, *, old_label: bytes, new_label: bytes, context: int = 3) -> Iterator[bytes]:
-    """Yields the lines of a unified diff that patch(1) and git apply accept; nothing if there is no change.
+def unified_diff(old: bytes, new: bytes, *, old_label: bytes, new_label: bytes, context: int = 3) -> Iterator[bytes]:
+    """Yield the lines of a unified diff that patch(1) and git apply accept; no lines if there is no change.
 
-    The labels are written as they are: quoting an unusual path is for the caller.
+    The labels are written unchanged: the caller quotes unusual paths.
     """
     before, after = split_lines(old), split_lines(new)
     if blocks := diff_lines(before, after):
@@ -284,7 +285,7 @@ def unified(old: bytes, new: bytes, *, old_label: bytes, new_label: bytes, conte
 
 
 def _grouped(blocks: list[Block], context: int) -> Iterator[list[Block]]:
-    """Puts together the blocks whose context would touch."""
+    """Yield groups of blocks whose contexts would touch."""
     group: list[Block] = []
     for block in blocks:
         if group and block.old_start - group[-1].old_end > 2 * context:

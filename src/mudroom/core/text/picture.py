@@ -1,13 +1,13 @@
-"""Which files a browser is let show as a picture, by their first bytes and by nothing else.
+"""Detect the image formats that a browser may show, by the first bytes of a file only.
 
-Sources: the WHATWG's MIME Sniffing, 6.1 (png, jpeg, gif, webp, bmp, ico); AV1 Image File Format 1.1, 10.2 (avif).
-SVG is text, and may hold scripts: it is told by its name, and served so that none of them runs.
+Sources: the WHATWG's MIME Sniffing, 6.1 (png, jpeg, gif, webp, bmp, ico); AV1 Image File Format 1.1, 10.2 (avif). SVG
+is text and may hold scripts: it is detected by its name, and served so that no script runs.
 """
 
 from __future__ import annotations
 
 HEAD = 8_000
-"""Bytes of a file that are looked at: as many as tell whether it is text."""
+"""Leading bytes of a file that are examined: as many as for the binary check."""
 SVG = "image/svg+xml"
 _MAGIC = (
     (b"\x89PNG\r\n\x1a\n", "image/png"),
@@ -20,7 +20,8 @@ _MAGIC = (
 
 
 def picture_of(head: bytes, path: bytes = b"") -> str:
-    """The media type; empty: it is no picture. ``head``: the first bytes, 32 at least if there are as many."""
+    """Return the media type, or an empty text if the file is not an image. ``head``: the first bytes, at least 32 if
+    the file is that long."""
     for magic, media_type in _MAGIC:
         if head.startswith(magic) and (magic != b"BM" or b"\0" in head[:32]):
             return media_type

@@ -1,11 +1,11 @@
-"""Secrets out of texts before they are written down: pure, by shape, and exactly where a value is known.
+"""Redact secrets from text before it is written down: by shape, and exactly where a value is known. Pure.
 
-What is hidden is the value alone; what is around it stays, so that a reader still sees what was done. A row of
-``SHAPES`` is tried only if one of its hints is in the text, so ordinary commands cost a few searches and compile
-nothing. Every pattern takes time in proportion to the text, whatever the text is.
+Only the value is hidden; the text around it stays, so that a reader still sees the command. A row of ``SHAPES`` is
+tried only if one of its hints is in the text, so ordinary commands cost a few searches and compile no pattern. Every
+pattern takes time proportional to the text, whatever the text is.
 
-It cannot know everything: a password that looks like a word, given to a program in a way of its own, stays. Whole
-hashes, UUIDs and paths are never hidden for their looks alone.
+Redaction is incomplete: a password that looks like a word and is passed in a program's own way stays. Whole hashes,
+UUIDs and paths are never hidden by their shape alone.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ MARK = "[redacted]"
 LONGEST = 32_768
 """Characters of one text that the journal keeps."""
 MOST = 1_000
-"""Entries of one list."""
+"""Entries of one list that the journal keeps."""
 SHORTEST = 8
-"""Characters. A known value that is shorter stands in too many other words to be hidden wherever it stands."""
+"""Characters. A shorter known value occurs in too many other words to be hidden everywhere."""
 
 
 class Shape(NamedTuple):
     name: str
     hints: tuple[str, ...]
-    """In lower case; without one of them in the text the pattern cannot match."""
+    """In lower case; without any of them in the text the pattern cannot match."""
     pattern: str
-    """Its group ``secret`` is what is hidden."""
+    """Its group ``secret`` is hidden."""
     needs: str = ""
-    """Has to be in the text as well."""
+    """Another text that must occur."""
 
 
 _NAMES = (
@@ -40,27 +40,28 @@ _NAMES = (
     r"|secrets?|api[_-]?keys?|access[_-]?keys?|secret[_-]?keys?|account[_-]?keys?|auth[_-]?keys?|private[_-]?keys?"
     r"|encryption[_-]?keys?|signing[_-]?keys?|secret_key_base|storage[_-]?keys?|oauth2[_-]bearer)"
 )
-"""What the names of variables, options and members end with whose values are secret. A ``pwd`` that is a path is none.
-"""
+"""Endings of names of variables, options and members with secret values. A ``pwd`` with a path as its value does not
+count."""
 _NAME_HINTS = ("pass", "pwd", "token", "secret", "key", "oauth2")
 _BYTE_HINTS = tuple(hint.encode() for hint in _NAME_HINTS)
 _REFERENCE = r"\$(?:\w+|\{(?!\w+:?[-=+][^}$\s])[^}]{0,200}\}|\()"
-"""To a variable, without a value that stands in for it (``${NAME:-VALUE}``)."""
+"""Reference to a variable, without a default value in it (``${NAME:-VALUE}``)."""
 _HARMLESS = rf"(?!(?:true|false|none|null|yes|no|on|off|\d{{1,4}})(?![^\s'\",;&|)]))(?!{_REFERENCE})"
-"""Values that are none: switches, small numbers, and references to variables."""
+"""Not a secret: switches, small numbers, and references to variables."""
 _BARE = r"\$\{[^}\n]{0,200}\}|\\[ |;&<>$]|[^\s|;&<>'\"]"
 _AFTER = r"(?![\s|;&),\]}.:])"
-"""A quote before one of these ends what was quoted around the whole, rather than going on with a value."""
+"""A quote before one of these ends the quoting around the whole word; it does not continue a value."""
 _VALUE = (
     rf"(?P<secret>(?:(?:''|\"\"){_AFTER}(?!\Z)|\$?'[^']+'|\$?\"(?!{_REFERENCE})[^\"]+\"|{_HARMLESS}(?!['\"]|\$['\"])(?:{_BARE}))"
     rf"(?:{_BARE}|'{_AFTER}[^'\n]*'|\"{_AFTER}[^\"\n]*\")*)"
 )
-"""As a shell reads it: pieces, quoted or not, without a space between."""
+"""A value as a shell parses it: quoted or unquoted pieces without a space between."""
 _START, _END = r"(?<![A-Za-z0-9_])", r"(?![A-Za-z0-9_])"
 
 
-def _known(name: str, hints: str, body: str) -> Shape:
-    """Tokens that say by themselves what they are: by their makers' documentation, and as secret scanners know them."""
+def _token_shape(name: str, hints: str, body: str) -> Shape:
+    """Return the shape of tokens with a known prefix: from their issuers' documentation, and as secret scanners detect
+    them."""
     return Shape(name, tuple(hints.split()), rf"{_START}(?P<secret>{body}){_END}")
 
 
@@ -73,24 +74,24 @@ SHAPES: tuple[Shape, ...] = (
         ("private key-----", "private key block-----"),
         r"-----BEGIN [A-Z ]{0,40}PRIVATE KEY(?: BLOCK)?-----(?P<secret>(?:[^-]|-(?!----))+)(?:-----END|$)",
     ),
-    _known("AWS access key", "akia asia abia acca", r"(?:AKIA|ASIA|ABIA|ACCA)[A-Z2-7]{16}"),
-    _known("GitHub token", "gho_ ghp_ ghs_ ghu_ ghr_", r"gh[opsur]_[A-Za-z0-9]{30,255}"),
-    _known("GitHub fine-grained token", "github_pat_", r"github_pat_[A-Za-z0-9_]{22,255}"),
-    _known("GitLab token", "glpat-", r"glpat-[A-Za-z0-9_.-]{20,255}"),
-    _known("Slack token", "xox xapp-", r"(?:xox[abeoprs]|xapp)-[A-Za-z0-9-]{10,255}"),
+    _token_shape("AWS access key", "akia asia abia acca", r"(?:AKIA|ASIA|ABIA|ACCA)[A-Z2-7]{16}"),
+    _token_shape("GitHub token", "gho_ ghp_ ghs_ ghu_ ghr_", r"gh[opsur]_[A-Za-z0-9]{30,255}"),
+    _token_shape("GitHub fine-grained token", "github_pat_", r"github_pat_[A-Za-z0-9_]{22,255}"),
+    _token_shape("GitLab token", "glpat-", r"glpat-[A-Za-z0-9_.-]{20,255}"),
+    _token_shape("Slack token", "xox xapp-", r"(?:xox[abeoprs]|xapp)-[A-Za-z0-9-]{10,255}"),
     Shape("Slack webhook", ("hooks.slack.com/",), r"hooks\.slack\.com/(?:services|workflows)/(?P<secret>[\w/-]+)"),
-    _known("npm token", "npm_", r"npm_[A-Za-z0-9]{36}"),
-    _known("PyPI token", "pypi-", r"pypi-[A-Za-z0-9_-]{50,}"),
-    _known("Anthropic key", "sk-ant-", r"sk-ant-[A-Za-z0-9_-]{20,}"),
-    _known("OpenAI key", "sk-", r"sk-(?:proj-|svcacct-|admin-)?[A-Za-z0-9_-]{20,}"),
-    _known("Stripe key", "k_live_ k_test_", r"[rs]k_(?:live|test)_[A-Za-z0-9]{10,99}"),
-    _known("Google API key", "aiza", r"AIza[A-Za-z0-9_-]{35}"),
-    _known("Google OAuth token", "ya29.", r"ya29\.[A-Za-z0-9_-]{20,}"),
-    _known("Hugging Face token", "hf_", r"hf_[A-Za-z0-9]{30,}"),
-    _known("DigitalOcean token", "_v1_", r"do[opr]_v1_[a-f0-9]{64}"),
-    _known("SendGrid key", "sg.", r"SG\.[A-Za-z0-9_-]{16,}\.[A-Za-z0-9_-]{16,}"),
-    _known("age key", "age-secret-key-", r"AGE-SECRET-KEY-1[A-Z0-9]{50,}"),
-    _known("JSON web token", "eyj", r"eyJ[A-Za-z0-9_-]{8,4096}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]*"),
+    _token_shape("npm token", "npm_", r"npm_[A-Za-z0-9]{36}"),
+    _token_shape("PyPI token", "pypi-", r"pypi-[A-Za-z0-9_-]{50,}"),
+    _token_shape("Anthropic key", "sk-ant-", r"sk-ant-[A-Za-z0-9_-]{20,}"),
+    _token_shape("OpenAI key", "sk-", r"sk-(?:proj-|svcacct-|admin-)?[A-Za-z0-9_-]{20,}"),
+    _token_shape("Stripe key", "k_live_ k_test_", r"[rs]k_(?:live|test)_[A-Za-z0-9]{10,99}"),
+    _token_shape("Google API key", "aiza", r"AIza[A-Za-z0-9_-]{35}"),
+    _token_shape("Google OAuth token", "ya29.", r"ya29\.[A-Za-z0-9_-]{20,}"),
+    _token_shape("Hugging Face token", "hf_", r"hf_[A-Za-z0-9]{30,}"),
+    _token_shape("DigitalOcean token", "_v1_", r"do[opr]_v1_[a-f0-9]{64}"),
+    _token_shape("SendGrid key", "sg.", r"SG\.[A-Za-z0-9_-]{16,}\.[A-Za-z0-9_-]{16,}"),
+    _token_shape("age key", "age-secret-key-", r"AGE-SECRET-KEY-1[A-Z0-9]{50,}"),
+    _token_shape("JSON web token", "eyj", r"eyJ[A-Za-z0-9_-]{8,4096}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]*"),
     Shape(
         "authorization header",
         ("authorization",),
@@ -175,10 +176,10 @@ SHAPES: tuple[Shape, ...] = (
 
 
 def redact(text: str, known: Collection[str] = (), shapes: Sequence[Shape] = SHAPES) -> str:
-    """The text without what is secret in it. ``known``: values that are hidden wherever they stand. ``shapes``: those
-    that are to be looked for."""
-    there = [value for value in known if len(value) >= SHORTEST and value in text]
-    for value in sorted(there, key=len, reverse=True):  # one may be the beginning of another
+    """Return the text without the secrets in it. ``known``: values that are hidden wherever they occur. ``shapes``: the
+    shapes to search for."""
+    present = [value for value in known if len(value) >= SHORTEST and value in text]
+    for value in sorted(present, key=len, reverse=True):  # a value may be the beginning of another
         text = text.replace(value, MARK)
     if len(text) < SHORTEST:
         return text
@@ -193,57 +194,60 @@ def redact(text: str, known: Collection[str] = (), shapes: Sequence[Shape] = SHA
 
 
 def _possible(lowered: str) -> tuple[Shape, ...]:
-    """The shapes that can be in a text, by their hints."""
-    found = []
+    """Return the shapes that can occur in a text, by their hints."""
+    shapes = []
     for shape in SHAPES:
         if shape.needs in lowered:
             for hint in shape.hints:
                 if hint in lowered:
-                    found.append(shape)
+                    shapes.append(shape)
                     break
-    return tuple(found)
+    return tuple(shapes)
 
 
 def redact_words(words: Sequence[str], known: Collection[str] = (), shapes: Sequence[Shape] = SHAPES) -> list[str]:
-    """The same of a command's words, where an option's value is the next one."""
-    found = [redact(word, known, shapes) for word in words]
-    if not found:
-        return found
+    """Return the words of a command without the secrets in them; the value of an option is the next word."""
+    redacted = [redact(word, known, shapes) for word in words]
+    if not redacted:
+        return redacted
     program = _program(words)
     hiding, attached = _OPTIONS.get(program, {}), _ATTACHED.get(program, {})
     if program in _LOGINS and "login" in words:
         hiding = attached = {"-p": "all"}
-    of_settings = _are_set(words)
-    found[0] = _assigned(words[0], found[0])
-    for index in range(1, len(found)):
+    of_settings = _is_config_command(words)
+    redacted[0] = _redact_assignment(words[0], redacted[0])
+    for index in range(1, len(redacted)):
         before, word = words[index - 1], words[index]
         way = hiding.get(before)
         if way is None and _is_value(word) and not word.startswith("-"):
             is_setting = of_settings and _compiled(rf"(?i).*{_NAMES}\Z").match(before) is not None
             way = "all" if is_setting or _is_secret_option(before, word) else None
         if way is not None:
-            found[index] = _by_way(way, word, found[index])
+            redacted[index] = _redact_option(way, word, redacted[index])
         elif attached and len(word) > 2 and word[:2] in attached:
-            found[index] = word[:2] + _by_way(attached[word[:2]], word[2:].removeprefix("="), found[index][2:])
+            redacted[index] = word[:2] + _redact_option(
+                attached[word[:2]], word[2:].removeprefix("="), redacted[index][2:]
+            )
         elif not _LINE.fullmatch(before):
-            found[index] = _assigned(word, found[index])
-    return found
+            redacted[index] = _redact_assignment(word, redacted[index])
+    return redacted
 
 
 _LINE = re.compile(r"-[a-z]*[ce]")
-"""An option whose value is a line for a shell, or a program: ``-c``, ``-lc``, ``-e``."""
+"""An option whose value is a line of shell or a program: ``-c``, ``-lc``, ``-e``."""
 
 
-def _by_way(way: str, word: str, redacted: str) -> str:
-    """``all``: it is a secret; ``user``, ``cookie``: what is after the first colon, or equals sign, is one."""
+def _redact_option(way: str, word: str, redacted: str) -> str:
+    """``all``: the whole word is secret; ``user``, ``cookie``: the part after the first colon or equals sign is
+    secret."""
     if way == "all":
         return MARK
     name, sign, value = word.partition(":" if way == "user" else "=")
     return name + sign + MARK if value else redacted
 
 
-def _assigned(word: str, redacted: str) -> str:
-    """A word that is one assignment, ``NAME=VALUE`` or ``--name=VALUE``: all of the value is secret."""
+def _redact_assignment(word: str, redacted: str) -> str:
+    """Redact a word that is a single assignment, ``NAME=VALUE`` or ``--name=VALUE``: the whole value is secret."""
     name, sign, value = word.partition("=")
     if not sign or " " not in value or len(name) > 100 or not any(hint in name.lower() for hint in _NAME_HINTS):
         return redacted
@@ -252,34 +256,38 @@ def _assigned(word: str, redacted: str) -> str:
     return name + sign + MARK
 
 
-def _are_set(words: Sequence[str]) -> bool:
-    """``npm config set NAME VALUE``, ``aws configure set NAME VALUE``."""
-    return any(one in ("config", "configure") and two == "set" for one, two in itertools.pairwise(words[:8]))
+def _is_config_command(words: Sequence[str]) -> bool:
+    """Return whether the words are of the kind ``npm config set NAME VALUE`` or ``aws configure set NAME VALUE``."""
+    return any(first in ("config", "configure") and second == "set" for first, second in itertools.pairwise(words[:8]))
 
 
 def redact_data(value: Any, known: Collection[str] = ()) -> Any:
-    """What JSON can say, with every text in it redacted; of a dict the values. A list of texts is read as the words
-    of a command. Never changes what it is given."""
+    """Return JSON data with every text in it redacted; of a dict only the values. A list of texts is treated as the
+    words of a command. The argument is never modified."""
     texts: list[str] = []
     _gather(value, texts)
     every = "\n".join(texts)
     shapes = _possible(every.lower())
-    if not shapes and not any(one in every for one in _PROGRAMS) and not any(one in every for one in known):
+    if (
+        not shapes
+        and not any(program in every for program in _PROGRAMS)
+        and not any(secret in every for secret in known)
+    ):
         return value
     return _redacted(value, known, shapes)
 
 
-def bounded(value: Any) -> Any:
-    """What JSON can say, with no text and no list in it longer than a journal has to keep: what is left out is counted.
-    A command may have a megabyte, and looking for secrets in that takes seconds."""
+def truncate(value: Any) -> Any:
+    """Return JSON data with texts and lists cut to the lengths that the journal keeps; omitted parts are counted. A
+    command may have a megabyte, and searching that for secrets takes seconds."""
     if isinstance(value, str):
         return value if len(value) <= LONGEST else _cut(value)
     if isinstance(value, dict):
-        return {key: bounded(one) for key, one in value.items()}
+        return {key: truncate(item) for key, item in value.items()}
     if not isinstance(value, list | tuple):
         return value
     more = [f"[{len(value) - MOST:,} more]"] if len(value) > MOST else []
-    return [bounded(one) for one in value[:MOST]] + more
+    return [truncate(item) for item in value[:MOST]] + more
 
 
 def _cut(text: str) -> str:
@@ -290,29 +298,29 @@ def _gather(value: Any, texts: list[str]) -> None:
     if isinstance(value, str):
         texts.append(value)
     elif isinstance(value, dict):
-        for one in value.values():
-            _gather(one, texts)
+        for item in value.values():
+            _gather(item, texts)
     elif isinstance(value, list | tuple):
-        for one in value:
-            _gather(one, texts)
+        for item in value:
+            _gather(item, texts)
 
 
 def _redacted(value: Any, known: Collection[str], shapes: Sequence[Shape]) -> Any:
     if isinstance(value, str):
         return redact(value, known, shapes)
     if isinstance(value, dict):
-        return {key: _redacted(one, known, shapes) for key, one in value.items()}
+        return {key: _redacted(item, known, shapes) for key, item in value.items()}
     if not isinstance(value, list | tuple):
         return value
-    if all(isinstance(one, str) for one in value):
+    if all(isinstance(item, str) for item in value):
         return redact_words(value, known, shapes)
-    return [_redacted(one, known, shapes) for one in value]
+    return [_redacted(item, known, shapes) for item in value]
 
 
 def secret_values(environ: Mapping[bytes, bytes]) -> set[str]:
-    """The values of variables whose names say that they are secret: a shell puts them into commands. Paths and numbers
-    are none."""
-    found = set()
+    """Return the values of variables whose names say that they are secret, since a shell inserts them into commands.
+    Paths and numbers are left out."""
+    values = set()
     for name, value in environ.items():
         if not any(hint in name.lower() for hint in _BYTE_HINTS):
             continue
@@ -320,8 +328,8 @@ def secret_values(environ: Mapping[bytes, bytes]) -> set[str]:
         if len(text) < SHORTEST or text.startswith(("/", "~", "./")) or text.isdecimal() or not text.isprintable():
             continue
         if _compiled(rf"(?i).*{_NAMES}").fullmatch(name.decode("ascii", "replace")):
-            found.add(text)
-    return found
+            values.add(text)
+    return values
 
 
 _USER = {"-u": "user", "-U": "user"}
@@ -334,29 +342,34 @@ _OPTIONS: dict[str, dict[str, str]] = {
     "zip": {"-P": "all"},
     "unzip": {"-P": "all"},
 }
-"""By program: options whose next word is a secret, or has one (``_by_way``)."""
+"""By program: options whose next word is a secret or contains it (``_redact_option``)."""
 _PROGRAMS = ("http", "redis-cli")
-"""Those of them that no shape has as a hint."""
+"""Programs of ``_OPTIONS`` that are not a hint of any shape."""
 _ATTACHED: dict[str, dict[str, str]] = {
     **{name: {"-p": "all"} for name in ("mysql", "mysqldump", "mysqladmin", "mariadb", "mariadb-dump", "sshpass")},
     "curl": {**_USER, "-b": "cookie"},
     "zip": {"-P": "all"},
     "unzip": {"-P": "all"},
 }
-"""The same in one word: ``-pSECRET``."""
+"""As ``_OPTIONS``, with the value in the same word: ``-pSECRET``."""
 
 
 def _program(words: Sequence[str]) -> str:
-    """Which of the programs that have ways of their own, if it is one, behind sudo, env and the like, too."""
+    """Return the program with options of its own, also after sudo, env and the like; empty if there is none."""
     names = (word.rpartition("/")[2] for word in words[:6])
     return next((name for name in names if name in _OPTIONS or name in _ATTACHED or name in _LOGINS), "")
 
 
 def _is_secret_option(word: str, value: str) -> bool:
-    """Whether the next word, ``value``, is a secret."""
+    """Return whether the next word, ``value``, is a secret."""
     if word.lower() == "bearer":
         return True
-    if not word.startswith("-") or "=" in word or len(word) > 60 or not any(one in word.lower() for one in _NAME_HINTS):
+    if (
+        not word.startswith("-")
+        or "=" in word
+        or len(word) > 60
+        or not any(hint in word.lower() for hint in _NAME_HINTS)
+    ):
         return False
     pattern = rf"(?i)--?(?!no-)(?:[a-z0-9]+[_-]){{0,6}}{_NAMES} "
     return _compiled(pattern).match(f"{word} {value[:9]}") is not None

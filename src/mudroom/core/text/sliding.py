@@ -1,11 +1,11 @@
-"""Where the blocks of a comparison come to rest, if they could lie at several places.
+"""The position of changed blocks that could lie at several places.
 
-Inserting "b a" before "b" is the same as inserting "a b" after it: a block can *slide* over an equal line. Which of the
-places a comparison finds first is chance, so blocks are moved to a place that does not depend on it. The rule is git's:
-as low as it can, but lowest beside a change of the other side, if it can lie beside one. Sliding up first, as far as it
-goes, lets a block join those that it meets.
+Inserting "b a" before "b" is the same as inserting "a b" after it: a block can *slide* over an equal line. The place
+that a comparison finds first is arbitrary, so blocks are moved to a place that does not depend on it. The rule is
+git's: as low as possible; but if the block can lie beside a change of the other side, at the lowest such place. Sliding
+up as far as possible first lets a block join the blocks that it meets.
 
-An alignment is a tuple of matches: (old line, new line), rising on both sides. What is not matched lies in the gaps
+An alignment is a tuple of matches (old line, new line), ascending on both sides. Unmatched lines lie in the gaps
 between; gap 0 lies before the first match.
 """
 
@@ -17,24 +17,24 @@ Matches = tuple[tuple[int, int], ...]
 
 
 def every_alignment(old: Sequence[int], new: Sequence[int], most: int) -> list[Matches] | None:
-    """Returns all alignments with as many matches as possible, or None if there are more than ``most``."""
+    """Return all alignments with as many matches as possible, or None if there are more than ``most``."""
     left = _common_lengths(old, new)
-    found: list[Matches] = []
-    begun: list[tuple[int, int, Matches]] = [(0, 0, ())]
-    while begun:
-        i, j, matches = begun.pop()
+    alignments: list[Matches] = []
+    started: list[tuple[int, int, Matches]] = [(0, 0, ())]
+    while started:
+        i, j, matches = started.pop()
         missing = left[i][j]
         if not missing:
-            found.append(matches)
+            alignments.append(matches)
         else:
-            begun += [(x + 1, y + 1, (*matches, (x, y))) for x, y in _next_matches(old, new, left, i, j)]
-        if len(found) + len(begun) > most:  # from each that is begun, at least one comes
+            started += [(x + 1, y + 1, (*matches, (x, y))) for x, y in _next_matches(old, new, left, i, j)]
+        if len(alignments) + len(started) > most:  # each started alignment leads to at least one
             return None
-    return found
+    return alignments
 
 
 def _common_lengths(old: Sequence[int], new: Sequence[int]) -> list[list[int]]:
-    """The length of the longest common subsequence of old[i:] and new[j:], for all i and j."""
+    """Return the length of the longest common subsequence of old[i:] and new[j:], for all i and j."""
     rows = [[0] * (len(new) + 1)]
     for line in reversed(old):
         below, row = rows[-1], [0]
@@ -47,7 +47,7 @@ def _common_lengths(old: Sequence[int], new: Sequence[int]) -> list[list[int]]:
 def _next_matches(
     old: Sequence[int], new: Sequence[int], left: list[list[int]], i: int, j: int
 ) -> list[tuple[int, int]]:
-    """The matches that may come next, nothing before them being matched."""
+    """Return the matches that may come next, with no match before them."""
     missing = left[i][j]
     matches = []
     for x in range(i, len(old)):
@@ -61,9 +61,9 @@ def _next_matches(
     return matches
 
 
-def settled(old: Sequence[int], new: Sequence[int], matches: Matches) -> Matches:
-    """Returns the alignment with its blocks at rest: first those of the old side, then those of the new one."""
-    # Ends that match nothing and never move: before the first line, behind the last.
+def settle(old: Sequence[int], new: Sequence[int], matches: Matches) -> Matches:
+    """Return the alignment with its blocks at rest: first the blocks of the old side, then those of the new side."""
+    # Sentinels that match no line and never move: before the first line, after the last.
     xs = [-1, *(x for x, _ in matches), len(old)]
     ys = [-1, *(y for _, y in matches), len(new)]
     _settle(old, xs, ys)
@@ -72,7 +72,8 @@ def settled(old: Sequence[int], new: Sequence[int], matches: Matches) -> Matches
 
 
 def _settle(lines: Sequence[int], own: list[int], other: list[int]) -> None:
-    """Moves the unmatched lines of one side; gap g lies between own[g] and own[g + 1], and faces other's gap g."""
+    """Move the unmatched lines of one side; gap g lies between own[g] and own[g + 1], and faces the other side's gap
+    g."""
     gap = 0
     while gap < len(own) - 1:
         if own[gap + 1] - own[gap] > 1:
@@ -81,9 +82,9 @@ def _settle(lines: Sequence[int], own: list[int], other: list[int]) -> None:
 
 
 def _settle_block(lines: Sequence[int], own: list[int], other: list[int], gap: int) -> int:
-    """Moves the block in this gap, and whatever it meets; returns the gap where it stays."""
+    """Move the block in this gap, with the blocks that it meets; return the gap where it stays."""
     size = 0
-    while size != own[gap + 1] - own[gap]:  # it met another: the two may go where neither could
+    while size != own[gap + 1] - own[gap]:  # it met another block: both together may slide further
         size = own[gap + 1] - own[gap]
         while gap > 0 and lines[own[gap]] == lines[own[gap + 1] - 1]:
             gap = _up(own, gap)
@@ -101,6 +102,6 @@ def _settle_block(lines: Sequence[int], own: list[int], other: list[int], gap: i
 
 
 def _up(own: list[int], gap: int) -> int:
-    """The last line of the block is matched instead of the one before the block."""
+    """Match the last line of the block instead of the line before the block."""
     own[gap] = own[gap + 1] - 1
     return gap - 1

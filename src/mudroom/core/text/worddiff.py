@@ -1,7 +1,7 @@
-"""What is different within lines that were changed: pairs of lines that are alike, and the words that are not.
+"""Differences within changed lines: pairs of similar lines, and the words in which they differ.
 
-The work is bounded: a pair, a block of lines and all that one ``Budget`` is spent on. What is too much is not marked,
-and what is marked is always right: without the marked characters, both lines of a pair hold the same words.
+The work is bounded for a pair, for a block of lines, and for everything that shares a ``Budget``. Lines over a limit
+are not marked. Marks are always correct: without the marked characters, both lines of a pair hold the same words.
 """
 
 from __future__ import annotations
@@ -17,24 +17,24 @@ Pair = tuple[int, int]
 
 _TOKEN = re.compile(r"\w+|\s+|[^\w\s]")
 _ALIKE = 0.5
-"""How much of two lines has to be the same, from 0 to 1, for their differences to be worth a mark."""
+"""Least similarity of two lines, from 0 to 1, at which their differences are marked."""
 _PAIRS = 4_096
-"""Of lines in one block that are compared for being alike."""
+"""Line pairs of a block that are compared for similarity, at most."""
 _MIDDLE = 4_096
-"""Of the words between what two lines begin and end with alike: the product of how many each has. Above that, all of
-them are marked as one."""
+"""Limit of the product of the word counts between the common beginning and end of two lines. Above it, all these words
+are marked as one difference."""
 _WORK = 1_000_000
-"""Steps, of some 0.3 µs, that one budget holds."""
+"""Steps of a budget, each of about 0.3 µs."""
 
 
 class Budget:
-    """What may still be spent on one page."""
+    """The work that is left for one page."""
 
     def __init__(self, work: int = _WORK) -> None:
         self._left = work
 
     def spend(self, work: int) -> bool:
-        """False: there is not so much left."""
+        """Subtract the work, or return False if less is left."""
         if work > self._left:
             return False
         self._left -= work
@@ -43,21 +43,21 @@ class Budget:
 
 class WordDifference(NamedTuple):
     old: tuple[tuple[Span, ...], ...]
-    """For each removed line, what of it is different; nothing: it is not like any added one, or was not compared."""
+    """For each removed line, its different spans; empty if no added line is similar, or if it was not compared."""
     new: tuple[tuple[Span, ...], ...]
 
 
-def words(old: Sequence[str], new: Sequence[str], budget: Budget) -> WordDifference:
-    """``old``, ``new``: the lines of one changed block, without their ends."""
+def diff_words(old: Sequence[str], new: Sequence[str], budget: Budget) -> WordDifference:
+    """Return the differences within a changed block. ``old``, ``new``: the lines of the block, without their ends."""
     before: list[tuple[Span, ...]] = [()] * len(old)
     after: list[tuple[Span, ...]] = [()] * len(new)
-    for i, j in pairs(old, new, budget):
-        before[i], after[j] = spans(old[i], new[j], budget)
+    for i, j in pair_lines(old, new, budget):
+        before[i], after[j] = differing_spans(old[i], new[j], budget)
     return WordDifference(tuple(before), tuple(after))
 
 
-def spans(old: str, new: str, budget: Budget | None = None) -> tuple[tuple[Span, ...], tuple[Span, ...]]:
-    """The words that differ between two lines; of lines that are not alike, nothing. ``budget``: shared with others."""
+def differing_spans(old: str, new: str, budget: Budget | None = None) -> tuple[tuple[Span, ...], tuple[Span, ...]]:
+    """Return the words that differ between two lines; empty if the lines are not similar. ``budget``: may be shared."""
     a, b = _TOKEN.findall(old), _TOKEN.findall(new)
     left, right = _places(a), _places(b)
     blocks = _blocks(a, b, budget or Budget())
@@ -74,15 +74,16 @@ def _blocks(a: Sequence[str], b: Sequence[str], budget: Budget) -> list[Block]:
     end = 0
     while end < least - start and a[-1 - end] == b[-1 - end]:
         end += 1
-    gone, come = a[start : len(a) - end], b[start : len(b) - end]
-    work = len(gone) * len(come)
+    removed, added = a[start : len(a) - end], b[start : len(b) - end]
+    work = len(removed) * len(added)
     if not work or work > _MIDDLE or not budget.spend(work):
-        return [Block(start, len(a) - end, start, len(b) - end)] if gone or come else []
-    return [Block(*(place + start for place in block)) for block in diff_lines(gone, come)]
+        return [Block(start, len(a) - end, start, len(b) - end)] if removed or added else []
+    return [Block(*(place + start for place in block)) for block in diff_lines(removed, added)]
 
 
-def pairs(old: Sequence[str], new: Sequence[str], budget: Budget) -> list[Pair]:
-    """Which removed line became which added one: in order, and as alike as can be."""
+def pair_lines(old: Sequence[str], new: Sequence[str], budget: Budget) -> list[Pair]:
+    """Return the pairs of removed and added lines that belong together: in order, with the greatest total
+    similarity."""
     if not old or not new:
         return []
     if not budget.spend(len(old) + len(new)):
@@ -93,45 +94,46 @@ def pairs(old: Sequence[str], new: Sequence[str], budget: Budget) -> list[Pair]:
     if many <= _PAIRS and budget.spend(steps):
         return _chain(before, after)
     near = zip(before, after, strict=False)
-    return [(place, place) for place, (a, b) in enumerate(near) if _alike(a, b) >= _ALIKE]
+    return [(place, place) for place, (a, b) in enumerate(near) if _similarity(a, b) >= _ALIKE]
 
 
 _Bag = tuple[frozenset[str], int]
 
 
 def _bag(line: str) -> _Bag:
-    """Its words, and how many characters they have."""
-    found = frozenset(token for token in _TOKEN.findall(line) if not token.isspace())
-    return found, sum(map(len, found))
+    """Return the set of words of a line, and the number of their characters."""
+    tokens = frozenset(token for token in _TOKEN.findall(line) if not token.isspace())
+    return tokens, sum(map(len, tokens))
 
 
-def _alike(a: _Bag, b: _Bag) -> float:
-    """0: nothing in common; 1: the same words. (Sørensen and Dice, by characters.)"""
+def _similarity(a: _Bag, b: _Bag) -> float:
+    """Return the similarity of two lines, from 0 (no common word) to 1 (the same words): the coefficient of Sørensen
+    and Dice, by characters."""
     total = a[1] + b[1]
     return 2 * sum(map(len, a[0] & b[0])) / total if total else 0.0
 
 
 def _chain(old: Sequence[_Bag], new: Sequence[_Bag]) -> list[Pair]:
-    """The pairs of the most likeness in all that do not cross each other."""
+    """Return the pairs with the greatest total similarity that do not cross each other."""
     best = [[0.0] * (len(new) + 1) for _line in range(len(old) + 1)]
-    likeness = [[_alike(a, b) for b in new] for a in old]
+    likeness = [[_similarity(a, b) for b in new] for a in old]
     for i in reversed(range(len(old))):
         for j in reversed(range(len(new))):
-            taken = likeness[i][j]
-            paired = taken + best[i + 1][j + 1] if taken >= _ALIKE else 0.0
+            similarity = likeness[i][j]
+            paired = similarity + best[i + 1][j + 1] if similarity >= _ALIKE else 0.0
             best[i][j] = max(paired, best[i + 1][j], best[i][j + 1])
-    found: list[Pair] = []
+    pairs_found: list[Pair] = []
     i = j = 0
     while i < len(old) and j < len(new):
-        taken = likeness[i][j]
-        if taken >= _ALIKE and best[i][j] == taken + best[i + 1][j + 1]:
-            found.append((i, j))
+        similarity = likeness[i][j]
+        if similarity >= _ALIKE and best[i][j] == similarity + best[i + 1][j + 1]:
+            pairs_found.append((i, j))
             i, j = i + 1, j + 1
         elif best[i][j] == best[i + 1][j]:
             i += 1
         else:
             j += 1
-    return found
+    return pairs_found
 
 
 def _places(tokens: Sequence[str]) -> list[int]:
@@ -141,10 +143,10 @@ def _places(tokens: Sequence[str]) -> list[int]:
     return places
 
 
-def _joined(line: str, found: Sequence[Span]) -> tuple[Span, ...]:
-    """Spans with nothing but space between them are one."""
+def _joined(line: str, marked: Sequence[Span]) -> tuple[Span, ...]:
+    """Return the spans, merging those with only whitespace between them."""
     result: list[Span] = []
-    for start, end in found:
+    for start, end in marked:
         if start == end:
             continue
         if result and line[result[-1][1] : start].isspace():
@@ -154,5 +156,5 @@ def _joined(line: str, found: Sequence[Span]) -> tuple[Span, ...]:
     return tuple(result)
 
 
-def _length(found: Sequence[Span]) -> int:
-    return sum(end - start for start, end in found)
+def _length(marked: Sequence[Span]) -> int:
+    return sum(end - start for start, end in marked)

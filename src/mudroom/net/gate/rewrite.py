@@ -15,7 +15,7 @@ from mudroom.core.network.placeholder import (
     PlaceholderScan,
     check_path,
     check_trailers,
-    put_in,
+    insert_credentials,
 )
 from mudroom.net.gate.exchange import Exchange
 from mudroom.net.gate.peer import Peer
@@ -45,7 +45,7 @@ class Rewrite:
             return fields
         try:
             check_path(path, self.credentials)
-            return put_in(fields, self.credentials, exchange.host, exchange.port, secure=False)
+            return insert_credentials(fields, self.credentials, exchange.host, exchange.port, secure=False)
         except MisusedPlaceholder as error:
             raise exchange.refuse(str(error)) from None
 

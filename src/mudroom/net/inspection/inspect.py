@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import ssl
 
-from mudroom.core.network.har import kept
+from mudroom.core.network.har import keep_headers
 from mudroom.core.network.host import Authority, parse_host
 from mudroom.core.network.host_rules import HostRule
 from mudroom.core.network.inspection import EXTRA, Inspection
-from mudroom.core.network.placeholder import MisusedPlaceholder, check_path, put_in, without
+from mudroom.core.network.placeholder import MisusedPlaceholder, check_path, insert_credentials, restore_placeholders
 from mudroom.core.tree.path import show
 from mudroom.net.gate.exchange import Exchange, Unreachable
 from mudroom.net.gate.peer import Peer, PeerGone
@@ -160,17 +160,17 @@ class InspectedConnection(Rewrite):
         return await secured(await exchange.reach(), exchange, self._inspection, (H1,))
 
     def request(self, exchange: Exchange, rule: HostRule | None, path: bytes, fields: Fields) -> Fields:
-        exchange.version, exchange.request = self.version, kept(fields)
+        exchange.version, exchange.request = self.version, keep_headers(fields)
         try:
             check_path(path, self.credentials)
-            fields = put_in(fields, self.credentials, exchange.host, exchange.port, secure=True)
+            fields = insert_credentials(fields, self.credentials, exchange.host, exchange.port, secure=True)
         except MisusedPlaceholder as error:
             raise exchange.refuse(str(error)) from None
         return fields if rule is None else rewritten(fields, rule)
 
     def response(self, exchange: Exchange, fields: Fields) -> Fields:
-        fields = without(fields, self.credentials)
-        exchange.response = kept(fields)
+        fields = restore_placeholders(fields, self.credentials)
+        exchange.response = keep_headers(fields)
         return fields
 
 

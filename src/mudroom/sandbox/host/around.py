@@ -14,7 +14,7 @@ import stat
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
-from mudroom.core.agent.credential_stores import places
+from mudroom.core.agent.credential_stores import store_places
 from mudroom.core.confinement.credential_file import is_credential
 from mudroom.core.confinement.spec import Around, Bind
 from mudroom.core.tree.path import is_below
@@ -61,7 +61,7 @@ def host_sockets(spared: Iterable[bytes], private: Sequence[bytes]) -> tuple[byt
 def hidden_places(home: bytes, state: bytes, shown: Collection[bytes]) -> tuple[bytes, ...]:
     """What exists and is not to be seen: mudroom's state, stores that were not named, and files at the top of the home
     and of its hidden directories that are credentials by their names."""
-    found = [home + b"/" + place for place in places()]
+    found = [home + b"/" + place for place in store_places()]
     found += _by_name(home)
     for entry in _entries(home):
         if entry.name.startswith(b".") and entry.is_dir(follow_symlinks=False):

@@ -14,7 +14,7 @@ import stat
 from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from mudroom.core.agent.card import CredentialRequest, OpenedCredentials
-from mudroom.core.agent.credential_stores import STORES, CredentialStore, places
+from mudroom.core.agent.credential_stores import STORES, CredentialStore, store_places
 from mudroom.core.confinement.spec import Bind
 from mudroom.core.tree.path import is_below, show
 
@@ -84,7 +84,7 @@ def _leads_astray(path: bytes, real: bytes, home: bytes, named: Collection[bytes
     if real == path or any(is_below(real, place) and os.path.realpath(place) == place for place in named):
         return False
     own = {os.path.realpath(home + b"/" + one) for one in _USERS_OWN}
-    others = [place for place in (home + b"/" + one for one in places()) if place not in named]
+    others = [place for place in (home + b"/" + one for one in store_places()) if place not in named]
     crowded = any(is_below(real, other) or is_below(other, real) for other in others)
     return not is_below(real, home) or crowded or not all(one in own for one in _linking(path))
 

@@ -93,6 +93,6 @@ def look_around_mac(
 
 def absent_places(home: bytes) -> list[bytes]:
     """Credential stores that are not there."""
-    from mudroom.core.agent.credential_stores import places
+    from mudroom.core.agent.credential_stores import store_places
 
-    return [home + b"/" + place for place in places() if not os.path.lexists(home + b"/" + place)]
+    return [home + b"/" + place for place in store_places() if not os.path.lexists(home + b"/" + place)]

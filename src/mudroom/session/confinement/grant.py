@@ -1,7 +1,7 @@
 """What a command is granted: its level, and which of the user's credentials are open to it.
 
-The policy and the machine decide (``core/agent/level.py``); a card and a command line ask. Nothing is opened that was
-not named, and what was named and is not there is said.
+The policy and the machine decide (``core/agent/level_decision.py``); a card and a command line ask. Nothing is opened
+that was not named, and what was named and is not there is said.
 """
 
 from __future__ import annotations
@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
-from mudroom.core.agent.level import BARE, LevelDecision, LevelSupport, decide_level
+from mudroom.core.agent.level_decision import LevelDecision, LevelSupport, decide_level
+from mudroom.core.agent.sandbox_level import BARE
 from mudroom.core.settings import Settings
 from mudroom.core.tree.path import is_below, show
 from mudroom.errors import Refused, Unsupported
@@ -41,10 +42,10 @@ PLAIN = Grant()
 
 def opened_by(card: AgentCard, home: bytes, environ: Mapping[bytes, bytes]) -> OpenedCredentials:
     """The credentials that a card names, as they are here."""
-    from mudroom.core.agent.card import wanted
+    from mudroom.core.agent.card import requested_credentials
     from mudroom.sandbox.host.credential_opening import open_stores
 
-    return open_stores(wanted(card), home, environ)
+    return open_stores(requested_credentials(card), home, environ)
 
 
 def graphics() -> tuple[bytes, ...]:

@@ -13,7 +13,7 @@ import os
 import time
 from collections.abc import Callable, Iterable
 
-from mudroom.core.approval.approval import CommandQuestion, HostQuestion, difference, is_same
+from mudroom.core.approval.approval import CommandQuestion, HostQuestion, explain_difference, is_same_question
 from mudroom.core.approval_queue import (
     VALIDITY,
     Moment,
@@ -70,7 +70,7 @@ class Queue:
         rows = self._rows()
         try:
             for row in reversed(rows):
-                if not row.used and is_same(row.asked.question, question):
+                if not row.used and is_same_question(row.asked.question, question):
                     ticket = self._resume(row, moment, validity)
                     if ticket is not None:
                         return ticket
@@ -113,7 +113,7 @@ class Queue:
             before = row.asked.command
             if before is None or before.fingerprint == question.fingerprint:
                 continue
-            why = difference(before, question)
+            why = explain_difference(before, question)
             if why:
                 self._withdraw(row, f"asked anew: {why}")
                 return f"{why} since question {row.name} ({'not answered' if row.decision is None else row.state})"

@@ -28,7 +28,7 @@ from typing import Any, NamedTuple
 
 from mudroom.core.journal.event import BEGIN, GENESIS, BrokenChain, ChainCheck, ChainHead, Event, chained, examine
 from mudroom.core.journal.event_filter import EVERYTHING, EventFilter
-from mudroom.core.text.redaction import bounded, redact_data
+from mudroom.core.text.redaction import redact_data, truncate
 from mudroom.errors import MudroomError
 from mudroom.vault.journal.archives import (
     DamagedArchive,
@@ -115,7 +115,7 @@ class Journal:
 
     def append_all(self, entries: Sequence[Entry], *, time: int) -> int:
         """Add several events, all or none; returns the number of the last one."""
-        clean = [(kind, fork, redact_data(bounded(dict(data)), self._known)) for kind, fork, data in entries]
+        clean = [(kind, fork, redact_data(truncate(dict(data)), self._known)) for kind, fork, data in entries]
         with self._lock, self._named_errors():
             database = self._open()
             database.execute("BEGIN IMMEDIATE")

@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from mudroom.core.merge.merge import PartialChoice
-from mudroom.core.text.hunk import select
+from mudroom.core.text.hunk import select_blocks
 from mudroom.core.text.linediff import diff_lines, split_lines
 from mudroom.core.tree.change import listed
 from mudroom.core.tree.dependent_rows import lacking, lacks, needs, row_of
@@ -109,4 +109,4 @@ def _part(
         return True, None
     if not blocks and not (has_mode and pick.mode):
         return False, None
-    return True, PartialChoice(select(base, staged, blocks), mode)
+    return True, PartialChoice(select_blocks(base, staged, blocks), mode)

@@ -15,7 +15,7 @@ from urllib.parse import quote
 
 from msgspec import Meta, Struct
 
-from mudroom.core.text.escaping import utf16
+from mudroom.core.text.escaping import utf16_spans
 from mudroom.core.text.excerpt import excerpt
 from mudroom.core.text.picture import HEAD, picture_of
 from mudroom.core.tree.language import language_of
@@ -118,7 +118,9 @@ def _hunk(hunk: core.DifferenceHunk) -> shape.HunkShape:
 
 def _line(line: core.DifferenceLine) -> shape.LineShape:
     kind, old, new, text, block, words, odd, cut, until, ends = line
-    return shape.LineShape(kind, old, new, text, block, utf16(text, words), utf16(text, odd), cut, ends, until)
+    return shape.LineShape(
+        kind, old, new, text, block, utf16_spans(text, words), utf16_spans(text, odd), cut, ends, until
+    )
 
 
 def text(call: ApiCall) -> shape.TextShape:

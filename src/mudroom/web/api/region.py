@@ -9,9 +9,9 @@ from mudroom.core.merge.diff3 import Chunk, Lines, MergedText
 from mudroom.core.merge.marker import mergeable
 from mudroom.core.merge.read_resolution import choices_of
 from mudroom.core.text.difference import line_of
-from mudroom.core.text.escaping import shown, utf16
+from mudroom.core.text.escaping import escape_line, utf16_spans
 from mudroom.core.text.linediff import split_lines
-from mudroom.core.text.worddiff import Budget, words
+from mudroom.core.text.worddiff import Budget, diff_words
 from mudroom.web import shape
 
 AROUND = 3
@@ -88,10 +88,10 @@ def _changed(chunk: Chunk, firsts: tuple[int, int, int], number: int, budget: Bu
 
 def _mark(ours: list[shape.LineShape], theirs: list[shape.LineShape], budget: Budget) -> None:
     """What is different between the two."""
-    found = words([line.text for line in ours], [line.text for line in theirs], budget)
+    found = diff_words([line.text for line in ours], [line.text for line in theirs], budget)
     for lines, marked in ((ours, found.old), (theirs, found.new)):
         for line, spans in zip(lines, marked, strict=True):
-            line.words = utf16(line.text, spans)
+            line.words = utf16_spans(line.text, spans)
 
 
 def _texts(chunk: Chunk) -> tuple[str, str, str] | None:
@@ -128,7 +128,7 @@ def editable(content: bytes) -> str | None:
 
 
 def _is_unseen(line: bytes) -> bool:
-    return bool(shown(line.removesuffix(b"\n").removesuffix(b"\r"), widest=10 * len(line) + 1).odd)
+    return bool(escape_line(line.removesuffix(b"\n").removesuffix(b"\r"), widest=10 * len(line) + 1).odd)
 
 
 def shown_lines(lines: Sequence[bytes], first: int, kind: str = " ") -> list[shape.LineShape]:
@@ -143,7 +143,7 @@ def _line(raw: bytes, kind: str, number: int) -> shape.LineShape:
         old,
         number,
         line.text,
-        odd=utf16(line.text, line.odd),
+        odd=utf16_spans(line.text, line.odd),
         cut=line.cut,
         ends=line.ends,
     )

@@ -1,11 +1,11 @@
-"""``find`` and ``fd``: what they look for is harmless, what they do with it need not be (find(1), ACTIONS)."""
+"""``find`` and ``fd``: searching is harmless, but their actions may not be (find(1), ACTIONS)."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from mudroom.core.command.locations import CommandFinding, Scene, names_credentials, where, written
-from mudroom.core.command.program.wrapper import filled
+from mudroom.core.command.locations import CommandContext, CommandFinding, locate, names_credentials, write_classes
+from mudroom.core.command.program.wrapper import replace_mark
 from mudroom.core.command.table_rule import READ, ProgramRule, names, tidy
 from mudroom.core.command.verdict import CommandClass, CommandPart
 from mudroom.core.command.word import UNKNOWN, Word
@@ -21,7 +21,7 @@ _HARMLESS = names(
 )
 
 
-def find(words: Sequence[Word], scene: Scene) -> CommandFinding:
+def find(words: Sequence[Word], context: CommandContext) -> CommandFinding:
     classes: set[CommandClass] = set()
     reason, parts, at = "looks for files", list[CommandPart](), 1
     roots = _roots(words[1:])
@@ -29,18 +29,21 @@ def find(words: Sequence[Word], scene: Scene) -> CommandFinding:
         word = words[at]
         at += 1
         if not word.literal and word.may_be_option:
-            classes, reason = classes | {"unknown"}, "an action that cannot be told"
+            classes, reason = classes | {"unknown"}, "an action that is not known before it runs"
         elif word.text in _RUNS:
             end = next((place for place in range(at, len(words)) if words[place].text in (b";", b"+")), len(words))
-            started = [_each(inside, roots, scene) for inside in words[at:end]]
+            started = [_each(inside, roots, context) for inside in words[at:end]]
             reason = "runs a command for each file that it finds"
-            parts += scene.words(started or [UNKNOWN], scene)
+            parts += context.words(started or [UNKNOWN], context)
             at = end + 1
         elif word.text == b"-delete":
-            classes, reason = classes | {"destructive", *written(roots, scene)[0]}, "removes what it finds"
+            classes, reason = (
+                classes | {"destructive", *write_classes(roots, context)[0]},
+                "removes the files that it finds",
+            )
         elif word.text in _PRINTS_TO:
             target = words[at] if at < len(words) else UNKNOWN
-            classes, reason = classes | {"mutating", *written([target], scene)[0]}, "writes a file"
+            classes, reason = classes | {"mutating", *write_classes([target], context)[0]}, "writes a file"
             at += 1
         elif word.text in (b"-files0-from",) or (word.text.startswith(b"-") and word.text not in _HARMLESS):
             numeric = word.text[1:].rstrip(b"kMGcwb").isdigit()
@@ -52,40 +55,41 @@ def find(words: Sequence[Word], scene: Scene) -> CommandFinding:
 
 
 def _roots(words: Sequence[Word]) -> list[Word]:
-    """Where it looks: the words before the first that belongs to the expression; the current directory if none."""
-    found: list[Word] = []
+    """Return the directories that are searched: the words before the expression, or the current directory."""
+    roots: list[Word] = []
     for word in words:
         if word.text in (b"-L", b"-P", b"-H"):
             continue
         if word.text.startswith((b"-", b"(", b"!")):
             break
-        found.append(word)
-    return found or [Word(b".")]
+        roots.append(word)
+    return roots or [Word(b".")]
 
 
-def _each(word: Word, roots: Sequence[Word], scene: Scene) -> Word:
-    """find(1): ``{}`` is replaced everywhere in the words of -exec; alone it is a path below one of the roots."""
+def _each(word: Word, roots: Sequence[Word], context: CommandContext) -> Word:
+    """Return a word of -exec with ``{}`` replaced, as find(1) does anywhere in a word; ``{}`` alone is a path below a
+    root."""
     if word.text != b"{}":
-        return filled(word, b"{}")
-    root = max(roots, key=lambda root: ("inside", "unknown", "outside").index(where(root, scene)))
+        return replace_mark(word, b"{}")
+    root = max(roots, key=lambda root: ("inside", "unknown", "outside").index(locate(root, context)))
     if not root.literal:
         return UNKNOWN
     start = root.text.rstrip(b"/") + b"/"
     return Word(start + b"*", "pattern", len(start))
 
 
-def fd(words: Sequence[Word], scene: Scene) -> CommandFinding:
-    """``fd``: all behind -x or -X is a command."""
+def fd(words: Sequence[Word], context: CommandContext) -> CommandFinding:
+    """Judge ``fd``: all words after -x or -X are a command."""
     runs = names("-x -X --exec --exec-batch")
     for at, word in enumerate(words[1:], 1):
         if word.text in runs and word.literal:
-            started = [_each(inside, [Word(b".")], scene) for inside in words[at + 1 :]]
-            parts = scene.words([*started, UNKNOWN] if started else [UNKNOWN], scene)
+            started = [_each(inside, [Word(b".")], context) for inside in words[at + 1 :]]
+            parts = context.words([*started, UNKNOWN] if started else [UNKNOWN], context)
             return CommandFinding(READ, "runs a command for each file that it finds", tuple(parts))
         head = word.text.partition(b"=")[0]
         cluster = head.startswith(b"-") and not head.startswith(b"--") and (b"x" in head or b"X" in head)
         if (not word.literal and word.may_be_option) or head.startswith(b"--e") or cluster:
-            return CommandFinding(tidy({"unknown"}), "an option that cannot be told")
+            return CommandFinding(tidy({"unknown"}), "an option that is not known before it runs")
     return CommandFinding(READ, "looks for files")
 
 

@@ -1,7 +1,7 @@
-"""git: its global options, and what its subcommands do (git(1) and the pages of the subcommands).
+"""git: its global options, and the classes of its subcommands (git(1) and the pages of the subcommands).
 
-git runs what a repository's own configuration tells it to (hooks, filters, core.fsmonitor). Words do not show that, so
-it is not judged here; configuration that the words themselves bring along is.
+git runs commands from a repository's own configuration (hooks, filters, core.fsmonitor). The words do not show them, so
+they are not judged here; configuration in the words themselves is judged.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from mudroom.core.command.locations import CommandFinding, Scene, moved, where
+from mudroom.core.command.locations import CommandContext, CommandFinding, change_directory, locate
 from mudroom.core.command.program.git_subcommand import (
     SAFE_KEYS,
     branch,
@@ -33,10 +33,10 @@ from mudroom.core.command.table_rule import (
     UNSURE,
     Classes,
     ProgramRule,
-    judged,
+    entries,
+    judge_words,
     names,
     option,
-    same,
     tidy,
 )
 from mudroom.core.command.verdict import CommandClass
@@ -57,7 +57,7 @@ _TALKS = ProgramRule(
     FETCH, "fetches from another repository", (option("--upload-pack", UNSURE, "runs a program that it names"),)
 )
 _CODE = ProgramRule(UNSURE, "runs another program")
-_LOSES = ProgramRule(LOSE, "loses what is not committed or not reachable")
+_LOSES = ProgramRule(LOSE, "loses uncommitted or unreachable content")
 
 _INFORMS = names("--version --help -v -h --html-path --man-path --info-path --exec-path")
 _GLOBAL_FLAGS = names(
@@ -66,35 +66,38 @@ _GLOBAL_FLAGS = names(
 )
 
 
-def git(words: Sequence[Word], scene: Scene) -> CommandFinding:
+def git(words: Sequence[Word], context: CommandContext) -> CommandFinding:
     extra: set[CommandClass] = set()
     reason, at = "", 1
     while at < len(words) and words[at].literal and words[at].text.startswith(b"-"):
         text = words[at].text
         value = words[at + 1] if at + 1 < len(words) else UNKNOWN
         if text == b"-C":
-            scene = scene._replace(places=moved(value, scene))
+            context = context._replace(places=change_directory(value, context))
         elif text == b"-c":
             if not re.match(SAFE_KEYS, value.start) or not value.literal:
                 extra, reason = extra | {"unknown"}, "brings configuration that may run programs"
         elif text in _INFORMS and len(words) == at + 1:
-            return CommandFinding(READ, "tells about itself")
+            return CommandFinding(READ, "prints its version or help")
         elif text not in _GLOBAL_FLAGS:
             extra, reason = extra | {"unknown"}, "an option that names another repository or other programs"
         at += 2 if text in (b"-C", b"-c", b"--git-dir", b"--work-tree", b"--namespace", b"--config-env") else 1
     if at >= len(words):
-        return CommandFinding(READ, "tells about itself") if not extra else CommandFinding(UNSURE, reason)
+        return CommandFinding(READ, "prints its version or help") if not extra else CommandFinding(UNSURE, reason)
     rule = SUBCOMMANDS.get(words[at].text) if words[at].literal else None
     if rule is None:
         return CommandFinding(UNSURE, "a subcommand that is not in the tables: it may be an alias")
-    found = judged(words[at:], rule, scene)
+    finding = judge_words(words[at:], rule, context)
     if any(b"ext::" in word.text or b"fd::" in word.text for word in words[at:]):
         extra, reason = extra | {"unknown"}, "runs a program as its transport"
-    if {"mutating", "destructive"} & set(found.classes) and scene.places:
-        spot = where(Word(b"."), scene)
-        if spot != "inside":
-            extra, reason = extra | {"host_escape_risk" if spot == "outside" else "unknown"}, "in another repository"
-    return CommandFinding(tidy({*found.classes, *extra}), reason or found.reason, found.parts)
+    if {"mutating", "destructive"} & set(finding.classes) and context.places:
+        location = locate(Word(b"."), context)
+        if location != "inside":
+            extra, reason = (
+                extra | {"host_escape_risk" if location == "outside" else "unknown"},
+                "in another repository",
+            )
+    return CommandFinding(tidy({*finding.classes, *extra}), reason or finding.reason, finding.parts)
 
 
 def _with(rule: ProgramRule, names_: str, classes: Classes, reason: str) -> ProgramRule:
@@ -102,21 +105,25 @@ def _with(rule: ProgramRule, names_: str, classes: Classes, reason: str) -> Prog
 
 
 SUBCOMMANDS: dict[bytes, ProgramRule] = {
-    **same(
+    **entries(
         "log show diff blame annotate shortlog whatchanged diff-tree diff-index diff-files range-diff cat-file", _SHOWS
     ),
-    **same(
+    **entries(
         "status describe rev-parse rev-list ls-files ls-tree name-rev merge-base for-each-ref show-ref cherry", _LISTS
     ),
-    **same("count-objects check-ignore check-attr check-mailmap check-ref-format var version fsck show-branch", _LISTS),
-    **same("column stripspace patch-id get-tar-commit-id verify-commit verify-tag verify-pack merge-tree", _LISTS),
-    b"help": ProgramRule(READ, "tells about itself", (option("-w --web -i --info", UNSURE, "opens a viewer"),)),
+    **entries(
+        "count-objects check-ignore check-attr check-mailmap check-ref-format var version fsck show-branch", _LISTS
+    ),
+    **entries("column stripspace patch-id get-tar-commit-id verify-commit verify-tag verify-pack merge-tree", _LISTS),
+    b"help": ProgramRule(READ, "shows help", (option("-w --web -i --info", UNSURE, "opens a viewer"),)),
     b"grep": ProgramRule(READ, "", judge=grep),
-    **same("add commit stage mv update-index write-tree commit-tree mktree hash-object notes symbolic-ref", _COMMITS),
-    **same("sparse-checkout pack-objects pack-refs gc repack commit-graph multi-pack-index rerere", _COMMITS),
-    **same("merge cherry-pick revert am apply switch read-tree checkout-index merge-file", _MOVES),
+    **entries(
+        "add commit stage mv update-index write-tree commit-tree mktree hash-object notes symbolic-ref", _COMMITS
+    ),
+    **entries("sparse-checkout pack-objects pack-refs gc repack commit-graph multi-pack-index rerere", _COMMITS),
+    **entries("merge cherry-pick revert am apply switch read-tree checkout-index merge-file", _MOVES),
     b"switch": _with(_MOVES, "-f --force --discard-changes -C", LOSE, "throws away changes"),
-    b"gc": _with(_COMMITS, "--prune", LOSE, "loses what is not reachable"),
+    b"gc": _with(_COMMITS, "--prune", LOSE, "loses unreachable objects"),
     b"init": ProgramRule(
         CHANGE, "makes a repository", (option("--template", UNSURE, "brings hooks along"),), targets="all"
     ),
@@ -126,7 +133,7 @@ SUBCOMMANDS: dict[bytes, ProgramRule] = {
         (_SERVER, option("-c --config --template", UNSURE, "brings configuration along")),
         targets="last",
     ),
-    **same("fetch pull", _TALKS),
+    **entries("fetch pull", _TALKS),
     b"remote": by_first(
         _LISTS,
         show=ProgramRule(REACH, "asks another repository"),
@@ -150,7 +157,7 @@ SUBCOMMANDS: dict[bytes, ProgramRule] = {
     b"rebase": ProgramRule(CHANGE, "", judge=rebase),
     b"config": ProgramRule(UNSURE, "", judge=config),
     b"reset": ProgramRule(
-        CHANGE, "moves the branch", (option("--hard --merge --keep", LOSE, "takes back what was changed"),)
+        CHANGE, "moves the branch", (option("--hard --merge --keep", LOSE, "reverts changes of files"),)
     ),
     b"clean": ProgramRule(
         LOSE, "removes files that are not tracked", softened=names("-n --dry-run"), takes=names("-e --exclude")
@@ -235,10 +242,12 @@ SUBCOMMANDS: dict[bytes, ProgramRule] = {
         (_OUTPUT, option("--remote", REACH, "asks another repository"), option("--exec", UNSURE, "runs a program")),
     ),
     b"update-ref": ProgramRule(CHANGE, "changes the repository", (option("-d --stdin", LOSE, "removes references"),)),
-    **same("prune prune-packed filter-repo replace", _LOSES),
+    **entries("prune prune-packed filter-repo replace", _LOSES),
     b"filter-branch": ProgramRule(("destructive", "unknown"), "rewrites history with commands"),
-    **same("difftool mergetool gui citool gitk instaweb send-email request-pull svn p4 daemon hook shell", _CODE),
-    **same("upload-pack receive-pack upload-archive http-backend fast-import fast-export imap-send quiltimport", _CODE),
+    **entries("difftool mergetool gui citool gitk instaweb send-email request-pull svn p4 daemon hook shell", _CODE),
+    **entries(
+        "upload-pack receive-pack upload-archive http-backend fast-import fast-export imap-send quiltimport", _CODE
+    ),
     b"credential": ProgramRule(ESCAPE, "asks for credentials"),
     b"maintenance": ProgramRule(ESCAPE, "may change the machine's timers"),
 }

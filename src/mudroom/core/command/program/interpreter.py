@@ -1,7 +1,7 @@
 """Interpreters, and programs with a small language in their words: sed, awk, databases.
 
-Code is not read here: a program that gets code is unknown, except for the scripts of sed and awk that surely only edit
-text.
+Code is not analysed here: a program that gets code is unknown, except for scripts of sed and awk that certainly only
+edit text.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from mudroom.core.command.locations import CommandFinding, Scene, names_credentials, written
+from mudroom.core.command.locations import CommandContext, CommandFinding, names_credentials, write_classes
 from mudroom.core.command.table_rule import (
     CHANGE,
     INFORMS,
@@ -19,9 +19,9 @@ from mudroom.core.command.table_rule import (
     Classes,
     ProgramRule,
     could_be,
+    entries,
     names,
     operands,
-    same,
     tidy,
 )  # fmt: skip
 from mudroom.core.command.verdict import CommandClass
@@ -37,7 +37,7 @@ _LOSES = (
 )
 
 
-def python(words: Sequence[Word], scene: Scene) -> CommandFinding:
+def python(words: Sequence[Word], context: CommandContext) -> CommandFinding:
     flags = names("-u -B -I -E -s -S -O -OO -q -b -v -P")
     takes = names("-W -X")
     at = 1
@@ -45,32 +45,32 @@ def python(words: Sequence[Word], scene: Scene) -> CommandFinding:
         at += 2 if words[at].text in takes else 1
     if at < len(words) and words[at].literal:
         if words[at].text in INFORMS and len(words) == at + 1:
-            return CommandFinding(READ, "tells about itself")
+            return CommandFinding(READ, "prints its version or help")
         if words[at].text == b"-m" and at + 1 < len(words) and words[at + 1].literal:
             inside = words[at + 1 :]
             if inside[0].text in _MODULES:
-                parts = tuple(scene.words(inside, scene))
+                parts = tuple(context.words(inside, context))
                 return CommandFinding(UNSURE, "runs a module that the project may replace", parts)
     return CommandFinding(UNSURE, "runs code")
 
 
-def sed(words: Sequence[Word], scene: Scene) -> CommandFinding:
+def sed(words: Sequence[Word], context: CommandContext) -> CommandFinding:
     from mudroom.core.command.program.sed_script import sed_does
 
     classes: set[CommandClass] = set()
     scripts: list[Word] = []
     files: list[Word] = []
-    reason, given, at = "only prints", False, 1
+    reason, has_script, at = "only prints", False, 1
     while at < len(words):
         word = words[at]
         text = word.text
         at += 1
         if not word.literal and word.may_be_option:
-            classes, reason = classes | {"unknown"}, "an option or a script that cannot be told"
+            classes, reason = classes | {"unknown"}, "an option or a script that is not known before it runs"
         if text in (b"-e", b"--expression") and at < len(words):
-            scripts, given, at = [*scripts, words[at]], True, at + 1
+            scripts, has_script, at = [*scripts, words[at]], True, at + 1
         elif text.startswith(b"--expression="):
-            scripts, given = [*scripts, word._replace(text=text.partition(b"=")[2])], True
+            scripts, has_script = [*scripts, word._replace(text=text.partition(b"=")[2])], True
         elif could_be(text, b"--in-place") or (text.startswith(b"-i") and word.literal):
             classes, reason = classes | {"mutating"}, "edits files in place"
         elif (
@@ -84,8 +84,8 @@ def sed(words: Sequence[Word], scene: Scene) -> CommandFinding:
                 classes, reason = classes | {"mutating"}, "edits files in place"
             if not set(text[1:]) <= set(b"nErszui"):
                 classes, reason = classes | {"unknown"}, "an option that is not in the tables"
-        elif not given:
-            scripts, given = [*scripts, word], True
+        elif not has_script:
+            scripts, has_script = [*scripts, word], True
         else:
             files.append(word)
     for script in scripts:
@@ -95,14 +95,14 @@ def sed(words: Sequence[Word], scene: Scene) -> CommandFinding:
         elif does == "runs":
             classes, reason = classes | {"unknown"}, "its script may run commands"
     if "mutating" in classes:
-        more, where = written(files, scene)
-        classes, reason = classes | set(more), f"{reason}, {where}" if where else reason
+        path_classes, where = write_classes(files, context)
+        classes, reason = classes | set(path_classes), f"{reason}, {where}" if where else reason
     if any(names_credentials(word) for word in files):
-        classes, reason = classes | {"host_escape_risk"}, "names a place of keys"
+        classes, reason = classes | {"host_escape_risk"}, "names a credential file"
     return CommandFinding(tidy(classes), reason)
 
 
-def awk(words: Sequence[Word], _scene: Scene) -> CommandFinding:
+def awk(words: Sequence[Word], _context: CommandContext) -> CommandFinding:
     at = 1
     while at < len(words) and words[at].literal and words[at].text.startswith(b"-"):
         text = words[at].text
@@ -115,12 +115,12 @@ def awk(words: Sequence[Word], _scene: Scene) -> CommandFinding:
     if at >= len(words) or not words[at].literal or re.search(_AWK_RUNS, words[at].text):
         return CommandFinding(UNSURE, "its program may run commands or write files")
     if any(names_credentials(word) for word in words[at:]):
-        return CommandFinding(("host_escape_risk",), "names a place of keys")
+        return CommandFinding(("host_escape_risk",), "names a credential file")
     return CommandFinding(READ, "only prints")
 
 
 def database(base: Classes) -> ProgramRule:
-    def judge(words: Sequence[Word], _scene: Scene) -> CommandFinding:
+    def judge(words: Sequence[Word], _context: CommandContext) -> CommandFinding:
         classes: set[CommandClass] = {*base, "unknown"}
         if any(re.search(_LOSES, word.text) for word in words[1:]):
             return CommandFinding(tidy({*classes, "destructive"}), "drops or deletes data")
@@ -129,40 +129,40 @@ def database(base: Classes) -> ProgramRule:
     return ProgramRule(UNSURE, "", judge=judge)
 
 
-def code(words: Sequence[Word], _scene: Scene) -> CommandFinding:
-    """An interpreter that has no harmless way of being called but to tell its version."""
+def code(words: Sequence[Word], _context: CommandContext) -> CommandFinding:
+    """Judge an interpreter: only printing its version or help is harmless."""
     informs = len(words) == 2 and words[1].text in INFORMS
-    return CommandFinding(READ, "tells about itself") if informs else CommandFinding(UNSURE, "runs code")
+    return CommandFinding(READ, "prints its version or help") if informs else CommandFinding(UNSURE, "runs code")
 
 
-def jq(words: Sequence[Word], _scene: Scene) -> CommandFinding:
+def jq(words: Sequence[Word], _context: CommandContext) -> CommandFinding:
     if any(could_be(word.text, b"--from-file") or word.text in (b"-f", b"-L") for word in words[1:]):
         return CommandFinding(UNSURE, "reads a program from a file")
     secret = any(names_credentials(word) for word in operands(words[1:]))
     return (
-        CommandFinding(("host_escape_risk",), "names a place of keys")
+        CommandFinding(("host_escape_risk",), "names a credential file")
         if secret
         else CommandFinding(READ, "only prints")
     )
 
 
 INTERPRETERS: dict[bytes, ProgramRule] = {
-    **same(
+    **entries(
         "python python2 python3 python3.10 python3.11 python3.12 python3.13 python3.14 pypy pypy3 py",
         ProgramRule(UNSURE, "", judge=python),
     ),
-    **same(
+    **entries(
         "node nodejs deno ts-node tsx perl ruby php lua luajit Rscript R julia java scala groovy kotlin elixir",
         ProgramRule(UNSURE, "", judge=code),
     ),
-    **same(
+    **entries(
         "erl ghc runghc runhaskell ocaml guile racket sbcl clojure tclsh wish osascript octave ipython irb",
         ProgramRule(UNSURE, "", judge=code),
     ),
-    **same("vi vim nvim nano emacs ed ex pico micro code view vimdiff", ProgramRule(UNSURE, "an editor")),
-    **same("sed gsed", ProgramRule(READ, "", judge=sed)),
-    **same("awk gawk mawk nawk", ProgramRule(READ, "", judge=awk)),
+    **entries("vi vim nvim nano emacs ed ex pico micro code view vimdiff", ProgramRule(UNSURE, "an editor")),
+    **entries("sed gsed", ProgramRule(READ, "", judge=sed)),
+    **entries("awk gawk mawk nawk", ProgramRule(READ, "", judge=awk)),
     b"jq": ProgramRule(READ, "", judge=jq),
     b"sqlite3": database(CHANGE),
-    **same("psql mysql mariadb mongosh mongo redis-cli cqlsh clickhouse-client mysqladmin dropdb", database(REACH)),
+    **entries("psql mysql mariadb mongosh mongo redis-cli cqlsh clickhouse-client mysqladmin dropdb", database(REACH)),
 }

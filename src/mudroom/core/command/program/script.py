@@ -1,9 +1,12 @@
-"""Which files a command runs, by its words: where it goes, what an interpreter is given, what a build tool reads.
+"""The files that a command runs, by its words: its directories, the argument of an interpreter, the files of a build
+tool.
 
 Rules of this file:
-1. What may be run is named too often rather than not at all: a name that leads nowhere costs a look.
-2. What is *surely* run, as far as words tell, is marked so: no approval holds for it where it cannot be read.
-3. Where the words that decide it are only known once the command runs, it is ``Uncovered``.
+
+1. A file that may be run is listed rather than left out: a name of no existing file only costs a lookup.
+2. A file that is *certainly* run, as far as the words show, is marked: if it cannot be read, no approval covers the
+   command.
+3. If a word that decides the file is not known before the command runs, ``Uncovered`` is raised.
 """
 
 from __future__ import annotations
@@ -11,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from mudroom.core.command.program.classification import UNTOLD
+from mudroom.core.command.program.classification import UNKNOWN_PROGRAM
 from mudroom.core.command.table_rule import INFORMS
 from mudroom.core.command.verdict import CommandPart
 from mudroom.core.tree.path import show
@@ -20,13 +23,13 @@ if TYPE_CHECKING:
     from mudroom.core.command.word import Word
 
 MOST_PLACES = 64
-"""Directories in which it may run."""
+"""Directories in which a command may run, at most."""
 _LONGEST = 128 << 10
 _SHELLS = (
     b"sh", b"bash", b"dash", b"zsh", b"ksh", b"mksh", b"ash", b"rbash", b"csh", b"tcsh", b"fish", b"source", b".",
 )  # fmt: skip
-_OF_LINES = (*_SHELLS, b"eval", b"watch", b"trap", b"su", b"flock")
-"""What gets a line of shell in one word."""
+_LINE_RUNNERS = (*_SHELLS, b"eval", b"watch", b"trap", b"su", b"flock")
+"""Programs that take a line of shell in one word."""
 _LANGUAGES = (
     b"python", b"pypy", b"node", b"nodejs", b"deno", b"bun", b"ruby", b"perl", b"php", b"lua", b"luajit", b"Rscript",
     b"awk", b"gawk", b"mawk", b"nawk", b"tsx", b"ts-node", b"tclsh", b"wish", b"julia", b"osascript",
@@ -35,17 +38,17 @@ _WRAPPERS = (
     b"env", b"sudo", b"doas", b"nohup", b"timeout", b"nice", b"ionice", b"xargs", b"find", b"exec", b"command", b"time",
     b"setsid", b"stdbuf", b"strace", b"parallel", b"watch",
 )  # fmt: skip
-"""Programs that run another one."""
+"""Programs that run another program."""
 _SHELL_FLAGS, _PYTHON_FLAGS = frozenset(b"euxvlnfa"), frozenset(b"uBEsSOqbvPI")
 """Letters of options that take no value."""
-_MOVERS = {
+_DIRECTORY_LETTERS = {
     **dict.fromkeys((b"env", b"make", b"gmake", b"ninja", b"git", b"cargo", b"go", b"meson", b"poetry"), b"C"),
     **dict.fromkeys((b"pnpm", b"npm", b"yarn", b"bun", b"uv", b"hatch", b"composer"), b"C"),
     **dict.fromkeys((b"sudo",), b"D"),
     **dict.fromkeys((b"just", b"task", b"composer"), b"d"),
 }
-"""Program → letter of the option that says where it runs."""
-_TO = (
+"""Program → letter of the option that sets its directory."""
+_DIRECTORY_OPTIONS = (
     b"--chdir", b"--directory", b"--prefix", b"--cwd", b"--dir", b"--working-directory", b"--working-dir", b"--project",
 )  # fmt: skip
 _PACKAGE = (b"package.json", b".npmrc")
@@ -87,67 +90,72 @@ IMPLIED: dict[bytes, tuple[bytes, ...]] = {
     b"docker-compose": (b"compose.yaml", b"docker-compose.yml"),
     b"git": (b".git/config",),
 }
-"""Program → files that it reads by itself, in the directory where it runs or in one that it is given."""
+"""Program → files that it reads by default, in its directory or in one that it is given."""
 
 
 class Uncovered(ValueError):
-    """A file that would be run is too large, or there are too many: no approval could be tied to it."""
+    """Raised for a file that an approval cannot cover: too large, too many, or not known before the command runs."""
 
 
-def require_told(parts: Sequence[CommandPart]) -> None:
-    """Raises Uncovered if it is not known what one of these runs, or where."""
+def require_known(parts: Sequence[CommandPart]) -> None:
+    """Raise Uncovered if the program, its code or its directory is not known for one of these parts."""
     for part in parts:
         if part.complete:
             continue
         if not part.words:
-            if part.reason == UNTOLD:
-                raise Uncovered("which program it runs is not known before it runs")
+            if part.reason == UNKNOWN_PROGRAM:
+                raise Uncovered("the program is not known before it runs")
             continue
         name, rest = _base(part.words[0]), part.words[1:]
         if name in (b"cd", b"pushd"):
-            raise Uncovered(f"where {show(name)} leads is not known before it runs")
-        if (_interprets(name) and not _is_given(rest)) or (name in IMPLIED and not _is_past(name, rest)):
-            raise Uncovered(f"what {show(name)} gets to run is not known before it runs")
+            raise Uncovered(f"the directory of {show(name)} is not known before it runs")
+        if (_interprets(name) and not _has_code(rest)) or (name in IMPLIED and not _directory_is_settled(name, rest)):
+            raise Uncovered(f"the code that {show(name)} runs is not known before it runs")
 
 
-def directories(lines: Iterable[Sequence[bytes]], cwd: bytes) -> list[bytes]:
-    """Where it may run: each change of directory counts from all those before it. Raises Uncovered."""
-    found = {cwd: None}
+def working_directories(lines: Iterable[Sequence[bytes]], cwd: bytes) -> list[bytes]:
+    """Return the directories in which the command may run; each change of directory applies to all earlier ones. Raise
+    Uncovered if there are too many."""
+    paths = {cwd: None}
     for line in lines:
-        for target in _moves(line):
-            found |= dict.fromkeys([join(base, target) for base in found])
-            if len(found) > MOST_PLACES:
+        for target in _directory_changes(line):
+            paths |= dict.fromkeys([join(base, target) for base in paths])
+            if len(paths) > MOST_PLACES:
                 raise Uncovered("it changes its directory too often")
-    return list(found)
+    return list(paths)
 
 
-def runs(lines: Sequence[Sequence[bytes]]) -> Iterator[tuple[bytes, bool]]:
-    """Names of what may be run, as they stand in the command, and whether it surely is. Raises Uncovered."""
-    bare = any(line and _interprets(_base(line[0])) and not _is_given(line[1:]) for line in lines)
-    fed = any(_is_fed(line) for line in lines)
+def executed_files(lines: Sequence[Sequence[bytes]]) -> Iterator[tuple[bytes, bool]]:
+    """Yield the names of files that may be run, as written in the command, and whether each is certainly run. Raise
+    Uncovered if an input is not known before the command runs."""
+    bare = any(line and _interprets(_base(line[0])) and not _has_code(line[1:]) for line in lines)
+    fed = any(_runs_stdin(line) for line in lines)
     for line in lines:
-        if fed:  # by a pipe, with what others of its commands read
+        if fed:  # by a pipe: files that the other commands read
             yield from ((word, True) for word in line[1:] if not word.startswith(b"-"))
         program = _base(line[0]) if line else b""
         wrapped = program in _WRAPPERS
         for at, word in enumerate(line):
             if b"/" in word and (at == 0 or (wrapped and not word.startswith(b"-"))):
-                yield word, at == 0 or program == b"strace"  # what others run is a part of its own
+                yield (
+                    word,
+                    at == 0 or program == b"strace",
+                )  # the command that another wrapper runs is a part of its own
             name, rest = _base(word), line[at + 1 :]
             if _interprets(name):
                 yield from ((script, sure and (at == 0 or wrapped)) for script, sure in _scripts(name, rest))
             if name in IMPLIED:
                 yield from ((file, sure and (at == 0 or wrapped)) for file, sure in _implied(name, rest))
-        if program in _OF_LINES:
+        if program in _LINE_RUNNERS:
             for source in _inputs(line[1:]):
                 if source.literal:
                     yield source.text, bare
                 elif bare:
-                    raise Uncovered("what it reads and runs is not known before it runs")
+                    raise Uncovered("the input that it runs is not known before it runs")
 
 
 def join(base: bytes, name: bytes) -> bytes:
-    """Absolute. ``..`` stays: where it leads depends on the links before it, which ``read`` follows."""
+    """Return an absolute path. ``..`` stays: its target depends on the symlinks before it, which ``read`` follows."""
     parts = (name if name.startswith(b"/") else base + b"/" + name).split(b"/")
     return b"/" + b"/".join(part for part in parts if part not in (b"", b"."))
 
@@ -160,55 +168,59 @@ def _interprets(program: bytes) -> bool:
     return program in _SHELLS or program.rstrip(b"0123456789.") in _LANGUAGES or program == b"."
 
 
-def _is_given(words: Sequence[bytes]) -> bool:
-    """Whether an interpreter surely has what it runs in the words that are known: a script, or code."""
-    return bool(words) and (not words[0].startswith(b"-") or any(_gives(word) for word in words[:-1]))
+def _has_code(words: Sequence[bytes]) -> bool:
+    """Return whether the known words certainly hold the script or code that an interpreter runs."""
+    return bool(words) and (not words[0].startswith(b"-") or any(_takes_code(word) for word in words[:-1]))
 
 
-def _is_fed(line: Sequence[bytes]) -> bool:
-    """Whether an interpreter runs what it reads from its input."""
+def _runs_stdin(line: Sequence[bytes]) -> bool:
+    """Return whether an interpreter runs its standard input."""
     informs = len(line) == 2 and line[1] in INFORMS
     return bool(line) and _interprets(_base(line[0])) and not informs and all(word[:1] == b"-" for word in line[1:])
 
 
-def _gives(option: bytes) -> bool:
+def _takes_code(option: bytes) -> bool:
     if option.startswith(b"--"):
         return option in (b"--eval", b"--command", b"--file", b"--execute")
     return option.startswith(b"-") and option[-1:] in (b"c", b"e", b"m", b"f", b"r")
 
 
-def _is_past(program: bytes, words: Sequence[bytes]) -> bool:
-    """Whether what is not known of a build tool's words cannot lead it elsewhere any more."""
+def _directory_is_settled(program: bytes, words: Sequence[bytes]) -> bool:
+    """Return whether the unknown words of a build tool can no longer change its directory."""
     verb = program in (b"git", b"docker", b"docker-compose") and words[:1] != () and not words[0].startswith(b"-")
     return verb or b"--" in words
 
 
-def _moves(line: Sequence[bytes]) -> Iterator[bytes]:
+def _directory_changes(line: Sequence[bytes]) -> Iterator[bytes]:
     if line and line[0] in (b"cd", b"pushd"):
         over = line.index(b"--") + 1 if b"--" in line else 1
         operands = [word for word in line[over:] if over > 1 or not word.startswith(b"-")]
         if line[0] == b"cd" and len(line) == over:
-            raise Uncovered("it goes to the home directory")
+            raise Uncovered("it changes to the home directory")
         yield from operands[:1]
     for at, word in enumerate(line):
-        letter = _MOVERS.get(_base(word))
+        letter = _DIRECTORY_LETTERS.get(_base(word))
         if letter is not None:
-            yield from (value for option, value in _values(line[at + 1 :], letter) if option in _TO)
+            yield from (
+                value for option, value in _option_values(line[at + 1 :], letter) if option in _DIRECTORY_OPTIONS
+            )
 
 
-def _values(words: Sequence[bytes], letter: bytes) -> Iterator[tuple[bytes, bytes]]:
-    """Options by their whole names, with their values, attached or not. ``letter``: of the short one for ``_TO``."""
+def _option_values(words: Sequence[bytes], letter: bytes) -> Iterator[tuple[bytes, bytes]]:
+    """Yield options by their full names with their values, attached or not. ``letter``: the short option equal to
+    ``_DIRECTORY_OPTIONS``."""
     for word, following in zip(words, (*words[1:], b""), strict=False):
         if word.startswith(b"--") and len(word) > 3:
             head, equals, value = word.partition(b"=")
-            name = next((name for name in _TO if name.startswith(head)), head)
+            name = next((name for name in _DIRECTORY_OPTIONS if name.startswith(head)), head)
             yield name, value if equals else following
         elif word.startswith(b"-") and letter in word[1:] and not word.startswith(b"--"):
-            yield _TO[0], word[1:].partition(letter)[2] or following
+            yield _DIRECTORY_OPTIONS[0], word[1:].partition(letter)[2] or following
 
 
 def _scripts(program: bytes, words: Sequence[bytes]) -> Iterator[tuple[bytes, bool]]:
-    """What an interpreter may be given to run: an option may have a value, so it is not only the first word."""
+    """Yield the scripts that an interpreter may be given; an option may have a value, so not only the first word
+    counts."""
     free, valued = 0, False
     for at, word in enumerate(words):
         if word.startswith(b"-") and word != b"-":
@@ -231,7 +243,7 @@ def _is_flag(program: bytes, option: bytes) -> bool:
 
 
 def _attached(option: bytes) -> Iterator[bytes]:
-    """The value in ``--file=VALUE``, ``-fVALUE``, ``-sfVALUE``."""
+    """Yield the value of ``--file=VALUE``, ``-fVALUE``, ``-sfVALUE``."""
     if option.startswith(b"--"):
         yield option.partition(b"=")[2]
     else:
@@ -239,8 +251,8 @@ def _attached(option: bytes) -> Iterator[bytes]:
 
 
 def _implied(program: bytes, words: Sequence[bytes]) -> Iterator[tuple[bytes, bool]]:
-    """What a build tool reads by itself, here and in directories that it is given, and a file that is named in its
-    place. Operands of git are no directories to run in."""
+    """Yield the files that a build tool reads by default, in the current directory and in directories that it is given,
+    and a file that is named instead. Operands of git are not directories to run in."""
     operands = [word for word in words if not word.startswith(b"-")][:4]
     attached = [value for word in words if word.startswith(b"-") for value in _attached(word)]
     for name in IMPLIED[program]:
@@ -256,7 +268,7 @@ def _implied(program: bytes, words: Sequence[bytes]) -> Iterator[tuple[bytes, bo
 
 
 def _inputs(words: Iterable[bytes]) -> Iterator[Word]:
-    """What lines of shell read by ``<``, with whatever is run there."""
+    """Yield the targets of ``<`` in lines of shell."""
     for line in words:
         if b"<" not in line or b"\0" in line or len(line) > _LONGEST:
             continue

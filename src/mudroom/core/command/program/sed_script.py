@@ -1,6 +1,7 @@
-"""What a script of sed does: only edit its text, write files, or run commands (the manual of GNU sed, 3.2 and 3.8).
+"""The effect of a sed script: it only edits its text, writes files, or runs commands (the manual of GNU sed, 3.2 and
+3.8).
 
-Conservative: a script with anything that is not recognised is taken to run commands.
+Conservative: a script with anything unrecognised counts as running commands.
 """
 
 from __future__ import annotations
@@ -21,10 +22,11 @@ _COMMENT = re.compile(rb"#[^\n]*")
 
 
 def sed_does(script: bytes) -> Does:
+    """Return the effect of a script."""
     at, end = 0, len(script)
     while at < end:
-        found = _BLANK.match(script, at)
-        at = found.end() if found else at
+        blank = _BLANK.match(script, at)
+        at = blank.end() if blank else at
         if at >= end:
             return "edits"
         step = _after_addresses(script, at)
@@ -44,7 +46,7 @@ def sed_does(script: bytes) -> Does:
         if letter in (b"w", b"W"):
             return "writes"
         patterns = (_COMMENT, _PLAIN, _LABEL, _QUIT, _READ, _TEXT)
-        match = next((found for found in (one.match(script, at) for one in patterns) if found), None)
+        match = next((match for match in (pattern.match(script, at) for pattern in patterns) if match), None)
         if match is None:
             return "runs"
         at = match.end()
@@ -52,7 +54,7 @@ def sed_does(script: bytes) -> Does:
 
 
 def _after_addresses(script: bytes, at: int) -> int | None:
-    """Behind the addresses of a command and its ``!``; None if they cannot be read."""
+    """Return the index after the addresses of a command and its ``!``, or None if they cannot be parsed."""
     for _which in range(2):
         if script[at : at + 1] == b"/" or script[at : at + 1] == b"\\":
             start = at + (2 if script[at : at + 1] == b"\\" else 1)
@@ -63,10 +65,10 @@ def _after_addresses(script: bytes, at: int) -> int | None:
             while script[at : at + 1] in (b"I", b"M"):
                 at += 1
         else:
-            found = _ADDRESS.match(script, at)
-            if found is None:
+            number = _ADDRESS.match(script, at)
+            if number is None:
                 break
-            at = found.end()
+            at = number.end()
         while script[at : at + 1] == b" ":
             at += 1
         if script[at : at + 1] != b",":
@@ -80,7 +82,8 @@ def _after_addresses(script: bytes, at: int) -> int | None:
 
 
 def _closing(script: bytes, at: int, mark: bytes) -> int | None:
-    """Behind the next ``mark`` that no backslash takes away. Inside brackets it would not close: such are refused."""
+    """Return the index after the next ``mark`` without a backslash. Return None if ``mark`` stands inside brackets,
+    where it would not close."""
     if not mark or mark in b"\\\n":
         return None
     while at < len(script):

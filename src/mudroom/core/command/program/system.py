@@ -1,4 +1,4 @@
-"""What the programs of a system do, by name. A program that is in none of the tables is unknown."""
+"""Classes of system programs by name. A program that is in no table is unknown."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from mudroom.core.command.table_rule import (
     READ,
     UNSURE,
     ProgramRule,
+    entries,
     names,
     option,
-    same,
 )  # fmt: skip
 
 _READS = ProgramRule(READ, "only reads")
@@ -44,17 +44,17 @@ READERS = """
 """
 
 PROGRAMS: dict[bytes, ProgramRule] = {
-    **same(READERS, _READS),
-    **same("mkdir touch mktemp mkfifo rmdir tee patch split csplit", _WRITES_ALL),
-    **same("cp install", ProgramRule(CHANGE, "writes files", targets="last")),
+    **entries(READERS, _READS),
+    **entries("mkdir touch mktemp mkfifo rmdir tee patch split csplit", _WRITES_ALL),
+    **entries("cp install", ProgramRule(CHANGE, "writes files", targets="last")),
     b"ln": ProgramRule(CHANGE, "", judge=link),
     b"mv": ProgramRule(CHANGE, "moves files", targets="all"),
     b"rm": ProgramRule(LOSE, "removes files", targets="all"),
-    **same("unlink shred srm wipe trash rimraf", ProgramRule(LOSE, "removes or overwrites files", targets="all")),
+    **entries("unlink shred srm wipe trash rimraf", ProgramRule(LOSE, "removes or overwrites files", targets="all")),
     b"truncate": ProgramRule(LOSE, "cuts files short", targets="all"),
     b"dd": ProgramRule(READ, "copies bytes", (option("of=", LOSE, "overwrites a file"),), "none"),
     b"chmod": ProgramRule(CHANGE, "", judge=chmod),
-    **same("chown chgrp setfacl chattr", ProgramRule(CHANGE, "changes owners or attributes", targets="all")),
+    **entries("chown chgrp setfacl chattr", ProgramRule(CHANGE, "changes owners or attributes", targets="all")),
     b"setcap": ProgramRule(ESCAPE, "gives a program capabilities"),
     b"mknod": ProgramRule(ESCAPE, "makes a device"),
     b"sort": ProgramRule(
@@ -63,7 +63,7 @@ PROGRAMS: dict[bytes, ProgramRule] = {
         (_WRITES_OUT, option("--compress-program --files0-from", UNSURE, _RUNS)),
         takes=names("-k -t -S --key --field-separator"),
     ),
-    **same("base64 zstdcat", ProgramRule(READ, "only reads", (_WRITES_OUT,))),
+    **entries("base64 zstdcat", ProgramRule(READ, "only reads", (_WRITES_OUT,))),
     b"shuf": ProgramRule(READ, "only reads", (_WRITES_OUT,), takes=names("-n -i -e")),
     b"tree": ProgramRule(
         READ, "only reads", (option("-o", CHANGE, _OUT), option("-R", UNSURE, _RUNS)), takes=names("-L -I -P")
@@ -71,21 +71,21 @@ PROGRAMS: dict[bytes, ProgramRule] = {
     b"file": ProgramRule(
         READ, "only reads", (option("-C --compile", CHANGE, _OUT), option("-m -z", UNSURE, "reads a magic file"))
     ),
-    **same(
+    **entries(
         "diff colordiff", ProgramRule(READ, "only reads", (_WRITES_OUT._replace(names=(b"-o",)),), takes=names("-U -x"))
     ),
-    **same(
+    **entries(
         "less more most bat batcat",
         ProgramRule(READ, "only reads", (option("-o -O --log-file --LOG-FILE --pager +*", UNSURE, _OUT),)),
     ),
     b"man": ProgramRule(READ, "only reads", (option("-P --pager -H --html -C --config-file", UNSURE, _RUNS),)),
     b"info": ProgramRule(READ, "only reads", (option("-o --output --restore --init-file", UNSURE, _OUT),)),
     b"top": ProgramRule(READ, "only reads"),
-    **same(
+    **entries(
         "htop btop dmesg journalctl",
         ProgramRule(
             READ,
-            "tells about the machine",
+            "prints facts about the machine",
             (
                 option(
                     "-C --clear -c --vacuum-size --vacuum-time --rotate --flush", ESCAPE, "changes the machine's log"
@@ -93,7 +93,7 @@ PROGRAMS: dict[bytes, ProgramRule] = {
             ),
         ),
     ),
-    **same(
+    **entries(
         "rg ripgrep",
         ProgramRule(
             READ,
@@ -110,14 +110,14 @@ PROGRAMS: dict[bytes, ProgramRule] = {
         (option("-i --inplace --in-place", CHANGE, "edits files in place"), option("-s --split-exp", CHANGE, _OUT)),
         takes=names("-o -p"),
     ),
-    **same("uniq xxd", ProgramRule(READ, "", judge=second_written)),
+    **entries("uniq xxd", ProgramRule(READ, "", judge=second_written)),
     b"iconv": ProgramRule(READ, "only reads", (_WRITES_OUT,), takes=names("-f -t")),
-    **same("nm objdump addr2line", ProgramRule(READ, "only reads", (option("--plugin", UNSURE, "loads code"),))),
+    **entries("nm objdump addr2line", ProgramRule(READ, "only reads", (option("--plugin", UNSURE, "loads code"),))),
     b"diff3": ProgramRule(READ, "only reads", (option("--diff-program", UNSURE, _RUNS),)),
     b"sdiff": ProgramRule(READ, "only reads", (_WRITES_OUT, option("--diff-program", UNSURE, _RUNS))),
-    **same("ldd", ProgramRule(UNSURE, "may run what it looks at")),
+    **entries("ldd", ProgramRule(UNSURE, "may run the file that it inspects")),
     b"tar": ProgramRule(READ, "", judge=tar),
-    **same("bsdtar gtar", ProgramRule(READ, "", judge=tar)),
+    **entries("bsdtar gtar", ProgramRule(READ, "", judge=tar)),
     b"unzip": ProgramRule(CHANGE, "unpacks an archive", softened=names("-l -t -Z -p -v"), targets="all"),
     b"zip": ProgramRule(
         CHANGE,
@@ -128,8 +128,8 @@ PROGRAMS: dict[bytes, ProgramRule] = {
         ),
         "all",
     ),
-    **same("7z 7za 7zr unrar rar cpio", ProgramRule(CHANGE, "packs or unpacks an archive", targets="all")),
-    **same(
+    **entries("7z 7za 7zr unrar rar cpio", ProgramRule(CHANGE, "packs or unpacks an archive", targets="all")),
+    **entries(
         "gzip gunzip bzip2 bunzip2 xz unxz zstd unzstd lz4 lzma unlzma brotli compress uncompress",
         ProgramRule(
             CHANGE,
@@ -144,11 +144,11 @@ PROGRAMS: dict[bytes, ProgramRule] = {
     b"hostname": named_only("sets the name of the machine"),
     b"domainname": named_only("sets the name of the machine"),
     b"sync": _READS,
-    **same(
+    **entries(
         "curl xh http https",
         ProgramRule(
             REACH,
-            "wants the network",
+            "uses the network",
             (
                 option("-o --output -O --remote-name --remote-name-all -J --output-dir --create-dirs", CHANGE, _OUT),
                 option(
@@ -163,7 +163,7 @@ PROGRAMS: dict[bytes, ProgramRule] = {
             takes=names("-H -d -X -u -A -b -e -F --header --data --data-raw --request --max-time -m --retry"),
         ),
     ),
-    **same(
+    **entries(
         "wget aria2c axel",
         ProgramRule(
             FETCH,
@@ -175,69 +175,69 @@ PROGRAMS: dict[bytes, ProgramRule] = {
             takes=names("--header -U"),
         ),
     ),
-    **same(
+    **entries(
         "ping ping6 dig nslookup host traceroute tracepath mtr whois",
-        ProgramRule(REACH, "wants the network", (option("-f", UNSURE, "reads a file"),)),
+        ProgramRule(REACH, "uses the network", (option("-f", UNSURE, "reads a file"),)),
     ),
-    **same(
+    **entries(
         "nc netcat ncat socat telnet ftp tftp nmap tcpdump openssl",
         ProgramRule(("networked", "unknown"), "talks over the network"),
     ),
-    **same("ssh mosh sshpass autossh", ProgramRule(REACH, "", judge=remote)),
-    **same("scp sftp", ProgramRule(REACH, "", judge=scp)),
+    **entries("ssh mosh sshpass autossh", ProgramRule(REACH, "", judge=remote)),
+    **entries("scp sftp", ProgramRule(REACH, "", judge=scp)),
     b"rsync": ProgramRule(CHANGE, "", judge=rsync),
-    **same(
+    **entries(
         "ssh-keygen ssh-add ssh-agent ssh-copy-id gpg gpg2 gpgconf age pass secret-tool security keychain op vault",
         ProgramRule(ESCAPE, "handles keys"),
     ),
-    **same(
+    **entries(
         "docker podman nerdctl buildah skopeo crictl ctr runc lxc lxc-attach docker-compose podman-compose"
         " vagrant minikube kind",
         ProgramRule(ESCAPE, "runs containers: past this sandbox"),
     ),
-    **same(
+    **entries(
         "kubectl helm oc kustomize terraform tofu pulumi ansible ansible-playbook aws gcloud az gsutil s3cmd doctl"
         " flyctl fly heroku"
         " vercel netlify firebase wrangler eb sam cdk serverless",
-        ProgramRule(("networked", "host_escape_risk"), "acts with an account elsewhere"),
+        ProgramRule(("networked", "host_escape_risk"), "acts with an account of a remote service"),
     ),
-    **same(
+    **entries(
         "mount umount losetup insmod rmmod modprobe depmod kexec swapon swapoff fdisk parted sfdisk gdisk wipefs"
         " cryptsetup"
         " mdadm lvm pvcreate vgcreate lvcreate debugfs hdparm mke2fs mkswap e2fsck fsck tune2fs resize2fs badblocks",
         ProgramRule(ESCAPE, "changes disks or the kernel"),
     ),
-    **same(
+    **entries(
         "mkfs mkfs.ext4 mkfs.xfs mkfs.btrfs mkfs.vfat mkfs.ext3 mkfs.ext2",
         ProgramRule(("destructive", "host_escape_risk"), "makes a file system"),
     ),
-    **same(
+    **entries(
         "systemctl service initctl rc-service update-rc.d reboot shutdown halt poweroff init telinit loginctl"
         " timedatectl"
         " hostnamectl localectl launchctl crontab at batch anacron",
-        ProgramRule(ESCAPE, "changes what the machine runs"),
+        ProgramRule(ESCAPE, "changes services or scheduled jobs of the machine"),
     ),
-    **same(
+    **entries(
         "iptables ip6tables nft ufw firewall-cmd sysctl ip ifconfig route tc bridge ethtool arp iw nmcli netplan wg",
         ProgramRule(ESCAPE, "changes the machine's network or kernel"),
     ),
-    **same(
+    **entries(
         "useradd userdel usermod groupadd groupdel passwd chpasswd chsh chfn visudo vipw adduser deluser addgroup",
         ProgramRule(ESCAPE, "changes the machine's users"),
     ),
-    **same(
+    **entries(
         "criu bpftool bpftrace nsjail firejail bwrap proot fakeroot unshadow dbus-send busctl gdbus xdg-open open",
         ProgramRule(ESCAPE, "reaches past a sandbox"),
     ),
-    **same(
+    **entries(
         "strace ltrace gdb lldb valgrind perf",
         ProgramRule(
-            UNSURE, "runs what it is told to", (option("-p --pid --attach", ESCAPE, "looks into another process"),)
+            UNSURE, "runs a given command", (option("-p --pid --attach", ESCAPE, "looks into another process"),)
         ),
     ),
-    **same("script expect screen tmux entr inotifywait nodemon", ProgramRule(UNSURE, "runs what it is told to")),
-    **same("yes", _READS),
-    **same(
+    **entries("script expect screen tmux entr inotifywait nodemon", ProgramRule(UNSURE, "runs a given command")),
+    **entries("yes", _READS),
+    **entries(
         "pandoc convert magick ffmpeg gs pdflatex latex xelatex", ProgramRule(("mutating", "unknown"), "converts files")
     ),
 }

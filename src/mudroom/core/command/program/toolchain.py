@@ -1,7 +1,7 @@
 """Package managers, build tools, test runners, formatters.
 
-What runs code of the project (scripts of package.json, targets, tests, build scripts) is unknown: the words do not say
-what that code does. Installing is ``mutating`` and ``networked``; that packages may bring code is known to everybody.
+A command that runs code of the project (scripts of package.json, targets, tests, build scripts) is unknown: its words
+do not say what the code does. Installing is ``mutating`` and ``networked``, although packages may run code.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from mudroom.core.command.table_rule import (  # fmt: skip
     READ,
     UNSURE,
     ProgramRule,
+    entries,
     names,
     option,
-    same,
 )
 
 _READS = ProgramRule(READ, "only reads")
@@ -28,7 +28,7 @@ _WRITES = ProgramRule(CHANGE, "changes files of the project")
 _REMOVES = ProgramRule(CHANGE, "removes packages")
 _PUBLISHES = ProgramRule(("networked", "host_escape_risk"), "publishes, or acts with an account")
 _MACHINE = ProgramRule(ESCAPE, "changes the machine")
-_CLEANS = ProgramRule(LOSE, "removes what was built")
+_CLEANS = ProgramRule(LOSE, "removes build outputs")
 _WIDE = option("-g --global", ESCAPE, "for the whole machine")
 _ADDS = ProgramRule(FETCH, "installs packages", (_WIDE,))
 _PIPS = ProgramRule(
@@ -38,16 +38,16 @@ _INSTALLS = ProgramRule(FETCH, "installs packages")
 _CHECKED = ProgramRule(CHANGE, "checks files, and may write a cache")
 
 
-def _verbs(classes: ProgramRule, **groups: str) -> dict[bytes, ProgramRule]:
-    """A table of subcommands by what they do: ``reads="list info"``."""
+def _verbs(adding: ProgramRule, **groups: str) -> dict[bytes, ProgramRule]:
+    """Return a table of subcommands grouped by effect: ``reads="list info"``."""
     kinds = {
-        "reads": _READS, "asks": _ASKS, "code": _CODE, "fetched": _FETCHED_CODE, "writes": _WRITES, "adds": classes,
+        "reads": _READS, "asks": _ASKS, "code": _CODE, "fetched": _FETCHED_CODE, "writes": _WRITES, "adds": adding,
         "removes": _REMOVES, "publishes": _PUBLISHES, "machine": _MACHINE, "cleans": _CLEANS, "checked": _CHECKED,
     }  # fmt: skip
-    found: dict[bytes, ProgramRule] = {}
+    table: dict[bytes, ProgramRule] = {}
     for kind, verbs in groups.items():
-        found |= same(verbs, kinds[kind])
-    return found
+        table |= entries(verbs, kinds[kind])
+    return table
 
 
 def _manager(
@@ -176,16 +176,16 @@ _COMPOSER = _verbs(
 )
 _SYSTEM_ASKS = "search show list info policy depends rdepends provides files repolist query"
 _SYSTEM = {
-    **same(_SYSTEM_ASKS, ProgramRule(READ, "asks the system's packages")),
-    **same(
+    **entries(_SYSTEM_ASKS, ProgramRule(READ, "asks the system's packages")),
+    **entries(
         """install remove purge update upgrade full-upgrade dist-upgrade autoremove autoclean clean source build-dep
         reinstall add del downgrade erase tap untap cleanup link unlink services pin edit-sources download""",
         ProgramRule(("networked", "host_escape_risk"), "changes the packages of the machine"),
     ),
 }
 _GH = {
-    **same("search browse status help version completion", _ASKS),
-    **same("auth secret ssh-key gpg-key variable codespace ruleset", _PUBLISHES),
+    **entries("search browse status help version completion", _ASKS),
+    **entries("auth secret ssh-key gpg-key variable codespace ruleset", _PUBLISHES),
     **{
         name: _manager(
             _ASKS,
@@ -206,13 +206,13 @@ TOOLS: dict[bytes, ProgramRule] = {
         _READS, _NPM, "--prefix -C --workspace -w --loglevel", "--silent -s --quiet -q --no-fund --no-audit"
     ),
     b"pnpm": _manager(_READS, _PNPM, "-C --dir --filter -F", "--silent -s -r --recursive -w --workspace-root"),
-    **same("yarn yarnpkg", _manager(_ADDS, _YARN, "--cwd", "--silent -s --offline --frozen-lockfile --immutable")),
+    **entries("yarn yarnpkg", _manager(_ADDS, _YARN, "--cwd", "--silent -s --offline --frozen-lockfile --immutable")),
     b"bun": _manager(_READS, {**_PNPM, b"x": _FETCHED_CODE, b"pm": _READS}),
-    **same("npx pnpx bunx uvx pipx corepack", _FETCHED_CODE),
-    **same("pip pip3 pip3.11 pip3.12", _manager(_READS, _PIP, "--proxy --cache-dir", "-q --quiet -v --no-input")),
+    **entries("npx pnpx bunx uvx pipx corepack", _FETCHED_CODE),
+    **entries("pip pip3 pip3.11 pip3.12", _manager(_READS, _PIP, "--proxy --cache-dir", "-q --quiet -v --no-input")),
     b"uv": _manager(_READS, _UV, "--directory --project", "-q --quiet -v --verbose --offline"),
-    **same("poetry pdm rye hatch pipenv", _manager(_READS, _POETRY, "-C --directory -P --project", "-q -n -v")),
-    **same(
+    **entries("poetry pdm rye hatch pipenv", _manager(_READS, _POETRY, "-C --directory -P --project", "-q -n -v")),
+    **entries(
         "conda mamba micromamba",
         _manager(
             _READS,
@@ -230,24 +230,28 @@ TOOLS: dict[bytes, ProgramRule] = {
     b"cargo": _manager(_READS, _CARGO, "--color -C", "-q --quiet -v --verbose --locked --offline --frozen --list"),
     b"go": _manager(_READS, _GO, "-C"),
     b"gem": _manager(_READS, _GEM),
-    **same("bundle bundler", _manager(_INSTALLS, _BUNDLE)),
+    **entries("bundle bundler", _manager(_INSTALLS, _BUNDLE)),
     b"composer": _manager(_READS, _COMPOSER, "-d --working-dir", "-n -q --no-interaction --quiet --ansi"),
-    **same("mvn mvnw ./mvnw gradle gradlew ./gradlew ant sbt lein mill", _CODE),
-    **same("make gmake cmake ninja meson bazel buck just task rake tox nox invoke scons autoreconf ./configure", _CODE),
-    **same(
+    **entries("mvn mvnw ./mvnw gradle gradlew ./gradlew ant sbt lein mill", _CODE),
+    **entries(
+        "make gmake cmake ninja meson bazel buck just task rake tox nox invoke scons autoreconf ./configure", _CODE
+    ),
+    **entries(
         "pytest py.test unittest jest vitest mocha ava karma cypress playwright phpunit rspec cucumber ctest", _CODE
     ),
-    **same("eslint webpack vite rollup esbuild parcel next nuxt gulp grunt turbo nx lerna astro svelte-kit", _CODE),
-    **same("pre-commit husky lint-staged rails dotnet swift mix stack cabal flutter dart pod nix", _CODE),
-    **same(
+    **entries("eslint webpack vite rollup esbuild parcel next nuxt gulp grunt turbo nx lerna astro svelte-kit", _CODE),
+    **entries("pre-commit husky lint-staged rails dotnet swift mix stack cabal flutter dart pod nix", _CODE),
+    **entries(
         "black isort autopep8 yapf rustfmt stylua",
         ProgramRule(CHANGE, "rewrites files", softened=names("--check --diff"), targets="all"),
     ),
-    **same("gofmt goimports shfmt", ProgramRule(READ, "only prints", (option("-w", CHANGE, "rewrites files"),))),
+    **entries("gofmt goimports shfmt", ProgramRule(READ, "only prints", (option("-w", CHANGE, "rewrites files"),))),
     b"clang-format": ProgramRule(READ, "only prints", (option("-i", CHANGE, "rewrites files"),)),
-    **same("prettier mypy pyright tsc flake8 pylint bandit golint staticcheck stylelint vulture pydocstyle", _CHECKED),
-    **same("shellcheck hadolint yamllint markdownlint actionlint jsonlint xmllint tidy codespell", _READS),
-    **same(
+    **entries(
+        "prettier mypy pyright tsc flake8 pylint bandit golint staticcheck stylelint vulture pydocstyle", _CHECKED
+    ),
+    **entries("shellcheck hadolint yamllint markdownlint actionlint jsonlint xmllint tidy codespell", _READS),
+    **entries(
         "gcc g++ cc c++ clang clang++ rustc javac ld as ar strip objcopy nasm kotlinc protoc",
         ProgramRule(
             CHANGE,
@@ -259,23 +263,23 @@ TOOLS: dict[bytes, ProgramRule] = {
             style="single",
         ),
     ),
-    **same(
+    **entries(
         "apt apt-get apt-cache aptitude yum dnf apk zypper brew snap flatpak port pkg emerge",
         _manager(_READS, _SYSTEM, "-o -t", "-y -q -qq --yes --quiet"),
     ),
-    **same(
+    **entries(
         "pacman dpkg rpm nix-env nix-channel update-alternatives",
         ProgramRule(ESCAPE, "changes the packages of the machine"),
     ),
     b"twine": _manager(_READS, {b"check": _READS, b"upload": _PUBLISHES, b"register": _PUBLISHES}),
     b"gh": _manager(_READS, _GH),
-    **same("glab hub", ProgramRule(("networked", "unknown"), "acts with an account")),
+    **entries("glab hub", ProgramRule(("networked", "unknown"), "acts with an account")),
     b"coverage": _manager(
         _READS, _verbs(_INSTALLS, reads="report debug help", code="run", writes="html xml json combine", cleans="erase")
     ),
     b"venv": ProgramRule(CHANGE, "makes an environment", targets="all"),
     b"virtualenv": ProgramRule(CHANGE, "makes an environment", targets="all"),
-    **same("compileall py_compile build", _WRITES),
+    **entries("compileall py_compile build", _WRITES),
     b"ruff": ProgramRule(
         READ,
         "",
@@ -289,7 +293,7 @@ TOOLS: dict[bytes, ProgramRule] = {
                 ),
             ),
             b"format": ProgramRule(CHANGE, "rewrites files", softened=names("--check --diff"), targets="all"),
-            **same("version help rule linter config", _READS),
+            **entries("version help rule linter config", _READS),
             b"clean": _CLEANS,
         },
     ),

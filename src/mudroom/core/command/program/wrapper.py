@@ -1,14 +1,14 @@
-"""Programs that run another command: what they do themselves, and which of their words are that command.
+"""Programs that run another command: their own classes, and which of their words are the inner command.
 
-The command inside is a part of its own. An option that is not in the table makes it unknown where the command begins,
-so it is unknown then, whatever stands behind it.
+The inner command is a part of its own. After an option that is not in the table, the beginning of the inner command is
+not certain, so the whole is unknown.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from mudroom.core.command.locations import CommandFinding, Scene, moved
+from mudroom.core.command.locations import CommandContext, CommandFinding, change_directory
 from mudroom.core.command.table_rule import (
     CHANGE,
     ESCAPE,
@@ -17,14 +17,14 @@ from mudroom.core.command.table_rule import (
     UNSURE,
     Classes,
     ProgramRule,
+    entries,
     names,
-    same,
     tidy,
 )
 from mudroom.core.command.variable import runs_code
 from mudroom.core.command.word import UNKNOWN, Word
 
-Judge = Callable[[Sequence[Word], Scene], CommandFinding]
+Judge = Callable[[Sequence[Word], CommandContext], CommandFinding]
 _SHELL_WORDS = names("-o +o pipefail errexit nounset --norc --noprofile --login --posix --restricted")
 _SHELL_LETTERS = frozenset(b"celuxnvfao")
 
@@ -32,7 +32,8 @@ _SHELL_LETTERS = frozenset(b"celuxnvfao")
 def inner_start(
     words: Sequence[Word], takes: frozenset[bytes], flags: frozenset[bytes], operands: int = 0
 ) -> tuple[int, bool]:
-    """Where the command inside begins (behind the last word: nowhere), and whether that is sure."""
+    """Return the index at which the inner command begins (the number of words if there is none), and whether it is
+    certain."""
     at, sure = 1, True
     short = tuple(name for name in takes if len(name) == 2)
     letters = {name[1:] for name in flags if len(name) == 2}
@@ -58,27 +59,27 @@ def inner_start(
 def prefix(
     takes: str = "", flags: str = "", operands: int = 0, classes: Classes = READ, reason: str = "runs another command"
 ) -> ProgramRule:
-    """An entry for ``NAME [options] [operands] COMMAND…``."""
+    """Return a rule for ``NAME [options] [operands] COMMAND…``."""
     valued, plain = names(takes), names(flags)
 
-    def judge(words: Sequence[Word], scene: Scene) -> CommandFinding:
+    def judge(words: Sequence[Word], context: CommandContext) -> CommandFinding:
         at, sure = inner_start(words, valued, plain, operands)
-        return _started(words[at:], scene, classes if sure else tidy({*classes, "unknown"}), reason)
+        return _started(words[at:], context, classes if sure else tidy({*classes, "unknown"}), reason)
 
     return ProgramRule(classes, reason, judge=judge)
 
 
-def _started(words: Sequence[Word], scene: Scene, classes: Classes, reason: str) -> CommandFinding:
-    return CommandFinding(classes, reason, tuple(scene.words(words, scene)) if words else ())
+def _started(words: Sequence[Word], context: CommandContext, classes: Classes, reason: str) -> CommandFinding:
+    return CommandFinding(classes, reason, tuple(context.words(words, context)) if words else ())
 
 
-def shell(words: Sequence[Word], scene: Scene) -> CommandFinding:
-    """``bash -c LINE``: the line counts; a shell that reads a file or its input is unknown."""
+def shell(words: Sequence[Word], context: CommandContext) -> CommandFinding:
+    """Judge ``bash -c LINE`` by the line; a shell that reads a file or its input is unknown."""
     line = doubt = False
     for word in words[1:]:
         text = word.text
         if not word.literal:
-            return CommandFinding(UNSURE, "runs what cannot be told")
+            return CommandFinding(UNSURE, "runs a line that is not known before it runs")
         if text in _SHELL_WORDS:
             continue
         if text[:1] in (b"-", b"+") and len(text) > 1:
@@ -87,21 +88,21 @@ def shell(words: Sequence[Word], scene: Scene) -> CommandFinding:
             continue
         if not line:
             return CommandFinding(UNSURE, "runs a script")
-        parts = tuple(scene.line(text, scene))
+        parts = tuple(context.line(text, context))
         return (
             CommandFinding(UNSURE, "an option of the shell that is not in the tables", parts)
             if doubt
             else CommandFinding(READ, "runs a line of shell", parts)
         )
-    return CommandFinding(UNSURE, "runs what it reads")
+    return CommandFinding(UNSURE, "runs its input")
 
 
-def other_shell(words: Sequence[Word], scene: Scene) -> CommandFinding:
-    found = shell(words, scene)
-    return CommandFinding(UNSURE, "a shell whose grammar is another", found.parts)
+def other_shell(words: Sequence[Word], context: CommandContext) -> CommandFinding:
+    finding = shell(words, context)
+    return CommandFinding(UNSURE, "a shell with another grammar", finding.parts)
 
 
-def env(words: Sequence[Word], scene: Scene) -> CommandFinding:
+def env(words: Sequence[Word], context: CommandContext) -> CommandFinding:
     classes, reason, at = READ, "runs another command", 1
     while at < len(words):
         word = words[at]
@@ -109,9 +110,9 @@ def env(words: Sequence[Word], scene: Scene) -> CommandFinding:
         if word.text in (b"-u", b"--unset", b"-C", b"--chdir"):
             value = words[at + 1] if at + 1 < len(words) else UNKNOWN
             if word.text in (b"-C", b"--chdir"):
-                scene = scene._replace(places=moved(value, scene))
+                context = context._replace(places=change_directory(value, context))
             elif runs_code(value.text):
-                classes, reason = UNSURE, "takes away a variable that decides what is run"
+                classes, reason = UNSURE, "unsets a variable that decides what is run"
             at += 2
         elif (
             word.literal and word.text in (b"-i", b"-", b"--ignore-environment", b"-0", b"--null", b"-v", b"--debug")
@@ -126,29 +127,29 @@ def env(words: Sequence[Word], scene: Scene) -> CommandFinding:
             at += 1
         else:
             break
-    return _started(words[at:], scene, classes, reason)
+    return _started(words[at:], context, classes, reason)
 
 
-def looked_up(words: Sequence[Word], scene: Scene) -> CommandFinding:
-    """``command``: with -v it only tells where a program is."""
+def looked_up(words: Sequence[Word], context: CommandContext) -> CommandFinding:
+    """Judge ``command``: with -v it only prints where a program is."""
     if len(words) > 1 and words[1].literal and words[1].text in (b"-v", b"-V"):
-        return CommandFinding(READ, "tells what a name stands for")
+        return CommandFinding(READ, "prints the meaning of a name")
     at, sure = inner_start(words, frozenset(), names("-p"))
-    return _started(words[at:], scene, READ if sure else UNSURE, "runs another command")
+    return _started(words[at:], context, READ if sure else UNSURE, "runs another command")
 
 
-def joined_line(words: Sequence[Word], scene: Scene) -> CommandFinding:
-    """``watch``: its words are joined with spaces and given to a shell."""
+def joined_line(words: Sequence[Word], context: CommandContext) -> CommandFinding:
+    """Judge ``watch``: its words are joined with spaces and passed to a shell."""
     at, sure = inner_start(words, names("-n --interval"), names("-d -t -b -e -g -c -p --no-title --differences"))
     inside = words[at:]
     if not inside or not all(word.literal for word in inside):
-        return CommandFinding(UNSURE, "runs a line that cannot be told")
+        return CommandFinding(UNSURE, "runs a line that is not known before it runs")
     line = b" ".join(word.text for word in inside)
-    return CommandFinding(READ if sure else UNSURE, "runs a line again and again", tuple(scene.line(line, scene)))
+    return CommandFinding(READ if sure else UNSURE, "runs a line again and again", tuple(context.line(line, context)))
 
 
-def xargs(words: Sequence[Word], scene: Scene) -> CommandFinding:
-    """The command inside gets words that cannot be told."""
+def xargs(words: Sequence[Word], context: CommandContext) -> CommandFinding:
+    """Judge ``xargs``: the inner command gets words that are not known before it runs."""
     takes = names("-n -L -P -I -d -E -s -a --max-args --max-lines --max-procs --replace --delimiter --arg-file")
     flags = names("-0 -r -t -x -p --null --no-run-if-empty --verbose --exit --interactive")
     at, sure = inner_start(words, takes, flags)
@@ -159,33 +160,33 @@ def xargs(words: Sequence[Word], scene: Scene) -> CommandFinding:
         elif word.text.startswith((b"-I", b"--replace=")):
             mark = word.text.removeprefix(b"-I").removeprefix(b"--replace=")
     inside = words[at:]
-    inside = [filled(word, mark) for word in inside] if mark else [*inside, UNKNOWN] if inside else ()
-    return _started(inside, scene, READ if sure else UNSURE, "runs a command for what it reads")
+    inside = [replace_mark(word, mark) for word in inside] if mark else [*inside, UNKNOWN] if inside else ()
+    return _started(inside, context, READ if sure else UNSURE, "runs a command for what it reads")
 
 
-def filled(word: Word, mark: bytes) -> Word:
-    """A word in which something else is put for ``mark``."""
+def replace_mark(word: Word, mark: bytes) -> Word:
+    """Return a word in which ``mark`` is replaced by something unknown."""
     at = word.text.find(mark)
     return word if at < 0 else Word(word.text, "computed", min(at, len(word.start)))
 
 
-def applet(words: Sequence[Word], scene: Scene) -> CommandFinding:
+def applet(words: Sequence[Word], context: CommandContext) -> CommandFinding:
     if len(words) < 2 or words[1].text in INFORMS or words[1].text == b"--list":
-        return CommandFinding(READ, "tells about itself")
-    return _started(words[1:], scene, READ, "runs a program of its own")
+        return CommandFinding(READ, "prints its version or help")
+    return _started(words[1:], context, READ, "runs a program of its own")
 
 
-def lock(words: Sequence[Word], scene: Scene) -> CommandFinding:
-    """``flock FILE COMMAND…`` and ``flock FILE -c LINE``."""
+def lock(words: Sequence[Word], context: CommandContext) -> CommandFinding:
+    """Judge ``flock FILE COMMAND…`` and ``flock FILE -c LINE``."""
     at, sure = inner_start(words, names("-w --timeout -E"), names("-n -x -s -u -o -e --nonblock --nb"), 1)
     inside = words[at:]
     if inside and inside[0].text in (b"-c", b"--command"):
         if len(inside) != 2 or not inside[1].literal:
-            return CommandFinding(UNSURE, "runs a line that cannot be told")
+            return CommandFinding(UNSURE, "runs a line that is not known before it runs")
         return CommandFinding(
-            CHANGE if sure else UNSURE, "runs a line of shell", tuple(scene.line(inside[1].text, scene))
+            CHANGE if sure else UNSURE, "runs a line of shell", tuple(context.line(inside[1].text, context))
         )
-    return _started(inside, scene, CHANGE if sure else UNSURE, "makes a lock file and runs another command")
+    return _started(inside, context, CHANGE if sure else UNSURE, "makes a lock file and runs another command")
 
 
 def become(takes: str, reason: str = "becomes another user", flags: str = "-E -H -n -S -b -k -i -s -A") -> ProgramRule:
@@ -194,17 +195,17 @@ def become(takes: str, reason: str = "becomes another user", flags: str = "-E -H
 
 _ROOTS = "enters other namespaces, or another root"
 WRAPPERS: dict[bytes, ProgramRule] = {
-    **same("bash sh dash rbash", ProgramRule(UNSURE, "a shell", judge=shell)),
-    **same("zsh ksh mksh ash fish csh tcsh pwsh nu xonsh elvish", ProgramRule(UNSURE, "a shell", judge=other_shell)),
-    **same(
+    **entries("bash sh dash rbash", ProgramRule(UNSURE, "a shell", judge=shell)),
+    **entries("zsh ksh mksh ash fish csh tcsh pwsh nu xonsh elvish", ProgramRule(UNSURE, "a shell", judge=other_shell)),
+    **entries(
         "{ } ! if then else elif fi while until do done for case esac select function in",
-        prefix(classes=UNSURE, reason="a word of the shell at a place where the grammar does not see it"),
+        prefix(classes=UNSURE, reason="a reserved word of the shell that the grammar does not see"),
     ),
     b"env": ProgramRule(READ, "runs another command", judge=env),
     b"sudo": become("-u -g -h -p -C -U -r -t -D -R -T --user --group --host --prompt --chdir --chroot"),
     b"doas": become("-u -C -a"),
-    **same("su runuser pkexec gosu su-exec setpriv newgrp sg sudoedit", become("-u --user -c -s")),
-    **same("chroot nsenter unshare systemd-run machinectl", become("-t -S -G --target", _ROOTS, "")),
+    **entries("su runuser pkexec gosu su-exec setpriv newgrp sg sudoedit", become("-u --user -c -s")),
+    **entries("chroot nsenter unshare systemd-run machinectl", become("-t -S -G --target", _ROOTS, "")),
     b"nohup": prefix(),
     b"time": prefix("-f --format", "-p -v -a --verbose --portability --append"),
     b"nice": prefix("-n --adjustment"),
@@ -215,13 +216,13 @@ WRAPPERS: dict[bytes, ProgramRule] = {
     b"gtimeout": prefix("-s -k --signal --kill-after", "--preserve-status --foreground --verbose", 1),
     b"stdbuf": prefix("-i -o -e --input --output --error"),
     b"setsid": prefix("", "-c -f -w --ctty --fork --wait"),
-    **same("unbuffer chronic caffeinate setarch linux64 dbus-run-session coproc", prefix(classes=UNSURE)),
+    **entries("unbuffer chronic caffeinate setarch linux64 dbus-run-session coproc", prefix(classes=UNSURE)),
     b"builtin": prefix(),
     b"exec": prefix("-a", "-c -l"),
     b"command": ProgramRule(READ, "runs another command", judge=looked_up),
     b"watch": ProgramRule(UNSURE, "runs a line", judge=joined_line),
     b"xargs": ProgramRule(READ, "runs a command", judge=xargs),
     b"parallel": prefix("-j --jobs", "-k", classes=UNSURE, reason="runs commands that it puts together"),
-    **same("busybox toybox", ProgramRule(READ, "runs a program of its own", judge=applet)),
+    **entries("busybox toybox", ProgramRule(READ, "runs a program of its own", judge=applet)),
     b"flock": ProgramRule(CHANGE, "runs another command", judge=lock),
 }

@@ -1,7 +1,7 @@
-"""Which variables are surely numbers.
+"""Which variables in arithmetic are certainly numbers.
 
-bash evaluates what a variable of a sum holds as a sum again, down to ``a[$(command)]`` (bash(1), ARITHMETIC
-EVALUATION), so that a sum with a variable of unknown contents may run anything.
+bash evaluates the content of a variable in an arithmetic expression as an expression again, down to ``a[$(command)]``
+(bash(1), ARITHMETIC EVALUATION). So an expression with a variable of unknown content may run any command.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _ASSIGNS = frozenset(["="])
 
 
 class Numbers:
-    """Collects what a line assigns and what it evaluates."""
+    """Collects the variables that a line assigns and those that it evaluates."""
 
     def __init__(self) -> None:
         self._sure: dict[bytes, bool] = {}
@@ -35,7 +35,7 @@ class Numbers:
         self._doubt = False
 
     def doubtful(self) -> bool:
-        """Whether something is evaluated that is not surely a number."""
+        """Return whether something is evaluated that is not certainly a number."""
         return self._doubt or any(not self._sure.get(name, False) for name in self._used - _ALWAYS)
 
     def assigned(self, name: bytes, value: Node | None) -> None:
@@ -45,7 +45,7 @@ class Numbers:
         self._note(name, bool(values) and all(_is_number(value) for value in values))
 
     def told(self, names: Iterable[bytes]) -> None:
-        """Variables that get what is read."""
+        """Mark variables that get their content from input."""
         for name in names:
             self._note(name, False)
 
@@ -53,7 +53,7 @@ class Numbers:
         self._sure[name] = sure and self._sure.get(name, True)
 
     def evaluated(self, node: Node) -> None:
-        """One node of a sum; its children of the kind of sums are told one by one."""
+        """Note a node of an arithmetic expression; child expressions are passed to this function separately."""
         kind = node.type
         children = node.children
         if kind == "subscript":
@@ -66,7 +66,7 @@ class Numbers:
             self.leaf(child)
 
     def leaf(self, node: Node) -> None:
-        """Something else in a sum, or beside ``-eq``: evaluated as it stands."""
+        """Note another node in arithmetic, or beside ``-eq``, that bash evaluates."""
         kind, text = node.type, node.text or b""
         if kind in ("variable_name", "word") and _NAME.match(text):
             self._used.add(text)

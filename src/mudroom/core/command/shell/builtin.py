@@ -1,12 +1,12 @@
-"""The builtins of bash that change what later commands mean (bash(1), SHELL BUILTIN COMMANDS)."""
+"""The builtins of bash that change the meaning of later commands (bash(1), SHELL BUILTIN COMMANDS)."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
 
-from mudroom.core.command.locations import CommandFinding, Scene
-from mudroom.core.command.table_rule import CHANGE, ESCAPE, READ, UNSURE, ProgramRule, names, operands, option, same
+from mudroom.core.command.locations import CommandContext, CommandFinding
+from mudroom.core.command.table_rule import CHANGE, ESCAPE, READ, UNSURE, ProgramRule, entries, names, operands, option
 from mudroom.core.command.variable import runs_code
 from mudroom.core.command.word import Word
 
@@ -21,50 +21,50 @@ _SIGNAL = rb"-([A-Z]+[0-9]*|[0-9]+|s|n)\Z"
 
 
 def evaluates(word: Word) -> bool:
-    """Whether bash may find a command to run in this word when it takes the word for a variable's name."""
+    """Return whether bash may run a command from this word when it takes the word for the name of a variable."""
     return bool(re.search(_RUNS_INSIDE, word.text))
 
 
-def naming(words: Sequence[Word], _scene: Scene) -> CommandFinding:
-    """Builtins that get names of variables: a name may hold a subscript, and a subscript may run commands."""
+def naming(words: Sequence[Word], _context: CommandContext) -> CommandFinding:
+    """Judge a builtin that takes names of variables: a name may hold a subscript, and a subscript may run commands."""
     if words[0].text in _WITH_KINDS and any(
         word.text.startswith(b"-") and {*b"ni"} & {*word.text} for word in words[1:]
     ):
-        return CommandFinding(UNSURE, "declares names with a meaning of their own")
+        return CommandFinding(UNSURE, "declares names with special attributes")
     for word in words[1:]:
         if evaluates(word) or not word.literal:
-            return CommandFinding(UNSURE, "a name of a variable that cannot be told")
+            return CommandFinding(UNSURE, "the name of a variable is not known before it runs")
         if runs_code(word.text.partition(b"=")[0]):
             return CommandFinding(UNSURE, "sets a variable that decides what is run")
     return CommandFinding(READ, "sets variables of the shell")
 
 
-def calculating(words: Sequence[Word], _scene: Scene) -> CommandFinding:
-    """``let``: only numbers are surely harmless, since a variable may hold a command
+def calculating(words: Sequence[Word], _context: CommandContext) -> CommandFinding:
+    """Judge ``let``: only numbers are certainly harmless, since a variable may hold a command
     (``core/command/shell/arithmetic.py``)."""
     if all(word.literal and re.match(rb"[A-Za-z_]\w*=-?[0-9]+\Z", word.text) for word in words[1:]):
-        return naming(words, _scene)
+        return naming(words, _context)
     return CommandFinding(UNSURE, "evaluates a variable that may hold a command")
 
 
-def printing(words: Sequence[Word], scene: Scene) -> CommandFinding:
+def printing(words: Sequence[Word], context: CommandContext) -> CommandFinding:
     if len(words) > 1 and (words[1].text.startswith(b"-v") or words[1].may_be_option) and words[1].text != b"--":
         return (
-            naming((words[0], *words[2:3]), scene)
+            naming((words[0], *words[2:3]), context)
             if words[1].text == b"-v"
             else CommandFinding(UNSURE, "may set a variable")
         )
     return CommandFinding(READ, "prints")
 
 
-def testing(words: Sequence[Word], _scene: Scene) -> CommandFinding:
+def testing(words: Sequence[Word], _context: CommandContext) -> CommandFinding:
     named = any(word.text in (b"-v", b"-R") or (word.may_be_option and not word.literal) for word in words[1:])
     if named and any(evaluates(word) for word in words[1:] if word.text != b"]"):
-        return CommandFinding(UNSURE, "a name of a variable that cannot be told")
-    return CommandFinding(READ, "tests something")
+        return CommandFinding(UNSURE, "the name of a variable is not known before it runs")
+    return CommandFinding(READ, "tests a condition")
 
 
-def setting(words: Sequence[Word], _scene: Scene) -> CommandFinding:
+def setting(words: Sequence[Word], _context: CommandContext) -> CommandFinding:
     for word in words[1:]:
         text = word.text
         if text in (b"--", b"-") or not (text[:1] in (b"-", b"+") or word.may_be_option or text in _SET_NAMES):
@@ -74,7 +74,7 @@ def setting(words: Sequence[Word], _scene: Scene) -> CommandFinding:
     return CommandFinding(READ, "sets options or arguments of the shell")
 
 
-def shopt(words: Sequence[Word], _scene: Scene) -> CommandFinding:
+def shopt(words: Sequence[Word], _context: CommandContext) -> CommandFinding:
     plain = all(word.literal and word.text in _HARMLESS_SHOPTS for word in words[1:])
     return (
         CommandFinding(READ, "sets options of the shell")
@@ -83,61 +83,63 @@ def shopt(words: Sequence[Word], _scene: Scene) -> CommandFinding:
     )
 
 
-def trapped(words: Sequence[Word], scene: Scene) -> CommandFinding:
+def trapped(words: Sequence[Word], context: CommandContext) -> CommandFinding:
     rest = [word for word in words[1:] if word.text != b"--"]
     if not rest or rest[0].text in (b"-l", b"-p", b"-", b""):
-        return CommandFinding(READ, "sets no trap")
+        return CommandFinding(READ, "lists or resets traps")
     if not rest[0].literal:
-        return CommandFinding(UNSURE, "a trap that cannot be told")
-    return CommandFinding(READ, "runs a line later", tuple(scene.line(rest[0].text, scene)))
+        return CommandFinding(UNSURE, "a trap that is not known before it runs")
+    return CommandFinding(READ, "runs a line later", tuple(context.line(rest[0].text, context)))
 
 
-def evaluated(words: Sequence[Word], scene: Scene) -> CommandFinding:
-    """``eval``: what it runs counts if it is known, and it is unknown all the same."""
+def evaluated(words: Sequence[Word], context: CommandContext) -> CommandFinding:
+    """Judge ``eval``: a known line adds its parts, and the command is unknown in any case."""
     rest = words[1:]
-    known = all(word.literal for word in rest)
-    parts = tuple(scene.line(b" ".join(word.text for word in rest), scene)) if known and rest else ()
+    is_known = all(word.literal for word in rest)
+    parts = tuple(context.line(b" ".join(word.text for word in rest), context)) if is_known and rest else ()
     return CommandFinding(UNSURE, "evaluates its words", parts)
 
 
-def killing(words: Sequence[Word], _scene: Scene) -> CommandFinding:
+def killing(words: Sequence[Word], _context: CommandContext) -> CommandFinding:
     rest = words[1:]
     if rest and rest[0].text in (b"-l", b"-L", b"--list", b"-0"):
         return CommandFinding(READ, "looks for processes")
-    aimed = [word for word in rest if not re.match(_SIGNAL, word.text)]
+    targets = [word for word in rest if not re.match(_SIGNAL, word.text)]
     signals = names("TERM KILL INT HUP QUIT USR1 USR2 STOP CONT 9 15 2")
-    aimed = [word for word in aimed if word.text not in signals] if b"-s" in [w.text for w in rest] else aimed
-    if aimed and all(re.match(_OWN_JOB, word.text) for word in aimed):
+    targets = [word for word in targets if word.text not in signals] if b"-s" in [w.text for w in rest] else targets
+    if targets and all(re.match(_OWN_JOB, word.text) for word in targets):
         return CommandFinding(CHANGE, "ends a job of its own")
     return CommandFinding(ESCAPE, "sends signals to processes")
 
 
-def callbacks(words: Sequence[Word], scene: Scene) -> CommandFinding:
+def callbacks(words: Sequence[Word], context: CommandContext) -> CommandFinding:
     if any(word.text.startswith(b"-C") for word in words[1:]):
         return CommandFinding(UNSURE, "runs a callback")
-    return naming((words[0], *operands(words[1:])), scene)
+    return naming((words[0], *operands(words[1:])), context)
 
 
 BUILTINS: dict[bytes, ProgramRule] = {
-    **same("cd pushd popd dirs exit return break continue shift times ulimit umask fg bg disown", _READS),
-    **same(": true false logout suspend caller help", _READS),
-    **same("read getopts unset export readonly local declare typeset", ProgramRule(READ, "", judge=naming)),
-    **same("mapfile readarray", ProgramRule(READ, "", judge=callbacks)),
+    **entries("cd pushd popd dirs exit return break continue shift times ulimit umask fg bg disown", _READS),
+    **entries(": true false logout suspend caller help", _READS),
+    **entries("read getopts unset export readonly local declare typeset", ProgramRule(READ, "", judge=naming)),
+    **entries("mapfile readarray", ProgramRule(READ, "", judge=callbacks)),
     b"printf": ProgramRule(READ, "prints", judge=printing),
-    **same("test [", ProgramRule(READ, "tests something", judge=testing)),
+    **entries("test [", ProgramRule(READ, "tests a condition", judge=testing)),
     b"set": ProgramRule(READ, "", judge=setting),
     b"shopt": ProgramRule(READ, "", judge=shopt),
     b"trap": ProgramRule(READ, "", judge=trapped),
     b"eval": ProgramRule(UNSURE, "", judge=evaluated),
     b"kill": ProgramRule(ESCAPE, "", judge=killing),
-    **same("pkill killall skill killall5 xkill", ProgramRule(ESCAPE, "sends signals to processes")),
-    **same(
+    **entries("pkill killall skill killall5 xkill", ProgramRule(ESCAPE, "sends signals to processes")),
+    **entries(
         "source . alias unalias enable bind complete compopt compgen fc history",
         ProgramRule(UNSURE, "runs or renames code"),
     ),
-    b"jobs": ProgramRule(READ, "tells about its jobs", (option("-x", UNSURE, "runs a command"),)),
+    b"jobs": ProgramRule(READ, "lists its jobs", (option("-x", UNSURE, "runs a command"),)),
     b"wait": ProgramRule(READ, "waits for its jobs", (option("-p", UNSURE, "sets a variable"),)),
     b"let": ProgramRule(READ, "", judge=calculating),
-    b"hash": ProgramRule(READ, "tells where programs are", (option("-p -d -r", UNSURE, "changes where programs are"),)),
-    b"type": ProgramRule(READ, "tells what a name stands for"),
+    b"hash": ProgramRule(
+        READ, "prints where programs are", (option("-p -d -r", UNSURE, "changes where programs are found"),)
+    ),
+    b"type": ProgramRule(READ, "prints the meaning of a name"),
 }

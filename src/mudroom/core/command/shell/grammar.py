@@ -1,4 +1,5 @@
-"""The grammar of bash, loaded when a line has to be read and not before: it costs more than all the rest of it."""
+"""The bash grammar, loaded only when a line has to be parsed: loading takes longer than the rest of the
+classification."""
 
 from __future__ import annotations
 
@@ -15,11 +16,11 @@ if TYPE_CHECKING:
 
 @cache
 def _language() -> tree_sitter.Language:
-    return tree_sitter.Language(_entry()())
+    return tree_sitter.Language(_language_entry()())
 
 
-def _entry() -> Callable[[], object]:
-    """``tree_sitter_bash.language``, taken from the package's extension module alone: the package itself imports
+def _language_entry() -> Callable[[], object]:
+    """Return ``tree_sitter_bash.language`` from the package's extension module alone. The package itself imports
     importlib.resources for its queries, and with it tempfile and pathlib, which takes twice as long as the grammar."""
     package = PathFinder.find_spec("tree_sitter_bash")
     places = package.submodule_search_locations if package is not None else None
@@ -30,10 +31,11 @@ def _entry() -> Callable[[], object]:
         return language
     module = module_from_spec(spec)
     spec.loader.exec_module(module)
-    found: Callable[[], object] = module.language
-    return found
+    entry: Callable[[], object] = module.language
+    return entry
 
 
 def tree_of(line: bytes) -> tree_sitter.Node:
-    """The root of the line's tree. Trees hold ERROR and MISSING nodes where the grammar did not fit."""
+    """Return the root node of the line's syntax tree. The tree has ERROR and MISSING nodes where the grammar did not
+    match."""
     return tree_sitter.Parser(_language()).parse(line).root_node

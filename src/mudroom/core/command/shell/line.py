@@ -1,14 +1,14 @@
-"""A line of shell, read as its parts.
+"""Parse a line of shell into its parts.
 
-The tree comes from tree-sitter's grammar of bash, which is not bash itself. Rules of this file:
+The syntax tree comes from tree-sitter's grammar of bash, which differs from bash in places. Rules of this file:
 
-* Every node has a way of being read; what has none, an ERROR, a node that was made up (MISSING), and text that no node
-  covers become an unknown part, and what is understood inside them counts as well.
-* Where bash and the grammar are known to differ (control characters, a line that goes on in the middle of a word,
-  pieces that touch, operators inside ``[ … ]``) the part is unknown.
-* Nothing recurses deeper than ``DEEPEST``, whatever the line; lines longer than ``LONGEST`` are not read.
-* A line with anything unknown in it is looked at a second time, crudely, so that what is hidden behind a mistake of the
-  grammar is not milder than what stands in the open.
+* Every node type has a handler. A node without one, an ERROR node, a MISSING node, and text that no node covers become
+  an unknown part; parts that are understood inside such a node count as well.
+* Where bash and the grammar are known to differ (control characters, a line continuation in the middle of a word, words
+  that touch, operators inside ``[ … ]``), the part is unknown.
+* Recursion is at most ``DEEPEST`` deep, whatever the line; lines longer than ``LONGEST`` bytes are not parsed.
+* A line with any unknown part also gets the fallback scan (``core/command/fallback_scan.py``), so that a command hidden
+  by an error of the grammar is judged no more mildly than a visible one.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from mudroom.core.command.fallback_scan import crudely
-from mudroom.core.command.locations import Scene, moved, names_credentials
+from mudroom.core.command.fallback_scan import scan_line
+from mudroom.core.command.locations import CommandContext, change_directory, names_credentials
 from mudroom.core.command.shell.grammar import tree_of
 from mudroom.core.command.shell.quoting import word_of
 from mudroom.core.command.shell.redirect import heredoc_is_plain, redirection
 from mudroom.core.command.shell.tree import BLANK, BLANK_IN_LINE, LEAVES, VALUES, WORDS, TreeReader, names_of, unread
 from mudroom.core.command.variable import runs_code
 from mudroom.core.command.verdict import CommandPart
-from mudroom.core.command.word import UNKNOWN, Word, glued, known
+from mudroom.core.command.word import UNKNOWN, Word, concatenate, known_words
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -42,19 +42,19 @@ _NAME = re.compile(rb"[A-Za-z_]\w*\Z")
 _BEYOND_A_WORD = re.compile(rb"[\s;&|<>()`]")
 _SPECIAL_IN_BACKTICKS = re.compile(rb"\\[`$\\\"]")
 _APART = names_of("subshell command_substitution process_substitution")
-"""What runs in a process of its own, so that a change of directory inside does not count outside."""
+"""Nodes that run in a process of their own: a change of directory inside has no effect outside."""
 _PERHAPS = names_of("list pipeline if_statement while_statement case_statement for_statement function_definition")
 _REDIRECTS = names_of("< > >> &> &>> <& >& >| <&- >&-")
 _IN_THIS_SHELL = frozenset({b"time", b"-p", b"command", b"builtin", b"!", b"{", b"then", b"do", b"--"})
 _DOES_NOTHING = re.compile(rb"\s*(?::|true|time|exec|!|\s)+\Z")
 
 
-def parts_of(line: bytes, scene: Scene) -> tuple[CommandPart, ...]:
-    """The parts of a line of shell. Never raises; a line that cannot be read has an unknown part."""
+def parts_of(line: bytes, context: CommandContext) -> tuple[CommandPart, ...]:
+    """Return the parts of a line of shell. Never raises; a line that cannot be parsed has an unknown part."""
     if len(line) > LONGEST or b"\0" in line:
         reason = "holds a NUL" if len(line) <= LONGEST else f"longer than {LONGEST >> 10} KiB"
-        return (unread(reason), *crudely(line, scene))
-    reader = Reader(line, scene)
+        return (unread(reason), *scan_line(line, context))
+    reader = Reader(line, context)
     odd = _oddity(line)
     if odd:
         reader.unread(odd)
@@ -64,7 +64,7 @@ def parts_of(line: bytes, scene: Scene) -> tuple[CommandPart, ...]:
     reader.visit(root, 0)
     if reader.numbers.doubtful():
         reader.unread("evaluates a variable that may hold a command")
-    hidden = crudely(line, scene) if reader.doubts else ()
+    hidden = scan_line(line, context) if reader.doubts else ()
     return (*reader.parts, *hidden)
 
 
@@ -72,37 +72,37 @@ def _oddity(line: bytes) -> str:
     if _ODD_BYTES.search(line):
         return "holds control characters"
     if _BROKEN_WORD.search(line):
-        return "goes on in the next line in the middle of a word"
+        return "continues in the next line in the middle of a word"
     if line.isascii():
         return ""
     try:
-        return "holds characters that cannot be seen" if _ODD_TEXT.search(line.decode()) else ""
+        return "holds invisible characters" if _ODD_TEXT.search(line.decode()) else ""
     except UnicodeDecodeError:
         return "is not text"
 
 
 def _for_read(node: Node) -> bool:
-    """Whether it is set for one ``read`` only: ``IFS= read -r line``."""
+    """Return whether the assignment is for a single ``read`` only: ``IFS= read -r line``."""
     name = node.parent.child_by_field_name("name") if node.parent is not None else None
     return name is not None and name.text in (b"read", b"mapfile", b"readarray")
 
 
 class Reader(TreeReader):
-    """Walks the tree of one line and collects its parts."""
+    """Walks the syntax tree of a line and collects the parts."""
 
-    def __init__(self, source: bytes, scene: Scene) -> None:
-        super().__init__(source, scene)
+    def __init__(self, source: bytes, context: CommandContext) -> None:
+        super().__init__(source, context)
         self.functions: set[bytes] = set()
 
     def structure(self, node: Node, depth: int) -> None:
-        before = self.scene
+        before = self.context
         kind = node.type
         if kind == "for_statement":
             self.loop_variable(node)
         if kind == "command_substitution":
             text = (node.text or b"").lstrip()
             if text.startswith(b"`") and _SPECIAL_IN_BACKTICKS.search(text):
-                self.unread("backslashes between backticks, which are taken off before it is read")
+                self.unread("backslashes between backticks, which bash removes before parsing")
         spine: list[Node] = []
         while node.type == "list" and node.children and node.children[0].type == "list":
             spine.append(node)
@@ -113,13 +113,16 @@ class Reader(TreeReader):
                 self.visit(child, depth + 1)
         self.leave(kind, before)
 
-    def leave(self, kind: str, before: Scene) -> None:
-        """Where the next command may run, after one that may or may not have gone elsewhere."""
+    def leave(self, kind: str, before: CommandContext) -> None:
+        """Set the directories in which the next command may run, after a command that may have changed its
+        directory."""
         if kind in _APART:
-            self.scene = before
-        elif kind in _PERHAPS and self.scene.places != before.places:
-            places = tuple(sorted({*before.places, *self.scene.places}, key=repr))
-            self.scene = before._replace(places=places[:_MOST_PLACES] + ((None,) if len(places) > _MOST_PLACES else ()))
+            self.context = before
+        elif kind in _PERHAPS and self.context.places != before.places:
+            places = tuple(sorted({*before.places, *self.context.places}, key=repr))
+            self.context = before._replace(
+                places=places[:_MOST_PLACES] + ((None,) if len(places) > _MOST_PLACES else ())
+            )
 
     def loop_variable(self, node: Node) -> None:
         name = node.child_by_field_name("variable")
@@ -133,9 +136,10 @@ class Reader(TreeReader):
         self.keys_among(values)
 
     def keys_among(self, values: Sequence[Node]) -> None:
-        """Words that a variable gets, and a command through it."""
+        """Add a part if a value assigned to a variable names a credential file: a command may use it through the
+        variable."""
         if any(names_credentials(word_of(value)) for value in values):
-            self.parts.append(CommandPart((), False, ("host_escape_risk",), "names a place of keys"))
+            self.parts.append(CommandPart((), False, ("host_escape_risk",), "names a credential file"))
 
     def on_command(self, node: Node, depth: int, extra: Sequence[Word] = ()) -> None:
         words: list[Word] = []
@@ -158,11 +162,11 @@ class Reader(TreeReader):
             else:
                 word = word_of(child) if child.is_named and kind != "regex" else UNKNOWN
                 if kind == "regex" and _BEYOND_A_WORD.search(child.text or b""):
-                    self.unread("takes what stands behind an operator for a part of it")
+                    self.unread("is parsed past an operator that ends the word")
                 if child.is_named or child.is_missing:
                     self.visit(child, depth + 1)
                 if child.start_byte == end:
-                    words[-1:] = [glued([*words[-1:], word, UNKNOWN])]
+                    words[-1:] = [concatenate([*words[-1:], word, UNKNOWN])]
                     self.unread("words that touch")
                 else:
                     words.append(word)
@@ -173,9 +177,9 @@ class Reader(TreeReader):
         if not words:
             return
         if words[0].literal and words[0].text in self.functions:
-            self.parts.append(CommandPart(known(words), False, ("unknown",), "calls a function of this line"))
+            self.parts.append(CommandPart(known_words(words), False, ("unknown",), "calls a function of this line"))
             return
-        self.parts.extend(self.scene.words(words, self.scene))
+        self.parts.extend(self.context.words(words, self.context))
         while len(words) > 1 and words[0].literal and words[0].text in _IN_THIS_SHELL:
             words = words[1:]
         name = words[0].text
@@ -183,7 +187,7 @@ class Reader(TreeReader):
             target = next(
                 (word for word in words[1:] if word.text not in (b"-P", b"-L", b"--")), Word(b"~", "computed")
             )
-            self.scene = self.scene._replace(places=moved(target, self.scene))
+            self.context = self.context._replace(places=change_directory(target, self.context))
         elif name in (b"read", b"mapfile", b"readarray", b"getopts", b"printf"):
             self.numbers.told(word.text for word in words[1:])
 
@@ -222,7 +226,7 @@ class Reader(TreeReader):
         self.value(node, depth)
 
     def redirect(self, node: Node, depth: int, bare: bool) -> list[Word]:
-        """Adds what the redirection does; gives the words behind its target, which belong to the command."""
+        """Add the part of the redirection, and return the words after its target, which belong to the command."""
         operator, words = "", list[Word]()
         self.gaps(node, apart=True)
         for child in node.children:
@@ -241,23 +245,23 @@ class Reader(TreeReader):
             self.unread()
             return []
         if operator in (">&", "<&") and words[0].text.startswith(b"-") and words[0].text != b"-":
-            self.unread("closes a descriptor, and what stands behind it is a word of its own")
-        self.parts.extend(redirection(operator, words[0], bare, self.scene))
+            self.unread("closes a descriptor, and the next text is a separate word")
+        self.parts.extend(redirection(operator, words[0], bare, self.context))
         return words[1:]
 
     def heredoc(self, node: Node, depth: int) -> list[Word]:
-        """What stands behind ``<<END`` on its line, and what is run inside the text."""
+        """Return the words after ``<<END`` on its line, and add the commands that run inside the text."""
         extra: list[Word] = []
         self.tokens(node)
         if not heredoc_is_plain(node, self.source):
-            self.unread("a here-document whose end cannot be told")
+            self.unread("a here-document whose end is not certain")
         at, last = node.start_byte, ""
         for child in node.children:
             kind = child.type
             if kind not in ("heredoc_body", "heredoc_end"):
                 touching = child.start_byte == at and kind in WORDS and (last in WORDS or last.startswith("heredoc"))
                 if touching or not BLANK_IN_LINE.match(self.source, at, child.start_byte):
-                    self.unread("cannot be read beside a here-document")
+                    self.unread("cannot be parsed after a here-document")
             at, last = child.end_byte, kind
             if kind == "file_redirect":
                 extra += self.redirect(child, depth, bare=False)
@@ -281,10 +285,10 @@ class Reader(TreeReader):
         if not _NAME.match(text) or any(
             not child.is_named and child.type not in ("=", "+=") for child in node.children
         ):
-            self.unread("sets what is not a variable")
+            self.unread("an assignment to something that is not a variable")
         value = node.child_by_field_name("value")
         if value is not None and value.type not in WORDS and value.type != "process_substitution":
-            self.unread("sets a variable to what is no word")
+            self.unread("sets a variable to something that is not a word")
         self.numbers.assigned(text, value)
         self.keys_among([] if value is None else value.named_children if value.type == "array" else [value])
         if runs_code(text) and not (text == b"IFS" and _for_read(node)):
@@ -303,14 +307,14 @@ class Reader(TreeReader):
             if child.type != "variable_assignment":
                 words.append(word_of(child))
         if any(word.text.startswith(b"-") and {*b"nif"} & {*word.text[1:]} for word in words[1:]):
-            self.unread("declares names with a meaning of their own")
+            self.unread("declares names with special attributes")
         self.simple(words)
 
     def on_unset_command(self, node: Node, depth: int) -> None:
         self.on_declaration_command(node, depth)
 
     def on_function_definition(self, node: Node, depth: int) -> None:
-        before = self.scene
+        before = self.context
         name = node.child_by_field_name("name")
         self.functions.add(b"" if name is None else name.text or b"")
         for child in node.children:
@@ -327,7 +331,7 @@ class Reader(TreeReader):
             self.children(node, depth)
 
     def on_c_style_for_statement(self, node: Node, depth: int) -> None:
-        before = self.scene
+        before = self.context
         for child in node.children:
             if child.type in ("do_group", "compound_statement"):
                 self.visit(child, depth + 1)

@@ -1,4 +1,4 @@
-"""From nodes of the grammar's tree to words, as bash would take their quotes off.
+"""Words from nodes of the syntax tree, with quotes removed as bash does.
 
 Source: bash(1), QUOTING and EXPANSION.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from mudroom.core.command.word import UNKNOWN, Word, glued
+from mudroom.core.command.word import UNKNOWN, Word, concatenate
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -18,7 +18,7 @@ _SPECIAL = re.compile(rb"(?<!\\)[{}$`]")
 _NAMES_IN_BRACES = re.compile(rb"[\w./,@+:%={}-]*\{[\w./,@+:%={}-]*\Z")
 _ODD_IN_BRACES = re.compile(rb"[{,][-/~]")
 _NOT_EXPANDED = re.compile(rb"\{(?![^{}]*\.\.)[^{},$`]*\}")
-"""Braces without a comma or two dots stand for themselves: ``{}``, ``@{u}``."""
+"""Braces without a comma or two dots are literal: ``{}``, ``@{u}``."""
 _ANSI = re.compile(
     rb"\\(?:x([0-9a-fA-F]{1,2})|([0-7]{1,3})|u([0-9a-fA-F]{1,4})|U([0-9a-fA-F]{1,8})|c(.)|(.))", re.DOTALL
 )
@@ -26,13 +26,13 @@ _LETTERS = dict(zip(b"abeEfnrtv\\'\"?", b"\a\b\x1b\x1b\f\n\r\t\v\\'\"?", strict=
 
 
 def _bare(text: bytes) -> Word:
-    """A piece without quotes: backslashes taken off, wildcards and braces found."""
+    """Return the word of a piece without quotes: backslashes are removed, wildcards and braces are found."""
     plain, wild, special, at = b"", False, -1, 0
     while at < len(text):
         byte = text[at : at + 1]
         if byte == b"\\":
-            taken = text[at + 1 : at + 2]
-            plain += b"" if taken == b"\n" else taken
+            escaped = text[at + 1 : at + 2]
+            plain += b"" if escaped == b"\n" else escaped
             at += 2
             continue
         if _WILD.match(text, at):
@@ -44,7 +44,7 @@ def _bare(text: bytes) -> Word:
 
 
 def _ansi(text: bytes) -> Word:
-    def one(match: re.Match[bytes]) -> bytes:
+    def decode(match: re.Match[bytes]) -> bytes:
         hexadecimal, octal, short, long, control, letter = match.groups()
         if hexadecimal:
             return bytes([int(hexadecimal, 16)])
@@ -57,7 +57,7 @@ def _ansi(text: bytes) -> Word:
             return bytes([control[0] & 0x1F])
         return bytes([_LETTERS[letter[0]]]) if letter[0] in _LETTERS else b"\\" + letter
 
-    return Word(_ANSI.sub(one, text[2:-1]).partition(b"\0")[0])
+    return Word(_ANSI.sub(decode, text[2:-1]).partition(b"\0")[0])
 
 
 def _double(node: Node) -> Word:
@@ -71,7 +71,7 @@ def _double(node: Node) -> Word:
         pieces.append(Word(child.text or b"", "computed"))
         at = child.end_byte - start
     pieces.append(_in_double(source[at:-1]))
-    return glued(pieces)
+    return concatenate(pieces)
 
 
 def _in_double(text: bytes) -> Word:
@@ -80,7 +80,7 @@ def _in_double(text: bytes) -> Word:
 
 
 def _braced(text: bytes) -> Word:
-    """``src/{a,b}``: names of files that differ in a piece, if that is surely all; else computed."""
+    """Return the word of ``src/{a,b}``: a pattern if it certainly expands to file names only, otherwise computed."""
     counted = re.sub(rb"\{\w+\.\.\w+\}", b"{1}", text)
     if _NAMES_IN_BRACES.match(counted) and b".." not in counted and not _ODD_IN_BRACES.search(counted):
         return Word(text, "pattern", text.index(b"{"))
@@ -88,16 +88,16 @@ def _braced(text: bytes) -> Word:
 
 
 def word_of(node: Node) -> Word:
-    """The word that a node stands for."""
+    """Return the word that a node stands for."""
     kind, text = node.type, node.text or b""
     if kind in ("word", "number", "variable_name", "file_descriptor", "test_operator", "extglob_pattern", "regex"):
         if node.named_child_count:
             return UNKNOWN
-        found = _bare(text)
+        word = _bare(text)
         if text.startswith(b"~"):
-            return Word(found.text, "computed", 0)
+            return Word(word.text, "computed", 0)
         if not _SPECIAL.search(_NOT_EXPANDED.sub(b"", text)) or text in (b"{", b"}"):
-            return found
+            return word
         return _braced(text)
     if kind == "raw_string":
         return Word(text[1:-1])
@@ -107,13 +107,13 @@ def word_of(node: Node) -> Word:
         return _ansi(text)
     if kind == "concatenation":
         pieces = [word_of(child) for child in node.children]
-        found = glued(pieces)
+        word = concatenate(pieces)
         if text.startswith(b"~"):
-            return Word(found.text, "computed", 0)
+            return Word(word.text, "computed", 0)
         bare = b"".join(child.text or b"" for child in node.children if child.type in ("word", "brace_expression"))
         if _SPECIAL.search(_NOT_EXPANDED.sub(b"", bare)):
-            return _braced(text) if found.kind != "computed" or b"$" not in text else Word(found.text, "computed", 0)
-        return found
+            return _braced(text) if word.kind != "computed" or b"$" not in text else Word(word.text, "computed", 0)
+        return word
     if kind == "brace_expression":
         return _braced(text)
     if kind == "process_substitution":

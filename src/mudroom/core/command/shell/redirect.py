@@ -1,4 +1,4 @@
-"""Redirections: where a command writes beside what it does itself (bash(1), REDIRECTION)."""
+"""Redirections: the files that a command reads or writes through the shell (bash(1), REDIRECTION)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from mudroom.core.command.locations import Scene, names_credentials, where
+from mudroom.core.command.locations import CommandContext, locate, names_credentials
 from mudroom.core.command.table_rule import tidy
 from mudroom.core.command.verdict import CommandClass, CommandPart
 from mudroom.core.command.word import Word
@@ -19,9 +19,9 @@ _ENDS_A_WORD = (b"", b" ", b"\t", b"\n", b";", b"&", b"|", b"<", b">", b")")
 _DELIMITER = re.compile(rb"(?P<quote>['\"]?)\\?(?P<name>\w+)(?P=quote)\Z")
 
 
-def redirection(operator: str, target: Word, bare: bool, scene: Scene) -> Iterable[CommandPart]:
-    """What it does; nothing if it only joins descriptors or writes to nowhere. ``bare``: there is no command, so that
-    the file is emptied."""
+def redirection(operator: str, target: Word, bare: bool, context: CommandContext) -> Iterable[CommandPart]:
+    """Yield the part for a redirection; no part if it only duplicates descriptors or writes to a null device. ``bare``:
+    there is no command, so ``>`` empties the file."""
     text = target.text
     if text == b"/dev/fd/":
         return  # a process substitution, whose commands are parts of their own
@@ -33,7 +33,7 @@ def redirection(operator: str, target: Word, bare: bool, scene: Scene) -> Iterab
     classes: set[CommandClass] = set()
     verb = "writes" if ">" in operator else "reads"
     if ">" in operator and text not in _NOWHERE:
-        place = where(target, scene)
+        place = locate(target, context)
         empties = bare and operator in (">", ">|")
         classes.add("destructive" if empties else "mutating")
         verb = "empties" if empties else verb
@@ -46,14 +46,15 @@ def redirection(operator: str, target: Word, bare: bool, scene: Scene) -> Iterab
 
 
 def heredoc_is_plain(node: Node, source: bytes) -> bool:
-    """Whether the grammar surely ended the here-document where bash does: at the first line that is the delimiter."""
+    """Return whether the grammar certainly ended the here-document where bash does: at the first line equal to the
+    delimiter."""
     start = next((child for child in node.children if child.type == "heredoc_start"), None)
     body = next((child for child in node.children if child.type == "heredoc_body"), None)
     end = next((child for child in node.children if child.type == "heredoc_end"), None)
-    said = _DELIMITER.match(start.text or b"") if start is not None else None
+    delimiter = _DELIMITER.match(start.text or b"") if start is not None else None
     if start is None or source[start.end_byte : start.end_byte + 1] not in _ENDS_A_WORD:
         return False
-    if said is None or end is None or end.is_missing or (end.text or b"").lstrip(b"\t") != said["name"]:
+    if delimiter is None or end is None or end.is_missing or (end.text or b"").lstrip(b"\t") != delimiter["name"]:
         return False
     tabs = any(child.type == "<<-" for child in node.children)
     line_start = source.rfind(b"\n", 0, end.start_byte) + 1
@@ -61,4 +62,4 @@ def heredoc_is_plain(node: Node, source: bytes) -> bool:
     if before.strip(b"\t") or (before and not tabs) or source[end.end_byte : end.end_byte + 1] not in (b"", b"\n"):
         return False
     lines = source[body.start_byte : line_start].split(b"\n") if body is not None else []
-    return not any((line.lstrip(b"\t") if tabs else line) == said["name"] for line in lines)
+    return not any((line.lstrip(b"\t") if tabs else line) == delimiter["name"] for line in lines)

@@ -1,6 +1,7 @@
-"""The tree of a line, walked: which node is read how, and what is run inside words, sums and tests.
+"""Walk of a line's syntax tree: the handler of each node type, and the commands that run inside words, arithmetic and
+tests.
 
-Every node has a way of being read. What has none, and what does not look as the grammar says it does, is unknown:
+Every node type has a handler. A node without one, or one that does not look as the grammar says, is unknown:
 tree-sitter's grammar of bash is not bash itself.
 """
 
@@ -16,7 +17,7 @@ from mudroom.core.command.verdict import CommandPart
 if TYPE_CHECKING:
     from tree_sitter import Node
 
-    from mudroom.core.command.locations import Scene
+    from mudroom.core.command.locations import CommandContext
 
 DEEPEST = 60
 BLANK = re.compile(rb"(?:[ \t\n]|\\\n)*\Z")
@@ -63,18 +64,18 @@ def unread(reason: str) -> CommandPart:
 
 
 class TreeReader:
-    """Collects what is run inside words; ``Reader`` adds what commands are."""
+    """Collects the commands that run inside words; ``Reader`` adds the commands themselves."""
 
-    def __init__(self, source: bytes, scene: Scene) -> None:
+    def __init__(self, source: bytes, context: CommandContext) -> None:
         self.source = source
-        self.scene = scene
+        self.context = context
         self.parts: list[CommandPart] = []
         self.doubts = False
         self.numbers = Numbers()
         self.quoted = False
-        """Inside double quotes: a single quote is nothing special there, in spite of the grammar."""
+        """Inside double quotes a single quote is an ordinary character, in spite of the grammar."""
 
-    def unread(self, reason: str = "cannot be read") -> None:
+    def unread(self, reason: str = "cannot be parsed") -> None:
         self.doubts = True
         part = unread(reason)
         if part not in self.parts[-1:]:
@@ -95,11 +96,11 @@ class TreeReader:
             if kind not in ("raw_string", "ansi_c_string") and _RUNS_INSIDE.search(text):
                 self.unread()
             if kind in ("regex", "extglob_pattern") and (b"\n" in text or b" ]]" in text):
-                self.unread("a pattern that goes on behind its test")
+                self.unread("a pattern that continues after its test")
             if kind == "word" and not _WORD.match(text):
-                self.unread("a word with something in it that ends words")
+                self.unread("a word that holds a character which ends words")
             if kind == "ansi_c_string" and not _ANSI.match(text):
-                self.unread("a string whose end cannot be told")
+                self.unread("a string whose end is not certain")
             if self.quoted and kind in ("raw_string", "ansi_c_string"):
                 self.unread("single quotes inside double quotes")
             if kind in ("word", "number", "variable_name") and _BLANK_IN_WORD.search(text):
@@ -114,20 +115,20 @@ class TreeReader:
         elif kind in ("string_content", "heredoc_content"):
             self.text_of(node.text or b"")
             if kind == "string_content" and _QUOTE_INSIDE.search(node.text or b""):
-                self.unread("a string whose end cannot be told")
+                self.unread("a string whose end is not certain")
         elif kind not in _QUIET:
-            way = getattr(self, "on_" + kind, None)
-            if way is None:
+            handler = getattr(self, "on_" + kind, None)
+            if handler is None:
                 self.unread()
                 self.children(node, depth, strict=False)
             else:
-                way(node, depth)
+                handler(node, depth)
 
     def structure(self, node: Node, depth: int) -> None:
         self.children(node, depth)
 
     def children(self, node: Node, depth: int, strict: bool = True) -> None:
-        """Visits all children; ``strict``: tokens too, and nothing but blanks may stand between them."""
+        """Visit all children. ``strict``: tokens too, and only blanks may stand between children."""
         if strict:
             self.gaps(node, lines=True)
         for child in node.children:
@@ -135,8 +136,8 @@ class TreeReader:
                 self.visit(child, depth + 1)
 
     def gaps(self, node: Node, apart: bool = False, lines: bool = False) -> None:
-        """Nothing but blanks may stand between children; ``apart``: words may not touch; ``lines``: a line's end may
-        stand there, too."""
+        """Check that only blanks stand between children. ``apart``: words may not touch. ``lines``: newlines count as
+        blanks."""
         blank = BLANK if lines else BLANK_IN_LINE
         at, last = node.start_byte, ""
         self.tokens(node)
@@ -150,28 +151,29 @@ class TreeReader:
             self.unread()
 
     def tokens(self, node: Node) -> None:
-        """A token has to be what it is called: the grammar lets ``<<`` take the end of a word along."""
+        """Check that the text of each token equals its type: the grammar lets ``<<`` include the end of a word."""
         for child in node.children:
             if not child.is_named and not child.is_missing:
                 text = _LEADING.sub(b"", child.text or b"").decode(errors="replace")
                 if child.type in ("!", "{", "}") and node.type in _WITH_SIGNS and not self.stands_alone(child):
-                    self.unread("a sign that is a part of a word")
+                    self.unread("a reserved word that is part of another word")
                 if text != child.type and not (child.type == "\n" and not text.strip()):
                     self.unread()
 
     def stands_alone(self, node: Node) -> bool:
-        """``{``, ``!`` and ``}`` are words of the shell only where a word ends behind them."""
+        """Return whether a word ends after the node: ``{``, ``!`` and ``}`` are reserved words of the shell only
+        there."""
         after = self.source[node.end_byte : node.end_byte + 1]
         return after in (_AFTER_BRACE if node.type == "}" else _AFTER_SIGN)
 
     def value(self, node: Node, depth: int) -> None:
-        """A piece of a word. What stands between its children is text, in which nothing may be run."""
+        """Visit a piece of a word. The text between its children must not run a command."""
         at = node.start_byte
         self.tokens(node)
         if node.type == "simple_expansion" and any(
             blank in (node.text or b"").lstrip() for blank in (b" ", b"\t", b"\n")
         ):
-            self.unread("a sign that stands alone")
+            self.unread("an expansion that is followed by a blank")
         for child in node.children:
             self.text_of(self.source[at : child.start_byte])
             at = child.end_byte
@@ -181,10 +183,11 @@ class TreeReader:
 
     def text_of(self, text: bytes) -> None:
         if _RUNS_INSIDE.search(text):
-            self.unread("runs something inside its text")
+            self.unread("runs a command inside its text")
 
     def sum_of(self, node: Node, depth: int) -> None:
-        """bash evaluates variables in a sum, and what they hold, and runs commands that it finds in subscripts."""
+        """Visit an arithmetic expression: bash evaluates the variables in it, and their content, and runs commands in
+        subscripts."""
         if depth > DEEPEST:
             self.unread("nested too deeply")
             return
@@ -216,7 +219,7 @@ class TreeReader:
         named = [child for child in node.children if child.is_named]
         kinds = [child.type for child in named]
         if "!" in tokens and kinds[:1] != ["subscript"] and not {"*", "@"} & set(tokens):
-            self.unread("takes a variable by a name that cannot be told")
+            self.unread("takes a variable whose name is not known before it runs")
         if "@" in tokens and "!" not in tokens and not set(tokens[tokens.index("@") + 1 :]) <= _SHELL_VALUES | {"}"}:
             self.unread("evaluates a variable")
         if {"=", ":="} & set(tokens) and named and runs_code(named[0].text or b""):
@@ -230,16 +233,16 @@ class TreeReader:
     def on_test_command(self, node: Node, depth: int) -> None:
         plain = bool(node.children) and node.children[0].type == "["
         if not _BRACKETS.match(node.text or b"") or (plain and b"\n" in (node.text or b"")):
-            self.unread("a bracket that is a part of a word")
+            self.unread("a bracket that is part of a word")
         self.tested(node, depth, plain)
-        self.parts.append(CommandPart((b"[",) if plain else (b"[[",), False, ("read_only",), "tests something"))
+        self.parts.append(CommandPart((b"[",) if plain else (b"[[",), False, ("read_only",), "tests a condition"))
 
     def tested(self, node: Node, depth: int, plain: bool) -> None:
         operators = {child.text for child in node.children if child.type == "test_operator"}
         sums = bool({operator.decode() for operator in operators if operator} & _SUMS) and not plain
         self.gaps(node, lines=not plain)
         if {b"-v", b"-R"} & operators and _RUNS_INSIDE.search(node.text or b""):
-            self.unread("a name of a variable that cannot be told")
+            self.unread("the name of a variable is not known before it runs")
         if depth > DEEPEST:
             self.unread("nested too deeply")
             return

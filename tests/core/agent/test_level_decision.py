@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mudroom.core.agent.card import AgentCard
-from mudroom.core.agent.level import LEVELS, REFUSE, LevelPolicy, LevelSupport, decide_level
+from mudroom.core.agent.level_decision import LevelSupport, decide_level
+from mudroom.core.agent.sandbox_level import LEVELS, REFUSE, LevelPolicy
 
 ALL = LevelSupport({})
 CARD, BARE, BOXED, HELD = AgentCard("a"), AgentCard("a", 0), AgentCard("a", 1), AgentCard("a", 2)
