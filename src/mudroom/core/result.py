@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from mudroom.core.command.verdict import Verdict
 from mudroom.core.confinement.limit import LimitReached, Reading
 from mudroom.core.merge.merge import Conflict
-from mudroom.core.tree.change import Change, Changeset, listed, summarise
+from mudroom.core.tree.change import Change, Changeset, counted_changes, summarise
 from mudroom.core.tree.rollup import roll_up
 
 if TYPE_CHECKING:
@@ -136,7 +136,7 @@ def changes_to_json(changeset: Changeset, moves: Iterable[Move] = ()) -> dict[st
             "lines_removed": summary.lines_removed,
             "bytes": summary.size,
         },
-        "files": [_file(change, ends.get(change.path)) for change in listed(changeset.changes)],
+        "files": [_file(change, ends.get(change.path)) for change in counted_changes(changeset.changes)],
         "rollup": [
             named(roll.path, suffix=b"/")
             | {

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
-from mudroom.core.tree.change import Changeset, listed
+from mudroom.core.tree.change import Changeset, counted_changes
 from mudroom.errors import ForkMoved
 from mudroom.vault.forks.review import fingerprint
 from mudroom.vault.forks.stacking import find_checkpoint, timeline
@@ -55,7 +55,7 @@ def _since(session: Session, fork: str, point: str) -> Changeset:
 
 
 def _dropped(changeset: Changeset) -> DroppedChanges:
-    return DroppedChanges(fingerprint(changeset), changeset.changes, tuple(listed(changeset.changes)))
+    return DroppedChanges(fingerprint(changeset), changeset.changes, tuple(counted_changes(changeset.changes)))
 
 
 def points(session: Session, fork: str) -> list[tuple[Checkpoint, bool]]:
