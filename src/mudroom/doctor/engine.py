@@ -128,7 +128,9 @@ def walls(trial: ContainerTrial) -> EngineRow:
 def inside(engine: Engine) -> EngineRow:
     if engine.nested:
         return EngineRow(INSIDE, "strict", "what a command has at level 1, it has in the container, too")
-    found = "none: commands share a container per fork, in a copy, and programs that heed no proxy have no network"
+    found = (
+        "none: commands share a container per fork, in a copy, and programs that ignore proxy settings have no network"
+    )
     return EngineRow(INSIDE, "degraded", found, _permit())
 
 

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import Literal, NamedTuple
 
-from mudroom.core.confinement.why import AccessReason
+from mudroom.core.confinement.access_reason import AccessReason
 from mudroom.core.settings import EngineChoice, Settings
 from mudroom.errors import MudroomError, UsageError
 from mudroom.sandbox.client.client import Client

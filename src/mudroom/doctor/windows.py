@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Literal, NamedTuple
 
 from mudroom.core.confinement.limit import Limits
-from mudroom.core.confinement.spec import Around, Copy, SandboxSpec
+from mudroom.core.confinement.spec import Copy, HostView, SandboxSpec
 from mudroom.core.confinement.windows_command import join
 from mudroom.errors import MudroomError
 from mudroom.sandbox.windows.calls import CallFailed, Calls
@@ -183,7 +183,7 @@ def _run(
     work, scratch = place + b"\\work", place + b"\\scratch"
     for path in (work, scratch):
         os.makedirs(path)
-    around = None if asked.level else Around()
+    around = None if asked.level else HostView()
     spec = SandboxSpec(work, Copy(work), work, work, scratch, network=asked.network, around=around)
     roots = [value for name, value in variables.items() if name.upper() == "SYSTEMROOT"]
     shell = join(roots[0] if roots else "C:\\Windows", "System32\\cmd.exe")

@@ -18,8 +18,8 @@ from mudroom.stage.views.overlay import OverlayView
 from mudroom.vault.store.fork import Fork
 
 if TYPE_CHECKING:
+    from mudroom.core.confinement.access_reason import AccessReason
     from mudroom.core.confinement.container_report import ContainerReport
-    from mudroom.core.confinement.why import AccessReason
     from mudroom.vault.store.store import Vault
 
 
@@ -44,7 +44,7 @@ class Explanation:
 
     def why_path(self, forks: Forks, path: bytes) -> AccessReason:
         """Return what a command finds at an absolute path, and why."""
-        from mudroom.core.confinement.why import AccessReason, why_place
+        from mudroom.core.confinement.access_reason import AccessReason, why_place
 
         project = self._vault.project
         mask, _notes = forks.secrets.look(self._actor.settings)

@@ -68,7 +68,7 @@ def test_of_equal_lines_that_end_otherwise_each_keeps_its_own(before: bytes, lin
     [
         (["ours"], "there are 2 places to decide, and 1 were decided"),
         ([["a\nb"], "ours"], "a line has no newline in it"),
-        ([["\ud800"], "ours"], "a line is no text"),
+        ([["\ud800"], "ours"], "a line is not valid text"),
     ],
 )
 def test_what_is_no_decision(choices: list[Choice], why: str) -> None:

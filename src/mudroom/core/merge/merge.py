@@ -73,10 +73,10 @@ SATISFIED = MergeDecision("satisfied")
 COMBINE = MergeDecision("combine")
 
 _GONE = "deleted in the project meanwhile"
-_KIND = "the project has made something else of it meanwhile"
+_KIND = "replaced in the project by an entry of another kind"
 _EDITED = "also changed in the project since the command ran"
 _MODE = "its permissions were changed in the project, too"
-_NEW = "the project has gained a different one meanwhile"
+_NEW = "also created in the project, but different"
 _DELETED = "changed in the project since the command ran"
 UNKNOWN = "edited in the project while the command was running"
 BINARY = "also changed in the project, and cannot be merged"

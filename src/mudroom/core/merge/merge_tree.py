@@ -20,8 +20,8 @@ from mudroom.core.tree.flag import git_directory, is_protected
 from mudroom.core.tree.path import ancestors, is_below, sort_key
 
 RENAMED_AWAY = "the file that it was renamed from was deleted in the project meanwhile"
-CLOSED = "the project keeps it from you: its permissions, or those of a directory above it, forbid reading it"
-_END = "its other end is in conflict"
+CLOSED = "cannot be read in the project: its permissions, or those of a directory above it, forbid it"
+_END = "the other path of the rename is in conflict"
 _REPOSITORY = "also changed in the project, and files of a repository are never merged"
 
 

@@ -34,7 +34,7 @@ OpKind = Literal["place", "swap", "remove", "mkdir", "rmdir", "chmod"]
 
 _DIFFERING = frozenset(("mode", "content", "type", "xattr"))
 _DIRECTORY = Entry("directory", 0o755, 0, b"", 0, 0, 1, 0, 0, 0, 0)
-_STUCK = "turns a directory into something else, but not all of it can go along"
+_STUCK = "replaces a directory, but not everything below it can be applied"
 
 
 class Op(NamedTuple):
@@ -176,7 +176,7 @@ class _Planner:
         broken = {git_directory(path) for path in self._conflicts} | {git for git in units if self._live.git_moved(git)}
         for change in self._taken:
             if git_directory(change.path) in broken - {None}:
-                self._refuse(change.path, "the repository moved on in the project meanwhile")
+                self._refuse(change.path, "the repository has changed in the project meanwhile")
 
     def _refuse_stranded(self) -> None:
         """Refuse changes that cannot be placed: their directory does not exist, or it belongs to a directory that
@@ -195,7 +195,7 @@ class _Planner:
         paths."""
         for change in self._taken:
             if change.moved_to in self._conflicts:
-                self._refuse(change.path, "its new name cannot be taken")
+                self._refuse(change.path, "its new path is in conflict")
 
     def _operations(self) -> Iterator[Op]:
         """Yield the operations in walking order. Removals of directories come last, deepest first."""

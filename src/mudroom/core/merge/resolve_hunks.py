@@ -76,7 +76,7 @@ def _bytes_of(text: str, end: bytes) -> bytes:
     try:
         raw = text.encode()
     except UnicodeEncodeError:
-        raise ValueError("a line is no text") from None
+        raise ValueError("a line is not valid text") from None
     return raw.removesuffix(b"\r") if end == b"\r\n" else raw
 
 

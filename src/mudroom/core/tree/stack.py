@@ -129,7 +129,7 @@ def from_text(text: str) -> ForkState:
         elif word in ("upper", "layers", "base", "created", "parent", "named") and word not in facts:
             facts[word] = tuple(rest)
         else:
-            raise ValueError(f"has a line that makes no sense: {line!r}")
+            raise ValueError(f"has an invalid line: {line!r}")
     try:
         (upper,), (base,), (created,) = facts["upper"], facts["base"], facts["created"]
         (parent,) = facts.get("parent", ("",))
@@ -144,5 +144,5 @@ def _ids(words: tuple[str, ...] | list[str]) -> tuple[str, ...]:
     """Return the ids. Raise ValueError if one is not ASCII letters and digits: ids become directory names."""
     for word in words:
         if not word.isalnum() or not word.isascii():
-            raise ValueError(f"has a layer with a name that makes no sense: {word!r}")
+            raise ValueError(f"has an invalid layer name: {word!r}")
     return tuple(words)

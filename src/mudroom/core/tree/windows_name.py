@@ -47,9 +47,9 @@ def why_no_name(name: bytes) -> str | None:
     """Return why this path component is not allowed, or None if it is."""
     text = _text(name)
     if text is None:
-        return "not UTF-8, and names are UTF-16 there"
+        return "not UTF-8, so it cannot be a UTF-16 name on Windows"
     if text in ("", ".", ".."):
-        return "no name"
+        return "not a file name"
     forbidden = _FORBIDDEN.search(text)
     if forbidden:
         character = forbidden.group()
@@ -79,7 +79,7 @@ def why_no_link(path: bytes, target: bytes) -> str | None:
         return "its target is not UTF-8"
     plain = text.replace("\\", "/")
     if plain.startswith("//"):
-        return "its target is a server's or a device's: looking at it would tell your credentials to whoever it names"
+        return "its target is on a server or a device: opening it would send your credentials to that server"
     if plain.startswith("/"):
         return "its target is absolute"
     if re.match(r"[^/]*:", plain):
