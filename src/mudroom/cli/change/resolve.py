@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from mudroom.cli.main import Context
 from mudroom.cli.open import only_fork, open_session, project_paths, with_shown
 from mudroom.core.merge.resolution_words import choice_words, take_words
-from mudroom.core.result import named
+from mudroom.core.result import path_fields
 from mudroom.core.tree.path import show, show_path
 from mudroom.errors import UsageError
 
@@ -136,9 +136,11 @@ def conflict_to_json(conflict: ForkConflict) -> dict[str, Any]:
     sides = {}
     for side, version in (("base", conflict.base), ("ours", conflict.ours), ("theirs", conflict.theirs)):
         entry = version.entry
-        sides[side] = None if entry is None else named(version.path) | {"type": entry.kind, "mode": f"{entry.mode:04o}"}
+        sides[side] = (
+            None if entry is None else path_fields(version.path) | {"type": entry.kind, "mode": f"{entry.mode:04o}"}
+        )
     return {
-        **named(conflict.path),
+        **path_fields(conflict.path),
         "reason": conflict.reason,
         "decided": conflict.decided,
         "take": conflict.take or None,
