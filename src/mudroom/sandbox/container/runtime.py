@@ -20,8 +20,8 @@ PLACE = b"/.mudroom"
 """Where containers see it."""
 _PACKAGE = os.path.abspath(__file__).rsplit(os.sep, 3)[0]
 FAMILY = (
-    "launcher", "init", "holder", "template", "step", "link", "listening", "netlink", "wire", "kernel", "mediator",
-    "pause", "refusal",
+    "launcher", "init", "holder", "template", "step", "step_context", "link", "listener", "netlink", "wire", "kernel",
+    "mediator", "pause", "refusal",
 )  # fmt: skip
 _PROBE = """\
 import sys
