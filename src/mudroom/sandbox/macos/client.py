@@ -150,9 +150,9 @@ class _Watched(Running):
             if self._connection.is_open():
                 raise
 
-    def _hold(self, op: str) -> None:
+    def _pause_or_resume(self, op: str) -> None:
         try:
-            super()._hold(op)
+            super()._pause_or_resume(op)
         except MudroomError:
             if self._connection.is_open():
                 raise
