@@ -162,7 +162,7 @@ def test_a_socket_that_is_not_ours(fakes: Fakes) -> None:
         fakes.socket.chmod(0)
         fakes.program("docker", "exit 1")
         found = fakes.found("docker")
-    assert found.problem.startswith(f"{fakes.socket} is not for you (its group is ")
+    assert found.problem.startswith(f"{fakes.socket} denies you access (its group is ")
     assert "usermod --append --groups" in found.hint
     assert "rootless Podman" in found.hint
 
@@ -247,7 +247,7 @@ def test_podman_in_a_machine_of_its_own(fakes: Fakes) -> None:
 @pytest.mark.parametrize("value", [{}, {"host": []}, {"host": {"security": 1}}, {"host": None, "version": "x"}])
 def test_podman_that_says_nothing(fakes: Fakes, value: object) -> None:
     fakes.prints("podman", value)
-    assert "does not say what it is" in fakes.found("podman").problem
+    assert "does not describe itself" in fakes.found("podman").problem
 
 
 def test_apple_container(fakes: Fakes) -> None:

@@ -98,7 +98,7 @@ def test_level_nought_writes_only_where_its_sid_may() -> None:
     ]  # fmt: skip
     assert only(found, "default_dacl") == [(("@user", "@logon", sid),)]
     assert not only(found, "profile") and not only(found, "integrity")
-    assert "what Everyone may write can be written at level 0" in found.notes
+    assert "files that Everyone may write are writable at level 0" in found.notes
 
 
 @pytest.mark.parametrize("spec", [SPEC, BARE], ids=["contained", "bare"])

@@ -153,9 +153,9 @@ _INFO = {
     ("run", "says"),
     [
         ("echo 'docker: no space left on device.' >&2; exit 125", "found: docker: no space left on device."),
-        ("exit 0", "a container that said nothing"),
-        ("echo mudroom-trial garbage; exit 0", "said what is no answer"),
-        ("echo mudroom-trial 1000 1 another-boot 0 0 1 2 lo; exit 0", "has them on another one"),
+        ("exit 0", "a container that printed nothing"),
+        ("echo mudroom-trial garbage; exit 0", "printed an invalid report"),
+        ("echo mudroom-trial 1000 1 another-boot 0 0 1 2 lo; exit 0", "runs them on another one"),
     ],
 )
 def test_an_engine_that_starts_nothing(alone: Alone, run: str, says: str) -> None:
