@@ -94,7 +94,7 @@ DARWIN = Platform(
     _path_darwin,
     has_groups=False,
 )
-PLATFORMS: Mapping[str, Platform] = {one.name: one for one in (LINUX, DARWIN)}
+PLATFORMS: Mapping[str, Platform] = {platform.name: platform for platform in (LINUX, DARWIN)}
 
 
 UNTRIED = frozenset(("darwin",))
@@ -105,7 +105,9 @@ def platform_here(name: str) -> Platform:
     """Return the platform called ``name``, a ``sys.platform``. Raise Unsupported if it has no sandbox, or if its
     sandbox has never been tried."""
     if name in UNTRIED:
-        raise Unsupported("mudroom", "Linux", name, "it has never run here: docs/MACOS.md says what is left to do")
+        raise Unsupported(
+            "mudroom", "Linux", name, "it has never run on this platform: docs/MACOS.md lists the remaining work"
+        )
     if name not in PLATFORMS:
         raise Unsupported("mudroom", "Linux", name, "it is not built for this platform")
     return PLATFORMS[name]

@@ -71,7 +71,7 @@ def make(
     """
     recipe = complete(recipe)
     chosen = choose(environ, engine)
-    # with the options that start its containers on this machine
+    # With the options that start its containers on this machine.
     if recipe.kind == "containerfile" and chosen.kind == "podman":
         chosen = ready(chosen, provide_host_image(chosen, environ), environ, state)
     existing = _describe(chosen, [recipe.name], environ, _ignore)
@@ -128,7 +128,7 @@ def _describe(
     images = []
     for info in json.loads(output):
         about = shown_labels((info.get("Config") or {}).get("Labels") or {})
-        names_of_it = tuple(info.get("RepoTags") or ())
-        known = {key: value for key, value in about.items() if value}
-        images.append(Made(names_of_it, info["Id"], info.get("Size") or 0, known))
+        tags = tuple(info.get("RepoTags") or ())
+        labels_set = {key: value for key, value in about.items() if value}
+        images.append(Made(tags, info["Id"], info.get("Size") or 0, labels_set))
     return images

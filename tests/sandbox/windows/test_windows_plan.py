@@ -194,7 +194,7 @@ def test_system_variables_are_known_in_any_case() -> None:
 
 @pytest.mark.parametrize("source", [b"C:\\users\\ME\\p\\x", b"C:\\Users\\me\\p", b"C:\\Users", b"C:\\"])
 def test_nothing_gives_the_project_itself_away(source: bytes) -> None:
-    with pytest.raises(UsageError, match="of the project"):
+    with pytest.raises(UsageError, match="in the project"):
         plan(SPEC._replace(binds=(Bind(source, b"D:\\elsewhere", True),)))
     inside = plan(SPEC._replace(binds=(Bind(source, b"c:\\users\\me\\P\\y", True),)))
     assert not [grant for grant in only(inside, "grant") if grant[0] == source.decode()]

@@ -85,7 +85,7 @@ def test_a_command_in_a_sandbox_of_ours(alone: Alone) -> None:
     done = alone.mudroom("run", "--no", "--read", str(SOURCE), "--read", sys.prefix, "--", sys.executable, "look")
     assert (
         "mudroom.errors.Unsupported: level 2 needs a container engine: Docker, Podman or Apple container; found: a "
-        "command of mudroom's, and no engine is in sight of its sandbox (outside of the sandbox: mudroom run --level 2)"
+        "command in a sandbox of mudroom, where no engine is visible (outside of the sandbox: mudroom run --level 2)"
     ) in done.stderr
 
 

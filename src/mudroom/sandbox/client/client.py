@@ -153,7 +153,7 @@ class Running:
         try:
             channel = self._view.pop()
         except IndexError:
-            raise MudroomError("the view of this command was not asked for, or has been taken") from None
+            raise MudroomError("the view of this command was not requested, or has been taken") from None
         try:
             _data, ancillary, _flags, _address = channel.recvmsg(1, _socket.CMSG_SPACE(4), CMSG_CLOEXEC)
         finally:

@@ -55,7 +55,7 @@ class FoundEngine(NamedTuple):
 
 
 def ask(
-    argv: Sequence[bytes], environ: Mapping[bytes, bytes], timeout: float = PATIENCE, *, given: bytes | None = None
+    argv: Sequence[bytes], environ: Mapping[bytes, bytes], timeout: float = PATIENCE, *, stdin: bytes | None = None
 ) -> bytes:
     """Run a command line of an engine and return its output; ``given`` is its input. Raise MudroomError with its
     message if it fails. If it takes longer than ``timeout`` seconds, kill it with every process that it has started and
@@ -64,7 +64,7 @@ def ask(
         process = subprocess.Popen(
             list(argv),
             env=dict(environ),
-            stdin=subprocess.DEVNULL if given is None else subprocess.PIPE,
+            stdin=subprocess.DEVNULL if stdin is None else subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             start_new_session=True,  # no terminal for questions, and the whole session can be killed (setsid(2))
@@ -72,7 +72,7 @@ def ask(
     except OSError as error:
         raise MudroomError(f"{_name(argv)} cannot be started: {error.strerror}") from error
     try:
-        out, complaint = process.communicate(given, timeout)
+        out, complaint = process.communicate(stdin, timeout)
     except subprocess.TimeoutExpired as error:
         hint = "the engine hangs: restart it, or choose another one with container.engine"
         raise Unusable(f"{_name(argv)} does not answer for {timeout:.0f} s", hint) from error
@@ -265,14 +265,14 @@ def _look_at_docker(program: bytes, environ: Mapping[bytes, bytes]) -> Engine:
     endpoint = _endpoint(program, environ)
     if not endpoint.startswith("unix://"):
         raise Unusable(
-            f"docker is another computer ({endpoint}), which does not see the files of this one",
+            f"docker runs on another computer ({endpoint}), which does not see the files of this one",
             "use an engine of this machine: docker context use default, or container.engine: podman",
         )
     security = [str(option) for option in info.get("SecurityOptions") or ()]
     if any("name=rootless" in option for option in security):
         raise Unusable(
-            "docker is rootless: there your files are root's, and no container of mudroom's has a root",
-            "use rootless Podman, which can let you be yourself (container.engine: podman), or Docker's own daemon",
+            "docker is rootless: inside, your files belong to root, and containers of mudroom have no root",
+            "use rootless Podman, which can keep your user id (container.engine: podman), or Docker's own daemon",
         )
     holds = {"memory": "MemoryLimit", "processes": "PidsLimit", "cpus": "CpuCfsQuota"}
     return Engine(
@@ -311,7 +311,7 @@ def _daemon_problem(program: bytes, environ: Mapping[bytes, bytes]) -> Unusable 
     works."""
     endpoint = _endpoint(program, environ)
     if not endpoint.startswith("unix://"):
-        return Unusable(f"docker at {endpoint} does not answer", "is that computer reached? docker context ls")
+        return Unusable(f"docker at {endpoint} does not answer", "can that computer be reached? docker context ls")
     path = endpoint[len("unix://") :]
     probe = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM | _socket.SOCK_CLOEXEC)
     try:
@@ -440,12 +440,12 @@ def _require_ids(host: Mapping[str, Any], environ: Mapping[bytes, bytes]) -> Non
 def _look_at_apple(program: bytes, environ: Mapping[bytes, bytes]) -> Engine:
     """Read ``container system status --format json`` (SystemStatus.swift): a status, and the server's version."""
     try:
-        found = _information([program, b"system", b"status", b"--format=json"], environ)
+        info = _information([program, b"system", b"status", b"--format=json"], environ)
     except Unusable:
         raise
     except MudroomError as error:  # it exits with 1 then
         raise Unusable("the services of Apple container do not run", "container system start") from error
-    version = str(found.get("apiServerVersion", ""))
+    version = str(info.get("apiServerVersion", ""))
     return Engine("container", program, version=version, remote=True, limits=("memory", "cpus"))
 
 

@@ -51,14 +51,14 @@ def _objects(text: str) -> Iterator[dict[str, Any]]:
         yield from (entry for entry in (value if isinstance(value, list) else [value]) if isinstance(entry, dict))
 
 
-def _labels(value: object) -> dict[str, str]:
+def _labels(listed: object) -> dict[str, str]:
     """Parse labels: Docker prints them as one text, ``key=value,key=value``; Podman as an object."""
-    if isinstance(value, dict):
-        return {str(key): str(value) for key, value in value.items()}
-    return dict(part.partition("=")[::2] for part in str(value or "").split(","))
+    if isinstance(listed, dict):
+        return {str(key): str(value) for key, value in listed.items()}
+    return dict(part.partition("=")[::2] for part in str(listed or "").split(","))
 
 
-def orphans(listed: bytes, here: Owner, *, remote: bool = False) -> list[str]:
+def orphans(listed: bytes, current: Owner, *, remote: bool = False) -> list[str]:
     """Return the containers of an engine's list that have no owner any more. With ``remote``, owners may be on other
     machines, which have another boot, too, and are alive: a container that has not run yet may be about to. With an
     engine of this machine, another boot is an earlier one, and a container that was only created then will never be
@@ -66,14 +66,14 @@ def orphans(listed: bytes, here: Owner, *, remote: bool = False) -> list[str]:
     names, ended = [], _ENDED if remote else (*_ENDED, *_MADE)
     for name, state, labels in rows(listed):
         owner = parse(labels.get(OWNER, ""))
-        if LABEL in labels and owner is not None and is_gone(owner, here, ended=state in ended):
+        if LABEL in labels and owner is not None and is_gone(owner, current, ended=state in ended):
             names.append(name)
     return names
 
 
-def sweep_containers(engine: Engine, environ: Mapping[bytes, bytes], here: Owner) -> int:
+def sweep_containers(engine: Engine, environ: Mapping[bytes, bytes], current: Owner) -> int:
     """Remove orphaned containers, and return their number. Raise MudroomError if the engine does not answer."""
-    names = orphans(ask(list_argv(engine), environ), here, remote=engine.remote)
+    names = orphans(ask(list_argv(engine), environ), current, remote=engine.remote)
     for name in names:
         with suppress(MudroomError):  # another process, or the engine itself, is removing it
             ask(remove_argv(engine, name), environ)

@@ -67,12 +67,12 @@ def started(pid: int) -> int | None:
     return int(words[_START]) if len(words) > _START and words[0] not in (b"Z", b"X") else None
 
 
-def is_gone(owner: Owner, here: Owner, *, ended: bool) -> bool:
+def is_gone(owner: Owner, current: Owner, *, ended: bool) -> bool:
     """Return whether a container's owner is certainly gone. ``ended`` says that the container runs no more, or never
     will. The launcher of another boot or another machine has then seen the end of its owner, or was killed itself."""
-    if owner.boot != here.boot:
+    if owner.boot != current.boot:
         return ended
-    if owner.namespaces != here.namespaces:
+    if owner.namespaces != current.namespaces:
         return False
     start = started(owner.pid)
     return start != owner.started if start is not None else not _exists(owner.pid)

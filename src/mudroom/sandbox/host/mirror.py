@@ -87,7 +87,7 @@ class Mirror:
         if synced is None or synced.host != _stamp(host):
             data = _read_file(path)
             _overwrite(held, data)
-            # else the command has written meanwhile, and that write must be noticed
+            # Else the command has written meanwhile, and that write must be noticed.
             same = os.pread(held, LIMIT, 0) == data
             self._synced[path] = MirroredFile(_stamp(host), _stamp(os.fstat(held)) if same else _UNKNOWN)
         elif synced.command == _stamp(own) or own.st_size == 0 or own.st_size > LIMIT:

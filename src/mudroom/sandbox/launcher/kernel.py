@@ -45,10 +45,10 @@ libc = ctypes.PyDLL(None, use_errno=True)
 c_long, c_ulong, c_char_p, c_void_p = ctypes.c_long, ctypes.c_ulong, ctypes.c_char_p, ctypes.c_void_p
 
 
-def check(result: int, what: str = "") -> int:
+def check(result: int, context: str = "") -> int:
     if result < 0:
         number = ctypes.get_errno()
-        raise OSError(number, os.strerror(number), what)
+        raise OSError(number, os.strerror(number), context)
     return result
 
 

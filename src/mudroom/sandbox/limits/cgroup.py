@@ -132,44 +132,44 @@ def find(vault: str, limits: Limits, wanted: frozenset[str], own: str = "/proc/s
     unified = next((mount for mount in table if mount.kind == "cgroup2"), None)
     if unified is None or "" not in member:
         raise NoControlGroup("no control group file system is mounted")
-    here = directory(unified, member[""])
-    if here is None:
+    group = directory(unified, member[""])
+    if group is None:
         raise NoControlGroup("mudroom's own control group is not visible (a container)")
-    return find_v2(here, unified.point, vault, limits, wanted)
+    return find_v2(group, unified.point, vault, limits, wanted)
 
 
-def find_v2(here: str, top: str, vault: str, limits: Limits, wanted: frozenset[str]) -> CgroupTree:
-    """Set up the nearest group, from ``here`` upwards to ``top``, in which others can be made. Raise NoControlGroup."""
-    reason = f"no group from {here} upwards has " + ", ".join(sorted(wanted))
+def find_v2(group: str, top: str, vault: str, limits: Limits, wanted: frozenset[str]) -> CgroupTree:
+    """Set up the nearest group, from ``group`` up to ``top``, in which others can be made. Raise NoControlGroup."""
+    reason = f"no group from {group} upwards has " + ", ".join(sorted(wanted))
     while True:
-        offered = frozenset(read(here + "/cgroup.controllers").split())
+        offered = frozenset(read(group + "/cgroup.controllers").split())
         if wanted <= offered:
             try:
-                # else no process could be cloned into the groups below
-                if not os.access(here + "/cgroup.procs", os.W_OK):
-                    raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), here)
-                group = make_v2(here, vault, limits, wanted, offered)
-                return CgroupTree(2, dict.fromkeys(wanted, group), (group,), "cgroup v2, " + here)
+                # Else no process could be cloned into the groups below.
+                if not os.access(group + "/cgroup.procs", os.W_OK):
+                    raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), group)
+                leaf_parent = make_v2(group, vault, limits, wanted, offered)
+                return CgroupTree(2, dict.fromkeys(wanted, leaf_parent), (leaf_parent,), "cgroup v2, " + group)
             except OSError as error:
-                reason = f"{error.strerror} at {here}"
-        if here == top or not here.startswith(top):
+                reason = f"{error.strerror} at {group}"
+        if group == top or not group.startswith(top):
             raise NoControlGroup(reason)
-        here = os.path.dirname(here)
+        group = os.path.dirname(group)
 
 
 def make_v2(base: str, vault: str, limits: Limits, wanted: frozenset[str], offered: frozenset[str]) -> str:
     """Make BASE/mudroom/VAULT, with the controllers enabled for the groups below. Raise OSError after removing what was
     made."""
     names = sorted(wanted | offered.intersection(_COUNTED))
-    made: list[str] = []
+    created: list[str] = []
     try:
         for place in (base, f"{base}/{OURS}", f"{base}/{OURS}/{vault}"):
             if place != base:
-                _make_directory(place, made)
+                _make_directory(place, created)
             enable(place, names)
         perform((f"{base}/{OURS}/{vault}",), writes_v2(of_total(limits), ()))
     except OSError:
-        _remove_quietly(reversed(made))
+        _remove_quietly(reversed(created))
         raise
     return f"{base}/{OURS}/{vault}"
 
@@ -186,7 +186,7 @@ def _find_v1(
     vault: str, limits: Limits, wanted: frozenset[str], table: Mapping[str, CgroupMount], member: Mapping[str, str]
 ) -> CgroupTree:
     parents: dict[str, str] = {}
-    made: list[str] = []
+    created: list[str] = []
     names = {**V1_NAMES, "cpuacct": "cpuacct"}
     try:
         for name in (*sorted(wanted), *(name for name in (*_COUNTED, "cpuacct") if name not in wanted)):
@@ -194,23 +194,23 @@ def _find_v1(
             base = directory(mount, member[names[name]]) if mount is not None else None
             if base is not None:
                 parents[name] = f"{base}/{OURS}/{vault}"
-                _make_directory(f"{base}/{OURS}", made)
+                _make_directory(f"{base}/{OURS}", created)
                 if name == "memory":  # otherwise, until Linux 5.11, it does not count the groups below
                     perform((f"{base}/{OURS}",), [Write(name, "memory.use_hierarchy", "1", optional=True)])
-                _make_directory(parents[name], made)
+                _make_directory(parents[name], created)
             elif name in wanted:
                 raise NoControlGroup(f"control groups of version 1 without the controller {names[name]}")
         perform((), writes_v1(of_total(limits)), parents)
     except OSError as error:
-        _remove_quietly(reversed(made))
+        _remove_quietly(reversed(created))
         raise NoControlGroup(f"{error.strerror} at {error.filename or 'a control group of version 1'}") from error
     return CgroupTree(1, parents, tuple(dict.fromkeys(parents.values())), "cgroup v1")
 
 
-def _make_directory(place: str, made: list[str]) -> None:
+def _make_directory(place: str, created: list[str]) -> None:
     try:
         os.mkdir(place, 0o755)
-        made.append(place)
+        created.append(place)
     except FileExistsError:
         pass
 

@@ -203,7 +203,7 @@ def _level_0(spec: SandboxSpec) -> Iterator[SeatbeltRule]:
     yield SeatbeltRule("allow", "iokit-open iokit-get-properties user-preference-read")
     yield SeatbeltRule("allow", "file-read* process-exec*", why="the host's own files")
     shown = (*own, *(bind.source for bind in (*around.shown, *around.live)), spec.project + b"/.mudroom")
-    # the project as well: its secrets are empty in the copy only
+    # The project as well: its secrets are empty in the copy only.
     hidden = (*around.hidden, *around.covered, spec.project)
     yield from _nested(
         "file-read* process-exec*",

@@ -170,7 +170,7 @@ def _try_signalling(run: Run) -> SeatbeltTrial:
     name = "other processes cannot be signalled"
     status = run(f"kill -0 $$ || exit 1; kill -0 {os.getpid()} && exit {_DONE}; exit {_REFUSED}")
     if status == _DONE << 8:
-        return SeatbeltTrial(name, "missing", "a process of the host could be", _PERMIT)
+        return SeatbeltTrial(name, "missing", "a process of the host was signalled", _PERMIT)
     if status != _REFUSED << 8:
         return SeatbeltTrial(name, "not probed", "its own shell could not be signalled either")
     return SeatbeltTrial(name, "strict", "signals go to processes of the same sandbox only")

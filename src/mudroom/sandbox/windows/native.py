@@ -319,7 +319,7 @@ class Native:
     def create_process(self, creation: Creation) -> Process:
         start = w.STARTUPINFOEXW()
         start.StartupInfo.cb = sizeof(start)
-        # also with a console: otherwise this process's own handles are inherited
+        # Also with a console: otherwise this process's own handles are inherited.
         start.StartupInfo.dwFlags = w.STARTF_USESTDHANDLES
         attributes, _kept = self._attributes(creation)
         if creation.stdio is not None:

@@ -112,11 +112,11 @@ class ConfinedProcess:
         if self.job:
             self._undo.append(Undo("what runs in the job", self._empty_job))
         while self._undo:
-            what, how = self._undo.pop()
+            label, undo = self._undo.pop()
             try:
-                how()
+                undo()
             except CallFailed as failed:
-                yield f"{what}: {failed}"
+                yield f"{label}: {failed}"
         self.job = self.port = 0
 
 
@@ -172,11 +172,11 @@ class _Performing:
     def perform(self, step: tuple[Any, ...]) -> None:
         getattr(self, step[0])(*step[1:])
 
-    def _push(self, what: str, how: Callable[[], None]) -> None:
-        self._running._undo.append(Undo(what, how))
+    def _push(self, label: str, undo: Callable[[], None]) -> None:
+        self._running._undo.append(Undo(label, undo))
 
-    def _push_close(self, what: str, handle: int) -> int:
-        self._push(what, lambda: self._calls.close(handle))
+    def _push_close(self, label: str, handle: int) -> int:
+        self._push(label, lambda: self._calls.close(handle))
         return handle
 
     def _sid_of(self, who: str) -> str:
@@ -265,8 +265,8 @@ class _Performing:
         self._running.console = console
         # Closed after its pipes: it waits for a reader of its remaining output, and there is none.
         self._push("the pseudo-console", lambda: self._calls.close_console(console.handle))
-        for what, handle in (("its input", console.input), ("its output", console.output)):
-            self._push_close(what, handle)
+        for label, handle in (("its input", console.input), ("its output", console.output)):
+            self._push_close(label, handle)
 
     def stdio(self) -> None:
         if self._caller_stdio is None:
