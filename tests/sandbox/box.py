@@ -118,7 +118,7 @@ class Box:
         with CapturedOutput(None, None, None, 1 << 20) as output:
             running = self.start(script, output, plan)
             ended, _timed_out = attend(running, output, None, lambda: None)
-            running.gone()
+            running.wait_gone()
             return ended, "".join(stream.data.decode() for stream in output.streams)
 
 
@@ -148,7 +148,7 @@ class Conversation:
     def end(self) -> int:
         self.say()
         status = self.running.wait().status
-        self.running.gone()
+        self.running.wait_gone()
         for descriptor in (self._stdin, self._write):
             os.close(descriptor)
         self._output.__exit__()

@@ -43,7 +43,7 @@ class GatedBox(Box):
         with CapturedOutput(None, None, None, 1 << 20) as output:
             running = self.start(f"exec {PYTHON} -I -S -c {shlex.quote(program)} {self.port}", output, plan)
             ended, _timed_out = attend(running, output, None, lambda: None)
-            running.gone()
+            running.wait_gone()
             said = "".join(stream.data.decode() for stream in output.streams)
         return said, [os.fsdecode(one.target) for one in denials(ended.refused)]
 

@@ -143,7 +143,7 @@ def test_a_view_that_nobody_takes_is_no_trouble(fresh: Box, kind: str) -> None:
     with CapturedOutput(None, None, None, 100) as output:
         running = fresh.start("true", output, plan, want_view=True)
         assert running.wait().status == 0
-        running.gone()
+        running.wait_gone()
         with pytest.raises(MudroomError):
             running.view()
     assert set(os.listdir("/proc/self/fd")) == before

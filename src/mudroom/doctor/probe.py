@@ -118,7 +118,7 @@ def _limits(directory: bytes, environ: Mapping[bytes, bytes], counts_processes: 
     client = Client()
     client.start()
     try:
-        found = survey(client.settle, environ, directory, counts_processes=counts_processes)
+        found = survey(client.prepare_move, environ, directory, counts_processes=counts_processes)
     finally:
         client.close()
     return [Finding(f"limit: {one.limit}", one.state, one.found, one.fix) for one in found]

@@ -79,7 +79,7 @@ def test_nothing_is_written_while_a_sandbox_is_paused(fresh: Box, kind: str) -> 
             until_all_grow(staged, 13)
         running.signal(signal.SIGKILL)
         running.wait()
-        running.gone()
+        running.wait_gone()
 
 
 def test_what_had_been_stopped_stays_stopped(fresh: Box) -> None:
@@ -141,7 +141,7 @@ def test_a_sandbox_may_be_paused_at_any_moment(fresh: Box, kind: str) -> None:
             running.pause()
             running.resume()
             assert running.wait().status == 0
-            running.gone()
+            running.wait_gone()
         plans.append(fresh.bare() if kind == "bare" else fresh.plan())
 
 
@@ -153,7 +153,7 @@ def test_a_paused_sandbox_can_be_ended(fresh: Box, kind: str) -> None:
         running.signal(signal.SIGTERM)
         running.signal(signal.SIGKILL)
         assert running.wait().status == 9
-        running.gone()
+        running.wait_gone()
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -93,7 +93,7 @@ def test_a_machine_without_any(tmp_path: Path) -> None:
 def test_a_container_that_hides_its_own_group(tmp_path: Path) -> None:
     (tmp_path / "mountinfo").write_text(MOUNTINFO.splitlines()[1] + "\n")
     (tmp_path / "cgroup").write_text("0::/../../system.slice\n")
-    with pytest.raises(NoControlGroup, match="not in sight"):
+    with pytest.raises(NoControlGroup, match="not visible"):
         find("vault", Limits(), frozenset(["memory"]), own=str(tmp_path))
 
 

@@ -306,7 +306,7 @@ def test_killed_at_work_it_leaves_nothing_that_is_not_swept(place: Place) -> Non
 def test_a_leaf_holds_whatever_the_way_of_confining(tmp_path: Path, client: Client, kind: str) -> None:
     """By the launcher, by a template, and without namespaces: in the group from the first step on."""
     limits = Limits(processes=40)
-    limiter = Limiter(f"test{os.getpid()}", client.settle, os.environb, ())
+    limiter = Limiter(f"test{os.getpid()}", client.prepare_move, os.environb, ())
     held = limiter.hold(limits, counts_processes=True)
     assert held.tree is not None
     here = box.Box(tmp_path, client)
@@ -317,7 +317,7 @@ def test_a_leaf_holds_whatever_the_way_of_confining(tmp_path: Path, client: Clie
         script = "cat /proc/self/cgroup; for i in $(seq 50); do sleep 60 & done; wait"
         running = here.start(script, output, plan, leaf=leaf)
         attend(running, output, None, lambda: None)
-        running.gone()
+        running.wait_gone()
         text, refused = output.streams[0].data.decode(), leaf.reading().processes_refused
     leaf.close()
     limiter.close()
@@ -512,7 +512,9 @@ def test_what_is_not_delegated_is_refused_and_the_rest_held(place: Place) -> Non
 
 
 def test_what_a_doctor_would_say(client: Client, tmp_path: Path) -> None:
-    found = {one.limit: one for one in survey(client.settle, os.environb, os.fsencode(tmp_path), counts_processes=True)}
+    found = {
+        one.limit: one for one in survey(client.prepare_move, os.environb, os.fsencode(tmp_path), counts_processes=True)
+    }
     assert set(found) == {"memory", "processes", "cpus", "io", "open files", "file size"}
     for name in ("memory", "processes", "cpus"):
         assert (found[name].state == "strict") == HELD, found[name]
@@ -526,6 +528,6 @@ def test_what_a_doctor_would_say(client: Client, tmp_path: Path) -> None:
 
 
 def test_a_limiter_that_was_never_asked_closes(client: Client) -> None:
-    limiter = Limiter("none", client.settle, {}, ())
+    limiter = Limiter("none", client.prepare_move, {}, ())
     assert limiter.leaf() is None
     limiter.close()

@@ -386,7 +386,7 @@ def test_pause_and_resume(mac: Mac, tmp_path: Path) -> None:
     running.signal(SIGKILL)
     assert running.wait().status == signal.SIGKILL
     running.pause()  # harmless
-    running.gone()
+    running.wait_gone()
     os.close(null)
 
 

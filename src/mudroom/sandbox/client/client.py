@@ -69,7 +69,7 @@ KILLED = Exit(9, 0.0, 0.0, 0)
 class Running:
     """A command in its sandbox. ``fileno()`` becomes readable when it is over.
 
-    Its open descriptors are closed by ``gone``, by ``close``, or when the last reference to it goes.
+    Its open descriptors are closed by ``wait_gone``, by ``close``, or when the last reference to it goes.
     """
 
     def __init__(
@@ -105,7 +105,7 @@ class Running:
         """Whether ``wait`` has returned, or the command was given up."""
         return self._id not in self._connection.active
 
-    def ends(self) -> bool:
+    def has_report(self) -> bool:
         """Return whether the report has arrived, so that ``wait`` would not block."""
         return bool(wait_readable([self._report], time.monotonic()))
 
@@ -206,14 +206,14 @@ class Running:
         """Block until every process of the command is gone. Raise StepFailed or CommandNotStarted if the command never
         ran, MudroomError if the launcher died.
 
-        The sandbox's init, and with it its mounts, may live on for a moment: call ``gone`` before the same fork is
+        The sandbox's init, and with it its mounts, may live on for a moment: call ``wait_gone`` before the same fork is
         mounted again.
         """
         try:
             data = os.read(self._report, 65536)  # at most PIPE_BUF were written, at once
             record = _parse_report(data) if data else None
             if record is None or (record[0] == "exited" and not record[-1]):
-                self.gone()  # processes are left: they end with init, and the pipe with it
+                self.wait_gone()  # processes are left: they end with init, and the pipe with it
         finally:
             self._connection.active.discard(self._id)
         if record is None:
@@ -225,7 +225,7 @@ class Running:
     def _failed(self, record: tuple[Any, ...]) -> MudroomError:
         return _failure(record, self._steps, self._program)
 
-    def gone(self) -> None:
+    def wait_gone(self) -> None:
         """Block, after ``wait``, until init and every mount of the sandbox are gone, too.
 
         The end of file on the report pipe proves it. Init closes the pipe as it ends, the launcher when it has reaped
@@ -432,11 +432,11 @@ class Client:
         """Whether it was closed, or never started."""
         return self._launcher is None
 
-    def lost(self, _ended: Exit) -> bool:
+    def launcher_died(self, _ended: Exit) -> bool:
         """Return whether a command has ended because the launcher has."""
         return False
 
-    def settle(self) -> int:
+    def prepare_move(self) -> int:
         """Return the pid of the launcher, which is about to be moved into another control group. Templates that exist
         already stay in the old group and are not used for new commands."""
         self._place += 1

@@ -113,7 +113,7 @@ class HeldSandbox:
             return
         if not wait_readable([self.fileno()], time.monotonic() + grace):
             self.running.signal(SIGKILL)
-        self.running.gone()
+        self.running.wait_gone()
 
 
 def hold(

@@ -95,7 +95,7 @@ class Relay:
     """The relay between the descriptors of a caller and one command. It has to be closed in every case.
 
     ``descriptors`` are those to pass to the command; ``numbers`` says which of them become its pseudo-terminal instead.
-    Call ``began`` when the command is on its way, in the main thread if signals are to be handled.
+    Call ``start`` when the command is on its way, in the main thread if signals are to be handled.
     """
 
     def __init__(self, stdio: Sequence[int | None]) -> None:
@@ -126,8 +126,8 @@ class Relay:
         has been paused for that."""
         self._silent = False
         """Output to the user's terminal is suspended while the user is asked a question there."""
-        self._hushed = _thread.allocate_lock()
-        self._hushed.acquire()
+        self._has_left = _thread.allocate_lock()
+        self._has_left.acquire()
         self._ending = False
         self._failure: BaseException | None = None
         self._handlers: dict[int, Any] = {}
@@ -147,7 +147,7 @@ class Relay:
 
     # --- in the caller's thread ---
 
-    def began(self, running: Running) -> None:
+    def start(self, running: Running) -> None:
         self._running = running
         self._close_all(self._command_ends)
         self._done.acquire()
@@ -182,11 +182,11 @@ class Relay:
             raise self._failure
 
     @contextmanager
-    def hushed(self) -> Iterator[None]:
+    def suspended(self) -> Iterator[None]:
         """Suspend the relay, to ask the user a question in the main thread: the user's terminal is as before the
         command, and output of the command waits."""
         self._post(_SUSPEND)
-        while not self._hushed.acquire(timeout=0.1):
+        while not self._has_left.acquire(timeout=0.1):
             if not self._done.locked():
                 break  # the thread has ended, and left the terminal
         try:
@@ -373,7 +373,7 @@ class Relay:
         elif word == _SUSPEND[0]:
             self._held = self._silent = True
             self._restore_modes()
-            self._hushed.release()
+            self._has_left.release()
         elif word == _RESUME[0]:
             self._held = self._silent = False
         elif word == _ENDING[0]:

@@ -72,10 +72,10 @@ class BoxClient(Client):
     def start(self) -> None:
         raise AssertionError("it came with the container")
 
-    def settle(self) -> int:
+    def prepare_move(self) -> int:
         raise AssertionError("a container's limits are its engine's")
 
-    def lost(self, ended: Exit) -> bool:
+    def launcher_died(self, ended: Exit) -> bool:
         """A container does not end in a reliable order: its launcher may seem to live for another moment."""
         return ended == KILLED and (self.is_shut or self._is_at_end(LAST))
 

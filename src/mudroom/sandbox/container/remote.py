@@ -57,7 +57,7 @@ class RemoteClient(Client):
     def start(self) -> None:
         raise AssertionError("it came with the container")
 
-    def settle(self) -> int:
+    def prepare_move(self) -> int:
         raise AssertionError("a container's limits are its engine's")
 
     def run(

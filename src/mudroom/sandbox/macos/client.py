@@ -45,7 +45,7 @@ class DarwinClient(Client):
     def start(self) -> None:
         """Do nothing: there is no resident launcher."""
 
-    def settle(self) -> int:
+    def prepare_move(self) -> int:
         """Raise Unsupported: macOS has no control groups."""
         raise Unsupported("a control group", "Linux", sys.platform, "open_files and file_size hold without one")
 
