@@ -1,4 +1,4 @@
-"""A project, one fork of it, and a client: what a session has for a sandbox, without the session."""
+"""A project, a fork of it and a client: the parts of a session that a sandbox needs, without the session."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ def test_many_layers(box: Box, count: int) -> None:
 
 
 def test_too_many_layers_for_the_kernel_fail_as_the_overlay(box: Box) -> None:
-    """So that a session may try what comes after it (``core/confinement/fallback.py``)."""
+    """A session may then try the next mode (``core/confinement/fallback.py``)."""
     plan = box.plan(view=box.overlay(layers(box, 3)))
     at = next(index for index, step in enumerate(plan.steps) if step[0] == "overlay")
     step = plan.steps[at]

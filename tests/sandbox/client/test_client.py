@@ -1,4 +1,4 @@
-"""The host's end of a sandbox: what a caller is told of a command, and when."""
+"""The host's end of a sandbox: the results and errors of a command, and their order."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def descriptors() -> set[str]:
 
 @contextmanager
 def stopped(box: Box) -> Iterator[None]:
-    """The launcher looks at nothing meanwhile."""
+    """The launcher is stopped meanwhile and reads no request."""
     os.kill(box.client._pid, signal.SIGSTOP)
     try:
         yield
@@ -68,7 +68,7 @@ def in_use(box: Box, number: int) -> bool:
 def test_when_a_sandbox_is_gone_its_mounts_are(fresh: Box) -> None:
     for number in range(30):
         with CapturedOutput(None, None, None, 100) as output:
-            running = fresh.start("echo x > f", output, want_view=bool(number % 2))  # that nobody takes
+            running = fresh.start("echo x > f", output, want_view=bool(number % 2))  # a view that is never taken
             running.wait()
             running.wait_gone()
         assert not in_use(fresh, number), f"run {number}"

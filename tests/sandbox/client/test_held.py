@@ -1,4 +1,4 @@
-"""A sandbox that several commands share: what they have in common, and that each is confined as a first one is."""
+"""A sandbox that several commands share: the shared state, and the confinement of each command."""
 
 from __future__ import annotations
 
@@ -204,7 +204,7 @@ print(sorted(set(words)))
 @if_namespaces
 @pytest.mark.parametrize("kind", ["overlay", "overlay prepared"])
 def test_neither_init_nor_a_warden_can_be_looked_into(box: Box, kind: str) -> None:
-    """They are python; what a command may look into is what commands have started: here sleep."""
+    """They are Python processes; a command may inspect only processes that commands have started: here sleep."""
     program = box.project / "trace.py"
     program.write_text(TRACE)
     with held(box, kind) as sandbox:

@@ -1,4 +1,5 @@
-"""Engines that answer, and all the ways in which they do not: each is one line that says what, why and what to do."""
+"""Engines that answer, and every way in which they fail: each failure is one line with the problem, the reason and the
+fix."""
 
 from __future__ import annotations
 
@@ -332,7 +333,7 @@ def _has_begun(fakes: Fakes) -> bool:
 
 
 def _ends(group: int) -> bool:
-    """Whether nothing of a process group runs any more, as soon as the kernel has ended what was killed."""
+    """Return whether no process of a group runs any more, once the kernel has ended the killed ones."""
     end = time.monotonic() + 10
     while time.monotonic() < end:
         if not any(_group_of(entry) == group for entry in os.listdir("/proc") if entry.isdigit()):

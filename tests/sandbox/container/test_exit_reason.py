@@ -1,4 +1,4 @@
-"""How a container has ended, from what its engine lists."""
+"""The reason for a container's end, from its engine's events."""
 
 from __future__ import annotations
 

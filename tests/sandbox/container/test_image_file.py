@@ -1,4 +1,4 @@
-"""What is copied out of an image, by engines that give more than they should, or nothing that can be read."""
+"""Files copied out of an image, by engines that give more than they should, or unreadable data."""
 
 from __future__ import annotations
 

@@ -223,7 +223,7 @@ def test_what_does_not_come_to_rest_goes_on(sleeper: int, monkeypatch: pytest.Mo
 
 
 def test_time_runs_anew_with_each_that_comes_to_rest(sleeper: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A slow machine: what counts is that one after the other does, within the most that all of them may take."""
+    """A slow machine: each process has its own deadline, within the limit for all of them."""
     rests, asked = pause.is_at_rest, dict.fromkeys(tree(sleeper), 0)
 
     def slowly(pid: int) -> bool:

@@ -1,4 +1,4 @@
-"""What a terminal tells the group that a sandbox's init has just left is not for its command."""
+"""Terminal signals for the process group that a sandbox's init has just left do not reach its command."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Finding out where groups can be made: the kernel's tables, and a tree of plain files where a real one is not to be
-had. What needs the real thing is in test_limits.py."""
+"""Finding a place for control groups: the kernel's tables, and a tree of plain files instead of a real one. Tests with
+real groups are in test_limits.py."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def group(path: Path, controllers: str) -> Path:
 
 
 def test_no_group_is_left_where_none_can_be_used(tmp_path: Path) -> None:
-    """A plain directory that looks like one: what is made below it has no controllers, and goes again."""
+    """A plain directory that looks like a group: groups made below it have no controllers, and are removed again."""
     top = group(tmp_path / "top", "cpu memory pids")
     here = group(top / "session", "memory pids")
     with pytest.raises(NoControlGroup, match="No such file or directory at"):

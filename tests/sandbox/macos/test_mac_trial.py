@@ -1,4 +1,4 @@
-"""What ``mudroom doctor`` says of a Mac: where Seatbelt confines nothing, is refused, or does its work."""
+"""``mudroom doctor`` on a Mac where Seatbelt confines nothing, is refused, or works."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_a_sandbox_that_does_its_work(tmp_path: Path) -> None:
     (tmp_path / "work").mkdir()
 
     def refuses(script: str) -> int:
-        """What concerns the copy and itself is done; the rest is refused."""
+        """Run acts on the copy and on itself; refuse the rest."""
         work = tmp_path / "work"
         if "work/inside" in script:
             (work / "inside").touch()
@@ -77,7 +77,7 @@ def test_a_probe_that_did_not_run_proves_nothing(tmp_path: Path, status: int) ->
 
     def run(script: str) -> int:
         if "> " in script:
-            (tmp_path / "work" / "copy").touch()  # as a shell does whose program is then not found
+            (tmp_path / "work" / "copy").touch()  # as a shell does if its program is then not found
         return status
 
     found = [_try_writing(run, place), _try_reading(run, place), *_try_connecting(run, place), _try_signalling(run)]

@@ -1,4 +1,4 @@
-"""What is compiled for Windows, as anybody can read it."""
+"""The plan that is compiled for Windows, readable on any machine."""
 
 from __future__ import annotations
 
