@@ -119,7 +119,7 @@ def test_a_view_has_to_be_asked_for_and_is_taken_once(fresh: Box) -> None:
         talk.running.view()
     talk.end()
     talk = Conversation(fresh, "overlay", "read go")
-    with pytest.raises(MudroomError, match="not asked for"):
+    with pytest.raises(MudroomError, match="not requested"):
         talk.running.view()
     talk.end()
 

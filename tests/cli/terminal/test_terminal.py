@@ -370,9 +370,9 @@ def test_where_there_are_no_namespaces(place: Place, screens: list[Screen]) -> N
         "import os, sys\nsys.path[:0] = sys.argv[1].split(':')\nfrom mudroom.session import Session, Stdio\n"
         "from mudroom.policy.config import environment\n"
         "s = Session.open(os.getcwdb(), state=sys.argv[2].encode(), home=sys.argv[3].encode(), environ=environment())\n"
-        "s.confinement.mode = 'landlock'\n"
+        "s.machine.confinement.mode = 'landlock'\n"
         "r = s.run([b'sh', b'-c', sys.argv[4].encode()], stdio=Stdio(0, 1, 2, terminal=True))\n"
-        "print('code', r.exit_code, s.confinement.mode)\n",
+        "print('code', r.exit_code, s.machine.confinement.mode)\n",
     )
     script = f"tty; stty size; read w; echo got $w; (: < {os.ttyname(name)}) 2>/dev/null || echo refused; cat"
     paths = (os.pathsep.join(sys.path), str(place.state), str(place.home))
