@@ -58,7 +58,6 @@ def redirect_to(port: int) -> list[bytes]:
     """Return one batch, which is applied as a whole or not at all: every outgoing TCP connection is redirected to the
     local ``port``, except those to loopback and to DNS. In the language of nft(8)::
 
-
         table inet mudroom { chain out { type nat hook output priority -100
             meta nfproto ipv4 @nh,128,8 0x7f accept
             meta nfproto ipv6 ip6 daddr ::1 accept

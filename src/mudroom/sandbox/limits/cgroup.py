@@ -10,7 +10,6 @@ Rules of this file:
    milliseconds (``threadgroup`` in cgroup_procs_write_start, kernel/cgroup/cgroup.c).
 4. The group of the vault, directly above the leaves, carries the limits of all its sandboxes together.
 
-
     BASE/mudroom/VAULT/PID.N      PID: of the process that made it
 
 BASE is the group of this process, or the nearest above it in which groups can be made: limits on mudroom also limit the

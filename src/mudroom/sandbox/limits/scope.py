@@ -5,7 +5,6 @@ An ordinary user may not move a process from its login session into a group of t
 the nearest common group belongs to root. The manager can, so the launcher is handed to it. Every process that the
 launcher clones afterwards starts inside the scope, below which the kernel permits the user everything.
 
-
     user@UID.service/app.slice/mudroom-VAULT.scope/
         launcher/            the launchers: a group with controllers for those below it has no processes (cgroups(7))
         mudroom/VAULT/PID.N  leaves, as anywhere

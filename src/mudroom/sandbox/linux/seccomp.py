@@ -12,7 +12,6 @@ Rules of this file:
 
 The shape of a program:
 
-
     arch differs?  KILL_PROCESS      a 32-bit call: the numbers mean other calls there
     binary search over nr            the number line, cut at the edges of denied calls; a leaf is a piece:
         ALLOW
