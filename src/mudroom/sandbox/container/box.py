@@ -121,7 +121,7 @@ class Box:
         if self.client.is_shut:
             return
         if not self.client.end() or self.engine.kind in _SLOW:
-            # The container or the engine is gone: the next session asks again (orphans.py).
+            # Either may be gone: the next session asks again (orphans.py).
             with suppress(MudroomError):
                 ask(remove_argv(self.engine, self.container.name), self._environ)
         if self._runtime >= 0:
